@@ -1,0 +1,2 @@
+//! mote-agent.
+fn main() {}

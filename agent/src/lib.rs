@@ -1,0 +1,9 @@
+//! The core of mote: what LXD and Incus ask of their guest agent, as pure decisions.
+//!
+//! Bytes and time go in, bytes and decisions come out. Nothing here does I/O, waits, reads a clock
+//! or allocates; the shell in `src/bin/mote-agent/` does. Modules in reading order.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod limits;
+pub mod time;
