@@ -5,5 +5,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod limits;
 pub mod time;
+pub mod path;
+pub mod ws;
+pub mod wall;
+pub mod hostpeer;
+pub mod devlxd;
+pub mod hostapi;

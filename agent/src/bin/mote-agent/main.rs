@@ -1,2 +1,214 @@
-//! mote-agent.
-fn main() {}
+//! mote-agent: the guest agent of LXD and Incus virtual machines. The start-up order, top to bottom.
+
+mod agent;
+mod check;
+mod client;
+mod clock;
+mod events;
+mod exchange;
+mod guest;
+mod host;
+mod host_call;
+mod iso;
+mod lock;
+mod log;
+mod modules;
+mod notify;
+mod options;
+mod port;
+mod report;
+mod serial;
+mod share;
+mod signal;
+mod socket;
+mod stream;
+mod sys;
+mod tls;
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use async_io::Async;
+use futures_lite::FutureExt;
+use mote_agent::flavour::Flavour;
+use mote_agent::peer::Told;
+use mote_agent::ready::Ready;
+use mote_agent::status::{Intervals, Status};
+
+use crate::agent::Agent;
+use crate::clock::now;
+use crate::options::{Command, Options};
+use crate::share::ConfigFiles;
+use crate::signal::Signal;
+use crate::socket::{Socket, Transport};
+use crate::tls::Identity;
+
+fn main() -> ExitCode {
+    let options = match options::parse(std::env::args_os().skip(1)) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("mote-agent: {error}\nTry 'mote-agent --help'.");
+            return ExitCode::from(2);
+        }
+    };
+    log::set_debug(options.debug);
+    match &options.command {
+        Command::Run => match run(options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                log::error(format_args!("{why}"));
+                ExitCode::FAILURE
+            }
+        },
+        Command::Check => check::run(&options),
+        Command::Version => {
+            println!("{}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Command::Help => {
+            print!("{}", options::HELP);
+            ExitCode::SUCCESS
+        }
+        Command::Ready
+        | Command::Started
+        | Command::Get(_)
+        | Command::Config
+        | Command::Metadata
+        | Command::Devices
+        | Command::Events
+        | Command::Status => client::run(&options),
+    }
+}
+
+/// Starts everything in order, then waits for a signal or a fatal error.
+fn run(options: Options) -> Result<(), String> {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    // Before any thread: they inherit the mask.
+    let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
+    let _lock = lock::acquire(&options.root).map_err(|error| error.to_string())?;
+    let found = port::discover(&options.root);
+    if let Some(found) = &found {
+        log::info(format_args!("port {} ({})", found.path.display(), found.flavour.name()));
+    }
+    let files = share::find(&options).map_err(|error| error.to_string())?;
+    log::info(format_args!("files from {}", files.from));
+    let flavour = flavour(&options, found.map(|found| found.flavour), &files);
+    let identity = Identity::load(&files)?;
+    let transport = match &options.vsock_unix {
+        Some(prefix) => Transport::Unix(prefix.clone()),
+        None => {
+            modules::load_vsock(&options.root).map_err(|error| error.to_string())?;
+            Transport::Vsock
+        }
+    };
+    // Listening before the first STARTED: the host calls as soon as it has read it, and a
+    // refusal is final for it (P§3.2).
+    let listener = transport.listen().map_err(|error| format!("cannot listen: {error}"))?;
+    let agent = Rc::new(new_agent(options, flavour, identity, transport));
+    if let Some(conf) = &files.agent_conf {
+        read_conf(&agent, conf);
+    }
+    drop(files);
+    let result = async_io::block_on(agent.executor.run(serve(&agent, listener, signals)));
+    serial::stop(&agent);
+    result
+}
+
+/// By what is asked for, then by the port, then by what the files say (P§7).
+fn flavour(options: &Options, port: Option<Flavour>, files: &ConfigFiles) -> Flavour {
+    let by_conf = || {
+        let conf = files.agent_conf.as_deref()?;
+        matches!(mote_agent::json::member(conf, "dev_incus"), Ok(Some(_))).then_some(Flavour::Incus)
+    };
+    options.flavour.or(port).or_else(by_conf).unwrap_or(Flavour::Lxd)
+}
+
+fn new_agent(
+    options: Options,
+    flavour: Flavour,
+    identity: Identity,
+    transport: Transport,
+) -> Agent {
+    let (connect, started, connected) = options.intervals;
+    let default = Intervals::default();
+    let intervals = Intervals {
+        connect: connect.unwrap_or(default.connect),
+        started: started.unwrap_or(default.started),
+        connected: connected.unwrap_or(default.connected),
+    };
+    let mut ready = Ready::default();
+    if let Ok(bytes) = std::fs::read(options.root.join("run/mote/ready")) {
+        ready = Ready::restore(&bytes);
+    }
+    Agent {
+        options,
+        flavour,
+        identity,
+        transport,
+        status: RefCell::new(Status::new(now(), intervals)),
+        status_changed: Signal::default(),
+        link: RefCell::default(),
+        devlxd: Cell::new(false),
+        devlxd_changed: Signal::default(),
+        events: events::Events::default(),
+        ready: RefCell::new(ready),
+        last_error: RefCell::default(),
+        executor: async_executor::LocalExecutor::new(),
+    }
+}
+
+/// `agent.conf` opens devlxd before the host has called (P§1.3); nothing waits for it to be true.
+fn read_conf(agent: &Agent, conf: &[u8]) {
+    let taken = Told::parse(conf)
+        .map_err(|why| why.to_string())
+        .and_then(|told| agent.take(&told).map(|link| (link.address, told.guest_api)));
+    match taken {
+        Ok((address, guest_api)) => {
+            log::info(format_args!("told {}:{} by agent.conf", address.cid, address.port));
+            agent.status(|status| status.know(now(), address));
+            agent.allow_devlxd(guest_api);
+        }
+        Err(why) => agent.trouble(&format!("agent.conf is unusable: {why}")),
+    }
+}
+
+/// Runs all tasks until a signal (success) or the end of one that must not end.
+async fn serve(agent: &Rc<Agent>, listener: Socket, signals: OwnedFd) -> Result<(), String> {
+    agent.spawn(never(guest::run(agent.clone())));
+    agent.spawn(never(serial::run(agent.clone())));
+    agent.spawn(notify_loop());
+    let host = host::listen(agent.clone(), listener);
+    let host = async {
+        match host.await {
+            Ok(never) => match never {},
+            Err(error) => Err(format!("the host listener is broken: {error}")),
+        }
+    };
+    host.or(wait_for_signal(signals)).await
+}
+
+async fn never(task: impl Future<Output = Infallible>) {
+    match task.await {}
+}
+
+async fn wait_for_signal(signals: OwnedFd) -> Result<(), String> {
+    let broken = |error| format!("signals: {error}");
+    let signals = Async::new_nonblocking(signals).map_err(broken)?;
+    signals.readable().await.map_err(broken)?;
+    notify::stopping();
+    Ok(())
+}
+
+/// READY to systemd, then its watchdog, if it has one for us.
+async fn notify_loop() {
+    notify::ready();
+    let Some(interval) = notify::watchdog_interval() else { return };
+    loop {
+        // Half the time allowed, as sd_watchdog_enabled(3) asks for.
+        clock::sleep(interval / 2).await;
+        notify::watchdog();
+    }
+}

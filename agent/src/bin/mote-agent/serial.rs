@@ -1,0 +1,248 @@
+//! The status channel's pump: port → core → port, and the core's deadline. All decisions are in
+//! `status.rs` of the core; this opens, reads, writes and closes. Never blocks on the port.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_io::Async;
+use futures_lite::FutureExt;
+use mote_agent::status::{Action, State};
+
+use crate::agent::Agent;
+use crate::clock::{now, sleep, until};
+use crate::host_call::{Failed, Link};
+use crate::log;
+use crate::port::{self, Found, Port};
+use crate::tls::Pin;
+
+/// Between two looks for a port that is not there (hot-plug, restore).
+const SEARCH: Duration = Duration::from_secs(1);
+/// What is read at a time.
+const CHUNK: usize = 256;
+
+/// Runs the status channel for ever; also without a port, since the host may tell us by other ways.
+pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
+    let mut pump = Pump { agent, found: None, port: None, absent: false };
+    loop {
+        pump.step().await;
+    }
+}
+
+struct Pump {
+    agent: Rc<Agent>,
+    found: Option<Found>,
+    port: Option<Async<Port>>,
+    absent: bool,
+}
+
+/// What ended a wait.
+enum Woken {
+    Due,
+    Read(std::io::Result<usize>),
+}
+
+impl Pump {
+    async fn step(&mut self) {
+        if self.port.is_none() {
+            self.open();
+        }
+        let seen = self.agent.status_changed.seen();
+        while let Some(action) = self.agent.status.borrow_mut().poll(now()) {
+            self.act(action);
+        }
+        crate::report_status(&self.agent);
+        self.wait(seen).await;
+    }
+
+    /// Waits for the port to say something, for the core's deadline, or for another task.
+    async fn wait(&mut self, seen: u64) {
+        let deadline = self.agent.status.borrow().deadline(now());
+        let due = async {
+            until(deadline).await;
+            Woken::Due
+        };
+        let poked = async {
+            self.agent.status_changed.after(seen).await;
+            Woken::Due
+        };
+        let mut buffer = [0; CHUNK];
+        let woken = match &self.port {
+            Some(port) => {
+                let read = async {
+                    Woken::Read(port.read_with(|port| port.read(&mut buffer)).await)
+                };
+                read.or(due).or(poked).await
+            }
+            None => {
+                let search = async {
+                    sleep(SEARCH).await;
+                    Woken::Due
+                };
+                search.or(due).or(poked).await
+            }
+        };
+        match woken {
+            Woken::Due => {}
+            // Nobody at the other end (a socket whose host is away reads as its end): look again
+            // at the core's pace, not at once.
+            Woken::Read(Ok(0)) => {
+                let pace = self.agent.status.borrow().read_interval();
+                until(deadline).or(sleep(pace)).or(self.agent.status_changed.after(seen)).await;
+            }
+            Woken::Read(Ok(count)) => {
+                let bytes = buffer.get(..count).unwrap_or_default();
+                self.agent.status.borrow_mut().received(now(), bytes);
+            }
+            Woken::Read(Err(error)) => self.lost(&error),
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Write { line, visible, kick } => self.write(line, visible, kick),
+            Action::Verify { address, fingerprint, attempt } => {
+                let agent = self.agent.clone();
+                self.agent.spawn(async move {
+                    let ok = verify(&agent, address, fingerprint).await;
+                    agent.status(|status| status.verified(now(), attempt, ok.is_some()));
+                    if let Some(host_state) = ok {
+                        agent.replay_ready(host_state.as_deref()).await;
+                    }
+                });
+            }
+            Action::Refused(why) => self.agent.trouble(&format!("serial line refused: {why}")),
+            Action::Changed(state) => match (state, self.agent.status.borrow().address()) {
+                (State::Connected, Some(address)) => {
+                    log::info(format_args!("CONNECTED {}:{}", address.cid, address.port));
+                }
+                (state, _) => log::info(format_args!("{}", state.name())),
+            },
+        }
+    }
+
+    /// Opens the port, finding it first if need be.
+    fn open(&mut self) {
+        let options = &self.agent.options;
+        self.found = match &options.port {
+            Some(path) => {
+                Some(Found { path: path.clone(), flavour: self.agent.flavour, legacy: None })
+            }
+            None => port::discover(&options.root),
+        };
+        let Some(found) = &self.found else {
+            if !self.absent {
+                self.absent = true;
+                self.agent.trouble("no status port: the host cannot see this agent");
+            }
+            return;
+        };
+        match Port::open(&found.path).map_err(std::io::Error::from).and_then(Async::new_nonblocking) {
+            Ok(port) => {
+                self.absent = false;
+                self.port = Some(port);
+            }
+            Err(error) => {
+                if !self.absent {
+                    self.absent = true;
+                    self.agent.trouble(&format!("cannot open {}: {error}", found.path.display()));
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, line: &'static [u8], visible: bool, kick: bool) {
+        let Some(port) = self.port.take() else {
+            return self.agent.status.borrow_mut().write_failed(now());
+        };
+        if !visible {
+            if port.get_ref().write_silent(line).is_err() {
+                self.agent.status.borrow_mut().write_failed(now());
+            }
+            self.port = Some(port);
+            return;
+        }
+        // Bytes that came in meanwhile would go down with the descriptor.
+        let mut buffer = [0; CHUNK];
+        while let Ok(count @ 1..) = port.get_ref().read(&mut buffer) {
+            let bytes = buffer.get(..count).unwrap_or_default();
+            self.agent.status.borrow_mut().received(now(), bytes);
+        }
+        let legacy = self.found.as_ref().and_then(|found| found.legacy.as_deref()).filter(|_| kick);
+        let announced = match port.into_inner() {
+            Ok(port) => port.announce(line, legacy).map_err(std::io::Error::from),
+            Err(error) => Err(error),
+        };
+        match announced {
+            Ok(()) => {}
+            Err(error) => {
+                self.agent.status.borrow_mut().write_failed(now());
+                log::debug(format_args!("cannot write to the status port: {error}"));
+            }
+        }
+        self.open();
+    }
+
+    fn lost(&mut self, error: &std::io::Error) {
+        log::debug(format_args!("the status port is gone: {error}"));
+        self.port = None;
+        self.agent.status.borrow_mut().port_appeared(now());
+    }
+}
+
+/// Checks that the host is where the line says; gives its view of our state. The link becomes the
+/// known one only if that worked.
+async fn verify(
+    agent: &Rc<Agent>,
+    address: mote_agent::status::Address,
+    fingerprint: Option<[u8; 32]>,
+) -> Option<Option<String>> {
+    match try_verify(agent, address, fingerprint).await {
+        Ok((link, host_state)) => {
+            *agent.link.borrow_mut() = Some(link);
+            Some(host_state)
+        }
+        Err(Failed(why)) => {
+            agent.trouble(&format!("lost host: {why}"));
+            None
+        }
+    }
+}
+
+async fn try_verify(
+    agent: &Rc<Agent>,
+    address: mote_agent::status::Address,
+    fingerprint: Option<[u8; 32]>,
+) -> Result<(Rc<Link>, Option<String>), Failed> {
+    let known = agent.link.borrow().as_ref().map(|link| link.pin.clone());
+    let pin = match (fingerprint, known) {
+        // Keep the certificate, and its tickets, if the fingerprint is its own.
+        (Some(fingerprint), Some(known)) if known.has_fingerprint(&fingerprint) => known,
+        (Some(fingerprint), _) => Pin::Fingerprint(fingerprint),
+        (None, Some(known)) => known,
+        (None, None) => return Err(Failed("no host certificate is known".into())),
+    };
+    let link = agent.link_to(address, pin).map_err(Failed)?;
+    let host_state = agent.verify(&link).await?;
+    Ok((link, host_state))
+}
+
+/// Says STOPPED, best effort: the last thing this process does.
+pub(crate) fn stop(agent: &Agent) {
+    let found = match &agent.options.port {
+        Some(path) => {
+            Some(Found { path: path.clone(), flavour: agent.flavour, legacy: None })
+        }
+        None => port::discover(&agent.options.root),
+    };
+    agent.status.borrow_mut().stop(now());
+    let mut status = agent.status.borrow_mut();
+    while let Some(action) = status.poll(now()) {
+        if let (Action::Write { line, .. }, Some(found)) = (action, &found) {
+            let legacy = found.legacy.as_deref();
+            if let Err(error) = Port::open(&found.path).and_then(|port| port.announce(line, legacy)) {
+                log::warn(format_args!("cannot say STOPPED: {error}"));
+            }
+        }
+    }
+    log::info(format_args!("STOPPED"));
+}

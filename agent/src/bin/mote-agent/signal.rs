@@ -1,0 +1,42 @@
+//! A wake-up between tasks of the one thread: no locks, no counts, only "look again".
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+/// Something to look at again. Every waiter that began before [`Signal::raise`] is woken by it.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    raised: Cell<u64>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Signal {
+    /// Wakes all who wait.
+    pub(crate) fn raise(&self) {
+        self.raised.set(self.raised.get().wrapping_add(1));
+        for waker in self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// What to give to [`Signal::after`], taken before looking at what the signal is about.
+    pub(crate) fn seen(&self) -> u64 {
+        self.raised.get()
+    }
+
+    /// Waits until it is raised after `seen` was taken. Loses nothing when dropped.
+    pub(crate) async fn after(&self, seen: u64) {
+        poll_fn(|context| {
+            if self.raised.get() != seen {
+                return Poll::Ready(());
+            }
+            let mut waiting = self.waiting.borrow_mut();
+            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                waiting.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}

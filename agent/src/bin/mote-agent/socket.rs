@@ -1,0 +1,164 @@
+//! Sockets towards host and guests: vsock or, for tests, the unix sockets that stand in for it
+//! (named as vhost-device-vsock names them). All are non-blocking descriptors under async-io.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use async_io::Async;
+use mote_agent::status::Address;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with, sockopt,
+};
+
+use crate::sys::{self, VsockAddr};
+
+/// Any context id: survives a change of our own (P§3.1).
+const CID_ANY: u32 = u32::MAX;
+/// The host, and what is below it: the only callers we speak to.
+const CID_HOST: u32 = 2;
+/// Where the host expects us (P§3.1).
+pub(crate) const AGENT_PORT: u32 = 8443;
+/// Connections the kernel keeps for us while all places are taken.
+const BACKLOG: i32 = 64;
+
+/// A connected socket.
+pub(crate) type Socket = Async<OwnedFd>;
+
+/// How the host is reached.
+#[derive(Clone, Debug)]
+pub(crate) enum Transport {
+    /// AF_VSOCK.
+    Vsock,
+    /// Unix sockets that begin with this path (tests).
+    Unix(PathBuf),
+}
+
+impl Transport {
+    /// Listens where the host will call.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn listen(&self) -> io::Result<Socket> {
+        match self {
+            Self::Vsock => {
+                let fd = stream(AddressFamily::VSOCK)?;
+                bind(&fd, &VsockAddr { cid: CID_ANY, port: AGENT_PORT })?;
+                listen(&fd, BACKLOG)?;
+                Async::new_nonblocking(fd)
+            }
+            Self::Unix(prefix) => listen_unix(&suffixed(prefix, ".listen_8443")),
+        }
+    }
+
+    /// Accepts one caller. A vsock caller that is not the host is hung up on before it costs a
+    /// handshake: any local user could come through vsock's loopback.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) async fn accept(&self, listener: &Socket) -> io::Result<Socket> {
+        loop {
+            let socket = accept(listener).await?;
+            match self {
+                Self::Unix(_) => return Ok(socket),
+                Self::Vsock => match sys::vsock_peer(socket.get_ref()) {
+                    Some(peer) if peer.cid <= CID_HOST && peer.cid != 1 => return Ok(socket),
+                    Some(_) | None => drop(socket),
+                },
+            }
+        }
+    }
+
+    /// Connects to the host once; the caller sets the deadline.
+    ///
+    /// # Errors
+    /// The system's; a port where nobody listens is `ConnectionReset` or `ConnectionRefused`.
+    pub(crate) async fn dial(&self, address: Address) -> io::Result<Socket> {
+        let (socket, started) = match self {
+            Self::Vsock => {
+                let fd = stream(AddressFamily::VSOCK)?;
+                let started = connect(&fd, &VsockAddr { cid: address.cid, port: address.port });
+                (Async::new_nonblocking(fd)?, started)
+            }
+            Self::Unix(prefix) => {
+                let fd = stream(AddressFamily::UNIX)?;
+                let path = suffixed(prefix, &format!("_{}", address.port));
+                let started = connect(&fd, &SocketAddrUnix::new(&path)?);
+                (Async::new_nonblocking(fd)?, started)
+            }
+        };
+        match started {
+            Ok(()) => return Ok(socket),
+            Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        socket.writable().await?;
+        match sockopt::socket_error(socket.get_ref())? {
+            Ok(()) => Ok(socket),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Whether vsock can be used at all: opens and binds a socket, and asks for our context id.
+///
+/// # Errors
+/// What is missing, in words.
+pub(crate) fn probe_vsock(root: &Path) -> Result<u32, String> {
+    let fd = stream(AddressFamily::VSOCK).map_err(|error| format!("no vsock sockets: {error}"))?;
+    bind(&fd, &VsockAddr { cid: CID_ANY, port: u32::MAX })
+        .map_err(|error| format!("cannot bind a vsock: {error}"))?;
+    local_cid(root)
+}
+
+/// Our own context id.
+///
+/// # Errors
+/// What is missing, in words.
+pub(crate) fn local_cid(root: &Path) -> Result<u32, String> {
+    let device = std::fs::File::open(root.join("dev/vsock"))
+        .map_err(|error| format!("/dev/vsock: {error}"))?;
+    match sys::vsock_local_cid(&device) {
+        Ok(u32::MAX) => Err("no vsock transport yet".into()),
+        Ok(cid) => Ok(cid),
+        Err(error) => Err(format!("/dev/vsock: {error}")),
+    }
+}
+
+/// Listens on a unix socket, replacing a stale file.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let fd = stream(AddressFamily::UNIX)?;
+    bind(&fd, &SocketAddrUnix::new(path)?)?;
+    listen(&fd, BACKLOG)?;
+    Async::new_nonblocking(fd)
+}
+
+/// Accepts one connection.
+///
+/// # Errors
+/// The system's.
+pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = listener.read_with(|fd| Ok(accept_with(fd, flags)?)).await?;
+    Async::new_nonblocking(fd)
+}
+
+fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(family, SocketType::STREAM, flags, None)
+}
+
+fn suffixed(prefix: &Path, suffix: &str) -> PathBuf {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}

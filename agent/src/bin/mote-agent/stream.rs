@@ -1,0 +1,212 @@
+//! A connection as bytes in and bytes out, plain or under TLS, behind one type so that everything
+//! above is compiled once.
+//!
+//! Both directions may be used at the same time by two futures of the one thread: `&self`
+//! everywhere, and no borrow of the TLS state is held while waiting.
+
+use std::cell::RefCell;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+
+use crate::clock::within;
+use crate::socket::Socket;
+
+/// How long a write may make no progress before the peer counts as gone.
+const STALLED: Duration = Duration::from_secs(10);
+/// How long we wait for the peer's end after ours, so that a closing vsock does not throw away
+/// what it has not delivered yet.
+const LINGER: Duration = Duration::from_secs(2);
+/// The name that LXD and Incus certificates carry and that Go clients ask for (P§3.1). It is also
+/// the key under which tickets are kept.
+const SERVER_NAME: &str = "unspecified";
+
+/// One connection.
+pub(crate) struct Stream {
+    socket: Socket,
+    tls: Option<RefCell<Connection>>,
+}
+
+impl Stream {
+    /// A connection without TLS.
+    pub(crate) fn plain(socket: Socket) -> Self {
+        Self { socket, tls: None }
+    }
+
+    /// Answers a TLS handshake.
+    ///
+    /// # Errors
+    /// The system's, or `InvalidData` with rustls's words. The caller sets the deadline.
+    pub(crate) async fn accept(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Self> {
+        let connection = ServerConnection::new(config).map_err(invalid)?;
+        Self { socket, tls: Some(RefCell::new(connection.into())) }.handshake().await
+    }
+
+    /// Makes a TLS handshake.
+    ///
+    /// # Errors
+    /// The system's, or `InvalidData` with rustls's words. The caller sets the deadline.
+    pub(crate) async fn connect(socket: Socket, config: Arc<ClientConfig>) -> io::Result<Self> {
+        let name = ServerName::try_from(SERVER_NAME).map_err(invalid)?;
+        let connection = ClientConnection::new(config, name).map_err(invalid)?;
+        Self { socket, tls: Some(RefCell::new(connection.into())) }.handshake().await
+    }
+
+    async fn handshake(self) -> io::Result<Self> {
+        if let Some(tls) = &self.tls {
+            loop {
+                self.flush(tls).await?;
+                if !tls.borrow().is_handshaking() {
+                    break;
+                }
+                if self.fill(tls).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// Runs `look` on the certificates that the peer proved to own.
+    pub(crate) fn peer<T>(&self, look: impl FnOnce(Option<&[CertificateDer<'_>]>) -> T) -> T {
+        match &self.tls {
+            Some(tls) => look(tls.borrow().peer_certificates()),
+            None => look(None),
+        }
+    }
+
+    /// Whether a ticket saved us the signatures.
+    pub(crate) fn is_resumed(&self) -> bool {
+        let kind = self.tls.as_ref().and_then(|tls| tls.borrow().handshake_kind());
+        kind == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// Reads some bytes; 0 is the end.
+    ///
+    /// # Errors
+    /// The system's, or `InvalidData`.
+    ///
+    /// # Cancellation
+    /// Loses nothing.
+    pub(crate) async fn read(&self, out: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &self.tls else {
+            return self.socket.read_with(|fd| receive(fd, out)).await;
+        };
+        loop {
+            match tls.borrow_mut().reader().read(out) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A peer that dies without close_notify ends its HTTP message early anyway, and
+                // that is noticed where lengths are known.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+            self.fill(tls).await?;
+            // Key updates and the like want an answer.
+            self.flush(tls).await?;
+        }
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// The system's, or `TimedOut` if the peer takes nothing for [`STALLED`].
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let Some(tls) = &self.tls else {
+            while !bytes.is_empty() {
+                let sent = self.progress(|fd| transmit(fd, bytes)).await?;
+                bytes = bytes.get(sent..).unwrap_or_default();
+            }
+            return Ok(());
+        };
+        while !bytes.is_empty() {
+            let taken = tls.borrow_mut().writer().write(bytes)?;
+            bytes = bytes.get(taken..).unwrap_or_default();
+            self.flush(tls).await?;
+        }
+        Ok(())
+    }
+
+    /// Says that nothing more will come, then waits (bounded) for the peer to agree: a vsock that
+    /// is closed at once may discard what it still holds.
+    pub(crate) async fn close(self) {
+        if let Some(tls) = &self.tls {
+            tls.borrow_mut().send_close_notify();
+            if self.flush(tls).await.is_err() {
+                return;
+            }
+        }
+        if shutdown(self.socket.get_ref(), Shutdown::Write).is_err() {
+            return;
+        }
+        let drained = within(LINGER, async {
+            let mut scrap = [0; 256];
+            while !matches!(self.socket.read_with(|fd| receive(fd, &mut scrap)).await, Ok(0) | Err(_)) {}
+        });
+        if drained.await.is_none() {
+            crate::log::debug(format_args!("a peer did not close its side"));
+        }
+    }
+
+    /// Sends what TLS has ready.
+    async fn flush(&self, tls: &RefCell<Connection>) -> io::Result<()> {
+        while tls.borrow().wants_write() {
+            self.progress(|fd| tls.borrow_mut().write_tls(&mut Wire(fd))).await?;
+        }
+        Ok(())
+    }
+
+    /// Receives some bytes for TLS; 0 is the end of the socket.
+    async fn fill(&self, tls: &RefCell<Connection>) -> io::Result<usize> {
+        let read = self.socket.read_with(|fd| tls.borrow_mut().read_tls(&mut Wire(fd))).await?;
+        let processed = tls.borrow_mut().process_new_packets().map(drop);
+        if let Err(error) = processed {
+            // The alert tells the peer why; if it cannot be sent, so be it.
+            drop(self.flush(tls).await);
+            return Err(invalid(error));
+        }
+        Ok(read)
+    }
+
+    async fn progress(&self, op: impl FnMut(&OwnedFd) -> io::Result<usize>) -> io::Result<usize> {
+        match within(STALLED, self.socket.write_with(op)).await {
+            Some(result) => result,
+            None => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+fn invalid(error: impl ToString) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+fn receive(fd: &OwnedFd, out: &mut [u8]) -> io::Result<usize> {
+    Ok(recv(fd, out, RecvFlags::empty())?.0)
+}
+
+fn transmit(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(send(fd, bytes, SendFlags::NOSIGNAL)?)
+}
+
+/// A descriptor as rustls wants to see it.
+struct Wire<'f>(&'f OwnedFd);
+
+impl Read for Wire<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        receive(self.0, out)
+    }
+}
+
+impl Write for Wire<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        transmit(self.0, bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,81 @@
+//! What needs `unsafe`: the vsock address, which rustix does not have, its two ioctls' answer, and
+//! signals as a descriptor. The only file where unsafe code is allowed.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+
+/// An AF_VSOCK address: context id and port (`struct sockaddr_vm`, vsock(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VsockAddr {
+    /// Context id: 2 is the host, `u32::MAX` any.
+    pub(crate) cid: u32,
+    /// Port.
+    pub(crate) port: u32,
+}
+
+impl VsockAddr {
+    fn raw(self) -> libc::sockaddr_vm {
+        // SAFETY: sockaddr_vm is plain integers; all zeroes is a valid value.
+        let mut raw: libc::sockaddr_vm = unsafe { MaybeUninit::zeroed().assume_init() };
+        raw.svm_family = libc::AF_VSOCK as libc::sa_family_t;
+        raw.svm_cid = self.cid;
+        raw.svm_port = self.port;
+        raw
+    }
+}
+
+// SAFETY: the pointer given to `f` is to a whole, initialised sockaddr_vm that lives until `f` has
+// returned, and the length is its size.
+unsafe impl SocketAddrArg for VsockAddr {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        let raw = self.raw();
+        f((&raw const raw).cast(), size_of::<libc::sockaddr_vm>() as SocketAddrLen)
+    }
+}
+
+/// Who is at the other end of a vsock connection; `None` if it is not a vsock.
+pub(crate) fn vsock_peer(socket: &impl AsFd) -> Option<VsockAddr> {
+    let mut raw = VsockAddr { cid: 0, port: 0 }.raw();
+    let mut length = size_of::<libc::sockaddr_vm>() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: `raw` is writable for `length` bytes, and the kernel writes at most that many.
+    let result = unsafe { libc::getpeername(fd, (&raw mut raw).cast(), &raw mut length) };
+    (result == 0 && raw.svm_family == libc::AF_VSOCK as libc::sa_family_t)
+        .then_some(VsockAddr { cid: raw.svm_cid, port: raw.svm_port })
+}
+
+/// Our own context id, from an open `/dev/vsock`; `u32::MAX` means that no transport is there yet.
+pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
+    let mut cid = 0u32;
+    let fd = device.as_fd().as_raw_fd();
+    // SAFETY: IOCTL_VM_SOCKETS_GET_LOCAL_CID writes one u32 to its argument.
+    let result =
+        unsafe { libc::ioctl(fd, libc::IOCTL_VM_SOCKETS_GET_LOCAL_CID as _, &raw mut cid) };
+    if result == 0 { Ok(cid) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Turns SIGTERM, SIGINT and SIGHUP into a readable descriptor. To be called before any thread
+/// starts, since threads inherit the mask; SIGPIPE is ignored by Rust's runtime already.
+pub(crate) fn signals() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set before the others read it; signalfd gives a new
+    // descriptor that nobody else owns.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}

@@ -1,0 +1,314 @@
+//! TLS as mote uses it: 1.3 only, certificates compared byte for byte, no ALPN (P§3.1, P§3.5).
+//!
+//! There is no certificate authority here. Each side proves with its signature that it owns a
+//! certificate, and that certificate must be the very one we were given: `server.crt` for callers,
+//! the told one for the host we call. Expiry and names play no part in that, so an expired or
+//! nameless host certificate works (the Go agents refuse both).
+
+use std::sync::Arc;
+
+use mote_agent::hostpeer::authenticate;
+use mote_agent::pem;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientSessionMemoryCache, Resumption};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, ServerName, UnixTime,
+};
+use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
+};
+use webpki::ring as algorithms;
+
+use crate::share::ConfigFiles;
+
+/// Tickets kept for calls to the host, enough for the calls in flight at once.
+const TICKETS: usize = 8;
+/// Longest certificate or key, bytes of DER; a P-384 certificate has about 600.
+const DER: usize = 8 * 1024;
+
+/// What signatures may be checked with: the keys that LXD and Incus make (P-384), and those that
+/// an administrator may have put in their place.
+static VERIFY: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
+    all: &[
+        algorithms::ECDSA_P384_SHA384,
+        algorithms::ECDSA_P256_SHA256,
+        algorithms::ED25519,
+        algorithms::RSA_PSS_2048_8192_SHA256_LEGACY_KEY,
+        algorithms::RSA_PSS_2048_8192_SHA384_LEGACY_KEY,
+        algorithms::RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
+    ],
+    mapping: &[
+        (SignatureScheme::ECDSA_NISTP384_SHA384, &[algorithms::ECDSA_P384_SHA384]),
+        (SignatureScheme::ECDSA_NISTP256_SHA256, &[algorithms::ECDSA_P256_SHA256]),
+        (SignatureScheme::ED25519, &[algorithms::ED25519]),
+        (SignatureScheme::RSA_PSS_SHA256, &[algorithms::RSA_PSS_2048_8192_SHA256_LEGACY_KEY]),
+        (SignatureScheme::RSA_PSS_SHA384, &[algorithms::RSA_PSS_2048_8192_SHA384_LEGACY_KEY]),
+        (SignatureScheme::RSA_PSS_SHA512, &[algorithms::RSA_PSS_2048_8192_SHA512_LEGACY_KEY]),
+    ],
+};
+
+/// Our certificate and key, and the one caller we accept.
+pub(crate) struct Identity {
+    certified: Arc<CertifiedKey>,
+    provider: Arc<CryptoProvider>,
+    caller: Vec<u8>,
+}
+
+impl Identity {
+    /// Reads `agent.crt`, `agent.key` and `server.crt`.
+    ///
+    /// # Errors
+    /// Which file is unusable, and why.
+    pub(crate) fn load(files: &ConfigFiles) -> Result<Self, String> {
+        let certificate = certificate(&files.agent_crt).map_err(|why| format!("agent.crt: {why}"))?;
+        let key = private_key(&files.agent_key).map_err(|why| format!("agent.key: {why}"))?;
+        let caller = certificate_bytes(&files.server_crt, "server.crt")?;
+        let certified = CertifiedKey::new(vec![certificate], key);
+        match certified.keys_match() {
+            Ok(()) | Err(Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+            Err(_) => return Err("agent.key: does not belong to agent.crt".into()),
+        }
+        Ok(Self { certified: Arc::new(certified), provider: Arc::new(provider()), caller })
+    }
+
+    /// For callers: they must prove to own `server.crt`, or the handshake fails.
+    ///
+    /// # Errors
+    /// rustls's, as text.
+    pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, String> {
+        let verifier = Arc::new(Pinned(self.caller.clone()));
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| error.to_string())?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(self.certified.clone())));
+        // The real hosts keep no sessions for us: a ticket would be made for nothing, and a
+        // resumed session would not come through the verifier again.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.max_early_data_size = 0;
+        Ok(Arc::new(config))
+    }
+
+    /// For calls to the host that owns `certificate` (DER). Its tickets die with the config, so a
+    /// new certificate never resumes an old session.
+    ///
+    /// # Errors
+    /// rustls's, as text.
+    pub(crate) fn client(&self, pin: Pin) -> Result<Arc<ClientConfig>, String> {
+        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| error.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(pin))
+            .with_client_cert_resolver(Arc::new(AlwaysOurs(self.certified.clone())));
+        config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(TICKETS)));
+        config.enable_sni = true;
+        Ok(Arc::new(config))
+    }
+
+    /// The receipt that lets a host-API handler run.
+    pub(crate) fn receipt(
+        &self,
+        presented: Option<&[CertificateDer<'_>]>,
+    ) -> Result<mote_agent::hostpeer::HostPeer, mote_agent::hostpeer::NotTheHost> {
+        let leaf = presented.and_then(<[CertificateDer<'_>]>::first);
+        authenticate(leaf.map(CertificateDer::as_ref), &self.caller)
+    }
+}
+
+/// Whether the files would do (`--check`).
+///
+/// # Errors
+/// Which file is unusable, and why.
+pub(crate) fn check(files: &ConfigFiles) -> Result<(), String> {
+    Identity::load(files).map(drop)
+}
+
+/// The DER of a PEM certificate.
+///
+/// # Errors
+/// Why it is unusable, after `name`.
+pub(crate) fn certificate_bytes(pem: &[u8], name: &str) -> Result<Vec<u8>, String> {
+    certificate(pem).map(|der| der.to_vec()).map_err(|why| format!("{name}: {why}"))
+}
+
+fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, String> {
+    let mut der = vec![0; DER];
+    let length = pem::certificate(pem, &mut der).map_err(|why| why.to_string())?.len();
+    der.truncate(length);
+    Ok(CertificateDer::from(der))
+}
+
+fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
+    let mut der = vec![0; DER];
+    let (kind, length) = pem::private_key(pem, &mut der)
+        .map(|(kind, key)| (kind, key.len()))
+        .map_err(|why| why.to_string())?;
+    der.truncate(length);
+    let key = match kind {
+        pem::KeyKind::Sec1 => PrivateKeyDer::Sec1(PrivateSec1KeyDer::from(der)),
+        pem::KeyKind::Pkcs8 => PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der)),
+    };
+    ring::sign::any_ecdsa_type(&key).map_err(|_| "not an ECDSA P-256 or P-384 key".into())
+}
+
+/// ring, with what both ends can do: one AES, ChaCha20 for machines without it, X25519 first.
+fn provider() -> CryptoProvider {
+    CryptoProvider {
+        cipher_suites: vec![
+            ring::cipher_suite::TLS13_AES_128_GCM_SHA256,
+            ring::cipher_suite::TLS13_AES_256_GCM_SHA384,
+            ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+        ],
+        kx_groups: vec![
+            ring::kx_group::X25519,
+            ring::kx_group::SECP256R1,
+            ring::kx_group::SECP384R1,
+        ],
+        signature_verification_algorithms: VERIFY,
+        ..ring::default_provider()
+    }
+}
+
+/// Sends our certificate whatever the host says it would like: in PKI mode its hints name an
+/// authority that did not sign ours (P§3.5).
+#[derive(Debug)]
+struct AlwaysOurs(Arc<CertifiedKey>);
+
+impl rustls::client::ResolvesClientCert for AlwaysOurs {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// What the host must present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pin {
+    /// This certificate (DER).
+    Certificate(Vec<u8>),
+    /// A certificate with this SHA-256: the serial line has no room for more.
+    Fingerprint([u8; 32]),
+}
+
+impl Pin {
+    /// Whether this is the certificate with that SHA-256.
+    pub(crate) fn has_fingerprint(&self, fingerprint: &[u8; 32]) -> bool {
+        match self {
+            Self::Certificate(known) => sha256(known) == *fingerprint,
+            Self::Fingerprint(known) => known == fingerprint,
+        }
+    }
+
+    fn accepts(&self, presented: &[u8]) -> bool {
+        match self {
+            Self::Certificate(known) => known == presented,
+            Self::Fingerprint(known) => sha256(presented) == *known,
+        }
+    }
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = ::ring::digest::digest(&::ring::digest::SHA256, bytes);
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+impl ServerCertVerifier for Pin {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.accepts(end_entity.as_ref()) {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(not_the_one())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &VERIFY)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        VERIFY.supported_schemes()
+    }
+}
+
+/// The one certificate (DER) that a caller must present.
+#[derive(Debug)]
+struct Pinned(Vec<u8>);
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        match authenticate(Some(end_entity.as_ref()), &self.0) {
+            Ok(_) => Ok(ClientCertVerified::assertion()),
+            Err(_) => Err(not_the_one()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, cert, dss, &VERIFY)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        VERIFY.supported_schemes()
+    }
+}
+
+fn not_the_one() -> Error {
+    Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
+}
+
+fn only_tls13() -> Error {
+    Error::General("only TLS 1.3".into())
+}
