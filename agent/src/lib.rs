@@ -10,9 +10,21 @@ extern crate std;
 
 pub mod limits;
 pub mod time;
+pub mod wall;
+
+pub mod flavour;
+pub mod line;
+pub mod status;
+
+pub mod json;
+pub mod pem;
+pub mod peer;
+pub mod ready;
+
+pub mod http;
 pub mod path;
 pub mod ws;
-pub mod wall;
-pub mod hostpeer;
+
 pub mod devlxd;
 pub mod hostapi;
+pub mod hostpeer;

@@ -1,0 +1,76 @@
+//! Bytes ↔ newline-ended lines, whole or known to be too long. A truncated line could spell a
+//! shorter, valid one, so an overlong line is dropped whole.
+
+use heapless::Vec;
+
+use crate::limits;
+
+/// A line without its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// All of it; a carriage return before the newline is cut off.
+    Full(Vec<u8, { limits::LINE }>),
+    /// Longer than [`limits::LINE`].
+    TooLong,
+}
+
+/// What has come of the current line.
+#[derive(Debug, Default)]
+pub struct LineBuf {
+    bytes: Vec<u8, { limits::LINE }>,
+    overran: bool,
+}
+
+impl LineBuf {
+    /// Takes one byte; yields a line at its newline.
+    pub fn push(&mut self, byte: u8) -> Option<Line> {
+        if byte != b'\n' {
+            self.overran |= self.bytes.push(byte).is_err();
+            return None;
+        }
+        let Self { mut bytes, overran } = core::mem::take(self);
+        if overran {
+            return Some(Line::TooLong);
+        }
+        if bytes.last() == Some(&b'\r') {
+            bytes.pop();
+        }
+        Some(Line::Full(bytes))
+    }
+
+    /// Forgets the current line: its rest will never come.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec as List;
+
+    fn lines(bytes: &[u8]) -> List<Line> {
+        let mut buf = LineBuf::default();
+        bytes.iter().filter_map(|byte| buf.push(*byte)).collect()
+    }
+
+    fn full(text: &str) -> Line {
+        Line::Full(Vec::from_slice(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn lines_end_at_newlines_with_or_without_a_carriage_return() {
+        assert_eq!(lines(b"a\r\nb\n\nrest"), [full("a"), full("b"), full("")]);
+    }
+
+    #[test]
+    fn overlong_line_is_dropped_whole() {
+        for (length, fits) in [(limits::LINE, true), (limits::LINE + 1, false)] {
+            let mut bytes = std::vec![b'x'; length];
+            bytes.extend(b"\nnext\n");
+            let seen = lines(&bytes);
+            assert_eq!(seen[0] != Line::TooLong, fits, "{length}");
+            assert_eq!(seen[1], full("next"));
+        }
+    }
+}
