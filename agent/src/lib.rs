@@ -17,8 +17,8 @@ pub mod line;
 pub mod status;
 
 pub mod json;
-pub mod pem;
 pub mod peer;
+pub mod pem;
 pub mod ready;
 
 pub mod http;

@@ -47,12 +47,13 @@ impl<'j> Told<'j> {
     /// [`BadTold`].
     pub fn parse(bytes: &'j [u8]) -> Result<Self, BadTold> {
         let member = |key| json::member(bytes, key).map_err(BadTold::Json);
-        let number = |raw: Option<&[u8]>| -> Option<u32> {
-            core::str::from_utf8(raw?).ok()?.parse().ok()
-        };
+        let number =
+            |raw: Option<&[u8]>| -> Option<u32> { core::str::from_utf8(raw?).ok()?.parse().ok() };
         let (cid, port) = (number(member("cid")?), number(member("port")?));
-        let address =
-            cid.zip(port).and_then(|(cid, port)| Address::new(cid, port)).ok_or(BadTold::Address)?;
+        let address = cid
+            .zip(port)
+            .and_then(|(cid, port)| Address::new(cid, port))
+            .ok_or(BadTold::Address)?;
         let certificate = member("certificate")?.ok_or(BadTold::Certificate)?;
         if certificate.len() > CERTIFICATE {
             return Err(BadTold::Certificate);
@@ -78,7 +79,8 @@ mod tests {
     use super::*;
     use std::{format, vec::Vec};
 
-    const PUT: &str = "{\"cid\":2,\"port\":34567,\"certificate\":\"-----BEGIN\\nx\",\"devlxd\":true}";
+    const PUT: &str =
+        "{\"cid\":2,\"port\":34567,\"certificate\":\"-----BEGIN\\nx\",\"devlxd\":true}";
 
     #[test]
     fn both_flavours_are_read_with_their_newlines() {
@@ -119,9 +121,6 @@ mod tests {
         let number = PUT.replace("\"-----BEGIN\\nx\"", "7");
         assert_eq!(Told::parse(number.as_bytes()).err(), Some(BadTold::Certificate));
         let deep = "[".repeat(100_000);
-        assert_eq!(
-            Told::parse(deep.as_bytes()).err(),
-            Some(BadTold::Json(JsonError::TooDeep))
-        );
+        assert_eq!(Told::parse(deep.as_bytes()).err(), Some(BadTold::Json(JsonError::TooDeep)));
     }
 }

@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn rfc_4648_vectors_are_read() {
-        for (text, plain) in [("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9v\r\nYmFy", "foobar")]
+        for (text, plain) in
+            [("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9v\r\nYmFy", "foobar")]
         {
             assert_eq!(read(&pem("CERTIFICATE", text)).unwrap(), plain.as_bytes());
         }

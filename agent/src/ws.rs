@@ -114,7 +114,13 @@ pub struct Reader {
 #[derive(Debug)]
 enum Reading {
     Header(heapless::Vec<u8, 14>),
-    Payload { opcode: Opcode, left: u64, mask: [u8; 4], at: usize, kept: heapless::Vec<u8, CONTROL> },
+    Payload {
+        opcode: Opcode,
+        left: u64,
+        mask: [u8; 4],
+        at: usize,
+        kept: heapless::Vec<u8, CONTROL>,
+    },
 }
 
 impl Default for Reader {
@@ -163,7 +169,8 @@ impl Reader {
                             *left -= 1;
                             *at += 1;
                         } else {
-                            let skip = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                            let skip =
+                                usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
                             *input = input.get(skip..).unwrap_or(&[]);
                             *left -= u64::try_from(skip).unwrap_or(0);
                         }

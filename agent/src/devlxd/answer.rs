@@ -224,7 +224,8 @@ mod tests {
 
     #[test]
     fn incus_guests_see_only_their_own_keys() {
-        let list = "[\"/1.0/config/user.a\",\"/1.0/config/volatile.x\",\"/1.0/config/cloud-init.b\"]";
+        let list =
+            "[\"/1.0/config/user.a\",\"/1.0/config/volatile.x\",\"/1.0/config/cloud-init.b\"]";
         let (_, text) = shown(Flavour::Incus, Ask::ConfigKeys, 200, &sync(list));
         assert_eq!(text, "[\"/1.0/config/user.a\",\"/1.0/config/cloud-init.b\"]\n");
         assert_eq!(shown(Flavour::Lxd, Ask::ConfigKeys, 200, &sync(list)).1, format!("{list}\n"));

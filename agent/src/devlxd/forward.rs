@@ -104,7 +104,10 @@ mod tests {
     #[test]
     fn volume_lists_are_always_recursive() {
         assert_eq!(target(Ask::VolumeList, "/v", None), "/v?recursion=1");
-        assert_eq!(target(Ask::VolumeList, "/v", Some("a=b&target=n1")), "/v?recursion=1&target=n1");
+        assert_eq!(
+            target(Ask::VolumeList, "/v", Some("a=b&target=n1")),
+            "/v?recursion=1&target=n1"
+        );
     }
 
     #[test]

@@ -195,7 +195,11 @@ fn by_method(method: Method, place: Place) -> Option<Route> {
         (Method::Get, Place::Volumes | Place::Snapshots) => Ask::VolumeList,
         (
             Method::Get,
-            Place::Devices | Place::UbuntuPro | Place::Instance | Place::Pool | Place::Volume
+            Place::Devices
+            | Place::UbuntuPro
+            | Place::Instance
+            | Place::Pool
+            | Place::Volume
             | Place::Snapshot,
         )
         | (Method::Post, Place::UbuntuProToken | Place::Volumes | Place::Snapshots)

@@ -50,7 +50,8 @@ pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRo
         0 => "/",
         1 if is(0, "1.0") => "1.0",
         2 if is(0, "1.0") => {
-            let words = ["events", "exec", "metrics", "operations", "sftp", "state", "port-forward"];
+            let words =
+                ["events", "exec", "metrics", "operations", "sftp", "state", "port-forward"];
             words.into_iter().find(|word| is(1, word)).unwrap_or("")
         }
         3 | 4 if is(0, "1.0") && is(1, "operations") => "operations",

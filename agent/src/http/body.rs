@@ -40,12 +40,24 @@ enum State {
     Length(u64),
     UntilClose,
     /// In the line with the size.
-    Size { size: Option<u64>, extension: bool, cr: bool, seen: usize },
+    Size {
+        size: Option<u64>,
+        extension: bool,
+        cr: bool,
+        seen: usize,
+    },
     Data(u64),
     /// Behind the data: `\r\n`.
-    DataEnd { cr: bool },
+    DataEnd {
+        cr: bool,
+    },
     /// In the trailer: `empty` while the line has nothing yet.
-    Trailer { empty: bool, cr: bool, seen: usize, lines: usize },
+    Trailer {
+        empty: bool,
+        cr: bool,
+        seen: usize,
+        lines: usize,
+    },
 }
 
 const SIZE: State = State::Size { size: None, extension: false, cr: false, seen: 0 };
@@ -186,7 +198,11 @@ mod tests {
     use std::vec::Vec;
 
     /// Feeds the body cut into pieces of `size`; gives the data and the bytes left over.
-    fn decode(framing: Framing, bytes: &[u8], size: usize) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
+    fn decode(
+        framing: Framing,
+        bytes: &[u8],
+        size: usize,
+    ) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
         let mut decoder = Decoder::new(framing);
         let (mut data, mut pending) = (Vec::new(), Vec::new());
         for cut in bytes.chunks(size) {

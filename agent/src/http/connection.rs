@@ -31,11 +31,7 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self {
-            idle: limits::IDLE_TIMEOUT,
-            head: limits::HEAD_TIMEOUT,
-            body: limits::BODY_TIMEOUT,
-        }
+        Self { idle: limits::IDLE_TIMEOUT, head: limits::HEAD_TIMEOUT, body: limits::BODY_TIMEOUT }
     }
 }
 
@@ -341,7 +337,8 @@ mod tests {
     #[test]
     fn broken_requests_are_refused_and_end_it() {
         assert_eq!(run(b"\x16\x03\x01hello\r\n", 3), ["refuse 400"]);
-        let smuggled = b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let smuggled =
+            b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
         assert_eq!(run(smuggled, 9), ["refuse 400"]);
         let long = [b"GET /".as_slice(), &vec![b'x'; limits::HEAD]].concat();
         assert_eq!(run(&long, 1000), ["refuse 431"]);

@@ -210,7 +210,10 @@ impl From<Error> for HeadError {
         match error {
             Error::TooManyHeaders => Self::TooManyHeaders,
             Error::Version => Self::BadVersion,
-            Error::HeaderName | Error::HeaderValue | Error::NewLine | Error::Status
+            Error::HeaderName
+            | Error::HeaderValue
+            | Error::NewLine
+            | Error::Status
             | Error::Token => Self::Malformed,
         }
     }
@@ -371,7 +374,8 @@ mod tests {
 
     #[test]
     fn absolute_form_is_reduced_to_its_path() {
-        for (target, path) in [("http://lxd/1.0", "/1.0"), ("http://lxd", "/"), ("/a://b", "/a://b")]
+        for (target, path) in
+            [("http://lxd/1.0", "/1.0"), ("http://lxd", "/"), ("/a://b", "/a://b")]
         {
             let head = format!("GET {target} HTTP/1.1\r\n\r\n");
             assert_eq!(request(head.as_bytes()).unwrap().unwrap().0.path, path);

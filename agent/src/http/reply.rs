@@ -100,7 +100,8 @@ fn fields(out: &mut impl Write, all: &[(&str, &str)]) -> Result {
 }
 
 fn field(out: &mut impl Write, name: &str, value: &str) -> Result {
-    let clean = |text: &str| text.bytes().all(|byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t');
+    let clean =
+        |text: &str| text.bytes().all(|byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t');
     if !clean(name) || !clean(value) {
         return Err(Error);
     }

@@ -60,7 +60,9 @@ impl Connect {
         let Some(rest) = line.strip_prefix(b"CONNECT ") else { return Ok(None) };
         let rest = core::str::from_utf8(rest).map_err(|_| RefusedLine::Malformed)?;
         let (address, fingerprint) = match rest.split_once(' ') {
-            Some((address, hex)) => (address, Some(fingerprint(hex).ok_or(RefusedLine::Malformed)?)),
+            Some((address, hex)) => {
+                (address, Some(fingerprint(hex).ok_or(RefusedLine::Malformed)?))
+            }
             None => (rest, None),
         };
         let (cid, port) = address.split_once(':').ok_or(RefusedLine::Malformed)?;
@@ -115,8 +117,17 @@ mod tests {
     fn everything_else_is_refused() {
         let long = format!("CONNECT 2:1 {}", "0".repeat(65));
         for line in [
-            "CONNECT ", "CONNECT 2", "CONNECT 2:", "CONNECT :2", "CONNECT 2:1 ", "CONNECT 2:1 xyz",
-            "CONNECT  2:1", "CONNECT +2:1", "CONNECT 2:-1", "CONNECT 4294967296:1", long.as_str(),
+            "CONNECT ",
+            "CONNECT 2",
+            "CONNECT 2:",
+            "CONNECT :2",
+            "CONNECT 2:1 ",
+            "CONNECT 2:1 xyz",
+            "CONNECT  2:1",
+            "CONNECT +2:1",
+            "CONNECT 2:-1",
+            "CONNECT 4294967296:1",
+            long.as_str(),
             "CONNECT 2:1\u{e9}",
         ] {
             assert_eq!(Connect::parse(line.as_bytes()), Err(RefusedLine::Malformed), "{line}");

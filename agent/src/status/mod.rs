@@ -53,8 +53,11 @@ const UNTOLD: u8 = 10;
 const REFUSED: Duration = Duration::from_secs(10);
 
 const LINE_STARTED: &[u8] = b"STARTED\n";
+/// The silent one, for a host that looks into the ring for the first time: newer Incus reads the last
+/// but one line (P§2.3), which must not be an old CONNECTED. 16 bytes, the whole ring.
+const LINE_REFRESH: &[u8] = b"STARTED\nSTARTED\n";
 const LINE_CONNECTED: &[u8] = b"CONNECTED\n";
-/// Twice, because newer Incus reads the last but one line; 16 bytes, the whole ring (P§2.3).
+/// Twice for the same reason.
 const LINE_STOPPED: &[u8] = b"STOPPED\nSTOPPED\n";
 
 /// Where we are with the host.
@@ -305,8 +308,7 @@ impl Status {
         self.attempts = self.attempts.wrapping_add(1);
         let deadline = now + VERIFY;
         let attempt = self.attempts;
-        self.verification =
-            Some(Verification { attempt, target, how, due: Some(now), deadline });
+        self.verification = Some(Verification { attempt, target, how, due: Some(now), deadline });
         if how != How::Own {
             self.address = Some(target.address);
             self.retry = None;
@@ -403,7 +405,7 @@ impl Status {
     /// The last write did not happen: it is repeated, but not at once.
     pub fn write_failed(&mut self, now: Uptime) {
         self.blocked = now + self.intervals.started;
-        if self.last == LINE_STARTED {
+        if self.last == LINE_STARTED || self.last == LINE_REFRESH {
             self.announce = self.announce.min(self.blocked);
         } else {
             self.say = Some(self.last);
@@ -452,15 +454,14 @@ impl Status {
             State::Connected if self.announce <= now => {
                 self.untold = self.untold.saturating_sub(1);
                 let eager = self.untold > 0;
-                let pace =
-                    if eager { self.intervals.started } else { self.intervals.connected };
+                let pace = if eager { self.intervals.started } else { self.intervals.connected };
                 self.announce = now + pace;
                 self.refresh = now + REFRESH;
                 Some(self.write(LINE_STARTED, true))
             }
             State::Connected if self.refresh <= now => {
                 self.refresh = now + REFRESH;
-                Some(self.write(LINE_STARTED, false))
+                Some(self.write(LINE_REFRESH, false))
             }
             State::Started | State::Connected => None,
         }

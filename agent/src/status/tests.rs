@@ -3,6 +3,7 @@
 use super::*;
 use std::vec::Vec;
 
+const REFRESH_TEXT: &str = "STARTED\nSTARTED";
 const HOST: Address = Address { cid: 2, port: 4000 };
 
 fn at(millis: u64) -> Uptime {
@@ -63,10 +64,7 @@ fn connected(millis: u64) -> Status {
 #[test]
 fn it_announces_itself_at_once_and_then_each_second() {
     let seen = run(&mut status(), 0, 3500);
-    assert_eq!(
-        lines(&seen),
-        [0, 1000, 2000, 3000].map(|now| (now, "STARTED", true)),
-    );
+    assert_eq!(lines(&seen), [0, 1000, 2000, 3000].map(|now| (now, "STARTED", true)),);
     assert_eq!(seen[0].1, started());
 }
 
@@ -87,15 +85,15 @@ fn a_put_that_is_verified_says_connected_and_goes_on_quietly() {
         lines(&seen),
         [
             (10, "CONNECTED", true),
-            (1510, "STARTED", false),
-            (3010, "STARTED", false),
-            (4510, "STARTED", false),
+            (1510, REFRESH_TEXT, false),
+            (3010, REFRESH_TEXT, false),
+            (4510, REFRESH_TEXT, false),
             (5010, "STARTED", true),
-            (6510, "STARTED", false),
-            (8010, "STARTED", false),
-            (9510, "STARTED", false),
+            (6510, REFRESH_TEXT, false),
+            (8010, REFRESH_TEXT, false),
+            (9510, REFRESH_TEXT, false),
             (10_010, "STARTED", true),
-            (11_510, "STARTED", false),
+            (11_510, REFRESH_TEXT, false),
         ]
     );
 }
@@ -157,8 +155,11 @@ fn a_host_that_never_calls_again_is_told_stopped_then_started() {
         }
         now = status.deadline().unwrap().as_millis();
     }
-    let stopped: Vec<_> =
-        lines(&seen).into_iter().filter(|line| line.1.starts_with("STOPPED")).map(|line| line.0).collect();
+    let stopped: Vec<_> = lines(&seen)
+        .into_iter()
+        .filter(|line| line.1.starts_with("STOPPED"))
+        .map(|line| line.0)
+        .collect();
     assert_eq!(stopped, [15_000, 45_000]);
     let next = lines(&seen).into_iter().find(|line| line.0 > 15_000).unwrap();
     assert_eq!(next, (16_500, "STARTED", true));
@@ -227,8 +228,7 @@ fn a_certificate_is_never_taken_on_trust() {
     assert!(actions(&mut status, 10_001).contains(&Action::Refused(RefusedLine::Malformed)));
     let pinned = std::format!("CONNECT 2:4000 {}\n", "ab".repeat(32));
     status.received(at(10_002), pinned.as_bytes());
-    let expected =
-        Action::Verify { address: HOST, fingerprint: Some([0xab; 32]), attempt: 1 };
+    let expected = Action::Verify { address: HOST, fingerprint: Some([0xab; 32]), attempt: 1 };
     assert_eq!(actions(&mut status, 10_002), [expected]);
 }
 
@@ -347,7 +347,9 @@ impl Host {
         let text = std::string::String::from_utf8(core::mem::take(&mut self.ring)).unwrap();
         let entries: Vec<_> = text.split('\n').collect();
         let back = if self.incus && entries.len() > 2 { 3 } else { 2 };
-        let Some(line) = entries.len().checked_sub(back).map(|index| entries[index]) else { return };
+        let Some(line) = entries.len().checked_sub(back).map(|index| entries[index]) else {
+            return;
+        };
         match line {
             "STARTED" if !self.started => {
                 self.started = true;
@@ -401,7 +403,10 @@ fn a_restarted_host_has_us_back_within_two_seconds() {
                 host.up = true;
                 host.read(now, &mut status);
                 let back = until_connected(&mut host, &mut status, now);
-                assert!(back <= now + 2000, "incus {incus} down {down} phase {phase}: {back}-{now}");
+                assert!(
+                    back <= now + 2000,
+                    "incus {incus} down {down} phase {phase}: {back}-{now}"
+                );
             }
         }
     }

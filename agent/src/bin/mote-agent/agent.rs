@@ -81,7 +81,8 @@ impl Agent {
     /// # Errors
     /// Why the certificate is unusable; nothing is changed then.
     pub(crate) fn take(&self, told: &Told<'_>) -> Result<Rc<Link>, String> {
-        let pem = told.certificate_pem();
+        let mut pem = Vec::new();
+        told.certificate_pem(|piece| pem.extend_from_slice(piece));
         let pin = Pin::Certificate(certificate_bytes(&pem, "certificate")?);
         let link = self.link_to(told.address, pin)?;
         *self.link.borrow_mut() = Some(link.clone());

@@ -26,14 +26,14 @@ pub(crate) fn wall() -> (u64, u32) {
 /// Waits until `at`; for ever if there is no such time.
 pub(crate) async fn until(at: Option<Uptime>) {
     match at {
-        Some(at) => drop(Timer::at(Instant::now() + (at - now())).await),
-        None => drop(Timer::never().await),
+        Some(at) => _ = Timer::at(Instant::now() + (at - now())).await,
+        None => _ = Timer::never().await,
     }
 }
 
 /// Waits for `duration`.
 pub(crate) async fn sleep(duration: Duration) {
-    drop(Timer::after(duration).await);
+    _ = Timer::after(duration).await;
 }
 
 /// The future's output, or `None` if it took longer than `limit`.

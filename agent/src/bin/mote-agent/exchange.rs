@@ -147,15 +147,17 @@ async fn answer(
     service: &impl Service,
     body: &[u8],
 ) -> bool {
-    let Some(request) = connection.request() else { return false };
-    let close = !request.keep_alive;
-    let bodiless = request.method == Method::Head;
-    let keep_alive = match service.answer(stream, &request, body).await {
-        Answer::Written { keep_alive } => keep_alive && !close,
-        Answer::Reply(reply) => {
-            write(stream, &reply, Shape { close, bodiless }).await.is_ok() && !close
-        }
+    let (answer, shape) = {
+        let Some(request) = connection.request() else { return false };
+        let close = !request.keep_alive;
+        let shape = Shape { close, bodiless: request.method == Method::Head };
+        (service.answer(stream, &request, body).await, shape)
     };
+    let keep_alive = !shape.close
+        && match answer {
+            Answer::Written { keep_alive } => keep_alive,
+            Answer::Reply(reply) => write(stream, &reply, shape).await.is_ok(),
+        };
     connection.done(now(), keep_alive);
     keep_alive
 }
@@ -172,10 +174,10 @@ async fn write(stream: &Stream, reply: &Reply, shape: Shape) -> std::io::Result<
     let mut extra = heapless::Vec::<(&str, &str), 2>::new();
     if reply.status >= 400 {
         // As Go's error writer does; both flavours' clients expect it (P§5.2). Room for two.
-        drop(extra.push(("X-Content-Type-Options", "nosniff")));
+        let _fits = extra.push(("X-Content-Type-Options", "nosniff"));
     }
     if let Some(etag) = &reply.etag {
-        drop(extra.push(("ETag", etag)));
+        let _fits = extra.push(("ETag", etag));
     }
     let mut head = String::with_capacity(256);
     let length = u64::try_from(reply.body.len()).unwrap_or(u64::MAX);
@@ -191,7 +193,8 @@ async fn write(stream: &Stream, reply: &Reply, shape: Shape) -> std::io::Result<
     );
     if written.is_err() {
         head.clear();
-        let _infallible = head.write_str("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n");
+        let _infallible =
+            head.write_str("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n");
         return stream.write_all(head.as_bytes()).await;
     }
     let mut out = head.into_bytes();

@@ -75,7 +75,9 @@ pub(crate) fn is_passing(error: &std::io::Error) -> bool {
         Errno::CONNRESET,
         Errno::INTR,
     ];
-    error.raw_os_error().is_some_and(|code| passing.iter().any(|errno| errno.raw_os_error() == code))
+    error
+        .raw_os_error()
+        .is_some_and(|code| passing.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: Arc<ServerConfig>) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mote_agent::http::body::Decoder;
-use mote_agent::http::head::{self, Method};
+use mote_agent::http::head::{self, Framing, Method};
 use mote_agent::http::reply::{RequestLine, write_request};
 use mote_agent::limits;
 use mote_agent::status::Address;
@@ -162,30 +162,43 @@ pub(crate) async fn open(
 async fn read_head(stream: Stream, method: Method) -> Result<Incoming, Failed> {
     let mut buffer = Vec::new();
     loop {
-        match head::response(&buffer, method) {
-            Err(error) => return Err(Failed(format!("the host's answer: {}", error.text()))),
+        match parse_head(&buffer, method)? {
             // An interim answer says nothing yet.
-            Ok(Some((response, length))) if response.status < 200 && response.status != 101 => {
-                drop(buffer.drain(..length));
+            Some(head) if head.status < 200 && head.status != 101 => {
+                drop(buffer.drain(..head.length));
             }
-            Ok(Some((response, length))) => {
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let headers = response
-                    .headers
-                    .iter()
-                    .map(|(name, value)| (name.to_owned(), text(value)))
-                    .collect();
-                let (status, decoder) = (response.status, Decoder::new(response.framing));
-                drop(buffer.drain(..length));
+            Some(head) => {
+                drop(buffer.drain(..head.length));
+                let decoder = Decoder::new(head.framing);
+                let (status, headers) = (head.status, head.headers);
                 return Ok(Incoming { stream, buffer, decoder, status, headers });
             }
-            Ok(None) => {
+            None => {
                 if receive(&stream, &mut buffer).await? == 0 {
                     return Err(Failed("the host hung up without an answer".into()));
                 }
             }
         }
     }
+}
+
+/// A response's head with fields of its own.
+struct OwnedHead {
+    status: u16,
+    framing: Framing,
+    headers: Vec<(String, String)>,
+    length: usize,
+}
+
+fn parse_head(bytes: &[u8], method: Method) -> Result<Option<OwnedHead>, Failed> {
+    let parsed = head::response(bytes, method)
+        .map_err(|error| Failed(format!("the host's answer: {}", error.text())))?;
+    Ok(parsed.map(|(response, length)| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let headers = response.headers.iter();
+        let headers = headers.map(|(name, value)| (name.to_owned(), text(value))).collect();
+        OwnedHead { status: response.status, framing: response.framing, headers, length }
+    }))
 }
 
 impl Incoming {
@@ -221,7 +234,9 @@ impl Incoming {
                 Some(Ok(0)) => {
                     return match self.decoder.eof() {
                         Ok(()) => Ok(false),
-                        Err(_) => Err(Failed("the host hung up in the middle of its answer".into())),
+                        Err(_) => {
+                            Err(Failed("the host hung up in the middle of its answer".into()))
+                        }
                     };
                 }
                 Some(Ok(_)) => {}

@@ -13,6 +13,7 @@ use crate::clock::{now, sleep, until};
 use crate::host_call::{Failed, Link};
 use crate::log;
 use crate::port::{self, Found, Port};
+use crate::report;
 use crate::tls::Pin;
 
 /// Between two looks for a port that is not there (hot-plug, restore).
@@ -22,7 +23,7 @@ const CHUNK: usize = 256;
 
 /// Runs the status channel for ever; also without a port, since the host may tell us by other ways.
 pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
-    let mut pump = Pump { agent, found: None, port: None, absent: false };
+    let mut pump = Pump { agent, found: None, port: None, absent: false, reported: String::new() };
     loop {
         pump.step().await;
     }
@@ -33,6 +34,7 @@ struct Pump {
     found: Option<Found>,
     port: Option<Async<Port>>,
     absent: bool,
+    reported: String,
 }
 
 /// What ended a wait.
@@ -47,16 +49,21 @@ impl Pump {
             self.open();
         }
         let seen = self.agent.status_changed.seen();
-        while let Some(action) = self.agent.status.borrow_mut().poll(now()) {
+        while let Some(action) = self.next_action() {
             self.act(action);
         }
-        crate::report_status(&self.agent);
+        let path = self.found.as_ref().map(|found| found.path.as_path());
+        report::update(&self.agent, path, &mut self.reported);
         self.wait(seen).await;
+    }
+
+    fn next_action(&self) -> Option<Action> {
+        self.agent.status.borrow_mut().poll(now())
     }
 
     /// Waits for the port to say something, for the core's deadline, or for another task.
     async fn wait(&mut self, seen: u64) {
-        let deadline = self.agent.status.borrow().deadline(now());
+        let deadline = self.agent.status.borrow().deadline();
         let due = async {
             until(deadline).await;
             Woken::Due
@@ -68,9 +75,8 @@ impl Pump {
         let mut buffer = [0; CHUNK];
         let woken = match &self.port {
             Some(port) => {
-                let read = async {
-                    Woken::Read(port.read_with(|port| port.read(&mut buffer)).await)
-                };
+                let read =
+                    async { Woken::Read(port.read_with(|port| port.read(&mut buffer)).await) };
                 read.or(due).or(poked).await
             }
             None => {
@@ -136,9 +142,11 @@ impl Pump {
             }
             return;
         };
-        match Port::open(&found.path).map_err(std::io::Error::from).and_then(Async::new_nonblocking) {
+        match Port::open(&found.path).and_then(Async::new_nonblocking) {
             Ok(port) => {
-                self.absent = false;
+                if std::mem::replace(&mut self.absent, false) {
+                    self.agent.status.borrow_mut().port_appeared(now());
+                }
                 self.port = Some(port);
             }
             Err(error) => {
@@ -169,7 +177,7 @@ impl Pump {
         }
         let legacy = self.found.as_ref().and_then(|found| found.legacy.as_deref()).filter(|_| kick);
         let announced = match port.into_inner() {
-            Ok(port) => port.announce(line, legacy).map_err(std::io::Error::from),
+            Ok(port) => port.announce(line, legacy),
             Err(error) => Err(error),
         };
         match announced {
@@ -185,7 +193,7 @@ impl Pump {
     fn lost(&mut self, error: &std::io::Error) {
         log::debug(format_args!("the status port is gone: {error}"));
         self.port = None;
-        self.agent.status.borrow_mut().port_appeared(now());
+        self.absent = true;
     }
 }
 
@@ -229,9 +237,7 @@ async fn try_verify(
 /// Says STOPPED, best effort: the last thing this process does.
 pub(crate) fn stop(agent: &Agent) {
     let found = match &agent.options.port {
-        Some(path) => {
-            Some(Found { path: path.clone(), flavour: agent.flavour, legacy: None })
-        }
+        Some(path) => Some(Found { path: path.clone(), flavour: agent.flavour, legacy: None }),
         None => port::discover(&agent.options.root),
     };
     agent.status.borrow_mut().stop(now());
@@ -239,7 +245,8 @@ pub(crate) fn stop(agent: &Agent) {
     while let Some(action) = status.poll(now()) {
         if let (Action::Write { line, .. }, Some(found)) = (action, &found) {
             let legacy = found.legacy.as_deref();
-            if let Err(error) = Port::open(&found.path).and_then(|port| port.announce(line, legacy)) {
+            if let Err(error) = Port::open(&found.path).and_then(|port| port.announce(line, legacy))
+            {
                 log::warn(format_args!("cannot say STOPPED: {error}"));
             }
         }

@@ -145,7 +145,10 @@ impl Stream {
         }
         let drained = within(LINGER, async {
             let mut scrap = [0; 256];
-            while !matches!(self.socket.read_with(|fd| receive(fd, &mut scrap)).await, Ok(0) | Err(_)) {}
+            while !matches!(
+                self.socket.read_with(|fd| receive(fd, &mut scrap)).await,
+                Ok(0) | Err(_)
+            ) {}
         });
         if drained.await.is_none() {
             crate::log::debug(format_args!("a peer did not close its side"));

@@ -8,6 +8,9 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 
+/// `IOCTL_VM_SOCKETS_GET_LOCAL_CID`, `_IO(7, 0xb9)` (vsock(7)).
+const GET_LOCAL_CID: libc::Ioctl = 0x7b9;
+
 /// An AF_VSOCK address: context id and port (`struct sockaddr_vm`, vsock(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VsockAddr {
@@ -55,9 +58,8 @@ pub(crate) fn vsock_peer(socket: &impl AsFd) -> Option<VsockAddr> {
 pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
     let mut cid = 0u32;
     let fd = device.as_fd().as_raw_fd();
-    // SAFETY: IOCTL_VM_SOCKETS_GET_LOCAL_CID writes one u32 to its argument.
-    let result =
-        unsafe { libc::ioctl(fd, libc::IOCTL_VM_SOCKETS_GET_LOCAL_CID as _, &raw mut cid) };
+    // SAFETY: this ioctl writes one u32 to its argument.
+    let result = unsafe { libc::ioctl(fd, GET_LOCAL_CID, &raw mut cid) };
     if result == 0 { Ok(cid) } else { Err(io::Error::last_os_error()) }
 }
 

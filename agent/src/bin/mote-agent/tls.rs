@@ -65,7 +65,8 @@ impl Identity {
     /// # Errors
     /// Which file is unusable, and why.
     pub(crate) fn load(files: &ConfigFiles) -> Result<Self, String> {
-        let certificate = certificate(&files.agent_crt).map_err(|why| format!("agent.crt: {why}"))?;
+        let certificate =
+            certificate(&files.agent_crt).map_err(|why| format!("agent.crt: {why}"))?;
         let key = private_key(&files.agent_key).map_err(|why| format!("agent.key: {why}"))?;
         let caller = certificate_bytes(&files.server_crt, "server.crt")?;
         let certified = CertifiedKey::new(vec![certificate], key);

@@ -1,0 +1,51 @@
+//! One agent at a time: a lock that dies with its holder.
+
+use std::fs::File;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// Held as long as the agent runs.
+pub(crate) struct Lock(#[expect(dead_code, reason = "open is what it is for")] File);
+
+/// Takes the lock; makes `/run/mote` for it and for the other files there.
+///
+/// # Errors
+/// That another agent runs, or what the system says.
+pub(crate) fn acquire(root: &Path) -> Result<Lock, String> {
+    let directory = root.join("run/mote");
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&directory);
+    made.map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+    let path = directory.join("lock");
+    let file = File::options().write(true).create(true).truncate(false).open(&path);
+    let file = file.map_err(|error| format!("cannot open {}: {error}", path.display()))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Lock(file)),
+        Err(Errno::WOULDBLOCK) => Err("another mote-agent is running".into()),
+        Err(error) => Err(format!("cannot lock {}: {error}", path.display())),
+    }
+}
+
+/// Whether an agent runs.
+pub(crate) fn is_held(root: &Path) -> bool {
+    let Ok(file) = File::open(root.join("run/mote/lock")) else { return false };
+    flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_agent_is_refused_until_the_first_is_gone() {
+        let root = crate::share::scratch("lock");
+        assert!(!is_held(&root));
+        let first = acquire(&root).unwrap();
+        assert!(is_held(&root));
+        assert_eq!(acquire(&root).err(), Some("another mote-agent is running".into()));
+        drop(first);
+        assert!(acquire(&root).is_ok());
+    }
+}

@@ -1,0 +1,247 @@
+//! The command line: one struct, filled once.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mote_agent::flavour::Flavour;
+
+/// `--help`.
+pub(crate) const HELP: &str = "\
+mote-agent: guest agent for LXD and Incus virtual machines
+
+Usage: mote-agent [OPTIONS]            run the agent
+       mote-agent [OPTIONS] COMMAND    ask the running agent
+
+Commands:
+  ready            tell the host that this instance is Ready
+  started          take that back
+  get KEY          print a configuration value (mote-agent get user.foo)
+  config           print all configuration values
+  metadata         print the cloud-init meta-data
+  devices          print the devices (JSON)
+  events           print events as they come, one JSON document a line
+  status           print what the agent itself knows
+
+Options:
+  --config-dir DIR         where agent.crt, agent.key and server.crt are (default: working
+                           directory, /run/lxd_agent, /run/incus_agent, else the config share,
+                           which is mounted, read and unmounted)
+  --port PATH              status port (default: found by name)
+  --flavour NAME           incus, lxd or lxd-5.0 (default: by the port's name)
+  --no-replay-ready        do not repeat Ready to a host that was restarted
+  --interval-connect MS    pace in state CONNECT (100)
+  --interval-started MS    pace in state STARTED (1000)
+  --interval-connected MS  pace in state CONNECTED (5000)
+  --root DIR               prefix of every absolute path (for tests)
+  --vsock-unix PREFIX      unix sockets in place of vsock (for tests)
+  --check                  report what would be done; exit 0 if the agent could run
+  -d, --debug              log more
+  --version, -h, --help
+
+Exit codes: 0 done, 1 the host said no or a fatal error, 2 usage, 3 no agent, 4 no host.
+";
+
+/// What the command line says.
+#[derive(Debug)]
+pub(crate) struct Options {
+    /// Where the certificates are.
+    pub(crate) config_dir: Option<PathBuf>,
+    /// Prefix of every absolute path.
+    pub(crate) root: PathBuf,
+    /// The status port.
+    pub(crate) port: Option<PathBuf>,
+    /// Which server.
+    pub(crate) flavour: Option<Flavour>,
+    /// Unix sockets in place of vsock.
+    pub(crate) vsock_unix: Option<PathBuf>,
+    /// Whether to repeat Ready.
+    pub(crate) replay_ready: bool,
+    /// CONNECT, STARTED, CONNECTED.
+    pub(crate) intervals: (Option<Duration>, Option<Duration>, Option<Duration>),
+    /// Log more.
+    pub(crate) debug: bool,
+    /// What to do.
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Be the agent.
+    Run,
+    /// Report and exit.
+    Check,
+    /// Print the version.
+    Version,
+    /// Print the help.
+    Help,
+    /// Say Ready.
+    Ready,
+    /// Say Started.
+    Started,
+    /// One configuration value.
+    Get(String),
+    /// All of them.
+    Config,
+    /// The meta-data.
+    Metadata,
+    /// The devices.
+    Devices,
+    /// Events as they come.
+    Events,
+    /// The agent's own view.
+    Status,
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Options, String> {
+    let mut options = Options {
+        config_dir: None,
+        root: "/".into(),
+        port: None,
+        flavour: None,
+        vsock_unix: None,
+        replay_ready: true,
+        intervals: (None, None, None),
+        debug: false,
+        command: Command::Run,
+    };
+    let mut words = Vec::new();
+    let mut args = args;
+    while let Some(arg) = args.next() {
+        let arg = arg.into_string().map_err(|_| "arguments must be UTF-8".to_owned())?;
+        if arg.starts_with('-') {
+            option(&mut options, &arg, &mut args)?;
+        } else {
+            words.push(arg);
+        }
+    }
+    if let Some(command) = command(&words)? {
+        options.command = command;
+    }
+    Ok(options)
+}
+
+fn option(
+    options: &mut Options,
+    arg: &str,
+    args: &mut impl Iterator<Item = OsString>,
+) -> Result<(), String> {
+    let (name, given) = match arg.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (arg, None),
+    };
+    let flag = match name {
+        "--no-replay-ready" => {
+            options.replay_ready = false;
+            true
+        }
+        // The real agents know both letters.
+        "--debug" | "-d" | "--verbose" | "-v" => {
+            options.debug = true;
+            true
+        }
+        "--check" => {
+            options.command = Command::Check;
+            true
+        }
+        "--version" => {
+            options.command = Command::Version;
+            true
+        }
+        "--help" | "-h" => {
+            options.command = Command::Help;
+            true
+        }
+        _ => false,
+    };
+    if flag {
+        return if given.is_some() { Err(format!("{name} takes no value")) } else { Ok(()) };
+    }
+    let mut value = || match &given {
+        Some(value) => Ok(value.clone()),
+        None => args
+            .next()
+            .and_then(|value| value.into_string().ok())
+            .ok_or_else(|| format!("{name} needs a value")),
+    };
+    let mut millis = || -> Result<Option<Duration>, String> {
+        match value()?.parse() {
+            Ok(millis @ 10..=3_600_000) => Ok(Some(Duration::from_millis(millis))),
+            _ => Err(format!("{name} takes 10 to 3600000 milliseconds")),
+        }
+    };
+    match name {
+        "--interval-connect" => options.intervals.0 = millis()?,
+        "--interval-started" => options.intervals.1 = millis()?,
+        "--interval-connected" => options.intervals.2 = millis()?,
+        "--config-dir" => options.config_dir = Some(value()?.into()),
+        "--root" => options.root = value()?.into(),
+        "--port" => options.port = Some(value()?.into()),
+        "--vsock-unix" => options.vsock_unix = Some(value()?.into()),
+        "--flavour" => {
+            let name = value()?;
+            let flavour = Flavour::parse(&name);
+            options.flavour = Some(flavour.ok_or_else(|| format!("no flavour is called {name}"))?);
+        }
+        _ => return Err(format!("unknown option {name}")),
+    }
+    Ok(())
+}
+
+fn command(words: &[String]) -> Result<Option<Command>, String> {
+    let mut words = words.iter().map(String::as_str);
+    let Some(word) = words.next() else { return Ok(None) };
+    let command = match word {
+        "ready" => Command::Ready,
+        "started" => Command::Started,
+        "get" => Command::Get(words.next().ok_or("get needs a key")?.to_owned()),
+        "config" => Command::Config,
+        "metadata" => Command::Metadata,
+        "devices" => Command::Devices,
+        "events" => Command::Events,
+        "status" => Command::Status,
+        _ => return Err(format!("unknown command {word}")),
+    };
+    match words.next() {
+        Some(extra) => Err(format!("unexpected argument {extra}")),
+        None => Ok(Some(command)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Options, String> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn values_come_after_a_space_or_an_equals_sign() {
+        for line in
+            ["--config-dir /x --interval-started=50", "--config-dir=/x --interval-started 50"]
+        {
+            let options = parsed(line).unwrap();
+            assert_eq!(options.config_dir, Some("/x".into()));
+            assert_eq!(options.intervals.1, Some(Duration::from_millis(50)));
+            assert_eq!(options.command, Command::Run);
+        }
+    }
+
+    #[test]
+    fn commands_take_exactly_their_arguments() {
+        assert_eq!(parsed("get user.a").unwrap().command, Command::Get("user.a".into()));
+        assert_eq!(parsed("--debug status").unwrap().command, Command::Status);
+        for bad in
+            ["get", "get a b", "status x", "nope", "--nope", "--root", "--debug=1", "--flavour x"]
+        {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+        assert!(parsed("--interval-connect 0").is_err());
+    }
+}

@@ -1,0 +1,199 @@
+//! The files the host gives us (P§1.2), wherever they are: read once into memory. A share that we
+//! mount ourselves is unmounted at once, since a mounted one stops live migration.
+
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use crate::iso::{self, read_bounded};
+use crate::options::Options;
+use crate::{log, modules};
+
+/// Longest file, bytes; a chain of certificates has a few thousand.
+const LONGEST: u64 = 64 * 1024;
+/// The config share's mount tag, for virtiofs and 9p (P§1.2).
+const TAG: &str = "config";
+/// The label of Incus' config disk (P§1.2).
+const LABEL: &str = "incus-agent";
+/// Where the set-up scripts of the Go agents put a copy (P§1.5).
+const COPIES: [&str; 2] = ["run/lxd_agent", "run/incus_agent"];
+
+/// What was found.
+pub(crate) struct ConfigFiles {
+    /// Our certificate.
+    pub(crate) agent_crt: Vec<u8>,
+    /// Its key.
+    pub(crate) agent_key: Vec<u8>,
+    /// The one caller we accept.
+    pub(crate) server_crt: Vec<u8>,
+    /// Where the host was when it started the VM.
+    pub(crate) agent_conf: Option<Vec<u8>>,
+    /// Where all this was, for people.
+    pub(crate) from: String,
+}
+
+/// Looks everywhere; what is asked for by option is looked at alone.
+///
+/// # Errors
+/// Each place, and why it would not do.
+pub(crate) fn find(options: &Options) -> Result<ConfigFiles, String> {
+    if let Some(directory) = &options.config_dir {
+        return read(directory, &directory.display().to_string());
+    }
+    let mut failures = Vec::new();
+    let copies = COPIES.iter().map(|copy| options.root.join(copy));
+    for directory in [PathBuf::from(".")].into_iter().chain(copies) {
+        let name = match directory.to_str() {
+            Some(".") => "the working directory".to_owned(),
+            _ => directory.display().to_string(),
+        };
+        match read(&directory, &name) {
+            Ok(files) => return Ok(files),
+            Err(why) => failures.push(why),
+        }
+    }
+    for source in [Source::Virtiofs, Source::Plan9, Source::Iso] {
+        match source.read(&options.root) {
+            Ok(files) => return Ok(files),
+            Err(why) => failures.push(format!("{}: {why}", source.name())),
+        }
+    }
+    Err(format!("no config files found ({})", failures.join("; ")))
+}
+
+fn read(directory: &Path, name: &str) -> Result<ConfigFiles, String> {
+    let file = |file: &str| {
+        read_bounded(&directory.join(file), LONGEST)
+            .map_err(|error| format!("{name}: {file}: {error}"))
+    };
+    Ok(ConfigFiles {
+        agent_crt: file("agent.crt")?,
+        agent_key: file("agent.key")?,
+        server_crt: file("server.crt")?,
+        agent_conf: match read_bounded(&directory.join("agent.conf"), LONGEST) {
+            Ok(conf) => Some(conf),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => {
+                log::warn(format_args!("{name}: agent.conf: {error}"));
+                None
+            }
+        },
+        from: name.to_owned(),
+    })
+}
+
+/// How a host offers the share.
+#[derive(Clone, Copy)]
+enum Source {
+    Virtiofs,
+    Plan9,
+    Iso,
+}
+
+impl Source {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Virtiofs => "virtiofs share \"config\"",
+            Self::Plan9 => "9p share \"config\"",
+            Self::Iso => "disk \"incus-agent\"",
+        }
+    }
+
+    fn read(self, root: &Path) -> Result<ConfigFiles, String> {
+        let wanted: &[&str] = match self {
+            Self::Virtiofs => &["virtio_pci", "virtiofs"],
+            Self::Plan9 => &["virtio_pci", "9pnet_virtio", "9p"],
+            Self::Iso => &["virtio_pci", "virtio_blk", "isofs"],
+        };
+        for module in wanted {
+            if let Err(why) = modules::load(root, module) {
+                // It may be built in; the mount will tell.
+                log::debug(format_args!("{why}"));
+            }
+        }
+        let mounted = Mounted::new(self, root)?;
+        read(&mounted.0, self.name())
+    }
+}
+
+/// A mount of ours; gone when dropped.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(source: Source, root: &Path) -> Result<Self, String> {
+        let place = root.join("run/mote/share");
+        std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
+        let flags =
+            MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
+        let result = match source {
+            Source::Virtiofs => mount(TAG, &place, "virtiofs", flags, None),
+            Source::Plan9 => {
+                mount(TAG, &place, "9p", flags, Some(c"trans=virtio,access=0,msize=131072"))
+            }
+            Source::Iso => match iso::find(root, LABEL) {
+                Some(device) => mount(&device, &place, "iso9660", flags, None),
+                None => Err(rustix::io::Errno::NODEV),
+            },
+        };
+        match result {
+            Ok(()) => Ok(Self(place)),
+            Err(error) => {
+                let _ours = std::fs::remove_dir(&place);
+                Err(error.to_string())
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Err(error) = unmount(&self.0, UnmountFlags::DETACH) {
+            log::warn(format_args!("cannot unmount {}: {error}", self.0.display()));
+        }
+        let _ours = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// An empty directory for one test.
+#[cfg(test)]
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("mote-{name}-{}", std::process::id()));
+    let _stale = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(root: &Path, directory: Option<&Path>) -> Options {
+        let mut options = crate::options::parse([].into_iter()).unwrap();
+        options.root = root.to_owned();
+        options.config_dir = directory.map(Path::to_owned);
+        options
+    }
+
+    #[test]
+    fn files_are_found_and_what_is_missing_is_named() {
+        let root = scratch("share");
+        let directory = root.join("run/incus_agent");
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("agent.crt"), "c").unwrap();
+        let why = find(&options(&root, Some(&directory))).err().unwrap();
+        assert!(why.contains("agent.key"), "{why}");
+        std::fs::write(directory.join("agent.key"), "k").unwrap();
+        std::fs::write(directory.join("server.crt"), "s").unwrap();
+        let files = find(&options(&root, None)).unwrap();
+        assert_eq!((files.agent_crt.as_slice(), files.agent_conf), (&b"c"[..], None));
+        assert!(files.from.ends_with("run/incus_agent"));
+    }
+
+    #[test]
+    fn an_endless_file_is_refused() {
+        let root = scratch("endless");
+        std::fs::write(root.join("agent.crt"), vec![0; 65 * 1024]).unwrap();
+        let why = find(&options(&root, Some(&root))).err().unwrap();
+        assert!(why.contains("agent.crt"), "{why}");
+    }
+}
