@@ -9,8 +9,10 @@ pub enum Length {
     Known(u64),
     /// `Transfer-Encoding: chunked`.
     Chunked,
-    /// The connection's end.
+    /// The connection's end; `Connection: close` is then said in any case.
     UntilClose,
+    /// There is no body and no field for it: 101, 204.
+    None,
 }
 
 /// A reply's head.
@@ -43,10 +45,10 @@ pub fn write_reply(out: &mut impl Write, head: &Head<'_>) -> Result {
     match head.length {
         Length::Known(length) => write!(out, "Content-Length: {length}\r\n")?,
         Length::Chunked => out.write_str("Transfer-Encoding: chunked\r\n")?,
-        Length::UntilClose => {}
+        Length::UntilClose | Length::None => {}
     }
     fields(out, head.extra)?;
-    end(out, head.close)
+    end(out, head.close || head.length == Length::UntilClose)
 }
 
 /// Writes the line before a chunk; `\r\n` must follow its data.
@@ -77,9 +79,10 @@ pub struct RequestLine<'a> {
 /// Writes a request's head.
 ///
 /// # Errors
-/// Those of `out`, or a field with a control character.
+/// Those of `out`; a field with a control character; a method or target that is none.
 pub fn write_request(out: &mut impl Write, request: &RequestLine<'_>) -> Result {
-    if !request.target.bytes().all(|byte| byte > b' ' && byte != 0x7f) {
+    let whole = request.target.bytes().all(|byte| byte > b' ' && byte != 0x7f);
+    if !whole || !request.target.starts_with('/') || !is_token(request.method) {
         return Err(Error);
     }
     write!(out, "{} {} HTTP/1.1\r\n", request.method, request.target)?;
@@ -100,15 +103,20 @@ fn fields(out: &mut impl Write, all: &[(&str, &str)]) -> Result {
 }
 
 fn field(out: &mut impl Write, name: &str, value: &str) -> Result {
-    let clean =
-        |text: &str| text.bytes().all(|byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t');
-    if !clean(name) || !clean(value) {
+    let clean = value.bytes().all(|byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t');
+    if !clean || !is_token(name) {
         return Err(Error);
     }
     out.write_str(name)?;
     out.write_str(": ")?;
     out.write_str(value)?;
     out.write_str("\r\n")
+}
+
+/// A method or a field's name (RFC 9110 §5.6.2).
+fn is_token(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(allowed)
 }
 
 /// The standard words for a status.
@@ -145,11 +153,22 @@ pub fn reason(status: u16) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::head::{self, Framing, Method};
     use std::string::String;
+
+    fn written(head: &Head<'_>) -> String {
+        let mut out = String::new();
+        write_reply(&mut out, head).unwrap();
+        out
+    }
+
+    const PLAIN: Head<'_> =
+        Head { status: 200, content_type: None, length: Length::None, close: false, extra: &[] };
+    const GET: RequestLine<'_> =
+        RequestLine { method: "GET", target: "/", host: "h", body: None, close: false, extra: &[] };
 
     #[test]
     fn heads_are_written_as_rfc_9112_has_them() {
-        let mut out = String::new();
         let head = Head {
             status: 404,
             content_type: Some("text/plain"),
@@ -157,37 +176,95 @@ mod tests {
             close: true,
             extra: &[("ETag", "\"x\"")],
         };
-        write_reply(&mut out, &head).unwrap();
         assert_eq!(
-            out,
+            written(&head),
             "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\
              ETag: \"x\"\r\nConnection: close\r\n\r\n"
+        );
+        let mut out = String::new();
+        let extra = [("A", "b\tc")];
+        let request =
+            RequestLine { method: "PUT", body: Some(0), close: true, extra: &extra, ..GET };
+        write_request(&mut out, &request).unwrap();
+        assert_eq!(
+            out,
+            "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nA: b\tc\r\nConnection: close\r\n\r\n"
         );
     }
 
     #[test]
-    fn a_field_cannot_smuggle_another() {
-        let mut out = String::new();
-        for bad in ["a\r\nX: y", "a\nb", "a\0"] {
-            let extra = [("A", bad)];
-            let head = RequestLine {
-                method: "GET",
-                target: "/",
-                host: "h",
-                body: None,
-                close: false,
-                extra: &extra,
-            };
-            assert!(write_request(&mut out, &head).is_err(), "{bad:?}");
+    fn a_body_that_lasts_until_close_says_close() {
+        let head = Head { length: Length::UntilClose, ..PLAIN };
+        assert_eq!(written(&head), "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+        let head = Head { status: 101, extra: &[("Upgrade", "websocket")], ..PLAIN };
+        assert_eq!(
+            written(&head),
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_reply_that_is_read_back_has_the_framing_it_was_written_with() {
+        for (length, framing) in [
+            (Length::Known(u64::MAX), Framing::Length(u64::MAX)),
+            (Length::Known(0), Framing::None),
+            (Length::Chunked, Framing::Chunked),
+            (Length::UntilClose, Framing::UntilClose),
+        ] {
+            let text = written(&Head { length, ..PLAIN });
+            let (read, used) = head::response(text.as_bytes(), Method::Get).unwrap().unwrap();
+            assert_eq!((read.framing, used), (framing, text.len()), "{text}");
+            assert_eq!(read.keep_alive, framing != Framing::UntilClose);
         }
-        let target = RequestLine {
-            method: "GET",
-            target: "/ HTTP/1.1\r\n",
-            host: "h",
-            body: None,
-            close: false,
-            extra: &[],
-        };
-        assert!(write_request(&mut out, &target).is_err());
+    }
+
+    #[test]
+    fn chunk_heads_are_hexadecimal() {
+        let mut out = String::new();
+        write_chunk_head(&mut out, 0xabc).unwrap();
+        assert_eq!(out, "abc\r\n");
+    }
+
+    #[test]
+    fn a_field_cannot_smuggle_another() {
+        for bad in ["a\r\nX: y", "a\nb", "a\rb", "a\0", "a\x7f", "\r\n"] {
+            let mut out = String::new();
+            let extra = [("A", bad)];
+            assert!(
+                write_request(&mut out, &RequestLine { extra: &extra, ..GET }).is_err(),
+                "{bad:?}"
+            );
+            assert!(write_reply(&mut out, &Head { extra: &extra, ..PLAIN }).is_err(), "{bad:?}");
+            assert!(write_request(&mut out, &RequestLine { host: bad, ..GET }).is_err(), "{bad:?}");
+            let head = Head { content_type: Some(bad), ..PLAIN };
+            assert!(write_reply(&mut out, &head).is_err(), "{bad:?}");
+        }
+        for name in ["", "A:", "A b", "A\r\nB", "\u{e4}"] {
+            let extra = [(name, "x")];
+            assert!(
+                write_reply(&mut String::new(), &Head { extra: &extra, ..PLAIN }).is_err(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_target_or_method_cannot_end_its_line() {
+        for target in ["/ HTTP/1.1\r\n", "/a b", "/\r\n", "/\x7f", "", "1.0", "http://h/"] {
+            let request = RequestLine { target, ..GET };
+            assert!(write_request(&mut String::new(), &request).is_err(), "{target:?}");
+        }
+        for method in ["", "GET /x", "G\r\n"] {
+            let request = RequestLine { method, ..GET };
+            assert!(write_request(&mut String::new(), &request).is_err(), "{method:?}");
+        }
+    }
+
+    #[test]
+    fn every_status_we_use_has_its_words_and_no_other_breaks_the_line() {
+        for status in 0..=u16::MAX {
+            assert!(is_token(&reason(status).replace(' ', "-")), "{status}");
+        }
+        assert_eq!((reason(501), reason(299)), ("Not Implemented", "Status"));
     }
 }
