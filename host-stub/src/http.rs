@@ -1,0 +1,247 @@
+//! HTTP/1.1 over anything that reads and writes, blocking, one request a connection: enough for a
+//! host that is called by agents. Nothing here comes from the agent.
+
+use std::io::{Read, Write};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// Longest head and body, bytes.
+const HEAD: usize = 64 * 1024;
+const BODY: usize = 64 * 1024 * 1024;
+
+/// A request or an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Message {
+    /// Method and target, or status.
+    pub(crate) method: String,
+    /// Path and query.
+    pub(crate) target: String,
+    /// The status of an answer.
+    pub(crate) status: u16,
+    /// Fields, names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Message {
+    /// The first field of that name (lower case).
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The path without its query.
+    pub(crate) fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or("")
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json(&self) -> Result<Value> {
+        serde_json::from_slice(&self.body).context("body is not JSON")
+    }
+}
+
+fn fields(headers: &[httparse::Header<'_>]) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    headers.iter().map(|field| (field.name.to_ascii_lowercase(), text(field.value))).collect()
+}
+
+/// Reads a request; `None` if the peer closed without one.
+pub(crate) fn read_request(stream: &mut impl Read) -> Result<Option<Message>> {
+    let Some((mut message, rest)) = read_head(stream, |bytes| {
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut parsed = httparse::Request::new(&mut headers);
+        let httparse::Status::Complete(length) = parsed.parse(bytes)? else { return Ok(None) };
+        let message = Message {
+            method: parsed.method.unwrap_or("").into(),
+            target: parsed.path.unwrap_or("").into(),
+            headers: fields(parsed.headers),
+            ..Message::default()
+        };
+        Ok(Some((message, length)))
+    })?
+    else {
+        return Ok(None);
+    };
+    message.body = read_body(stream, &message, rest, false)?;
+    Ok(Some(message))
+}
+
+/// Reads an answer.
+pub(crate) fn read_answer(stream: &mut impl Read) -> Result<Message> {
+    let head = read_head(stream, |bytes| {
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut parsed = httparse::Response::new(&mut headers);
+        let httparse::Status::Complete(length) = parsed.parse(bytes)? else { return Ok(None) };
+        let status = parsed.code.unwrap_or(0);
+        let headers = fields(parsed.headers);
+        Ok(Some((Message { status, headers, ..Message::default() }, length)))
+    })?;
+    let Some((mut message, rest)) = head else { bail!("closed without an answer") };
+    message.body = read_body(stream, &message, rest, true)?;
+    Ok(message)
+}
+
+type Head = (Message, Vec<u8>);
+
+fn read_head(
+    stream: &mut impl Read,
+    parse: impl Fn(&[u8]) -> Result<Option<(Message, usize)>>,
+) -> Result<Option<Head>> {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some((message, length)) = parse(&bytes)? {
+            return Ok(Some((message, bytes.split_off(length))));
+        }
+        if bytes.len() > HEAD {
+            bail!("head too long");
+        }
+        if more(stream, &mut bytes)? == 0 {
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            bail!("closed in the middle of a head");
+        }
+    }
+}
+
+fn more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> Result<usize> {
+    let mut buffer = [0; 16 * 1024];
+    let count = match stream.read(&mut buffer) {
+        // A peer that ends without close_notify.
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => 0,
+        other => other?,
+    };
+    bytes.extend_from_slice(&buffer[..count]);
+    Ok(count)
+}
+
+fn read_body(
+    stream: &mut impl Read,
+    message: &Message,
+    mut bytes: Vec<u8>,
+    until_close: bool,
+) -> Result<Vec<u8>> {
+    if message.header("transfer-encoding").is_some_and(|coding| coding.contains("chunked")) {
+        return read_chunks(stream, bytes);
+    }
+    let length = match message.header("content-length") {
+        Some(length) => length.parse::<usize>()?,
+        None if until_close && message.status != 101 => BODY,
+        None => return Ok(Vec::new()),
+    };
+    if length > BODY {
+        bail!("body too long");
+    }
+    while bytes.len() < length {
+        if more(stream, &mut bytes)? == 0 {
+            if length == BODY {
+                break;
+            }
+            bail!("closed in the middle of a body");
+        }
+    }
+    bytes.truncate(length);
+    Ok(bytes)
+}
+
+fn read_chunks(stream: &mut impl Read, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let parsed =
+            httparse::parse_chunk_size(&bytes).map_err(|_| anyhow::anyhow!("bad chunk"))?;
+        if let httparse::Status::Complete((start, size)) = parsed {
+            let size = usize::try_from(size)?;
+            if body.len() + size > BODY {
+                bail!("body too long");
+            }
+            while bytes.len() < start + size + 2 {
+                if more(stream, &mut bytes)? == 0 {
+                    bail!("closed in the middle of a chunk");
+                }
+            }
+            if size == 0 {
+                return Ok(body);
+            }
+            body.extend_from_slice(&bytes[start..start + size]);
+            bytes.drain(..start + size + 2);
+        } else if more(stream, &mut bytes)? == 0 {
+            bail!("closed in the middle of a chunk");
+        }
+    }
+}
+
+/// Writes a request with `Connection: close`.
+pub(crate) fn write_request(
+    stream: &mut impl Write,
+    method: &str,
+    target: &str,
+    body: &[u8],
+) -> Result<()> {
+    let mut out = format!(
+        "{method} {target} HTTP/1.1\r\nHost: custom.socket\r\nUser-Agent: mote-host\r\n\
+         Connection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    out.extend_from_slice(body);
+    stream.write_all(&out)?;
+    Ok(stream.flush()?)
+}
+
+/// Writes an answer with `Connection: close`.
+pub(crate) fn write_answer(
+    stream: &mut impl Write,
+    status: u16,
+    content_type: &str,
+    extra: &[(&str, &str)],
+    body: &[u8],
+) -> Result<()> {
+    let mut head = format!(
+        "HTTP/1.1 {status} {}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n",
+        reason(status),
+        body.len()
+    );
+    for (name, value) in extra {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += "Connection: close\r\n\r\n";
+    let mut out = head.into_bytes();
+    out.extend_from_slice(body);
+    stream.write_all(&out)?;
+    Ok(stream.flush()?)
+}
+
+/// The words for a status, as Go has them.
+pub(crate) fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        202 => "Accepted",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        412 => "Precondition Failed",
+        501 => "Not Implemented",
+        _ => "Internal Server Error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunked_and_sized_bodies_are_read() {
+        let mut chunked: &[u8] =
+            b"PATCH /1.0?x=y HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+        let request = read_request(&mut chunked).unwrap().unwrap();
+        assert_eq!((request.path(), request.body.as_slice()), ("/1.0", &b"abc"[..]));
+        let mut sized: &[u8] = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nhiXX";
+        let answer = read_answer(&mut sized).unwrap();
+        assert_eq!((answer.status, answer.body.as_slice()), (403, &b"hi"[..]));
+        assert!(read_request(&mut &b"GET / HT"[..]).is_err());
+        assert!(read_request(&mut &b""[..]).unwrap().is_none());
+    }
+}
