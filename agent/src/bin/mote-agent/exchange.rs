@@ -153,11 +153,11 @@ async fn answer(
         let shape = Shape { close, bodiless: request.method == Method::Head };
         (service.answer(stream, &request, body).await, shape)
     };
-    let keep_alive = !shape.close
-        && match answer {
-            Answer::Written { keep_alive } => keep_alive,
-            Answer::Reply(reply) => write(stream, &reply, shape).await.is_ok(),
-        };
+    let whole = match answer {
+        Answer::Written { keep_alive } => keep_alive,
+        Answer::Reply(reply) => write(stream, &reply, shape).await.is_ok(),
+    };
+    let keep_alive = whole && !shape.close;
     connection.done(now(), keep_alive);
     keep_alive
 }
