@@ -136,6 +136,7 @@ fn digits(value: &[u8]) -> Option<u64> {
 
 /// A request's head.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "three unrelated facts that a head states")]
 pub struct Request<'b> {
     /// The method.
     pub method: Method,
