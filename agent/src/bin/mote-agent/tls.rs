@@ -11,7 +11,10 @@ use mote_agent::hostpeer::authenticate;
 use mote_agent::pem;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionMemoryCache, Resumption};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms, ring,
+    verify_tls13_signature,
+};
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, ServerName, UnixTime,
 };
@@ -37,7 +40,6 @@ static VERIFY: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     all: &[
         algorithms::ECDSA_P384_SHA384,
         algorithms::ECDSA_P256_SHA256,
-        algorithms::ED25519,
         algorithms::RSA_PSS_2048_8192_SHA256_LEGACY_KEY,
         algorithms::RSA_PSS_2048_8192_SHA384_LEGACY_KEY,
         algorithms::RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
@@ -45,7 +47,6 @@ static VERIFY: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     mapping: &[
         (SignatureScheme::ECDSA_NISTP384_SHA384, &[algorithms::ECDSA_P384_SHA384]),
         (SignatureScheme::ECDSA_NISTP256_SHA256, &[algorithms::ECDSA_P256_SHA256]),
-        (SignatureScheme::ED25519, &[algorithms::ED25519]),
         (SignatureScheme::RSA_PSS_SHA256, &[algorithms::RSA_PSS_2048_8192_SHA256_LEGACY_KEY]),
         (SignatureScheme::RSA_PSS_SHA384, &[algorithms::RSA_PSS_2048_8192_SHA384_LEGACY_KEY]),
         (SignatureScheme::RSA_PSS_SHA512, &[algorithms::RSA_PSS_2048_8192_SHA512_LEGACY_KEY]),
@@ -173,7 +174,29 @@ fn provider() -> CryptoProvider {
             ring::kx_group::SECP384R1,
         ],
         signature_verification_algorithms: VERIFY,
-        ..ring::default_provider()
+        secure_random: &Kernel,
+        key_provider: &EcdsaKeys,
+    }
+}
+
+/// ring's own source of random numbers: getrandom(2).
+#[derive(Debug)]
+struct Kernel;
+
+impl SecureRandom for Kernel {
+    fn fill(&self, out: &mut [u8]) -> Result<(), GetRandomFailed> {
+        use ::ring::rand::SecureRandom as _;
+        ::ring::rand::SystemRandom::new().fill(out).map_err(|_| GetRandomFailed)
+    }
+}
+
+/// Keys as LXD and Incus make them; RSA signing would cost 30 KB for nobody.
+#[derive(Debug)]
+struct EcdsaKeys;
+
+impl KeyProvider for EcdsaKeys {
+    fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
+        ring::sign::any_ecdsa_type(&key)
     }
 }
 
