@@ -1,1 +1,97 @@
-//! Harness for the outside tests.
+//! The harness of the outside tests: a host daemon, a booted VM, an agent on sockets. Everything
+//! has a deadline, a directory of its own, and is gone when dropped.
+//!
+//! Binaries come from the environment (`MOTE_AGENT`, `MOTE_HOST`, `MOTE_VSOCK`, ...), which
+//! `scripts/test` and `scripts/run` set.
+
+pub mod guest;
+pub mod host;
+pub mod vm;
+
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A file named by the environment, or where a plain `cargo build` leaves it.
+#[must_use]
+pub fn tool(variable: &str, otherwise: &str) -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::env::var_os(variable).map_or_else(|| root.join(otherwise), PathBuf::from)
+}
+
+/// The agent under test.
+#[must_use]
+pub fn agent() -> PathBuf {
+    tool("MOTE_AGENT", "target/small/x86_64-unknown-linux-musl/release/mote-agent")
+}
+
+/// A directory for one test, gone when dropped.
+#[derive(Debug)]
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    /// A new one. Short, because unix sockets' paths are.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "it touches the disk")]
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("mote{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a directory for the test");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if std::env::var_os("MOTE_KEEP").is_none() {
+            let _gone = std::fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
+/// A process that is killed when dropped.
+#[derive(Debug)]
+pub struct Process(pub Child);
+
+impl Process {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn start(command: &mut Command) -> Self {
+        let name = command.get_program().to_string_lossy().into_owned();
+        Self(command.spawn().unwrap_or_else(|error| panic!("{name}: {error}")))
+    }
+
+    /// Kills it at once and waits.
+    pub fn kill(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Looks until there is something; gives it and how long that took.
+///
+/// # Panics
+/// After `limit`.
+pub fn wait<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> (T, Duration) {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return (found, begun.elapsed());
+        }
+        assert!(begun.elapsed() < limit, "waited {limit:?} for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -30,6 +30,7 @@ use std::convert::Infallible;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
+use std::time::Duration;
 
 use async_io::Async;
 use futures_lite::FutureExt;
@@ -45,6 +46,9 @@ use crate::share::ConfigFiles;
 use crate::signal::Signal;
 use crate::socket::{Socket, Transport};
 use crate::tls::Identity;
+
+/// How long STOPPED may take to be written.
+const GOODBYE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let options = match options::parse(std::env::args_os().skip(1)) {
@@ -112,9 +116,7 @@ fn run(options: Options) -> Result<(), String> {
         read_conf(&agent, conf);
     }
     drop(files);
-    let result = async_io::block_on(agent.executor.run(serve(&agent, listener, signals)));
-    serial::stop(&agent);
-    result
+    async_io::block_on(agent.executor.run(serve(&agent, listener, signals)))
 }
 
 /// By what is asked for, then by the port, then by what the files say (P§7).
@@ -175,10 +177,10 @@ fn read_conf(agent: &Agent, conf: &[u8]) {
     }
 }
 
-/// Runs all tasks until a signal (success) or the end of one that must not end.
+/// Runs all tasks until a signal (success) or the end of one that must not end, then says STOPPED.
 async fn serve(agent: &Rc<Agent>, listener: Socket, signals: OwnedFd) -> Result<(), String> {
     agent.spawn(never(guest::run(agent.clone())));
-    agent.spawn(never(serial::run(agent.clone())));
+    let serial = agent.executor.spawn(serial::run(agent.clone()));
     agent.spawn(notify_loop());
     let host = host::listen(agent.clone(), listener);
     let host = async {
@@ -187,7 +189,12 @@ async fn serve(agent: &Rc<Agent>, listener: Socket, signals: OwnedFd) -> Result<
             Err(error) => Err(format!("the host listener is broken: {error}")),
         }
     };
-    host.or(wait_for_signal(signals)).await
+    let result = host.or(wait_for_signal(signals)).await;
+    agent.status(|status| status.stop(now()));
+    if clock::within(GOODBYE, serial).await.is_none() {
+        log::warn(format_args!("the status port does not take STOPPED"));
+    }
+    result
 }
 
 async fn never(task: impl Future<Output = Infallible>) {

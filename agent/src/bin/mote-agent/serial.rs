@@ -21,12 +21,11 @@ const SEARCH: Duration = Duration::from_secs(1);
 /// What is read at a time.
 const CHUNK: usize = 256;
 
-/// Runs the status channel for ever; also without a port, since the host may tell us by other ways.
-pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
+/// Runs the status channel until STOPPED is said; also without a port, since the host may tell us by
+/// other ways.
+pub(crate) async fn run(agent: Rc<Agent>) {
     let mut pump = Pump { agent, found: None, port: None, absent: false, reported: String::new() };
-    loop {
-        pump.step().await;
-    }
+    while pump.step().await {}
 }
 
 struct Pump {
@@ -44,7 +43,8 @@ enum Woken {
 }
 
 impl Pump {
-    async fn step(&mut self) {
+    /// Does what is due, then waits; false once all is said.
+    async fn step(&mut self) -> bool {
         if self.port.is_none() {
             self.open();
         }
@@ -54,7 +54,14 @@ impl Pump {
         }
         let path = self.found.as_ref().map(|found| found.path.as_path());
         report::update(&self.agent, path, &mut self.reported);
-        self.wait(seen).await;
+        let last = {
+            let status = self.agent.status.borrow();
+            status.state() == State::Stopped && status.deadline().is_none()
+        };
+        if !last {
+            self.wait(seen).await;
+        }
+        !last
     }
 
     fn next_action(&self) -> Option<Action> {
@@ -187,7 +194,9 @@ impl Pump {
                 log::debug(format_args!("cannot write to the status port: {error}"));
             }
         }
-        self.open();
+        if self.agent.status.borrow().state() != State::Stopped {
+            self.open();
+        }
     }
 
     fn lost(&mut self, error: &std::io::Error) {
@@ -232,24 +241,4 @@ async fn try_verify(
     let link = agent.link_to(address, pin).map_err(Failed)?;
     let host_state = agent.verify(&link).await?;
     Ok((link, host_state))
-}
-
-/// Says STOPPED, best effort: the last thing this process does.
-pub(crate) fn stop(agent: &Agent) {
-    let found = match &agent.options.port {
-        Some(path) => Some(Found { path: path.clone(), flavour: agent.flavour, legacy: None }),
-        None => port::discover(&agent.options.root),
-    };
-    agent.status.borrow_mut().stop(now());
-    let mut status = agent.status.borrow_mut();
-    while let Some(action) = status.poll(now()) {
-        if let (Action::Write { line, .. }, Some(found)) = (action, &found) {
-            let legacy = found.legacy.as_deref();
-            if let Err(error) = Port::open(&found.path).and_then(|port| port.announce(line, legacy))
-            {
-                log::warn(format_args!("cannot say STOPPED: {error}"));
-            }
-        }
-    }
-    log::info(format_args!("STOPPED"));
 }

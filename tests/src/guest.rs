@@ -1,0 +1,80 @@
+//! Commands inside the guest, over its second serial port: one line there, its output and its exit
+//! code back.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// A shell in the guest.
+#[derive(Debug)]
+pub struct Guest {
+    stream: UnixStream,
+    text: String,
+}
+
+impl Guest {
+    /// Waits for the guest's shell.
+    ///
+    /// # Panics
+    /// If it does not come in time.
+    #[must_use]
+    pub fn new(stream: UnixStream, limit: Duration) -> Self {
+        let mut guest = Self { stream, text: String::new() };
+        let _before = guest.until("@@ready@@\n", limit);
+        guest
+    }
+
+    /// Runs a command; gives its exit code and what it printed.
+    pub fn sh(&mut self, command: &str) -> (i32, String) {
+        self.sh_within(command, Duration::from_secs(60))
+    }
+
+    /// The same with another deadline.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    pub fn sh_within(&mut self, command: &str, limit: Duration) -> (i32, String) {
+        assert!(!command.contains('\n'), "one line");
+        self.send(command);
+        let mut output = self.until("@@", limit);
+        let code = self.until("@@\n", limit);
+        let code = code.trim_end_matches("@@\n").parse().expect("an exit code");
+        output.truncate(output.len() - 2);
+        (code, output)
+    }
+
+    /// Runs a command that must succeed.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn ok(&mut self, command: &str) -> String {
+        let (code, output) = self.sh(command);
+        assert_eq!(code, 0, "{command}: {output}");
+        output
+    }
+
+    /// Sends a line and does not wait.
+    pub fn send(&mut self, line: &str) {
+        self.stream.write_all(format!("{line}\n").as_bytes()).expect("the guest's shell");
+    }
+
+    /// Reads up to and with `mark`.
+    fn until(&mut self, mark: &str, limit: Duration) -> String {
+        let end = Instant::now() + limit;
+        loop {
+            if let Some(at) = self.text.find(mark) {
+                let rest = self.text.split_off(at + mark.len());
+                return std::mem::replace(&mut self.text, rest);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "waited {limit:?} for {mark:?}, have {:?}", self.text);
+            self.stream.set_read_timeout(Some(left)).expect("a timeout");
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => panic!("the guest is gone; it said {:?}", self.text),
+                Ok(count) => self.text += &String::from_utf8_lossy(&buffer[..count]),
+                Err(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A `mote-host` with one instance, to be killed and started again.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{Process, tool, wait};
+
+/// The instance's name.
+pub const NAME: &str = "vm1";
+
+/// A host.
+#[derive(Debug)]
+pub struct Host {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The instance's config share.
+    pub share: PathBuf,
+    daemon: Option<Process>,
+}
+
+impl Host {
+    /// Makes an instance; the daemon does not run yet.
+    ///
+    /// # Panics
+    /// If that fails.
+    #[must_use]
+    pub fn new(scratch: &Path, args: &[&str]) -> Self {
+        let directory = scratch.join("host");
+        let mut host = Self { directory, share: PathBuf::new(), daemon: None };
+        let mut init = vec!["init", NAME];
+        init.extend(args);
+        host.share = host.run(&init).trim().into();
+        host
+    }
+
+    /// Runs the daemon, and waits until it can be asked.
+    pub fn start(&mut self) {
+        let log = File::options().append(true).create(true).open(self.log_path()).expect("a log");
+        let mut command = self.command(&["daemon"]);
+        self.daemon = Some(Process::start(command.stdin(Stdio::null()).stderr(log)));
+        wait("the host daemon", Duration::from_secs(10), || self.try_run(&["list"]).ok());
+    }
+
+    /// Kills the daemon as a crash would.
+    pub fn kill(&mut self) {
+        self.daemon = None;
+    }
+
+    /// Runs a command.
+    ///
+    /// # Panics
+    /// If it fails.
+    #[must_use]
+    pub fn run(&self, args: &[&str]) -> String {
+        self.try_run(args).unwrap_or_else(|error| panic!("mote-host {args:?}: {error}"))
+    }
+
+    /// Runs a command of which only success matters.
+    pub fn ok(&self, args: &[&str]) {
+        let _output = self.run(args);
+    }
+
+    /// Runs a command.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn try_run(&self, args: &[&str]) -> Result<String, String> {
+        let output = self.command(args).output().map_err(|error| error.to_string())?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
+        command.arg("--dir").arg(&self.directory).args(args);
+        command
+    }
+
+    /// The agent's state as the host sees it; null if no daemon answers.
+    #[must_use]
+    pub fn state(&self) -> Value {
+        let text = self.try_run(&["agent-state", NAME, "--json"]).unwrap_or_default();
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    /// Whether the agent is CONNECTED.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.state()["state"] == "CONNECTED"
+    }
+
+    /// Waits for CONNECTED; gives how long that took.
+    #[must_use]
+    pub fn connected(&self, limit: Duration) -> Duration {
+        wait("CONNECTED", limit, || self.is_connected().then_some(())).1
+    }
+
+    /// What the daemon logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.join("daemon.log")
+    }
+}

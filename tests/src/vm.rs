@@ -1,0 +1,216 @@
+//! A VM in QEMU, software emulation unless `MOTE_ACCEL` says otherwise, with a real vsock by way of
+//! vhost-device-vsock, its status port on a ring buffer or a socket, and its config share.
+
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::guest::Guest;
+use crate::{Process, tool, wait};
+
+/// What kind of VM.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The status port's name.
+    pub port: &'static str,
+    /// Whether the port is a socket (the CONNECT dialect) rather than a ring buffer.
+    pub socket: bool,
+    /// How the config share comes in.
+    pub share: Share,
+    /// Words for the kernel's command line (see image/init).
+    pub words: String,
+    /// Memory, MiB.
+    pub memory: u32,
+    /// Where kernel and initrd are.
+    pub image: PathBuf,
+}
+
+/// How the config share comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// A disk labelled `incus-agent`.
+    Iso,
+    /// virtiofs, tag `config`.
+    Virtiofs,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self {
+            port: "com.canonical.lxd",
+            socket: false,
+            share: Share::Iso,
+            words: String::new(),
+            memory: 128,
+            image: tool("MOTE_IMAGE", "target/image"),
+        }
+    }
+}
+
+/// A running VM.
+#[derive(Debug)]
+pub struct Vm {
+    qemu: Process,
+    _helpers: Vec<Process>,
+    directory: PathBuf,
+    shell: Option<UnixStream>,
+}
+
+/// vhost-device-vsock's socket in a test's directory.
+#[must_use]
+pub fn vsock(directory: &Path) -> PathBuf {
+    directory.join("vs")
+}
+
+/// QEMU's monitor.
+#[must_use]
+pub fn qmp(directory: &Path) -> PathBuf {
+    directory.join("qmp")
+}
+
+/// The status port, if it is a socket.
+#[must_use]
+pub fn serial(directory: &Path) -> PathBuf {
+    directory.join("serial")
+}
+
+impl Vm {
+    /// Boots it; does not wait for anything inside.
+    ///
+    /// # Panics
+    /// If something cannot be started.
+    #[must_use]
+    pub fn boot(directory: &Path, spec: &Spec, share: &Path) -> Self {
+        let mut helpers = vec![start_vsock(directory)];
+        let config = config_share(directory, spec, share, &mut helpers);
+        let path = |name: &str| directory.join(name).display().to_string();
+        let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
+        let status = if spec.socket {
+            format!("socket,id=qemu_serial-chardev,path={},server=on,wait=off", path("serial"))
+        } else {
+            "ringbuf,id=qemu_serial-chardev,size=16".into()
+        };
+        let named = format!(
+            "virtserialport,chardev=qemu_serial-chardev,name={},id=qemu_serial,bus=serial.0",
+            spec.port
+        );
+        let memory = spec.memory;
+        let mut command = Command::new("qemu-system-x86_64");
+        command
+            .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"])
+            .args(["-accel", &accel, "-m", &format!("{memory}M"), "-machine"])
+            .arg("pc,memory-backend=mem")
+            .args(["-object", &format!("memory-backend-memfd,id=mem,size={memory}M,share=on")])
+            .args(["-qmp", &format!("unix:{},server=on,wait=off", path("qmp"))])
+            .args(["-chardev", &format!("file,id=console,path={}", path("console"))])
+            .args(["-serial", "chardev:console"])
+            .args(["-serial", &format!("unix:{},server=on,wait=off", path("shell"))])
+            .args(["-device", "virtio-serial-pci,id=serial", "-chardev", &status])
+            .args(["-device", &named])
+            .args(["-chardev", &format!("socket,id=vs,path={}", path("vhost"))])
+            .args(["-device", "vhost-user-vsock-pci,chardev=vs"])
+            .args(config)
+            .arg("-kernel")
+            .arg(spec.image.join("vmlinuz"))
+            .arg("-initrd")
+            .arg(spec.image.join("initrd"))
+            .args(["-append", &format!("console=ttyS0 quiet panic=-1 {}", spec.words)]);
+        if spec.port != "org.linuxcontainers.lxd" {
+            // The dummy that current servers keep (P§2.1).
+            let legacy = "virtserialport,name=org.linuxcontainers.lxd,id=legacy,bus=serial.0";
+            command.args(["-device", legacy]);
+        }
+        let log = File::create(directory.join("qemu.log")).expect("a log");
+        let qemu = Process::start(command.stdin(Stdio::null()).stderr(log));
+        // Connected before the guest says anything: QEMU keeps nothing for a late listener.
+        let shell = directory.join("shell");
+        let (shell, _) = wait("QEMU", Duration::from_secs(20), || UnixStream::connect(&shell).ok());
+        Self { qemu, _helpers: helpers, directory: directory.into(), shell: Some(shell) }
+    }
+
+    /// Its shell, once it is there. There is one.
+    ///
+    /// # Panics
+    /// If it was taken before, or does not come.
+    #[must_use]
+    pub fn guest(&mut self) -> Guest {
+        Guest::new(self.shell.take().expect("the one shell"), Duration::from_secs(90))
+    }
+
+    /// What it printed on its console, the agent's log among it.
+    #[must_use]
+    pub fn console(&self) -> String {
+        let bytes = std::fs::read(self.directory.join("console")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Waits for QEMU's end after the guest was told to switch itself off.
+    pub fn ended(&mut self, limit: Duration) {
+        wait("power-off", limit, || self.qemu.0.try_wait().ok().flatten());
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- console\n{}--- end of console", self.console());
+            let log = std::fs::read_to_string(self.directory.join("qemu.log"));
+            eprintln!("--- qemu\n{}", log.unwrap_or_default());
+        }
+    }
+}
+
+fn start_vsock(directory: &Path) -> Process {
+    let program = tool("MOTE_VSOCK", "target/vhost-device-vsock");
+    let vhost = directory.join("vhost");
+    let config =
+        format!("guest-cid=3,uds-path={},socket={}", vsock(directory).display(), vhost.display());
+    let log = File::create(directory.join("vsock.log")).expect("a log");
+    let process = Process::start(
+        Command::new(program).args(["--vm", &config]).stdin(Stdio::null()).stderr(log),
+    );
+    wait("vhost-device-vsock", Duration::from_secs(10), || vhost.exists().then_some(()));
+    process
+}
+
+/// QEMU's arguments for the share; starts what they need.
+fn config_share(
+    directory: &Path,
+    spec: &Spec,
+    share: &Path,
+    helpers: &mut Vec<Process>,
+) -> Vec<String> {
+    match spec.share {
+        Share::Iso => {
+            let iso = directory.join("config.iso");
+            let made = Command::new("genisoimage")
+                .args(["-quiet", "-R", "-J", "-V", "incus-agent", "-o"])
+                .arg(&iso)
+                .arg(share)
+                .status()
+                .expect("genisoimage");
+            assert!(made.success(), "genisoimage failed");
+            let drive = format!("file={},if=none,id=config,format=raw,readonly=on", iso.display());
+            ["-drive", &drive, "-device", "virtio-blk-pci,drive=config"].map(String::from).into()
+        }
+        Share::Virtiofs => {
+            let socket = directory.join("virtiofs");
+            let log = File::create(directory.join("virtiofsd.log")).expect("a log");
+            let daemon = tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd");
+            helpers.push(Process::start(
+                Command::new(daemon)
+                    .arg(format!("--socket-path={}", socket.display()))
+                    .args(["-o", &format!("source={}", share.display()), "-o", "sandbox=chroot"])
+                    .stdin(Stdio::null())
+                    .stdout(log.try_clone().expect("a log"))
+                    .stderr(log),
+            ));
+            wait("virtiofsd", Duration::from_secs(10), || socket.exists().then_some(()));
+            let chardev = format!("socket,id=fs,path={}", socket.display());
+            let device = "vhost-user-fs-pci,chardev=fs,tag=config";
+            ["-chardev", &chardev, "-device", device].map(String::from).into()
+        }
+    }
+}
