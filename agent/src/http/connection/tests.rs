@@ -172,6 +172,17 @@ fn what_is_drained_is_still_under_the_deadline_of_its_body() {
 }
 
 #[test]
+fn an_end_while_draining_closes() {
+    for body in ["Content-Length: 9\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n9\r\nab"] {
+        let input = format!("PUT / HTTP/1.1\r\n{body}");
+        assert_eq!(feed([input.as_bytes()], Answered::AtTheHead), ["PUT /"]);
+    }
+    let broken =
+        b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nGET / HTTP/1.1\r\n\r\n";
+    assert_eq!(feed([&broken[..]], Answered::AtTheHead), ["PUT /"]);
+}
+
+#[test]
 fn a_client_that_waits_and_is_refused_ends_it() {
     let mut connection = connection();
     put(
@@ -341,6 +352,17 @@ fn a_silent_client_is_closed_without_a_word() {
     assert_eq!(connection.poll(at(2999)), Event::NeedData);
     assert_eq!(connection.poll(at(3000)), Event::TimedOut);
     assert_eq!(connection.poll(at(3000)), Event::Closed);
+}
+
+#[test]
+fn an_empty_line_begins_no_request_that_is_owed_an_answer() {
+    let mut connection = connection();
+    put(&mut connection, 0, &[GET, b"\r\n"].concat());
+    assert_eq!(connection.poll(at(0)), Event::Request);
+    assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+    connection.done(at(0), true);
+    assert_eq!(connection.poll(at(2999)), Event::NeedData);
+    assert_eq!(connection.poll(at(3000)), Event::TimedOut);
 }
 
 #[test]
