@@ -1,0 +1,179 @@
+//! One connection under arbitrary operations: bytes, an end of input, time, answers at any moment.
+//! What must hold: no panic; `NeedData` leaves space and a deadline that is still to come; nothing
+//! is polled for ever; no more body comes out than bytes went in; a request can be looked at from
+//! its event until its answer; over is over. And without operations, only with cuts: the same
+//! events whatever the cuts.
+#![no_main]
+
+use core::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use mote_agent::http::connection::{Connection, Event, Timeouts};
+use mote_agent::limits;
+use mote_agent::time::Uptime;
+
+struct Run {
+    connection: Connection,
+    now: Uptime,
+    fed: usize,
+    body: usize,
+    /// A request is being looked at.
+    open: bool,
+    over: bool,
+}
+
+/// What a poll left to wait for.
+#[derive(PartialEq)]
+enum Wait {
+    Data,
+    Answer,
+    Nothing,
+}
+
+impl Run {
+    /// Polls until something must happen outside.
+    fn settle(&mut self, answer_early: bool) -> Wait {
+        // Each poll before the wait takes at least one byte, or is one of a few that take none.
+        for _ in 0..(2 * limits::HEAD + 8) {
+            let event = self.connection.poll(self.now);
+            assert!(!self.over || event == Event::Closed, "{event:?} after the end");
+            match event {
+                Event::NeedData => {
+                    assert!(!self.connection.space().is_empty());
+                    assert!(self.connection.deadline().is_some_and(|deadline| deadline > self.now));
+                    return Wait::Data;
+                }
+                Event::Request => {
+                    assert!(!self.open, "a request within a request");
+                    self.open = true;
+                    assert!(self.connection.request().is_some());
+                    if answer_early {
+                        self.done(true);
+                    }
+                }
+                Event::Continue => assert!(self.open),
+                Event::Body(data) => {
+                    assert!(self.open && !data.is_empty());
+                    self.body += data.len();
+                    assert!(self.body < self.fed);
+                    assert!(self.connection.request().is_some());
+                }
+                Event::EndOfBody => {
+                    assert!(self.open && self.connection.request().is_some());
+                    assert!(self.connection.leftover().len() < self.fed);
+                    return Wait::Answer;
+                }
+                Event::Refuse { status, text } => {
+                    assert!((400..=505).contains(&status) && !text.is_empty());
+                    self.over = true;
+                }
+                Event::TimedOut => self.over = true,
+                Event::Closed => {
+                    self.over = true;
+                    assert_eq!(self.connection.deadline(), None);
+                    return Wait::Nothing;
+                }
+            }
+        }
+        panic!("polled for ever");
+    }
+
+    fn done(&mut self, keep_alive: bool) {
+        self.connection.done(self.now, keep_alive);
+        self.open = false;
+        assert!(self.connection.request().is_none());
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> usize {
+        let space = self.connection.space();
+        let count = space.len().min(bytes.len());
+        space[..count].copy_from_slice(&bytes[..count]);
+        if count > 0 {
+            self.connection.filled(self.now, count);
+            self.fed += count;
+        }
+        count
+    }
+}
+
+fn new() -> Run {
+    let now = Uptime::default();
+    let connection = Connection::new(now, Timeouts::default());
+    Run { connection, now, fed: 0, body: 0, open: false, over: false }
+}
+
+fn operations(data: &[u8]) {
+    let mut run = new();
+    let mut rest = data;
+    while let [operation, after @ ..] = rest {
+        let amount = usize::from(*operation >> 3);
+        rest = after;
+        match operation & 7 {
+            0..=3 => {
+                // Mostly bytes, in pieces of 1 to 256.
+                let count = (amount * amount / 4 + 1).min(rest.len());
+                let taken = run.feed(&rest[..count]);
+                rest = &rest[taken..];
+                if taken == 0 && count > 0 {
+                    rest = &rest[count..];
+                }
+            }
+            4 => run.now = run.now + Duration::from_millis(50 * amount as u64 * amount as u64),
+            5 => run.done(amount > 3),
+            6 => run.connection.filled(run.now, 0),
+            _ => {}
+        }
+        if run.settle(amount == 31) == Wait::Answer && amount % 2 == 1 {
+            run.done(amount % 4 != 3);
+        }
+    }
+}
+
+/// The events in words, when `input` comes in pieces of this size and time stands still.
+fn events(input: &[u8], size: usize, answer_early: bool) -> Vec<String> {
+    let mut connection = Connection::new(Uptime::default(), Timeouts::default());
+    let now = Uptime::default();
+    let (mut seen, mut body, mut rest) = (Vec::new(), Vec::new(), input);
+    loop {
+        match connection.poll(now) {
+            Event::NeedData => {
+                let space = connection.space();
+                let count = rest.len().min(space.len()).min(size);
+                space[..count].copy_from_slice(&rest[..count]);
+                connection.filled(now, count);
+                rest = &rest[count..];
+            }
+            Event::Request => {
+                seen.push(format!("{:?}", connection.request()));
+                if answer_early {
+                    connection.done(now, true);
+                }
+            }
+            // Depends on whether the body has come: that is its purpose.
+            Event::Continue => {}
+            Event::Body(data) => body.extend_from_slice(data),
+            Event::EndOfBody => {
+                seen.push(format!("{:?}", core::mem::take(&mut body)));
+                connection.done(now, true);
+            }
+            Event::Refuse { status, .. } => seen.push(format!("{status}")),
+            Event::TimedOut => unreachable!("time stands still"),
+            Event::Closed => return seen,
+        }
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    operations(data);
+    let [size, input @ ..] = data else { return };
+    let (size, early) = (usize::from(size >> 1) + 1, size & 1 == 1);
+    // A client that waits for `100 Continue` and is answered early: whether its body is drained
+    // depends on whether it had come.
+    if !early || !input.windows(6).any(|word| word.eq_ignore_ascii_case(b"expect")) {
+        assert_eq!(
+            events(input, size, early),
+            events(input, usize::MAX, early),
+            "pieces of {size}"
+        );
+    }
+});
