@@ -36,6 +36,14 @@ impl Guest {
     pub fn sh_within(&mut self, command: &str, limit: Duration) -> (i32, String) {
         assert!(!command.contains('\n'), "one line");
         self.send(command);
+        self.reply(limit)
+    }
+
+    /// What a line that was sent before came to.
+    ///
+    /// # Panics
+    /// If it does not end in time.
+    pub fn reply(&mut self, limit: Duration) -> (i32, String) {
         let mut output = self.until("@@", limit);
         let code = self.until("@@\n", limit);
         let code = code.trim_end_matches("@@\n").parse().expect("an exit code");

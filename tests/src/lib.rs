@@ -4,6 +4,7 @@
 //! Binaries come from the environment (`MOTE_AGENT`, `MOTE_HOST`, `MOTE_VSOCK`, ...), which
 //! `scripts/test` and `scripts/run` set.
 
+pub mod agent;
 pub mod guest;
 pub mod host;
 pub mod vm;

@@ -10,55 +10,28 @@
 //! ```
 //! A known address is tried again in the background while STARTED. The host's ring has 16 bytes and
 //! it acts on the last complete line only, so lines are repeated rather than assumed to be read.
+//!
+//! Inputs are the methods here; outputs are [`Status::poll`] and [`Status::deadline`]. It never
+//! does I/O, and it never takes an address for the host's before a call to it was answered, save
+//! what came by PUT or `agent.conf`, whose writer has proved itself.
 
 mod connect;
+mod pace;
+mod poll;
 #[cfg(test)]
 mod tests;
 
 use core::time::Duration;
 
 pub use connect::{Address, Connect, RefusedLine};
+pub use pace::{
+    AGAIN, CONNECT, CONNECT_FOR, CONNECTED, Intervals, LOST, READ, REFRESH, REPLACED, SHORTEST,
+    STARTED, TURN, VERIFY,
+};
+pub use poll::Action;
 
 use crate::line::{Line, LineBuf};
 use crate::time::Uptime;
-
-/// Between tries to reach a host that has just told us where it is: it is there, so soon.
-pub const CONNECT: Duration = Duration::from_millis(100);
-/// Between announcements while nobody has told us anything. The Go agents take 5 s; a restarted
-/// host should not have to wait that long.
-pub const STARTED: Duration = Duration::from_secs(1);
-/// Between announcements while CONNECTED: hosts forget us when they restart and act on STARTED
-/// only. As the Go agents.
-pub const CONNECTED: Duration = Duration::from_secs(5);
-/// Between silent rewrites of STARTED while CONNECTED. They raise no event and cost the host
-/// nothing, but a restarted host finds one in the ring as soon as it looks.
-pub const REFRESH: Duration = Duration::from_millis(1500);
-/// For one verification; the host gives a PUT 3 s in all (P§3.2).
-pub const VERIFY: Duration = Duration::from_secs(3);
-/// How long a CONNECT line is followed before we give up and announce ourselves again.
-pub const CONNECT_FOR: Duration = Duration::from_secs(2);
-/// First and longest pause between own tries of an address that was lost.
-pub const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-/// Lost for so long, a real host that never noticed has to be told anew: it sends PUT only after
-/// STOPPED and STARTED (P§2.3).
-pub const LOST: Duration = Duration::from_secs(15);
-/// Between STOPPED and STARTED then, so that the host reads the one before the other (P§2.3).
-pub const READ: Duration = Duration::from_millis(1500);
-/// Between two such turns: Incus shows them to its users.
-pub const TURN: Duration = Duration::from_secs(30);
-/// Announcements made at the `started` pace after we connected by ourselves: the host may not have
-/// seen one yet.
-const UNTOLD: u8 = 10;
-/// Between refused lines in the log: a hostile writer must not fill it.
-const REFUSED: Duration = Duration::from_secs(10);
-
-const LINE_STARTED: &[u8] = b"STARTED\n";
-/// The silent one, for a host that looks into the ring for the first time: newer Incus reads the last
-/// but one line (P§2.3), which must not be an old CONNECTED. 16 bytes, the whole ring.
-const LINE_REFRESH: &[u8] = b"STARTED\nSTARTED\n";
-const LINE_CONNECTED: &[u8] = b"CONNECTED\n";
-/// Twice for the same reason.
-const LINE_STOPPED: &[u8] = b"STOPPED\nSTOPPED\n";
 
 /// Where we are with the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,48 +59,14 @@ impl State {
     }
 }
 
-/// How often to announce ourselves, and to look at the port, in each state.
-#[derive(Clone, Copy, Debug)]
-pub struct Intervals {
-    /// See [`CONNECT`].
-    pub connect: Duration,
-    /// See [`STARTED`].
-    pub started: Duration,
-    /// See [`CONNECTED`].
-    pub connected: Duration,
-}
-
-impl Default for Intervals {
-    fn default() -> Self {
-        Self { connect: CONNECT, started: STARTED, connected: CONNECTED }
-    }
-}
-
-/// What the shell is to do.
+/// What we write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Write to the port.
-    Write {
-        /// Whole lines.
-        line: &'static [u8],
-        /// Open, write, close, so that QEMU raises an event; else on the open descriptor.
-        visible: bool,
-        /// Open and close the dummy port behind it, so that the event comes at once.
-        kick: bool,
-    },
-    /// Call the host, then [`Status::verified`].
-    Verify {
-        /// Where.
-        address: Address,
-        /// Which certificate, if not the known one.
-        fingerprint: Option<[u8; 32]>,
-        /// To be given back.
-        attempt: u32,
-    },
-    /// For the log.
-    Refused(RefusedLine),
-    /// For the log.
-    Changed(State),
+enum Word {
+    Started,
+    /// STARTED, silently.
+    Refresh,
+    Connected,
+    Stopped,
 }
 
 /// Who told us the address of a verification.
@@ -136,6 +75,14 @@ enum How {
     Put,
     Connect { give_up: Uptime },
     Own,
+}
+
+/// How the host talks to us, as far as we have heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Nothing,
+    Put,
+    Connect,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -163,24 +110,33 @@ pub struct Status {
     reported: Option<State>,
     buf: LineBuf,
     trust_known: bool,
-    address: Option<Address>,
+    /// The host, as far as we know.
+    known: Option<Connect>,
+    heard: Heard,
     attempts: u32,
     verification: Option<Verification>,
     /// The latest CONNECT line, until its turn comes.
     waiting: Option<Connect>,
     /// When the next one may be followed.
     next_connect: Uptime,
+    /// For the log: the address of a CONNECT line that is followed.
+    told: Option<Address>,
     retry: Option<Retry>,
     /// When to say STOPPED and STARTED to a host that does not call.
     turn: Option<Uptime>,
+    /// Not before this.
+    next_turn: Uptime,
     announce: Uptime,
-    refresh: Uptime,
+    /// When to announce silently, if that is of use.
+    refresh: Option<Uptime>,
     /// Eager announcements left.
     untold: u8,
-    say: Option<&'static [u8]>,
+    say: Option<Word>,
     /// No writing before this: the port would not take it.
     blocked: Uptime,
-    last: &'static [u8],
+    last: Word,
+    /// When that was written.
+    written: Option<Uptime>,
     refused: Option<RefusedLine>,
     next_refused: Uptime,
 }
@@ -190,25 +146,29 @@ impl Status {
     #[must_use]
     pub fn new(now: Uptime, intervals: Intervals) -> Self {
         Self {
-            intervals,
+            intervals: intervals.bounded(),
             state: State::Started,
             since: now,
             reported: None,
             buf: LineBuf::default(),
             trust_known: false,
-            address: None,
+            known: None,
+            heard: Heard::Nothing,
             attempts: 0,
             verification: None,
             waiting: None,
             next_connect: now,
+            told: None,
             retry: None,
-            turn: None,
+            turn: Some(now + LOST),
+            next_turn: now,
             announce: now,
-            refresh: now,
+            refresh: None,
             untold: 0,
             say: None,
             blocked: now,
-            last: LINE_STARTED,
+            last: Word::Started,
+            written: None,
             refused: None,
             next_refused: now,
         }
@@ -226,10 +186,11 @@ impl Status {
         self.since
     }
 
-    /// The last address that was told.
+    /// Where the host is, as far as we know: told by PUT or `agent.conf`, or by a CONNECT line that
+    /// proved true.
     #[must_use]
     pub fn address(&self) -> Option<Address> {
-        self.address
+        self.known.map(|known| known.address)
     }
 
     /// How often to look at a port that cannot be waited for.
@@ -272,7 +233,7 @@ impl Status {
     fn refuse(&mut self, now: Uptime, why: RefusedLine) {
         if now >= self.next_refused {
             self.refused = Some(why);
-            self.next_refused = now + REFUSED;
+            self.next_refused = now + pace::REFUSED;
         }
     }
 
@@ -280,112 +241,150 @@ impl Status {
         let under_way = self.verification.is_some_and(|verification| {
             verification.target == connect && verification.how != How::Own
         });
-        // The same words again while we follow them say nothing new.
-        if !under_way && self.state != State::Stopped {
-            self.waiting = Some(connect);
-        }
+        // The same words again while we follow them say nothing new, but they are the latest.
+        self.waiting = if under_way { None } else { Some(connect) };
     }
 
     /// `agent.conf`, at start: the host is probably there. It is tried in the background, while we
-    /// go on announcing ourselves.
+    /// go on announcing ourselves. Once the host has told us better, this is nothing.
     pub fn know(&mut self, now: Uptime, address: Address) {
-        self.address = Some(address);
-        self.retry = Some(Retry { at: now, pause: AGAIN.0 });
+        if self.state == State::Started && self.heard == Heard::Nothing {
+            self.known = Some(Connect { address, fingerprint: None });
+            self.verification = None;
+            self.retry = Some(Retry { at: now, pause: AGAIN.0 });
+        }
     }
 
     /// `PUT /1.0` came; its handler verifies by itself and gives the result with this number.
     pub fn put_started(&mut self, now: Uptime, address: Address) -> u32 {
-        self.waiting = None;
+        if self.state == State::Stopped {
+            // Nobody's number: there is no verification, nor will there be.
+            return self.attempts;
+        }
         let target = Connect { address, fingerprint: None };
+        self.waiting = None;
+        // Also if it fails, as the Go agents (P§3.3): our own tries go there then.
+        self.known = Some(target);
         self.follow(now, target, How::Put);
         if let Some(verification) = &mut self.verification {
             verification.due = None;
         }
+        self.enter(now, State::Connect);
         self.attempts
     }
 
-    fn follow(&mut self, now: Uptime, target: Connect, how: How) {
+    /// Begins a verification in place of any other; due at `when`.
+    fn follow(&mut self, when: Uptime, target: Connect, how: How) {
         self.attempts = self.attempts.wrapping_add(1);
-        let deadline = now + VERIFY;
-        let attempt = self.attempts;
-        self.verification = Some(Verification { attempt, target, how, due: Some(now), deadline });
-        if how != How::Own {
-            self.address = Some(target.address);
-            self.retry = None;
-            self.turn = None;
-            self.untold = 0;
-            self.enter(now, State::Connect);
+        let (attempt, deadline) = (self.attempts, when + VERIFY);
+        self.verification = Some(Verification { attempt, target, how, due: Some(when), deadline });
+        match how {
+            How::Own => {}
+            How::Put | How::Connect { .. } => {
+                self.retry = None;
+                self.turn = None;
+                self.untold = 0;
+                // A CONNECTED that is still to be said was about the last time.
+                self.say = None;
+            }
         }
     }
 
-    /// How a verification went; numbers other than the current one's are old news.
-    pub fn verified(&mut self, now: Uptime, attempt: u32, ok: bool) {
-        let Some(verification) = self.verification.filter(|it| it.attempt == attempt) else {
-            return;
+    /// How a verification went; numbers other than the current one's are old news. Tells whether
+    /// this one counted.
+    pub fn verified(&mut self, now: Uptime, attempt: u32, ok: bool) -> bool {
+        let Some(verification) = self.verification.take_if(|it| it.attempt == attempt) else {
+            return false;
         };
-        self.verification = None;
-        if self.state == State::Stopped {
-            return;
-        }
-        if ok {
-            if verification.how != How::Own {
-                self.say = Some(LINE_CONNECTED);
-            } else if self.turn.is_none() {
-                self.untold = UNTOLD;
+        let Verification { target, how, .. } = verification;
+        match (how, ok) {
+            (How::Put, true) => self.told_truly(now, target, Heard::Put),
+            (How::Connect { .. }, true) => self.told_truly(now, target, Heard::Connect),
+            (How::Own, true) => self.regained(now),
+            (How::Put, false) => {
+                // The host is alive, it has just told us; but it will not do so again by itself.
+                self.heard = Heard::Put;
+                self.lost(now, READ);
             }
-            return self.connected(now);
-        }
-        match verification.how {
-            How::Connect { give_up } if now + self.intervals.connect < give_up => {
-                self.follow(now, verification.target, verification.how);
-                if let Some(again) = &mut self.verification {
-                    again.due = Some(now + self.intervals.connect);
+            (How::Connect { give_up }, false) => {
+                let again = now + self.intervals.connect;
+                if again < give_up {
+                    self.follow(again, target, how);
+                    self.enter(now, State::Connect);
+                } else {
+                    self.lost(now, LOST);
                 }
             }
-            How::Put | How::Connect { .. } => {
-                // The host is alive, it has just told us; but it will not do so again by itself.
-                self.turn = Some(now + READ);
-                self.lost(now);
-            }
-            How::Own => {
+            (How::Own, false) => {
                 let pause = self.retry.map_or(AGAIN.0, |retry| retry.pause);
                 self.retry = Some(Retry { at: now + pause, pause: (pause * 2).min(AGAIN.1) });
             }
         }
+        true
     }
 
     /// An ordinary call to the host worked.
     pub fn call_ok(&mut self, now: Uptime) {
-        if self.state == State::Started && self.address.is_some() {
-            if self.verification.is_some_and(|verification| verification.how == How::Own) {
-                self.verification = None;
-            }
-            self.connected(now);
+        if self.state == State::Started && self.known.is_some() {
+            self.verification.take_if(|verification| verification.how == How::Own);
+            self.regained(now);
         }
     }
 
     /// An ordinary call to the host failed.
     pub fn host_lost(&mut self, now: Uptime) {
         if self.state == State::Connected {
-            self.turn = Some(now + LOST);
-            self.lost(now);
+            self.lost(now, LOST);
         }
+    }
+
+    fn told_truly(&mut self, now: Uptime, target: Connect, heard: Heard) {
+        self.known = Some(target);
+        self.heard = heard;
+        self.say = Some(Word::Connected);
+        self.connected(now);
+    }
+
+    /// Connected, but not because the host told us just now. CONNECTED is not said: it would hide
+    /// STARTED from a host that has not read it yet.
+    fn regained(&mut self, now: Uptime) {
+        if self.heard == Heard::Nothing {
+            self.untold = pace::UNTOLD;
+        }
+        self.connected(now);
     }
 
     fn connected(&mut self, now: Uptime) {
         self.retry = None;
         self.turn = None;
-        self.refresh = now + REFRESH;
-        let pace = if self.untold > 0 { self.intervals.started } else { self.intervals.connected };
-        self.announce = now + pace;
+        self.refresh = match self.heard {
+            Heard::Nothing | Heard::Put => Some(now + REFRESH),
+            // Such a host reads the port itself, not a ring: no line is silent, each STARTED may
+            // be answered with CONNECT, and a new daemon tells us by itself (seeds §1).
+            Heard::Connect => None,
+        };
+        // Between STOPPED and STARTED of a turn, the STARTED is still owed.
+        if self.last != Word::Stopped {
+            self.announce = now + self.announce_pace();
+        }
         self.enter(now, State::Connected);
     }
 
-    fn lost(&mut self, now: Uptime) {
+    fn announce_pace(&self) -> Duration {
+        if self.untold > 0 { self.intervals.started } else { self.intervals.connected }
+    }
+
+    /// Announces at once; takes a turn after `patience` if that is not heard.
+    fn lost(&mut self, now: Uptime, patience: Duration) {
         self.say = None;
-        self.announce = now;
+        self.announce = self.at_once(now);
+        self.turn = Some(self.next_turn.max(now + patience));
         self.retry = Some(Retry { at: now + AGAIN.0, pause: AGAIN.0 * 2 });
         self.enter(now, State::Started);
+    }
+
+    fn at_once(&self, now: Uptime) -> Uptime {
+        self.written.map_or(now, |written| now.max(written + pace::GAP))
     }
 
     fn enter(&mut self, now: Uptime, state: State) {
@@ -398,144 +397,35 @@ impl Status {
     /// The port is there (again): whoever reads it has not seen us yet.
     pub fn port_appeared(&mut self, now: Uptime) {
         self.buf.clear();
-        self.blocked = now;
-        self.announce = self.announce.min(now);
+        self.blocked = self.at_once(now);
+        self.announce = self.announce.min(self.blocked);
     }
 
     /// The last write did not happen: it is repeated, but not at once.
     pub fn write_failed(&mut self, now: Uptime) {
-        self.blocked = now + self.intervals.started;
-        if self.last == LINE_STARTED || self.last == LINE_REFRESH {
-            self.announce = self.announce.min(self.blocked);
-        } else {
-            self.say = Some(self.last);
+        self.blocked = now
+            + match self.state {
+                // There may not be much time left.
+                State::Stopped => self.intervals.connect,
+                State::Started | State::Connect | State::Connected => self.intervals.started,
+            };
+        match (self.last, self.state) {
+            (Word::Started | Word::Refresh, _) => self.announce = self.announce.min(self.blocked),
+            (Word::Stopped, State::Stopped) | (Word::Connected, State::Connected) => {
+                self.say = Some(self.last);
+            }
+            (Word::Stopped, State::Started) => self.turn = Some(self.blocked),
+            // No longer true.
+            (Word::Stopped | Word::Connected, _) => {}
         }
     }
 
     /// We are leaving; the last line says so.
     pub fn stop(&mut self, now: Uptime) {
-        self.say = Some(LINE_STOPPED);
+        self.say = Some(Word::Stopped);
         self.blocked = now;
         self.verification = None;
+        self.waiting = None;
         self.enter(now, State::Stopped);
-    }
-
-    /// What to do now; to be called until `None`. A late call catches up with one line, never with
-    /// a burst.
-    pub fn poll(&mut self, now: Uptime) -> Option<Action> {
-        if let Some(why) = self.refused.take() {
-            return Some(Action::Refused(why));
-        }
-        self.expire(now);
-        if let Some(verify) = self.begin(now) {
-            return Some(verify);
-        }
-        if self.reported != Some(self.state) {
-            self.reported = Some(self.state);
-            return Some(Action::Changed(self.state));
-        }
-        if now < self.blocked {
-            return None;
-        }
-        if let Some(line) = self.say.take() {
-            return Some(self.write(line, true));
-        }
-        match self.state {
-            State::Connect | State::Stopped => None,
-            State::Started if self.turn.is_some_and(|turn| turn <= now) => {
-                self.turn = Some(now + TURN);
-                self.announce = now + READ;
-                Some(self.write(LINE_STOPPED, true))
-            }
-            State::Started if self.announce <= now => {
-                self.announce = now + self.intervals.started;
-                Some(self.write(LINE_STARTED, true))
-            }
-            State::Connected if self.announce <= now => {
-                self.untold = self.untold.saturating_sub(1);
-                let eager = self.untold > 0;
-                let pace = if eager { self.intervals.started } else { self.intervals.connected };
-                self.announce = now + pace;
-                self.refresh = now + REFRESH;
-                Some(self.write(LINE_STARTED, true))
-            }
-            State::Connected if self.refresh <= now => {
-                self.refresh = now + REFRESH;
-                Some(self.write(LINE_REFRESH, false))
-            }
-            State::Started | State::Connected => None,
-        }
-    }
-
-    fn write(&mut self, line: &'static [u8], visible: bool) -> Action {
-        self.last = line;
-        let kick = visible && self.state != State::Connected;
-        Action::Write { line, visible, kick }
-    }
-
-    /// A verification that takes too long has failed.
-    fn expire(&mut self, now: Uptime) {
-        if let Some(late) = self.verification.filter(|it| it.deadline <= now) {
-            self.verified(now, late.attempt, false);
-        }
-    }
-
-    /// The next verification, if one is due and none is under way. A CONNECT line goes before our
-    /// own tries.
-    fn begin(&mut self, now: Uptime) -> Option<Action> {
-        if self.state == State::Stopped {
-            return None;
-        }
-        if self.waiting.is_some() && self.next_connect <= now {
-            let connect = self.waiting.take()?;
-            self.next_connect = now + self.intervals.connect;
-            self.follow(now, connect, How::Connect { give_up: now + CONNECT_FOR });
-        }
-        if self.verification.is_none()
-            && self.retry.is_some_and(|retry| retry.at <= now)
-            && let Some(address) = self.address
-        {
-            self.follow(now, Connect { address, fingerprint: None }, How::Own);
-        }
-        let verification = self.verification.as_mut()?;
-        if verification.due.is_none_or(|due| now < due) {
-            return None;
-        }
-        verification.due = None;
-        let Connect { address, fingerprint } = verification.target;
-        Some(Action::Verify { address, fingerprint, attempt: verification.attempt })
-    }
-
-    /// When [`Status::poll`] will next have something to say by itself.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Uptime> {
-        let mut next = None;
-        let mut at = |when: Option<Uptime>| {
-            if let Some(when) = when {
-                next = Some(next.map_or(when, |known: Uptime| known.min(when)));
-            }
-        };
-        let write = |when: Uptime| Some(when.max(self.blocked));
-        if let Some(verification) = &self.verification {
-            at(Some(verification.due.unwrap_or(verification.deadline)));
-        }
-        if self.state != State::Stopped {
-            at(self.waiting.map(|_| self.next_connect));
-            if self.verification.is_none() && self.address.is_some() {
-                at(self.retry.map(|retry| retry.at));
-            }
-        }
-        if self.say.is_some() {
-            at(Some(self.blocked));
-        }
-        match self.state {
-            State::Started => {
-                at(write(self.announce));
-                at(self.turn.and_then(write));
-            }
-            State::Connected => at(write(self.announce.min(self.refresh))),
-            State::Connect | State::Stopped => {}
-        }
-        next
     }
 }

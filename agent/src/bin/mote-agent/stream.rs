@@ -58,18 +58,29 @@ impl Stream {
     }
 
     async fn handshake(self) -> io::Result<Self> {
-        if let Some(tls) = &self.tls {
-            loop {
-                self.flush(tls).await?;
-                if !tls.borrow().is_handshaking() {
-                    break;
+        match self.shake_hands().await {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                // Not dropped at once: the alert that says why would be lost with the socket.
+                if error.kind() == io::ErrorKind::InvalidData {
+                    self.close().await;
                 }
-                if self.fill(tls).await? == 0 {
-                    return Err(io::ErrorKind::UnexpectedEof.into());
-                }
+                Err(error)
             }
         }
-        Ok(self)
+    }
+
+    async fn shake_hands(&self) -> io::Result<()> {
+        let Some(tls) = &self.tls else { return Ok(()) };
+        loop {
+            self.flush(tls).await?;
+            if !tls.borrow().is_handshaking() {
+                return Ok(());
+            }
+            if self.fill(tls).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
     }
 
     /// Runs `look` on the certificates that the peer proved to own.

@@ -1,0 +1,151 @@
+//! The real agent binary without a VM: unix sockets in place of vsock, a directory in place of `/`.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::host::Host;
+use crate::{Process, Scratch, agent, wait};
+
+/// A host, an agent, and nothing between them but sockets.
+#[derive(Debug)]
+pub struct Pair {
+    /// The agent.
+    pub agent: Process,
+    /// The host.
+    pub host: Host,
+    /// Where both live.
+    pub scratch: Scratch,
+}
+
+impl Pair {
+    /// Starts both; they know each other by agent.conf.
+    #[must_use]
+    pub fn start(flavour: &str, config: &[&str]) -> Self {
+        let scratch = Scratch::new();
+        let prefix = scratch.0.join("vs").display().to_string();
+        let mut args = vec!["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
+        for pair in config {
+            args.extend(["--config", pair]);
+        }
+        let mut host = Host::new(&scratch.0, &args);
+        host.start();
+        let agent = launch(&scratch.0, flavour, &host.share);
+        let pair = Self { agent, host, scratch };
+        wait("devlxd", Duration::from_secs(10), || UnixStream::connect(pair.socket()).ok());
+        pair
+    }
+
+    /// The devlxd socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        let incus = self.root().join("dev/incus/sock");
+        if incus.exists() { incus } else { self.root().join("dev/lxd/sock") }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.scratch.0.join("root")
+    }
+
+    /// Sends bytes on a new connection, says that there is no more, and gives all that comes back.
+    ///
+    /// # Panics
+    /// If the agent takes longer than 20 s.
+    #[must_use]
+    pub fn talk(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect();
+        // A refused sender may be hung up on early.
+        let _sent = stream.write_all(bytes);
+        let _shut = stream.shutdown(std::net::Shutdown::Write);
+        let mut answer = Vec::new();
+        let _cut = stream.read_to_end(&mut answer);
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// A connection with a deadline.
+    ///
+    /// # Panics
+    /// If there is none to be had.
+    #[must_use]
+    pub fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.socket()).expect("the devlxd socket");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream
+    }
+
+    /// One request without a body; status and body.
+    #[must_use]
+    pub fn ask(&self, method: &str, target: &str) -> (u16, String) {
+        self.ask_with(method, target, "", "")
+    }
+
+    /// One request; status and body.
+    #[must_use]
+    pub fn ask_with(&self, method: &str, target: &str, fields: &str, body: &str) -> (u16, String) {
+        let length = body.len();
+        let answer = self.talk(
+            format!(
+                "{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+                 Content-Length: {length}\r\n{fields}\r\n{body}"
+            )
+            .as_bytes(),
+        );
+        split(&answer)
+    }
+
+    /// What `/proc/PID/status` says, kB.
+    ///
+    /// # Panics
+    /// If the agent is gone.
+    #[must_use]
+    pub fn memory(&self, field: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.agent.0.id());
+        let text = std::fs::read_to_string(path).expect("a living agent");
+        let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+        line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).unwrap_or(0)
+    }
+
+    /// What the agent logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.scratch.0.join("agent.log")).unwrap_or_default()
+    }
+
+    /// Whether the agent is still there and answers.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn assert_alive(&mut self) {
+        assert!(self.agent.0.try_wait().expect("a child").is_none(), "{}", self.log());
+        assert_eq!(self.ask("GET", "/"), (200, "[\"/1.0\"]\n".into()));
+    }
+}
+
+/// Starts the agent.
+#[must_use]
+pub fn launch(scratch: &Path, flavour: &str, share: &Path) -> Process {
+    let log = File::options().append(true).create(true).open(scratch.join("agent.log"));
+    Process::start(
+        Command::new(agent())
+            .arg("--root")
+            .arg(scratch.join("root"))
+            .arg("--vsock-unix")
+            .arg(scratch.join("vs"))
+            .arg("--config-dir")
+            .arg(share)
+            .args(["--debug", "--flavour", flavour])
+            .stdin(Stdio::null())
+            .stderr(log.expect("a log")),
+    )
+}
+
+/// Status and body of an answer; 0 if there is none.
+#[must_use]
+pub fn split(answer: &str) -> (u16, String) {
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, body.to_owned())
+}

@@ -1,0 +1,205 @@
+//! The booted VM: everything that touches serial port, vsock, mounts and processes.
+
+use std::time::{Duration, Instant};
+
+use mote_tests::Scratch;
+use mote_tests::guest::Guest;
+use mote_tests::host::{Host, NAME};
+use mote_tests::vm::{Share, Spec, Vm, qmp, serial, vsock};
+use mote_tests::{tool, wait};
+
+/// From power-on to CONNECTED, under software emulation on a busy machine.
+const BOOT: Duration = Duration::from_secs(60);
+/// The host is back, and so must be the agent.
+const BACK: Duration = Duration::from_secs(2);
+
+/// A host and a VM that was told to boot.
+struct World {
+    vm: Vm,
+    host: Host,
+    _scratch: Scratch,
+}
+
+impl World {
+    fn boot(flavour: &str, spec: &Spec, extra: &[&str]) -> Self {
+        let scratch = Scratch::new();
+        let directory = scratch.0.as_path();
+        let (vs, monitor, port) = (vsock(directory), qmp(directory), serial(directory));
+        let text = |path: &std::path::Path| path.display().to_string();
+        let (vs, monitor, port) = (text(&vs), text(&monitor), text(&port));
+        let mut args = vec!["--flavour", flavour, "--vsock-uds", &vs, "--config", "user.foo=bar"];
+        args.extend(if spec.socket { ["--serial", &port] } else { ["--qmp", &monitor] });
+        args.extend(extra);
+        let mut host = Host::new(directory, &args);
+        host.start();
+        let vm = Vm::boot(directory, spec, &host.share);
+        Self { vm, host, _scratch: scratch }
+    }
+
+    /// Waits for CONNECTED, then for the guest's shell.
+    fn connected(&mut self) -> Guest {
+        let begun = Instant::now();
+        while !self.host.is_connected() {
+            if begun.elapsed() > BOOT {
+                // What it hangs on, before it is gone.
+                let mut guest = self.vm.guest();
+                let proc = "p=/proc/$(cat /run/agent.pid); cat /run/agent.log $p/status $p/wchan";
+                panic!("no CONNECTED: {}\n{}", guest.sh(proc).1, self.host.log());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.vm.guest()
+    }
+
+    /// Kills the daemon, keeps it down for a while, and demands CONNECTED soon after.
+    fn restart(&mut self, why: &str) -> Duration {
+        self.host.kill();
+        std::thread::sleep(BACK);
+        self.host.start();
+        let took = self.host.connected(BOOT);
+        assert!(took < BACK, "{why}: {took:?}\n{}\n{}", self.host.log(), self.vm.console());
+        took
+    }
+
+    fn power_off(mut self, guest: &mut Guest) {
+        guest.send("poweroff");
+        wait("STOPPED", Duration::from_secs(20), || {
+            (self.host.state()["state"] == "STOPPED").then_some(())
+        });
+        self.vm.ended(Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn each_port_name_is_found_and_tells_the_flavour() {
+    for (port, flavour, socket) in [
+        ("com.canonical.lxd", "lxd", "/dev/lxd/sock"),
+        ("org.linuxcontainers.lxd", "lxd-5.0", "/dev/lxd/sock"),
+        ("org.linuxcontainers.incus", "incus", "/dev/incus/sock"),
+    ] {
+        let mut world = World::boot(flavour, &Spec { port, ..Spec::default() }, &[]);
+        let mut guest = world.connected();
+        assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+        let status = guest.ok("mote-agent status");
+        assert!(status.contains(&format!("flavour: {flavour}\n")), "{status}");
+        assert!(status.contains("state: CONNECTED\n"), "{status}");
+        guest.ok(&format!("test -S {socket}"));
+        assert_eq!(guest.ok(&format!("stat -c %a {socket}")), "600\n");
+        // The config disk was only needed to read it.
+        assert_eq!(guest.sh("grep -c iso9660 /proc/mounts").1, "0\n");
+        world.power_off(&mut guest);
+    }
+}
+
+#[test]
+fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
+    let mut world = World::boot("lxd", &Spec::default(), &[]);
+    // Before the PUT.
+    wait("STARTED", BOOT, || world.vm.console().contains("info: STARTED").then_some(()));
+    world.restart("before PUT");
+    let mut guest = world.connected();
+    guest.ok("mote-agent ready");
+    // While CONNECTED; Ready comes back too.
+    let took = world.restart("connected");
+    println!("killed while CONNECTED: back after {took:?}");
+    wait("Ready", BACK, || (world.host.state()["status"] == "Ready").then_some(()));
+    // During verification: the host is slow to answer it, and dies meanwhile.
+    world.host.kill();
+    world.host.start();
+    world.host.ok(&["fault", NAME, "slow", "5000"]);
+    std::thread::sleep(Duration::from_millis(1500));
+    world.restart("during verification");
+    // During a call: it fails at once, and the next one works.
+    world.host.ok(&["fault", NAME, "slow", "30000"]);
+    guest.send("mote-agent get user.foo");
+    std::thread::sleep(Duration::from_millis(700));
+    world.restart("during a call");
+    // It did not wait for the 30 s.
+    let (_, output) = guest.reply(Duration::from_secs(5));
+    assert!(output.contains("Failed connecting to devLXD"), "{output}");
+    // During an event stream: it lives on, and carries events of the new daemon.
+    guest.ok("(mote-agent events >/tmp/events 2>&1 &) ; sleep 0.3");
+    world.restart("during an event stream");
+    world.host.ok(&["set", NAME, "user.foo=new"]);
+    wait("the event", Duration::from_secs(5), || {
+        guest.sh("cat /tmp/events").1.contains("\"value\":\"new\"").then_some(())
+    });
+    assert_eq!(guest.ok("mote-agent get user.foo"), "new\n");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn a_host_on_a_socket_says_connect_and_an_echo_does_not_matter() {
+    for shared in [false, true] {
+        let extra: &[&str] = if shared { &["--shared-memory"] } else { &[] };
+        let mut world = World::boot("lxd", &Spec { socket: true, ..Spec::default() }, extra);
+        let mut guest = world.connected();
+        wait("the log", BACK, || world.vm.console().contains("CONNECTED 2:").then_some(()));
+        assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+        guest.ok("mote-agent ready");
+        let took = world.restart("CONNECT");
+        println!("CONNECT, shared {shared}: back after {took:?}");
+        wait("Ready", BACK, || (world.host.state()["status"] == "Ready").then_some(()));
+        assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+        world.power_off(&mut guest);
+    }
+}
+
+#[test]
+fn the_config_share_may_be_virtiofs() {
+    let virtiofsd = tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd");
+    assert!(virtiofsd.exists(), "{} is needed", virtiofsd.display());
+    let spec = Spec { share: Share::Virtiofs, ..Spec::default() };
+    let mut world = World::boot("lxd", &spec, &[]);
+    let mut guest = world.connected();
+    wait("the log", BACK, || world.vm.console().contains("files from virtiofs").then_some(()));
+    assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn it_is_small_and_stays_small_and_boots_in_little_memory() {
+    let spec = Spec { memory: 96, ..Spec::default() };
+    let mut world = World::boot("lxd", &spec, &[]);
+    let mut guest = world.connected();
+    let pss = |guest: &mut Guest| -> u32 {
+        let text = guest.ok("grep ^Pss: /proc/$(cat /run/agent.pid)/smaps_rollup");
+        text.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    std::thread::sleep(Duration::from_secs(2));
+    let idle = pss(&mut guest);
+    let calls = "i=0; while [ $i -lt 100 ]; do mote-agent get user.foo >/dev/null || exit 1; i=$((i+1)); done";
+    guest.ok(calls);
+    std::thread::sleep(Duration::from_secs(1));
+    let after = pss(&mut guest);
+    let threads = guest.ok("ls /proc/$(cat /run/agent.pid)/task | wc -l");
+    println!("PSS idle {idle} kB, after 100 calls {after} kB, threads {}", threads.trim());
+    assert!(idle < 1500, "{idle} kB");
+    assert!(after < idle + 200, "{idle} then {after} kB");
+    let check = guest.sh("mote-agent --check");
+    assert_eq!(check.0, 0, "{}", check.1);
+    assert!(check.1.contains("vsock: context id 3"), "{}", check.1);
+    world.power_off(&mut guest);
+}
+
+/// Somebody else's agents against our host, so that it is not only right for our own.
+#[test]
+fn the_real_lxd_agent_connects_to_the_host_and_serves_devlxd() {
+    let Some(image) = std::env::var_os("MOTE_IMAGE_GO") else {
+        panic!("MOTE_IMAGE_GO: an image with the Go agent is needed; scripts/test makes it");
+    };
+    let spec = Spec {
+        image: image.into(),
+        // Debian's 5.0.2 writes to the old port, and blocks for ever on a dummy.
+        port: "org.linuxcontainers.lxd",
+        words: "mote.start=lxd-agent".into(),
+        memory: 256,
+        ..Spec::default()
+    };
+    let mut world = World::boot("lxd-5.0", &spec, &[]);
+    let mut guest = world.connected();
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    assert!(guest.ok("mote-agent metadata").starts_with("#cloud-config\ninstance-id: vm1"));
+    world.power_off(&mut guest);
+}
