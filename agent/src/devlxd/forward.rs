@@ -45,10 +45,7 @@ pub fn forwards(ask: Ask, name: &str, value: &[u8]) -> bool {
     if is("authorization") {
         return value.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "));
     }
-    match ask {
-        Ask::ImageExport => !is_hop(name),
-        _ => is("if-match"),
-    }
+    if ask == Ask::ImageExport { !is_hop(name) } else { is("if-match") }
 }
 
 /// Whether a header of the host's goes to the guest with a stream.
