@@ -274,9 +274,9 @@ mod tests {
             let mut seen = Vec::new();
             for mut cut in bytes.chunks(size) {
                 while !cut.is_empty() {
-                    match reader.take(&mut cut).unwrap() {
-                        Incoming::More => {}
-                        other => seen.push(other),
+                    let incoming = reader.take(&mut cut).unwrap();
+                    if incoming != Incoming::More {
+                        seen.push(incoming);
                     }
                 }
             }

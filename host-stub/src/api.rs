@@ -38,7 +38,8 @@ pub(crate) fn answer(daemon: &Arc<Daemon>, name: &str, request: &Message) -> Res
     let path: Vec<&str> = segments.iter().map(String::as_str).collect();
     let info = path.as_slice() == ["1.0"] && request.method == "GET";
     // P§5.3: only current LXD gates GET /1.0 too.
-    if !instance.allows_guests() && !(info && instance.flavour != Flavour::Lxd) {
+    let ungated = info && instance.flavour != Flavour::Lxd;
+    if !instance.allows_guests() && !ungated {
         let text = if instance.flavour == Flavour::Lxd { "Forbidden" } else { "not authorized" };
         return Ok(error(403, text));
     }

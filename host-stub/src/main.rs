@@ -82,25 +82,17 @@ fn run(mut args: VecDeque<String>) -> Result<()> {
             let shown = ask(&root, "GET", &format!("/1.0/instances/{name}"), &Value::Null)?;
             println!("{}", shown["config"][&key].as_str().context("not set")?);
         }
-        "set" => {
-            let name = next()?;
-            let changes = json!(pairs(&args)?);
-            ask(&root, "PATCH", &format!("/1.0/instances/{name}/config"), &changes)?;
+        "set" | "unset" => {
+            let target = format!("/1.0/instances/{}/config", next()?);
+            let unset = || args.iter().map(|key| (key.clone(), Value::Null)).collect();
+            let changes = if command == "set" { json!(pairs(&args)?) } else { unset() };
+            ask(&root, "PATCH", &target, &changes)?;
         }
-        "unset" => {
-            let (name, key) = (next()?, next()?);
-            let target = format!("/1.0/instances/{name}/config");
-            ask(&root, "PATCH", &target, &json!({ key: null }))?;
-        }
-        "device-add" => {
+        "device-add" | "device-remove" => {
             let (name, device) = (next()?, next()?);
-            let body = json!({"name": device, "config": pairs(&args)?});
-            ask(&root, "PATCH", &format!("/1.0/instances/{name}/devices"), &body)?;
-        }
-        "device-remove" => {
-            let (name, device) = (next()?, next()?);
+            let config = if command == "device-add" { json!(pairs(&args)?) } else { Value::Null };
             let target = format!("/1.0/instances/{name}/devices");
-            ask(&root, "PATCH", &target, &json!({"name": device, "config": null}))?;
+            ask(&root, "PATCH", &target, &json!({"name": device, "config": config}))?;
         }
         "events" => control::print_events(&root, args.pop_front().as_deref())?,
         "query" => {

@@ -44,6 +44,7 @@ Exit codes: 0 done, 1 the host said no or a fatal error, 2 usage, 3 no agent, 4 
 
 /// What the command line says.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "two switches that have nothing in common")]
 pub(crate) struct Options {
     /// Where the certificates are.
     pub(crate) config_dir: Option<PathBuf>,

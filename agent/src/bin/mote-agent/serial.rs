@@ -124,6 +124,7 @@ impl Pump {
                 });
             }
             Action::Refused(why) => self.agent.trouble(&format!("serial line refused: {why}")),
+            Action::Told(at) => log::info(format_args!("told {}:{} by CONNECT", at.cid, at.port)),
             Action::Changed(state) => match (state, self.agent.status.borrow().address()) {
                 (State::Connected, Some(address)) => {
                     log::info(format_args!("CONNECTED {}:{}", address.cid, address.port));

@@ -11,6 +11,11 @@ use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 /// `IOCTL_VM_SOCKETS_GET_LOCAL_CID`, `_IO(7, 0xb9)` (vsock(7)).
 const GET_LOCAL_CID: libc::Ioctl = 0x7b9;
 
+#[expect(clippy::cast_possible_truncation, reason = "40, as the kernel's headers have it")]
+const FAMILY: libc::sa_family_t = libc::AF_VSOCK as libc::sa_family_t;
+#[expect(clippy::cast_possible_truncation, reason = "16 bytes")]
+const SIZE: SocketAddrLen = size_of::<libc::sockaddr_vm>() as SocketAddrLen;
+
 /// An AF_VSOCK address: context id and port (`struct sockaddr_vm`, vsock(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VsockAddr {
@@ -24,7 +29,7 @@ impl VsockAddr {
     fn raw(self) -> libc::sockaddr_vm {
         // SAFETY: sockaddr_vm is plain integers; all zeroes is a valid value.
         let mut raw: libc::sockaddr_vm = unsafe { MaybeUninit::zeroed().assume_init() };
-        raw.svm_family = libc::AF_VSOCK as libc::sa_family_t;
+        raw.svm_family = FAMILY;
         raw.svm_cid = self.cid;
         raw.svm_port = self.port;
         raw
@@ -39,18 +44,18 @@ unsafe impl SocketAddrArg for VsockAddr {
         f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
     ) -> R {
         let raw = self.raw();
-        f((&raw const raw).cast(), size_of::<libc::sockaddr_vm>() as SocketAddrLen)
+        f((&raw const raw).cast(), SIZE)
     }
 }
 
 /// Who is at the other end of a vsock connection; `None` if it is not a vsock.
 pub(crate) fn vsock_peer(socket: &impl AsFd) -> Option<VsockAddr> {
     let mut raw = VsockAddr { cid: 0, port: 0 }.raw();
-    let mut length = size_of::<libc::sockaddr_vm>() as libc::socklen_t;
+    let mut length = SIZE;
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: `raw` is writable for `length` bytes, and the kernel writes at most that many.
     let result = unsafe { libc::getpeername(fd, (&raw mut raw).cast(), &raw mut length) };
-    (result == 0 && raw.svm_family == libc::AF_VSOCK as libc::sa_family_t)
+    (result == 0 && raw.svm_family == FAMILY)
         .then_some(VsockAddr { cid: raw.svm_cid, port: raw.svm_port })
 }
 
