@@ -364,9 +364,8 @@ impl Status {
             Heard::Connect => None,
         };
         // Between STOPPED and STARTED of a turn, the STARTED is still owed.
-        if self.last != Word::Stopped {
-            self.announce = now + self.announce_pace();
-        }
+        let owed = self.last == Word::Stopped;
+        self.announce = now + if owed { READ } else { self.announce_pace() };
         self.enter(now, State::Connected);
     }
 

@@ -1,0 +1,219 @@
+//! The status machine against a simulated host.
+
+use super::*;
+use std::string::String;
+
+#[derive(PartialEq)]
+enum Daemon {
+    Down,
+    /// Does not know that there is an agent.
+    Unaware,
+    Started,
+}
+
+/// A host as P§2.3 has it: a ring, read after an event of the port, each 10 s without one, and at
+/// its start. The last complete line counts, or on newer Incus the one before it. PUT comes on the
+/// edge to STARTED only, and once.
+struct Host {
+    ring: Vec<u8>,
+    incus: bool,
+    /// From a visible write to the event that follows it, where there is no dummy port to kick.
+    lag: u64,
+    daemon: Daemon,
+    reads: Vec<u64>,
+    /// PUTs that will not work.
+    failing: u32,
+    address: Address,
+}
+
+impl Host {
+    fn new(incus: bool, lag: u64) -> Self {
+        let (ring, reads) = (Vec::new(), [0].into());
+        Self { ring, incus, lag, daemon: Daemon::Unaware, reads, failing: 0, address: HOST }
+    }
+
+    fn write(&mut self, now: u64, line: &[u8], visible: bool) {
+        self.ring.extend_from_slice(line);
+        let size = if self.incus { 16_384 } else { 16 };
+        let over = self.ring.len().saturating_sub(size);
+        self.ring.drain(..over);
+        if visible && self.up() {
+            self.reads.push(now + self.lag);
+        }
+    }
+
+    fn up(&self) -> bool {
+        self.daemon != Daemon::Down
+    }
+
+    fn next_read(&self) -> u64 {
+        self.reads.iter().copied().min().unwrap_or(u64::MAX)
+    }
+
+    fn read(&mut self, now: u64, status: &mut Status) {
+        self.reads.retain(|at| *at > now);
+        if self.reads.is_empty() {
+            self.reads.push(now + 10_000);
+        }
+        let text = String::from_utf8(core::mem::take(&mut self.ring)).unwrap();
+        let entries: Vec<_> = text.split('\n').collect();
+        let back = if self.incus && entries.len() > 2 { 3 } else { 2 };
+        match entries.len().checked_sub(back).map(|index| entries[index]) {
+            Some("STARTED") if self.daemon == Daemon::Unaware => {
+                self.daemon = Daemon::Started;
+                if self.failing > 0 {
+                    // It does not even get through to us.
+                    self.failing -= 1;
+                    return;
+                }
+                let attempt = status.put_started(at(now), self.address);
+                assert!(status.verified(at(now), attempt, true));
+            }
+            Some("STOPPED") => self.daemon = Daemon::Unaware,
+            Some(_) | None => {}
+        }
+    }
+
+    /// A daemon that starts: knows nothing, listens elsewhere, looks at once.
+    fn start(&mut self, now: u64) {
+        self.address.port += 1;
+        (self.daemon, self.reads) = (Daemon::Unaware, [now].into());
+    }
+
+    fn stop(&mut self) {
+        (self.daemon, self.reads) = (Daemon::Down, Vec::new());
+    }
+}
+
+/// Runs both until `end`, or until they are connected; gives the time.
+fn together(host: &mut Host, status: &mut Status, mut now: u64, end: u64) -> u64 {
+    while now < end {
+        for action in actions(status, now) {
+            match action {
+                Action::Write { line, visible, .. } => host.write(now, line, visible),
+                Action::Verify { address, attempt, .. } => {
+                    status.verified(at(now), attempt, host.up() && address == host.address);
+                }
+                Action::Refused(_) | Action::Changed(_) | Action::Told(_) => {}
+            }
+        }
+        if host.up() && host.next_read() <= now {
+            host.read(now, status);
+        }
+        let known = status.address() == Some(host.address);
+        if host.daemon == Daemon::Started && known && status.state() == State::Connected {
+            break;
+        }
+        let next = status.deadline().unwrap().as_millis().min(host.next_read());
+        now = next.max(now + 1).min(end);
+    }
+    now
+}
+
+const NEVER: u64 = 1_000_000;
+
+#[test]
+fn a_restarted_host_has_us_back_within_two_seconds() {
+    let mut slowest = 0;
+    for (incus, lag) in [(false, 0), (true, 0), (false, 1000), (true, 1000)] {
+        for down in [2000, 5000, 16_000, 60_000] {
+            // Whether a guest has noticed meanwhile, and when.
+            for noticed in [None, Some(100), Some(1900)] {
+                for phase in (0..5000).step_by(250) {
+                    let (mut host, mut status) = (Host::new(incus, lag), status());
+                    let begun = together(&mut host, &mut status, 0, NEVER);
+                    // Some time in CONNECTED, with the host looking on.
+                    for action in run(&mut status, begun, begun + phase) {
+                        if let (now, Action::Write { line, visible, .. }) = action {
+                            host.write(now, line, visible);
+                            host.read(now, &mut status);
+                        }
+                    }
+                    let killed = begun + phase;
+                    host.stop();
+                    let mut now = killed;
+                    if let Some(when) = noticed {
+                        together(&mut host, &mut status, killed, killed + when);
+                        now = killed + when;
+                        status.host_lost(at(now));
+                    }
+                    together(&mut host, &mut status, now, killed + down);
+                    host.start(killed + down);
+                    let back = together(&mut host, &mut status, killed + down, NEVER);
+                    let took = back - killed - down;
+                    slowest = slowest.max(took);
+                    assert!(
+                        took <= 2000 + lag,
+                        "incus {incus} lag {lag} down {down} noticed {noticed:?} phase {phase}: {took}"
+                    );
+                }
+            }
+        }
+    }
+    std::println!("slowest: {slowest} ms");
+}
+
+#[test]
+fn a_host_whose_put_got_lost_is_made_to_send_another() {
+    for incus in [false, true] {
+        for failing in 1..4 {
+            let (mut host, mut status) = (Host::new(incus, 0), status());
+            host.failing = failing;
+            let took = together(&mut host, &mut status, 0, NEVER);
+            // 15 s, then each 30 s; the STARTED follows 1.5 s later (twice on Incus, at worst).
+            let turns = 15_000 + u64::from(failing - 1) * 30_000;
+            assert!((turns..=turns + 3000).contains(&took), "{failing}: {took}");
+        }
+    }
+}
+
+#[test]
+fn an_agent_that_was_killed_is_told_although_the_host_noticed_nothing() {
+    let (mut host, mut first) = (Host::new(false, 0), status());
+    let killed = together(&mut host, &mut first, 0, NEVER);
+    drop(first);
+    let mut second = Status::new(at(killed + 50), Intervals::default());
+    let took = together(&mut host, &mut second, killed + 50, NEVER) - killed;
+    assert!(took <= 17_000, "{took}");
+    // With agent.conf it need not wait for that.
+    let mut third = Status::new(at(took + 100_000), Intervals::default());
+    third.know(at(took + 100_000), host.address);
+    assert_eq!(together(&mut host, &mut third, took + 100_000, NEVER), took + 100_000);
+}
+
+#[test]
+fn the_first_host_that_looks_finds_us_whenever_it_comes() {
+    for incus in [false, true] {
+        for late in (0..70_000).step_by(130) {
+            let (mut host, mut status) = (Host::new(incus, 0), status());
+            host.stop();
+            together(&mut host, &mut status, 0, late);
+            host.start(late);
+            let took = together(&mut host, &mut status, late, NEVER) - late;
+            assert!(took <= 2000, "incus {incus} late {late}: {took}");
+        }
+    }
+}
+
+#[test]
+fn stopped_is_read_by_every_host_whatever_stood_before_it() {
+    for incus in [false, true] {
+        for when in (0..12_000).step_by(170) {
+            let (mut host, mut status) = (Host::new(incus, 0), status());
+            let begun = together(&mut host, &mut status, 0, NEVER);
+            for action in run(&mut status, begun, when) {
+                if let (now, Action::Write { line, visible, .. }) = action {
+                    host.write(now, line, visible);
+                }
+            }
+            status.stop(at(when.max(begun)));
+            for action in actions(&mut status, when.max(begun)) {
+                if let Action::Write { line, visible, .. } = action {
+                    host.write(when, line, visible);
+                }
+            }
+            host.read(when, &mut status);
+            assert!(host.daemon != Daemon::Started, "incus {incus} when {when}");
+        }
+    }
+}
