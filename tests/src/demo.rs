@@ -31,6 +31,12 @@ fn main() -> ExitCode {
         ],
     );
     host.start();
+    if std::env::args().any(|arg| arg == "--shell") {
+        let words = "mote.shell=console".into();
+        let spec = Spec { words, terminal: true, ..Spec::default() };
+        Vm::boot(directory, &spec, &host.share).ended(Duration::MAX);
+        return ExitCode::SUCCESS;
+    }
     run(directory, &mut host);
     println!("\nEach step was seen.");
     ExitCode::SUCCESS

@@ -12,6 +12,7 @@ use crate::{Process, tool, wait};
 
 /// What kind of VM.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "two switches that have nothing in common")]
 pub struct Spec {
     /// The status port's name.
     pub port: &'static str,
@@ -25,6 +26,8 @@ pub struct Spec {
     pub memory: u32,
     /// Where kernel and initrd are.
     pub image: PathBuf,
+    /// Whether the console is this terminal rather than a file.
+    pub terminal: bool,
 }
 
 /// How the config share comes in.
@@ -45,6 +48,7 @@ impl Default for Spec {
             words: String::new(),
             memory: 128,
             image: tool("MOTE_IMAGE", "target/image"),
+            terminal: false,
         }
     }
 }
@@ -87,6 +91,11 @@ impl Vm {
         let config = config_share(directory, spec, share, &mut helpers);
         let path = |name: &str| directory.join(name).display().to_string();
         let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
+        let (console, stdin) = if spec.terminal {
+            ("stdio,id=console,signal=off".into(), Stdio::inherit())
+        } else {
+            (format!("file,id=console,path={}", path("console")), Stdio::null())
+        };
         let status = if spec.socket {
             format!("socket,id=qemu_serial-chardev,path={},server=on,wait=off", path("serial"))
         } else {
@@ -104,7 +113,7 @@ impl Vm {
             .arg("pc,memory-backend=mem")
             .args(["-object", &format!("memory-backend-memfd,id=mem,size={memory}M,share=on")])
             .args(["-qmp", &format!("unix:{},server=on,wait=off", path("qmp"))])
-            .args(["-chardev", &format!("file,id=console,path={}", path("console"))])
+            .args(["-chardev", &console])
             .args(["-serial", "chardev:console"])
             .args(["-serial", &format!("unix:{},server=on,wait=off", path("shell"))])
             .args(["-device", "virtio-serial-pci,id=serial", "-chardev", &status])
@@ -123,7 +132,7 @@ impl Vm {
             command.args(["-device", legacy]);
         }
         let log = File::create(directory.join("qemu.log")).expect("a log");
-        let qemu = Process::start(command.stdin(Stdio::null()).stderr(log));
+        let qemu = Process::start(command.stdin(stdin).stderr(log));
         // Connected before the guest says anything: QEMU keeps nothing for a late listener.
         let shell = directory.join("shell");
         let (shell, _) = wait("QEMU", Duration::from_secs(20), || UnixStream::connect(&shell).ok());
