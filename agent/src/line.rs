@@ -73,4 +73,27 @@ mod tests {
             assert_eq!(seen[1], full("next"));
         }
     }
+    #[test]
+    fn noise_is_kept_as_it_is_and_only_one_carriage_return_is_cut() {
+        assert_eq!(
+            lines(b"\0\xff\r\r\n\r\n"),
+            [Line::Full(Vec::from_slice(b"\0\xff\r").unwrap()), full("")]
+        );
+    }
+
+    #[test]
+    fn a_carriage_return_counts_for_the_length() {
+        let mut bytes = std::vec![b'x'; limits::LINE];
+        bytes.extend(b"\r\n");
+        assert_eq!(lines(&bytes), [Line::TooLong]);
+    }
+
+    #[test]
+    fn what_was_cleared_never_comes_back() {
+        let mut buf = LineBuf::default();
+        assert!(std::vec![b'x'; 2 * limits::LINE].iter().all(|byte| buf.push(*byte).is_none()));
+        buf.clear();
+        assert_eq!(buf.push(b'a'), None);
+        assert_eq!(buf.push(b'\n'), Some(full("a")));
+    }
 }

@@ -123,4 +123,41 @@ mod tests {
         let deep = "[".repeat(100_000);
         assert_eq!(Told::parse(deep.as_bytes()).err(), Some(BadTold::Json(JsonError::TooDeep)));
     }
+    #[test]
+    fn the_certificate_may_be_as_long_as_the_limit() {
+        for (length, fits) in [(CERTIFICATE - 2, true), (CERTIFICATE - 1, false)] {
+            let body = PUT.replace("-----BEGIN\\nx", &"x".repeat(length));
+            assert_eq!(Told::parse(body.as_bytes()).is_ok(), fits, "{length}");
+        }
+    }
+
+    #[test]
+    fn only_true_opens_the_guest_api() {
+        for value in ["false", "null", "1", "\"true\"", "[true]"] {
+            let body = PUT.replace("true", value);
+            assert!(!Told::parse(body.as_bytes()).unwrap().guest_api, "{value}");
+        }
+    }
+
+    #[test]
+    fn members_we_do_not_know_and_their_order_do_not_matter() {
+        let body = "{\"new\":{\"cid\":9},\"dev_incus\":true,\"certificate\":\"\\u0041\",\
+                    \"port\":1,\"cid\":3}";
+        let told = Told::parse(body.as_bytes()).unwrap();
+        assert_eq!((told.address, told.guest_api), (Address { cid: 3, port: 1 }, true));
+        let mut pem = Vec::new();
+        told.certificate_pem(|piece| pem.extend_from_slice(piece));
+        assert_eq!(pem, b"A");
+    }
+
+    #[test]
+    fn what_follows_the_document_is_refused() {
+        for rest in ["x", "{}", ","] {
+            assert!(Told::parse(format!("{PUT}{rest}").as_bytes()).is_err(), "{rest}");
+        }
+        for other in ["[]", "7", "\"cid\""] {
+            let error = Told::parse(other.as_bytes()).err();
+            assert_eq!(error, Some(BadTold::Json(JsonError::Shape)), "{other}");
+        }
+    }
 }

@@ -164,4 +164,44 @@ mod tests {
         }
         assert_eq!(read(&pem("CERTIFICATE", &"AAAA".repeat(22))), Err(PemError::TooLong));
     }
+    #[test]
+    fn the_limits_hold_to_the_byte() {
+        let text = pem("CERTIFICATE", &"AAAA".repeat(21));
+        assert_eq!(certificate(&text, &mut [0; 63]).map(<[u8]>::len), Ok(63));
+        assert_eq!(certificate(&text, &mut [0; 62]), Err(PemError::TooLong));
+        let mut long = text;
+        long.resize(LONGEST, b'\n');
+        assert!(certificate(&long, &mut [0; 63]).is_ok());
+        long.push(b'\n');
+        assert_eq!(certificate(&long, &mut [0; 63]), Err(PemError::TooLong));
+    }
+
+    #[test]
+    fn every_cut_of_a_block_is_refused() {
+        let whole = pem("CERTIFICATE", "Zm9vYmFy");
+        let end = whole.len() - 1;
+        assert_eq!(read(&whole[..end]).unwrap(), b"foobar");
+        for cut in 0..end {
+            assert!(read(&whole[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_block_ends_with_its_own_label() {
+        let text = b"-----BEGIN CERTIFICATE-----\nZm9v\n-----END PRIVATE KEY-----\n";
+        assert_eq!(read(text), Err(PemError::Unended));
+        // RFC 7468: no headers, as an encrypted key has them.
+        let encrypted = pem("PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\n\nZm9v");
+        assert_eq!(private_key(&encrypted, &mut [0; 64]), Err(PemError::BadBase64));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_give_an_answer(text in "(-----(BEGIN|END) (CERTIFICATE|PRIVATE KEY)-----|[A-Za-z+/=\n -]{0,9}){0,12}") {
+            let mut out = [0; 32];
+            if let Ok(der) = certificate(text.as_bytes(), &mut out) {
+                proptest::prop_assert!(text.contains("BEGIN CERTIFICATE") && !der.is_empty());
+            }
+        }
+    }
 }

@@ -18,6 +18,9 @@ use crate::tls::Pin;
 
 /// Between two looks for a port that is not there (hot-plug, restore).
 const SEARCH: Duration = Duration::from_secs(1);
+/// Between two looks at a port whose host is away: a hang-up cannot be waited for, and a host that is
+/// back speaks at once.
+const ABSENT: Duration = Duration::from_millis(200);
 /// What is read at a time.
 const CHUNK: usize = 256;
 
@@ -97,10 +100,9 @@ impl Pump {
         match woken {
             Woken::Due => {}
             // Nobody at the other end (a socket whose host is away reads as its end): look again
-            // at the core's pace, not at once.
+            // after a while, not at once.
             Woken::Read(Ok(0)) => {
-                let pace = self.agent.status.borrow().read_interval();
-                until(deadline).or(sleep(pace)).or(self.agent.status_changed.after(seen)).await;
+                until(deadline).or(sleep(ABSENT)).or(self.agent.status_changed.after(seen)).await;
             }
             Woken::Read(Ok(count)) => {
                 let bytes = buffer.get(..count).unwrap_or_default();
