@@ -1,0 +1,77 @@
+//! What the host tells, from arbitrary bytes: the body of PUT, `agent.conf`, PEM. What must hold:
+//! no panic; what is read is what serde_json reads there, and can be a host's; what serde_json reads
+//! and can be a host's is read; DER fits the buffer to the byte, and survives being written as PEM
+//! again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mote_agent::peer::{BadTold, CERTIFICATE, Told};
+use mote_agent::pem::{self, PemError};
+use mote_agent::status::Address;
+use serde_json::Value;
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for group in bytes.chunks(3) {
+        let at = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
+        let bits = at(0) << 16 | at(1) << 8 | at(2);
+        for place in 0..4usize {
+            let letter = LETTERS[(bits >> (18 - 6 * place)) as usize % 64];
+            out.push(if place <= group.len() { char::from(letter) } else { '=' });
+        }
+    }
+    out
+}
+
+fn told(data: &[u8]) {
+    let ours = Told::parse(data);
+    let theirs = serde_json::from_slice::<Value>(data).ok().filter(Value::is_object);
+    let Some(theirs) = theirs else {
+        // Lone surrogates and huge numbers elsewhere are JSON too.
+        return;
+    };
+    let number = |key: &str| theirs[key].as_u64().and_then(|number| u32::try_from(number).ok());
+    let (cid, port) = (number("cid"), number("port"));
+    let address = cid.zip(port).and_then(|(cid, port)| Address::new(cid, port));
+    match ours {
+        Ok(told) => {
+            assert_eq!(Some(told.address), address);
+            let on = |key: &str| theirs[key] == Value::Bool(true);
+            assert_eq!(told.guest_api, on("devlxd") || on("dev_incus"));
+            let mut text = Vec::new();
+            told.certificate_pem(|piece| text.extend_from_slice(piece));
+            assert_eq!(theirs["certificate"].as_str().map(str::as_bytes), Some(text.as_slice()));
+        }
+        Err(BadTold::Address) => assert_eq!(address, None),
+        Err(BadTold::Certificate) => {
+            let text = theirs["certificate"].as_str();
+            // An escape of six bytes is one character.
+            assert!(text.is_none_or(|text| text.len() > CERTIFICATE / 6));
+        }
+        // Only deeper than we go.
+        Err(BadTold::Json(_)) => {
+            assert!(data.iter().filter(|byte| b"[{".contains(byte)).count() > 30)
+        }
+    }
+}
+
+type Read = fn(&[u8], &mut [u8]) -> Result<Vec<u8>, PemError>;
+
+fn block(data: &[u8], label: &str, read: Read) {
+    let mut space = vec![0; data.len()];
+    let Ok(der) = read(data, &mut space) else { return };
+    assert!(!der.is_empty() && der.len() <= data.len() * 3 / 4);
+    assert_eq!(read(data, &mut vec![0; der.len()]), Ok(der.clone()));
+    assert_eq!(read(data, &mut vec![0; der.len() - 1]), Err(PemError::TooLong));
+    let again = format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", base64(&der));
+    assert_eq!(read(again.as_bytes(), &mut space), Ok(der));
+}
+
+fuzz_target!(|data: &[u8]| {
+    told(data);
+    block(data, "CERTIFICATE", |text, out| pem::certificate(text, out).map(<[u8]>::to_vec));
+    block(data, "PRIVATE KEY", |text, out| {
+        pem::private_key(text, out).map(|(_, der)| der.to_vec())
+    });
+});
