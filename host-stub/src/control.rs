@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use crate::agent_client;
 use crate::daemon::{Daemon, now};
 use crate::http::{read_answer, read_request, write_answer, write_request};
-use crate::instance::READY;
 
 /// Where it is.
 pub(crate) fn path(root: &Path) -> PathBuf {
@@ -57,7 +56,7 @@ fn answer(daemon: &Arc<Daemon>, mut stream: UnixStream) -> Result<()> {
             daemon.with(name, |live| live.fault = (kind, number)).map(|()| Value::Null)
         }
         ("POST", ["1.0", "instances", name, "query"]) => query(daemon, name, &body),
-        ("POST", ["1.0", "instances", name, "stop"]) => stopped(daemon, name),
+        ("POST", ["1.0", "instances", name, "stop"]) => daemon.stopped(name).map(|()| Value::Null),
         _ => bail!("no such endpoint: {} {}", request.method, request.target),
     };
     let (status, value) = match result {
@@ -133,16 +132,6 @@ fn query(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     let root = &daemon.root;
     let answer = agent_client::request(root, &instance, &method, &target, body.as_bytes(), end)?;
     Ok(json!({"status": answer.status, "body": String::from_utf8_lossy(&answer.body)}))
-}
-
-/// The VM is off (P§6).
-fn stopped(daemon: &Arc<Daemon>, name: &str) -> Result<Value> {
-    daemon.change(name, |instance| instance.config.insert(READY.into(), "false".into()))?;
-    daemon.with(name, |live| {
-        live.started = false;
-        live.enter("STOPPED");
-    })?;
-    Ok(Value::Null)
 }
 
 /// Asks a running daemon.

@@ -152,6 +152,16 @@ impl Daemon {
         }
     }
 
+    /// The VM is off: it is neither started nor Ready (P§6).
+    pub(crate) fn stopped(&self, name: &str) -> Result<()> {
+        self.change(name, |instance| instance.config.insert(READY.into(), "false".into()))?;
+        self.log(&format!("{name}: stopped"));
+        self.with(name, |live| {
+            live.started = false;
+            live.enter("STOPPED");
+        })
+    }
+
     /// `PUT /1.0`, once, within 3 s; nobody tries again if it fails (P§2.3).
     pub(crate) fn advertise(&self, name: &str) {
         let Ok((instance, fault)) =

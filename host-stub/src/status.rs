@@ -36,6 +36,13 @@ pub(crate) fn watch(daemon: &Arc<Daemon>, instance: &Instance) {
 
 fn ring(daemon: &Arc<Daemon>, name: &str, flavour: Flavour, path: &Path) -> Result<()> {
     let mut qmp = Qmp::connect(path)?;
+    let ended = read_ring(daemon, name, flavour, &mut qmp);
+    // Without QEMU there is no VM, whatever its agent said last.
+    daemon.stopped(name)?;
+    ended
+}
+
+fn read_ring(daemon: &Arc<Daemon>, name: &str, flavour: Flavour, qmp: &mut Qmp) -> Result<()> {
     loop {
         let read = qmp.call(&json!({"execute": "ringbuf-read", "arguments": {
             "device": "qemu_serial-chardev", "size": 16_384, "format": "utf8"}}))?;

@@ -185,21 +185,25 @@ fn it_is_small_and_stays_small_and_boots_in_little_memory() {
 
 /// Somebody else's agents against our host, so that it is not only right for our own.
 #[test]
-fn the_real_lxd_agent_connects_to_the_host_and_serves_devlxd() {
+fn the_real_agents_connect_to_the_host_and_serve_devlxd() {
     let Some(image) = std::env::var_os("MOTE_IMAGE_GO") else {
-        panic!("MOTE_IMAGE_GO: an image with the Go agent is needed; scripts/test makes it");
+        panic!("MOTE_IMAGE_GO: an image with the Go agents is needed; scripts/test makes it");
     };
-    let spec = Spec {
-        image: image.into(),
+    for (agent, flavour, port) in [
         // Debian's 5.0.2 writes to the old port, and blocks for ever on a dummy.
-        port: "org.linuxcontainers.lxd",
-        words: "mote.start=lxd-agent".into(),
-        memory: 256,
-        ..Spec::default()
-    };
-    let mut world = World::boot("lxd-5.0", &spec, &[]);
-    let mut guest = world.connected();
-    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
-    assert!(guest.ok("mote-agent metadata").starts_with("#cloud-config\ninstance-id: vm1"));
-    world.power_off(&mut guest);
+        ("lxd-agent", "lxd-5.0", "org.linuxcontainers.lxd"),
+        ("incus-agent", "incus", "org.linuxcontainers.incus"),
+    ] {
+        let words = format!("mote.start={agent}");
+        let spec =
+            Spec { image: image.clone().into(), port, words, memory: 256, ..Spec::default() };
+        let mut world = World::boot(flavour, &spec, &[]);
+        let mut guest = world.connected();
+        assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n", "{agent}");
+        let metadata = guest.ok("mote-agent metadata");
+        assert!(metadata.starts_with("#cloud-config\ninstance-id: vm1"), "{agent}: {metadata}");
+        let pss = guest.ok("grep ^Pss: /proc/$(cat /run/agent.pid)/smaps_rollup");
+        println!("{agent}: {}", pss.trim());
+        world.power_off(&mut guest);
+    }
 }
