@@ -62,6 +62,22 @@ fn an_overlong_line_is_no_connect_and_the_next_one_is() {
 }
 
 #[test]
+fn half_a_line_dies_with_its_port() {
+    let mut status = trusting();
+    status.received(at(0), b"CONNECT 2:40");
+    status.port_appeared(at(1));
+    status.received(at(2), b"00\nCONNECT 2:7\n");
+    assert_eq!(tries(&run(&mut status, 2, 2)), [2]);
+    assert!(status.verified(at(2), 1, true));
+    assert_eq!(status.address(), Some(Address { cid: 2, port: 7 }));
+    // And one that would have been a false address.
+    status.received(at(3), b"CONNECT 2:4");
+    status.port_appeared(at(1000));
+    status.received(at(1001), b"0\n");
+    assert!(tries(&run(&mut status, 1001, 3000)).is_empty());
+}
+
+#[test]
 fn our_own_echo_changes_nothing() {
     // Shared memory: every line comes back, torn in two.
     let (mut plain, mut echoed) = (by_line(), by_line());

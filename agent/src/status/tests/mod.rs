@@ -359,6 +359,19 @@ fn a_port_that_appears_is_written_to_at_once_but_a_flapping_one_is_not_flooded()
 }
 
 #[test]
+fn a_host_that_comes_and_goes_is_not_flooded_with_announcements() {
+    let (mut status, mut writes) = (connected(0), 0);
+    run(&mut status, 0, 0);
+    for now in 0..1000 {
+        status.host_lost(at(now));
+        writes += actions(&mut status, now).len();
+        status.call_ok(at(now));
+        writes += actions(&mut status, now).len();
+    }
+    assert!(writes <= 5, "{writes}");
+}
+
+#[test]
 fn old_results_do_not_count() {
     let mut status = status();
     let first = status.put_started(at(0), HOST);
