@@ -127,6 +127,20 @@ impl Pair {
 /// Starts the agent.
 #[must_use]
 pub fn launch(scratch: &Path, flavour: &str, share: &Path) -> Process {
+    launch_with(scratch, flavour, share, &[])
+}
+
+/// Starts the agent with an environment.
+///
+/// # Panics
+/// If that fails.
+#[must_use]
+pub fn launch_with(
+    scratch: &Path,
+    flavour: &str,
+    share: &Path,
+    environment: &[(&str, &str)],
+) -> Process {
     let log = File::options().append(true).create(true).open(scratch.join("agent.log"));
     Process::start(
         Command::new(agent())
@@ -137,6 +151,7 @@ pub fn launch(scratch: &Path, flavour: &str, share: &Path) -> Process {
             .arg("--config-dir")
             .arg(share)
             .args(["--debug", "--flavour", flavour])
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(log.expect("a log")),
     )

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
-use mote_tests::agent::{Pair, launch, split};
+use mote_tests::agent::{Pair, launch, launch_with, split};
 use mote_tests::host::NAME;
 use mote_tests::wait;
 
@@ -372,4 +372,81 @@ fn a_second_call_costs_no_signature() {
     let state = pair.host.state();
     let (all, resumed) = (state["connections"].as_u64(), state["resumed"].as_u64());
     assert_eq!(resumed, all.map(|all| all - 1), "{state}");
+}
+
+#[test]
+fn the_service_manager_hears_ready_watchdog_and_stopping() {
+    let mut pair = lxd();
+    pair.agent.kill();
+    let path = pair.scratch.0.join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let socket = path.display().to_string();
+    let environment = [("NOTIFY_SOCKET", socket.as_str()), ("WATCHDOG_USEC", "400000")];
+    pair.agent = launch_with(&pair.scratch.0, "lxd", &pair.host.share, &environment);
+    let hear = || {
+        let mut buffer = [0; 100];
+        let count = manager.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..count]).into_owned()
+    };
+    assert_eq!([hear(), hear(), hear()], ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]);
+    // By then it listens: whoever waits for READY may ask.
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
+    let pid = pair.agent.0.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let mut last = hear();
+    while last == "WATCHDOG=1" {
+        last = hear();
+    }
+    assert_eq!(last, "STOPPING=1");
+    let end = wait("the end", Duration::from_secs(5), || pair.agent.0.try_wait().unwrap()).0;
+    assert_eq!(end.code(), Some(0), "{}", pair.log());
+    assert!(pair.log().ends_with("STOPPED\n"), "{}", pair.log());
+}
+
+#[test]
+fn an_agent_that_is_killed_and_started_again_still_knows_ready() {
+    let mut pair = lxd();
+    assert_eq!(pair.ask_with("PATCH", "/1.0", "", "{\"state\":\"Ready\"}").0, 200);
+    pair.agent.kill();
+    pair.host.kill();
+    pair.host.start();
+    assert_eq!(pair.host.state()["status"], "Running");
+    pair.agent = launch(&pair.scratch.0, "lxd", &pair.host.share);
+    wait("Ready", Duration::from_secs(5), || {
+        (pair.host.state()["status"] == "Ready").then_some(())
+    });
+}
+
+#[test]
+fn nonsense_in_agent_conf_is_logged_and_the_host_may_still_call() {
+    let mut pair = lxd();
+    let path = pair.host.share.join("agent.conf");
+    let good = std::fs::read_to_string(&path).unwrap();
+    for bad in [&b"{\"cid\":2"[..], b"\xff\0", &[b'['; 50_000], b"", &[b' '; 70_000]] {
+        pair.agent.kill();
+        std::fs::write(&path, bad).unwrap();
+        let before = pair.log().len();
+        pair.agent = launch(&pair.scratch.0, "lxd", &pair.host.share);
+        wait("the log", Duration::from_secs(5), || {
+            pair.log()[before..].contains("agent.conf").then_some(())
+        });
+        wait("STARTED", Duration::from_secs(5), || {
+            pair.log()[before..].contains("STARTED").then_some(())
+        });
+    }
+    pair.host.ok(&["query", NAME, "PUT", "/1.0", &good]);
+    // The file of the killed agent is still there; what counts is that somebody listens.
+    let connect = || std::os::unix::net::UnixStream::connect(pair.socket()).ok();
+    wait("devlxd", Duration::from_secs(5), connect);
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
+}
+
+#[test]
+fn two_daemons_keep_to_their_own_instances() {
+    let (first, second) =
+        (Pair::start("lxd", &["user.foo=1"]), Pair::start("incus", &["user.foo=2"]));
+    assert_eq!(first.ask("GET", "/1.0/config/user.foo").1, "1");
+    assert_eq!(second.ask("GET", "/1.0/config/user.foo").1, "2");
+    assert_ne!(first.host.state()["port"], second.host.state()["port"]);
 }

@@ -118,11 +118,7 @@ impl Pump {
             Action::Verify { address, fingerprint, attempt } => {
                 let agent = self.agent.clone();
                 self.agent.spawn(async move {
-                    let ok = verify(&agent, address, fingerprint).await;
-                    agent.status(|status| status.verified(now(), attempt, ok.is_some()));
-                    if let Some(host_state) = ok {
-                        agent.replay_ready(host_state.as_deref()).await;
-                    }
+                    verify(&agent, address, fingerprint, attempt).await;
                 });
             }
             Action::Refused(why) => self.agent.trouble(&format!("serial line refused: {why}")),
@@ -209,22 +205,23 @@ impl Pump {
     }
 }
 
-/// Checks that the host is where the line says; gives its view of our state. The link becomes the
-/// known one only if that worked.
+/// Checks that the host is where we were told. The link becomes the known one only if that worked
+/// and nobody has told us better meanwhile.
 async fn verify(
     agent: &Rc<Agent>,
     address: mote_agent::status::Address,
     fingerprint: Option<[u8; 32]>,
-) -> Option<Option<String>> {
-    match try_verify(agent, address, fingerprint).await {
+    attempt: u32,
+) {
+    let result = try_verify(agent, address, fingerprint).await;
+    let counts = agent.status(|status| status.verified(now(), attempt, result.is_ok()));
+    match result {
+        _ if !counts => {}
         Ok((link, host_state)) => {
             *agent.link.borrow_mut() = Some(link);
-            Some(host_state)
+            agent.replay_ready(host_state.as_deref()).await;
         }
-        Err(Failed(why)) => {
-            agent.trouble(&format!("lost host: {why}"));
-            None
-        }
+        Err(Failed(why)) => agent.trouble(&format!("lost host: {why}")),
     }
 }
 
