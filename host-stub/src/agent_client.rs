@@ -2,6 +2,7 @@
 //! request a connection (P§3.2).
 
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,14 +78,18 @@ pub(crate) fn request(
 
 /// Connects to the agent's port. Behind vhost-device-vsock nothing may be sent before its OK.
 fn dial(vsock: &Vsock, end: Instant) -> Result<UnixStream> {
-    let prefix = vsock.prefix();
     match vsock {
-        Vsock::Plain(_) => {
+        Vsock::Cid(cid) => {
+            let stream = vsock::VsockStream::connect_with_cid_port(*cid, AGENT_PORT)?;
+            // Any stream socket will do from here on.
+            Ok(UnixStream::from(stream.as_fd().try_clone_to_owned()?))
+        }
+        Vsock::Plain(prefix) => {
             let mut path = prefix.as_os_str().to_owned();
             path.push(format!(".listen_{AGENT_PORT}"));
             UnixStream::connect(&path).with_context(|| path.display().to_string())
         }
-        Vsock::Uds(_) => {
+        Vsock::Uds(prefix) => {
             let mut socket = UnixStream::connect(prefix).context("vsock")?;
             let left = end.saturating_duration_since(Instant::now());
             socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;

@@ -77,9 +77,9 @@ impl Daemon {
         self.log(&format!("listening on vsock port {}", self.port));
         let all: Vec<Instance> =
             self.instances().values().map(|live| live.instance.clone()).collect();
-        for instance in all {
-            devlxd::listen(self, &instance)?;
-            status::watch(self, &instance);
+        devlxd::listen(self, &all)?;
+        for instance in &all {
+            status::watch(self, instance);
         }
         control::serve(self).context("control socket")
     }

@@ -1,8 +1,11 @@
 //! The devlxd API over vsock: guests identified by the socket they come through and by their
 //! certificate (P§3.5), answered in the envelope (P§5.4).
 
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,38 +22,87 @@ use crate::api::{self, Answer};
 use crate::certs::{Pair, certificate, provider};
 use crate::daemon::Daemon;
 use crate::http::{Message, read_request, reason, write_answer};
-use crate::instance::{Flavour, Instance};
+use crate::instance::{Flavour, Instance, Vsock};
 
 /// For head and body (P§3.5).
 const READ: Duration = Duration::from_secs(3);
 
 type Stream = StreamOwned<ServerConnection, UnixStream>;
 
-/// Listens for one instance's guest, in a thread.
-pub(crate) fn listen(daemon: &Arc<Daemon>, instance: &Instance) -> Result<()> {
-    let mut path = instance.vsock.prefix().as_os_str().to_owned();
-    path.push(format!("_{}", daemon.port));
-    let _stale = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
-    let right = tls(&daemon.pair)?;
-    let directory = Instance::directory(&daemon.root, &instance.name);
-    let wrong = tls(&Pair::load_or_make(&directory, "wrong")?)?;
-    let agent = certificate(&directory.join("config/agent.crt"))?;
-    let (daemon, name) = (daemon.clone(), instance.name.clone());
+/// An instance's guests, as they are received.
+struct Door {
+    name: String,
+    right: Arc<ServerConfig>,
+    wrong: Arc<ServerConfig>,
+    agent: CertificateDer<'static>,
+}
+
+impl Door {
+    fn new(daemon: &Daemon, instance: &Instance) -> Result<Self> {
+        let directory = Instance::directory(&daemon.root, &instance.name);
+        Ok(Self {
+            name: instance.name.clone(),
+            right: tls(&daemon.pair)?,
+            wrong: tls(&Pair::load_or_make(&directory, "wrong")?)?,
+            agent: certificate(&directory.join("config/agent.crt"))?,
+        })
+    }
+
+    /// Serves one connection, in a thread.
+    fn receive(&self, daemon: &Arc<Daemon>, socket: UnixStream) {
+        let (daemon, name, agent) = (daemon.clone(), self.name.clone(), self.agent.clone());
+        let fault = daemon.with(&name, |live| {
+            live.connections += 1;
+            live.fault.clone()
+        });
+        let fault = fault.unwrap_or_default();
+        let config = if fault.0 == "wrong-cert" { &self.wrong } else { &self.right }.clone();
+        std::thread::spawn(move || {
+            if let Err(error) = guest(&daemon, &name, &agent, socket, config, &fault) {
+                daemon.log(&format!("{name}: guest connection: {error:#}"));
+            }
+        });
+    }
+}
+
+/// Listens for the guests of all instances, in threads.
+pub(crate) fn listen(daemon: &Arc<Daemon>, instances: &[Instance]) -> Result<()> {
+    let mut by_cid = BTreeMap::new();
+    for instance in instances {
+        let door = Door::new(daemon, instance)?;
+        match (&instance.vsock, instance.vsock.listener(daemon.port)) {
+            (Vsock::Uds(_) | Vsock::Plain(_), Some(path)) => listen_unix(daemon, &path, door)?,
+            (Vsock::Cid(cid), _) => drop(by_cid.insert(*cid, door)),
+            (Vsock::Uds(_) | Vsock::Plain(_), None) => {}
+        }
+    }
+    if by_cid.is_empty() { Ok(()) } else { listen_vsock(daemon, by_cid) }
+}
+
+fn listen_unix(daemon: &Arc<Daemon>, path: &Path, door: Door) -> Result<()> {
+    let _stale = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path).with_context(|| path.display().to_string())?;
+    let daemon = daemon.clone();
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
-            let (daemon, name, agent) = (daemon.clone(), name.clone(), agent.clone());
-            let fault = daemon.with(&name, |live| {
-                live.connections += 1;
-                live.fault.clone()
-            });
-            let fault = fault.unwrap_or_default();
-            let config = if fault.0 == "wrong-cert" { &wrong } else { &right }.clone();
-            std::thread::spawn(move || {
-                if let Err(error) = guest(&daemon, &name, &agent, socket, config, &fault) {
-                    daemon.log(&format!("{name}: guest connection: {error:#}"));
-                }
-            });
+            door.receive(&daemon, socket);
+        }
+    });
+    Ok(())
+}
+
+/// One listener for all: the guest is known by its context id (P§3.5).
+fn listen_vsock(daemon: &Arc<Daemon>, doors: BTreeMap<u32, Door>) -> Result<()> {
+    let listener = vsock::VsockListener::bind_with_cid_port(vsock::VMADDR_CID_ANY, daemon.port)
+        .context("vsock")?;
+    let daemon = daemon.clone();
+    std::thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let door = socket.peer_addr().ok().and_then(|peer| doors.get(&peer.cid()));
+            // Any stream socket will do from here on.
+            if let (Some(door), Ok(fd)) = (door, socket.as_fd().try_clone_to_owned()) {
+                door.receive(&daemon, UnixStream::from(fd));
+            }
         }
     });
     Ok(())

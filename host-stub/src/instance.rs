@@ -51,13 +51,20 @@ pub(crate) enum Vsock {
     Uds(PathBuf),
     /// Plain unix sockets: an agent that runs without a VM.
     Plain(PathBuf),
+    /// AF_VSOCK, where the host's kernel has it: the guest's context id.
+    Cid(u32),
 }
 
 impl Vsock {
-    /// What the socket's names begin with.
-    pub(crate) fn prefix(&self) -> &Path {
+    /// Where the guest comes in, if that is a unix socket.
+    pub(crate) fn listener(&self, port: u32) -> Option<PathBuf> {
         match self {
-            Self::Uds(path) | Self::Plain(path) => path,
+            Self::Uds(path) | Self::Plain(path) => {
+                let mut path = path.clone().into_os_string();
+                path.push(format!("_{port}"));
+                Some(path.into())
+            }
+            Self::Cid(_) => None,
         }
     }
 }

@@ -27,7 +27,7 @@ mote-host: plays the LXD or Incus host for a guest agent
 Usage: mote-host --dir DIR COMMAND
 
   init NAME --flavour lxd|lxd-5.0|incus
-            --vsock-uds PATH | --vsock-plain PREFIX
+            --vsock-uds PATH | --vsock-plain PREFIX | --vsock-cid CID
             --qmp PATH | --serial PATH [--shared-memory]
             [--agent FILE] [--config KEY=VALUE ...]
                          make an instance; prints the directory of its config share
@@ -147,10 +147,12 @@ fn init(root: &Path, mut args: VecDeque<String>) -> Result<()> {
         Some("incus") => Flavour::Incus,
         Some(other) => bail!("unknown flavour {other}"),
     };
-    let vsock = match (option(&mut args, "--vsock-uds"), option(&mut args, "--vsock-plain")) {
-        (Some(path), None) => Vsock::Uds(path.into()),
-        (None, Some(prefix)) => Vsock::Plain(prefix.into()),
-        _ => bail!("one of --vsock-uds and --vsock-plain is needed"),
+    let mut place = |name| option(&mut args, name);
+    let vsock = match (place("--vsock-uds"), place("--vsock-plain"), place("--vsock-cid")) {
+        (Some(path), None, None) => Vsock::Uds(path.into()),
+        (None, Some(prefix), None) => Vsock::Plain(prefix.into()),
+        (None, None, Some(cid)) => Vsock::Cid(cid.parse()?),
+        _ => bail!("one of --vsock-uds, --vsock-plain and --vsock-cid is needed"),
     };
     let shared = flag(&mut args, "--shared-memory");
     let channel = match (option(&mut args, "--qmp"), option(&mut args, "--serial")) {
@@ -188,16 +190,14 @@ fn daemon(root: &Path, port: Option<&str>) -> Result<()> {
     let daemon = Daemon::new(root, port)?;
     let ends = [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT];
     let mut signals = signal_hook::iterator::Signals::new(ends)?;
-    let prefixes: Vec<_> =
-        daemon.instances().values().map(|live| live.instance.vsock.prefix().to_owned()).collect();
+    let sockets: Vec<_> =
+        daemon.instances().values().filter_map(|live| live.instance.vsock.listener(port)).collect();
     let control = control::path(root);
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
             let _gone = std::fs::remove_file(control);
-            for prefix in prefixes {
-                let mut path = prefix.into_os_string();
-                path.push(format!("_{port}"));
-                let _gone = std::fs::remove_file(path);
+            for socket in sockets {
+                let _gone = std::fs::remove_file(socket);
             }
             #[expect(clippy::exit, reason = "the other threads wait for sockets for ever")]
             std::process::exit(0);
