@@ -4,151 +4,125 @@
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::verify_tls13_signature;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use vsock::VsockStream;
 
-use crate::certs::{Pair, certificate, provider};
+use crate::certs::{Pair, certificate};
 use crate::http::{Message, read_answer, write_request};
 use crate::instance::{Flavour, Instance, Vsock};
+use crate::store;
+use crate::stream::{Limit, Timed};
+use crate::tls;
 
-/// For a whole PUT, its preceding GET included (P§3.2).
+/// For a whole PUT or event, the preceding GET included (P§3.2).
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Where agents listen.
 const AGENT_PORT: u32 = 8443;
+/// vhost-device-vsock's answer is `OK <port>`.
+const ANSWER: usize = 64;
 
 /// Tells the agent where we are.
 pub(crate) fn put(root: &Path, instance: &Instance, body: &[u8]) -> Result<()> {
-    let end = Instant::now() + DEADLINE;
-    if instance.flavour != Flavour::Incus {
-        // Incus skips it for PUT (P§3.2).
-        let info = request(root, instance, "GET", "/1.0", b"", end)?;
-        let server = info.json()?["metadata"]["environment"]["server"].clone();
-        if server != "lxd-agent" {
-            bail!("the agent calls itself {server}");
-        }
-    }
-    let answer = request(root, instance, "PUT", "/1.0", body, end)?;
-    if answer.status != 200 {
-        bail!("{}", String::from_utf8_lossy(&answer.body).trim());
-    }
-    Ok(())
+    let limit = Limit::Until(Instant::now() + DEADLINE);
+    check(root, instance, limit)?;
+    let answer = request(root, instance, "PUT", "/1.0", body, limit)?;
+    success("PUT", &answer)
 }
 
 /// Posts an event to the agent's listeners.
 pub(crate) fn post_event(root: &Path, instance: &Instance, event: &[u8]) -> Result<()> {
-    let end = Instant::now() + DEADLINE;
-    let answer = request(root, instance, "POST", "/1.0/events", event, end)?;
-    if answer.status == 200 { Ok(()) } else { bail!("events: status {}", answer.status) }
+    let limit = Limit::Until(Instant::now() + DEADLINE);
+    check(root, instance, limit)?;
+    let answer = request(root, instance, "POST", "/1.0/events", event, limit)?;
+    success("POST", &answer)
 }
 
-/// Any request, answered before `end`.
+/// LXD asks the agent who it is before anything else; Incus skips that here (P§3.2).
+fn check(root: &Path, instance: &Instance, limit: Limit) -> Result<()> {
+    if instance.flavour == Flavour::Incus {
+        return Ok(());
+    }
+    let info = request(root, instance, "GET", "/1.0", b"", limit)?;
+    success("GET", &info)?;
+    let server = info.json()?["metadata"]["environment"]["server"].clone();
+    if server != "lxd-agent" {
+        bail!("the agent calls itself {server}");
+    }
+    Ok(())
+}
+
+fn success(method: &str, answer: &Message) -> Result<()> {
+    if answer.status == 200 {
+        return Ok(());
+    }
+    let error = answer.json().ok().and_then(|body| body["error"].as_str().map(str::to_owned));
+    let text = || String::from_utf8_lossy(&answer.body).trim().to_owned();
+    bail!("{method}: status {}: {}", answer.status, error.unwrap_or_else(text))
+}
+
+/// Any request.
 pub(crate) fn request(
     root: &Path,
     instance: &Instance,
     method: &str,
     target: &str,
     body: &[u8],
-    end: Instant,
+    limit: Limit,
 ) -> Result<Message> {
-    let socket = dial(&instance.vsock, end)?;
-    let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    socket.set_read_timeout(Some(left))?;
-    socket.set_write_timeout(Some(left))?;
-    let directory = Instance::directory(root, &instance.name);
+    let socket = dial(&instance.vsock, limit)?;
+    let directory = store::directory(root, &instance.name);
     let pair = Pair::load_or_make(&directory, "agent-client")?;
-    let agent = certificate(&directory.join("config/agent.crt"))?;
-    let config = ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Exactly(agent)))
-        .with_client_auth_cert(vec![pair.certificate.clone()], pair.key())?;
-    let name = ServerName::try_from("unspecified")?;
-    let connection = ClientConnection::new(Arc::new(config), name)?;
+    let agent = certificate(&store::share(root, &instance.name).join("agent.crt"))?;
+    let config = tls::client(&pair, agent)?;
+    let connection = ClientConnection::new(config, ServerName::try_from("unspecified")?)?;
     let mut stream = StreamOwned::new(connection, socket);
     write_request(&mut stream, method, target, body).context("agent")?;
     read_answer(&mut stream).context("agent")
 }
 
-/// Connects to the agent's port. Behind vhost-device-vsock nothing may be sent before its OK.
-fn dial(vsock: &Vsock, end: Instant) -> Result<UnixStream> {
+/// Connects to the agent's port.
+fn dial(vsock: &Vsock, limit: Limit) -> Result<Timed> {
     match vsock {
         Vsock::Cid(cid) => {
-            let stream = vsock::VsockStream::connect_with_cid_port(*cid, AGENT_PORT)?;
+            // The kernel gives up by itself after 2 s.
+            let stream = VsockStream::connect_with_cid_port(*cid, AGENT_PORT).context("vsock")?;
             // Any stream socket will do from here on.
-            Ok(UnixStream::from(stream.as_fd().try_clone_to_owned()?))
+            Ok(Timed::new(UnixStream::from(stream.as_fd().try_clone_to_owned()?), limit))
         }
         Vsock::Plain(prefix) => {
             let mut path = prefix.as_os_str().to_owned();
             path.push(format!(".listen_{AGENT_PORT}"));
-            UnixStream::connect(&path).with_context(|| path.display().to_string())
+            let path = PathBuf::from(path);
+            Timed::connect(&path, limit).with_context(|| path.display().to_string())
         }
-        Vsock::Uds(prefix) => {
-            let mut socket = UnixStream::connect(prefix).context("vsock")?;
-            let left = end.saturating_duration_since(Instant::now());
-            socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-            socket.write_all(format!("CONNECT {AGENT_PORT}\n").as_bytes())?;
-            let mut answer = Vec::new();
-            let mut byte = [0];
-            while !answer.ends_with(b"\n") {
-                if socket.read(&mut byte).context("vsock")? == 0 || answer.len() > 64 {
-                    bail!("vsock: connection refused");
-                }
-                answer.push(byte[0]);
-            }
-            if !answer.starts_with(b"OK ") {
-                bail!("vsock: {}", String::from_utf8_lossy(&answer).trim());
-            }
+        Vsock::Uds(path) => {
+            let mut socket =
+                Timed::connect(path, limit).with_context(|| path.display().to_string())?;
+            say_connect(&mut socket).context("vsock")?;
             Ok(socket)
         }
     }
 }
 
-/// Accepts one certificate and no other.
-#[derive(Debug)]
-struct Exactly(CertificateDer<'static>);
-
-impl ServerCertVerifier for Exactly {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        if *end_entity == self.0 {
-            Ok(ServerCertVerified::assertion())
-        } else {
-            Err(rustls::Error::General("this is not the instance's certificate".into()))
+/// vhost-device-vsock's preamble. Nothing more may be sent before its OK: it would be lost.
+fn say_connect(socket: &mut Timed) -> Result<()> {
+    socket.write_all(format!("CONNECT {AGENT_PORT}\n").as_bytes())?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\n") {
+        // Byte by byte, so as not to take what belongs to TLS.
+        let mut byte = [0];
+        if socket.read(&mut byte)? == 0 || answer.len() == ANSWER {
+            bail!("connection refused");
         }
+        answer.push(byte[0]);
     }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("only TLS 1.3".into()))
+    if !answer.starts_with(b"OK ") {
+        bail!("{}", String::from_utf8_lossy(&answer).trim());
     }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &provider().signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
-    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Certificates as LXD and Incus make them: self-signed, P-384, keys as SEC1 PEM (P§1.2).
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -9,6 +9,8 @@ use ring::digest::{SHA256, digest};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::store::write_whole;
 
 /// A certificate and its key.
 pub(crate) struct Pair {
@@ -23,7 +25,9 @@ impl Pair {
     /// Reads `NAME.crt` and `NAME.key`; makes them first if they are not there.
     pub(crate) fn load_or_make(directory: &Path, name: &str) -> Result<Self> {
         let (crt, key) = paths(directory, name);
-        if !crt.exists() || !key.exists() {
+        // The certificate is written last: where it is, its key is too.
+        if !crt.exists() {
+            fs::create_dir_all(directory)?;
             make(&crt, &key)?;
         }
         let pem = fs::read_to_string(&crt).with_context(|| crt.display().to_string())?;
@@ -45,7 +49,7 @@ impl Pair {
     }
 }
 
-fn paths(directory: &Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf) {
+fn paths(directory: &Path, name: &str) -> (PathBuf, PathBuf) {
     (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")))
 }
 
@@ -73,9 +77,8 @@ fn make(crt: &Path, key: &Path) -> Result<()> {
         rcgen::ExtendedKeyUsagePurpose::ClientAuth,
     ];
     let certificate = params.self_signed(&pair)?;
-    fs::write(crt, certificate.pem())?;
-    fs::write(key, pem("EC PRIVATE KEY", &sec1(&pair.serialize_der())?))?;
-    Ok(())
+    write_whole(key, pem("EC PRIVATE KEY", &sec1(&pair.serialize_der())?).as_bytes(), 0o600)?;
+    write_whole(crt, certificate.pem().as_bytes(), 0o644)
 }
 
 /// PKCS#8 as ring writes it → RFC 5915 with its curve, which Go wants to see.

@@ -1,32 +1,55 @@
 //! The daemon's control socket: HTTP and JSON, for the command line and for curl.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::agent_client;
-use crate::daemon::{Daemon, now};
-use crate::http::{read_answer, read_request, write_answer, write_request};
+use crate::clock::now;
+use crate::daemon::Daemon;
+use crate::fault::Fault;
+use crate::http::{Message, read_answer, read_request, write_answer, write_request};
+use crate::instance::{Channel, Flavour, Instance};
+use crate::slots::Slots;
+use crate::store;
+use crate::stream::{Limit, Timed};
+
+/// For reading a command.
+const READ: Duration = Duration::from_secs(5);
+/// For a query to an agent.
+const QUERY: Duration = Duration::from_secs(10);
+/// For a command's answer; a query has to fit in.
+const ASK: Duration = Duration::from_secs(20);
+/// Commands, followers included, at once.
+const AT_ONCE: usize = 64;
 
 /// Where it is.
 pub(crate) fn path(root: &Path) -> PathBuf {
     root.join("control.sock")
 }
 
-/// Serves for ever.
+/// Serves for ever. The caller holds the directory's lock, so a socket that is there is a dead one's.
 pub(crate) fn serve(daemon: &Arc<Daemon>) -> Result<()> {
     let path = path(&daemon.root);
     let _stale = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
-    for stream in listener.incoming().flatten() {
+    daemon.bound(&path);
+    let slots = Slots::new(AT_ONCE);
+    for stream in listener.incoming() {
+        let (Ok(stream), Some(slot)) = (stream, slots.take()) else {
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        };
         let daemon = daemon.clone();
         std::thread::spawn(move || {
+            let _slot = slot;
             if let Err(error) = answer(&daemon, stream) {
                 daemon.log(&format!("control: {error:#}"));
             }
@@ -35,89 +58,153 @@ pub(crate) fn serve(daemon: &Arc<Daemon>) -> Result<()> {
     Ok(())
 }
 
-fn answer(daemon: &Arc<Daemon>, mut stream: UnixStream) -> Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+fn answer(daemon: &Arc<Daemon>, stream: UnixStream) -> Result<()> {
+    let mut stream = Timed::new(stream, Limit::within(READ));
     let Some(request) = read_request(&mut stream)? else { return Ok(()) };
-    let body = if request.body.is_empty() { Value::Null } else { request.json()? };
+    stream.limit(Limit::Each(READ));
     let path: Vec<&str> = request.path().split('/').skip(1).collect();
     if let ["1.0", "events", only @ ..] = path.as_slice() {
         return follow(daemon, stream, only.first().map(|name| (*name).to_owned()));
     }
-    let result = match (request.method.as_str(), path.as_slice()) {
-        ("GET", ["1.0", "instances"]) => Ok(json!(daemon.instances().keys().collect::<Vec<_>>())),
-        ("GET", ["1.0", "instances", name]) => daemon.with(name, |live| json!(live.instance)),
-        ("GET", ["1.0", "internal", name, "agent-state"]) => daemon.agent_state(name),
-        ("PATCH", ["1.0", "instances", name, "config"]) => set(daemon, name, &body),
-        ("PATCH", ["1.0", "instances", name, "devices"]) => device(daemon, name, &body),
-        ("POST", ["1.0", "instances", name, "fault"]) => {
-            let kind = body["kind"].as_str().unwrap_or("none").to_owned();
-            let number = body["number"].as_u64().unwrap_or(0);
-            let kind = if kind == "none" { String::new() } else { kind };
-            daemon.with(name, |live| live.fault = (kind, number)).map(|()| Value::Null)
-        }
-        ("POST", ["1.0", "instances", name, "query"]) => query(daemon, name, &body),
-        ("POST", ["1.0", "instances", name, "stop"]) => daemon.stopped(name).map(|()| Value::Null),
-        _ => bail!("no such endpoint: {} {}", request.method, request.target),
-    };
-    let (status, value) = match result {
-        Ok(value) => (200, value),
+    let (status, value) = match act(daemon, &request, &path) {
+        Ok(Some(value)) => (200, value),
+        Ok(None) => (404, json!({"error": "no such endpoint"})),
         Err(error) => (400, json!({"error": format!("{error:#}")})),
     };
     write_answer(&mut stream, status, "application/json", &[], format!("{value}\n").as_bytes())
 }
 
-fn follow(daemon: &Arc<Daemon>, mut stream: UnixStream, only: Option<String>) -> Result<()> {
-    let events = daemon.follow(only);
-    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")?;
-    for event in events {
-        stream.write_all(format!("{event}\n").as_bytes())?;
-    }
-    Ok(())
+fn act(daemon: &Arc<Daemon>, request: &Message, path: &[&str]) -> Result<Option<Value>> {
+    let body = if request.body.is_empty() { Value::Null } else { request.json()? };
+    Ok(Some(match (request.method.as_str(), path) {
+        ("GET", ["1.0", "instances"]) => json!(daemon.instances().keys().collect::<Vec<_>>()),
+        ("GET", ["1.0", "instances", name]) => json!(daemon.instance(name)?),
+        ("GET", ["1.0", "internal", name, "agent-state"]) => daemon.agent_state(name)?,
+        ("PATCH", ["1.0", "instances", name, "config"]) => set(daemon, name, &body)?,
+        ("PATCH", ["1.0", "instances", name, "devices"]) => device(daemon, name, &body)?,
+        ("POST", ["1.0", "instances", name, "adopt"]) => {
+            daemon.take_up(store::load(&daemon.root, name)?)?;
+            Value::Null
+        }
+        ("POST", ["1.0", "instances", name, "fault"]) => {
+            let kind = body["kind"].as_str().context("no kind")?;
+            let fault = Fault::parse(kind, body["number"].as_u64())?;
+            daemon.with(name, |live| live.fault = fault)?;
+            Value::Null
+        }
+        ("POST", ["1.0", "instances", name, "query"]) => query(daemon, name, &body)?,
+        ("POST", ["1.0", "instances", name, "start"]) => {
+            start(daemon, name)?;
+            Value::Null
+        }
+        ("POST", ["1.0", "instances", name, "stop"]) => {
+            daemon.instance(name)?;
+            daemon.power_off(name);
+            Value::Null
+        }
+        _ => return Ok(None),
+    }))
 }
 
-/// Changes configuration: `{"key": "value"}`, or null to unset. Guests hear of `user.*` (P§4.3), and
-/// a switched devlxd means a new PUT (P§3.3).
-fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
-    let changes = body.as_object().context("an object is needed")?.clone();
-    let before = daemon.with(name, |live| live.instance.clone())?;
-    daemon.change(name, |instance| {
-        for (key, value) in &changes {
-            match value.as_str() {
-                Some(value) => drop(instance.config.insert(key.clone(), value.to_owned())),
-                None => drop(instance.config.remove(key)),
+/// A line for each event until the follower goes away.
+fn follow(daemon: &Arc<Daemon>, mut stream: Timed, only: Option<String>) -> Result<()> {
+    let events = daemon.events.follow(only);
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")?;
+    loop {
+        match events.recv_timeout(Duration::from_secs(1)) {
+            Ok(event) => stream.write_all(format!("{event}\n").as_bytes())?,
+            Err(RecvTimeoutError::Timeout) => {
+                stream.limit(Limit::within(Duration::from_millis(1)));
+                if matches!(stream.read(&mut [0; 64]), Ok(0)) {
+                    return Ok(());
+                }
+                stream.limit(Limit::Each(READ));
             }
+            Err(RecvTimeoutError::Disconnected) => bail!("a follower does not keep up"),
         }
-    })?;
-    let started = daemon.with(name, |live| live.started)?;
-    let after = daemon.with(name, |live| live.instance.clone())?;
-    if started && before.allows_guests() != after.allows_guests() {
-        daemon.advertise(name);
     }
-    for (key, value) in changes.iter().filter(|(key, _)| key.starts_with("user.") && started) {
+}
+
+/// Changes configuration: `{"key": "value"}`, or null to unset. A switched devlxd means a PUT, before
+/// it is true for the guest's calls (P§3.3), and without an agent there is an error; guests hear of
+/// `user.*` (P§4.3).
+fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
+    let changes = body.as_object().context("an object is needed")?;
+    let before = daemon.instance(name)?;
+    let mut after = before.clone();
+    apply(&mut after, changes);
+    if before.is_running() && before.allows_guests() != after.allows_guests() {
+        if !daemon.with(name, |live| live.agent.is_started())? {
+            bail!("Failed getting agent client handle: LXD VM agent is not currently running");
+        }
+        daemon.advertise(&after)?;
+    }
+    daemon.change(name, |instance| apply(instance, changes))?;
+    if matches!(after.channel, Channel::Serial { .. }) {
+        // A restarted agent learns the switch from there only.
+        store::write_conf(&daemon.root, &after, daemon.port, &daemon.pair.pem)?;
+    }
+    daemon.event(name, "instance-updated");
+    for (key, value) in changes.iter().filter(|(key, _)| key.starts_with("user.")) {
         let old = before.config.get(key).map_or("", String::as_str);
         let metadata = json!({"key": key, "old_value": old, "value": value.as_str().unwrap_or("")});
-        post(daemon, name, "config", &metadata);
+        tell_guest(daemon, name, "config", &metadata);
     }
     Ok(Value::Null)
+}
+
+fn apply(instance: &mut Instance, changes: &Map<String, Value>) {
+    for (key, value) in changes {
+        match value.as_str() {
+            Some(value) => drop(instance.config.insert(key.clone(), value.to_owned())),
+            None => drop(instance.config.remove(key)),
+        }
+    }
 }
 
 fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
-    let device = body["name"].as_str().context("no device name")?.to_owned();
+    let device = body["name"].as_str().context("no device name")?;
     let config: Option<BTreeMap<String, String>> =
-        serde_json::from_value(body["config"].clone()).ok();
-    let action = if config.is_some() { "added" } else { "removed" };
-    daemon.change(name, |instance| match config.clone() {
-        Some(config) => drop(instance.devices.insert(device.clone(), config)),
-        None => drop(instance.devices.remove(&device)),
+        serde_json::from_value(body["config"].clone()).context("not a device")?;
+    let (old, flavour) = daemon.change(name, |instance| {
+        let old = match config.clone() {
+            Some(config) => instance.devices.insert(device.to_owned(), config),
+            None => instance.devices.remove(device),
+        };
+        (old, instance.flavour)
     })?;
-    let metadata = json!({"action": action, "name": device, "config": config.unwrap_or_default()});
-    post(daemon, name, "device", &metadata);
+    let action = match (&old, &config) {
+        (None, None) => bail!("there is no device {device}"),
+        (None, Some(_)) => "added",
+        (Some(_), None) => "removed",
+        (Some(_), Some(_)) => "updated",
+    };
+    daemon.event(name, "instance-updated");
+    let shown = config.or(old).unwrap_or_default();
+    let mut metadata = json!({"action": action, "name": device, "config": shown});
+    let is = |key: &str, value: &str| shown.get(key).is_some_and(|found| found == value);
+    if flavour == Flavour::Lxd
+        && action == "added"
+        && is("type", "disk")
+        && shown.contains_key("path")
+    {
+        let options: &[&str] = if is("readonly", "true") { &["ro"] } else { &[] };
+        metadata["mount"] = json!({"source": format!("lxd_{device}"), "target": "", "fstype": "",
+            "options": options});
+    }
+    tell_guest(daemon, name, "device", &metadata);
     Ok(Value::Null)
 }
 
-fn post(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) {
+/// Posts an event to the agent if there is one; a failure is logged and no more, as on a real host.
+fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) {
+    daemon.events.tell(name, kind, metadata);
+    let instance = daemon.with(name, |live| {
+        // Without a status channel, an agent that has called is there.
+        (live.agent.is_started() || live.called).then(|| live.instance.clone())
+    });
+    let Ok(Some(instance)) = instance else { return };
     let event = json!({"type": kind, "timestamp": now(), "metadata": metadata}).to_string();
-    let Ok(instance) = daemon.with(name, |live| live.instance.clone()) else { return };
     if let Err(error) = agent_client::post_event(&daemon.root, &instance, event.as_bytes()) {
         daemon.log(&format!("{name}: event not delivered: {error:#}"));
     }
@@ -125,18 +212,29 @@ fn post(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) {
 
 /// Any request to the agent, for tests.
 fn query(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
-    let instance = daemon.with(name, |live| live.instance.clone())?;
-    let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
-    let end = Instant::now() + Duration::from_secs(10);
-    let (method, target, body) = (text("method"), text("path"), text("body"));
+    let instance = daemon.instance(name)?;
+    let text = |key: &str| body[key].as_str().unwrap_or_default();
+    let (limit, content) = (Limit::within(QUERY), text("body").as_bytes());
     let root = &daemon.root;
-    let answer = agent_client::request(root, &instance, &method, &target, body.as_bytes(), end)?;
+    let (method, target) = (text("method"), text("path"));
+    let answer = agent_client::request(root, &instance, method, target, content, limit)?;
     Ok(json!({"status": answer.status, "body": String::from_utf8_lossy(&answer.body)}))
+}
+
+/// The VM is being started: the share is written anew (P§1.2).
+fn start(daemon: &Arc<Daemon>, name: &str) -> Result<()> {
+    let instance = daemon.instance(name)?;
+    if !instance.is_running() {
+        store::write_conf(&daemon.root, &instance, daemon.port, &daemon.pair.pem)?;
+    }
+    daemon.power_on(name);
+    Ok(())
 }
 
 /// Asks a running daemon.
 pub(crate) fn ask(root: &Path, method: &str, target: &str, body: &Value) -> Result<Value> {
-    let mut stream = UnixStream::connect(path(root)).context("no daemon is running")?;
+    let limit = Limit::within(ASK);
+    let mut stream = Timed::connect(&path(root), limit).context("no daemon is running")?;
     let body = if body.is_null() { String::new() } else { body.to_string() };
     write_request(&mut stream, method, target, body.as_bytes())?;
     let answer = read_answer(&mut stream)?;

@@ -1,18 +1,24 @@
-//! The running host: its instances, what it knows of their agents, and the threads that serve them.
+//! The running host: its instances, what it knows of their agents, and what it does when an agent or a
+//! VM comes and goes (P§2.3, P§6). Threads hold its one lock only to look or to change, never while
+//! they wait for a peer.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::agent_state::{AgentState, Edge, Put};
 use crate::certs::Pair;
-use crate::instance::{Channel, Instance, READY};
-use crate::{agent_client, control, devlxd, status};
+use crate::devlxd_server::Doors;
+use crate::events::Events;
+use crate::fault::Fault;
+use crate::instance::{AGENT, Channel, Flavour, Instance, POWER, READY};
+use crate::operations::Operations;
+use crate::{agent_client, clock, control, devlxd_server, serial_connect, status_ring, store};
 
 /// A host daemon.
 pub(crate) struct Daemon {
@@ -22,8 +28,14 @@ pub(crate) struct Daemon {
     pub(crate) port: u32,
     /// Its own certificate.
     pub(crate) pair: Pair,
+    /// Who follows.
+    pub(crate) events: Events,
+    /// What guests started.
+    pub(crate) operations: Operations,
+    /// Where guests with a context id come in.
+    pub(crate) doors: Doors,
     instances: Mutex<BTreeMap<String, Live>>,
-    listeners: Mutex<Vec<(Option<String>, Sender<Value>)>>,
+    sockets: Mutex<Vec<PathBuf>>,
     begun: Instant,
 }
 
@@ -31,57 +43,64 @@ pub(crate) struct Daemon {
 pub(crate) struct Live {
     /// As on disk.
     pub(crate) instance: Instance,
-    /// STARTED was read and no STOPPED since.
-    pub(crate) started: bool,
-    /// The last word.
-    pub(crate) state: &'static str,
-    since: Instant,
-    /// The last line, whatever it was.
-    pub(crate) last_line: String,
-    last_put: Value,
-    /// Connections of the guest's.
-    pub(crate) connections: u64,
-    /// Of them, those that resumed a session.
-    pub(crate) resumed: u64,
-    /// The last request.
-    pub(crate) last_request: String,
-    /// A fault to play, and its number.
-    pub(crate) fault: (String, u64),
+    /// Its agent.
+    pub(crate) agent: AgentState,
+    /// A fault to play.
+    pub(crate) fault: Fault,
+    /// Its guest has called with the right certificate: it runs, whoever started it.
+    pub(crate) called: bool,
 }
 
 impl Daemon {
     /// Reads the state and forgets every Ready, as a starting host must (P§6).
     pub(crate) fn new(root: &Path, port: u32) -> Result<Arc<Self>> {
         let pair = Pair::load_or_make(root, "server")?;
-        let mut instances = BTreeMap::new();
-        for mut instance in Instance::load_all(root)? {
-            instance.config.remove(READY);
-            instance.save(root)?;
-            if matches!(instance.channel, Channel::Qmp(_)) {
-                instance.write_conf(root, port, &pair.pem)?;
-            }
-            instances.insert(instance.name.clone(), Live::new(instance));
-        }
-        Ok(Arc::new(Self {
+        store::save_port(root, port)?;
+        let daemon = Self {
             root: root.to_owned(),
             port,
             pair,
-            instances: Mutex::new(instances),
-            listeners: Mutex::default(),
+            events: Events::default(),
+            operations: Operations::default(),
+            doors: Doors::default(),
+            instances: Mutex::default(),
+            sockets: Mutex::default(),
             begun: Instant::now(),
-        }))
+        };
+        Ok(Arc::new(daemon))
     }
 
-    /// Starts a thread for each thing that is waited for, then serves the control socket.
+    /// Takes all instances up, then serves the control socket.
     pub(crate) fn run(self: &Arc<Self>) -> Result<()> {
         self.log(&format!("listening on vsock port {}", self.port));
-        let all: Vec<Instance> =
-            self.instances().values().map(|live| live.instance.clone()).collect();
-        devlxd::listen(self, &all)?;
-        for instance in &all {
-            status::watch(self, instance);
+        for instance in store::load_all(&self.root)? {
+            self.take_up(instance)?;
         }
         control::serve(self).context("control socket")
+    }
+
+    /// Begins to serve an instance.
+    pub(crate) fn take_up(self: &Arc<Self>, mut instance: Instance) -> Result<()> {
+        let name = instance.name.clone();
+        if self.instances().contains_key(&name) {
+            bail!("{name} is served already");
+        }
+        if instance.config.remove(READY).is_some() {
+            store::save(&self.root, &instance)?;
+        }
+        // A real host writes it when a VM starts; a running one keeps what it has.
+        if matches!(instance.channel, Channel::Qmp(_)) && !instance.is_running() {
+            store::write_conf(&self.root, &instance, self.port, &self.pair.pem)?;
+        }
+        self.instances().insert(name, Live::new(instance.clone()));
+        devlxd_server::listen(self, &instance)?;
+        match instance.channel.clone() {
+            Channel::Qmp(path) => status_ring::watch(self, &instance, path),
+            Channel::Serial { path, shared } => {
+                serial_connect::watch(self, &instance.name, path, shared);
+            }
+        }
+        Ok(())
     }
 
     /// One line on stderr, with the time since start.
@@ -91,9 +110,21 @@ impl Daemon {
         let _lost = std::io::stderr().write_all(line.as_bytes());
     }
 
+    /// Remembers a socket's file, to be removed at the end.
+    pub(crate) fn bound(&self, path: &Path) {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
+    }
+
+    /// Removes the sockets' files.
+    pub(crate) fn unbind(&self) {
+        for path in self.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _gone = std::fs::remove_file(path);
+        }
+    }
+
     /// All instances. A thread that panicked has not left them half-changed.
     pub(crate) fn instances(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
-        self.instances.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs `look` on one.
@@ -103,179 +134,182 @@ impl Daemon {
         Ok(look(live))
     }
 
-    /// Changes one, on disk too.
+    /// A copy of one.
+    pub(crate) fn instance(&self, name: &str) -> Result<Instance> {
+        self.with(name, |live| live.instance.clone())
+    }
+
+    /// Changes one, on disk first: what is answered has happened.
     pub(crate) fn change<T>(
         &self,
         name: &str,
         change: impl FnOnce(&mut Instance) -> T,
     ) -> Result<T> {
         self.with(name, |live| {
-            let result = change(&mut live.instance);
-            live.instance.save(&self.root).map(|()| result)
+            let mut changed = live.instance.clone();
+            let result = change(&mut changed);
+            if changed != live.instance {
+                store::save(&self.root, &changed)?;
+                live.instance = changed;
+            }
+            Ok(result)
         })?
     }
 
-    /// A line of the agent's was read: the rules of P§2.3.
-    pub(crate) fn heard(self: &Arc<Self>, name: &str, line: &str) {
-        let begins = self.with(name, |live| {
-            line.clone_into(&mut live.last_line);
-            let begins = line == "STARTED" && !live.started;
-            match line {
-                "STARTED" => {
-                    live.started = true;
-                    // A heartbeat of a connected agent is no news.
-                    if live.state != "CONNECTED" || begins {
-                        live.enter("STARTED");
-                    }
-                }
-                "CONNECTED" => live.enter("CONNECTED"),
-                "STOPPED" => {
-                    live.started = false;
-                    live.enter("STOPPED");
-                }
-                _ => {}
+    /// Tells those who follow, and the log.
+    pub(crate) fn event(&self, name: &str, action: &str) {
+        self.log(&format!("{name}: {action}"));
+        let source = format!("/1.0/instances/{name}");
+        self.events.tell(name, "lifecycle", &json!({"action": action, "source": source}));
+    }
+
+    /// Lines of the agent's were read; `decisive` is the one that counts (P§2.3).
+    pub(crate) fn heard(self: &Arc<Self>, name: &str, lines: &[&str], decisive: Option<&str>) {
+        let edge = self.with(name, |live| {
+            for line in lines {
+                live.agent.note(line);
             }
-            (begins, matches!(live.instance.channel, Channel::Qmp(_)))
+            decisive.map_or(Edge::Same, |line| live.agent.decide(line))
         });
-        match begins {
-            Ok((true, by_put)) => {
-                self.log(&format!("{name}: agent STARTED"));
-                if by_put {
-                    let (daemon, name) = (self.clone(), name.to_owned());
-                    std::thread::spawn(move || daemon.advertise(&name));
-                }
-            }
-            Ok((false, _)) if line == "CONNECTED" || line == "STOPPED" => {
+        for line in lines {
+            // STARTED is a heartbeat; only the first is news.
+            if matches!(*line, "CONNECTED" | "STOPPED") {
                 self.log(&format!("{name}: agent {line}"));
             }
-            Ok(_) | Err(_) => {}
+        }
+        match edge {
+            Ok(Edge::Began) => self.agent_began(name),
+            Ok(Edge::Ended) => self.agent_noted(name, "STOPPED", "instance-agent-stopped"),
+            Ok(Edge::Same) | Err(_) => {}
         }
     }
 
-    /// The VM is off: it is neither started nor Ready (P§6).
-    pub(crate) fn stopped(&self, name: &str) -> Result<()> {
-        self.change(name, |instance| instance.config.insert(READY.into(), "false".into()))?;
-        self.log(&format!("{name}: stopped"));
-        self.with(name, |live| {
-            live.started = false;
-            live.enter("STOPPED");
-        })
+    fn agent_began(self: &Arc<Self>, name: &str) {
+        self.log(&format!("{name}: agent STARTED"));
+        self.power_on(name);
+        let Ok(instance) = self.instance(name) else { return };
+        if matches!(instance.channel, Channel::Serial { .. }) {
+            // It was told by CONNECT, that is the point of this dialect.
+            return self.agent_noted(name, "STARTED", "instance-agent-started");
+        }
+        let (daemon, name) = (self.clone(), name.to_owned());
+        std::thread::spawn(move || {
+            // Nobody tries again if it fails (P§2.3).
+            if daemon.advertise(&instance).is_ok() {
+                daemon.agent_noted(&name, "STARTED", "instance-agent-started");
+            }
+        });
     }
 
-    /// `PUT /1.0`, once, within 3 s; nobody tries again if it fails (P§2.3).
-    pub(crate) fn advertise(&self, name: &str) {
-        let Ok((instance, fault)) =
-            self.with(name, |live| (live.instance.clone(), live.fault.0.clone()))
-        else {
-            return;
-        };
-        if fault == "deny-put" {
-            return self.log(&format!("{name}: PUT withheld"));
+    /// Incus keeps note of agents; LXD does not (P§6).
+    fn agent_noted(&self, name: &str, state: &str, action: &str) {
+        let noted = self.change(name, |instance| {
+            let is_incus = instance.flavour == Flavour::Incus;
+            if is_incus {
+                instance.config.insert(AGENT.into(), state.into());
+            }
+            is_incus
+        });
+        if noted.is_ok_and(|is_incus| is_incus) {
+            self.event(name, action);
+        }
+    }
+
+    /// `PUT /1.0`, once, within 3 s. `instance` may be ahead of what is on disk.
+    pub(crate) fn advertise(&self, instance: &Instance) -> Result<()> {
+        let name = instance.name.as_str();
+        if self.with(name, |live| live.fault)? == Fault::DenyPut {
+            self.log(&format!("{name}: PUT withheld"));
+            bail!("PUT withheld");
         }
         let begun = Instant::now();
         let body = instance.told(self.port, &self.pair.pem).to_string();
-        let result = agent_client::put(&self.root, &instance, body.as_bytes());
-        let millis = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let result = agent_client::put(&self.root, instance, body.as_bytes());
+        let took = begun.elapsed();
         let error = result.as_ref().err().map(|error| format!("{error:#}"));
-        let put = json!({"ok": error.is_none(), "error": error, "ms": millis, "at": now()});
-        let text = match &error {
+        let millis = clock::millis(took);
+        self.log(&match &error {
             None => format!("{name}: PUT /1.0 ok in {millis} ms"),
             Some(why) => format!("{name}: PUT /1.0 failed after {millis} ms: {why}"),
-        };
-        self.log(&text);
-        let _known = self.with(name, |live| {
-            live.last_put = put;
-            if error.is_none() {
-                live.enter("CONNECTED");
+        });
+        let put = Put { error, at: SystemTime::now(), took };
+        self.with(name, |live| live.agent.put(put))?;
+        result
+    }
+
+    /// The VM runs.
+    pub(crate) fn power_on(&self, name: &str) {
+        let set = self.change(name, |instance| {
+            instance
+                .config
+                .insert(POWER.into(), "RUNNING".into())
+                .is_none_or(|was| was != "RUNNING")
+        });
+        match set {
+            Ok(true) => self.event(name, "instance-started"),
+            Ok(false) => {}
+            Err(error) => self.log(&format!("{name}: {error:#}")),
+        }
+    }
+
+    /// The VM is off: Ready is over (P§6). Also prepares the share for the next start, of which
+    /// nobody may tell us in time.
+    pub(crate) fn power_off(&self, name: &str) {
+        let set = self.change(name, |instance| {
+            instance.config.insert(READY.into(), "false".into());
+            instance
+                .config
+                .insert(POWER.into(), "STOPPED".into())
+                .is_none_or(|was| was != "STOPPED")
+        });
+        let instance = self.with(name, |live| {
+            live.agent.power_off();
+            live.called = false;
+            live.instance.clone()
+        });
+        let result = match (set, instance) {
+            (Ok(true), Ok(instance)) => {
+                self.event(name, "instance-stopped");
+                if instance.flavour == Flavour::Incus && instance.config.contains_key(AGENT) {
+                    self.agent_noted(name, "STOPPED", "instance-agent-stopped");
+                }
+                match instance.channel {
+                    Channel::Serial { .. } => Ok(()),
+                    Channel::Qmp(_) => {
+                        store::write_conf(&self.root, &instance, self.port, &self.pair.pem)
+                    }
+                }
             }
-        });
-    }
-
-    /// Sends an event to those who follow.
-    pub(crate) fn event(&self, name: &str, action: &str) {
-        self.log(&format!("{name}: {action}"));
-        let event = json!({"type": "lifecycle", "timestamp": now(), "metadata": {
-            "action": action, "source": format!("/1.0/instances/{name}")}});
-        let mut listeners =
-            self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        listeners.retain(|(only, sender)| {
-            only.as_deref().is_some_and(|only| only != name) || sender.send(event.clone()).is_ok()
-        });
-    }
-
-    /// Follows events, all or one instance's.
-    pub(crate) fn follow(&self, only: Option<String>) -> Receiver<Value> {
-        let (sender, receiver) = channel();
-        let mut listeners =
-            self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        listeners.push((only, sender));
-        receiver
+            (Ok(false), Ok(_)) => Ok(()),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        if let Err(error) = result {
+            self.log(&format!("{name}: {error:#}"));
+        }
     }
 
     /// The state of an instance's agent, for people and tests.
     pub(crate) fn agent_state(&self, name: &str) -> Result<Value> {
         self.with(name, |live| {
-            let stopped = live.state == "STOPPED";
-            let status = match (stopped, live.instance.is_ready()) {
+            let instance = &live.instance;
+            // An agent without a VM has nobody who would say that it runs.
+            let is_off = instance.is_off() && !live.called;
+            let status = match (is_off, instance.is_ready()) {
                 (true, _) => "Stopped",
                 (false, true) => "Ready",
                 (false, false) => "Running",
             };
-            json!({
-                "state": live.state,
-                "since_ms": u64::try_from(live.since.elapsed().as_millis()).unwrap_or(u64::MAX),
-                "started": live.started,
-                "last_line": live.last_line,
-                "last_put": live.last_put,
-                "connections": live.connections,
-                "resumed": live.resumed,
-                "last_request": live.last_request,
-                "ready": live.instance.is_ready(),
-                "status": status,
-                "port": self.port,
-            })
+            let mut shown = live.agent.to_json();
+            shown["ready"] = json!(instance.is_ready());
+            shown["status"] = json!(status);
+            shown["port"] = json!(self.port);
+            shown
         })
     }
 }
 
 impl Live {
     fn new(instance: Instance) -> Self {
-        Self {
-            instance,
-            started: false,
-            state: "UNKNOWN",
-            since: Instant::now(),
-            last_line: String::new(),
-            last_put: Value::Null,
-            connections: 0,
-            resumed: 0,
-            last_request: String::new(),
-            fault: (String::new(), 0),
-        }
+        Self { instance, agent: AgentState::new(), fault: Fault::None, called: false }
     }
-
-    /// Takes note of a new state.
-    pub(crate) fn enter(&mut self, state: &'static str) {
-        if self.state != state {
-            self.state = state;
-            self.since = Instant::now();
-        }
-    }
-}
-
-/// RFC 3339, to the second: events carry it, nobody computes with it.
-pub(crate) fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let days = i64::try_from(since.as_secs() / 86_400).unwrap_or(0);
-    // Howard Hinnant's days-to-civil.
-    let shifted = days + 719_468;
-    let (era, doe) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
-    let year = yoe + era * 400 + i64::from(month <= 2);
-    let second = since.as_secs() % 86_400;
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
 }

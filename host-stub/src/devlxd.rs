@@ -1,276 +1,339 @@
-//! The devlxd API over vsock: guests identified by the socket they come through and by their
-//! certificate (P§3.5), answered in the envelope (P§5.4).
+//! What the devlxd API says (P§5.3), as data: request in, answer out. Storage and instances are in
+//! `storage`.
 
-use std::collections::BTreeMap;
-use std::io::Write;
-use std::os::fd::AsFd;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
-use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{
-    DigitallySignedStruct, DistinguishedName, ServerConfig, ServerConnection, SignatureScheme,
-    StreamOwned, client::danger::HandshakeSignatureValid, crypto::verify_tls13_signature,
-};
-use serde_json::json;
+use anyhow::Result;
+use serde_json::{Value, json};
 
-use crate::api::{self, Answer};
-use crate::certs::{Pair, certificate, provider};
 use crate::daemon::Daemon;
-use crate::http::{Message, read_request, reason, write_answer};
-use crate::instance::{Flavour, Instance, Vsock};
+use crate::http::Message;
+use crate::instance::{Flavour, Instance, READY};
+use crate::storage;
 
-/// For head and body (P§3.5).
-const READ: Duration = Duration::from_secs(3);
+/// An image's size unless `mote.image.size` says otherwise, bytes.
+const IMAGE: u64 = 1024 * 1024;
+/// The key that has the token for storage, instances and operations.
+const BEARER: &str = "mote.bearer";
 
-type Stream = StreamOwned<ServerConnection, UnixStream>;
-
-/// An instance's guests, as they are received.
-struct Door {
-    name: String,
-    right: Arc<ServerConfig>,
-    wrong: Arc<ServerConfig>,
-    agent: CertificateDer<'static>,
+/// An answer, before it is wrapped.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Answer {
+    /// Metadata, and an `ETag`.
+    Data(Value, Option<String>),
+    /// Status and text; an empty one stands for the status' own words.
+    Error(u16, String),
+    /// An image of so many bytes.
+    Image(u64),
 }
 
-impl Door {
-    fn new(daemon: &Daemon, instance: &Instance) -> Result<Self> {
-        let directory = Instance::directory(&daemon.root, &instance.name);
-        Ok(Self {
-            name: instance.name.clone(),
-            right: tls(&daemon.pair)?,
-            wrong: tls(&Pair::load_or_make(&directory, "wrong")?)?,
-            agent: certificate(&directory.join("config/agent.crt"))?,
-        })
-    }
-
-    /// Serves one connection, in a thread.
-    fn receive(&self, daemon: &Arc<Daemon>, socket: UnixStream) {
-        let (daemon, name, agent) = (daemon.clone(), self.name.clone(), self.agent.clone());
-        let fault = daemon.with(&name, |live| {
-            live.connections += 1;
-            live.fault.clone()
-        });
-        let fault = fault.unwrap_or_default();
-        let config = if fault.0 == "wrong-cert" { &self.wrong } else { &self.right }.clone();
-        std::thread::spawn(move || {
-            if let Err(error) = guest(&daemon, &name, &agent, socket, config, &fault) {
-                daemon.log(&format!("{name}: guest connection: {error:#}"));
-            }
-        });
-    }
+/// Metadata.
+pub(crate) fn data(value: Value) -> Answer {
+    Answer::Data(value, None)
 }
 
-/// Listens for the guests of all instances, in threads.
-pub(crate) fn listen(daemon: &Arc<Daemon>, instances: &[Instance]) -> Result<()> {
-    let mut by_cid = BTreeMap::new();
-    for instance in instances {
-        let door = Door::new(daemon, instance)?;
-        match (&instance.vsock, instance.vsock.listener(daemon.port)) {
-            (Vsock::Uds(_) | Vsock::Plain(_), Some(path)) => listen_unix(daemon, &path, door)?,
-            (Vsock::Cid(cid), _) => drop(by_cid.insert(*cid, door)),
-            (Vsock::Uds(_) | Vsock::Plain(_), None) => {}
+/// An error.
+pub(crate) fn error(code: u16, text: &str) -> Answer {
+    Answer::Error(code, text.to_owned())
+}
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place<'a> {
+    ConfigKeys,
+    ConfigValue(&'a str),
+    Devices,
+    Image,
+    Index,
+    Info,
+    /// Storage, instances, operations.
+    Managed,
+    MetaData,
+    Pro,
+    ProToken,
+}
+
+fn place<'a>(flavour: Flavour, path: &[&'a str]) -> Option<Place<'a>> {
+    let is_lxd = flavour == Flavour::Lxd;
+    Some(match path {
+        [] => Place::Index,
+        ["1.0"] => Place::Info,
+        ["1.0", "config"] => Place::ConfigKeys,
+        ["1.0", "config", key] => Place::ConfigValue(key),
+        ["1.0", "devices"] => Place::Devices,
+        ["1.0", "images", _, "export"] => Place::Image,
+        ["1.0", "meta-data"] => Place::MetaData,
+        ["1.0", "ubuntu-pro"] if is_lxd => Place::Pro,
+        ["1.0", "ubuntu-pro", "token"] if is_lxd => Place::ProToken,
+        ["1.0", "instances" | "storage-pools" | "operations", _, ..] if is_lxd => Place::Managed,
+        _ => return None,
+    })
+}
+
+/// Answers a request of a guest that proved who it is.
+pub(crate) fn answer(daemon: &Arc<Daemon>, name: &str, request: &Message) -> Result<Answer> {
+    let instance = daemon.instance(name)?;
+    let flavour = instance.flavour;
+    let segments: Vec<String> =
+        request.path().split('/').skip(1).filter(|part| !part.is_empty()).map(decode).collect();
+    let path: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let place = place(flavour, &path);
+    // P§5.3: only current LXD gates GET /1.0 too.
+    let is_open = flavour != Flavour::Lxd && place == Some(Place::Info) && request.method == "GET";
+    if !(is_open || instance.allows_guests()) {
+        return Ok(forbidden(flavour));
+    }
+    // Only current LXD looks at the method where there is but one (P§5.2).
+    let method = match (flavour, place) {
+        (Flavour::Lxd, _) | (Flavour::Incus, Some(Place::Info)) => request.method.as_str(),
+        (Flavour::Incus | Flavour::LxdOld, _) => "GET",
+    };
+    Ok(match (method, place) {
+        ("GET", Some(Place::Index)) => data(json!(["/1.0"])),
+        ("GET", Some(Place::Info)) => data(info(&instance, request)),
+        ("PATCH", Some(Place::Info)) => set_state(daemon, &instance, request)?,
+        ("GET", Some(Place::ConfigKeys)) => data(config_keys(&instance)),
+        ("GET", Some(Place::ConfigValue(key))) => config_value(&instance, key),
+        ("GET", Some(Place::MetaData)) => data(json!(meta_data(&instance))),
+        ("GET", Some(Place::Devices)) => data(json!(instance.shown_devices())),
+        ("GET", Some(Place::Image)) => image(&instance),
+        ("GET", Some(Place::Pro)) => data(json!({"guest_attach": guest_attach(&instance)})),
+        ("POST", Some(Place::ProToken)) => pro_token(&instance)?,
+        (_, Some(Place::Managed)) => storage::answer(daemon, &instance, request, &path)?,
+        (method, Some(Place::Info)) if flavour == Flavour::Incus => {
+            Answer::Error(400, format!("method {method:?} not allowed"))
+        }
+        (_, Some(_)) => error(501, ""),
+        (_, None) => error(404, if flavour == Flavour::Lxd { "" } else { "not found" }),
+    })
+}
+
+fn decode(segment: &str) -> String {
+    let mut out = Vec::new();
+    let mut bytes = segment.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let hex: Vec<u8> = bytes.by_ref().take(2).collect();
+        let hex = String::from_utf8_lossy(&hex).into_owned();
+        out.extend(u8::from_str_radix(&hex, 16));
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn forbidden(flavour: Flavour) -> Answer {
+    error(403, if flavour == Flavour::Lxd { "Forbidden" } else { "not authorized" })
+}
+
+/// Whether the guest showed the token.
+pub(crate) fn is_trusted(instance: &Instance, request: &Message) -> bool {
+    let token = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    token.is_some() && token == instance.config.get(BEARER).map(String::as_str)
+}
+
+fn info(instance: &Instance, request: &Message) -> Value {
+    let state = if instance.is_ready() { "Ready" } else { "Started" };
+    let mut info = json!({"api_version": "1.0", "instance_type": "virtual-machine",
+        "location": "mote-host", "state": state});
+    match instance.flavour {
+        Flavour::Incus => {}
+        Flavour::LxdOld => {
+            info["state"] = json!("");
+            info["location"] = json!("none");
+        }
+        Flavour::Lxd => {
+            let trusted = is_trusted(instance, request);
+            let drivers = if instance.is_true(storage::GATE) {
+                json!([{"name": "dir", "remote": false}])
+            } else {
+                json!([])
+            };
+            info["auth"] = json!(if trusted { "trusted" } else { "untrusted" });
+            // Sent to everybody; the agent must not show it to the untrusted.
+            info["environment"] = json!({"server_clustered": false});
+            info["supported_storage_drivers"] = drivers;
         }
     }
-    if by_cid.is_empty() { Ok(()) } else { listen_vsock(daemon, by_cid) }
+    info
 }
 
-fn listen_unix(daemon: &Arc<Daemon>, path: &Path, door: Door) -> Result<()> {
-    let _stale = std::fs::remove_file(path);
-    let listener = UnixListener::bind(path).with_context(|| path.display().to_string())?;
-    let daemon = daemon.clone();
-    std::thread::spawn(move || {
-        for socket in listener.incoming().flatten() {
-            door.receive(&daemon, socket);
-        }
-    });
-    Ok(())
-}
-
-/// One listener for all: the guest is known by its context id (P§3.5).
-fn listen_vsock(daemon: &Arc<Daemon>, doors: BTreeMap<u32, Door>) -> Result<()> {
-    let listener = vsock::VsockListener::bind_with_cid_port(vsock::VMADDR_CID_ANY, daemon.port)
-        .context("vsock")?;
-    let daemon = daemon.clone();
-    std::thread::spawn(move || {
-        for socket in listener.incoming().flatten() {
-            let door = socket.peer_addr().ok().and_then(|peer| doors.get(&peer.cid()));
-            // Any stream socket will do from here on.
-            if let (Some(door), Ok(fd)) = (door, socket.as_fd().try_clone_to_owned()) {
-                door.receive(&daemon, UnixStream::from(fd));
-            }
-        }
-    });
-    Ok(())
-}
-
-fn tls(pair: &Pair) -> Result<Arc<ServerConfig>> {
-    let config = ServerConfig::builder_with_provider(provider())
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_client_cert_verifier(Arc::new(Anybody))
-        .with_single_cert(vec![pair.certificate.clone()], pair.key())?;
-    Ok(Arc::new(config))
-}
-
-fn guest(
-    daemon: &Arc<Daemon>,
-    name: &str,
-    agent: &CertificateDer<'static>,
-    socket: UnixStream,
-    config: Arc<ServerConfig>,
-    fault: &(String, u64),
-) -> Result<()> {
-    socket.set_read_timeout(Some(READ))?;
-    socket.set_write_timeout(Some(Duration::from_secs(30)))?;
-    let mut stream = StreamOwned::new(ServerConnection::new(config)?, socket);
-    let (kind, number) = (fault.0.as_str(), fault.1);
-    if kind == "stall" {
-        std::thread::sleep(Duration::from_secs(number.clamp(1, 600)));
-        return Ok(());
-    }
-    let Some(request) = read_request(&mut stream)? else { return Ok(()) };
-    let resumed = stream.conn.handshake_kind() == Some(rustls::HandshakeKind::Resumed);
-    daemon.with(name, |live| {
-        live.resumed += u64::from(resumed);
-        live.last_request = format!("{} {}", request.method, request.target);
+fn set_state(daemon: &Arc<Daemon>, instance: &Instance, request: &Message) -> Result<Answer> {
+    let Ok(body) = request.json() else { return Ok(error(400, "Invalid JSON")) };
+    let ready = match body["state"].as_str().unwrap_or_default() {
+        "Ready" => true,
+        "Started" => false,
+        other => return Ok(Answer::Error(400, format!("Invalid state {other:?}"))),
+    };
+    daemon.change(&instance.name, |instance| {
+        instance.config.insert(READY.into(), ready.to_string());
     })?;
-    match kind {
-        "reset" => return Ok(()),
-        "slow" => std::thread::sleep(Duration::from_millis(number.min(600_000))),
-        "garbage" => return Ok(stream.write_all(b"\x16\x03 this is not HTTP\r\n\r\n")?),
-        "huge" => return huge(&mut stream),
-        _ => {}
+    if ready {
+        // Each time, also if it was ready before (P§6).
+        daemon.event(&instance.name, "instance-ready");
     }
-    let known = stream.conn.peer_certificates().and_then(|all| all.first()) == Some(agent);
-    let answer = if !known {
-        Answer::Error(401, "Unauthorized".into())
-    } else if kind == "forbidden" {
-        Answer::Error(403, "Forbidden".into())
-    } else {
-        api::answer(daemon, name, &request)?
-    };
-    let flavour = daemon.with(name, |live| live.instance.flavour)?;
-    let status = write(&mut stream, flavour, &request, answer)?;
-    stream.conn.send_close_notify();
-    let _gone = stream.flush();
-    daemon.log(&format!(
-        "{name}: {} {} {status}{}",
-        request.method,
-        request.target,
-        if resumed { " (resumed)" } else { "" }
-    ));
-    Ok(())
+    Ok(data(json!("")))
 }
 
-fn write(stream: &mut Stream, flavour: Flavour, request: &Message, answer: Answer) -> Result<u16> {
-    let envelope = |code: u16, kind: &str, error: &str, metadata| {
-        let status = if code == 200 { "Success" } else { "" };
-        let body = json!({"type": kind, "status": status, "status_code": if code == 200 { 200 } else { 0 },
-            "operation": "", "error_code": if code == 200 { 0 } else { code }, "error": error,
-            "metadata": metadata});
-        format!("{body}\n").into_bytes()
-    };
-    match answer {
-        Answer::Data(value, etag) => {
-            let quoted = etag.map(|etag| format!("\"{etag}\""));
-            let extra: Vec<_> = quoted.iter().map(|etag| ("ETag", etag.as_str())).collect();
-            let body = envelope(200, "sync", "", value);
-            write_answer(stream, 200, "application/json", &extra, &body)?;
-            Ok(200)
-        }
-        // Incus refuses strangers in plain text (P§5.4).
-        Answer::Error(code, text) if code == 401 && flavour == Flavour::Incus => {
-            write_answer(stream, code, "text/plain", &[], format!("{text}\n").as_bytes())?;
-            Ok(code)
-        }
-        Answer::Error(code, text) => {
-            let text = if text.is_empty() { reason(code).to_owned() } else { text };
-            let body = envelope(code, "error", &text, serde_json::Value::Null);
-            write_answer(stream, code, "application/json", &[], &body)?;
-            Ok(code)
-        }
-        Answer::Image(size) => {
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
-                 Content-Disposition: inline;filename=image.bin\r\nX-Path: {}\r\n\
-                 Content-Length: {size}\r\nConnection: close\r\n\r\n",
-                request.path()
-            );
-            stream.write_all(head.as_bytes())?;
-            let mut left = size;
-            let mut word = 1u32;
-            let mut piece = vec![0; 64 * 1024];
-            while left > 0 {
-                for byte in &mut piece {
-                    word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    *byte = word.to_be_bytes()[0];
-                }
-                let count = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
-                stream.write_all(&piece[..count])?;
-                left -= u64::try_from(count)?;
+const SSH_KEYS: &str = "cloud-init.ssh-keys.";
+
+fn is_guests(key: &str) -> bool {
+    key.starts_with("user.") || key.starts_with("cloud-init.")
+}
+
+/// The keys a guest may read. SSH keys are not listed, but make cloud-init ask for the documents they
+/// are merged into, under both names.
+fn config_keys(instance: &Instance) -> Value {
+    let has = |key: String| instance.config.contains_key(&key);
+    let mut keys: Vec<String> = instance
+        .config
+        .keys()
+        .filter(|key| is_guests(key))
+        .filter(|key| instance.flavour != Flavour::Lxd || !key.starts_with(SSH_KEYS))
+        .cloned()
+        .collect();
+    let has_ssh = instance.config.keys().any(|key| key.starts_with(SSH_KEYS));
+    if instance.flavour == Flavour::Lxd && has_ssh {
+        for kind in ["vendor-data", "user-data"] {
+            let names = ["cloud-init.", "user."].map(|space| format!("{space}{kind}"));
+            if !names.iter().any(|name| has(name.clone())) {
+                keys.extend(names);
             }
-            Ok(200)
         }
     }
+    keys.iter().map(|key| format!("/1.0/config/{key}")).collect()
 }
 
-/// An answer without end; the agent must give up by itself.
-fn huge(stream: &mut Stream) -> Result<()> {
-    stream
-        .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"metadata\":\"")?;
-    let piece = [b'x'; 64 * 1024];
-    for _ in 0..10_000 {
-        stream.write_all(&piece)?;
+fn config_value(instance: &Instance, key: &str) -> Answer {
+    if !is_guests(key) {
+        return forbidden(instance.flavour);
     }
-    Ok(())
+    let value = instance.config.get(key).cloned();
+    match (instance.flavour, value) {
+        (Flavour::Lxd, None) => match ssh_document(instance, key) {
+            Some(document) => data(json!(document)),
+            None => error(404, "Not Found"),
+        },
+        // Empty is as good as missing there.
+        (Flavour::Lxd, Some(value)) if value.is_empty() => error(404, "Not Found"),
+        (Flavour::Incus | Flavour::LxdOld, None) => error(404, "not found"),
+        (Flavour::Incus | Flavour::Lxd | Flavour::LxdOld, Some(value)) => data(json!(value)),
+    }
 }
 
-/// Asks for a certificate and takes any whose key the guest has: which one it is, is looked at when
-/// answering (P§3.5).
-#[derive(Debug)]
-struct Anybody;
+/// The cloud-init document that stands for `cloud-init.ssh-keys.NAME=USER:KEY` where the user wrote
+/// none. (A real host also merges keys into one that the user wrote.)
+fn ssh_document(instance: &Instance, key: &str) -> Option<String> {
+    let (_, kind) = key.split_once('.')?;
+    if !matches!(kind, "vendor-data" | "user-data") {
+        return None;
+    }
+    let keys = instance.config.iter().filter(|(key, _)| key.starts_with(SSH_KEYS));
+    let mut users = String::new();
+    for (user, key) in keys.filter_map(|(_, value)| value.split_once(':')) {
+        users += &format!("- name: {user}\n  ssh_authorized_keys:\n  - {key}\n");
+    }
+    (!users.is_empty()).then(|| format!("#cloud-config\nusers:\n- default\n{users}"))
+}
 
-impl ClientCertVerifier for Anybody {
-    fn client_auth_mandatory(&self) -> bool {
-        false
+fn meta_data(instance: &Instance) -> String {
+    let head = if instance.flavour == Flavour::Lxd { "" } else { "#cloud-config\n" };
+    let user = instance.config.get("user.meta-data").map_or("", String::as_str);
+    let name = &instance.name;
+    let made = format!("{name}-0001");
+    let id = instance.config.get("volatile.cloud-init.instance-id").unwrap_or(&made);
+    format!("{head}instance-id: {id}\nlocal-hostname: {name}\n{user}")
+}
+
+fn image(instance: &Instance) -> Answer {
+    if !instance.is_true(instance.flavour.images_gate()) {
+        return forbidden(instance.flavour);
+    }
+    let size = instance.config.get("mote.image.size").and_then(|size| size.parse().ok());
+    Answer::Image(size.unwrap_or(IMAGE))
+}
+
+fn guest_attach(instance: &Instance) -> &str {
+    instance.config.get("ubuntu_pro.guest_attach").map_or("off", String::as_str)
+}
+
+fn pro_token(instance: &Instance) -> Result<Answer> {
+    Ok(match guest_attach(instance) {
+        "on" | "available" => {
+            let (token, id) = (crate::operations::uuid()?, crate::operations::uuid()?);
+            data(json!({"expires": crate::clock::now(), "guest_token": token, "id": id}))
+        }
+        _ => error(403, "Failed getting an Ubuntu Pro guest token: Guest attachment not allowed"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::tests::instance;
+
+    fn get(target: &str) -> Message {
+        Message { method: "GET".into(), target: target.into(), ..Message::default() }
     }
 
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
+    #[test]
+    fn each_server_has_its_own_keys_and_words() {
+        let config = [("user.a", "1"), ("user.empty", ""), ("limits.cpu", "1")];
+        let (lxd, incus) = (instance(Flavour::Lxd, &config), instance(Flavour::Incus, &config));
+        assert_eq!(config_value(&lxd, "user.a"), data(json!("1")));
+        assert_eq!(config_value(&lxd, "user.empty"), error(404, "Not Found"));
+        assert_eq!(config_value(&incus, "user.empty"), data(json!("")));
+        assert_eq!(config_value(&incus, "user.b"), error(404, "not found"));
+        assert_eq!(config_value(&lxd, "limits.cpu"), error(403, "Forbidden"));
+        assert_eq!(config_value(&incus, "limits.cpu"), error(403, "not authorized"));
     }
 
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        Ok(ClientCertVerified::assertion())
+    #[test]
+    fn ssh_keys_are_hidden_and_imply_the_documents_that_carry_them() {
+        let config = [("cloud-init.ssh-keys.me", "root:ssh-ed25519 AAAA"), ("user.user-data", "x")];
+        let lxd = instance(Flavour::Lxd, &config);
+        let keys = config_keys(&lxd);
+        assert_eq!(
+            keys,
+            json!([
+                "/1.0/config/user.user-data",
+                "/1.0/config/cloud-init.vendor-data",
+                "/1.0/config/user.vendor-data"
+            ])
+        );
+        let Answer::Data(document, None) = config_value(&lxd, "cloud-init.vendor-data") else {
+            panic!("no document");
+        };
+        assert!(document.as_str().unwrap().contains("- name: root\n"), "{document}");
+        assert!(document.as_str().unwrap().contains("  - ssh-ed25519 AAAA\n"), "{document}");
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::Error::General("only TLS 1.3".into()))
+    #[test]
+    fn the_info_has_what_each_server_says() {
+        let token = [("mote.bearer", "t"), ("security.devlxd.management.volumes", "true")];
+        let mut request = get("/1.0");
+        let lxd = instance(Flavour::Lxd, &token);
+        assert_eq!(info(&lxd, &request)["auth"], "untrusted");
+        request.headers.push(("authorization".into(), "Bearer t".into()));
+        assert_eq!(info(&lxd, &request)["auth"], "trusted");
+        assert_eq!(info(&lxd, &request)["supported_storage_drivers"][0]["name"], "dir");
+        let old = info(&instance(Flavour::LxdOld, &[]), &request);
+        assert_eq!((&old["state"], &old["location"]), (&json!(""), &json!("none")));
+        let incus = info(&instance(Flavour::Incus, &[(READY, "true")]), &request);
+        assert_eq!((&incus["state"], incus.get("auth")), (&json!("Ready"), None));
+        // No token set is not the empty token.
+        request.headers[0].1 = "Bearer ".into();
+        assert!(!is_trusted(&instance(Flavour::Lxd, &[]), &request));
     }
 
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &provider().signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider().signature_verification_algorithms.supported_schemes()
+    #[test]
+    fn paths_are_each_servers_own() {
+        let pro = ["1.0", "ubuntu-pro"];
+        assert_eq!(place(Flavour::Lxd, &pro), Some(Place::Pro));
+        assert_eq!(place(Flavour::Incus, &pro), None);
+        assert_eq!(place(Flavour::LxdOld, &["1.0", "storage-pools", "p"]), None);
+        assert_eq!(place(Flavour::Incus, &["1.0", "images", "f", "export"]), Some(Place::Image));
+        assert_eq!(decode("a%2fb%C3%A9"), "a/b\u{e9}");
     }
 }

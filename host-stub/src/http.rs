@@ -36,6 +36,12 @@ impl Message {
         self.target.split('?').next().unwrap_or("")
     }
 
+    /// The value of a query parameter, undecoded.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let (_, query) = self.target.split_once('?')?;
+        query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+    }
+
     /// The body as JSON.
     pub(crate) fn json(&self) -> Result<Value> {
         serde_json::from_slice(&self.body).context("body is not JSON")
@@ -222,6 +228,7 @@ pub(crate) fn reason(status: u16) -> &'static str {
         401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
+        409 => "Conflict",
         412 => "Precondition Failed",
         501 => "Not Implemented",
         _ => "Internal Server Error",
@@ -238,6 +245,7 @@ mod tests {
             b"PATCH /1.0?x=y HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
         let request = read_request(&mut chunked).unwrap().unwrap();
         assert_eq!((request.path(), request.body.as_slice()), ("/1.0", &b"abc"[..]));
+        assert_eq!((request.parameter("x"), request.parameter("y")), (Some("y"), None));
         let mut sized: &[u8] = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nhiXX";
         let answer = read_answer(&mut sized).unwrap();
         assert_eq!((answer.status, answer.body.as_slice()), (403, &b"hi"[..]));

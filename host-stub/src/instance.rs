@@ -1,29 +1,24 @@
-//! An instance: what it is, on disk. One JSON file each, replaced whole, so that a daemon killed at
-//! any moment leaves it readable.
+//! An instance: what it is and what follows from its configuration. No files, no sockets; those are
+//! in `store` and with the threads.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use crate::certs::Pair;
 
 /// Which server is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Flavour {
+    /// Incus.
+    #[serde(rename = "incus")]
+    Incus,
     /// LXD 5.20 and later.
     #[serde(rename = "lxd")]
     Lxd,
     /// LXD 5.0.
     #[serde(rename = "lxd-5.0")]
     LxdOld,
-    /// Incus.
-    #[serde(rename = "incus")]
-    Incus,
 }
 
 impl Flavour {
@@ -32,6 +27,14 @@ impl Flavour {
         match self {
             Self::Lxd | Self::LxdOld => "security.devlxd",
             Self::Incus => "security.guestapi",
+        }
+    }
+
+    /// The key that lets guests have images.
+    pub(crate) fn images_gate(self) -> &'static str {
+        match self {
+            Self::Lxd | Self::LxdOld => "security.devlxd.images",
+            Self::Incus => "security.guestapi.images",
         }
     }
 
@@ -45,22 +48,22 @@ impl Flavour {
 }
 
 /// How the VM's vsock is reached.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Vsock {
-    /// vhost-device-vsock's socket.
-    Uds(PathBuf),
-    /// Plain unix sockets: an agent that runs without a VM.
-    Plain(PathBuf),
     /// AF_VSOCK, where the host's kernel has it: the guest's context id.
     Cid(u32),
+    /// Plain unix sockets: an agent that runs without a VM.
+    Plain(PathBuf),
+    /// vhost-device-vsock's socket.
+    Uds(PathBuf),
 }
 
 impl Vsock {
-    /// Where the guest comes in, if that is a unix socket.
-    pub(crate) fn listener(&self, port: u32) -> Option<PathBuf> {
+    /// Where a host listens so that its guest finds it at `port`, if that is a unix socket.
+    pub(crate) fn host_socket(&self, port: u32) -> Option<PathBuf> {
         match self {
-            Self::Uds(path) | Self::Plain(path) => {
-                let mut path = path.clone().into_os_string();
+            Self::Plain(path) | Self::Uds(path) => {
+                let mut path = path.as_os_str().to_owned();
                 path.push(format!("_{port}"));
                 Some(path.into())
             }
@@ -70,7 +73,7 @@ impl Vsock {
 }
 
 /// How the agent's status is heard.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Channel {
     /// QEMU's ring buffer, by way of QMP.
     Qmp(PathBuf),
@@ -84,7 +87,7 @@ pub(crate) enum Channel {
 }
 
 /// One instance.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Instance {
     /// Its name.
     pub(crate) name: String,
@@ -103,69 +106,16 @@ pub(crate) struct Instance {
     pub(crate) volumes: BTreeMap<String, Value>,
 }
 
-/// `volatile.last_state.ready` (P§6).
+/// Whether an application said Ready (P§6).
 pub(crate) const READY: &str = "volatile.last_state.ready";
+/// Whether the VM runs, as far as the host was told.
+pub(crate) const POWER: &str = "volatile.last_state.power";
+/// Incus' note of the agent (P§6).
+pub(crate) const AGENT: &str = "volatile.last_state.agent";
+/// The guest's context id.
+pub(crate) const VSOCK_ID: &str = "volatile.vsock_id";
 
 impl Instance {
-    /// Its directory below the daemon's.
-    pub(crate) fn directory(root: &Path, name: &str) -> PathBuf {
-        root.join("instances").join(name)
-    }
-
-    /// Reads one.
-    pub(crate) fn load(root: &Path, name: &str) -> Result<Self> {
-        let path = Self::directory(root, name).join("instance.json");
-        let text = fs::read(&path).with_context(|| path.display().to_string())?;
-        serde_json::from_slice(&text).with_context(|| path.display().to_string())
-    }
-
-    /// Reads all.
-    pub(crate) fn load_all(root: &Path) -> Result<Vec<Self>> {
-        let mut all = Vec::new();
-        if let Ok(entries) = fs::read_dir(root.join("instances")) {
-            for entry in entries.flatten() {
-                all.push(Self::load(root, &entry.file_name().to_string_lossy())?);
-            }
-        }
-        Ok(all)
-    }
-
-    /// Writes it, whole or not at all.
-    pub(crate) fn save(&self, root: &Path) -> Result<()> {
-        let path = Self::directory(root, &self.name).join("instance.json");
-        let beside = path.with_extension("new");
-        let mut file = fs::File::create(&beside)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.sync_all()?;
-        Ok(fs::rename(beside, path)?)
-    }
-
-    /// Makes a new one: certificates, and what the guest gets to see of them (P§1.2).
-    pub(crate) fn create(&self, root: &Path, agent: Option<&Path>) -> Result<PathBuf> {
-        let usable = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
-        if self.name.is_empty() || !self.name.chars().all(usable) {
-            bail!("an instance's name has letters, digits and dashes");
-        }
-        let directory = Self::directory(root, &self.name);
-        let share = directory.join("config");
-        fs::create_dir_all(share.join("files"))?;
-        Pair::load_or_make(&share, "agent")?;
-        let client = Pair::load_or_make(&directory, "agent-client")?;
-        fs::write(share.join("server.crt"), &client.pem)?;
-        fs::write(share.join("files/metadata.yaml"), "templates: {}\n")?;
-        if let Some(agent) = agent {
-            let name = agent.file_name().context("--agent needs a file")?;
-            fs::copy(agent, share.join(name))?;
-        }
-        if matches!(self.channel, Channel::Serial { .. }) {
-            // Nobody will PUT: what is not in a CONNECT line comes from here.
-            let daemon = Pair::load_or_make(root, "server")?;
-            self.write_conf(root, 1024, &daemon.pem)?;
-        }
-        self.save(root)?;
-        Ok(share)
-    }
-
     /// What `PUT /1.0` and agent.conf say (P§3.3).
     pub(crate) fn told(&self, port: u32, certificate: &str) -> Value {
         let mut told = json!({ "cid": 2, "port": port, "certificate": certificate });
@@ -175,19 +125,97 @@ impl Instance {
         told
     }
 
-    /// Writes agent.conf into the share.
-    pub(crate) fn write_conf(&self, root: &Path, port: u32, certificate: &str) -> Result<()> {
-        let path = Self::directory(root, &self.name).join("config/agent.conf");
-        Ok(fs::write(path, format!("{}\n", self.told(port, certificate)))?)
+    /// Whether guests may use devlxd: yes, unless the configuration says no.
+    pub(crate) fn allows_guests(&self) -> bool {
+        let no = |value: &String| {
+            matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "off")
+        };
+        !self.config.get(self.flavour.gate()).is_some_and(no)
     }
 
-    /// Whether guests may use devlxd.
-    pub(crate) fn allows_guests(&self) -> bool {
-        self.config.get(self.flavour.gate()).is_none_or(|value| value != "false")
+    /// Whether a key is set to yes.
+    pub(crate) fn is_true(&self, key: &str) -> bool {
+        let yes = |value: &String| {
+            matches!(value.to_ascii_lowercase().as_str(), "true" | "1" | "yes" | "on")
+        };
+        self.config.get(key).is_some_and(yes)
     }
 
     /// Whether the instance said Ready.
     pub(crate) fn is_ready(&self) -> bool {
-        self.config.get(READY).is_some_and(|value| value == "true")
+        self.is_true(READY)
+    }
+
+    /// Whether the VM is marked as running.
+    pub(crate) fn is_running(&self) -> bool {
+        self.config.get(POWER).is_some_and(|power| power == "RUNNING")
+    }
+
+    /// Whether the VM is known to be off.
+    pub(crate) fn is_off(&self) -> bool {
+        self.config.get(POWER).is_some_and(|power| power == "STOPPED")
+    }
+
+    /// Its devices as guests see them: a NIC's address comes from `volatile.*` (P§5.3).
+    pub(crate) fn shown_devices(&self) -> BTreeMap<String, BTreeMap<String, String>> {
+        let mut devices = self.devices.clone();
+        for (name, device) in &mut devices {
+            let is_nic = device.get("type").is_some_and(|kind| kind == "nic");
+            let hwaddr = self.config.get(&format!("volatile.{name}.hwaddr"));
+            if let (true, false, Some(hwaddr)) = (is_nic, device.contains_key("hwaddr"), hwaddr) {
+                device.insert("hwaddr".into(), hwaddr.clone());
+            }
+        }
+        devices
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// An instance for tests.
+    pub(crate) fn instance(flavour: Flavour, config: &[(&str, &str)]) -> Instance {
+        let pairs = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        Instance {
+            name: "vm1".into(),
+            flavour,
+            vsock: Vsock::Plain("/tmp/p".into()),
+            channel: Channel::Qmp("/nowhere".into()),
+            config: pairs.collect(),
+            devices: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn each_flavour_tells_its_own_flag_and_only_if_it_is_on() {
+        let told = instance(Flavour::Lxd, &[]).told(5, "PEM");
+        assert_eq!(told, json!({"cid": 2, "port": 5, "certificate": "PEM", "devlxd": true}));
+        let told = instance(Flavour::Incus, &[]).told(5, "PEM");
+        assert_eq!(told["dev_incus"], true);
+        // The other server's key means nothing.
+        assert!(instance(Flavour::Incus, &[("security.devlxd", "false")]).allows_guests());
+        let off = instance(Flavour::Incus, &[("security.guestapi", "FALSE")]);
+        assert_eq!(off.told(5, "PEM").get("dev_incus"), None);
+    }
+
+    #[test]
+    fn a_nic_shows_the_address_that_the_host_chose() {
+        let mut instance = instance(Flavour::Lxd, &[("volatile.eth0.hwaddr", "00:16:3e:00:00:01")]);
+        for (name, kind) in [("eth0", "nic"), ("disk", "disk")] {
+            instance.devices.insert(name.into(), [("type".into(), kind.into())].into());
+        }
+        let shown = instance.shown_devices();
+        assert_eq!(shown["eth0"]["hwaddr"], "00:16:3e:00:00:01");
+        assert!(!shown["disk"].contains_key("hwaddr"));
+    }
+
+    #[test]
+    fn only_stand_ins_for_vsock_have_a_socket_file() {
+        let (uds, plain) = (Vsock::Uds("/a/vs".into()), Vsock::Plain("/a/p".into()));
+        assert_eq!(uds.host_socket(7), Some("/a/vs_7".into()));
+        assert_eq!(plain.host_socket(7), Some("/a/p_7".into()));
+        assert_eq!(Vsock::Cid(3).host_socket(7), None);
     }
 }

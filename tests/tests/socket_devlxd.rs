@@ -72,7 +72,10 @@ fn storage_instances_and_operations_need_a_token_and_pass_through() {
     assert_eq!(pair.ask_with("DELETE", &format!("{snapshots}/s"), token, "").0, 200);
     assert_eq!(pair.ask_with("DELETE", &volume, token, "").0, 200);
     assert_eq!(pair.ask_with("GET", &volume, token, "").0, 404);
-    assert_eq!(pair.ask_with("GET", "/1.0/operations/x/wait?timeout=3", token, "").0, 200);
+    let operation: serde_json::Value = serde_json::from_str(&operation).unwrap();
+    let waited = format!("/1.0/operations/{}/wait?timeout=3", operation["id"].as_str().unwrap());
+    assert_eq!(pair.ask_with("GET", &waited, token, "").0, 200);
+    assert_eq!(pair.ask_with("GET", "/1.0/operations/x/wait?timeout=3", token, "").0, 404);
     let bad = pair.ask_with("GET", "/1.0/operations/x/wait?timeout=a", token, "");
     assert_eq!(bad, (400, "Invalid timeout value\n".into()));
     let whole = pair.talk(

@@ -1,0 +1,116 @@
+//! Sockets on which nothing lasts for ever: the deadline is for all that is read and written, not for
+//! each call, so that a peer that sends one byte a second gains nothing.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+/// How long a peer may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    /// Everything must be over by then.
+    Until(Instant),
+    /// Each read or write must make progress within that; for long bodies.
+    Each(Duration),
+}
+
+impl Limit {
+    /// From now on.
+    pub(crate) fn within(duration: Duration) -> Self {
+        Self::Until(Instant::now() + duration)
+    }
+
+    fn left(self) -> io::Result<Duration> {
+        let left = match self {
+            Self::Until(end) => end.saturating_duration_since(Instant::now()),
+            Self::Each(duration) => duration,
+        };
+        if left.is_zero() { Err(late()) } else { Ok(left) }
+    }
+}
+
+fn late() -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, "the peer took too long")
+}
+
+/// A socket with a limit.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    socket: UnixStream,
+    limit: Limit,
+}
+
+impl Timed {
+    /// Takes a socket.
+    pub(crate) fn new(socket: UnixStream, limit: Limit) -> Self {
+        Self { socket, limit }
+    }
+
+    /// Connects; a listener whose backlog is full counts as late.
+    pub(crate) fn connect(path: &Path, limit: Limit) -> io::Result<Self> {
+        let address = SocketAddrUnix::new(path)?;
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        set_socket_timeout(&socket, Timeout::Send, Some(limit.left()?))?;
+        rustix::net::connect(&socket, &address).map_err(on_time)?;
+        Ok(Self { socket: socket.into(), limit })
+    }
+
+    /// Another limit from here on.
+    pub(crate) fn limit(&mut self, limit: Limit) {
+        self.limit = limit;
+    }
+}
+
+fn on_time(error: impl Into<io::Error>) -> io::Error {
+    let error = error.into();
+    if error.kind() == ErrorKind::WouldBlock { late() } else { error }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(Some(self.limit.left()?))?;
+        self.socket.read(buffer).map_err(on_time)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(self.limit.left()?))?;
+        self.socket.write(bytes).map_err(on_time)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_drips_does_not_stretch_the_deadline() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let dripping = std::thread::spawn(move || {
+            for _ in 0..40 {
+                if theirs.write_all(b"x").is_err() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let begun = Instant::now();
+        let mut timed = Timed::new(ours, Limit::within(Duration::from_millis(200)));
+        let error = timed.read_to_end(&mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(begun.elapsed() < Duration::from_millis(600), "{:?}", begun.elapsed());
+        drop(timed);
+        dripping.join().unwrap();
+    }
+}
