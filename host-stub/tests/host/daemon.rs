@@ -1,0 +1,147 @@
+//! The daemon as a process: killed, ended, started twice, started beside another one.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::guest::Guest;
+use crate::host::{Host, SOON, wait};
+use crate::qmp::Qemu;
+
+#[test]
+fn a_daemon_killed_while_it_writes_leaves_a_readable_state() {
+    let mut host = Host::with_instance("lxd", &["user.n=0"]);
+    for round in 0..5 {
+        host.start();
+        std::thread::scope(|scope| {
+            let setting = scope.spawn(|| {
+                let mut told = 0;
+                // Long values make long writes.
+                let filler = "x".repeat(100_000);
+                for n in 1.. {
+                    let (pair, filler) = (format!("user.n={n}"), format!("user.f={filler}"));
+                    if host.try_run(&["set", "vm1", &pair, &filler]).is_err() {
+                        return told;
+                    }
+                    told = n;
+                }
+                told
+            });
+            std::thread::sleep(Duration::from_millis(60 + 17 * round));
+            rustix::process::kill_process(
+                rustix::process::Pid::from_raw(host.pid().cast_signed()).unwrap(),
+                rustix::process::Signal::KILL,
+            )
+            .unwrap();
+            let told: u32 = setting.join().unwrap();
+            let text = std::fs::read(host.path("instances/vm1/instance.json")).unwrap();
+            let stored: serde_json::Value = serde_json::from_slice(&text).unwrap();
+            let n: u32 = stored["config"]["user.n"].as_str().unwrap().parse().unwrap();
+            // What was confirmed is there; one more may be.
+            assert!(told == 0 || n == told || n == told + 1, "told {told}, stored {n}");
+        });
+        host.kill();
+    }
+    host.start();
+}
+
+#[test]
+fn sigterm_ends_it_with_zero_and_its_sockets_are_gone() {
+    let mut host = Host::with_instance("lxd", &[]);
+    host.start();
+    let devlxd = host.path(&format!("vm1.p_{}", host.port()));
+    assert!(devlxd.exists());
+    assert_eq!(host.terminate().code(), Some(0));
+    assert!(!devlxd.exists() && !host.path("control.sock").exists());
+    assert!(host.try_run(&["list"]).unwrap_err().contains("no daemon is running"));
+}
+
+#[test]
+fn a_directory_has_one_daemon_and_dead_sockets_are_replaced() {
+    let mut host = Host::with_instance("lxd", &[]);
+    host.start();
+    let second = host.command(&["daemon"]).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another daemon runs in"));
+    assert_eq!(host.run(&["list"]), "vm1\n", "the first one did not mind");
+    host.kill();
+    assert!(host.path("control.sock").exists());
+    host.start();
+    assert_eq!(Guest::of(&host).get("/1.0").0, 200);
+}
+
+#[test]
+fn two_daemons_with_two_instances_each_know_their_own() {
+    let mut hosts =
+        [Host::with_instance("lxd", &["user.n=0"]), Host::with_instance("incus", &["user.n=1"])];
+    for (n, host) in hosts.iter_mut().enumerate() {
+        let share = host.init("other", "lxd", &["user.n=other"]);
+        host.start();
+        assert_eq!(host.run(&["list"]), "other\nvm1\n");
+        assert_eq!(Guest::of(host).get("/1.0/config/user.n").1, json!(n.to_string()));
+        let other = Guest::with_share(host, "other", Some(&share));
+        assert_eq!(other.get("/1.0/config/user.n").1, "other");
+    }
+    assert_ne!(hosts[0].certificate(), hosts[1].certificate());
+}
+
+#[test]
+fn an_instance_made_while_the_daemon_runs_is_served_and_half_of_one_is_ignored() {
+    let mut host = Host::new();
+    std::fs::create_dir_all(host.path("instances/half/config")).unwrap();
+    host.start();
+    assert_eq!(host.run(&["list"]), "");
+    host.init("vm1", "lxd", &[]);
+    assert_eq!(host.run(&["list"]), "vm1\n");
+    assert_eq!(Guest::of(&host).get("/1.0").0, 200);
+    assert_eq!(host.conf()["port"], host.port());
+    let again =
+        host.command(&["init", "vm1", "--flavour", "lxd", "--vsock-cid", "3", "--qmp", "q"]);
+    let again = { again }.output().unwrap();
+    assert!(String::from_utf8_lossy(&again.stderr).contains("there is an instance vm1 already"));
+}
+
+#[test]
+fn agent_conf_is_for_the_next_start_and_a_running_vm_keeps_the_old_one() {
+    let mut host = Host::with_instance("lxd", &[]);
+    host.start();
+    let first = host.port();
+    assert_eq!(host.conf()["port"], first);
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    wait("RUNNING", SOON, || (qemu.reads() > 0).then_some(()));
+    host.kill();
+    host.start();
+    wait("the monitor", SOON, || (qemu.reads() > 1).then_some(()));
+    assert_ne!(host.port(), first);
+    assert_eq!(host.conf()["port"], first, "the guest has it already");
+    drop(qemu);
+    wait("the next one", SOON, || (host.conf()["port"] == host.port()).then_some(()));
+    // A VM that ended while no daemon ran is found out.
+    host.run(&["start", "vm1"]);
+    host.kill();
+    host.start();
+    wait("Stopped", SOON, || (host.state()["status"] == "Stopped").then_some(()));
+    assert_eq!(host.conf()["port"], host.port());
+}
+
+#[test]
+fn the_control_socket_speaks_plain_http() {
+    let mut host = Host::with_instance("lxd", &[]);
+    host.start();
+    let ask = |request: &str| {
+        let mut stream = UnixStream::connect(host.path("control.sock")).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let answer = ask("GET /1.0/internal/vm1/agent-state HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains("\"state\":\"UNKNOWN\""), "{answer}");
+    assert!(ask("GET /1.0/nope HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+    assert!(ask("GET /1.0/instances/x HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    assert!(host.try_run(&["agent-state", "x"]).unwrap_err().contains("no instance is called x"));
+}

@@ -1,0 +1,158 @@
+//! A `mote-host` in a directory of its own, to be asked, killed and started again.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// For things that should happen at once, on a busy machine.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// Looks until there is something.
+pub(crate) fn wait<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < limit, "waited {limit:?} for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A host; its daemon is killed and its directory removed when dropped.
+pub(crate) struct Host {
+    /// Its directory. Sockets of the other parts are here too.
+    pub(crate) directory: PathBuf,
+    daemon: Option<Child>,
+}
+
+impl Host {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        // Short, because unix sockets' paths are.
+        let name = format!("mh{}-{count}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        Self { directory, daemon: None }
+    }
+
+    /// A host with one instance `vm1`, whose agent is called by plain sockets.
+    pub(crate) fn with_instance(flavour: &str, config: &[&str]) -> Self {
+        let host = Self::new();
+        host.init("vm1", flavour, config);
+        host
+    }
+
+    /// Makes an instance with plain sockets `NAME.p` and QMP at `NAME.qmp`; gives its share.
+    pub(crate) fn init(&self, name: &str, flavour: &str, config: &[&str]) -> PathBuf {
+        let (prefix, qmp) = (self.path(&format!("{name}.p")), self.path(&format!("{name}.qmp")));
+        let mut args = vec!["init", name, "--flavour", flavour];
+        args.extend(["--vsock-plain", prefix.to_str().unwrap(), "--qmp", qmp.to_str().unwrap()]);
+        for pair in config {
+            args.extend(["--config", pair]);
+        }
+        PathBuf::from(self.run(&args).trim())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    pub(crate) fn share(&self, name: &str) -> PathBuf {
+        self.path("instances").join(name).join("config")
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mote-host"));
+        command.arg("--dir").arg(&self.directory).args(args);
+        command
+    }
+
+    /// Starts the daemon and waits until it can be asked.
+    pub(crate) fn start(&mut self) {
+        let log = File::options().append(true).create(true).open(self.path("log")).unwrap();
+        let daemon = self.command(&["daemon"]).stdin(Stdio::null()).stderr(log).spawn().unwrap();
+        self.daemon = Some(daemon);
+        wait("the daemon", SOON, || self.try_run(&["list"]).ok());
+    }
+
+    /// Ends the daemon as a crash would.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill().unwrap();
+            daemon.wait().unwrap();
+        }
+    }
+
+    /// The daemon's process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.daemon.as_ref().unwrap().id()
+    }
+
+    /// Ends the daemon politely.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        let mut daemon = self.daemon.take().unwrap();
+        let pid = rustix::process::Pid::from_child(&daemon);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        wait("the daemon's end", SOON, || daemon.try_wait().unwrap())
+    }
+
+    /// Runs a command that must succeed.
+    pub(crate) fn run(&self, args: &[&str]) -> String {
+        self.try_run(args).unwrap_or_else(|error| panic!("{args:?}: {error}\n{}", self.log()))
+    }
+
+    /// Runs a command; what it printed, or its complaint.
+    pub(crate) fn try_run(&self, args: &[&str]) -> Result<String, String> {
+        let output = self.command(args).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// `agent-state --json`.
+    pub(crate) fn state(&self) -> Value {
+        serde_json::from_str(&self.run(&["agent-state", "vm1", "--json"])).unwrap()
+    }
+
+    /// Waits for the agent's state.
+    pub(crate) fn wait_for(&self, state: &str) {
+        wait(state, SOON, || (self.state()["state"] == state).then_some(()));
+    }
+
+    pub(crate) fn port(&self) -> u32 {
+        self.state()["port"].as_u64().unwrap().try_into().unwrap()
+    }
+
+    pub(crate) fn certificate(&self) -> String {
+        std::fs::read_to_string(self.path("server.crt")).unwrap()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn conf(&self) -> Value {
+        let text = std::fs::read(self.share("vm1").join("agent.conf")).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of the host\n{}---", self.log());
+        }
+        self.kill();
+        let _gone = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A path as an argument.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

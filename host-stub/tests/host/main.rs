@@ -1,0 +1,16 @@
+//! The real `mote-host` between a scripted QEMU, an agent and a guest that are made here, of rustls
+//! and strings. Nothing of the agent's is used, so a mistake in both would have to be made twice.
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test's set-up fails the test")]
+
+mod agent;
+mod daemon;
+mod devlxd;
+mod faults;
+mod guest;
+mod host;
+mod qmp;
+mod ring;
+mod serial;
+mod storage;
+mod wire;

@@ -1,0 +1,114 @@
+//! A QEMU of which there is only the monitor and a ring buffer. It keeps the newest 16 bytes and
+//! forgets what was read, as the real one does (P§2.3).
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::{Value, json};
+
+const RING: usize = 16;
+
+#[derive(Default)]
+struct Inner {
+    ring: Vec<u8>,
+    reads: u32,
+    monitor: Option<UnixStream>,
+}
+
+/// It ends when dropped, as if killed.
+pub(crate) struct Qemu {
+    inner: Arc<Mutex<Inner>>,
+    path: std::path::PathBuf,
+}
+
+impl Qemu {
+    pub(crate) fn start(path: &Path) -> Self {
+        let _stale = std::fs::remove_file(path);
+        let listener = UnixListener::bind(path).unwrap();
+        let inner = Arc::new(Mutex::new(Inner::default()));
+        let ours = inner.clone();
+        std::thread::spawn(move || {
+            // One monitor at a time.
+            for stream in listener.incoming().flatten() {
+                ours.lock().unwrap().monitor = Some(stream.try_clone().unwrap());
+                serve(&ours, stream);
+                // Dropped: nobody is to find us again.
+                if Arc::strong_count(&ours) == 1 {
+                    return;
+                }
+            }
+        });
+        Self { inner, path: path.to_owned() }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap()
+    }
+
+    /// The guest opens its port, writes and closes it: there is an event.
+    pub(crate) fn say(&self, text: &str) {
+        self.mutter(text);
+        self.event("VSERPORT_CHANGE");
+    }
+
+    /// The guest writes without opening or closing: there is none.
+    pub(crate) fn mutter(&self, text: &str) {
+        let mut inner = self.inner();
+        inner.ring.extend(text.as_bytes());
+        let old = inner.ring.len().saturating_sub(RING);
+        inner.ring.drain(..old);
+    }
+
+    pub(crate) fn event(&self, name: &str) {
+        let event = json!({"event": name, "data": {}, "timestamp": {}});
+        if let Some(monitor) = &mut self.inner().monitor {
+            let _gone = monitor.write_all(format!("{event}\r\n").as_bytes());
+        }
+    }
+
+    /// How often the ring was read.
+    pub(crate) fn reads(&self) -> u32 {
+        self.inner().reads
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        let _gone = std::fs::remove_file(&self.path);
+        if let Some(monitor) = &self.inner().monitor {
+            let _gone = monitor.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn serve(inner: &Arc<Mutex<Inner>>, mut stream: UnixStream) {
+    let greeting = json!({"QMP": {"version": {}, "capabilities": ["oob"]}});
+    if stream.write_all(format!("{greeting}\r\n").as_bytes()).is_err() {
+        return;
+    }
+    let mut negotiated = false;
+    for line in BufReader::new(stream.try_clone().unwrap()).lines() {
+        let Ok(line) = line else { return };
+        let command: Value = serde_json::from_str(&line).unwrap();
+        let answer = match (command["execute"].as_str().unwrap(), negotiated) {
+            ("qmp_capabilities", _) => {
+                negotiated = true;
+                json!({"return": {}})
+            }
+            ("ringbuf-read", true) => {
+                assert_eq!(command["arguments"]["device"], "qemu_serial-chardev");
+                let mut inner = inner.lock().unwrap();
+                inner.reads += 1;
+                let ring = std::mem::take(&mut inner.ring);
+                json!({"return": String::from_utf8(ring).unwrap()})
+            }
+            (other, _) => json!({"error": {"class": "CommandNotFound", "desc": other}}),
+        };
+        if stream.write_all(format!("{answer}\r\n").as_bytes()).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! The ring buffer, what follows from its lines, and calls to the agent.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::agent::{Agent, Mood, Preamble};
+use crate::guest::Guest;
+use crate::host::{Host, SOON, text, wait};
+use crate::qmp::Qemu;
+
+fn agent_socket(host: &Host) -> PathBuf {
+    host.path("vm1.p.listen_8443")
+}
+
+/// A host, its VM and an agent in it, nothing said yet.
+fn world(flavour: &str, config: &[&str]) -> (Host, Qemu, Agent) {
+    let mut host = Host::with_instance(flavour, config);
+    let server = if flavour == "incus" { "incus-agent" } else { "lxd-agent" };
+    let agent = Agent::start(&agent_socket(&host), &host.share("vm1"), server, Preamble::None);
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    host.start();
+    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    (host, qemu, agent)
+}
+
+fn put_ok(host: &Host) -> Option<bool> {
+    host.state()["last_put"]["ok"].as_bool()
+}
+
+#[test]
+fn started_brings_one_get_and_one_put_with_the_daemons_address() {
+    let (host, qemu, agent) = world("lxd", &[]);
+    qemu.say("STARTED\n");
+    let put = agent.wait_for("PUT /1.0 HTTP/1.1", 1);
+    host.wait_for("CONNECTED");
+    assert_eq!(agent.lines(), ["GET /1.0 HTTP/1.1", "PUT /1.0 HTTP/1.1"]);
+    let told = json!({"cid": 2, "port": host.port(), "certificate": host.certificate(),
+        "devlxd": true});
+    assert_eq!(put.json(), told);
+    assert_eq!(put.sni.as_deref(), Some("unspecified"));
+    assert_eq!(put.message.header("Host"), Some("custom.socket"));
+    assert_eq!(put.message.header("Connection"), Some("close"));
+    // Heartbeats are no news.
+    for _ in 0..3 {
+        qemu.say("STARTED\n");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(agent.lines().len(), 2);
+    let state = host.state();
+    assert_eq!((&state["started"], &state["last_put"]["ok"]), (&json!(true), &json!(true)));
+    assert_eq!((&state["state"], &state["status"]), (&json!("CONNECTED"), &json!("Running")));
+    assert!(host.log().contains("vm1: agent STARTED\n"));
+    assert!(host.log().contains("vm1: PUT /1.0 ok in "));
+    let readable = host.run(&["agent-state", "vm1"]);
+    assert!(readable.starts_with("vm1: agent CONNECTED since "), "{readable}");
+}
+
+#[test]
+fn incus_puts_its_own_flag_without_asking_first_and_keeps_note() {
+    let (host, qemu, agent) = world("incus", &["security.guestapi=false"]);
+    qemu.say("STARTED\n");
+    let put = agent.wait_for("PUT /1.0 HTTP/1.1", 1);
+    assert_eq!(agent.lines().len(), 1);
+    assert_eq!((put.json().get("dev_incus"), put.json().get("devlxd")), (None, None));
+    let noted = |state: &str| {
+        wait(state, SOON, || {
+            let got = host.try_run(&["get", "vm1", "volatile.last_state.agent"]).ok()?;
+            (got.trim() == state).then_some(())
+        });
+    };
+    noted("STARTED");
+    assert!(host.log().contains("instance-agent-started"));
+    // Twice, because newer Incus looks at the line before the last (P§2.3).
+    qemu.say("STOPPED\nSTOPPED\n");
+    noted("STOPPED");
+}
+
+#[test]
+fn a_failed_put_is_not_repeated_before_the_agent_was_stopped() {
+    let (host, qemu, agent) = world("lxd", &[]);
+    agent.mood(Mood::Refuses);
+    qemu.say("STARTED\n");
+    wait("the failure", SOON, || (put_ok(&host) == Some(false)).then_some(()));
+    assert_eq!(host.state()["last_put"]["error"], "PUT: status 500: no way back");
+    assert_eq!(host.state()["state"], "STARTED");
+    agent.mood(Mood::Well);
+    qemu.say("STARTED\n");
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(put_ok(&host), Some(false));
+    qemu.say("STOPPED\n");
+    host.wait_for("STOPPED");
+    qemu.say("STARTED\n");
+    wait("the second PUT", SOON, || (put_ok(&host) == Some(true)).then_some(()));
+}
+
+#[test]
+fn a_dripping_agent_is_given_up_after_three_seconds() {
+    let (host, qemu, agent) = world("lxd", &[]);
+    agent.mood(Mood::Drips);
+    let begun = Instant::now();
+    qemu.say("STARTED\n");
+    wait("the failure", SOON, || (put_ok(&host) == Some(false)).then_some(()));
+    let took = begun.elapsed();
+    assert!(took > Duration::from_millis(2900) && took < Duration::from_secs(5), "{took:?}");
+}
+
+#[test]
+fn an_agent_with_another_certificate_is_told_nothing() {
+    let mut host = Host::with_instance("lxd", &[]);
+    let other = host.init("other", "lxd", &[]);
+    let agent = Agent::start(&agent_socket(&host), &other, "lxd-agent", Preamble::None);
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    host.start();
+    qemu.say("STARTED\n");
+    wait("the failure", SOON, || (put_ok(&host) == Some(false)).then_some(()));
+    assert_eq!(agent.lines(), Vec::<String>::new());
+    let error = host.state()["last_put"]["error"].to_string();
+    assert!(error.contains("not the instance's certificate"), "{error}");
+}
+
+#[test]
+fn an_agent_of_the_other_server_is_not_told_either() {
+    let mut host = Host::with_instance("lxd", &[]);
+    let share = host.share("vm1");
+    let agent = Agent::start(&agent_socket(&host), &share, "incus-agent", Preamble::None);
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    host.start();
+    qemu.say("STARTED\n");
+    wait("the failure", SOON, || (put_ok(&host) == Some(false)).then_some(()));
+    assert_eq!(agent.lines(), ["GET /1.0 HTTP/1.1"]);
+}
+
+#[test]
+fn behind_vhost_device_vsock_nothing_is_sent_before_its_ok() {
+    let mut host = Host::new();
+    let (vsock, monitor) = (host.path("vs"), host.path("qmp"));
+    let (vsock, monitor) = (text(&vsock), text(&monitor));
+    let mut args = vec!["init", "vm1", "--flavour", "lxd", "--vsock-uds", vsock, "--vsock-cid"];
+    args.extend(["7", "--qmp", monitor]);
+    let share = PathBuf::from(host.run(&args).trim());
+    let agent = Agent::start(&host.path("vs"), &share, "lxd-agent", Preamble::Connect);
+    let qemu = Qemu::start(&host.path("qmp"));
+    host.start();
+    assert_eq!(host.run(&["get", "vm1", "volatile.vsock_id"]), "7\n");
+    qemu.say("STARTED\n");
+    agent.wait_for("PUT ", 1);
+    host.wait_for("CONNECTED");
+    assert!(host.path(&format!("vs_{}", host.port())).exists());
+}
+
+#[test]
+fn a_vm_that_comes_late_is_found_and_one_that_goes_is_stopped() {
+    let mut host = Host::with_instance("lxd", &[]);
+    let share = host.share("vm1");
+    let agent = Agent::start(&agent_socket(&host), &share, "lxd-agent", Preamble::None);
+    host.start();
+    std::thread::sleep(Duration::from_millis(300));
+    for round in 1..=2 {
+        let qemu = Qemu::start(&host.path("vm1.qmp"));
+        // Written before anybody listened.
+        qemu.mutter("STARTED\n");
+        agent.wait_for("PUT ", round);
+        wait("RUNNING", SOON, || (host.state()["status"] == "Running").then_some(()));
+        let guest = Guest::of(&host);
+        assert_eq!(guest.ask("PATCH", "/1.0", r#"{"state":"Ready"}"#), (200, json!("")));
+        assert_eq!(host.state()["status"], "Ready");
+        if round == 1 {
+            qemu.event("SHUTDOWN");
+        } else {
+            drop(qemu);
+        }
+        host.wait_for("STOPPED");
+        let state = host.state();
+        assert_eq!((&state["status"], &state["ready"]), (&json!("Stopped"), &json!(false)));
+        assert_eq!(state["started"], false);
+    }
+    assert!(host.log().contains("instance-stopped"));
+}
+
+#[test]
+fn without_events_the_ring_is_read_every_ten_seconds() {
+    let (host, qemu, agent) = world("lxd", &[]);
+    qemu.mutter("STARTED\n");
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(host.state()["started"], false);
+    wait("the poll", Duration::from_secs(12), || (!agent.lines().is_empty()).then_some(()));
+}
+
+#[test]
+fn a_switched_devlxd_is_put_before_it_is_true() {
+    let (host, qemu, agent) = world("lxd", &[]);
+    // Running, but nobody is there to be told: the change fails, as on a real host.
+    let error = host.try_run(&["set", "vm1", "security.devlxd=false"]).unwrap_err();
+    assert!(error.contains("LXD VM agent is not currently running"), "{error}");
+    qemu.say("STARTED\n");
+    host.wait_for("CONNECTED");
+    let guest = Guest::of(&host);
+    host.run(&["set", "vm1", "security.devlxd=false"]);
+    let put = agent.wait_for("PUT ", 2);
+    assert_eq!(put.json().get("devlxd"), None);
+    assert_eq!(guest.get("/1.0"), (403, json!("Forbidden")));
+    host.run(&["unset", "vm1", "security.devlxd"]);
+    assert_eq!(agent.wait_for("PUT ", 3).json()["devlxd"], true);
+    assert_eq!(guest.get("/1.0").0, 200);
+    agent.mood(Mood::Refuses);
+    let error = host.try_run(&["set", "vm1", "security.devlxd=false"]).unwrap_err();
+    assert!(error.contains("no way back"), "{error}");
+    assert_eq!(guest.get("/1.0").0, 200, "nothing has changed");
+}
+
+#[test]
+fn changes_that_concern_guests_are_posted_to_the_agent() {
+    let (host, qemu, agent) = world("lxd", &["user.a=old"]);
+    qemu.say("STARTED\n");
+    host.wait_for("CONNECTED");
+    host.run(&["set", "vm1", "user.a=new", "limits.cpu=2"]);
+    let event = agent.wait_for("POST /1.0/events", 1).json();
+    let metadata = json!({"key": "user.a", "old_value": "old", "value": "new"});
+    assert_eq!((&event["type"], &event["metadata"]), (&json!("config"), &metadata));
+    host.run(&["device-add", "vm1", "d", "type=disk", "path=/mnt", "readonly=true"]);
+    let event = agent.wait_for("POST /1.0/events", 2).json();
+    let config = json!({"type": "disk", "path": "/mnt", "readonly": "true"});
+    let mount = json!({"source": "lxd_d", "target": "", "fstype": "", "options": ["ro"]});
+    let metadata = json!({"action": "added", "name": "d", "config": config, "mount": mount});
+    assert_eq!((&event["type"], &event["metadata"]), (&json!("device"), &metadata));
+    host.run(&["device-remove", "vm1", "d"]);
+    let event = agent.wait_for("POST /1.0/events", 3).json();
+    assert_eq!(event["metadata"]["action"], "removed");
+    assert!(host.try_run(&["device-remove", "vm1", "d"]).is_err());
+    let posts = agent.lines().iter().filter(|line| line.starts_with("POST")).count();
+    assert_eq!(posts, 3, "limits.cpu is none of the guest's business");
+}
+
+#[test]
+fn a_query_shows_status_and_body() {
+    let (host, _qemu, _agent) = world("lxd", &[]);
+    let shown = host.run(&["query", "vm1", "GET", "/1.0/state"]);
+    assert!(shown.starts_with("200\n{"), "{shown}");
+}
+
+#[test]
+fn withheld_puts_are_withheld_until_the_fault_is_gone() {
+    let (host, qemu, agent) = world("lxd", &[]);
+    host.run(&["fault", "vm1", "deny-put"]);
+    qemu.say("STARTED\n");
+    wait("STARTED", SOON, || (host.state()["started"] == true).then_some(()));
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(agent.lines().len(), 0);
+    host.run(&["fault", "vm1", "none"]);
+    qemu.say("STOPPED\n");
+    host.wait_for("STOPPED");
+    qemu.say("STARTED\n");
+    agent.wait_for("PUT ", 1);
+}

@@ -1,0 +1,155 @@
+//! The CONNECT dialect.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use ring::digest::{SHA256, digest};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::agent::{Agent, Preamble};
+use crate::host::{Host, SOON, text, wait};
+use crate::wire::certificate;
+
+/// Makes an instance whose port is at `path`.
+fn init(host: &Host, path: &str, extra: &[&str]) {
+    let prefix = host.path("vm1.p");
+    let mut args = vec!["init", "vm1", "--flavour", "lxd", "--vsock-plain", text(&prefix)];
+    args.extend(["--serial", path]);
+    args.extend(extra);
+    host.run(&args);
+}
+
+/// What the host says.
+fn connect(host: &Host) -> String {
+    let hash = digest(&SHA256, &certificate(&host.path("server.crt")));
+    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("CONNECT 2:{} {hex}\n", host.port())
+}
+
+struct Port {
+    reader: BufReader<UnixStream>,
+}
+
+impl Port {
+    fn accept(listener: &UnixListener) -> Self {
+        let stream = listener.accept().unwrap().0;
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        Self { reader: BufReader::new(stream) }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.reader.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Nothing comes for a while.
+    fn is_quiet(&mut self) -> bool {
+        let stream = self.reader.get_mut();
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let quiet = stream.read(&mut [0; 1]).is_err();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        quiet
+    }
+}
+
+#[test]
+fn connect_is_said_at_once_and_after_every_started_and_there_is_no_put() {
+    let mut host = Host::new();
+    let path = host.path("serial");
+    init(&host, text(&path), &[]);
+    let share = host.share("vm1");
+    let socket = host.path("vm1.p.listen_8443");
+    let agent = Agent::start(&socket, &share, "lxd-agent", Preamble::None);
+    // Certificate and switch are in the share from the beginning, the port need not be right.
+    assert_eq!(host.conf()["certificate"], host.certificate().as_str());
+    assert_eq!(host.conf()["devlxd"], true);
+    let listener = UnixListener::bind(&path).unwrap();
+    host.start();
+    let connect = connect(&host);
+    let mut port = Port::accept(&listener);
+    assert_eq!(port.line(), connect, "at once");
+    port.say("STAR");
+    port.say("TED\nSTARTED\n");
+    assert_eq!((port.line(), port.line()), (connect.clone(), connect.clone()));
+    assert_eq!(host.state()["state"], "STARTED");
+    port.say("CONNECTED\n");
+    host.wait_for("CONNECTED");
+    assert!(port.is_quiet());
+    // An agent that crashed says STARTED again, without STOPPED before.
+    port.say("STARTED\n");
+    assert_eq!(port.line(), connect);
+    port.say("STOPPED\n");
+    host.wait_for("STOPPED");
+    assert!(port.is_quiet());
+    assert_eq!(agent.lines().len(), 0);
+    // A host that was killed finds the port again, and tells its new address.
+    host.kill();
+    host.start();
+    let mut port = Port::accept(&listener);
+    assert_eq!(port.line(), self::connect(&host));
+    assert_ne!(self::connect(&host), connect, "the port is random");
+}
+
+#[test]
+fn a_host_sharing_memory_gives_back_what_it_reads_and_is_not_confused_by_its_own() {
+    let mut host = Host::new();
+    let path = host.path("serial");
+    init(&host, text(&path), &["--shared-memory"]);
+    let listener = UnixListener::bind(&path).unwrap();
+    host.start();
+    let connect = connect(&host);
+    let mut port = Port::accept(&listener);
+    assert_eq!(port.line(), connect);
+    port.say("STARTED\n");
+    assert_eq!((port.line().as_str(), port.line()), ("STARTED\n", connect.clone()));
+    // Its own words, come back to it; it gives back even those.
+    port.say(&connect);
+    assert_eq!(port.line(), connect);
+    assert!(port.is_quiet(), "and says nothing more");
+    assert_eq!(host.state()["last_line"], "STARTED");
+}
+
+#[test]
+fn a_closed_port_is_opened_again() {
+    let mut host = Host::new();
+    let path = host.path("serial");
+    init(&host, text(&path), &[]);
+    let listener = UnixListener::bind(&path).unwrap();
+    host.start();
+    for _ in 0..2 {
+        let mut port = Port::accept(&listener);
+        assert_eq!(port.line(), connect(&host));
+        port.say("STARTED\nCONNECTED\n");
+        host.wait_for("CONNECTED");
+        drop(port);
+        host.wait_for("UNKNOWN");
+    }
+}
+
+#[test]
+fn a_tty_does_as_well() {
+    let mut host = Host::new();
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let path = ptsname(&master, Vec::new()).unwrap();
+    init(&host, path.to_str().unwrap(), &[]);
+    host.start();
+    let mut master = File::from(master);
+    let mut reader = BufReader::new(master.try_clone().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    assert_eq!(line, connect(&host), "raw: no carriage return, no echo");
+    master.write_all(b"STARTED\n").unwrap();
+    line.clear();
+    reader.read_line(&mut line).unwrap();
+    assert_eq!(line, connect(&host));
+    wait("STARTED", SOON, || (host.state()["state"] == "STARTED").then_some(()));
+}

@@ -1,0 +1,182 @@
+//! HTTP and certificates, as little as the other files need.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+/// A request or an answer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Message {
+    /// Everything up to the empty line.
+    pub(crate) head: String,
+    /// Everything after it.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Message {
+    pub(crate) fn first_line(&self) -> &str {
+        self.head.lines().next().unwrap_or("")
+    }
+
+    /// A header's value; names in the right case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let value = |line: &'_ str| line.strip_prefix(name)?.strip_prefix(": ").map(str::len);
+        let line = self.head.lines().find(|line| value(line).is_some())?;
+        Some(&line[name.len() + 2..])
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {}", self.text()))
+    }
+}
+
+/// Reads one message: as long as it says, or to the end.
+pub(crate) fn read(stream: &mut impl Read) -> std::io::Result<Message> {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    let mut more = |bytes: &mut Vec<u8>| -> std::io::Result<usize> {
+        let count = stream.read(&mut buffer)?;
+        bytes.extend_from_slice(&buffer[..count]);
+        Ok(count)
+    };
+    let end = loop {
+        if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at;
+        }
+        if more(&mut bytes)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let mut message = Message { head, body: bytes.split_off(end + 4) };
+    let length: Option<usize> =
+        message.header("Content-Length").map(|length| length.parse().unwrap());
+    while length.is_none_or(|length| message.body.len() < length) {
+        if more(&mut message.body)? == 0 {
+            break;
+        }
+    }
+    Ok(message)
+}
+
+pub(crate) fn certificate(path: &Path) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(path).unwrap()
+}
+
+pub(crate) fn key(path: &Path) -> PrivateKeyDer<'static> {
+    let text = std::fs::read_to_string(path).unwrap();
+    // What Go agents read (P§1.2).
+    assert!(text.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "{text}");
+    PrivateKeyDer::from_pem_slice(text.as_bytes()).unwrap()
+}
+
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(default_provider())
+}
+
+/// Wants one certificate and no other; on a server it also lets those in who have none.
+#[derive(Debug)]
+pub(crate) struct Pinned(pub(crate) CertificateDer<'static>);
+
+impl Pinned {
+    fn check(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
+        if *shown == self.0 { Ok(()) } else { Err(Error::General("not the one".into())) }
+    }
+
+    fn schemes() -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+
+    fn signature(
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &algorithms)
+    }
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.check(shown).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("TLS 1.2".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Self::signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        Self::schemes()
+    }
+}
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.check(shown).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("TLS 1.2".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Self::signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        Self::schemes()
+    }
+}
