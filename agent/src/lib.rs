@@ -19,6 +19,7 @@ pub mod status;
 pub mod json;
 pub mod peer;
 pub mod pem;
+pub mod policy;
 pub mod ready;
 
 pub mod http;

@@ -3,6 +3,7 @@
 use crate::flavour::Flavour;
 use crate::http::head::Method;
 use crate::path::Segments;
+use crate::policy::Capability;
 
 /// What the host asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,17 @@ pub enum Route {
     PostEvent,
     /// A known endpoint that this build does not serve; carries its first word for the message.
     Absent(&'static str),
+}
+
+impl Route {
+    /// What the guest's policy must allow for it; nothing for what no guest can refuse.
+    #[must_use]
+    pub fn needs(self) -> Option<Capability> {
+        match self {
+            Self::Absent(word) => Capability::of_endpoint(word),
+            Self::Index | Self::Info | Self::Connect | Self::Events | Self::PostEvent => None,
+        }
+    }
 }
 
 /// Why there is no route.
@@ -86,6 +98,19 @@ mod tests {
         assert_eq!(lxd(Method::Delete, "/1.0"), Err(NoRoute::Method));
         assert_eq!(lxd(Method::Head, "/1.0"), Err(NoRoute::Verb));
         assert_eq!(lxd(Method::Post, "/1.0/exec"), Ok(Route::Absent("exec")));
+    }
+
+    #[test]
+    fn what_a_guest_can_refuse_needs_its_leave() {
+        let needs = |method, path| route(Flavour::Incus, method, path).unwrap().needs();
+        assert_eq!(needs(Method::Post, "/1.0/exec"), Some(Capability::Exec));
+        assert_eq!(needs(Method::Get, "/1.0/sftp"), Some(Capability::Files));
+        assert_eq!(needs(Method::Get, "/1.0/metrics"), Some(Capability::Metrics));
+        assert_eq!(needs(Method::Get, "/1.0/state"), Some(Capability::State));
+        assert_eq!(needs(Method::Post, "/1.0/port-forward"), Some(Capability::PortForward));
+        for path in ["/", "/1.0", "/1.0/events", "/1.0/operations"] {
+            assert_eq!(needs(Method::Get, path), None, "{path}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use async_executor::LocalExecutor;
 use mote_agent::flavour::Flavour;
 use mote_agent::json;
 use mote_agent::peer::Told;
+use mote_agent::policy::{Capability, Policy};
 use mote_agent::ready::Ready;
 use mote_agent::status::{Address, Status};
 
@@ -31,6 +32,8 @@ pub(crate) struct Agent {
     pub(crate) options: Options,
     /// Which server this is.
     pub(crate) flavour: Flavour,
+    /// What this guest lets its host do.
+    pub(crate) policy: Policy,
     /// Our certificate, and the caller's.
     pub(crate) identity: Identity,
     /// How the host is reached.
@@ -100,8 +103,9 @@ impl Agent {
         Ok(Rc::new(Link { address, pin, config }))
     }
 
-    /// Switches devlxd on or off.
+    /// Switches devlxd on or off; it stays off where the guest's policy says so.
     pub(crate) fn allow_devlxd(&self, allowed: bool) {
+        let allowed = allowed && self.policy.allows(Capability::GuestApi);
         if self.devlxd.replace(allowed) != allowed {
             self.devlxd_changed.raise();
         }

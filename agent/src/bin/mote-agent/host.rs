@@ -13,6 +13,7 @@ use mote_agent::http::head::Request;
 use mote_agent::json;
 use mote_agent::limits;
 use mote_agent::peer::Told;
+use mote_agent::policy::Capability;
 use rustls::ServerConfig;
 
 use crate::agent::{Agent, json_text};
@@ -153,6 +154,11 @@ impl Service for HostService {
             }
             Err(NoRoute::Encoding) => return error(400, "Invalid percent-encoding in path"),
         };
+        if let Some(capability) = route.needs()
+            && !agent.policy.allows(capability)
+        {
+            return refused(capability);
+        }
         match route {
             Route::Index => sync("[\"/1.0\"]"),
             Route::Info => info(agent),
@@ -256,6 +262,11 @@ fn sync_reply(metadata: &str) -> Reply {
     let mut body = String::with_capacity(metadata.len() + 128);
     let _infallible = write_sync(&mut body, metadata);
     Reply::json(200, body)
+}
+
+/// The guest's owner has switched it off; the host shows this text to its user.
+fn refused(capability: Capability) -> Answer {
+    error(403, &format!("The guest's policy does not allow {}", capability.name()))
 }
 
 fn error(status: u16, text: &str) -> Answer {

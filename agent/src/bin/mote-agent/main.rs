@@ -51,7 +51,7 @@ use crate::tls::Identity;
 const GOODBYE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
-    let options = match options::parse(std::env::args_os().skip(1)) {
+    let options = match options::parse(std::env::args_os()) {
         Ok(options) => options,
         Err(error) => {
             eprintln!("mote-agent: {error}\nTry 'mote-agent --help'.");
@@ -146,6 +146,7 @@ fn new_agent(
         ready = Ready::restore(&bytes);
     }
     Agent {
+        policy: options.policy,
         options,
         flavour,
         identity,

@@ -1,10 +1,11 @@
 //! The command line: one struct, filled once.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mote_agent::flavour::Flavour;
+use mote_agent::policy::Policy;
 
 /// `--help`.
 pub(crate) const HELP: &str = "\
@@ -26,9 +27,12 @@ Commands:
 Options:
   --config-dir DIR         where agent.crt, agent.key and server.crt are (default: working
                            directory, /run/lxd_agent, /run/incus_agent, else the config share,
-                           which is mounted, read and unmounted)
+                           which is mounted, read and unmounted); also -s, --secrets-location
   --port PATH              status port (default: found by name)
   --flavour NAME           incus, lxd or lxd-5.0 (default: by the port's name)
+  --deny LIST              what the host may not do: guestapi, exec, files, mounts,
+                           port-forward, metrics, state; separated by commas
+  --allow LIST             the only things that it may do; a denied one stays denied
   --no-replay-ready        do not repeat Ready to a host that was restarted
   --interval-connect MS    pace in state CONNECT (100)
   --interval-started MS    pace in state STARTED (1000)
@@ -44,7 +48,7 @@ Exit codes: 0 done, 1 the host said no or a fatal error, 2 usage, 3 no agent, 4 
 
 /// What the command line says.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "two switches that have nothing in common")]
+#[expect(clippy::struct_excessive_bools, reason = "three switches that have nothing in common")]
 pub(crate) struct Options {
     /// Where the certificates are.
     pub(crate) config_dir: Option<PathBuf>,
@@ -56,12 +60,17 @@ pub(crate) struct Options {
     pub(crate) flavour: Option<Flavour>,
     /// Unix sockets in place of vsock.
     pub(crate) vsock_unix: Option<PathBuf>,
+    /// What the host may do, as far as the command line says.
+    pub(crate) policy: Policy,
     /// Whether to repeat Ready.
     pub(crate) replay_ready: bool,
     /// CONNECT, STARTED, CONNECTED.
     pub(crate) intervals: (Option<Duration>, Option<Duration>, Option<Duration>),
     /// Log more.
     pub(crate) debug: bool,
+    /// Whether we are called by the name of one of the agents that we replace: they ignore words
+    /// that they do not know (P§1.1).
+    pub(crate) stands_in: bool,
     /// What to do.
     pub(crate) command: Command,
 }
@@ -95,24 +104,29 @@ pub(crate) enum Command {
     Status,
 }
 
-/// Reads the command line.
+/// Reads the command line; its first word is the name we are called by.
 ///
 /// # Errors
 /// What is wrong with it, for people.
-pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Options, String> {
+pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, String> {
+    let name = args.next().unwrap_or_default();
+    let stands_in = Path::new(&name).file_name().is_some_and(|name| {
+        ["lxd-agent", "incus-agent"].into_iter().any(|original| name == original)
+    });
     let mut options = Options {
         config_dir: None,
         root: "/".into(),
         port: None,
         flavour: None,
         vsock_unix: None,
+        policy: Policy::ALL,
         replay_ready: true,
         intervals: (None, None, None),
         debug: false,
+        stands_in,
         command: Command::Run,
     };
     let mut words = Vec::new();
-    let mut args = args;
     while let Some(arg) = args.next() {
         let arg = arg.into_string().map_err(|_| "arguments must be UTF-8".to_owned())?;
         if arg.starts_with('-') {
@@ -121,8 +135,11 @@ pub(crate) fn parse(args: impl Iterator<Item = OsString>) -> Result<Options, Str
             words.push(arg);
         }
     }
-    if let Some(command) = command(&words)? {
-        options.command = command;
+    match command(&words) {
+        Ok(Some(command)) => options.command = command,
+        Ok(None) => {}
+        Err(_) if options.stands_in => {}
+        Err(why) => return Err(why),
     }
     Ok(options)
 }
@@ -136,31 +153,7 @@ fn option(
         Some((name, value)) => (name, Some(value.to_owned())),
         None => (arg, None),
     };
-    let flag = match name {
-        "--no-replay-ready" => {
-            options.replay_ready = false;
-            true
-        }
-        // The real agents know both letters.
-        "--debug" | "-d" | "--verbose" | "-v" => {
-            options.debug = true;
-            true
-        }
-        "--check" => {
-            options.command = Command::Check;
-            true
-        }
-        "--version" => {
-            options.command = Command::Version;
-            true
-        }
-        "--help" | "-h" => {
-            options.command = Command::Help;
-            true
-        }
-        _ => false,
-    };
-    if flag {
+    if flag(options, name) {
         return if given.is_some() { Err(format!("{name} takes no value")) } else { Ok(()) };
     }
     let mut value = || match &given {
@@ -180,7 +173,16 @@ fn option(
         "--interval-connect" => options.intervals.0 = millis()?,
         "--interval-started" => options.intervals.1 = millis()?,
         "--interval-connected" => options.intervals.2 = millis()?,
-        "--config-dir" => options.config_dir = Some(value()?.into()),
+        // Incus' agent calls it the other two names (P§1.1).
+        "--config-dir" | "--secrets-location" | "-s" => options.config_dir = Some(value()?.into()),
+        "--deny" | "--allow" => {
+            let list = value()?;
+            let restrict = if name == "--deny" { Policy::without } else { Policy::only };
+            let policy = restrict(&list).map_err(|_| {
+                format!("{name} takes guestapi,exec,files,mounts,port-forward,metrics,state")
+            })?;
+            options.policy = options.policy.and(policy);
+        }
         "--root" => options.root = value()?.into(),
         "--port" => options.port = Some(value()?.into()),
         "--vsock-unix" => options.vsock_unix = Some(value()?.into()),
@@ -192,6 +194,20 @@ fn option(
         _ => return Err(format!("unknown option {name}")),
     }
     Ok(())
+}
+
+/// An option without a value; false if it is none.
+fn flag(options: &mut Options, name: &str) -> bool {
+    match name {
+        "--no-replay-ready" => options.replay_ready = false,
+        // The real agents know both letters.
+        "--debug" | "-d" | "--verbose" | "-v" => options.debug = true,
+        "--check" => options.command = Command::Check,
+        "--version" => options.command = Command::Version,
+        "--help" | "-h" => options.command = Command::Help,
+        _ => return false,
+    }
+    true
 }
 
 fn command(words: &[String]) -> Result<Option<Command>, String> {
@@ -219,7 +235,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Options, String> {
-        parse(line.split_whitespace().map(OsString::from))
+        parse(["mote-agent"].into_iter().chain(line.split_whitespace()).map(OsString::from))
     }
 
     #[test]
@@ -244,5 +260,29 @@ mod tests {
             assert!(parsed(bad).is_err(), "{bad}");
         }
         assert!(parsed("--interval-connect 0").is_err());
+    }
+
+    #[test]
+    fn called_as_an_original_it_takes_what_the_original_takes() {
+        let called = |line: &str| parse(line.split_whitespace().map(OsString::from));
+        let options = called("/run/incus_agent/incus-agent -d -s /run/x whatever else").unwrap();
+        assert_eq!(options.command, Command::Run);
+        assert_eq!(options.config_dir, Some("/run/x".into()));
+        assert_eq!(
+            called("lxd-agent --secrets-location=/y").unwrap().config_dir,
+            Some("/y".into())
+        );
+        assert!(called("lxd-agent --nope").is_err());
+        assert!(called("mote-agent whatever").is_err());
+    }
+
+    #[test]
+    fn lists_of_what_is_allowed_only_restrict() {
+        let policy = |line| parsed(line).unwrap().policy;
+        assert_eq!(policy(""), Policy::ALL);
+        let both = policy("--allow exec,state --deny exec");
+        assert_eq!(both, policy("--deny=exec --allow=state,exec"));
+        assert_eq!(both, Policy::only("state").unwrap());
+        assert!(parsed("--deny exec,ssh").is_err());
     }
 }
