@@ -5,6 +5,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
@@ -21,6 +22,9 @@ pub mod peer;
 pub mod pem;
 pub mod policy;
 pub mod ready;
+
+pub mod netlink;
+pub mod nic;
 
 pub mod http;
 pub mod path;

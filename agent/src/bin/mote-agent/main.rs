@@ -13,6 +13,9 @@ mod iso;
 mod lock;
 mod log;
 mod modules;
+mod netlink;
+#[cfg_attr(not(test), expect(dead_code, reason = "its caller comes next"))]
+mod nics;
 mod notify;
 mod options;
 mod port;
