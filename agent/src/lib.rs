@@ -1,7 +1,8 @@
 //! The core of mote: what LXD and Incus ask of their guest agent, as pure decisions.
 //!
-//! Bytes and time go in, bytes and decisions come out. Nothing here does I/O, waits, reads a clock
-//! or allocates; the shell in `src/bin/mote-agent/` does. Modules in reading order.
+//! Bytes and time go in, bytes and decisions come out. Nothing here does I/O, waits or reads a
+//! clock; the shell in `src/bin/mote-agent/` does. The status channel, HTTP and devlxd never
+//! allocate. Modules in reading order.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -33,3 +34,6 @@ pub mod ws;
 pub mod devlxd;
 pub mod hostapi;
 pub mod hostpeer;
+
+pub mod exec;
+pub mod operation;

@@ -10,6 +10,9 @@ pub const HEADERS: usize = 48;
 /// Longest request body we keep, bytes (a storage volume's config is the largest real one). Over
 /// it: 413 and the connection is closed.
 pub const BODY: usize = 64 * 1024;
+/// Longest body of the host's requests, bytes: a command with its environment (the kernel's own limit
+/// is 2 MiB). Over it: 413.
+pub const HOST_BODY: usize = 1024 * 1024;
 /// Longest JSON answer of the host that we hold, bytes: one config value may be a whole
 /// cloud-init user-data. Over it: the call fails. Streams (image export) are not held at all.
 pub const HOST_REPLY: usize = 4 * 1024 * 1024;

@@ -58,19 +58,6 @@ impl Capability {
         CAPABILITIES.into_iter().find(|capability| capability.name() == name)
     }
 
-    /// What a host's request to `/1.0/WORD` needs, if it can be refused at all.
-    #[must_use]
-    pub fn of_endpoint(word: &str) -> Option<Self> {
-        match word {
-            "exec" => Some(Self::Exec),
-            "sftp" => Some(Self::Files),
-            "port-forward" => Some(Self::PortForward),
-            "metrics" => Some(Self::Metrics),
-            "state" => Some(Self::State),
-            _ => None,
-        }
-    }
-
     fn bit(self) -> u8 {
         1 << self as u8
     }
@@ -175,12 +162,5 @@ mod tests {
         let both = file.and(option);
         assert_eq!(both, option.and(file));
         assert_eq!(both, Policy::only("state").unwrap());
-    }
-
-    #[test]
-    fn endpoints_that_can_be_refused_are_known() {
-        for (word, capability) in [("sftp", Some(Capability::Files)), ("operations", None)] {
-            assert_eq!(Capability::of_endpoint(word), capability);
-        }
     }
 }

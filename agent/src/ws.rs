@@ -1,8 +1,8 @@
-//! WebSocket frames (RFC 6455), server side, as pure byte work. Source for what peers expect: P§4.3.
+//! WebSocket frames (RFC 6455), server side, as pure byte work. Source for what peers expect: P§4.1
+//! and P§4.3.
 //!
-//! Only what the agent's event streams need: whole text frames out, and the small frames that a
-//! listener sends back (pong, ping, close) in. A listener has nothing else to say, so data frames
-//! are skipped without being kept. Never allocates.
+//! Out go whole frames; in come frames of any size, given out piece by piece as they arrive and
+//! unmasked where they lie, so that a message of gigabytes needs no memory. Never allocates.
 
 use core::fmt::Write;
 
@@ -81,11 +81,20 @@ pub fn header(opcode: Opcode, payload: usize, out: &mut [u8; HEADER]) -> usize {
     size
 }
 
-/// What a listener sent.
+/// What a peer sent.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Incoming {
-    /// Nothing of interest in these bytes.
+pub enum Incoming<'i> {
+    /// Nothing whole in these bytes.
     More,
+    /// Part of a message; an empty one has one empty part.
+    Data {
+        /// Text rather than bytes.
+        text: bool,
+        /// The part.
+        bytes: &'i [u8],
+        /// Whether the message ends with it.
+        last: bool,
+    },
     /// It answered a ping.
     Pong,
     /// It wants this payload back in a pong.
@@ -103,89 +112,120 @@ pub enum Violation {
     Reserved,
     /// A control frame that is long or in pieces (§5.5).
     BadControl,
+    /// A continuation of nothing, or a new message within another (§5.4).
+    BadFragment,
 }
 
 /// Reads a client's frames from bytes cut anywhere.
 #[derive(Debug)]
 pub struct Reader {
     state: Reading,
+    /// A fragmented message has begun: whether it is text.
+    message: Option<bool>,
 }
 
 #[derive(Debug)]
 enum Reading {
     Header(heapless::Vec<u8, 14>),
-    Payload {
-        opcode: Opcode,
-        left: u64,
-        mask: [u8; 4],
-        at: usize,
-        kept: heapless::Vec<u8, CONTROL>,
-    },
+    Payload { frame: Header, at: usize, kept: heapless::Vec<u8, CONTROL> },
 }
 
 impl Default for Reader {
     fn default() -> Self {
-        Self { state: Reading::Header(heapless::Vec::new()) }
+        Self { state: Reading::Header(heapless::Vec::new()), message: None }
     }
 }
 
 impl Reader {
-    /// Takes bytes from the front of `input`; stops after each frame. Call until `input` is empty.
+    /// Takes bytes from the front of `input` up to the end of one frame or of the input, and says
+    /// how many. Call again with the rest until there is none.
     ///
     /// # Errors
     /// [`Violation`]: the connection must be closed.
-    pub fn take(&mut self, input: &mut &[u8]) -> Result<Incoming, Violation> {
-        loop {
-            match &mut self.state {
-                Reading::Header(bytes) => {
-                    if let Some(header) = Header::parse(bytes)? {
-                        self.state = Reading::Payload {
-                            opcode: header.opcode,
-                            left: header.length,
-                            mask: header.mask,
-                            at: 0,
-                            kept: heapless::Vec::new(),
-                        };
-                        continue;
-                    }
-                    let Some((first, rest)) = input.split_first() else {
-                        return Ok(Incoming::More);
-                    };
-                    *input = rest;
-                    if bytes.push(*first).is_err() {
-                        return Err(Violation::Reserved);
-                    }
+    pub fn take<'i>(&mut self, input: &'i mut [u8]) -> Result<(usize, Incoming<'i>), Violation> {
+        let mut used = 0;
+        if let Reading::Header(bytes) = &mut self.state {
+            let frame = loop {
+                if let Some(frame) = Header::parse(bytes)? {
+                    break frame;
                 }
-                Reading::Payload { opcode, left, mask, at, kept } => {
-                    let control = is_control(*opcode);
-                    while *left > 0 {
-                        let Some((first, rest)) = input.split_first() else {
-                            return Ok(Incoming::More);
-                        };
-                        if control {
-                            let key = mask.get(*at % 4).copied().unwrap_or(0);
-                            kept.push(first ^ key).map_err(|_| Violation::BadControl)?;
-                            *input = rest;
-                            *left -= 1;
-                            *at += 1;
-                        } else {
-                            let skip =
-                                usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
-                            *input = input.get(skip..).unwrap_or(&[]);
-                            *left -= u64::try_from(skip).unwrap_or(0);
-                        }
-                    }
-                    let frame = (*opcode, core::mem::take(kept));
-                    *self = Self::default();
-                    match frame {
-                        (Opcode::Pong, _) => return Ok(Incoming::Pong),
-                        (Opcode::Ping, payload) => return Ok(Incoming::Ping(payload)),
-                        (Opcode::Close, _) => return Ok(Incoming::Close),
-                        (Opcode::Text | Opcode::Binary | Opcode::Continuation, _) => {}
-                    }
-                }
-            }
+                let Some(byte) = input.get(used) else { return Ok((used, Incoming::More)) };
+                bytes.push(*byte).map_err(|_| Violation::Reserved)?;
+                used += 1;
+            };
+            self.begin(&frame)?;
+            self.state = Reading::Payload { frame, at: 0, kept: heapless::Vec::new() };
         }
+        let Reading::Payload { frame, at, kept } = &mut self.state else {
+            return Ok((used, Incoming::More));
+        };
+        let rest = input.get_mut(used..).unwrap_or_default();
+        let most = usize::try_from(frame.length).unwrap_or(usize::MAX).min(rest.len());
+        let piece = rest.get_mut(..most).unwrap_or_default();
+        unmask(piece, frame.mask, *at);
+        *at = at.wrapping_add(most);
+        frame.length -= u64::try_from(most).unwrap_or(0);
+        let whole = frame.length == 0;
+        used += most;
+        if is_control(frame.opcode) {
+            kept.extend_from_slice(piece).map_err(|_| Violation::BadControl)?;
+            if !whole {
+                return Ok((used, Incoming::More));
+            }
+            let (opcode, payload) = (frame.opcode, core::mem::take(kept));
+            self.state = Reading::Header(heapless::Vec::new());
+            return Ok((used, control(opcode, payload)));
+        }
+        if most == 0 && !whole {
+            return Ok((used, Incoming::More));
+        }
+        let last = whole && frame.last;
+        let text = self.message.unwrap_or(false);
+        if last {
+            self.message = None;
+        }
+        if whole {
+            self.state = Reading::Header(heapless::Vec::new());
+        }
+        Ok((used, Incoming::Data { text, bytes: piece, last }))
+    }
+
+    /// Checks a frame's place among the others.
+    fn begin(&mut self, frame: &Header) -> Result<(), Violation> {
+        let text = match frame.opcode {
+            Opcode::Close | Opcode::Ping | Opcode::Pong => return Ok(()),
+            Opcode::Continuation if self.message.is_some() => return Ok(()),
+            Opcode::Continuation => return Err(Violation::BadFragment),
+            Opcode::Text => true,
+            Opcode::Binary => false,
+        };
+        match self.message.replace(text) {
+            None => Ok(()),
+            Some(_) => Err(Violation::BadFragment),
+        }
+    }
+}
+
+fn control(opcode: Opcode, payload: heapless::Vec<u8, CONTROL>) -> Incoming<'static> {
+    match opcode {
+        Opcode::Ping => Incoming::Ping(payload),
+        Opcode::Pong => Incoming::Pong,
+        Opcode::Close | Opcode::Continuation | Opcode::Text | Opcode::Binary => Incoming::Close,
+    }
+}
+
+/// Takes the mask off bytes that begin `at` bytes into their frame (§5.3), eight at a time: this is
+/// the agent's only own work on each byte of an exec's input.
+fn unmask(bytes: &mut [u8], mut mask: [u8; 4], at: usize) {
+    mask.rotate_left(at % 4);
+    let [a, b, c, d] = mask;
+    let wide = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
+    let (eights, rest) = bytes.as_chunks_mut::<8>();
+    for eight in eights {
+        *eight = (u64::from_ne_bytes(*eight) ^ wide).to_ne_bytes();
+    }
+    for (byte, key) in rest.iter_mut().zip(mask.iter().cycle()) {
+        *byte ^= key;
     }
 }
 
@@ -193,8 +233,12 @@ fn is_control(opcode: Opcode) -> bool {
     matches!(opcode, Opcode::Close | Opcode::Ping | Opcode::Pong)
 }
 
+#[derive(Debug)]
 struct Header {
     opcode: Opcode,
+    /// Whether it ends its message.
+    last: bool,
+    /// What is left of the payload.
     length: u64,
     mask: [u8; 4],
 }
@@ -225,7 +269,7 @@ impl Header {
             return Err(Violation::BadControl);
         }
         let Some((mask, _)) = rest.split_first_chunk::<4>() else { return Ok(None) };
-        Ok(Some(Self { opcode, length, mask: *mask }))
+        Ok(Some(Self { opcode, last: first & 0x80 != 0, length, mask: *mask }))
     }
 }
 
@@ -255,44 +299,85 @@ mod tests {
     use super::*;
     use std::{string::String, vec, vec::Vec};
 
-    fn masked(opcode: u8, payload: &[u8]) -> Vec<u8> {
+    fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
         let mask = [1u8, 2, 3, 4];
-        let mut frame = vec![0x80 | opcode, 0x80 | u8::try_from(payload.len()).unwrap()];
+        let mut frame = vec![first];
+        match payload.len() {
+            short @ ..126 => frame.push(0x80 | u8::try_from(short).unwrap()),
+            long => {
+                frame.push(0xfe);
+                frame.extend(u16::try_from(long).unwrap().to_be_bytes());
+            }
+        }
         frame.extend(mask);
         frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key));
         frame
     }
 
-    #[test]
-    fn control_frames_are_read_at_every_cut() {
-        let mut bytes = masked(0x1, b"ignored text");
-        bytes.extend(masked(0x9, b"hello"));
-        bytes.extend(masked(0xa, b""));
-        bytes.extend(masked(0x8, b"\x03\xe8"));
-        for size in 1..bytes.len() {
-            let mut reader = Reader::default();
-            let mut seen = Vec::new();
-            for mut cut in bytes.chunks(size) {
-                while !cut.is_empty() {
-                    let incoming = reader.take(&mut cut).unwrap();
-                    if incoming != Incoming::More {
-                        seen.push(incoming);
+    /// All that came, with the parts of messages put together.
+    fn read(bytes: &[u8], size: usize) -> Result<Vec<String>, Violation> {
+        let mut reader = Reader::default();
+        let mut seen = Vec::new();
+        let mut message = Vec::new();
+        for cut in bytes.chunks(size) {
+            let mut cut = cut.to_vec();
+            let mut rest = cut.as_mut_slice();
+            while !rest.is_empty() {
+                let (used, incoming) = reader.take(rest)?;
+                match incoming {
+                    Incoming::More => {}
+                    Incoming::Data { text, bytes, last } => {
+                        message.extend_from_slice(bytes);
+                        if last {
+                            seen.push(std::format!("{text} {:?}", core::mem::take(&mut message)));
+                        }
+                    }
+                    Incoming::Pong | Incoming::Ping(_) | Incoming::Close => {
+                        seen.push(std::format!("{incoming:?}"));
                     }
                 }
+                rest = &mut rest[used..];
             }
-            let hello = heapless::Vec::from_slice(b"hello").unwrap();
-            assert_eq!(seen, [Incoming::Ping(hello), Incoming::Pong, Incoming::Close], "{size}");
+        }
+        Ok(seen)
+    }
+
+    #[test]
+    fn frames_are_read_at_every_cut() {
+        let long: Vec<u8> = (0..=255).chain(0..=99).collect();
+        let mut bytes = frame(0x81, b"text");
+        bytes.extend(frame(0x82, &long));
+        bytes.extend(frame(0x81, b""));
+        bytes.extend(frame(0x02, b"in"));
+        bytes.extend(frame(0x89, b"hello"));
+        bytes.extend(frame(0x80, b"two"));
+        bytes.extend(frame(0x8a, b""));
+        bytes.extend(frame(0x88, b"\x03\xe8"));
+        let expected = [
+            std::format!("true {:?}", b"text"),
+            std::format!("false {long:?}"),
+            "true []".into(),
+            std::format!("Ping({:?})", b"hello"),
+            std::format!("false {:?}", b"intwo"),
+            "Pong".into(),
+            "Close".into(),
+        ];
+        for size in 1..=bytes.len() {
+            assert_eq!(read(&bytes, size).unwrap(), expected, "pieces of {size}");
         }
     }
 
     #[test]
     fn what_breaks_the_rules_is_a_violation() {
-        let take = |bytes: &[u8]| Reader::default().take(&mut &*bytes);
+        let take = |bytes: &[u8]| read(bytes, 1);
         assert_eq!(take(&[0x81, 0x01, b'x']), Err(Violation::NotMasked));
         assert_eq!(take(&[0xf1, 0x81]), Err(Violation::Reserved));
         assert_eq!(take(&[0x83, 0x81]), Err(Violation::Reserved));
         assert_eq!(take(&[0x09, 0x81]), Err(Violation::BadControl));
         assert_eq!(take(&[0x89, 0xfe, 0, 200]), Err(Violation::BadControl));
+        assert_eq!(take(&frame(0x80, b"x")), Err(Violation::BadFragment));
+        let within = [frame(0x01, b"a"), frame(0x81, b"b")].concat();
+        assert_eq!(take(&within), Err(Violation::BadFragment));
     }
 
     #[test]

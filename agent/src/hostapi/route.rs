@@ -5,7 +5,7 @@ use crate::http::head::Method;
 use crate::path::Segments;
 use crate::policy::Capability;
 
-/// What the host asked for.
+/// What the host asked for. An operation's id stands in the path's third segment ([`operation`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// `GET /`.
@@ -18,8 +18,26 @@ pub enum Route {
     Events,
     /// `POST /1.0/events`.
     PostEvent,
-    /// A known endpoint that this build does not serve; carries its first word for the message.
-    Absent(&'static str),
+    /// `POST /1.0/exec`.
+    Exec,
+    /// `GET /1.0/metrics`.
+    Metrics,
+    /// `GET /1.0/operations`.
+    Operations,
+    /// `GET /1.0/operations/{id}`.
+    Operation,
+    /// `DELETE /1.0/operations/{id}`.
+    CancelOperation,
+    /// `GET /1.0/operations/{id}/wait`.
+    WaitOperation,
+    /// `GET /1.0/operations/{id}/websocket`.
+    OperationSocket,
+    /// `POST /1.0/port-forward`; Incus only.
+    PortForward,
+    /// `GET /1.0/sftp`.
+    Sftp,
+    /// `GET /1.0/state`.
+    State,
 }
 
 impl Route {
@@ -27,8 +45,21 @@ impl Route {
     #[must_use]
     pub fn needs(self) -> Option<Capability> {
         match self {
-            Self::Absent(word) => Capability::of_endpoint(word),
-            Self::Index | Self::Info | Self::Connect | Self::Events | Self::PostEvent => None,
+            Self::Exec => Some(Capability::Exec),
+            Self::Sftp => Some(Capability::Files),
+            Self::PortForward => Some(Capability::PortForward),
+            Self::Metrics => Some(Capability::Metrics),
+            Self::State => Some(Capability::State),
+            Self::Index
+            | Self::Info
+            | Self::Connect
+            | Self::Events
+            | Self::PostEvent
+            | Self::Operations
+            | Self::Operation
+            | Self::CancelOperation
+            | Self::WaitOperation
+            | Self::OperationSocket => None,
         }
     }
 }
@@ -57,32 +88,87 @@ pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRo
         Method::Head | Method::Options | Method::Other => return Err(NoRoute::Verb),
         Method::Get | Method::Post | Method::Put | Method::Patch | Method::Delete => {}
     }
-    let is = |index: usize, word: &str| segments.is(index, word);
-    let known = match segments.count() {
-        0 => "/",
-        1 if is(0, "1.0") => "1.0",
-        2 if is(0, "1.0") => {
-            let words =
-                ["events", "exec", "metrics", "operations", "sftp", "state", "port-forward"];
-            words.into_iter().find(|word| is(1, word)).unwrap_or("")
-        }
-        3 | 4 if is(0, "1.0") && is(1, "operations") => "operations",
-        _ => "",
-    };
-    match (method, known) {
+    match place(flavour, &segments) {
+        Some(place) => by_method(method, place).ok_or(NoRoute::Method),
         // LXD's catch-all answers any unknown path like `/` (P§3.1).
-        (_, "") => match flavour {
+        None => match flavour {
             Flavour::Lxd | Flavour::LxdOld => Ok(Route::Index),
             Flavour::Incus => Err(NoRoute::Path),
         },
-        (Method::Get, "/") => Ok(Route::Index),
-        (Method::Get, "1.0") => Ok(Route::Info),
-        (Method::Put, "1.0") => Ok(Route::Connect),
-        (Method::Get, "events") => Ok(Route::Events),
-        (Method::Post, "events") => Ok(Route::PostEvent),
-        (_, "/" | "1.0" | "events") => Err(NoRoute::Method),
-        (_, word) => Ok(Route::Absent(word)),
     }
+}
+
+/// The id in the path of an operation, as it came; empty if there is none.
+#[must_use]
+pub fn operation(path: &str) -> &str {
+    Segments::split(path).map_or("", |segments| segments.raw(2))
+}
+
+/// A known path.
+#[derive(Clone, Copy)]
+enum Place {
+    Index,
+    Info,
+    Events,
+    Exec,
+    Metrics,
+    Operations,
+    Operation,
+    OperationWait,
+    OperationSocket,
+    PortForward,
+    Sftp,
+    State,
+}
+
+fn place(flavour: Flavour, segments: &Segments<'_>) -> Option<Place> {
+    let is = |index: usize, word: &str| segments.is(index, word);
+    let count = segments.count();
+    if count > 0 && !is(0, "1.0") {
+        return None;
+    }
+    match count {
+        0 => Some(Place::Index),
+        1 => Some(Place::Info),
+        2 => [
+            ("events", Place::Events),
+            ("exec", Place::Exec),
+            ("metrics", Place::Metrics),
+            ("operations", Place::Operations),
+            ("sftp", Place::Sftp),
+            ("state", Place::State),
+        ]
+        .into_iter()
+        .find_map(|(word, place)| is(1, word).then_some(place))
+        .or_else(|| {
+            (flavour == Flavour::Incus && is(1, "port-forward")).then_some(Place::PortForward)
+        }),
+        3 if is(1, "operations") && !segments.raw(2).is_empty() => Some(Place::Operation),
+        4 if is(1, "operations") && is(3, "wait") => Some(Place::OperationWait),
+        4 if is(1, "operations") && is(3, "websocket") => Some(Place::OperationSocket),
+        _ => None,
+    }
+}
+
+fn by_method(method: Method, place: Place) -> Option<Route> {
+    Some(match (method, place) {
+        (Method::Get, Place::Index) => Route::Index,
+        (Method::Get, Place::Info) => Route::Info,
+        (Method::Put, Place::Info) => Route::Connect,
+        (Method::Get, Place::Events) => Route::Events,
+        (Method::Post, Place::Events) => Route::PostEvent,
+        (Method::Post, Place::Exec) => Route::Exec,
+        (Method::Get, Place::Metrics) => Route::Metrics,
+        (Method::Get, Place::Operations) => Route::Operations,
+        (Method::Get, Place::Operation) => Route::Operation,
+        (Method::Delete, Place::Operation) => Route::CancelOperation,
+        (Method::Get, Place::OperationWait) => Route::WaitOperation,
+        (Method::Get, Place::OperationSocket) => Route::OperationSocket,
+        (Method::Post, Place::PortForward) => Route::PortForward,
+        (Method::Get, Place::Sftp) => Route::Sftp,
+        (Method::Get, Place::State) => Route::State,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -97,7 +183,22 @@ mod tests {
         assert_eq!(lxd(Method::Post, "/1.0/events"), Ok(Route::PostEvent));
         assert_eq!(lxd(Method::Delete, "/1.0"), Err(NoRoute::Method));
         assert_eq!(lxd(Method::Head, "/1.0"), Err(NoRoute::Verb));
-        assert_eq!(lxd(Method::Post, "/1.0/exec"), Ok(Route::Absent("exec")));
+        assert_eq!(lxd(Method::Post, "/1.0/exec"), Ok(Route::Exec));
+        assert_eq!(lxd(Method::Get, "/1.0/exec"), Err(NoRoute::Method));
+        assert_eq!(lxd(Method::Put, "/1.0/state"), Err(NoRoute::Method));
+        let operations = [
+            (Method::Get, "/1.0/operations", Ok(Route::Operations)),
+            (Method::Get, "/1.0/operations/x", Ok(Route::Operation)),
+            (Method::Delete, "/1.0/operations/x", Ok(Route::CancelOperation)),
+            (Method::Get, "/1.0/operations/x/wait", Ok(Route::WaitOperation)),
+            (Method::Get, "/1.0/operations/x/websocket", Ok(Route::OperationSocket)),
+            (Method::Delete, "/1.0/operations/x/wait", Err(NoRoute::Method)),
+            (Method::Get, "/1.0/operations/x/nothing", Ok(Route::Index)),
+        ];
+        for (method, path, expected) in operations {
+            assert_eq!(lxd(method, path), expected, "{path}");
+        }
+        assert_eq!(operation("/1.0/operations/a%20b/wait?x"), "a%20b");
     }
 
     #[test]
@@ -114,9 +215,18 @@ mod tests {
     }
 
     #[test]
+    fn what_a_guest_may_refuse_is_known_by_its_route() {
+        assert_eq!(Route::Sftp.needs(), Some(Capability::Files));
+        assert_eq!(Route::Operations.needs(), None);
+    }
+
+    #[test]
     fn unknown_paths_answer_as_each_flavour_does() {
         assert_eq!(route(Flavour::Lxd, Method::Get, "/1.0/files"), Ok(Route::Index));
         assert_eq!(route(Flavour::Lxd, Method::Post, "/1.0/"), Ok(Route::Index));
         assert_eq!(route(Flavour::Incus, Method::Get, "/1.0/files"), Err(NoRoute::Path));
+        let forward = |flavour| route(flavour, Method::Post, "/1.0/port-forward");
+        assert_eq!(forward(Flavour::Incus), Ok(Route::PortForward));
+        assert_eq!(forward(Flavour::LxdOld), Ok(Route::Index));
     }
 }

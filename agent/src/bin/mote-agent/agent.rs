@@ -12,10 +12,13 @@ use mote_agent::policy::{Capability, Policy};
 use mote_agent::ready::Ready;
 use mote_agent::status::{Address, Status};
 
+use crate::children::Children;
 use crate::clock::{now, within};
 use crate::events::Events;
+use crate::files::Sessions;
 use crate::host_call::{Call, Failed, HostReply, Link, Retry, call};
 use crate::log;
+use crate::operations::Operations;
 use crate::options::Options;
 use crate::signal::Signal;
 use crate::socket::Transport;
@@ -54,6 +57,12 @@ pub(crate) struct Agent {
     pub(crate) ready: RefCell<Ready>,
     /// The last thing that went wrong, for the status file.
     pub(crate) last_error: RefCell<Option<String>>,
+    /// What the host started.
+    pub(crate) operations: Operations,
+    /// SFTP sessions.
+    pub(crate) sessions: Sessions,
+    /// Processes we started.
+    pub(crate) children: Children,
     /// Runs the tasks. Some of them hold the agent that holds this: both live to the end.
     pub(crate) executor: LocalExecutor<'static>,
 }

@@ -1,5 +1,9 @@
-//! `/1.0/events`: what the host posts, handed to every listener, as a stream of lines or as a
-//! websocket (P§4.3). A slow listener is dropped with a log line and never slows the others.
+//! `/1.0/events`: what the host posts and what becomes of operations, handed to every listener, as
+//! a stream of lines or as a websocket (P§4.3). A slow listener is dropped with a log line and never
+//! slows the others.
+//!
+//! Guests get what the devlxd API promises, config and device; the real agents also show them the
+//! host's operations, with the secrets of every exec (P§9.9).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,20 +11,24 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_lite::FutureExt;
+use mote_agent::flavour::Flavour;
 use mote_agent::http::head::Request;
 use mote_agent::http::target;
-use mote_agent::ws;
+use mote_agent::ws::Opcode;
 
+use crate::agent::Agent;
 use crate::clock::{self, sleep};
-use crate::exchange::Answer;
+use crate::exchange::{Answer, Reply};
 use crate::log;
 use crate::signal::Signal;
 use crate::stream::Stream;
+use crate::upgrade::Upgrade;
+use crate::websocket::{Inbox, Received, WebSocket, upgrade};
 
-/// Listeners at once, guests and host together. Over it: 503.
-const LISTENERS: usize = 64;
-/// Events held for one listener. Over it: that listener is dropped.
-const QUEUED: usize = 64;
+/// Listeners of one audience at once: each `lxc exec` has one. Over it: 503.
+const LISTENERS: usize = 1024;
+/// Events held for one listener (they are shared, not copied). Over it: that listener is dropped.
+const QUEUED: usize = 512;
 /// Between pings to a websocket (P§4.3).
 const PING: Duration = Duration::from_secs(10);
 /// Pings that may go unanswered (P§4.3).
@@ -32,8 +40,24 @@ pub(crate) struct Events {
     listeners: RefCell<Vec<Rc<Listener>>>,
 }
 
+/// Who listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// The host: everything.
+    Host,
+    /// Applications in the guest.
+    Guest,
+}
+
+impl Audience {
+    fn may_hear(self, kind: &str) -> bool {
+        self == Self::Host || kind == "config" || kind == "device"
+    }
+}
+
 /// One listener's queue.
-struct Listener {
+pub(crate) struct Listener {
+    audience: Audience,
     /// Comma-separated; empty is all.
     types: String,
     queue: RefCell<VecDeque<Rc<str>>>,
@@ -46,7 +70,9 @@ impl Events {
     pub(crate) fn publish(&self, kind: &str, event: &str) {
         let event: Rc<str> = event.into();
         for listener in self.listeners.borrow().iter() {
-            if !listener.types.is_empty() && !listener.types.split(',').any(|word| word == kind) {
+            let wanted =
+                listener.types.is_empty() || listener.types.split(',').any(|word| word == kind);
+            if !wanted || !listener.audience.may_hear(kind) {
                 continue;
             }
             let mut queue = listener.queue.borrow_mut();
@@ -58,33 +84,57 @@ impl Events {
             listener.signal.raise();
         }
     }
+}
 
-    /// How many listen.
-    pub(crate) fn count(&self) -> usize {
-        self.listeners.borrow().len()
+/// Makes a listener of whoever asks. It hears what happens from now on.
+pub(crate) fn listen(agent: &Rc<Agent>, request: &Request<'_>, audience: Audience) -> Answer {
+    let accept = match upgrade(request) {
+        Ok(accept) => accept,
+        Err(why) => return Answer::Reply(Reply::text(400, why)),
+    };
+    let mut listeners = agent.events.listeners.borrow_mut();
+    if listeners.iter().filter(|other| other.audience == audience).count() >= LISTENERS {
+        return Answer::Reply(Reply::text(503, "Too many event listeners"));
     }
+    let types = target::query(request.query, "type").unwrap_or_default();
+    let listener = Rc::new(Listener {
+        audience,
+        // Go's clients encode the comma.
+        types: types.replace("%2C", ",").replace("%2c", ","),
+        queue: RefCell::default(),
+        overrun: Cell::new(false),
+        signal: Signal::default(),
+    });
+    listeners.push(listener.clone());
+    Answer::Upgrade(Upgrade::Events(Listening { agent: agent.clone(), listener, accept }))
+}
 
-    /// Serves a listener until it leaves or falls behind.
-    pub(crate) async fn serve(&self, stream: &Stream, request: &Request<'_>) -> Answer {
-        let accept = match upgrade(request) {
-            Ok(accept) => accept,
-            Err(why) => return Answer::Reply(crate::exchange::Reply::text(400, why)),
-        };
-        if self.count() >= LISTENERS {
-            let text = "Too many event listeners";
-            return Answer::Reply(crate::exchange::Reply::text(503, text));
-        }
-        let types = target::query(request.query, "type").unwrap_or_default().to_owned();
-        let listener = Rc::new(Listener {
-            types,
-            queue: RefCell::default(),
-            overrun: Cell::new(false),
-            signal: Signal::default(),
-        });
-        self.listeners.borrow_mut().push(listener.clone());
-        let _registered = Registered { events: self, listener: &listener };
-        let result = match &accept {
-            Some(accept) => listener.websocket(stream, accept).await,
+/// A listener and its place on the list, which it leaves however serving it ends.
+pub(crate) struct Listening {
+    agent: Rc<Agent>,
+    listener: Rc<Listener>,
+    accept: Option<String>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut listeners = self.agent.events.listeners.borrow_mut();
+        listeners.retain(|other| !Rc::ptr_eq(other, &self.listener));
+    }
+}
+
+impl Listening {
+    /// Serves it until it leaves or falls behind.
+    pub(crate) async fn serve(self, stream: Stream) {
+        let listener = &self.listener;
+        let result = match &self.accept {
+            Some(accept) => {
+                let payload = match self.agent.flavour {
+                    Flavour::Incus => &b"keepalive"[..],
+                    Flavour::Lxd | Flavour::LxdOld => &[],
+                };
+                listener.websocket(stream, accept, payload).await
+            }
             None => listener.lines(stream).await,
         };
         if listener.overrun.get() {
@@ -92,19 +142,6 @@ impl Events {
         } else if let Err(error) = result {
             log::debug(format_args!("an event listener is gone: {error}"));
         }
-        Answer::Written { keep_alive: false }
-    }
-}
-
-/// Takes the listener off the list however serving it ends.
-struct Registered<'e> {
-    events: &'e Events,
-    listener: &'e Rc<Listener>,
-}
-
-impl Drop for Registered<'_> {
-    fn drop(&mut self) {
-        self.events.listeners.borrow_mut().retain(|other| !Rc::ptr_eq(other, self.listener));
     }
 }
 
@@ -124,7 +161,7 @@ impl Listener {
     }
 
     /// One JSON document a line, for as long as the client stays.
-    async fn lines(&self, stream: &Stream) -> std::io::Result<()> {
+    async fn lines(&self, stream: Stream) -> std::io::Result<()> {
         // No length: the stream ends with the connection. The Go agents write bare LF here.
         let head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n\
                      X-Content-Type-Options: nosniff\r\n\r\n";
@@ -143,22 +180,20 @@ impl Listener {
             while stream.read(&mut scrap).await? > 0 {}
             Ok(())
         };
-        write.or(read).await
+        let result = write.or(read).await;
+        stream.close().await;
+        result
     }
 
     /// One JSON document a text frame, with pings.
-    async fn websocket(&self, stream: &Stream, accept: &str) -> std::io::Result<()> {
-        let head = format!(
-            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-             Sec-WebSocket-Accept: {accept}\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).await?;
+    async fn websocket(&self, stream: Stream, accept: &str, payload: &[u8]) -> std::io::Result<()> {
+        let socket = WebSocket::accept(stream, accept).await?;
         let unanswered = Cell::new(0u32);
         let write = async {
             while let Some(event) = self.next().await {
-                frame(stream, ws::Opcode::Text, event.as_bytes()).await?;
+                socket.send(Opcode::Text, event.as_bytes()).await?;
             }
-            frame(stream, ws::Opcode::Close, &[]).await
+            Ok(())
         };
         let ping = async {
             loop {
@@ -166,65 +201,25 @@ impl Listener {
                     return Err(std::io::ErrorKind::TimedOut.into());
                 }
                 unanswered.set(unanswered.get() + 1);
-                frame(stream, ws::Opcode::Ping, &[]).await?;
+                socket.send(Opcode::Ping, payload).await?;
                 sleep(PING).await;
             }
         };
-        write.or(ping).or(hear(stream, &unanswered)).await
-    }
-}
-
-/// Reads what a websocket listener sends, until it leaves.
-async fn hear(stream: &Stream, unanswered: &Cell<u32>) -> std::io::Result<()> {
-    let mut reader = ws::Reader::default();
-    let mut buffer = [0; 256];
-    loop {
-        let count = stream.read(&mut buffer).await?;
-        if count == 0 {
-            return Ok(());
-        }
-        let mut rest = buffer.get(..count).unwrap_or_default();
-        while !rest.is_empty() {
-            match reader.take(&mut rest) {
-                Ok(ws::Incoming::More) => {}
-                Ok(ws::Incoming::Pong) => unanswered.set(0),
-                Ok(ws::Incoming::Ping(payload)) => {
-                    frame(stream, ws::Opcode::Pong, &payload).await?;
+        let hear = async {
+            let mut inbox = Inbox::new(256);
+            loop {
+                match socket.receive(&mut inbox).await? {
+                    Received::Closed => return Ok(()),
+                    Received::Pong => unanswered.set(0),
+                    // A listener has nothing else to say.
+                    Received::Data { .. } => {}
                 }
-                Ok(ws::Incoming::Close) => return frame(stream, ws::Opcode::Close, &[]).await,
-                Err(_) => return Err(std::io::ErrorKind::InvalidData.into()),
             }
-        }
+        };
+        let result = write.or(ping).or(hear).await;
+        socket.close().await;
+        result
     }
-}
-
-/// Writes one frame in one go, so that frames of two writers never mix.
-async fn frame(stream: &Stream, opcode: ws::Opcode, payload: &[u8]) -> std::io::Result<()> {
-    let mut header = [0; ws::HEADER];
-    let size = ws::header(opcode, payload.len(), &mut header);
-    let mut out = Vec::with_capacity(size + payload.len());
-    out.extend_from_slice(header.get(..size).unwrap_or_default());
-    out.extend_from_slice(payload);
-    stream.write_all(&out).await
-}
-
-/// The `Sec-WebSocket-Accept` of a websocket request; `None` for a plain one.
-fn upgrade(request: &Request<'_>) -> Result<Option<String>, &'static str> {
-    if !request.headers.has_token("Upgrade", "websocket") {
-        return Ok(None);
-    }
-    if request.headers.get("Sec-WebSocket-Version") != Some(b"13") {
-        return Err("Unsupported websocket version");
-    }
-    let Some(key) = request.headers.get("Sec-WebSocket-Key") else {
-        return Err("Missing Sec-WebSocket-Key");
-    };
-    let mut context = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
-    context.update(key);
-    context.update(ws::ACCEPT_SUFFIX.as_bytes());
-    let mut accept = String::new();
-    let _infallible = ws::write_base64(&mut accept, context.finish().as_ref());
-    Ok(Some(accept))
 }
 
 /// The event around `metadata` (JSON), stamped now: the host's own stamp is replaced, as the real

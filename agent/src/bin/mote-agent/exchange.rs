@@ -3,14 +3,16 @@
 //! guests and the host.
 
 use std::fmt::Write;
+use std::rc::Rc;
 
 use mote_agent::http::connection::{Connection, Event, Timeouts};
 use mote_agent::http::head::{Method, Request};
 use mote_agent::http::reply::{Head, Length, write_reply};
-use mote_agent::limits;
 
+use crate::agent::Agent;
 use crate::clock::{now, until};
 use crate::stream::Stream;
+use crate::upgrade::Upgrade;
 use futures_lite::FutureExt;
 
 /// Bodies up to this are written together with their head, bytes: one write, one TLS record.
@@ -27,8 +29,10 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     /// `Content-Type`.
     pub(crate) content_type: &'static str,
-    /// `ETag`, if the host gave one.
+    /// `ETag`, if there is one.
     pub(crate) etag: Option<String>,
+    /// `Location`, if there is one.
+    pub(crate) location: Option<String>,
     /// The body.
     pub(crate) body: Vec<u8>,
 }
@@ -36,7 +40,7 @@ pub(crate) struct Reply {
 impl Reply {
     /// A JSON answer.
     pub(crate) fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, content_type: JSON, etag: None, body: body.into() }
+        Self { status, content_type: JSON, etag: None, location: None, body: body.into() }
     }
 
     /// An error as text with a newline (P§5.2).
@@ -44,12 +48,11 @@ impl Reply {
         let mut body = Vec::with_capacity(text.len() + 1);
         body.extend(text.as_bytes());
         body.push(b'\n');
-        Self { status, content_type: TEXT, etag: None, body }
+        Self { status, content_type: TEXT, etag: None, location: None, body }
     }
 }
 
 /// What a handler did with a request.
-#[derive(Debug)]
 pub(crate) enum Answer {
     /// Write this.
     Reply(Reply),
@@ -58,10 +61,18 @@ pub(crate) enum Answer {
         /// Whether another request may follow.
         keep_alive: bool,
     },
+    /// The connection becomes something else.
+    Upgrade(Upgrade),
 }
 
 /// Who answers.
 pub(crate) trait Service {
+    /// Longest body it takes, bytes. Over it: 413.
+    const BODY: usize;
+
+    /// What the connection may become something of.
+    fn agent(&self) -> &Rc<Agent>;
+
     /// Answers one request whose body is complete.
     async fn answer(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer;
 
@@ -73,7 +84,7 @@ pub(crate) trait Service {
 ///
 /// # Cancellation
 /// The connection is dropped; an answer may be cut.
-pub(crate) async fn serve(stream: Stream, service: &impl Service) {
+pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
     let mut connection = Box::new(Connection::new(now(), Timeouts::default()));
     let mut body = Vec::new();
     loop {
@@ -84,7 +95,7 @@ pub(crate) async fn serve(stream: Stream, service: &impl Service) {
                 Step::Next
             }
             Event::Continue => Step::Continue,
-            Event::Body(bytes) if body.len() + bytes.len() > limits::BODY => {
+            Event::Body(bytes) if body.len() + bytes.len() > S::BODY => {
                 Step::Refuse(413, "Request body too long")
             }
             Event::Body(bytes) => {
@@ -99,7 +110,15 @@ pub(crate) async fn serve(stream: Stream, service: &impl Service) {
             Step::Next => true,
             Step::Read => read(&stream, &mut connection).await,
             Step::Continue => stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok(),
-            Step::Answer => answer(&stream, &mut connection, service, &body).await,
+            Step::Answer => match answer(&stream, &mut connection, service, &body).await {
+                After::Next => true,
+                After::End => false,
+                After::Upgrade(upgrade) => {
+                    stream.unread(connection.leftover());
+                    drop((connection, body));
+                    return Box::pin(upgrade.run(service.agent(), stream)).await;
+                }
+            },
             Step::Refuse(status, text) => {
                 let reply = service.refuse(status, text);
                 // Refused is refused, whether or not the peer hears it.
@@ -140,15 +159,22 @@ async fn read(stream: &Stream, connection: &mut Connection) -> bool {
     }
 }
 
-/// Answers the current request; false ends the connection.
+/// What follows an answer.
+enum After {
+    Next,
+    End,
+    Upgrade(Upgrade),
+}
+
+/// Answers the current request.
 async fn answer(
     stream: &Stream,
     connection: &mut Connection,
     service: &impl Service,
     body: &[u8],
-) -> bool {
+) -> After {
     let (answer, shape) = {
-        let Some(request) = connection.request() else { return false };
+        let Some(request) = connection.request() else { return After::End };
         let close = !request.keep_alive;
         let shape = Shape { close, bodiless: request.method == Method::Head };
         (service.answer(stream, &request, body).await, shape)
@@ -156,10 +182,11 @@ async fn answer(
     let whole = match answer {
         Answer::Written { keep_alive } => keep_alive,
         Answer::Reply(reply) => write(stream, &reply, shape).await.is_ok(),
+        Answer::Upgrade(upgrade) => return After::Upgrade(upgrade),
     };
     let keep_alive = whole && !shape.close;
     connection.done(now(), keep_alive);
-    keep_alive
+    if keep_alive { After::Next } else { After::End }
 }
 
 /// How an answer goes out.
@@ -171,13 +198,16 @@ struct Shape {
 }
 
 async fn write(stream: &Stream, reply: &Reply, shape: Shape) -> std::io::Result<()> {
-    let mut extra = heapless::Vec::<(&str, &str), 2>::new();
+    let mut extra = heapless::Vec::<(&str, &str), 3>::new();
     if reply.status >= 400 {
-        // As Go's error writer does; both flavours' clients expect it (P§5.2). Room for two.
+        // As Go's error writer does; both flavours' clients expect it (P§5.2). Room for three.
         let _fits = extra.push(("X-Content-Type-Options", "nosniff"));
     }
     if let Some(etag) = &reply.etag {
         let _fits = extra.push(("ETag", etag));
+    }
+    if let Some(location) = &reply.location {
+        let _fits = extra.push(("Location", location));
     }
     let mut head = String::with_capacity(256);
     let length = u64::try_from(reply.body.len()).unwrap_or(u64::MAX);

@@ -15,9 +15,11 @@ use mote_agent::flavour::Flavour;
 use mote_agent::http::head::{Method, Request};
 use mote_agent::http::reply::{Head, LAST_CHUNK, Length, write_chunk_head, write_reply};
 use mote_agent::json;
+use mote_agent::limits;
 use mote_agent::ready::ReadyState;
 
 use crate::agent::{Agent, PATIENCE, json_text};
+use crate::events::{self, Audience};
 use crate::exchange::{Answer, Reply, Service, TEXT, serve};
 use crate::host::{Places, is_passing};
 use crate::host_call::{Call, Failed, Incoming, Retry, open};
@@ -116,6 +118,12 @@ struct Guest {
 }
 
 impl Service for Guest {
+    const BODY: usize = limits::BODY;
+
+    fn agent(&self) -> &Rc<Agent> {
+        &self.agent
+    }
+
     async fn answer(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
         let agent = &self.agent;
         if !agent.devlxd.get() {
@@ -124,7 +132,7 @@ impl Service for Guest {
         }
         match route(agent.flavour, request.method, request.path) {
             Ok(Route::Index) => Answer::Reply(Reply::json(200, &b"[\"/1.0\"]\n"[..])),
-            Ok(Route::Events) => agent.events.serve(stream, request).await,
+            Ok(Route::Events) => events::listen(agent, request, Audience::Guest),
             Ok(Route::Ask(ask)) => match forward(agent, stream, request, ask, body).await {
                 Ok(answer) => answer,
                 // 500, and nothing else: cloud-init tries again on that only (P§5.4).
@@ -199,7 +207,7 @@ fn shown(agent: &Agent, ask: Ask, status: u16, body: &[u8], etag: Option<String>
         Body::Raw => "application/octet-stream",
         Body::Text => TEXT,
     };
-    Reply { status: shown.status, content_type, etag, body: out }
+    Reply { status: shown.status, content_type, etag, location: None, body: out }
 }
 
 /// `body` with a `type` put in front of its members.
@@ -241,7 +249,7 @@ async fn export(
     let mut incoming = incoming?;
     if incoming.status != 200 {
         let mut body = Vec::new();
-        while body.len() < mote_agent::limits::BODY && incoming.more(&mut body).await? {}
+        while body.len() < limits::BODY && incoming.more(&mut body).await? {}
         let reply = shown(agent, Ask::ImageExport, incoming.status, &body, None);
         return Ok(Answer::Reply(reply));
     }

@@ -5,9 +5,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mote_agent::hostapi::info::{Machine, write_error, write_info, write_sync};
-use mote_agent::hostapi::route::{NoRoute, Route, route};
+use mote_agent::hostapi::route::{self, NoRoute, Route};
 use mote_agent::hostpeer::HostPeer;
 use mote_agent::http::head::Request;
 use mote_agent::json;
@@ -18,16 +19,21 @@ use rustls::ServerConfig;
 
 use crate::agent::{Agent, json_text};
 use crate::clock::{now, within};
-use crate::events::stamped;
-use crate::exchange::{Answer, JSON, Reply, Service, serve};
+use crate::events::{self, Audience, stamped};
+use crate::exchange::{Answer, Reply, Service, serve};
 use crate::host_call::Failed;
-use crate::log;
 use crate::signal::Signal;
 use crate::socket::Socket;
 use crate::stream::Stream;
+use crate::{exec, files, forward, log, operations, worker};
 
-/// Callers served at once; further ones wait in the kernel.
-const CALLERS: usize = 32;
+/// Callers served at once; further ones wait in the kernel. An exec takes up to five of them, and
+/// keeps them.
+const CALLERS: usize = 4096;
+/// How long a report may take: the host waits for 3 s (P§3.2).
+const REPORT: Duration = Duration::from_millis(2500);
+/// Longest report, bytes: 500 mounts and as many interfaces are a tenth of it.
+const LONGEST_REPORT: usize = 4 * 1024 * 1024;
 
 /// Accepts callers for ever.
 ///
@@ -57,7 +63,7 @@ async fn accept(agent: &Agent, listener: &Socket) -> std::io::Result<Socket> {
             Ok(socket) => return Ok(socket),
             Err(error) if is_passing(&error) => {
                 agent.trouble(&format!("cannot accept: {error}"));
-                crate::clock::sleep(std::time::Duration::from_millis(100)).await;
+                crate::clock::sleep(Duration::from_millis(100)).await;
             }
             Err(error) => return Err(error),
         }
@@ -143,9 +149,16 @@ struct HostService {
 }
 
 impl Service for HostService {
-    async fn answer(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
+    // The command and environment of an exec can be long.
+    const BODY: usize = limits::HOST_BODY;
+
+    fn agent(&self) -> &Rc<Agent> {
+        &self.agent
+    }
+
+    async fn answer(&self, _: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
         let agent = &self.agent;
-        let route = match route(agent.flavour, request.method, request.path) {
+        let route = match route::route(agent.flavour, request.method, request.path) {
             Ok(route) => route,
             Err(NoRoute::Path) => return Answer::Reply(Reply::text(404, "404 page not found")),
             Err(NoRoute::Method) => return error(501, "Not Implemented"),
@@ -159,13 +172,23 @@ impl Service for HostService {
         {
             return refused(capability);
         }
+        let id = route::operation(request.path);
         match route {
             Route::Index => sync("[\"/1.0\"]"),
             Route::Info => info(agent),
             Route::Connect => connect(agent, body).await,
-            Route::Events => agent.events.serve(stream, request).await,
+            Route::Events => events::listen(agent, request, Audience::Host),
             Route::PostEvent => post_event(agent, body),
-            Route::Absent(what) => error(501, &format!("This agent does not serve {what}")),
+            Route::Exec => exec::start(agent, body),
+            Route::Operations => operations::list(agent, request),
+            Route::Operation => operations::show(agent, id),
+            Route::CancelOperation => operations::cancel(agent, id).await,
+            Route::WaitOperation => operations::wait(agent, id, request).await,
+            Route::OperationSocket => exec::arrive(agent, id, request),
+            Route::Sftp => files::answer(agent, request),
+            Route::State => report(agent, "state").await,
+            Route::Metrics => report(agent, "metrics").await,
+            Route::PortForward => forward::answer(request, body).await,
         }
     }
 
@@ -200,6 +223,17 @@ fn hex(bytes: &[u8]) -> String {
     }
     out.push('"');
     out
+}
+
+/// `GET /1.0/state` and `/1.0/metrics` (P§4.5, 4.6), made by a process that may hang.
+async fn report(agent: &Agent, what: &str) -> Answer {
+    match worker::run(agent, &["report", what], &[], LONGEST_REPORT, REPORT).await {
+        Ok(json) => sync(String::from_utf8_lossy(&json).trim_end()),
+        Err(why) => {
+            agent.trouble(&format!("no {what}: {why}"));
+            error(500, &format!("Failed getting {what}: {why}"))
+        }
+    }
 }
 
 /// `PUT /1.0` (P§3.3): takes over what is told, calls back to check it, answers in the host's 3 s.
@@ -254,7 +288,8 @@ fn post_event(agent: &Agent, body: &[u8]) -> Answer {
     sync("null")
 }
 
-fn sync(metadata: &str) -> Answer {
+/// A sync reply.
+pub(crate) fn sync(metadata: &str) -> Answer {
     Answer::Reply(sync_reply(metadata))
 }
 
@@ -269,12 +304,13 @@ fn refused(capability: Capability) -> Answer {
     error(403, &format!("The guest's policy does not allow {}", capability.name()))
 }
 
-fn error(status: u16, text: &str) -> Answer {
+/// An error in the envelope.
+pub(crate) fn error(status: u16, text: &str) -> Answer {
     Answer::Reply(error_reply(status, text))
 }
 
 fn error_reply(status: u16, text: &str) -> Reply {
     let mut body = String::with_capacity(text.len() + 128);
     let _infallible = write_error(&mut body, status, text);
-    Reply { status, content_type: JSON, etag: None, body: body.into_bytes() }
+    Reply::json(status, body)
 }

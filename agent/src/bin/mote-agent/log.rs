@@ -8,9 +8,14 @@ const LINE: usize = 512;
 
 static DEBUG: AtomicBool = AtomicBool::new(false);
 
-/// Whether debug lines are written.
+/// Switches debug lines on or off.
 pub(crate) fn set_debug(on: bool) {
     DEBUG.store(on, Ordering::Relaxed);
+}
+
+/// Whether debug lines are written.
+pub(crate) fn is_debug() -> bool {
+    DEBUG.load(Ordering::Relaxed)
 }
 
 /// Why we end.
@@ -30,7 +35,7 @@ pub(crate) fn info(fact: Arguments<'_>) {
 
 /// What happened, in detail.
 pub(crate) fn debug(fact: Arguments<'_>) {
-    if DEBUG.load(Ordering::Relaxed) {
+    if is_debug() {
         line("debug", '7', fact);
     }
 }

@@ -2,10 +2,14 @@
 
 mod agent;
 mod check;
+mod children;
 mod client;
 mod clock;
 mod events;
 mod exchange;
+mod exec;
+mod files;
+mod forward;
 mod guest;
 mod host;
 mod host_call;
@@ -17,8 +21,10 @@ mod netlink;
 #[cfg_attr(not(test), expect(dead_code, reason = "its caller comes next"))]
 mod nics;
 mod notify;
+mod operations;
 mod options;
 mod port;
+mod relay;
 mod report;
 mod serial;
 mod share;
@@ -27,6 +33,9 @@ mod socket;
 mod stream;
 mod sys;
 mod tls;
+mod upgrade;
+mod websocket;
+mod worker;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -95,6 +104,7 @@ fn run(options: Options) -> Result<(), String> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Before any thread: they inherit the mask.
     let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
+    sys::raise_file_limit();
     let _lock = lock::acquire(&options.root).map_err(|error| error.to_string())?;
     let found = port::discover(&options.root);
     if let Some(found) = &found {
@@ -162,6 +172,9 @@ fn new_agent(
         events: events::Events::default(),
         ready: RefCell::new(ready),
         last_error: RefCell::default(),
+        operations: operations::Operations::default(),
+        sessions: files::Sessions::default(),
+        children: children::Children::default(),
         executor: async_executor::LocalExecutor::new(),
     }
 }
@@ -193,7 +206,7 @@ async fn serve(agent: &Rc<Agent>, listener: Socket, signals: OwnedFd) -> Result<
             Err(error) => Err(format!("the host listener is broken: {error}")),
         }
     };
-    let result = host.or(wait_for_signal(signals)).await;
+    let result = host.or(wait_for_signal(agent, signals)).await;
     agent.status(|status| status.stop(now()));
     if clock::within(GOODBYE, serial).await.is_none() {
         log::warn(format_args!("the status port does not take STOPPED"));
@@ -205,10 +218,13 @@ async fn never(task: impl Future<Output = Infallible>) {
     match task.await {}
 }
 
-async fn wait_for_signal(signals: OwnedFd) -> Result<(), String> {
+/// Reaps children until another signal comes.
+async fn wait_for_signal(agent: &Agent, signals: OwnedFd) -> Result<(), String> {
     let broken = |error| format!("signals: {error}");
     let signals = Async::new_nonblocking(signals).map_err(broken)?;
-    signals.readable().await.map_err(broken)?;
+    while signals.read_with(sys::next_signal).await.map_err(broken)? {
+        agent.children.reap();
+    }
     notify::stopping();
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! (named as vhost-device-vsock names them). All are non-blocking descriptors under async-io.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -89,16 +90,32 @@ impl Transport {
                 (Async::new_nonblocking(fd)?, started)
             }
         };
-        match started {
-            Ok(()) => return Ok(socket),
-            Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error.into()),
-        }
-        socket.writable().await?;
-        match sockopt::socket_error(socket.get_ref())? {
-            Ok(()) => Ok(socket),
-            Err(error) => Err(error.into()),
-        }
+        finish(socket, started).await
+    }
+}
+
+/// Connects to a TCP port once; the caller sets the deadline.
+///
+/// # Errors
+/// The system's.
+pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = stream(family)?;
+    let started = connect(&fd, &address);
+    finish(Async::new_nonblocking(fd)?, started).await
+}
+
+/// Waits for a connection that was begun.
+async fn finish(socket: Socket, started: rustix::io::Result<()>) -> io::Result<Socket> {
+    match started {
+        Ok(()) => return Ok(socket),
+        Err(Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    socket.writable().await?;
+    match sockopt::socket_error(socket.get_ref())? {
+        Ok(()) => Ok(socket),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! Both directions may be used at the same time by two futures of the one thread: `&self`
 //! everywhere, and no borrow of the TLS state is held while waiting.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -30,12 +30,25 @@ const SERVER_NAME: &str = "unspecified";
 pub(crate) struct Stream {
     socket: Socket,
     tls: Option<RefCell<Connection>>,
+    /// What was read too far, to be read again.
+    unread: RefCell<Vec<u8>>,
+    /// How long a write may make no progress; for ever if none.
+    patience: Cell<Option<Duration>>,
 }
 
 impl Stream {
+    fn new(socket: Socket, tls: Option<Connection>) -> Self {
+        Self {
+            socket,
+            tls: tls.map(RefCell::new),
+            unread: RefCell::default(),
+            patience: Cell::new(Some(STALLED)),
+        }
+    }
+
     /// A connection without TLS.
     pub(crate) fn plain(socket: Socket) -> Self {
-        Self { socket, tls: None }
+        Self::new(socket, None)
     }
 
     /// Answers a TLS handshake.
@@ -44,7 +57,7 @@ impl Stream {
     /// The system's, or `InvalidData` with rustls's words. The caller sets the deadline.
     pub(crate) async fn accept(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Self> {
         let connection = ServerConnection::new(config).map_err(invalid)?;
-        Self { socket, tls: Some(RefCell::new(connection.into())) }.handshake().await
+        Self::new(socket, Some(connection.into())).handshake().await
     }
 
     /// Makes a TLS handshake.
@@ -54,7 +67,7 @@ impl Stream {
     pub(crate) async fn connect(socket: Socket, config: Arc<ClientConfig>) -> io::Result<Self> {
         let name = ServerName::try_from(SERVER_NAME).map_err(invalid)?;
         let connection = ClientConnection::new(config, name).map_err(invalid)?;
-        Self { socket, tls: Some(RefCell::new(connection.into())) }.handshake().await
+        Self::new(socket, Some(connection.into())).handshake().await
     }
 
     async fn handshake(self) -> io::Result<Self> {
@@ -97,6 +110,17 @@ impl Stream {
         kind == Some(rustls::HandshakeKind::Resumed)
     }
 
+    /// Puts bytes back: they are read before any others. They belong to what the connection becomes
+    /// next.
+    pub(crate) fn unread(&self, bytes: &[u8]) {
+        self.unread.borrow_mut().extend_from_slice(bytes);
+    }
+
+    /// From here on a peer may take its time to read, say because a person looks at a page of it.
+    pub(crate) fn be_patient(&self) {
+        self.patience.set(None);
+    }
+
     /// Reads some bytes; 0 is the end.
     ///
     /// # Errors
@@ -105,6 +129,9 @@ impl Stream {
     /// # Cancellation
     /// Loses nothing.
     pub(crate) async fn read(&self, out: &mut [u8]) -> io::Result<usize> {
+        if let Some(count) = self.reread(out) {
+            return Ok(count);
+        }
         let Some(tls) = &self.tls else {
             return self.socket.read_with(|fd| receive(fd, out)).await;
         };
@@ -122,7 +149,16 @@ impl Stream {
         }
     }
 
-    /// Writes all of it.
+    fn reread(&self, out: &mut [u8]) -> Option<usize> {
+        let mut unread = self.unread.borrow_mut();
+        let count = unread.len().min(out.len());
+        out.get_mut(..count)?.copy_from_slice(unread.get(..count)?);
+        unread.drain(..count);
+        (count > 0).then_some(count)
+    }
+
+    /// Writes all of it. What two writers write at once is not mixed up if each piece is below
+    /// 32 KiB: the TLS state takes that whole.
     ///
     /// # Errors
     /// The system's, or `TimedOut` if the peer takes nothing for [`STALLED`].
@@ -144,7 +180,7 @@ impl Stream {
 
     /// Says that nothing more will come, then waits (bounded) for the peer to agree: a vsock that
     /// is closed at once may discard what it still holds.
-    pub(crate) async fn close(self) {
+    pub(crate) async fn close(&self) {
         if let Some(tls) = &self.tls {
             tls.borrow_mut().send_close_notify();
             if self.flush(tls).await.is_err() {
@@ -187,9 +223,13 @@ impl Stream {
     }
 
     async fn progress(&self, op: impl FnMut(&OwnedFd) -> io::Result<usize>) -> io::Result<usize> {
-        match within(STALLED, self.socket.write_with(op)).await {
-            Some(result) => result,
-            None => Err(io::ErrorKind::TimedOut.into()),
+        let write = self.socket.write_with(op);
+        match self.patience.get() {
+            None => write.await,
+            Some(limit) => match within(limit, write).await {
+                Some(result) => result,
+                None => Err(io::ErrorKind::TimedOut.into()),
+            },
         }
     }
 }

@@ -1,12 +1,18 @@
-//! What needs `unsafe`: the vsock address, which rustix does not have, its two ioctls' answer, and
-//! signals as a descriptor. The only file where unsafe code is allowed.
+//! What needs `unsafe`: the vsock address, which rustix does not have, its two ioctls' answer,
+//! signals as a descriptor, and the way from fork to exec. The only place where unsafe code is
+//! allowed.
 #![allow(unsafe_code)]
+
+mod spawn;
+
+pub(crate) use spawn::{Plan, raise_file_limit, spawn};
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::process::Pid;
 
 /// `IOCTL_VM_SOCKETS_GET_LOCAL_CID`, `_IO(7, 0xb9)` (vsock(7)).
 const GET_LOCAL_CID: libc::Ioctl = 0x7b9;
@@ -68,15 +74,15 @@ pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
     if result == 0 { Ok(cid) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Turns SIGTERM, SIGINT and SIGHUP into a readable descriptor. To be called before any thread
-/// starts, since threads inherit the mask; SIGPIPE is ignored by Rust's runtime already.
+/// Turns SIGTERM, SIGINT, SIGHUP and SIGCHLD into a readable descriptor. To be called before any
+/// thread starts, since threads inherit the mask; SIGPIPE is ignored by Rust's runtime already.
 pub(crate) fn signals() -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set before the others read it; signalfd gives a new
     // descriptor that nobody else owns.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGCHLD] {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
         if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) != 0 {
@@ -84,5 +90,23 @@ pub(crate) fn signals() -> io::Result<OwnedFd> {
         }
         let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+/// Takes one signal from the descriptor that [`signals`] gave; true if it is SIGCHLD.
+pub(crate) fn next_signal(signals: &impl AsFd) -> io::Result<bool> {
+    let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+    // The kernel gives whole structures only; the number is the first field.
+    rustix::io::read(signals, &mut info)?;
+    let number = info.first_chunk().map(|number| u32::from_ne_bytes(*number));
+    Ok(number.and_then(|number| i32::try_from(number).ok()) == Some(libc::SIGCHLD))
+}
+
+/// Sends a signal by its number, the real-time ones included; one that is none changes nothing.
+pub(crate) fn kill(process: Pid, signal: i32) {
+    const LAST: i32 = 64;
+    if (1..=LAST).contains(&signal) {
+        // SAFETY: kill takes no pointers. That the process may have gone is no error of ours.
+        let _gone = unsafe { libc::kill(process.as_raw_nonzero().get(), signal) };
     }
 }

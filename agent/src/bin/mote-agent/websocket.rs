@@ -1,0 +1,192 @@
+//! A websocket on a stream, our side (RFC 6455): whole frames out, messages in piece by piece. The
+//! frames are the core's (`ws.rs`).
+
+use std::io;
+
+use mote_agent::http::head::Request;
+use mote_agent::ws::{self, Incoming, Opcode};
+
+use crate::stream::Stream;
+
+/// Most payload we put into one frame, bytes: see [`Stream::write_all`].
+const FRAME: usize = 31 * 1024;
+
+/// Room for one frame that is filled in place: the header goes right before the payload.
+pub(crate) struct Frame(Box<[u8]>);
+
+impl Frame {
+    /// An empty one.
+    pub(crate) fn new() -> Self {
+        Self(vec![0; ws::HEADER + FRAME].into())
+    }
+
+    /// Where the payload goes.
+    pub(crate) fn payload(&mut self) -> &mut [u8] {
+        self.0.get_mut(ws::HEADER..).unwrap_or_default()
+    }
+
+    /// The frame around the first bytes of the payload.
+    fn around(&mut self, opcode: Opcode, length: usize) -> &[u8] {
+        let mut header = [0; ws::HEADER];
+        let size = ws::header(opcode, length, &mut header);
+        let start = ws::HEADER - size;
+        if let (Some(place), Some(header)) = (self.0.get_mut(start..ws::HEADER), header.get(..size))
+        {
+            place.copy_from_slice(header);
+        }
+        self.0.get(start..ws::HEADER + length).unwrap_or_default()
+    }
+}
+
+/// A websocket. Sending and receiving may go on at the same time.
+pub(crate) struct WebSocket {
+    stream: Stream,
+}
+
+/// What was received.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Received<'i> {
+    /// Part of a message.
+    Data {
+        /// Text rather than bytes.
+        text: bool,
+        /// The part.
+        bytes: &'i [u8],
+        /// Whether the message ends with it.
+        last: bool,
+    },
+    /// It answered a ping.
+    Pong,
+    /// It is leaving.
+    Closed,
+}
+
+/// The receiving side: owned by the one who reads.
+pub(crate) struct Inbox {
+    buffer: Box<[u8]>,
+    at: usize,
+    end: usize,
+    reader: ws::Reader,
+}
+
+impl Inbox {
+    /// One that reads so much at a time.
+    pub(crate) fn new(size: usize) -> Self {
+        Self { buffer: vec![0; size].into(), at: 0, end: 0, reader: ws::Reader::default() }
+    }
+}
+
+impl WebSocket {
+    /// Says yes to a request for a websocket; `accept` is [`upgrade`]'s.
+    ///
+    /// # Errors
+    /// The stream's.
+    pub(crate) async fn accept(stream: Stream, accept: &str) -> io::Result<Self> {
+        let head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: {accept}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await?;
+        Ok(Self { stream })
+    }
+
+    /// Lets the peer take its time to read.
+    pub(crate) fn be_patient(&self) {
+        self.stream.be_patient();
+    }
+
+    /// Sends one frame, whole, so that frames of two writers never mix.
+    ///
+    /// # Errors
+    /// The stream's.
+    pub(crate) async fn send(&self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
+        let mut header = [0; ws::HEADER];
+        let size = ws::header(opcode, payload.len(), &mut header);
+        let mut out = Vec::with_capacity(size + payload.len());
+        out.extend_from_slice(header.get(..size).unwrap_or_default());
+        out.extend_from_slice(payload);
+        self.stream.write_all(&out).await
+    }
+
+    /// Sends the first bytes of a frame's payload as a binary message.
+    ///
+    /// # Errors
+    /// The stream's.
+    pub(crate) async fn send_frame(&self, frame: &mut Frame, length: usize) -> io::Result<()> {
+        self.stream.write_all(frame.around(Opcode::Binary, length)).await
+    }
+
+    /// Says that nothing more comes, then closes.
+    pub(crate) async fn close(&self) {
+        // A peer that is gone need not hear it.
+        let _gone = self.send(Opcode::Close, &1000u16.to_be_bytes()).await;
+        self.stream.close().await;
+    }
+
+    /// Waits for something; pings are answered on the way.
+    ///
+    /// # Errors
+    /// The stream's, or `InvalidData` if the peer breaks the protocol.
+    ///
+    /// # Cancellation
+    /// Loses nothing that was not given out.
+    pub(crate) async fn receive<'i>(&self, inbox: &'i mut Inbox) -> io::Result<Received<'i>> {
+        loop {
+            if inbox.at == inbox.end {
+                (inbox.at, inbox.end) = (0, 0);
+                let count = self.stream.read(&mut inbox.buffer).await?;
+                if count == 0 {
+                    return Ok(Received::Closed);
+                }
+                inbox.end = count;
+            }
+            let from = inbox.at;
+            let input = inbox.buffer.get_mut(from..inbox.end).unwrap_or_default();
+            let (used, incoming) =
+                inbox.reader.take(input).map_err(|_| io::ErrorKind::InvalidData)?;
+            inbox.at += used;
+            let data = match incoming {
+                Incoming::More => continue,
+                Incoming::Ping(payload) => {
+                    self.send(Opcode::Pong, &payload).await?;
+                    continue;
+                }
+                Incoming::Pong => return Ok(Received::Pong),
+                Incoming::Close => return Ok(Received::Closed),
+                Incoming::Data { text, bytes, last } => (text, bytes.len(), last),
+            };
+            // By its place: the borrow of the loop's own input must end here.
+            let (text, length, last) = data;
+            let bytes = inbox.buffer.get(inbox.at - length..inbox.at).unwrap_or_default();
+            return Ok(Received::Data { text, bytes, last });
+        }
+    }
+
+    /// Waits until the peer leaves, whatever it says before.
+    pub(crate) async fn left(&self) {
+        let mut inbox = Inbox::new(256);
+        while !matches!(self.receive(&mut inbox).await, Ok(Received::Closed) | Err(_)) {}
+    }
+}
+
+/// The `Sec-WebSocket-Accept` for a websocket request; `None` for a plain one.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn upgrade(request: &Request<'_>) -> Result<Option<String>, &'static str> {
+    if !request.headers.has_token("Upgrade", "websocket") {
+        return Ok(None);
+    }
+    if request.headers.get("Sec-WebSocket-Version") != Some(b"13") {
+        return Err("Unsupported websocket version");
+    }
+    let Some(key) = request.headers.get("Sec-WebSocket-Key") else {
+        return Err("Missing Sec-WebSocket-Key");
+    };
+    let mut context = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
+    context.update(key);
+    context.update(ws::ACCEPT_SUFFIX.as_bytes());
+    let mut accept = String::new();
+    let _infallible = ws::write_base64(&mut accept, context.finish().as_ref());
+    Ok(Some(accept))
+}

@@ -1,0 +1,111 @@
+use super::*;
+use std::format;
+use std::vec;
+
+fn parsed(members: &str) -> Result<Request, Refusal> {
+    Request::parse(format!("{{\"wait-for-websocket\":true,{members}}}").as_bytes())
+}
+
+#[test]
+fn a_whole_request_is_read() {
+    let request = parsed(
+        r#""command":["sh","-c","echo \u00e4\n"],"environment":{"A":"b","A":"c","X":""},
+           "interactive":true,"width":100,"height":30,"record-output":false,"user":1000,
+           "group":1001,"cwd":"/tmp","unknown":[{}]"#,
+    )
+    .unwrap();
+    assert_eq!(request.command, ["sh", "-c", "echo \u{e4}\n"]);
+    assert_eq!(request.environment, [("A".into(), "c".into()), ("X".into(), String::new())]);
+    assert!(request.interactive);
+    assert_eq!(request.size, Size { width: 100, height: 30 });
+    assert_eq!((request.user, request.group), (1000, 1001));
+    assert_eq!(request.directory(), "/tmp");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    assert_eq!(parsed(r#""command":[]"#), Err(Refusal::NoCommand));
+    assert_eq!(parsed(r#""command":[""]"#), Err(Refusal::NoCommand));
+    assert_eq!(parsed(r#""command":null"#), Err(Refusal::NoCommand));
+    assert_eq!(parsed(r#""command":["a\u0000b"]"#), Err(Refusal::Nul));
+    assert_eq!(Request::parse(br#"{"command":["a"]}"#), Err(Refusal::NoWebsocket));
+    for wrong in ["1", "\"a\"", "{}", "[1]"] {
+        assert_eq!(
+            parsed(&format!("\"command\":{wrong}")),
+            Err(Refusal::Json(JsonError::Shape)),
+            "{wrong}"
+        );
+    }
+    for wrong in [r#""user":-1"#, r#""user":4294967296"#, r#""environment":[]"#] {
+        assert!(parsed(&format!("\"command\":[\"a\"],{wrong}")).is_err(), "{wrong}");
+    }
+    assert!(Request::parse(b"{").is_err());
+}
+
+#[test]
+fn a_size_counts_only_if_both_sides_do() {
+    let size = |members: &str| parsed(&format!("\"command\":[\"a\"],{members}")).unwrap().size;
+    assert_eq!(size(r#""width":0,"height":30"#), TERMINAL);
+    assert_eq!(size(r#""width":70000,"height":30"#), TERMINAL);
+    assert_eq!(size(r#""height":30"#), TERMINAL);
+}
+
+#[test]
+fn defaults_are_those_of_the_originals() {
+    let mut request = parsed(r#""command":["ls"]"#).unwrap();
+    request.add_defaults(false);
+    let pairs = [("PATH", PATH), ("HOME", "/root"), ("USER", "root"), ("LANG", "C.UTF-8")];
+    let pairs: Vec<_> = pairs.map(|(name, value)| (name.into(), value.into())).into();
+    assert_eq!(request.environment, pairs);
+    assert_eq!(request.directory(), "/root");
+    let mut user = parsed(r#""command":["ls"],"user":5,"environment":{"PATH":"/x"}"#).unwrap();
+    user.add_defaults(true);
+    assert_eq!(user.variable("PATH"), Some("/x:/snap/bin"));
+    assert_eq!((user.variable("HOME"), user.directory()), (None, "/"));
+}
+
+#[test]
+fn the_program_is_looked_for_in_the_path_that_was_asked_for() {
+    let programs = |members: &str| parsed(members).unwrap().programs();
+    let path = r#""environment":{"PATH":"/a::/b"}"#;
+    assert_eq!(programs(&format!(r#""command":["x"],{path}"#)), ["/a/x", "/b/x"]);
+    assert_eq!(programs(&format!(r#""command":["./x"],{path}"#)), ["./x"]);
+    assert_eq!(programs(r#""command":["x"]"#).len(), 6);
+}
+
+#[test]
+fn metadata_names_sockets_and_command() {
+    let request = parsed(r#""command":["a","\""],"environment":{"B":"c"}"#).unwrap();
+    let mut out = String::new();
+    let secrets = vec![("control", "s1"), ("0", "s2")];
+    request.write_metadata(&mut out, secrets.into_iter()).unwrap();
+    assert_eq!(
+        out,
+        r#"{"fds":{"control":"s1","0":"s2"},"command":["a","\""],"environment":{"B":"c"},"interactive":false}"#
+    );
+}
+
+#[test]
+fn control_messages_are_read_and_nonsense_is_nothing() {
+    let resize = |width, height| Some(Control::Resize(Size { width, height }));
+    for (message, meaning) in [
+        (
+            r#"{"command":"window-resize","args":{"width":"80","height":"24"},"signal":0}"#,
+            resize(80, 24),
+        ),
+        (r#"{"command":"window-resize","args":{"width":80,"height":24}}"#, resize(80, 24)),
+        (r#"{"command":"window-resize","args":{"width":"0","height":"24"}}"#, None),
+        (r#"{"command":"window-resize","args":{"width":"-1","height":"99999999999"}}"#, None),
+        (r#"{"command":"window-resize","args":null}"#, None),
+        (r#"{"command":"signal","args":null,"signal":15}"#, Some(Control::Signal(15))),
+        (r#"{"command":"signal","signal":0}"#, None),
+        (r#"{"command":"signal","signal":65}"#, None),
+        (r#"{"command":"signal","signal":-9}"#, None),
+        (r#"{"command":"dance"}"#, None),
+        ("[]", None),
+        ("x", None),
+        ("", None),
+    ] {
+        assert_eq!(control(message.as_bytes()), meaning, "{message}");
+    }
+}
