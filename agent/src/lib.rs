@@ -37,3 +37,4 @@ pub mod hostpeer;
 
 pub mod exec;
 pub mod operation;
+pub mod sftp;

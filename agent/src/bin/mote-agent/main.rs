@@ -27,6 +27,7 @@ mod port;
 mod relay;
 mod report;
 mod serial;
+mod sftp;
 mod share;
 mod signal;
 mod socket;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
             }
         },
         Command::Check => check::run(&options),
+        Command::SftpServer(directory) => sftp::run(directory.as_deref()),
         Command::Version => {
             println!("{}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
