@@ -23,6 +23,7 @@ pub mod peer;
 pub mod pem;
 pub mod policy;
 pub mod ready;
+pub mod yaml;
 
 pub mod netlink;
 pub mod nic;
@@ -37,4 +38,3 @@ pub mod hostpeer;
 
 pub mod exec;
 pub mod operation;
-pub mod sftp;

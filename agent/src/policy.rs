@@ -7,6 +7,8 @@
 
 use core::fmt;
 
+use crate::yaml::{Event, Parser, YamlError};
+
 /// What a host can want of a guest; named as Incus names its features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
@@ -110,6 +112,56 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// From a file of Incus' shape, `features: {name: bool}`: without the map everything is on, with
+    /// it everything is off that is not `true` in it. Names that we do not know mean nothing.
+    ///
+    /// # Errors
+    /// [`YamlError`].
+    pub fn from_yaml(bytes: &[u8]) -> Result<Self, YamlError> {
+        let mut parser = Parser::new(bytes)?;
+        let mut policy = Self::ALL;
+        match parser.step()? {
+            Event::Map => {
+                while let Event::Scalar(key) = parser.step()? {
+                    if key.is("features") {
+                        policy = Self::features(&mut parser)?;
+                    } else {
+                        let value = parser.step()?;
+                        parser.skip(value)?;
+                    }
+                }
+            }
+            Event::Scalar(scalar) if scalar.is_null() => {}
+            Event::Scalar(_) | Event::Seq | Event::End => return Err(parser.shape("a map")),
+        }
+        // What comes after it must be right too.
+        while parser.next()?.is_some() {}
+        Ok(policy)
+    }
+
+    fn features(parser: &mut Parser<'_>) -> Result<Self, YamlError> {
+        match parser.step()? {
+            Event::Map => {}
+            Event::Scalar(scalar) if scalar.is_null() => return Ok(Self::ALL),
+            Event::Scalar(_) | Event::Seq | Event::End => return Err(parser.shape("a map")),
+        }
+        let mut policy = Self::NONE;
+        while let Event::Scalar(name) = parser.step()? {
+            let on = match parser.step()? {
+                Event::Scalar(value) if value.is_null() => Some(false),
+                Event::Scalar(value) => value.truth(),
+                Event::Map | Event::Seq | Event::End => None,
+            };
+            let on = on.ok_or_else(|| parser.shape("true or false"))?;
+            for capability in CAPABILITIES.into_iter().filter(|one| on && name.is(one.name())) {
+                policy.0 |= capability.bit();
+            }
+        }
+        Ok(policy)
+    }
+}
+
 /// For people: what is denied.
 impl fmt::Display for Policy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,6 +180,7 @@ impl fmt::Display for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::yaml::Why;
     use std::string::ToString;
 
     #[test]
@@ -162,5 +215,33 @@ mod tests {
         let both = file.and(option);
         assert_eq!(both, option.and(file));
         assert_eq!(both, Policy::only("state").unwrap());
+    }
+
+    #[test]
+    fn files_mean_what_they_mean_to_incus() {
+        let read = |text: &str| Policy::from_yaml(text.as_bytes());
+        for all in ["", "# nothing\n", "features:\n", "features: ~", "other: {exec: false}"] {
+            assert_eq!(read(all), Ok(Policy::ALL), "{all}");
+        }
+        let some = Policy::only("exec,port-forward").unwrap();
+        for same in [
+            "features:\n  exec: true\n  port-forward: true\n  files: false\n",
+            "features: {exec: yes, 'port-forward': on, new-thing: true}\nmore: [1]\n",
+            "---\nfeatures:\n    exec: True # needed\n    \"port-forward\": true\n    state:\n...\n",
+        ] {
+            assert_eq!(read(same), Ok(some), "{same}");
+        }
+        assert_eq!(read("features: {}"), Ok(Policy::NONE));
+        for (bad, line, what) in [
+            ("features:\n- exec\n", 2, "a map"),
+            ("features:\n  exec: maybe\n", 2, "true or false"),
+            ("features:\n  exec: 'true'\n", 2, "true or false"),
+            ("features: {exec: [true]}", 1, "true or false"),
+            ("exec", 1, "a map"),
+        ] {
+            assert_eq!(read(bad), Err(YamlError { line, why: Why::Shape(what) }), "{bad}");
+        }
+        assert!(read("features: {exec: true}\nmore: [").is_err());
+        assert!(read("features: {exec: true").is_err());
     }
 }

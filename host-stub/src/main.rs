@@ -5,7 +5,6 @@
 
 mod agent_client;
 mod agent_state;
-mod args;
 mod certs;
 mod cli;
 mod clock;
@@ -14,30 +13,23 @@ mod daemon;
 mod devlxd;
 mod devlxd_server;
 mod events;
-mod exec;
-mod exec_request;
-mod exec_sockets;
-mod exec_wait;
 mod fault;
 mod http;
 mod instance;
 mod operations;
-mod pump;
 mod serial_connect;
 mod slots;
 mod status_ring;
 mod storage;
 mod store;
 mod stream;
-mod terminal;
 mod tls;
-mod websocket;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match cli::run(std::env::args().skip(1).collect()) {
-        Ok(code) => ExitCode::from(code),
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("mote-host: {error:#}");
             ExitCode::FAILURE

@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use mote_agent::flavour::Flavour;
+
 use crate::options::Options;
-use crate::{lock, modules, port, share, socket, tls};
+use crate::{lock, modules, policy, port, share, socket, tls};
 
 /// Reports; success if the agent could run.
 pub(crate) fn run(options: &Options) -> ExitCode {
@@ -44,12 +46,15 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         }
         Err(why) => fact(Err(why), true),
     }
+    let (policy, troubles) = policy::find(options, flavour.unwrap_or(Flavour::Lxd));
+    troubles.into_iter().for_each(|trouble| fact(Err(format!("policy: {trouble}")), true));
+    fact(Ok(format!("policy: {policy}")), false);
     if options.vsock_unix.is_none() {
         let vsock =
             modules::load_vsock(&options.root).and_then(|()| socket::probe_vsock(&options.root));
         fact(vsock.map(|cid| format!("vsock: context id {cid}")), true);
     }
-    let socket = flavour.unwrap_or(mote_agent::flavour::Flavour::Lxd).socket_path();
+    let socket = flavour.unwrap_or(Flavour::Lxd).socket_path();
     fact(Ok(format!("devlxd: would be at {socket}")), false);
     if lock::is_held(&options.root) {
         fact(Ok("agent: running".into()), false);

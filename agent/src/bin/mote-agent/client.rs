@@ -59,11 +59,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         Command::Devices => print(&get(options, "/1.0/devices")?),
         Command::Events => events(options),
         Command::Status => status(options),
-        Command::Run
-        | Command::Check
-        | Command::Version
-        | Command::Help
-        | Command::SftpServer(_) => Ok(()),
+        Command::Run | Command::Check | Command::Version | Command::Help => Ok(()),
     }
 }
 

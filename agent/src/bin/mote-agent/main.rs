@@ -23,11 +23,11 @@ mod nics;
 mod notify;
 mod operations;
 mod options;
+mod policy;
 mod port;
 mod relay;
 mod report;
 mod serial;
-mod sftp;
 mod share;
 mod signal;
 mod socket;
@@ -49,6 +49,7 @@ use async_io::Async;
 use futures_lite::FutureExt;
 use mote_agent::flavour::Flavour;
 use mote_agent::peer::Told;
+use mote_agent::policy::Policy;
 use mote_agent::ready::Ready;
 use mote_agent::status::{Intervals, Status};
 
@@ -81,7 +82,6 @@ fn main() -> ExitCode {
             }
         },
         Command::Check => check::run(&options),
-        Command::SftpServer(directory) => sftp::run(directory.as_deref()),
         Command::Version => {
             println!("{}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
@@ -127,6 +127,9 @@ fn run(options: Options) -> Result<(), String> {
     // refusal is final for it (P§3.2).
     let listener = transport.listen().map_err(|error| format!("cannot listen: {error}"))?;
     let agent = Rc::new(new_agent(options, flavour, identity, transport));
+    if agent.policy != Policy::ALL {
+        log::info(format_args!("policy: {}", agent.policy));
+    }
     if let Some(conf) = &files.agent_conf {
         read_conf(&agent, conf);
     }
@@ -156,12 +159,14 @@ fn new_agent(
         started: started.unwrap_or(default.started),
         connected: connected.unwrap_or(default.connected),
     };
+    let (policy, troubles) = policy::find(&options, flavour);
+    troubles.iter().for_each(|trouble| log::error(format_args!("{trouble}")));
     let mut ready = Ready::default();
     if let Ok(bytes) = std::fs::read(options.root.join("run/mote/ready")) {
         ready = Ready::restore(&bytes);
     }
     Agent {
-        policy: options.policy,
+        policy,
         options,
         flavour,
         identity,
@@ -173,7 +178,7 @@ fn new_agent(
         devlxd_changed: Signal::default(),
         events: events::Events::default(),
         ready: RefCell::new(ready),
-        last_error: RefCell::default(),
+        last_error: RefCell::new(troubles.into_iter().next_back()),
         operations: operations::Operations::default(),
         sessions: files::Sessions::default(),
         children: children::Children::default(),

@@ -1,0 +1,89 @@
+//! YAML from arbitrary bytes. What must hold: no panic, no endless walk, brackets in pairs; and
+//! what we read, a whole YAML 1.2 parser reads too, and just the same. (What we refuse it may read.)
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mote_agent::yaml::{self, Event, YamlError};
+use saphyr_parser::{Event as Theirs, Parser, ScalarStyle};
+
+/// One step, as both see it.
+#[derive(Debug, PartialEq)]
+enum Step {
+    Map,
+    Seq,
+    End,
+    Null,
+    Block,
+    Text(String),
+}
+
+fn ours(data: &[u8]) -> Result<Vec<Step>, YamlError> {
+    let mut parser = yaml::Parser::new(data)?;
+    let mut steps = Vec::new();
+    let mut open = 0u32;
+    while let Some(event) = parser.next()? {
+        steps.push(match event {
+            Event::Map => Step::Map,
+            Event::Seq => Step::Seq,
+            Event::End => Step::End,
+            Event::Scalar(scalar) if scalar.is_block() => Step::Block,
+            Event::Scalar(scalar) if scalar.is_null() => Step::Null,
+            Event::Scalar(scalar) => {
+                let mut text = String::new();
+                scalar.text(|piece| text.push_str(piece));
+                assert!(scalar.is(&text));
+                Step::Text(text)
+            }
+        });
+        match event {
+            Event::Map | Event::Seq => open += 1,
+            Event::End => open -= 1,
+            Event::Scalar(_) => {}
+        }
+        assert!(steps.len() <= 2 * data.len() + 2);
+    }
+    assert_eq!(open, 0);
+    Ok(steps)
+}
+
+fn theirs(text: &str) -> Result<Vec<Step>, String> {
+    let mut steps = Vec::new();
+    for event in Parser::new_from_str(text) {
+        match event.map_err(|error| error.to_string())?.0 {
+            Theirs::MappingStart(..) => steps.push(Step::Map),
+            Theirs::SequenceStart(..) => steps.push(Step::Seq),
+            Theirs::MappingEnd | Theirs::SequenceEnd => steps.push(Step::End),
+            Theirs::Scalar(text, style, ..) => steps.push(match style {
+                ScalarStyle::Literal | ScalarStyle::Folded => Step::Block,
+                ScalarStyle::Plain if ["", "~", "null", "Null", "NULL"].contains(&&*text) => {
+                    Step::Null
+                }
+                _ => Step::Text(text.into_owned()),
+            }),
+            _ => {}
+        }
+    }
+    if steps.is_empty() {
+        steps.push(Step::Null);
+    }
+    Ok(steps)
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(steps) = ours(data) else { return };
+    let text = core::str::from_utf8(data).expect("what was read is text");
+    let theirs = theirs(text);
+    // Where they are stricter than YAML, or than what others take: `[a -, b]`, empty block scalars
+    // at the root, a last bracket right below its key.
+    let strict = [
+        "plain scalar cannot start with '-'",
+        "wrongly indented line in block scalar",
+        "invalid indentation at",
+    ];
+    if let Err(why) = &theirs
+        && strict.iter().any(|known| why.contains(known))
+    {
+        return;
+    }
+    assert_eq!(Ok(steps), theirs);
+});
