@@ -1,0 +1,174 @@
+//! TLS against OpenSSL, which shares no code with ours: every kind of key a host may own, every group
+//! and cipher, as caller and as called. The shipped build computes P-256 and X25519 with other code
+//! of ring than a plain build does (`scripts/build`), so this runs against the shipped binary.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mote_tests::agent::launch;
+use mote_tests::{Process, Scratch, wait};
+
+const SOON: Duration = Duration::from_secs(20);
+const P384: &[&str] = &["ec", "-pkeyopt", "ec_paramgen_curve:P-384"];
+const P256: &[&str] = &["ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+/// An agent, and a directory with the certificates of both sides.
+struct Meeting {
+    scratch: Scratch,
+    agent: Option<Process>,
+}
+
+impl Meeting {
+    /// Keys as `openssl req -newkey` takes them.
+    fn between(agent: &[&str], host: &[&str]) -> Self {
+        let meeting = Self { scratch: Scratch::new(), agent: None };
+        std::fs::create_dir(meeting.path("share")).unwrap();
+        meeting.make(agent, "share/agent");
+        meeting.make(host, "server");
+        let certificate = std::fs::read_to_string(meeting.path("server.crt")).unwrap();
+        std::fs::write(meeting.path("share/server.crt"), &certificate).unwrap();
+        let told = serde_json::json!({"cid": 2, "port": 9, "certificate": certificate});
+        std::fs::write(meeting.path("share/agent.conf"), told.to_string()).unwrap();
+        meeting
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.0.join(name)
+    }
+
+    fn make(&self, key: &[&str], name: &str) {
+        let mut command = self.openssl();
+        command.args(["req", "-x509", "-nodes", "-days", "1", "-subj", "/CN=x", "-newkey"]);
+        command.args(key).arg("-keyout").arg(format!("{name}.key"));
+        let made = command.arg("-out").arg(format!("{name}.crt")).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    fn openssl(&self) -> Command {
+        let mut command = Command::new("openssl");
+        command.current_dir(&self.scratch.0);
+        command
+    }
+
+    fn start(&mut self) {
+        self.agent = Some(launch(&self.scratch.0, "lxd", &self.path("share")));
+        let listening = || UnixStream::connect(self.path("vs.listen_8443")).ok();
+        wait("the agent", SOON, listening);
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.path("agent.log")).unwrap_or_default()
+    }
+
+    /// The host asks the agent; what OpenSSL and the agent said.
+    fn call(&self, args: &[&str]) -> String {
+        let mut client = self.openssl();
+        client.args(["s_client", "-tls1_3", "-unix", "vs.listen_8443", "-ign_eof"]);
+        client.args(["-cert", "server.crt", "-key", "server.key"]).args(args);
+        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut client = client.spawn().unwrap();
+        let request = b"GET /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        // A refused caller may be hung up on before it has written.
+        let _refused = client.stdin.take().unwrap().write_all(request);
+        let mut said = String::new();
+        client.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        client.wait().unwrap();
+        said
+    }
+
+    /// The agent asks the host until an answer has come; what OpenSSL said about it.
+    fn be_called(&mut self, args: &[&str]) -> String {
+        let body = "{\"metadata\":{}}";
+        let length = body.len();
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+        std::fs::write(self.path("1.0"), answer).unwrap();
+        let mut server = self.openssl();
+        server.args(["s_server", "-tls1_3", "-unix", "vs_9", "-HTTP", "-Verify", "1", "-trace"]);
+        server.args(["-cert", "server.crt", "-key", "server.key"]).args(args);
+        let log = std::fs::File::create(self.path("server.log")).unwrap();
+        server.stdin(Stdio::null()).stdout(log).stderr(Stdio::null());
+        let _server = Process::start(&mut server);
+        wait("s_server", SOON, || self.path("vs_9").exists().then_some(()));
+        self.start();
+        wait("CONNECTED", SOON, || self.log().contains("CONNECTED 2:9").then_some(()));
+        std::fs::read_to_string(self.path("server.log")).unwrap()
+    }
+
+    /// Rewrites a PKCS#8 key as SEC1, in DER or PEM.
+    fn sec1(&self, key: &str, form: &str, out: &str) {
+        let mut convert = self.openssl();
+        convert.args(["ec", "-in", key, "-outform", form, "-out", out]).stderr(Stdio::null());
+        assert!(convert.status().unwrap().success());
+    }
+}
+
+#[test]
+fn a_host_with_any_usual_key_may_call_and_be_called() {
+    for host in [P384, P256, &["rsa:2048"], &["rsa:4096"]] {
+        let mut meeting = Meeting::between(P384, host);
+        let _said = meeting.be_called(&[]);
+        let said = meeting.call(&[]);
+        assert!(said.contains("HTTP/1.1 200 OK"), "{host:?}: {said}\n{}", meeting.log());
+    }
+}
+
+#[test]
+fn every_group_and_cipher_works_in_both_directions() {
+    for (group, cipher, named) in [
+        ("X25519", "TLS_AES_128_GCM_SHA256", "NamedGroup: ecdh_x25519"),
+        ("P-256", "TLS_AES_256_GCM_SHA384", "NamedGroup: secp256r1"),
+        ("P-384", "TLS_CHACHA20_POLY1305_SHA256", "NamedGroup: secp384r1"),
+    ] {
+        let chosen = ["-groups", group, "-ciphersuites", cipher];
+        let mut meeting = Meeting::between(P384, P384);
+        let said = meeting.be_called(&chosen);
+        let (_, hello) = said.split_once("ServerHello").expect("a handshake");
+        assert!(hello.contains(named) && hello.contains(cipher), "{said}");
+        let said = meeting.call(&chosen);
+        assert!(said.contains("HTTP/1.1 200 OK") && said.contains(cipher), "{group}: {said}");
+    }
+}
+
+#[test]
+fn the_agents_own_key_may_be_sec1_or_pkcs8_of_either_curve() {
+    for own in [P384, P256] {
+        for sec1 in [false, true] {
+            let mut meeting = Meeting::between(own, P384);
+            let file = meeting.path("share/agent.key");
+            if sec1 {
+                meeting.sec1("share/agent.key", "PEM", "sec1.key");
+                std::fs::rename(meeting.path("sec1.key"), &file).unwrap();
+            }
+            let is_sec1 = std::fs::read_to_string(&file).unwrap().contains("EC PRIVATE KEY");
+            assert_eq!(is_sec1, sec1);
+            let _said = meeting.be_called(&[]);
+            assert!(meeting.call(&[]).contains("HTTP/1.1 200 OK"));
+        }
+    }
+}
+
+#[test]
+fn who_shows_server_crt_without_owning_its_key_is_refused() {
+    // Where the private number stands in SEC1, which OpenSSL does not compare with the rest.
+    for (kind, number) in [(P384, 8..56), (P256, 7..39)] {
+        let mut meeting = Meeting::between(P384, kind);
+        meeting.start();
+        meeting.sec1("server.key", "DER", "server.der");
+        let with = ["-key", "server.der", "-keyform", "DER"];
+        assert!(meeting.call(&with).contains("HTTP/1.1 200 OK"), "{}", meeting.log());
+        meeting.make(kind, "other");
+        meeting.sec1("other.key", "DER", "other.der");
+        let mut forged = std::fs::read(meeting.path("server.der")).unwrap();
+        let other = std::fs::read(meeting.path("other.der")).unwrap();
+        forged[number.clone()].copy_from_slice(&other[number]);
+        std::fs::write(meeting.path("server.der"), forged).unwrap();
+        let said = meeting.call(&with);
+        assert!(said.contains("CONNECTED") && !said.contains("HTTP/1.1"), "{said}");
+        // A certificate of its own does not help either.
+        let with = ["-cert", "other.crt", "-key", "other.key"];
+        assert!(!meeting.call(&with).contains("HTTP/1.1"), "{}", meeting.log());
+    }
+}
