@@ -25,8 +25,11 @@ pub mod policy;
 pub mod ready;
 pub mod yaml;
 
+pub mod metrics;
 pub mod netlink;
 pub mod nic;
+pub mod proc;
+pub mod state;
 
 pub mod http;
 pub mod path;

@@ -9,9 +9,11 @@ use core::fmt;
 
 mod scan;
 mod string;
+mod write;
 
 use scan::Cursor;
 pub use string::{is_text, quote, text, unescape};
+pub use write::Writer;
 
 /// What is wrong with a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

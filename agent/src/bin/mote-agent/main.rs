@@ -9,13 +9,16 @@ mod events;
 mod exchange;
 mod exec;
 mod files;
+mod filesystems;
 mod forward;
 mod guest;
 mod host;
 mod host_call;
 mod iso;
+mod lines;
 mod lock;
 mod log;
+mod metrics;
 mod modules;
 mod netlink;
 #[cfg_attr(not(test), expect(dead_code, reason = "its caller comes next"))]
@@ -25,12 +28,15 @@ mod operations;
 mod options;
 mod policy;
 mod port;
+mod processes;
 mod relay;
 mod report;
+mod reporter;
 mod serial;
 mod share;
 mod signal;
 mod socket;
+mod state;
 mod stream;
 mod sys;
 mod tls;
@@ -82,6 +88,7 @@ fn main() -> ExitCode {
             }
         },
         Command::Check => check::run(&options),
+        Command::Report(report) => reporter::run(&options, *report),
         Command::Version => {
             println!("{}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

@@ -23,6 +23,8 @@ Commands:
   devices          print the devices (JSON)
   events           print events as they come, one JSON document a line
   status           print what the agent itself knows
+  report state     print what the host is told of this instance (JSON); needs no agent
+  report metrics   the same for its metrics
 
 Options:
   --config-dir DIR         where agent.crt, agent.key and server.crt are (default: working
@@ -103,6 +105,17 @@ pub(crate) enum Command {
     Events,
     /// The agent's own view.
     Status,
+    /// What the host is told; the agent starts itself with this for each answer.
+    Report(Report),
+}
+
+/// What to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// `GET /1.0/state`.
+    State,
+    /// `GET /1.0/metrics`.
+    Metrics,
 }
 
 /// Reads the command line; its first word is the name we are called by.
@@ -223,6 +236,11 @@ fn command(words: &[String]) -> Result<Option<Command>, String> {
         "devices" => Command::Devices,
         "events" => Command::Events,
         "status" => Command::Status,
+        "report" => Command::Report(match words.next() {
+            Some("state") => Report::State,
+            Some("metrics") => Report::Metrics,
+            _ => return Err("report needs state or metrics".to_owned()),
+        }),
         _ => return Err(format!("unknown command {word}")),
     };
     match words.next() {
@@ -255,9 +273,18 @@ mod tests {
     fn commands_take_exactly_their_arguments() {
         assert_eq!(parsed("get user.a").unwrap().command, Command::Get("user.a".into()));
         assert_eq!(parsed("--debug status").unwrap().command, Command::Status);
-        for bad in
-            ["get", "get a b", "status x", "nope", "--nope", "--root", "--debug=1", "--flavour x"]
-        {
+        for bad in [
+            "get",
+            "get a b",
+            "report",
+            "report x",
+            "status x",
+            "nope",
+            "--nope",
+            "--root",
+            "--debug=1",
+            "--flavour x",
+        ] {
             assert!(parsed(bad).is_err(), "{bad}");
         }
         assert!(parsed("--interval-connect 0").is_err());

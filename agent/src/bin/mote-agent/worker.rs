@@ -21,6 +21,9 @@ use crate::sys::Plan;
 /// This program, also if its file was replaced or removed meanwhile.
 const SELF: &std::ffi::CStr = c"/proc/self/exe";
 
+/// How long a worker may take to end when it has closed its output.
+const LINGER: Duration = Duration::from_millis(300);
+
 /// Kills the worker when dropped: nobody waits for its work any more.
 struct Leash(Rc<Child>);
 
@@ -55,7 +58,15 @@ pub(crate) async fn run(
     let work = async {
         child.0.started().await?;
         let printed = read_all(output, most).await?;
-        match child.0.ended().await {
+        let Some(ended) = within(LINGER, child.0.ended()).await else {
+            // It has said all, but one of its threads never came back from the kernel.
+            return if printed.ends_with(b"\n") {
+                Ok(printed)
+            } else {
+                Err(io::ErrorKind::TimedOut.into())
+            };
+        };
+        match ended {
             Ended::Code(0) => Ok(printed),
             Ended::Code(code) => {
                 let text = String::from_utf8_lossy(&printed);

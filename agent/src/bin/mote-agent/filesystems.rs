@@ -1,0 +1,139 @@
+//! How full each mount is. statfs(2) of a dead share (9p, NFS, FUSE) does not return, so the mounts
+//! are asked by threads of a process that only lives for one report: whenever all of them hang, one
+//! more is started, and what was not answered in time is left out. The originals lose everything.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use mote_agent::flavour::Flavour;
+use mote_agent::json::Writer;
+use mote_agent::metrics;
+use mote_agent::proc::mounts::Space;
+use rustix::fs::{StatFs, statfs};
+
+use crate::lines::Lines;
+use crate::reporter::Pipe;
+
+/// Without any answer for this long, everyone hangs.
+const HANGS: Duration = Duration::from_millis(60);
+/// So many times [`HANGS`] are waited for what hangs when there is nothing else to do.
+const PATIENCE: u32 = 4;
+/// Most threads: so many mounts may hang before the others are lost.
+const THREADS: usize = 16;
+/// All the time there is; the agent waits 2.5 s for the whole report.
+const TIME: Duration = Duration::from_millis(1500);
+/// statfs(2) and a line of JSON.
+const STACK: usize = 64 * 1024;
+
+/// What the threads share.
+struct Work {
+    /// None when all were given out.
+    mounts: Option<Lines<std::fs::File>>,
+    out: Pipe,
+    result: fmt::Result,
+    /// Something was written.
+    some: bool,
+    /// Mounts asked, mounts answered.
+    asked: usize,
+    answered: usize,
+}
+
+/// Taken away when time is up: a thread that comes back late finds nothing to do.
+type Shared = Mutex<Option<Work>>;
+
+/// Writes the entries of all mounts.
+///
+/// # Errors
+/// Only those of `out`.
+pub(crate) fn write(flavour: Flavour, root: &Path, out: Pipe) -> Result<Pipe, fmt::Error> {
+    let Some(mounts) = Lines::open(&root.join("proc/mounts")) else { return Ok(out) };
+    let mounts = Some(mounts);
+    let work = Work { mounts, out, result: Ok(()), some: false, asked: 0, answered: 0 };
+    let shared = Arc::new(Mutex::new(Some(work)));
+    let begun = Instant::now();
+    let (mut threads, mut seen, mut still) = (0, 0, 0);
+    loop {
+        let (answered, asked, all) = match lock(&shared).as_ref() {
+            Some(work) => (work.answered, work.asked, work.mounts.is_none()),
+            None => return Err(fmt::Error),
+        };
+        still = if answered > seen { 0 } else { still + 1 };
+        seen = answered;
+        if all && asked == answered || begun.elapsed() > TIME {
+            break;
+        }
+        if still > 0 && !all && threads < THREADS {
+            start(&shared, flavour, root);
+            threads += 1;
+        } else if still > PATIENCE {
+            break;
+        }
+        thread::park_timeout(HANGS);
+    }
+    let work = lock(&shared).take().ok_or(fmt::Error)?;
+    work.result?;
+    Ok(work.out)
+}
+
+fn lock(shared: &Shared) -> MutexGuard<'_, Option<Work>> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start(shared: &Arc<Shared>, flavour: Flavour, root: &Path) {
+    let (shared, root, main) = (shared.clone(), root.to_owned(), thread::current());
+    // Without a thread there are no entries.
+    let _started =
+        thread::Builder::new().stack_size(STACK).spawn(move || ask(&shared, flavour, &root, &main));
+}
+
+/// Asks one mount after the other until there are no more.
+fn ask(shared: &Shared, flavour: Flavour, root: &Path, main: &Thread) {
+    loop {
+        let mut guard = lock(shared);
+        let Some(work) = guard.as_mut() else { return };
+        let Some(line) = work.mounts.as_mut().and_then(Lines::next) else {
+            work.mounts = None;
+            main.unpark();
+            return;
+        };
+        let Some((device, point)) = metrics::wanted(flavour, line) else { continue };
+        work.asked += 1;
+        drop(guard);
+        let relative = point.strip_prefix(b"/").unwrap_or(&point);
+        let path = root.join(std::ffi::OsStr::from_bytes(relative));
+        let answer = statfs(path.as_path());
+        let mut guard = lock(shared);
+        let Some(work) = guard.as_mut() else { return };
+        work.answered += 1;
+        // One that fails (gone since, or not ours to see) is left out.
+        if let Ok(answer) = answer {
+            work.write(flavour, &device, &point, &space(&answer));
+        }
+    }
+}
+
+impl Work {
+    fn write(&mut self, flavour: Flavour, device: &[u8], point: &[u8], space: &Space) {
+        let begin = if self.some { Writer::behind } else { Writer::new };
+        let mut json = begin(&mut self.out);
+        metrics::filesystem(&mut json, flavour, device, point, space);
+        self.some = true;
+        self.result = self.result.and(json.done());
+    }
+}
+
+fn space(answer: &StatFs) -> Space {
+    // Signed, and of 32 or 64 bits.
+    let [a, b, c, d, ..] = answer.f_type.to_le_bytes();
+    Space {
+        block: u64::try_from(answer.f_bsize).unwrap_or(0),
+        blocks: answer.f_blocks,
+        free: answer.f_bfree,
+        available: answer.f_bavail,
+        magic: u32::from_le_bytes([a, b, c, d]),
+    }
+}

@@ -1,0 +1,328 @@
+//! `mote-agent report state|metrics`, the real binary: against a made-up `/proc`, where every number
+//! is known; against this machine's; with many processes and mounts; with mounts that hang.
+
+#![allow(clippy::unwrap_used)] // in helpers too: all of this is a test
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use mote_tests::{Scratch, agent};
+use serde_json::{Value, json};
+
+const STAT: &str = "\
+cpu  324156 5683 79583 1894614 3761 7 548 477 0 0
+cpu0 146321 2975 37713 966231 850 0 87 226 0 0
+cpu1 177834 2707 41869 928382 2910 7 460 251 5 0
+intr 3994436 0 0 0
+ctxt 9873698
+btime 1795234963
+processes 846311
+";
+const MEMINFO: &str = "\
+MemTotal:       24684092 kB
+MemFree:        22369264 kB
+MemAvailable:   23934964 kB
+Buffers:          184736 kB
+Cached:          1295440 kB
+SwapCached:           11 kB
+Active:           739592 kB
+Inactive:         741508 kB
+Active(anon):       1584 kB
+Inactive(anon):     8080 kB
+Active(file):     738008 kB
+Inactive(file):   733428 kB
+Unevictable:       18880 kB
+SwapTotal:          1000 kB
+SwapFree:            900 kB
+Dirty:            364740 kB
+Writeback:            12 kB
+AnonPages:         19760 kB
+Mapped:            10812 kB
+Shmem:              8856 kB
+SReclaimable:     400988 kB
+HugePages_Total:       5
+HugePages_Free:        3
+Hugepagesize:       2048 kB
+";
+const DISKSTATS: &str = "\
+   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+ 254       0 vda 1197359 12 56423578 7171 154919 99 56822168 99 0 100 101 1 2 3 4 5 6
+";
+const MOUNTS: &str = "\
+/dev/vda1 / ext4 rw,relatime 0 0
+proc /proc proc rw 0 0
+udev /dev devtmpfs rw 0 0
+shm /dev/shm tmpfs rw 0 0
+lxcfs /var/lib/lxcfs fuse.lxcfs rw 0 0
+none /run/user\\0401000 tmpfs rw 0 0
+/dev/vda1 /srv ext4 rw 0 0
+gone /not/there xfs rw 0 0
+overlay /var/lib/docker/overlay2/x/merged overlay rw 0 0
+tmpfs /var/lib/docker/x tmpfs rw 0 0
+";
+
+/// A root in which these programs run: (pid, whether it has a program).
+fn root(scratch: &Scratch, processes: impl Iterator<Item = (u32, bool)>) {
+    let at = |path: &str| scratch.0.join(path);
+    for directory in
+        ["proc", "sys/fs/cgroup/memory", "etc", "run/user 1000", "srv", "var/lib/lxcfs"]
+    {
+        fs::create_dir_all(at(directory)).unwrap();
+    }
+    for (path, text) in [
+        ("proc/stat", STAT),
+        ("proc/meminfo", MEMINFO),
+        ("proc/diskstats", DISKSTATS),
+        ("proc/mounts", MOUNTS),
+        ("proc/vmstat", "nr_free_pages 5592316\noom_kill 3\n"),
+        ("proc/uptime", "1.0 2.0\n"),
+        ("sys/fs/cgroup/cpu.stat", "usage_usec 123456\nuser_usec 1\n"),
+        ("sys/fs/cgroup/memory/memory.max_usage_in_bytes", "777\n"),
+        ("etc/os-release", "ID=debian\nNAME=\"Debian \\\"GNU/Linux\\\"\"\nVERSION_ID='12'\n"),
+    ] {
+        fs::write(at(path), text).unwrap();
+    }
+    for (pid, program) in processes {
+        fs::create_dir(at(&format!("proc/{pid}"))).unwrap();
+        if program {
+            symlink("/bin/true", at(&format!("proc/{pid}/exe"))).unwrap();
+        }
+    }
+}
+
+fn report(root: &Path, flavour: &str, what: &str) -> Value {
+    let mut command = Command::new(agent());
+    command.args(["report", what, "--flavour", flavour, "--root"]).arg(root);
+    let out = command.stderr(Stdio::inherit()).output().unwrap();
+    assert!(out.status.success(), "{}", out.status);
+    let text = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(text.find('\n'), Some(text.len() - 1), "one line: {text}");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn few() -> impl Iterator<Item = (u32, bool)> {
+    [(1, true), (2, false), (77, true)].into_iter()
+}
+
+#[test]
+fn every_metric_is_the_kernels() {
+    let scratch = Scratch::new();
+    root(&scratch, few());
+    let lxd = report(&scratch.0, "lxd", "metrics");
+    assert_eq!(
+        lxd["cpu_seconds_total"]["cpu1"],
+        json!({
+            "cpu_seconds_user": 1778.34, "cpu_seconds_nice": 27.07, "cpu_seconds_system": 418.69,
+            "cpu_seconds_idle": 9283.82, "cpu_seconds_iowait": 29.1, "cpu_seconds_irq": 0.07,
+            "cpu_seconds_softirq": 4.6, "cpu_seconds_steal": 2.51
+        })
+    );
+    assert_eq!(lxd["cpu_seconds_total"].as_object().unwrap().len(), 2);
+    assert_eq!(
+        lxd["disk"]["vda"],
+        json!({
+            "disk_read_bytes": 56_423_578u64 * 512, "disk_reads_completed": 1_197_359,
+            "disk_written_bytes": 56_822_168u64 * 512, "disk_writes_completed": 154_919
+        })
+    );
+    let kb = 1024;
+    assert_eq!(
+        lxd["memory"],
+        json!({
+            "memory_active_anon_bytes": 1584 * kb, "memory_active_file_bytes": 738_008 * kb,
+            "memory_active_bytes": 739_592 * kb, "memory_cached_bytes": 1_295_440 * kb,
+            "memory_dirty_bytes": 364_740 * kb, "memory_hugepages_free_bytes": 3 * 2048 * kb,
+            "memory_hugepages_total_bytes": 5 * 2048 * kb,
+            "memory_inactive_anon_bytes": 8080 * kb, "memory_inactive_file_bytes": 733_428 * kb,
+            "memory_inactive_bytes": 741_508 * kb, "memory_mapped_bytes": 10_812 * kb,
+            "memory_mem_available_bytes": 23_934_964u64 * 1024,
+            "memory_mem_free_bytes": 22_369_264u64 * 1024,
+            "memory_mem_total_bytes": 24_684_092u64 * 1024,
+            "memory_rss_bytes": (24_684_092 - 23_934_964) * kb,
+            "memory_shmem_bytes": 8856 * kb, "memory_sreclaimable_bytes": 400_988 * kb,
+            "memory_swap_bytes": 100 * kb, "memory_unevictable_bytes": 18_880 * kb,
+            "memory_writeback_bytes": 12 * kb, "memory_oom_kills": 3
+        })
+    );
+    // Those that have a program; the kernel's own are not counted.
+    assert_eq!((&lxd["procs_total"], &lxd["cpus"]), (&json!(2), &json!(2)));
+
+    let incus = report(&scratch.0, "incus", "metrics");
+    assert_eq!(incus["memory"]["memory_rss_bytes"], json!((19_760 + 11) * 1024));
+    assert_eq!(incus["boot_time_seconds"], json!(1_795_234_963u64));
+    assert_eq!(incus["procs_total"], json!(3));
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
+    assert!(now - incus["time_seconds"].as_u64().unwrap() < 60);
+}
+
+#[test]
+fn lxd_takes_maps_and_incus_lists_of_the_same() {
+    let scratch = Scratch::new();
+    root(&scratch, few());
+    let lxd = report(&scratch.0, "lxd", "metrics");
+    let incus = report(&scratch.0, "incus", "metrics");
+    for (section, label) in
+        [("cpu_seconds_total", "cpu"), ("disk", "device"), ("network", "device")]
+    {
+        let map = lxd[section].as_object().unwrap();
+        let list = incus[section].as_array().unwrap();
+        assert_eq!(map.len(), list.len(), "{section}");
+        for entry in list {
+            let mut entry = entry.as_object().unwrap().clone();
+            let name = entry.remove(label).unwrap();
+            let same = map[name.as_str().unwrap()].as_object().unwrap();
+            assert!(entry.keys().eq(same.keys()), "{section}");
+            if section != "network" {
+                assert_eq!(&entry, same);
+            }
+        }
+    }
+    for only in ["boot_time_seconds", "time_seconds"] {
+        assert!(lxd.get(only).is_none() && incus[only].is_u64());
+    }
+}
+
+#[test]
+fn mounts_are_chosen_as_each_server_does_and_one_that_fails_costs_only_itself() {
+    let scratch = Scratch::new();
+    root(&scratch, few());
+    let lxd = report(&scratch.0, "lxd", "metrics");
+    let lxd = lxd["filesystem"].as_object().unwrap();
+    let names: Vec<_> = lxd.keys().map(String::as_str).collect();
+    assert_eq!(names, ["/dev/vda1", "none"]);
+    // The later mount of a device stands; the escaped space is one.
+    assert_eq!(lxd["/dev/vda1"]["mountpoint"], "/srv");
+    assert_eq!(lxd["none"]["mountpoint"], "/run/user 1000");
+    let incus = report(&scratch.0, "incus", "metrics");
+    let list = incus["filesystem"].as_array().unwrap();
+    let points: Vec<_> = list.iter().map(|entry| entry["mountpoint"].as_str().unwrap()).collect();
+    assert_eq!(points, ["/", "/var/lib/lxcfs", "/run/user 1000", "/srv"]);
+    // stat(1) asks the same.
+    let out = Command::new("stat").args(["-f", "-c", "%S %b %t"]).arg(&scratch.0).output().unwrap();
+    let out = String::from_utf8(out.stdout).unwrap();
+    let words: Vec<_> = out.split_whitespace().collect();
+    let size: u64 = words[0].parse::<u64>().unwrap() * words[1].parse::<u64>().unwrap();
+    assert_eq!(list[0]["filesystem_size_bytes"], json!(size));
+    let kind = match words[2] {
+        "ef53" => "ext4".to_owned(),
+        "1021994" => "tmpfs".to_owned(),
+        "9123683e" => "btrfs".to_owned(),
+        "58465342" => "xfs".to_owned(),
+        other => format!("0x{other}"),
+    };
+    assert_eq!(list[0]["fstype"], json!(kind));
+    let bytes = |key: &str| list[0][key].as_u64().unwrap();
+    assert!(bytes("filesystem_avail_bytes") <= bytes("filesystem_free_bytes"));
+    assert!(bytes("filesystem_free_bytes") < size);
+}
+
+#[test]
+fn the_state_has_what_each_server_reads() {
+    let scratch = Scratch::new();
+    root(&scratch, few());
+    let mut lxd = report(&scratch.0, "lxd", "state");
+    let network = lxd.as_object_mut().unwrap().remove("network").unwrap();
+    let memory = json!({
+        "usage": (24_684_092u64 - 22_369_264) * 1024, "usage_peak": 777,
+        "total": 24_684_092u64 * 1024, "swap_usage": 102_400, "swap_usage_peak": 0
+    });
+    assert_eq!(
+        lxd,
+        json!({
+            "status": "", "status_code": 0, "disk": null, "memory": memory, "pid": 1,
+            "processes": 2, "cpu": {"usage": 123_456_000}
+        })
+    );
+    let lo = &network["lo"];
+    assert_eq!(lo["hwaddr"], "");
+    assert_eq!((&lo["type"], &lo["host_name"]), (&json!("loopback"), &json!("")));
+    let loopback = json!({
+        "family": "inet", "address": "127.0.0.1", "netmask": "8", "scope": "local"
+    });
+    if lo["state"] == "up" {
+        assert_eq!(lo["addresses"][0], loopback);
+    }
+    assert!(lo["mtu"].as_u64().unwrap() > 0);
+    for counter in [
+        "bytes_received",
+        "bytes_sent",
+        "packets_received",
+        "packets_sent",
+        "errors_received",
+        "errors_sent",
+        "packets_dropped_outbound",
+        "packets_dropped_inbound",
+    ] {
+        assert!(lo["counters"][counter].is_u64(), "{counter}");
+    }
+
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let host = host.trim();
+    fs::write(
+        scratch.0.join("etc/hosts"),
+        format!("127.0.0.1 localhost\n127.0.1.1 {host}.example.net {host} # us\n"),
+    )
+    .unwrap();
+    let incus = report(&scratch.0, "incus", "state");
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert_eq!(
+        incus["os_info"],
+        json!({
+            "os": "Debian \"GNU/Linux\"", "os_version": "12", "kernel_version": kernel.trim(),
+            "hostname": host, "fqdn": format!("{host}.example.net")
+        })
+    );
+    assert_eq!(incus["cpu"], json!({"usage": 123_456_000, "allocated_time": 0}));
+    assert_eq!(incus["started_at"], "0001-01-01T00:00:00Z");
+    assert_eq!((&incus["processes"], &incus["pid"]), (&json!(3), &json!(1)));
+}
+
+#[test]
+fn an_empty_root_still_gives_a_whole_answer() {
+    let scratch = Scratch::new();
+    for flavour in ["lxd", "incus", "lxd-5.0"] {
+        let state = report(&scratch.0, flavour, "state");
+        assert_eq!((&state["processes"], &state["cpu"]["usage"]), (&json!(1), &json!(-1)));
+        let metrics = report(&scratch.0, flavour, "metrics");
+        assert_eq!(metrics["procs_total"], json!(0));
+        assert_eq!(metrics["memory"]["memory_mem_total_bytes"], json!(0));
+    }
+}
+
+#[test]
+fn cpu_time_comes_from_the_kernel_where_no_cgroup_counts_it() {
+    let scratch = Scratch::new();
+    root(&scratch, few());
+    fs::remove_file(scratch.0.join("sys/fs/cgroup/cpu.stat")).unwrap();
+    let state = report(&scratch.0, "lxd", "state");
+    // user, nice, system, irq, softirq of all processors.
+    let ticks = 324_156 + 5683 + 79_583 + 7 + 548u64;
+    assert_eq!(state["cpu"]["usage"], json!(ticks * 10_000_000));
+    fs::create_dir_all(scratch.0.join("sys/fs/cgroup/cpuacct")).unwrap();
+    fs::write(scratch.0.join("sys/fs/cgroup/cpuacct/cpuacct.usage"), "42\n").unwrap();
+    assert_eq!(report(&scratch.0, "incus", "state")["cpu"]["usage"], json!(42));
+}
+
+#[test]
+fn this_machine_is_described_by_its_own_proc() {
+    let root = Path::new("/");
+    for flavour in ["lxd", "incus"] {
+        let state = report(root, flavour, "state");
+        assert!(state["processes"].as_u64().unwrap() > 2);
+        assert!(state["memory"]["usage"].as_u64().unwrap() > 0);
+        assert!(state["cpu"]["usage"].as_u64().unwrap() > 0);
+        assert!(state["network"]["lo"].is_object());
+        let metrics = report(root, flavour, "metrics");
+        let processors = std::thread::available_parallelism().unwrap().get();
+        assert!(metrics["cpus"].as_u64().unwrap() >= processors as u64);
+        let total = fs::read_to_string("/proc/meminfo").unwrap();
+        let total = total.lines().next().unwrap().split_whitespace().nth(1).unwrap();
+        let total: u64 = total.parse().unwrap();
+        assert_eq!(metrics["memory"]["memory_mem_total_bytes"], json!(total * 1024));
+    }
+    // The kernel's own and the dead are the difference.
+    let count = |flavour| report(root, flavour, "metrics")["procs_total"].as_u64().unwrap();
+    assert!(count("lxd") <= count("incus"));
+}
