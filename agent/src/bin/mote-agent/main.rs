@@ -33,6 +33,7 @@ mod relay;
 mod report;
 mod reporter;
 mod serial;
+mod serial_only;
 mod share;
 mod signal;
 mod socket;
@@ -53,6 +54,7 @@ use std::time::Duration;
 
 use async_io::Async;
 use futures_lite::FutureExt;
+use futures_lite::future::pending;
 use mote_agent::flavour::Flavour;
 use mote_agent::peer::Told;
 use mote_agent::policy::Policy;
@@ -125,23 +127,39 @@ fn run(options: Options) -> Result<(), String> {
     let identity = Identity::load(&files)?;
     let transport = match &options.vsock_unix {
         Some(prefix) => Transport::Unix(prefix.clone()),
-        None => {
-            modules::load_vsock(&options.root).map_err(|error| error.to_string())?;
-            Transport::Vsock
-        }
+        None => Transport::Vsock,
     };
     // Listening before the first STARTED: the host calls as soon as it has read it, and a
     // refusal is final for it (P§3.2).
-    let listener = transport.listen().map_err(|error| format!("cannot listen: {error}"))?;
+    let listener = match listen(&options, flavour, &transport) {
+        Ok(listener) => Some(listener),
+        Err(why) if flavour == Flavour::Incus => {
+            log::warn(format_args!("{why}: only the state is told, through the status port"));
+            None
+        }
+        Err(why) => return Err(why),
+    };
     let agent = Rc::new(new_agent(options, flavour, identity, transport));
     if agent.policy != Policy::ALL {
         log::info(format_args!("policy: {}", agent.policy));
     }
-    if let Some(conf) = &files.agent_conf {
+    if let Some(conf) = files.agent_conf.as_ref().filter(|_| listener.is_some()) {
         read_conf(&agent, conf);
     }
     drop(files);
     async_io::block_on(agent.executor.run(serve(&agent, listener, signals)))
+}
+
+/// Listens where the host will call, with kernel modules loaded if need be.
+fn listen(options: &Options, flavour: Flavour, transport: &Transport) -> Result<Socket, String> {
+    if matches!(transport, Transport::Vsock) {
+        modules::load_vsock(&options.root)?;
+        if flavour == Flavour::Incus {
+            // Without a device behind it there is nobody to listen to, but another way (P§2.4).
+            socket::probe_vsock(&options.root)?;
+        }
+    }
+    transport.listen().map_err(|error| format!("cannot listen: {error}"))
 }
 
 /// By what is asked for, then by the port, then by what the files say (P§7).
@@ -209,13 +227,20 @@ fn read_conf(agent: &Agent, conf: &[u8]) {
 }
 
 /// Runs all tasks until a signal (success) or the end of one that must not end, then says STOPPED.
-async fn serve(agent: &Rc<Agent>, listener: Socket, signals: OwnedFd) -> Result<(), String> {
+async fn serve(
+    agent: &Rc<Agent>,
+    listener: Option<Socket>,
+    signals: OwnedFd,
+) -> Result<(), String> {
     agent.spawn(never(guest::run(agent.clone())));
-    let serial = agent.executor.spawn(serial::run(agent.clone()));
+    let serial = match listener {
+        Some(_) => agent.executor.spawn(serial::run(agent.clone())),
+        None => agent.executor.spawn(serial_only::run(agent.clone())),
+    };
     agent.spawn(notify_loop());
-    let host = host::listen(agent.clone(), listener);
     let host = async {
-        match host.await {
+        let Some(listener) = listener else { return pending().await };
+        match host::listen(agent.clone(), listener).await {
             Ok(never) => match never {},
             Err(error) => Err(format!("the host listener is broken: {error}")),
         }
