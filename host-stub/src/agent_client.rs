@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
+use serde_json::Value;
 use vsock::VsockStream;
 
 use crate::certs::{Pair, certificate};
+use crate::control;
 use crate::http::{Message, read_answer, write_request};
 use crate::instance::{Flavour, Instance, Vsock};
+use crate::pump;
 use crate::store;
 use crate::stream::{Limit, Timed};
 use crate::tls;
@@ -25,6 +28,9 @@ const DEADLINE: Duration = Duration::from_secs(3);
 const AGENT_PORT: u32 = 8443;
 /// vhost-device-vsock's answer is `OK <port>`.
 const ANSWER: usize = 64;
+
+/// A connection with TLS and a limit.
+pub(crate) type Stream = StreamOwned<ClientConnection, Timed>;
 
 /// Tells the agent where we are.
 pub(crate) fn put(root: &Path, instance: &Instance, body: &[u8]) -> Result<()> {
@@ -42,15 +48,35 @@ pub(crate) fn post_event(root: &Path, instance: &Instance, event: &[u8]) -> Resu
     success("POST", &answer)
 }
 
+/// The instance, if the host believes that its agent may be called: real hosts try nothing before they
+/// have read STARTED (P§0).
+pub(crate) fn reach(root: &Path, name: &str) -> Result<Instance> {
+    let known = control::ask(root, "GET", &format!("/1.0/internal/{name}/agent"), &Value::Null)?;
+    let instance: Instance = serde_json::from_value(known["instance"].clone())?;
+    if known["reachable"] != true {
+        bail!(instance.flavour.absent());
+    }
+    Ok(instance)
+}
+
+/// What clients ask first: who are you, and what can you do (P§3.4)?
+pub(crate) fn greet(root: &Path, instance: &Instance, limit: Limit) -> Result<Vec<String>> {
+    let info = metadata(root, instance, "GET", "/1.0", limit)?;
+    let server = &info["environment"]["server"];
+    if server != instance.flavour.agent() {
+        bail!("the agent calls itself {server}");
+    }
+    serde_json::from_value(info["api_extensions"].clone()).context("api_extensions")
+}
+
 /// LXD asks the agent who it is before anything else; Incus skips that here (P§3.2).
 fn check(root: &Path, instance: &Instance, limit: Limit) -> Result<()> {
     if instance.flavour == Flavour::Incus {
         return Ok(());
     }
-    let info = request(root, instance, "GET", "/1.0", b"", limit)?;
-    success("GET", &info)?;
-    let server = info.json()?["metadata"]["environment"]["server"].clone();
-    if server != "lxd-agent" {
+    let info = metadata(root, instance, "GET", "/1.0", limit)?;
+    let server = &info["environment"]["server"];
+    if server != instance.flavour.agent() {
         bail!("the agent calls itself {server}");
     }
     Ok(())
@@ -60,9 +86,31 @@ fn success(method: &str, answer: &Message) -> Result<()> {
     if answer.status == 200 {
         return Ok(());
     }
-    let error = answer.json().ok().and_then(|body| body["error"].as_str().map(str::to_owned));
-    let text = || String::from_utf8_lossy(&answer.body).trim().to_owned();
-    bail!("{method}: status {}: {}", answer.status, error.unwrap_or_else(text))
+    bail!("{method}: status {}: {}", answer.status, complaint(&answer.body))
+}
+
+/// What an agent says is wrong: an envelope's error, or the text itself.
+pub(crate) fn complaint(body: &[u8]) -> String {
+    let envelope: Option<Value> = serde_json::from_slice(body).ok();
+    let error = envelope.and_then(|body| body["error"].as_str().map(str::to_owned));
+    error.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned())
+}
+
+/// The `metadata` of a sync answer; any other is an error.
+pub(crate) fn metadata(
+    root: &Path,
+    instance: &Instance,
+    method: &str,
+    target: &str,
+    limit: Limit,
+) -> Result<Value> {
+    let answer = request(root, instance, method, target, b"", limit)?;
+    success(method, &answer)?;
+    let mut envelope = answer.json()?;
+    if envelope["type"] != "sync" {
+        bail!("{method} {target}: not a sync answer: {envelope}");
+    }
+    Ok(envelope["metadata"].take())
 }
 
 /// Any request.
@@ -74,15 +122,28 @@ pub(crate) fn request(
     body: &[u8],
     limit: Limit,
 ) -> Result<Message> {
+    let mut stream = open(root, instance, limit)?;
+    write_request(&mut stream, method, target, body).context("agent")?;
+    read_answer(&mut stream).context("agent")
+}
+
+/// A connection for something longer than a request, as a socket without TLS or a limit.
+pub(crate) fn plain(root: &Path, instance: &Instance, limit: Limit) -> Result<UnixStream> {
+    let mut stream = open(root, instance, limit)?;
+    // The handshake has to keep to the limit, nothing after it does.
+    stream.conn.complete_io(&mut stream.sock).context("agent")?;
+    pump::plain(stream)
+}
+
+/// Dials and prepares TLS; the handshake comes with the first byte.
+pub(crate) fn open(root: &Path, instance: &Instance, limit: Limit) -> Result<Stream> {
     let socket = dial(&instance.vsock, limit)?;
     let directory = store::directory(root, &instance.name);
     let pair = Pair::load_or_make(&directory, "agent-client")?;
     let agent = certificate(&store::share(root, &instance.name).join("agent.crt"))?;
     let config = tls::client(&pair, agent)?;
     let connection = ClientConnection::new(config, ServerName::try_from("unspecified")?)?;
-    let mut stream = StreamOwned::new(connection, socket);
-    write_request(&mut stream, method, target, body).context("agent")?;
-    read_answer(&mut stream).context("agent")
+    Ok(StreamOwned::new(connection, socket))
 }
 
 /// Connects to the agent's port.

@@ -1,6 +1,6 @@
 //! The command line. `init` and `daemon` work on the directory, everything else asks the daemon.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::args::{Args, flag, next, none_left, option, pairs};
 use crate::control::{self, ask};
 use crate::daemon::Daemon;
 use crate::instance::{Channel, Flavour, Instance, VSOCK_ID, Vsock};
 use crate::store;
+use crate::{exec, file};
 
 const HELP: &str = "\
 mote-host: plays the LXD or Incus host for a guest agent
@@ -32,6 +34,21 @@ Usage: mote-host --dir DIR COMMAND
   events [NAME]          follow
   query NAME METHOD PATH [BODY]
                          send any request to the agent
+  exec [OPTIONS] NAME [--] COMMAND ...
+                         run it in the guest, with its exit code; 129 if the guest is lost
+    --user N  --group N  --cwd DIR  --env KEY=VALUE
+    -t | -T              with a terminal, or without (otherwise: if we have one)
+    -n                   no input
+    --bare               leave the defaults to the agent
+    --fault KIND         skip=S, bad-secret=S, twice=S (S: control, 0, 1, 2), no-barrier,
+                         drop-control=MILLISECONDS, stall=SECONDS (output is not read)
+  file push NAME FILE ... PATH | file pull NAME PATH ... FILE
+                         - is stdin or stdout, -r whole trees, -p directories above too;
+                         push: --mode M, --uid N, --gid N
+  file ls NAME [PATH] | rm [-r] | mkdir [-p] [--mode M] | stat | readlink | realpath NAME PATH ...
+  file ln [-s] NAME TARGET PATH | mv NAME PATH PATH | chmod NAME MODE PATH ... | df NAME [PATH]
+  sftp NAME              the stream on stdin and stdout, for
+                         sftp -D \"mote-host --dir DIR sftp NAME\"
   start NAME | stop NAME the VM was switched on, or off
   fault NAME KIND [N]    none, stall [s], slow ms, reset, wrong-cert, forbidden, huge,
                          garbage, deny-put
@@ -41,14 +58,19 @@ mote.image.size (bytes of any image), mote.operation.ms (how long operations tak
 ";
 
 /// Does what the arguments say.
-pub(crate) fn run(mut args: VecDeque<String>) -> Result<()> {
-    if args.is_empty() || args.iter().any(|arg| arg == "--help" || arg == "-h") {
+pub(crate) fn run(mut args: Args) -> Result<u8> {
+    // What follows `exec` may be for the command.
+    let mut ours = args.iter().take_while(|arg| *arg != "exec");
+    if args.is_empty() || ours.any(|arg| arg == "--help" || arg == "-h") {
         print!("{HELP}");
-        return Ok(());
+        return Ok(0);
     }
     let root = PathBuf::from(option(&mut args, "--dir").context("--dir is needed")?);
     let command = args.pop_front().context("a command is needed; see --help")?;
     match command.as_str() {
+        "exec" => return exec::run(&root, args),
+        "file" => file::run(&root, args),
+        "sftp" => file::pipe(&root, args),
         "init" => init(&root, args),
         "daemon" => daemon(&root, args),
         "list" | "show" | "agent-state" | "get" | "events" | "query" => {
@@ -60,18 +82,11 @@ pub(crate) fn run(mut args: VecDeque<String>) -> Result<()> {
         }
         other => bail!("unknown command {other}; see --help"),
     }
-}
-
-fn next(args: &mut VecDeque<String>) -> Result<String> {
-    args.pop_front().context("an argument is missing; see --help")
-}
-
-fn none_left(args: &VecDeque<String>) -> Result<()> {
-    args.front().map_or(Ok(()), |extra| bail!("unexpected argument {extra}"))
+    .map(|()| 0)
 }
 
 /// Commands that print something.
-fn look(root: &Path, command: &str, args: &mut VecDeque<String>) -> Result<()> {
+fn look(root: &Path, command: &str, args: &mut Args) -> Result<()> {
     if command == "list" {
         let all = ask(root, "GET", "/1.0/instances", &Value::Null)?;
         for name in all.as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -108,7 +123,7 @@ fn look(root: &Path, command: &str, args: &mut VecDeque<String>) -> Result<()> {
 }
 
 /// Commands that change something.
-fn change(root: &Path, command: &str, args: &mut VecDeque<String>) -> Result<()> {
+fn change(root: &Path, command: &str, args: &mut Args) -> Result<()> {
     let name = next(args)?;
     let (method, what, body) = match command {
         "set" => ("PATCH", "config", json!(pairs(args.drain(..))?)),
@@ -159,27 +174,7 @@ fn readable(name: &str, state: &Value) -> String {
     )
 }
 
-/// Takes `name VALUE` out of the arguments.
-fn option(args: &mut VecDeque<String>, name: &str) -> Option<String> {
-    let at = args.iter().position(|arg| arg == name)?;
-    drop(args.remove(at));
-    args.remove(at)
-}
-
-fn flag(args: &mut VecDeque<String>, name: &str) -> bool {
-    let at = args.iter().position(|arg| arg == name);
-    at.and_then(|at| args.remove(at)).is_some()
-}
-
-fn pairs(args: impl IntoIterator<Item = String>) -> Result<BTreeMap<String, String>> {
-    let pair = |arg: String| {
-        let (key, value) = arg.split_once('=').with_context(|| format!("{arg} is no KEY=VALUE"))?;
-        Ok((key.to_owned(), value.to_owned()))
-    };
-    args.into_iter().map(pair).collect()
-}
-
-fn init(root: &Path, mut args: VecDeque<String>) -> Result<()> {
+fn init(root: &Path, mut args: Args) -> Result<()> {
     let (instance, agent) = described(&mut args)?;
     let share = store::create(root, &instance, agent.as_deref())?;
     println!("{}", share.display());
@@ -192,7 +187,7 @@ fn init(root: &Path, mut args: VecDeque<String>) -> Result<()> {
 }
 
 /// The instance that the arguments of `init` describe, and the agent to put into its share.
-fn described(args: &mut VecDeque<String>) -> Result<(Instance, Option<PathBuf>)> {
+fn described(args: &mut Args) -> Result<(Instance, Option<PathBuf>)> {
     let flavour = match option(args, "--flavour").as_deref() {
         Some("lxd") => Flavour::Lxd,
         Some("lxd-5.0") => Flavour::LxdOld,
@@ -238,7 +233,7 @@ fn context_id(text: &str) -> Result<u32> {
         .with_context(|| format!("{text} is no guest's context id"))
 }
 
-fn daemon(root: &Path, mut args: VecDeque<String>) -> Result<()> {
+fn daemon(root: &Path, mut args: Args) -> Result<()> {
     let port = match option(&mut args, "--port") {
         Some(port) => port.parse().with_context(|| format!("{port} is no port"))?,
         None => random_port()?,
@@ -270,7 +265,7 @@ fn random_port() -> Result<u32> {
 mod tests {
     use super::*;
 
-    fn args(line: &str) -> VecDeque<String> {
+    fn args(line: &str) -> Args {
         line.split_whitespace().map(str::to_owned).collect()
     }
 

@@ -79,6 +79,11 @@ fn act(daemon: &Arc<Daemon>, request: &Message, path: &[&str]) -> Result<Option<
     Ok(Some(match (request.method.as_str(), path) {
         ("GET", ["1.0", "instances"]) => json!(daemon.instances().keys().collect::<Vec<_>>()),
         ("GET", ["1.0", "instances", name]) => json!(daemon.instance(name)?),
+        ("GET", ["1.0", "internal", name, "agent"]) => daemon.with(name, |live| {
+            // Without a status channel, an agent that has called is there.
+            let reachable = live.agent.is_started() || live.called;
+            json!({"instance": live.instance, "reachable": reachable})
+        })?,
         ("GET", ["1.0", "internal", name, "agent-state"]) => daemon.agent_state(name)?,
         ("PATCH", ["1.0", "instances", name, "config"]) => set(daemon, name, &body)?,
         ("PATCH", ["1.0", "instances", name, "devices"]) => device(daemon, name, &body)?,
@@ -135,7 +140,7 @@ fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     apply(&mut after, changes);
     if before.is_running() && before.allows_guests() != after.allows_guests() {
         if !daemon.with(name, |live| live.agent.is_started())? {
-            bail!("Failed getting agent client handle: LXD VM agent is not currently running");
+            bail!("Failed getting agent client handle: {}", after.flavour.absent());
         }
         daemon.advertise(&after)?;
     }

@@ -38,6 +38,22 @@ impl Flavour {
         }
     }
 
+    /// What the agent has to call itself (P§3.4).
+    pub(crate) fn agent(self) -> &'static str {
+        match self {
+            Self::Lxd | Self::LxdOld => "lxd-agent",
+            Self::Incus => "incus-agent",
+        }
+    }
+
+    /// What users hear if there is no agent.
+    pub(crate) fn absent(self) -> &'static str {
+        match self {
+            Self::Lxd | Self::LxdOld => "LXD VM agent is not currently running",
+            Self::Incus => "VM agent isn't currently running",
+        }
+    }
+
     /// Its name in `PUT /1.0` (P§3.3).
     pub(crate) fn flag(self) -> &'static str {
         match self {

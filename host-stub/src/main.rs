@@ -5,6 +5,7 @@
 
 mod agent_client;
 mod agent_state;
+mod args;
 mod certs;
 mod cli;
 mod clock;
@@ -13,23 +14,37 @@ mod daemon;
 mod devlxd;
 mod devlxd_server;
 mod events;
+mod exec;
+mod exec_request;
+mod exec_sockets;
+mod exec_wait;
 mod fault;
+mod file;
+mod file_tree;
 mod http;
 mod instance;
 mod operations;
+mod progress;
+mod pump;
 mod serial_connect;
+mod sftp_client;
+mod sftp_transfer;
+mod sftp_wire;
 mod slots;
 mod status_ring;
 mod storage;
 mod store;
 mod stream;
+mod terminal;
 mod tls;
+mod upgrade;
+mod websocket;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match cli::run(std::env::args().skip(1).collect()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("mote-host: {error:#}");
             ExitCode::FAILURE

@@ -61,6 +61,11 @@ impl Timed {
         Ok(Self { socket: socket.into(), limit })
     }
 
+    /// The socket, without a limit.
+    pub(crate) fn into_inner(self) -> UnixStream {
+        self.socket
+    }
+
     /// Another limit from here on.
     pub(crate) fn limit(&mut self, limit: Limit) {
         self.limit = limit;

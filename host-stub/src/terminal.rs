@@ -1,0 +1,53 @@
+//! Our own terminal: whether there is one, its size, and raw mode that is always taken back.
+
+use std::io::{stdin, stdout};
+
+use anyhow::Result;
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+
+/// Whether both ends of ours are a terminal.
+pub(crate) fn is_both() -> bool {
+    isatty(stdin()) && isatty(stdout())
+}
+
+/// Columns and rows.
+pub(crate) fn size() -> Option<(u16, u16)> {
+    let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin())).ok()?;
+    Some((size.ws_col, size.ws_row))
+}
+
+/// Raw mode; ends when dropped.
+pub(crate) struct Raw(Termios);
+
+impl Raw {
+    /// Begins, if stdin is a terminal.
+    pub(crate) fn begin() -> Result<Option<Self>> {
+        if !isatty(stdin()) {
+            return Ok(None);
+        }
+        let before = tcgetattr(stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(stdin(), OptionalActions::Now, &raw)?;
+        Ok(Some(Self(before)))
+    }
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // Drained: what the command wrote last is shown as it meant it.
+        let _gone = tcsetattr(stdin(), OptionalActions::Drain, &self.0);
+    }
+}
+
+/// Writes all of it, unbuffered.
+pub(crate) fn write_all(to: impl std::os::fd::AsFd, mut bytes: &[u8]) -> std::io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(&to, bytes) {
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
