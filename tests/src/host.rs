@@ -64,6 +64,13 @@ impl Host {
         let _output = self.run(args);
     }
 
+    /// Starts a command and does not wait for it.
+    #[must_use]
+    pub fn launch(&self, args: &[&str]) -> Process {
+        let quiet = Stdio::null;
+        Process::start(self.command(args).stdin(quiet()).stdout(quiet()).stderr(quiet()))
+    }
+
     /// Runs a command.
     ///
     /// # Errors

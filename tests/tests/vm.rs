@@ -22,6 +22,11 @@ struct World {
 
 impl World {
     fn boot(flavour: &str, spec: &Spec, extra: &[&str]) -> Self {
+        Self::prepare(flavour, spec, extra, |_| {})
+    }
+
+    /// The same, with something done to the host before the VM is there.
+    fn prepare(flavour: &str, spec: &Spec, extra: &[&str], prepare: impl FnOnce(&Host)) -> Self {
         let scratch = Scratch::new();
         let directory = scratch.0.as_path();
         let (vs, monitor, port) = (vsock(directory), qmp(directory), serial(directory));
@@ -32,6 +37,7 @@ impl World {
         args.extend(extra);
         let mut host = Host::new(directory, &args);
         host.start();
+        prepare(&host);
         let vm = Vm::boot(directory, spec, &host.share);
         Self { vm, host, _scratch: scratch }
     }
@@ -93,9 +99,14 @@ fn each_port_name_is_found_and_tells_the_flavour() {
 
 #[test]
 fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
-    let mut world = World::boot("lxd", &Spec::default(), &[]);
-    // Before the PUT.
-    wait("STARTED", BOOT, || world.vm.console().contains("info: STARTED").then_some(()));
+    // Before the PUT: the host has read STARTED and does not call, and no file tells where it is.
+    let mut world = World::prepare("lxd", &Spec::default(), &[], |host| {
+        host.ok(&["fault", NAME, "deny-put"]);
+        std::fs::remove_file(host.share.join("agent.conf")).unwrap();
+    });
+    wait("STARTED to be read", BOOT, || (world.host.state()["started"] == true).then_some(()));
+    assert_eq!(world.host.state()["last_put"], serde_json::Value::Null);
+    assert!(!world.vm.console().contains("CONNECTED"), "{}", world.vm.console());
     world.restart("before PUT");
     let mut guest = world.connected();
     guest.ok("mote-agent ready");
@@ -103,12 +114,13 @@ fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
     let took = world.restart("connected");
     println!("killed while CONNECTED: back after {took:?}");
     wait("Ready", BACK, || (world.host.state()["status"] == "Ready").then_some(()));
-    // During verification: the host is slow to answer it, and dies meanwhile.
-    world.host.kill();
-    world.host.start();
+    // During verification: the host has called, is slow to be called back, and dies meanwhile.
     world.host.ok(&["fault", NAME, "slow", "5000"]);
-    std::thread::sleep(Duration::from_millis(1500));
+    let mut put = world.host.launch(&["set", NAME, "security.devlxd=false"]);
+    let mut state = || guest.sh("mote-agent status | grep state:").1;
+    wait("the verification", BACK, || (state() == "state: CONNECT\n").then_some(()));
     world.restart("during verification");
+    put.kill();
     // During a call: it fails at once, and the next one works.
     world.host.ok(&["fault", NAME, "slow", "30000"]);
     guest.send("mote-agent get user.foo");
