@@ -41,3 +41,4 @@ pub mod hostpeer;
 
 pub mod exec;
 pub mod operation;
+pub mod sftp;

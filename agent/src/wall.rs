@@ -20,7 +20,7 @@ pub fn write_rfc3339(out: &mut impl Write, seconds: u64, nanoseconds: u32) -> Re
 
 /// Days since 1970 → the Gregorian date. The year is taken to begin in March, so that the leap day
 /// is its last; 400 years are 146,097 days.
-fn civil(days: u64) -> (u64, u64, u64) {
+pub(crate) fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -59,9 +59,12 @@ fn answer(options: &Options) -> Result<(), Failure> {
         Command::Devices => print(&get(options, "/1.0/devices")?),
         Command::Events => events(options),
         Command::Status => status(options),
-        Command::Run | Command::Check | Command::Report(_) | Command::Version | Command::Help => {
-            Ok(())
-        }
+        Command::Run
+        | Command::Check
+        | Command::Report(_)
+        | Command::Version
+        | Command::Help
+        | Command::SftpServer(_) => Ok(()),
     }
 }
 

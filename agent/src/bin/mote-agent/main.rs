@@ -34,6 +34,7 @@ mod report;
 mod reporter;
 mod serial;
 mod serial_only;
+mod sftp;
 mod share;
 mod signal;
 mod socket;
@@ -91,6 +92,7 @@ fn main() -> ExitCode {
         },
         Command::Check => check::run(&options),
         Command::Report(report) => reporter::run(&options, *report),
+        Command::SftpServer(directory) => sftp::run(directory.as_deref()),
         Command::Version => {
             println!("{}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

@@ -25,6 +25,9 @@ Commands:
   status           print what the agent itself knows
   report state     print what the host is told of this instance (JSON); needs no agent
   report metrics   the same for its metrics
+  sftp-server [-d DIR]
+                   serve SFTP on standard input and output, relative to DIR, as OpenSSH's
+                   sftp-server does; the agent starts it by itself for the host
 
 Options:
   --config-dir DIR         where agent.crt, agent.key and server.crt are (default: working
@@ -107,6 +110,8 @@ pub(crate) enum Command {
     Status,
     /// What the host is told; the agent starts itself with this for each answer.
     Report(Report),
+    /// Serve SFTP on standard input and output, from a directory on.
+    SftpServer(Option<PathBuf>),
 }
 
 /// What to report.
@@ -145,6 +150,10 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         let arg = arg.into_string().map_err(|_| "arguments must be UTF-8".to_owned())?;
         if arg.starts_with('-') {
             option(&mut options, &arg, &mut args)?;
+        } else if words.is_empty() && arg == "sftp-server" {
+            // What follows is its own: its -d is not ours.
+            options.command = Command::SftpServer(sftp_directory(args)?);
+            return Ok(options);
         } else {
             words.push(arg);
         }
@@ -156,6 +165,15 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         Err(why) => return Err(why),
     }
     Ok(options)
+}
+
+/// `-d DIR`, as OpenSSH's sftp-server has it.
+fn sftp_directory(mut args: impl Iterator<Item = OsString>) -> Result<Option<PathBuf>, String> {
+    let Some(option) = args.next() else { return Ok(None) };
+    match (option == "-d", args.next(), args.next()) {
+        (true, Some(directory), None) => Ok(Some(directory.into())),
+        _ => Err("sftp-server takes -d DIR and nothing else".to_owned()),
+    }
 }
 
 fn option(
@@ -288,6 +306,19 @@ mod tests {
             assert!(parsed(bad).is_err(), "{bad}");
         }
         assert!(parsed("--interval-connect 0").is_err());
+    }
+
+    #[test]
+    fn what_follows_sftp_server_is_its_own() {
+        let plain = parsed("--root /r --debug sftp-server").unwrap();
+        assert_eq!((plain.command, plain.debug), (Command::SftpServer(None), true));
+        let options = parsed("sftp-server -d /x").unwrap();
+        assert_eq!(options.command, Command::SftpServer(Some("/x".into())));
+        assert!(!options.debug);
+        for bad in ["sftp-server -d", "sftp-server -e", "sftp-server -d /x y", "sftp-server /x"] {
+            assert!(parsed(bad).is_err(), "{bad}");
+        }
+        assert!(parsed("get sftp-server").unwrap().command == Command::Get("sftp-server".into()));
     }
 
     #[test]

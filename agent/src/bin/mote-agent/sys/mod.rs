@@ -9,7 +9,7 @@ pub(crate) use spawn::{Plan, raise_file_limit, spawn};
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::process::Pid;
@@ -109,4 +109,11 @@ pub(crate) fn kill(process: Pid, signal: i32) {
         // SAFETY: kill takes no pointers. That the process may have gone is no error of ours.
         let _gone = unsafe { libc::kill(process.as_raw_nonzero().get(), signal) };
     }
+}
+
+/// Closes a descriptor, and gives what `drop` would not tell.
+pub(crate) fn close(fd: OwnedFd) -> io::Result<()> {
+    // SAFETY: the descriptor is taken out of its owner, so nobody uses or closes it again.
+    let result = unsafe { libc::close(fd.into_raw_fd()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
