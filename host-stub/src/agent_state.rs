@@ -69,6 +69,8 @@ pub(crate) struct AgentState {
     started: bool,
     lines: VecDeque<(SystemTime, String)>,
     last_put: Option<Put>,
+    /// What an agent without vsock tells through the port (P§2.4).
+    serial_state: Option<Value>,
     /// Connections of the guest's.
     pub(crate) connections: u64,
     /// Of them, those that resumed a TLS session.
@@ -86,6 +88,7 @@ impl AgentState {
             started: false,
             lines: VecDeque::new(),
             last_put: None,
+            serial_state: None,
             connections: 0,
             resumed: 0,
             last_request: String::new(),
@@ -118,6 +121,14 @@ impl AgentState {
             self.lines.pop_front();
         }
         self.lines.push_back((SystemTime::now(), line));
+    }
+
+    /// Takes an instance's state from the last of the lines that were read at once, as Incus does from
+    /// 7.0.1 on (P§2.3); a reading without one forgets it.
+    pub(crate) fn note_state(&mut self, lines: &[&str]) {
+        let Some((last, [_, ..])) = lines.split_last() else { return };
+        let state = serde_json::from_str(last).ok();
+        self.serial_state = state.filter(|state: &Value| state["pid"] == 1);
     }
 
     /// Follows a line, as a real host does (P§2.3).
@@ -172,6 +183,7 @@ impl AgentState {
             "last_line": self.lines.back().map_or("", |(_, line)| line.as_str()),
             "lines": self.lines.iter().map(line).collect::<Vec<_>>(),
             "last_put": put,
+            "serial_state": self.serial_state,
             "connections": self.connections,
             "resumed": self.resumed,
             "last_request": self.last_request,
@@ -229,6 +241,18 @@ mod tests {
             (agent.word, &agent.to_json()["last_put"]["ok"]),
             (Word::Connected, &json!(true))
         );
+    }
+
+    #[test]
+    fn a_state_is_taken_from_the_last_of_several_lines() {
+        let mut agent = AgentState::new();
+        let state = |agent: &AgentState| agent.to_json()["serial_state"]["processes"].clone();
+        agent.note_state(&["STARTED", r#"{"pid":1,"processes":7}"#]);
+        assert_eq!(state(&agent), 7);
+        agent.note_state(&[]);
+        assert_eq!(state(&agent), 7);
+        agent.note_state(&["STARTED", r#"{"pid":2,"processes":7}"#]);
+        assert_eq!(state(&agent), Value::Null);
     }
 
     #[test]

@@ -169,6 +169,9 @@ impl Daemon {
             for line in lines {
                 live.agent.note(line);
             }
+            if live.instance.flavour == Flavour::Incus {
+                live.agent.note_state(lines);
+            }
             decisive.map_or(Edge::Same, |line| live.agent.decide(line))
         });
         for line in lines {

@@ -18,6 +18,10 @@ pub struct Spec {
     pub port: &'static str,
     /// Whether the port is a socket (the CONNECT dialect) rather than a ring buffer.
     pub socket: bool,
+    /// Size of the status port's ring, bytes: 16, or 16384 under Incus from 7.0.1 on (P§2.1).
+    pub ring: u32,
+    /// Whether it has a vsock.
+    pub vsock: bool,
     /// How the config share comes in.
     pub share: Share,
     /// Words for the kernel's command line (see image/init).
@@ -44,6 +48,8 @@ impl Default for Spec {
         Self {
             port: "com.canonical.lxd",
             socket: false,
+            ring: 16,
+            vsock: true,
             share: Share::Iso,
             words: String::new(),
             memory: 128,
@@ -99,7 +105,7 @@ impl Vm {
         let status = if spec.socket {
             format!("socket,id=qemu_serial-chardev,path={},server=on,wait=off", path("serial"))
         } else {
-            "ringbuf,id=qemu_serial-chardev,size=16".into()
+            format!("ringbuf,id=qemu_serial-chardev,size={}", spec.ring)
         };
         let named = format!(
             "virtserialport,chardev=qemu_serial-chardev,name={},id=qemu_serial,bus=serial.0",
@@ -118,14 +124,16 @@ impl Vm {
             .args(["-serial", &format!("unix:{},server=on,wait=off", path("shell"))])
             .args(["-device", "virtio-serial-pci,id=serial", "-chardev", &status])
             .args(["-device", &named])
-            .args(["-chardev", &format!("socket,id=vs,path={}", path("vhost"))])
-            .args(["-device", "vhost-user-vsock-pci,chardev=vs"])
             .args(config)
             .arg("-kernel")
             .arg(spec.image.join("vmlinuz"))
             .arg("-initrd")
             .arg(spec.image.join("initrd"))
             .args(["-append", &format!("console=ttyS0 quiet panic=-1 {}", spec.words)]);
+        if spec.vsock {
+            command.args(["-chardev", &format!("socket,id=vs,path={}", path("vhost"))]);
+            command.args(["-device", "vhost-user-vsock-pci,chardev=vs"]);
+        }
         if spec.port != "org.linuxcontainers.lxd" {
             // The dummy that current servers keep (P§2.1).
             let legacy = "virtserialport,name=org.linuxcontainers.lxd,id=legacy,bus=serial.0";

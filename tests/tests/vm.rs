@@ -195,6 +195,22 @@ fn it_is_small_and_stays_small_and_boots_in_little_memory() {
     world.power_off(&mut guest);
 }
 
+#[test]
+fn without_vsock_incus_learns_the_state_through_the_port() {
+    let port = "org.linuxcontainers.incus";
+    let spec = Spec { port, ring: 16_384, vsock: false, ..Spec::default() };
+    let mut world = World::boot("incus", &spec, &[]);
+    let state = || world.host.state()["serial_state"].clone();
+    let (state, _) = wait("the state", BOOT, || Some(state()).filter(|state| !state.is_null()));
+    assert!(state["processes"].as_u64() > Some(1), "{state}");
+    assert!(state["memory"]["total"].as_u64() > Some(64 << 20), "{state}");
+    let mut guest = world.vm.guest();
+    assert!(guest.ok("cat /run/agent.log").contains("only the state is told"));
+    // Nobody could answer there.
+    guest.ok("test ! -e /dev/incus/sock");
+    world.power_off(&mut guest);
+}
+
 /// Somebody else's agents against our host, so that it is not only right for our own.
 #[test]
 fn the_real_agents_connect_to_the_host_and_serve_devlxd() {
