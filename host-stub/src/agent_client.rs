@@ -16,7 +16,7 @@ use vsock::VsockStream;
 use crate::certs::{Pair, certificate};
 use crate::control;
 use crate::http::{Message, read_answer, write_request};
-use crate::instance::{Flavour, Instance, Vsock};
+use crate::instance::{Instance, Vsock};
 use crate::pump;
 use crate::store;
 use crate::stream::{Limit, Timed};
@@ -35,7 +35,9 @@ pub(crate) type Stream = StreamOwned<ClientConnection, Timed>;
 /// Tells the agent where we are.
 pub(crate) fn put(root: &Path, instance: &Instance, body: &[u8]) -> Result<()> {
     let limit = Limit::Until(Instant::now() + DEADLINE);
-    check(root, instance, limit)?;
+    if instance.flavour.greets() {
+        greet(root, instance, limit)?;
+    }
     let answer = request(root, instance, "PUT", "/1.0", body, limit)?;
     success("PUT", &answer)
 }
@@ -43,7 +45,9 @@ pub(crate) fn put(root: &Path, instance: &Instance, body: &[u8]) -> Result<()> {
 /// Posts an event to the agent's listeners.
 pub(crate) fn post_event(root: &Path, instance: &Instance, event: &[u8]) -> Result<()> {
     let limit = Limit::Until(Instant::now() + DEADLINE);
-    check(root, instance, limit)?;
+    if instance.flavour.greets() {
+        greet(root, instance, limit)?;
+    }
     let answer = request(root, instance, "POST", "/1.0/events", event, limit)?;
     success("POST", &answer)
 }
@@ -51,12 +55,31 @@ pub(crate) fn post_event(root: &Path, instance: &Instance, event: &[u8]) -> Resu
 /// The instance, if the host believes that its agent may be called: real hosts try nothing before they
 /// have read STARTED (P§0).
 pub(crate) fn reach(root: &Path, name: &str) -> Result<Instance> {
-    let known = control::ask(root, "GET", &format!("/1.0/internal/{name}/agent"), &Value::Null)?;
-    let instance: Instance = serde_json::from_value(known["instance"].clone())?;
-    if known["reachable"] != true {
-        bail!(instance.flavour.absent());
+    match known(root, name)? {
+        (instance, Known::Reachable) => Ok(instance),
+        (instance, Known::Absent | Known::State(_)) => bail!(instance.flavour.absent()),
     }
-    Ok(instance)
+}
+
+/// What a host knows of an agent before it calls it.
+pub(crate) enum Known {
+    Absent,
+    Reachable,
+    /// It cannot be called, and tells its state by the status port (P§2.4).
+    State(Value),
+}
+
+/// Asks the daemon.
+pub(crate) fn known(root: &Path, name: &str) -> Result<(Instance, Known)> {
+    let target = format!("/1.0/internal/{name}/agent");
+    let mut said = control::ask(root, "GET", &target, &Value::Null)?;
+    let instance = serde_json::from_value(said["instance"].take())?;
+    let known = match (said["state"].take(), said["reachable"] == true) {
+        (Value::Null, true) => Known::Reachable,
+        (Value::Null, false) => Known::Absent,
+        (state, _) => Known::State(state),
+    };
+    Ok((instance, known))
 }
 
 /// What clients ask first: who are you, and what can you do (P§3.4)?
@@ -66,20 +89,9 @@ pub(crate) fn greet(root: &Path, instance: &Instance, limit: Limit) -> Result<Ve
     if server != instance.flavour.agent() {
         bail!("the agent calls itself {server}");
     }
-    serde_json::from_value(info["api_extensions"].clone()).context("api_extensions")
-}
-
-/// LXD asks the agent who it is before anything else; Incus skips that here (P§3.2).
-fn check(root: &Path, instance: &Instance, limit: Limit) -> Result<()> {
-    if instance.flavour == Flavour::Incus {
-        return Ok(());
-    }
-    let info = metadata(root, instance, "GET", "/1.0", limit)?;
-    let server = &info["environment"]["server"];
-    if server != instance.flavour.agent() {
-        bail!("the agent calls itself {server}");
-    }
-    Ok(())
+    let extensions: Option<Vec<String>> =
+        serde_json::from_value(info["api_extensions"].clone()).context("api_extensions")?;
+    Ok(extensions.unwrap_or_default())
 }
 
 fn success(method: &str, answer: &Message) -> Result<()> {

@@ -131,6 +131,11 @@ impl AgentState {
         self.serial_state = state.filter(|state: &Value| state["pid"] == 1);
     }
 
+    /// What came that way.
+    pub(crate) fn serial_state(&self) -> Option<&Value> {
+        self.serial_state.as_ref()
+    }
+
     /// Follows a line, as a real host does (P§2.3).
     pub(crate) fn decide(&mut self, line: &str) -> Edge {
         match (line, self.started) {

@@ -24,7 +24,6 @@ pub(crate) fn option(args: &mut Args, name: &str) -> Option<String> {
     args.remove(at)
 }
 
-#[expect(dead_code)]
 /// Takes `name VALUE` out of the arguments, as a number.
 pub(crate) fn number<T: std::str::FromStr>(args: &mut Args, name: &str) -> Result<Option<T>> {
     let Some(text) = option(args, name) else { return Ok(None) };

@@ -14,7 +14,7 @@ use crate::control::{self, ask};
 use crate::daemon::Daemon;
 use crate::instance::{Channel, Flavour, Instance, VSOCK_ID, Vsock};
 use crate::store;
-use crate::{exec, file};
+use crate::{agent_cli, exec, file, port_forward};
 
 const HELP: &str = "\
 mote-host: plays the LXD or Incus host for a guest agent
@@ -32,6 +32,8 @@ Usage: mote-host --dir DIR COMMAND
   get NAME KEY | set NAME KEY=VALUE ... | unset NAME KEY
   device-add NAME DEVICE KEY=VALUE ... | device-remove NAME DEVICE
   events [NAME]          follow
+  events NAME --agent [--type A,B]
+                         follow the agent's own
   query NAME METHOD PATH [BODY]
                          send any request to the agent
   exec [OPTIONS] NAME [--] COMMAND ...
@@ -49,6 +51,12 @@ Usage: mote-host --dir DIR COMMAND
   file ln [-s] NAME TARGET PATH | mv NAME PATH PATH | chmod NAME MODE PATH ... | df NAME [PATH]
   sftp NAME              the stream on stdin and stdout, for
                          sftp -D \"mote-host --dir DIR sftp NAME\"
+  state NAME [--json] | metrics NAME [--json]
+                         what the agent reports; an error if a host would not understand it
+  operations NAME [list | show ID | wait ID [--timeout SECONDS] | delete ID]
+                         the agent's own
+  port-forward NAME LISTEN_ADDRESS:PORT [ADDRESS:]PORT
+                         Incus: carry connections into the guest
   start NAME | stop NAME the VM was switched on, or off
   fault NAME KIND [N]    none, stall [s], slow ms, reset, wrong-cert, forbidden, huge,
                          garbage, deny-put
@@ -69,6 +77,9 @@ pub(crate) fn run(mut args: Args) -> Result<u8> {
     let command = args.pop_front().context("a command is needed; see --help")?;
     match command.as_str() {
         "exec" => return exec::run(&root, args),
+        "state" | "metrics" => agent_cli::report(&root, &command, args),
+        "operations" => agent_cli::operations(&root, args),
+        "port-forward" => port_forward::run(&root, args),
         "file" => file::run(&root, args),
         "sftp" => file::pipe(&root, args),
         "init" => init(&root, args),
@@ -93,6 +104,12 @@ fn look(root: &Path, command: &str, args: &mut Args) -> Result<()> {
             println!("{name}");
         }
         return Ok(());
+    }
+    if command == "events" && flag(args, "--agent") {
+        let types = option(args, "--type");
+        let name = next(args)?;
+        none_left(args)?;
+        return agent_cli::events(root, &name, types.as_deref());
     }
     if command == "events" {
         return control::print_events(root, args.pop_front().as_deref());

@@ -81,8 +81,10 @@ fn act(daemon: &Arc<Daemon>, request: &Message, path: &[&str]) -> Result<Option<
         ("GET", ["1.0", "instances", name]) => json!(daemon.instance(name)?),
         ("GET", ["1.0", "internal", name, "agent"]) => daemon.with(name, |live| {
             // Without a status channel, an agent that has called is there.
-            let reachable = live.agent.is_started() || live.called;
-            json!({"instance": live.instance, "reachable": reachable})
+            // One whose state comes through the status port has no vsock (P§2.4).
+            let told = live.agent.serial_state();
+            let reachable = told.is_none() && (live.agent.is_started() || live.called);
+            json!({"instance": live.instance, "reachable": reachable, "state": told})
         })?,
         ("GET", ["1.0", "internal", name, "agent-state"]) => daemon.agent_state(name)?,
         ("PATCH", ["1.0", "instances", name, "config"]) => set(daemon, name, &body)?,

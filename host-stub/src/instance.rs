@@ -46,6 +46,14 @@ impl Flavour {
         }
     }
 
+    /// Whether every call begins with `GET /1.0`, where Incus leaves it out for most (P§3.2).
+    pub(crate) fn greets(self) -> bool {
+        match self {
+            Self::Lxd | Self::LxdOld => true,
+            Self::Incus => false,
+        }
+    }
+
     /// What users hear if there is no agent.
     pub(crate) fn absent(self) -> &'static str {
         match self {
@@ -143,10 +151,15 @@ impl Instance {
 
     /// Whether guests may use devlxd: yes, unless the configuration says no.
     pub(crate) fn allows_guests(&self) -> bool {
+        !self.is_false(self.flavour.gate())
+    }
+
+    /// Whether a key is set to no.
+    pub(crate) fn is_false(&self, key: &str) -> bool {
         let no = |value: &String| {
             matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "off")
         };
-        !self.config.get(self.flavour.gate()).is_some_and(no)
+        self.config.get(key).is_some_and(no)
     }
 
     /// Whether a key is set to yes.

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agent_cli;
 mod agent_client;
 mod agent_state;
 mod args;
@@ -23,7 +24,9 @@ mod file;
 mod file_tree;
 mod http;
 mod instance;
+mod metrics;
 mod operations;
+mod port_forward;
 mod progress;
 mod pump;
 mod serial_connect;
@@ -31,6 +34,7 @@ mod sftp_client;
 mod sftp_transfer;
 mod sftp_wire;
 mod slots;
+mod state;
 mod status_ring;
 mod storage;
 mod store;
