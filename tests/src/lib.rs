@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod guest;
 pub mod host;
+pub mod report;
 pub mod vm;
 
 use std::path::PathBuf;

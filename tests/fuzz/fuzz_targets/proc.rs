@@ -1,0 +1,143 @@
+//! What the kernel and `/etc` tell, from arbitrary bytes: every parser of `proc` and `netlink`, and
+//! what `metrics` and `state` write of it. What must hold: no panic, and whatever was read becomes
+//! JSON that serde_json reads, with numbers that Go's `int64` takes.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mote_agent::flavour::Flavour;
+use mote_agent::json::Writer;
+use mote_agent::metrics::{self, Section, Totals};
+use mote_agent::netlink::{self, Reply};
+use mote_agent::nic::{self, Search, Wanted};
+use mote_agent::proc::memory::Memory;
+use mote_agent::proc::mounts::Space;
+use mote_agent::proc::stat::{Cpu, Disk};
+use mote_agent::proc::{keyed, number, release};
+use mote_agent::state::{self, State, System};
+use serde_json::Value;
+
+fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    data.split(|byte| *byte == b'\n')
+}
+
+fn section(json: &mut Writer<'_>, flavour: Flavour, data: &[u8], section: Section) -> usize {
+    metrics::open(json, flavour, section);
+    let mut count = 0;
+    for line in lines(data) {
+        count += usize::from(
+            match section {
+                Section::Cpu => Cpu::parse(line).map(|cpu| metrics::cpu(json, flavour, &cpu)),
+                Section::Disk => Disk::parse(line).map(|disk| metrics::disk(json, flavour, &disk)),
+                Section::Filesystem => metrics::wanted(flavour, line).map(|(device, point)| {
+                    let value = number(line).unwrap_or(line.len() as u64);
+                    let space = Space {
+                        block: value,
+                        blocks: value,
+                        free: value,
+                        available: value,
+                        magic: value as u32,
+                    };
+                    metrics::filesystem(json, flavour, &device, &point, &space);
+                }),
+                Section::Network => None,
+            }
+            .is_some(),
+        );
+    }
+    for reply in netlink::replies(data) {
+        if let (Section::Network, Reply::Link(link)) = (section, reply) {
+            metrics::network(json, flavour, &link);
+            count += 1;
+        }
+    }
+    metrics::close(json, flavour);
+    count
+}
+
+fn memory_of(data: &[u8]) -> Memory {
+    let mut memory = Memory::default();
+    lines(data).for_each(|line| memory.line(line));
+    memory
+}
+
+fn check_metrics(flavour: Flavour, data: &[u8]) {
+    let mut out = String::new();
+    let mut json = Writer::new(&mut out);
+    json.open('{');
+    let sections = [Section::Cpu, Section::Disk, Section::Filesystem, Section::Network];
+    let counts = sections.map(|which| section(&mut json, flavour, data, which));
+    let oom = lines(data).find_map(|line| keyed(line, "oom_kill")).unwrap_or(0);
+    metrics::memory(&mut json, flavour, &memory_of(data), oom);
+    metrics::totals(&mut json, flavour, &Totals { cpus: oom, ..Totals::default() });
+    json.close('}');
+    json.done().unwrap();
+    let value: Value = serde_json::from_str(&out).unwrap();
+    for (name, count) in ["cpu_seconds_total", "disk", "filesystem", "network"].iter().zip(counts) {
+        match &value[name] {
+            Value::Array(list) => assert_eq!((list.len(), flavour), (count, Flavour::Incus)),
+            Value::Object(map) => assert!(map.len() <= count && (count == 0) == map.is_empty()),
+            other => panic!("{other}"),
+        }
+    }
+    assert!(value["memory"].as_object().unwrap().values().all(Value::is_i64));
+}
+
+fn check_state(flavour: Flavour, data: &[u8]) {
+    let name = lines(data).find_map(|line| release::variable(line, "NAME")).unwrap_or_default();
+    let host = lines(data).find_map(|line| release::full_name(line, b"vm")).unwrap_or_default();
+    let number = number(data).unwrap_or(7);
+    let system = System { name: &name, version: data, kernel: b"", host: b"vm", full_host: host };
+    let memory = memory_of(data);
+    let state = State {
+        memory,
+        memory_peak: number,
+        swap_peak: number,
+        cpu: (number != 7).then_some(number),
+        processes: number,
+        system,
+    };
+    let addresses: Vec<_> = netlink::replies(data)
+        .filter_map(|reply| match reply {
+            Reply::Address(address) => Some(address),
+            _ => None,
+        })
+        .collect();
+    let mut out = String::new();
+    let mut json = Writer::new(&mut out);
+    state::begin(&mut json, flavour, &state);
+    for reply in netlink::replies(data) {
+        if let Reply::Link(link) = reply {
+            state::network(&mut json, &link, &addresses);
+        }
+    }
+    state::end(&mut json);
+    json.done().unwrap();
+    assert!(!out.contains('\n'), "the reader stops at the first newline");
+    let value: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(value["pid"], 1);
+    assert!(value["processes"].as_i64().unwrap() > 0);
+    assert!(value["cpu"]["usage"].is_i64() && value["memory"]["usage"].is_i64());
+}
+
+/// Whatever is wanted and whatever is there: the steps of a group, undone, change no name.
+fn check_nics(data: &[u8]) {
+    let wanted: Vec<_> = lines(data).filter_map(|line| Wanted::parse(line).ok()).collect();
+    let mut search = Search::new(&wanted);
+    for reply in netlink::replies(data) {
+        if let Reply::Link(link) = reply {
+            search.see(&link);
+        }
+    }
+    for group in search.groups() {
+        let steps = nic::steps(&group);
+        assert!(steps.len() >= 2 * group.len() && steps.len() <= 5 * group.len());
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    for flavour in [Flavour::Lxd, Flavour::Incus] {
+        check_metrics(flavour, data);
+        check_state(flavour, data);
+    }
+    check_nics(data);
+});
