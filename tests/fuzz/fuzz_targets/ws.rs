@@ -1,0 +1,49 @@
+//! Websocket frames cut anywhere. What must hold: no panic; every byte is consumed exactly once, or the
+//! peer broke the protocol; what comes out does not depend on the cuts; a message ends before another
+//! begins; control payloads fit where RFC 6455 wants them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use mote_agent::ws::{CONTROL, Incoming, Reader, Violation};
+
+/// Everything that comes out, in one string of bytes: kinds, and payloads put together.
+fn read(data: &[u8], cut: usize) -> (Vec<u8>, Option<Violation>) {
+    let (mut reader, mut out) = (Reader::default(), Vec::new());
+    let mut open = None;
+    for piece in data.chunks(cut) {
+        let mut piece = piece.to_vec();
+        let mut rest = piece.as_mut_slice();
+        while !rest.is_empty() {
+            let (used, incoming) = match reader.take(rest) {
+                Ok(step) => step,
+                Err(violation) => return (out, Some(violation)),
+            };
+            assert!(used > 0, "no progress");
+            match incoming {
+                Incoming::More => {}
+                Incoming::Data { text, bytes, last } => {
+                    // One message at a time, of one kind.
+                    assert_eq!(*open.get_or_insert(text), text);
+                    out.extend_from_slice(bytes);
+                    if last {
+                        open = None;
+                        out.extend_from_slice(if text { b"<text>" } else { b"<bytes>" });
+                    }
+                }
+                Incoming::Pong => out.extend_from_slice(b"<pong>"),
+                Incoming::Ping(payload) => {
+                    assert!(payload.len() <= CONTROL);
+                    out.extend_from_slice(b"<ping>");
+                }
+                Incoming::Close => out.extend_from_slice(b"<close>"),
+            }
+            rest = &mut rest[used..];
+        }
+    }
+    (out, None)
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((cut, data)) = data.split_first() else { return };
+    assert_eq!(read(data, data.len().max(1)), read(data, usize::from(*cut).max(1)));
+});
