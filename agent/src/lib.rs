@@ -25,6 +25,10 @@ pub mod policy;
 pub mod ready;
 pub mod yaml;
 
+pub mod mount;
+pub mod target;
+pub mod template;
+
 pub mod metrics;
 pub mod netlink;
 pub mod nic;

@@ -141,20 +141,28 @@ pub fn launch_with(
     share: &Path,
     environment: &[(&str, &str)],
 ) -> Process {
+    Process::start(command(scratch, flavour, share).envs(environment.iter().copied()))
+}
+
+/// The agent's command line, its log going to a file.
+///
+/// # Panics
+/// If that cannot be made.
+#[must_use]
+pub fn command(scratch: &Path, flavour: &str, share: &Path) -> Command {
     let log = File::options().append(true).create(true).open(scratch.join("agent.log"));
-    Process::start(
-        Command::new(agent())
-            .arg("--root")
-            .arg(scratch.join("root"))
-            .arg("--vsock-unix")
-            .arg(scratch.join("vs"))
-            .arg("--config-dir")
-            .arg(share)
-            .args(["--debug", "--flavour", flavour])
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stderr(log.expect("a log")),
-    )
+    let mut command = Command::new(agent());
+    command
+        .arg("--root")
+        .arg(scratch.join("root"))
+        .arg("--vsock-unix")
+        .arg(scratch.join("vs"))
+        .arg("--config-dir")
+        .arg(share)
+        .args(["--debug", "--flavour", flavour])
+        .stdin(Stdio::null())
+        .stderr(log.expect("a log"));
+    command
 }
 
 /// Status and body of an answer; 0 if there is none.

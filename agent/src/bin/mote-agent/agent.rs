@@ -16,6 +16,7 @@ use crate::children::Children;
 use crate::clock::{now, within};
 use crate::events::Events;
 use crate::files::Sessions;
+use crate::host::Places;
 use crate::host_call::{Call, Failed, HostReply, Link, Retry, call};
 use crate::log;
 use crate::operations::Operations;
@@ -51,6 +52,8 @@ pub(crate) struct Agent {
     pub(crate) devlxd: Cell<bool>,
     /// Raised when `devlxd` changed.
     pub(crate) devlxd_changed: Signal,
+    /// One place: device events are worked off one after the other.
+    pub(crate) plugging: Rc<Places>,
     /// `/1.0/events`.
     pub(crate) events: Events,
     /// The last state that an application set.

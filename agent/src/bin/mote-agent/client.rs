@@ -15,7 +15,7 @@ use mote_agent::json;
 
 use crate::agent::json_text;
 use crate::options::{Command, Options};
-use crate::{iso, lock, report};
+use crate::{iso, lock, print, report};
 
 /// Longest answer we hold, bytes.
 const ANSWER: usize = mote_agent::limits::HOST_REPLY + 64 * 1024;
@@ -36,7 +36,7 @@ impl Failure {
             Self::NoAgent(text) => (3, text),
             Self::NoHost(text) => (4, text),
         };
-        eprintln!("mote-agent: {}", text.trim_end());
+        print::complain(format_args!("{}", text.trim_end()));
         ExitCode::from(code)
     }
 }
@@ -59,7 +59,8 @@ fn answer(options: &Options) -> Result<(), Failure> {
         Command::Devices => print(&get(options, "/1.0/devices")?),
         Command::Events => events(options),
         Command::Status => status(options),
-        Command::Run
+        Command::MountWorker(_)
+        | Command::Run
         | Command::Check
         | Command::Report(_)
         | Command::Version
@@ -249,18 +250,23 @@ fn status(options: &Options) -> Result<(), Failure> {
         .map_err(|error| Failure::NoAgent(format!("{}: {error}", path.display())))?;
     let member = |key| json::member(&text, key).ok().flatten().and_then(json_text);
     let running = lock::is_held(Path::new(&options.root));
-    println!("running: {}", if running { "yes" } else { "no" });
+    let mut out = String::with_capacity(512);
+    let mut line = |key: &str, value: &str| {
+        out.extend([key, ": ", value, "\n"]);
+    };
+    line("running", if running { "yes" } else { "no" });
     for key in
         ["version", "pid", "flavour", "port", "state", "host", "devlxd", "ready", "last_error"]
     {
-        println!("{key}: {}", member(key).as_deref().unwrap_or("-"));
+        line(key, member(key).as_deref().unwrap_or("-"));
     }
     let since = member("since_uptime_ms").and_then(|since| since.parse().ok());
     if let Some(since) = since {
         let since = mote_agent::time::Uptime::from_millis(since);
         let ago = crate::clock::now() - since;
-        println!("since: {}.{:03} s ago", ago.as_secs(), ago.subsec_millis());
+        line("since", &format!("{}.{:03} s ago", ago.as_secs(), ago.subsec_millis()));
     }
+    print(out.as_bytes())?;
     if running { Ok(()) } else { Err(Failure::NoAgent("no agent is running".into())) }
 }
 

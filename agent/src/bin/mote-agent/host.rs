@@ -25,7 +25,7 @@ use crate::host_call::Failed;
 use crate::signal::Signal;
 use crate::socket::Socket;
 use crate::stream::Stream;
-use crate::{exec, files, forward, log, operations, worker};
+use crate::{exec, files, forward, log, mounts, operations, worker};
 
 /// Callers served at once; further ones wait in the kernel. An exec takes up to five of them, and
 /// keeps them.
@@ -178,7 +178,7 @@ impl Service for HostService {
             Route::Info => info(agent),
             Route::Connect => connect(agent, body).await,
             Route::Events => events::listen(agent, request, Audience::Host),
-            Route::PostEvent => post_event(agent, body),
+            Route::PostEvent => post_event(agent, body).await,
             Route::Exec => exec::start(agent, body),
             Route::Operations => operations::list(agent, request),
             Route::Operation => operations::show(agent, id),
@@ -271,8 +271,9 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     }
 }
 
-/// `POST /1.0/events` (P§4.3): hands it to the listeners.
-fn post_event(agent: &Agent, body: &[u8]) -> Answer {
+/// `POST /1.0/events` (P§4.3): hands it to the listeners, and does what it says about shares. What
+/// goes wrong there is no fault of the event's.
+async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let member = |key| json::member(body, key).ok().flatten();
     if let Err(why) = json::check(body) {
         return error(400, &format!("Invalid event: {why}"));
@@ -285,6 +286,9 @@ fn post_event(agent: &Agent, body: &[u8]) -> Answer {
         return error(400, "Invalid event: not UTF-8");
     };
     agent.events.publish(&kind, &stamped(&kind, metadata));
+    if kind == "device" {
+        mounts::event(agent, body).await;
+    }
     sync("null")
 }
 

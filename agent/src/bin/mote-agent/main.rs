@@ -1,6 +1,7 @@
 //! mote-agent: the guest agent of LXD and Incus virtual machines. The start-up order, top to bottom.
 
 mod agent;
+mod boot;
 mod check;
 mod children;
 mod client;
@@ -20,14 +21,16 @@ mod lock;
 mod log;
 mod metrics;
 mod modules;
+mod mount_worker;
+mod mounts;
 mod netlink;
-#[cfg_attr(not(test), expect(dead_code, reason = "its caller comes next"))]
 mod nics;
 mod notify;
 mod operations;
 mod options;
 mod policy;
 mod port;
+mod print;
 mod processes;
 mod relay;
 mod report;
@@ -41,6 +44,7 @@ mod socket;
 mod state;
 mod stream;
 mod sys;
+mod templates;
 mod tls;
 mod upgrade;
 mod websocket;
@@ -68,6 +72,7 @@ use crate::options::{Command, Options};
 use crate::share::ConfigFiles;
 use crate::signal::Signal;
 use crate::socket::{Socket, Transport};
+use crate::templates::Applied;
 use crate::tls::Identity;
 
 /// How long STOPPED may take to be written.
@@ -77,7 +82,7 @@ fn main() -> ExitCode {
     let options = match options::parse(std::env::args_os()) {
         Ok(options) => options,
         Err(error) => {
-            eprintln!("mote-agent: {error}\nTry 'mote-agent --help'.");
+            print::complain(format_args!("{error}\nTry 'mote-agent --help'."));
             return ExitCode::from(2);
         }
     };
@@ -93,14 +98,9 @@ fn main() -> ExitCode {
         Command::Check => check::run(&options),
         Command::Report(report) => reporter::run(&options, *report),
         Command::SftpServer(directory) => sftp::run(directory.as_deref()),
-        Command::Version => {
-            println!("{}", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
-        }
-        Command::Help => {
-            print!("{}", options::HELP);
-            ExitCode::SUCCESS
-        }
+        Command::MountWorker(limit) => mount_worker::run(&options, *limit),
+        Command::Version => printed(concat!(env!("CARGO_PKG_VERSION"), "\n")),
+        Command::Help => printed(options::HELP),
         Command::Ready
         | Command::Started
         | Command::Get(_)
@@ -109,6 +109,13 @@ fn main() -> ExitCode {
         | Command::Devices
         | Command::Events
         | Command::Status => client::run(&options),
+    }
+}
+
+fn printed(text: &str) -> ExitCode {
+    match print::out(format_args!("{text}")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
 }
 
@@ -123,9 +130,19 @@ fn run(options: Options) -> Result<(), String> {
     if let Some(found) = &found {
         log::info(format_args!("port {} ({})", found.path.display(), found.flavour.name()));
     }
-    let files = share::find(&options).map_err(|error| error.to_string())?;
+    let by_port = found.map(|found| found.flavour);
+    let mut applied = Applied::default();
+    let files = share::find(&options, |place, files| {
+        let flavour = flavour(&options, by_port, files);
+        applied = templates::apply(place, &options.root, flavour);
+    });
+    let mut files = files.map_err(|error| error.to_string())?;
     log::info(format_args!("files from {}", files.from));
-    let flavour = flavour(&options, found.map(|found| found.flavour), &files);
+    let flavour = flavour(&options, by_port, &files);
+    // Before anybody can believe that we are there to stay (field notes 13).
+    if boot::run(&options.root, &applied, &files, &signals) == boot::Next::Leave {
+        return Ok(());
+    }
     let identity = Identity::load(&files)?;
     let transport = match &options.vsock_unix {
         Some(prefix) => Transport::Unix(prefix.clone()),
@@ -148,8 +165,12 @@ fn run(options: Options) -> Result<(), String> {
     if let Some(conf) = files.agent_conf.as_ref().filter(|_| listener.is_some()) {
         read_conf(&agent, conf);
     }
-    drop(files);
-    async_io::block_on(agent.executor.run(serve(&agent, listener, signals)))
+    if let Some(trouble) = applied.troubles.pop() {
+        *agent.last_error.borrow_mut() = Some(trouble);
+    }
+    let shares = files.mounts.take();
+    drop((files, applied));
+    async_io::block_on(agent.executor.run(serve(&agent, listener, signals, shares)))
 }
 
 /// Listens where the host will call, with kernel modules loaded if need be.
@@ -203,6 +224,7 @@ fn new_agent(
         link: RefCell::default(),
         devlxd: Cell::new(false),
         devlxd_changed: Signal::default(),
+        plugging: Rc::new(host::Places::new(1)),
         events: events::Events::default(),
         ready: RefCell::new(ready),
         last_error: RefCell::new(troubles.into_iter().next_back()),
@@ -233,13 +255,18 @@ async fn serve(
     agent: &Rc<Agent>,
     listener: Option<Socket>,
     signals: OwnedFd,
+    shares: Option<Vec<u8>>,
 ) -> Result<(), String> {
     agent.spawn(never(guest::run(agent.clone())));
-    let serial = match listener {
-        Some(_) => agent.executor.spawn(serial::run(agent.clone())),
-        None => agent.executor.spawn(serial_only::run(agent.clone())),
-    };
-    agent.spawn(notify_loop());
+    let (task, is_heard) = (agent.clone(), listener.is_some());
+    let serial = agent.executor.spawn(async move {
+        // Who waits for us counts on the shares (P§1.3).
+        if let Some(list) = shares {
+            mounts::at_start(&task, &list).await;
+        }
+        task.spawn(notify_loop());
+        if is_heard { serial::run(task).await } else { serial_only::run(task).await }
+    });
     let host = async {
         let Some(listener) = listener else { return pending().await };
         match host::listen(agent.clone(), listener).await {

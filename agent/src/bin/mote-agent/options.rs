@@ -32,7 +32,9 @@ Commands:
 Options:
   --config-dir DIR         where agent.crt, agent.key and server.crt are (default: working
                            directory, /run/lxd_agent, /run/incus_agent, else the config share,
-                           which is mounted, read and unmounted); also -s, --secrets-location
+                           which is mounted, read and unmounted)
+  -s, --secrets-location DIR   where only these three are; the rest is in --config-dir, or in
+                           the working directory
   --port PATH              status port (default: found by name)
   --flavour NAME           incus, lxd or lxd-5.0 (default: by the port's name)
   --deny LIST              what the host may not do: guestapi, exec, files, mounts,
@@ -56,8 +58,10 @@ Exit codes: 0 done, 1 the host said no or a fatal error, 2 usage, 3 no agent, 4 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "three switches that have nothing in common")]
 pub(crate) struct Options {
-    /// Where the certificates are.
+    /// Where the host's files are.
     pub(crate) config_dir: Option<PathBuf>,
+    /// Where the certificates are, if not there.
+    pub(crate) secrets_dir: Option<PathBuf>,
     /// Prefix of every absolute path.
     pub(crate) root: PathBuf,
     /// The status port.
@@ -88,6 +92,8 @@ pub(crate) enum Command {
     Run,
     /// Report and exit.
     Check,
+    /// Mount or unmount one share, in so much time.
+    MountWorker(Duration),
     /// Print the version.
     Version,
     /// Print the help.
@@ -134,6 +140,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     });
     let mut options = Options {
         config_dir: None,
+        secrets_dir: None,
         root: "/".into(),
         port: None,
         flavour: None,
@@ -205,8 +212,8 @@ fn option(
         "--interval-connect" => options.intervals.0 = millis()?,
         "--interval-started" => options.intervals.1 = millis()?,
         "--interval-connected" => options.intervals.2 = millis()?,
-        // Incus' agent calls it the other two names (P§1.1).
-        "--config-dir" | "--secrets-location" | "-s" => options.config_dir = Some(value()?.into()),
+        "--secrets-location" | "-s" => options.secrets_dir = Some(value()?.into()),
+        "--config-dir" => options.config_dir = Some(value()?.into()),
         "--deny" | "--allow" => {
             let list = value()?;
             let restrict = if name == "--deny" { Policy::without } else { Policy::only };
@@ -259,6 +266,11 @@ fn command(words: &[String]) -> Result<Option<Command>, String> {
             Some("metrics") => Report::Metrics,
             _ => return Err("report needs state or metrics".to_owned()),
         }),
+        "mount-worker" => {
+            let limit = words.next().and_then(|limit| limit.parse().ok());
+            let limit = limit.ok_or("mount-worker needs its limit in milliseconds")?;
+            Command::MountWorker(Duration::from_millis(limit))
+        }
         _ => return Err(format!("unknown command {word}")),
     };
     match words.next() {
@@ -326,9 +338,9 @@ mod tests {
         let called = |line: &str| parse(line.split_whitespace().map(OsString::from));
         let options = called("/run/incus_agent/incus-agent -d -s /run/x whatever else").unwrap();
         assert_eq!(options.command, Command::Run);
-        assert_eq!(options.config_dir, Some("/run/x".into()));
+        assert_eq!(options.secrets_dir, Some("/run/x".into()));
         assert_eq!(
-            called("lxd-agent --secrets-location=/y").unwrap().config_dir,
+            called("lxd-agent --secrets-location=/y").unwrap().secrets_dir,
             Some("/y".into())
         );
         assert!(called("lxd-agent --nope").is_err());

@@ -1,6 +1,7 @@
 //! The files the host gives us (P§1.2), wherever they are: read once into memory. A share that we
 //! mount ourselves is unmounted at once, since a mounted one stops live migration.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -11,6 +12,10 @@ use crate::{log, modules};
 
 /// Longest file, bytes; a chain of certificates has a few thousand.
 const LONGEST: u64 = 64 * 1024;
+/// Longest file in `nics`, bytes; real ones have about 100.
+const LONGEST_NIC: u64 = 4096;
+/// Most of them; a VM has a few dozen PCI slots.
+const MOST_NICS: usize = 64;
 /// The config share's mount tag, for virtiofs and 9p (P§1.2).
 const TAG: &str = "config";
 /// The label of Incus' config disk (P§1.2).
@@ -28,17 +33,41 @@ pub(crate) struct ConfigFiles {
     pub(crate) server_crt: Vec<u8>,
     /// Where the host was when it started the VM.
     pub(crate) agent_conf: Option<Vec<u8>>,
+    /// Shares to mount, JSON.
+    pub(crate) mounts: Option<Vec<u8>>,
+    /// What NICs are to be called, by file name.
+    pub(crate) nics: Vec<(String, Vec<u8>)>,
     /// Where all this was, for people.
     pub(crate) from: String,
 }
 
-/// Looks everywhere; what is asked for by option is looked at alone.
+/// Looks everywhere; what is asked for by option is looked at alone. `visit` is called with the
+/// place while it is still there: templates may be large, and are copied right from it.
 ///
 /// # Errors
 /// Each place, and why it would not do.
-pub(crate) fn find(options: &Options) -> Result<ConfigFiles, String> {
+pub(crate) fn find(
+    options: &Options,
+    mut visit: impl FnMut(&Path, &ConfigFiles),
+) -> Result<ConfigFiles, String> {
+    let read = |directory: &Path, name: &str| {
+        let files = read(directory, options.secrets_dir.as_deref(), name)?;
+        visit(directory, &files);
+        Ok(files)
+    };
+    find_by(options, read)
+}
+
+fn find_by(
+    options: &Options,
+    mut read: impl FnMut(&Path, &str) -> Result<ConfigFiles, String>,
+) -> Result<ConfigFiles, String> {
     if let Some(directory) = &options.config_dir {
         return read(directory, &directory.display().to_string());
+    }
+    if let Some(secrets) = &options.secrets_dir {
+        // Incus' agent takes all but the certificates from where it is (P§1.1).
+        return read(Path::new("."), &secrets.display().to_string());
     }
     let mut failures = Vec::new();
     let copies = COPIES.iter().map(|copy| options.root.join(copy));
@@ -53,7 +82,7 @@ pub(crate) fn find(options: &Options) -> Result<ConfigFiles, String> {
         }
     }
     for source in [Source::Virtiofs, Source::Plan9, Source::Iso] {
-        match source.read(&options.root) {
+        match source.read(&options.root, &mut read) {
             Ok(files) => return Ok(files),
             Err(why) => failures.push(format!("{}: {why}", source.name())),
         }
@@ -61,25 +90,47 @@ pub(crate) fn find(options: &Options) -> Result<ConfigFiles, String> {
     Err(format!("no config files found ({})", failures.join("; ")))
 }
 
-fn read(directory: &Path, name: &str) -> Result<ConfigFiles, String> {
+fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFiles, String> {
     let file = |file: &str| {
-        read_bounded(&directory.join(file), LONGEST)
+        read_bounded(&secrets.unwrap_or(directory).join(file), LONGEST)
             .map_err(|error| format!("{name}: {file}: {error}"))
+    };
+    // What may be missing.
+    let maybe = |file: &str| match read_bounded(&directory.join(file), LONGEST) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => {
+            log::warn(format_args!("{name}: {file}: {error}"));
+            None
+        }
     };
     Ok(ConfigFiles {
         agent_crt: file("agent.crt")?,
         agent_key: file("agent.key")?,
         server_crt: file("server.crt")?,
-        agent_conf: match read_bounded(&directory.join("agent.conf"), LONGEST) {
-            Ok(conf) => Some(conf),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(error) => {
-                log::warn(format_args!("{name}: agent.conf: {error}"));
-                None
-            }
-        },
+        agent_conf: maybe("agent.conf"),
+        mounts: maybe("agent-mounts.json"),
+        nics: nics(&directory.join("nics")),
         from: name.to_owned(),
     })
+}
+
+/// The files that say what NICs are to be called, in the order of their names.
+fn nics(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+    let mut files = Vec::new();
+    for entry in entries.flatten().take(MOST_NICS) {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if !name.ends_with(".json") {
+            continue;
+        }
+        match read_bounded(&entry.path(), LONGEST_NIC) {
+            Ok(bytes) => files.push((name, bytes)),
+            Err(error) => log::warn(format_args!("nics/{name}: {error}")),
+        }
+    }
+    files.sort_unstable();
+    files
 }
 
 /// How a host offers the share.
@@ -99,7 +150,11 @@ impl Source {
         }
     }
 
-    fn read(self, root: &Path) -> Result<ConfigFiles, String> {
+    fn read(
+        self,
+        root: &Path,
+        read: &mut impl FnMut(&Path, &str) -> Result<ConfigFiles, String>,
+    ) -> Result<ConfigFiles, String> {
         let wanted: &[&str] = match self {
             Self::Virtiofs => &["virtio_pci", "virtiofs"],
             Self::Plan9 => &["virtio_pci", "9pnet_virtio", "9p"],
@@ -180,20 +235,53 @@ mod tests {
         let directory = root.join("run/incus_agent");
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("agent.crt"), "c").unwrap();
-        let why = find(&options(&root, Some(&directory))).err().unwrap();
+        let why = find(&options(&root, Some(&directory)), |_, _| panic!()).err().unwrap();
         assert!(why.contains("agent.key"), "{why}");
         std::fs::write(directory.join("agent.key"), "k").unwrap();
         std::fs::write(directory.join("server.crt"), "s").unwrap();
-        let files = find(&options(&root, None)).unwrap();
+        let mut seen = Vec::new();
+        let files = find(&options(&root, None), |place, _| seen.push(place.to_owned())).unwrap();
+        assert_eq!(seen, [directory]);
         assert_eq!((files.agent_crt.as_slice(), files.agent_conf), (&b"c"[..], None));
         assert!(files.from.ends_with("run/incus_agent"));
+    }
+
+    #[test]
+    fn certificates_may_be_elsewhere_and_what_may_be_missing_is_taken() {
+        let root = scratch("secrets");
+        let (share, secrets) = (root.join("share"), root.join("secrets"));
+        std::fs::create_dir_all(share.join("nics")).unwrap();
+        std::fs::create_dir_all(&secrets).unwrap();
+        for name in ["agent.crt", "agent.key", "server.crt"] {
+            std::fs::write(secrets.join(name), name).unwrap();
+        }
+        let files = [
+            ("agent-mounts.json", "[]"),
+            ("nics/b.json", "{}"),
+            ("nics/a.json", "{}"),
+            ("nics/x", ""),
+        ];
+        for (name, text) in files {
+            std::fs::write(share.join(name), text).unwrap();
+        }
+        std::fs::write(share.join("nics/long.json"), vec![b' '; 5000]).unwrap();
+        let mut options = options(&root, Some(&share));
+        assert!(find(&options, |_, _| {}).is_err());
+        options.secrets_dir = Some(secrets);
+        let found = find(&options, |place, _| assert_eq!(place, share)).unwrap();
+        assert_eq!(
+            (found.agent_crt.as_slice(), found.mounts),
+            (&b"agent.crt"[..], Some(b"[]".into()))
+        );
+        let names: Vec<_> = found.nics.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["a.json", "b.json"]);
     }
 
     #[test]
     fn an_endless_file_is_refused() {
         let root = scratch("endless");
         std::fs::write(root.join("agent.crt"), vec![0; 65 * 1024]).unwrap();
-        let why = find(&options(&root, Some(&root))).err().unwrap();
+        let why = find(&options(&root, Some(&root)), |_, _| {}).err().unwrap();
         assert!(why.contains("agent.crt"), "{why}");
     }
 }

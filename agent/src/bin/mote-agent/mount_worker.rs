@@ -1,0 +1,274 @@
+//! `mote-agent mount-worker MILLISECONDS`: mounts or unmounts one share and ends. It reads one JSON
+//! document, an entry of `agent-mounts.json` or a device event, and prints one line; exit code 0 if
+//! things are as that document wants them. A mount whose host is dead hangs here, and nowhere else.
+//!
+//! By system calls: an initramfs has no mount(8). A device may come after its event (field notes
+//! 30), so a tag that is not there is tried again, with growing pauses, until the time is over.
+
+use std::ffi::CString;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use mote_agent::mount::{BadMount, Entry, Kind, Wanted, Way, entries, wanted};
+use mote_agent::target::Target;
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use crate::iso::read_bounded;
+use crate::options::Options;
+use crate::{log, modules};
+
+/// Longest document, bytes: what a pipe takes at once.
+const LONGEST: u64 = 64 * 1024;
+/// Longest table of mounts, bytes; a host of containers has some hundred lines of 200.
+const TABLE: u64 = 8 * 1024 * 1024;
+/// The first pause, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
+
+/// Does it.
+pub(crate) fn run(options: &Options, limit: Duration) -> ExitCode {
+    let end = Instant::now() + limit;
+    let mut document = Vec::new();
+    let read = io::stdin().lock().take(LONGEST).read_to_end(&mut document);
+    let done = match read {
+        Ok(_) => act(options, &document, end),
+        Err(error) => Err(error.to_string()),
+    };
+    let (text, code) = match done {
+        Ok(text) => (text, ExitCode::SUCCESS),
+        Err(text) => (text, ExitCode::FAILURE),
+    };
+    match writeln!(io::stdout(), "{text}") {
+        Ok(()) => code,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// SHA-256.
+pub(crate) fn hash(bytes: &[u8]) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest.as_ref().try_into().unwrap_or([0; 32])
+}
+
+fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, String> {
+    let flavour = options.flavour.unwrap_or(mote_agent::flavour::Flavour::Lxd);
+    let root = options.root.as_path();
+    match wanted(flavour, document, hash).map_err(|why| why.to_string())? {
+        Wanted::Mount { source, target, ways } => {
+            let text = mount_share(root, &source, &target, &ways, end);
+            text.map_err(|why| format!("{source} on /{target}: {why}"))
+        }
+        Wanted::UnmountTarget(target) => unmount_target(root, &target),
+        Wanted::UnmountSource(source) => unmount_all(root, |entry| entry.source == source)
+            .map_err(|why| format!("{source}: {why}")),
+        Wanted::Nothing => Ok("nothing to do".into()),
+    }
+}
+
+fn mount_share(
+    root: &Path,
+    source: &str,
+    target: &str,
+    ways: &[Way],
+    end: Instant,
+) -> Result<String, String> {
+    let (_open, point) = enter(root, target).map_err(|error| error.to_string())?;
+    let there = table(root)?.into_iter().rfind(|entry| Path::new(&entry.point) == point);
+    if let Some(there) = there {
+        // What the user put there himself stays in sight, as with the real agents.
+        let Entry { source, kind, .. } = there;
+        return Ok(format!("{} has {source} ({kind}) on it already", point.display()));
+    }
+    for way in ways {
+        load(root, way.kind);
+    }
+    let mut pause = PAUSES.0;
+    loop {
+        let mut why = None;
+        for way in ways {
+            match try_way(source, &point, way) {
+                Ok(()) => {
+                    let kind = way.kind.name();
+                    return Ok(format!("{source} is on {} ({kind})", point.display()));
+                }
+                // The first way's reason says most, unless this kernel does not have it at all.
+                Err(error) if why.is_none() || is_known(root, way.kind) => {
+                    why = Some((way.kind, error));
+                }
+                Err(_) => {}
+            }
+        }
+        let Some((kind, error)) = why else { return Err(BadMount::Kind.to_string()) };
+        let known = ways.iter().any(|way| is_known(root, way.kind));
+        let passing = matches!(error, Errno::NOENT | Errno::NODEV | Errno::INVAL);
+        if !known || !passing || Instant::now() + pause > end {
+            return Err(format!("{}: {error}", kind.name()));
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+fn try_way(source: &str, point: &Path, way: &Way) -> Result<(), Errno> {
+    let flags = MountFlags::from_bits_retain(way.flags);
+    let data = CString::new(way.data.as_str()).map_err(|_| Errno::INVAL)?;
+    mount(source, point, way.kind.name(), flags, Some(data.as_c_str()))
+}
+
+fn load(root: &Path, kind: Kind) {
+    let wanted: &[&str] = match kind {
+        Kind::Virtiofs => &["virtio_pci", "virtiofs"],
+        Kind::Plan9 => &["virtio_pci", "9pnet_virtio", "9p"],
+    };
+    for module in wanted {
+        if let Err(why) = modules::load(root, module) {
+            // It may be built in; the mount will tell.
+            log::debug(format_args!("{why}"));
+        }
+    }
+}
+
+/// Whether the kernel has this file system, by now.
+fn is_known(root: &Path, kind: Kind) -> bool {
+    // Not to be read: then the mount's own error counts.
+    let Ok(list) = std::fs::read_to_string(root.join("proc/filesystems")) else { return true };
+    list.lines().any(|line| line.split_whitespace().next_back() == Some(kind.name()))
+}
+
+/// Opens the directory to mount on, making what is missing of it, and gives its real path. The
+/// guest's symbolic links are followed; those of `/proc` that lead to any place are not.
+fn enter(root: &Path, target: &str) -> io::Result<(OwnedFd, PathBuf)> {
+    let target = Target::parse(target).ok_or(io::ErrorKind::InvalidInput)?;
+    let base = openat(rustix::fs::CWD, root, directory(), Mode::empty())?;
+    let mut parent = base.try_clone()?;
+    let mut path = PathBuf::new();
+    for part in target.parts() {
+        path.push(part);
+        parent = match open_below(&base, &path, &parent, part) {
+            Err(Errno::NOENT) => {
+                match mkdirat(&parent, part, Mode::from_raw_mode(0o755)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                open_below(&base, &path, &parent, part)?
+            }
+            opened => opened?,
+        };
+    }
+    let point = real_path(&parent)?;
+    Ok((parent, point))
+}
+
+fn directory() -> OFlags {
+    OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
+}
+
+fn open_below(base: &OwnedFd, path: &Path, parent: &OwnedFd, part: &str) -> Result<OwnedFd, Errno> {
+    let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    match openat2(base, path, directory(), Mode::empty(), how) {
+        // Before Linux 5.6: link by link, and nothing in /proc.
+        Err(Errno::NOSYS) if path.starts_with("proc") => Err(Errno::LOOP),
+        Err(Errno::NOSYS) => openat(parent, part, directory(), Mode::empty()),
+        opened => opened,
+    }
+}
+
+fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()))
+}
+
+fn table(root: &Path) -> Result<Vec<Entry>, String> {
+    let path = root.join("proc/self/mountinfo");
+    // A test's root has no /proc; ours is the same kernel's.
+    let path = if path.exists() { path } else { "/proc/self/mountinfo".into() };
+    let table =
+        read_bounded(&path, TABLE).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(entries(&table).collect())
+}
+
+/// LXD names the path. It must be a share: what else is mounted there is no business of the host's.
+fn unmount_target(root: &Path, target: &str) -> Result<String, String> {
+    let named = root.join(target);
+    let mut point = named.clone();
+    if !table(root)?.iter().any(|entry| Path::new(&entry.point) == named) {
+        // By way of the guest's own links, as it was mounted.
+        match std::fs::canonicalize(&named) {
+            Ok(real) => point = real,
+            Err(_) => return Ok(format!("nothing is on {}", named.display())),
+        }
+    }
+    unmount_all(root, |entry| Path::new(&entry.point) == point)
+        .map_err(|why| format!("{}: {why}", point.display()))
+}
+
+/// Unmounts the shares that this is true of, the last one first.
+fn unmount_all(root: &Path, chosen: impl Fn(&Entry) -> bool) -> Result<String, String> {
+    let shares = table(root)?;
+    let shares = shares.iter().rev().filter(|entry| Kind::parse(&entry.kind).is_some());
+    let mut gone = Vec::new();
+    for share in shares.filter(|entry| chosen(entry)) {
+        unmount(&share.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+            .map_err(|error| error.to_string())?;
+        gone.push(format!("{} is off {}", share.source, share.point));
+    }
+    Ok(if gone.is_empty() { "nothing is mounted".into() } else { gone.join(", ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn scratch(name: &str) -> PathBuf {
+        std::fs::canonicalize(crate::share::scratch(name)).unwrap()
+    }
+
+    #[test]
+    fn directories_are_made_and_the_guests_own_links_followed_within_the_root() {
+        let root = scratch("enter");
+        assert_eq!(enter(&root, "mnt/a/b").unwrap().1, root.join("mnt/a/b"));
+        symlink("/mnt", root.join("media")).unwrap();
+        assert_eq!(enter(&root, "media/./c/").unwrap().1, root.join("mnt/c"));
+        std::fs::write(root.join("file"), "").unwrap();
+        assert!(enter(&root, "file/x").is_err() && enter(&root, "file").is_err());
+        symlink("nowhere", root.join("dangling")).unwrap();
+        assert!(enter(&root, "dangling").is_err());
+        symlink("loop", root.join("loop")).unwrap();
+        assert!(enter(&root, "loop").is_err());
+    }
+
+    #[test]
+    fn the_links_of_proc_are_not_followed() {
+        for path in ["proc/self/cwd/mote-x", "proc/self/root/tmp/mote-x", "proc/self/fd/0/x"] {
+            let error = enter(Path::new("/"), path).err().map(|error| error.raw_os_error());
+            assert_eq!(error, Some(Some(Errno::LOOP.raw_os_error())), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_has_something_on_it_is_left_alone() {
+        let way = Way { kind: Kind::Virtiofs, flags: 0, data: String::new() };
+        let end = Instant::now();
+        let text = mount_share(Path::new("/"), "tag", "proc", &[way], end).unwrap();
+        assert_eq!(text, "/proc has proc (proc) on it already");
+        // Not a share: not the host's to unmount.
+        assert_eq!(unmount_target(Path::new("/"), "proc").unwrap(), "nothing is mounted");
+    }
+
+    #[test]
+    fn a_file_system_that_the_kernel_does_not_have_is_not_waited_for() {
+        let root = scratch("unknown");
+        std::fs::create_dir_all(root.join("proc")).unwrap();
+        std::fs::write(root.join("proc/filesystems"), "nodev\ttmpfs\n\text4\n").unwrap();
+        assert!(!is_known(&root, Kind::Virtiofs));
+        let way = Way { kind: Kind::Virtiofs, flags: 0, data: String::new() };
+        let begun = Instant::now();
+        let end = begun + Duration::from_secs(60);
+        assert!(mount_share(&root, "mote-no-such-tag", "mnt", &[way], end).is_err());
+        assert!(begun.elapsed() < Duration::from_secs(10));
+    }
+}
