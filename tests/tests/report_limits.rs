@@ -110,11 +110,12 @@ fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
 
 #[test]
 fn memory_does_not_grow_with_processes_and_mounts() {
-    let (small, large) = (large(3, 2), large(10_000, 500));
+    let (small, large) = (large(3, 2), large(10_000, 2000));
     for (what, file) in [("state", "proc/meminfo"), ("metrics", "proc/mounts")] {
         let (few, many) = (peak(&small, what, file), peak(&large, what, file));
         println!("{what}: {few} kB with few, {many} kB with many");
-        assert!(many < few + 64, "{what}: {few} kB with few, {many} kB with many");
+        // Their names would be 200 kB, what is said of the mounts 340 kB.
+        assert!(many < few + 128, "{what}: {few} kB with few, {many} kB with many");
     }
 }
 
@@ -122,6 +123,9 @@ fn memory_does_not_grow_with_processes_and_mounts() {
 /// are gone with the last process.
 #[test]
 fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
+    if no_fuse() {
+        return;
+    }
     let scratch = large(3, 2);
     let mounts = scratch.0.join("proc/mounts");
     let healthy = fs::read_to_string(&mounts).unwrap();
@@ -149,4 +153,95 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
     let devices: Vec<_> = list.iter().map(|entry| entry["device"].as_str().unwrap()).collect();
     assert_eq!(devices, ["/dev/vd0", "/dev/vd1"]);
     assert_eq!(json["procs_total"], json!(3));
+}
+
+/// Some containers have none.
+fn no_fuse() -> bool {
+    let missing = !Path::new("/dev/fuse").exists();
+    if missing {
+        println!("not tested: there is no /dev/fuse here");
+    }
+    missing
+}
+
+/// A FUSE server that takes the mount and then reads requests and answers none: nothing can kill
+/// who waits for it. Gives its descriptor, which is all that keeps it alive.
+fn silent_server(directory: &Path) -> fs::File {
+    use std::io::{Read, Write};
+
+    let mut device = fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();
+    fs::create_dir(directory).unwrap();
+    let status = Command::new("mount")
+        .args(["-i", "-t", "fuse", "-o", "fd=0,rootmode=40000,user_id=0,group_id=0", "silent"])
+        .arg(directory)
+        .stdin(device.try_clone().unwrap())
+        .status();
+    assert!(status.unwrap().success());
+    let mut request = vec![0; 1 << 20];
+    let length = device.read(&mut request).unwrap();
+    assert!(length > 40 && request[4] == 26, "FUSE_INIT");
+    // fuse_out_header (length, no error, the request's id), fuse_init_out of version 7.31.
+    let mut answer = vec![0; 16 + 64];
+    answer[0] = 80;
+    answer[8..16].copy_from_slice(&request[8..16]);
+    (answer[16], answer[20]) = (7, 31);
+    answer[36..40].copy_from_slice(&4096u32.to_ne_bytes());
+    device.write_all(&answer).unwrap();
+    device
+}
+
+#[test]
+fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
+    use std::io::Read;
+    const NAME: &str = "a_mount_that_nothing_can_be_killed_at_is_asked_once";
+
+    if no_fuse() {
+        return;
+    }
+    if std::env::var_os("MOTE_NAMESPACE").is_none() {
+        let mut again = Command::new("unshare");
+        again.arg("-rm").arg(std::env::current_exe().unwrap()).args(["--exact", NAME]);
+        let out = again.env("MOTE_NAMESPACE", "1").output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
+    let scratch = large(3, 1);
+    fs::create_dir_all(scratch.0.join("run/mote")).unwrap();
+    let mounts = scratch.0.join("proc/mounts");
+    let healthy = fs::read_to_string(&mounts).unwrap();
+    fs::write(&mounts, format!("silent /silent fuse.x rw 0 0\n{healthy}")).unwrap();
+    let mut server = silent_server(&scratch.0.join("silent"));
+    let start = || {
+        let mut command = Command::new(agent());
+        command.args(["report", "metrics", "--flavour", "incus", "--root"]).arg(&scratch.0);
+        command.stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let read = |child: &mut std::process::Child| {
+        let text = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();
+        let json: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["filesystem"].as_array().unwrap().len(), 1, "{text}");
+    };
+    let mut first = start();
+    let mut request = vec![0; 1 << 20];
+    assert!(server.read(&mut request).unwrap() >= 40 && request[4] == 17, "FUSE_STATFS");
+    // The whole answer, and the end of it, although the process cannot end.
+    read(&mut first);
+    first.kill().unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(first.try_wait().unwrap().is_none(), "it was killed after all");
+    // The next leaves that mount out, and so it does end.
+    for _ in 0..2 {
+        let mut next = start();
+        read(&mut next);
+        let (status, _) =
+            mote_tests::wait("the reporter", Duration::from_secs(10), || next.try_wait().unwrap());
+        assert!(status.success());
+    }
+    drop(server);
+    assert!(!first.wait().unwrap().success());
+    // Nobody hangs there any more, so it is asked again: the error costs nothing.
+    read(&mut start());
+    let left = fs::read_to_string(scratch.0.join("run/mote/hanging")).unwrap();
+    assert_eq!(left, "");
 }

@@ -15,6 +15,7 @@ use mote_agent::metrics;
 use mote_agent::proc::mounts::Space;
 use rustix::fs::{StatFs, statfs};
 
+use crate::hanging::Hanging;
 use crate::lines::Lines;
 use crate::reporter::Pipe;
 
@@ -37,9 +38,10 @@ struct Work {
     result: fmt::Result,
     /// Something was written.
     some: bool,
-    /// Mounts asked, mounts answered.
-    asked: usize,
+    /// Mounts that were asked and did not answer yet.
+    asking: Vec<Vec<u8>>,
     answered: usize,
+    hanging: Hanging,
 }
 
 /// Taken away when time is up: a thread that comes back late finds nothing to do.
@@ -51,19 +53,26 @@ type Shared = Mutex<Option<Work>>;
 /// Only those of `out`.
 pub(crate) fn write(flavour: Flavour, root: &Path, out: Pipe) -> Result<Pipe, fmt::Error> {
     let Some(mounts) = Lines::open(&root.join("proc/mounts")) else { return Ok(out) };
-    let mounts = Some(mounts);
-    let work = Work { mounts, out, result: Ok(()), some: false, asked: 0, answered: 0 };
+    let work = Work {
+        mounts: Some(mounts),
+        out,
+        result: Ok(()),
+        some: false,
+        asking: Vec::new(),
+        answered: 0,
+        hanging: Hanging::read(root),
+    };
     let shared = Arc::new(Mutex::new(Some(work)));
     let begun = Instant::now();
     let (mut threads, mut seen, mut still) = (0, 0, 0);
     loop {
-        let (answered, asked, all) = match lock(&shared).as_ref() {
-            Some(work) => (work.answered, work.asked, work.mounts.is_none()),
+        let (answered, all, idle) = match lock(&shared).as_ref() {
+            Some(work) => (work.answered, work.mounts.is_none(), work.asking.is_empty()),
             None => return Err(fmt::Error),
         };
         still = if answered > seen { 0 } else { still + 1 };
         seen = answered;
-        if all && asked == answered || begun.elapsed() > TIME {
+        if all && idle || begun.elapsed() > TIME {
             break;
         }
         if still > 0 && !all && threads < THREADS {
@@ -75,6 +84,7 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: Pipe) -> Result<Pipe, fm
         thread::park_timeout(HANGS);
     }
     let work = lock(&shared).take().ok_or(fmt::Error)?;
+    work.hanging.remember(&work.asking);
     work.result?;
     Ok(work.out)
 }
@@ -101,7 +111,10 @@ fn ask(shared: &Shared, flavour: Flavour, root: &Path, main: &Thread) {
             return;
         };
         let Some((device, point)) = metrics::wanted(flavour, line) else { continue };
-        work.asked += 1;
+        if work.hanging.holds(&point) {
+            continue;
+        }
+        work.asking.push(point.clone());
         drop(guard);
         let relative = point.strip_prefix(b"/").unwrap_or(&point);
         let path = root.join(std::ffi::OsStr::from_bytes(relative));
@@ -109,6 +122,7 @@ fn ask(shared: &Shared, flavour: Flavour, root: &Path, main: &Thread) {
         let mut guard = lock(shared);
         let Some(work) = guard.as_mut() else { return };
         work.answered += 1;
+        work.asking.retain(|asked| *asked != point);
         // One that fails (gone since, or not ours to see) is left out.
         if let Ok(answer) = answer {
             work.write(flavour, &device, &point, &space(&answer));

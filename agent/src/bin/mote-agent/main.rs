@@ -13,6 +13,7 @@ mod files;
 mod filesystems;
 mod forward;
 mod guest;
+mod hanging;
 mod host;
 mod host_call;
 mod iso;
