@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use mote_tests::host::{Host, NAME};
 use mote_tests::{Process, Scratch, agent, wait};
 
-const LIMIT: Duration = Duration::from_secs(20);
+/// For each thing that is waited for, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(40);
 
 /// A host, and a root that no agent has started in yet.
 struct Boot {
@@ -180,17 +181,22 @@ fn shares_are_tried_and_what_fails_holds_nothing_up_for_long() {
             {"source":"mote-none","target":"/mnt/../b","fstype":"virtiofs","options":null},
             {"source":"mote-none","target":"mnt/c","fstype":"ext4"}]"#,
     );
+    // It is tried again only where the kernel has the file system.
+    boot.put("proc/filesystems", "nodev\tvirtiofs\n");
     let begun = Instant::now();
     let _agent = boot.start(&[]);
     boot.logged("mote-none on /mnt/a: virtiofs: ");
     boot.logged("not a path to mount on");
     boot.logged("neither virtiofs nor 9p");
     boot.logged("STARTED");
-    assert!(begun.elapsed() < Duration::from_secs(15));
+    assert!(begun.elapsed() > Duration::from_secs(4) && begun.elapsed() < Duration::from_secs(30));
     assert!(boot.root("mnt/a").is_dir() && !boot.root("mnt/c").exists());
     let mode = fs::metadata(boot.root("mnt/a")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
     // A device event is answered well, whatever comes of it.
+    boot.put("proc/filesystems", "nodev\ttmpfs\n");
+    // The host tells agents that have called.
+    boot.logged("CONNECTED");
     boot.host.ok(&["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"]);
     boot.logged("lxd_disk1 on /mnt/d: virtiofs: ");
     boot.host.ok(&["device-remove", NAME, "disk1"]);
@@ -205,7 +211,7 @@ fn the_guests_policy_counts_for_every_server_and_a_broken_one_denies_everything(
         boot.put(file, "features:\n  guestapi: true\n  exec: false\n");
         let mut agent = boot.start(&[]);
         boot.serves();
-        assert!(exec(&boot).unwrap_err().contains("policy does not allow exec"));
+        wait("a refusal", LIMIT, || exec(&boot).err().filter(|why| why.contains("allow exec")));
         agent.kill();
         boot.put(file, "features: {guestapi: true, exec: true}\n");
         agent = boot.start(&["--deny", "guestapi"]);
