@@ -18,6 +18,7 @@ pub mod flavour;
 pub mod line;
 pub mod status;
 
+pub mod certificate;
 pub mod json;
 pub mod peer;
 pub mod pem;

@@ -172,3 +172,14 @@ fn who_shows_server_crt_without_owning_its_key_is_refused() {
         assert!(!meeting.call(&with).contains("HTTP/1.1"), "{}", meeting.log());
     }
 }
+
+#[test]
+fn a_key_that_belongs_to_another_certificate_is_refused_at_start() {
+    let meeting = Meeting::between(P384, P384);
+    meeting.make(P384, "other");
+    std::fs::copy(meeting.path("other.key"), meeting.path("share/agent.key")).unwrap();
+    let mut agent = launch(&meeting.scratch.0, "lxd", &meeting.path("share"));
+    let end = wait("the end", SOON, || agent.0.try_wait().unwrap()).0;
+    assert_eq!(end.code(), Some(1));
+    assert!(meeting.log().contains("agent.key: does not belong to agent.crt"));
+}

@@ -13,10 +13,11 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{ClientSessionMemoryCache, Resumption};
 use rustls::crypto::{
     CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms, ring,
-    verify_tls13_signature,
+    verify_tls13_signature_with_raw_key,
 };
 use rustls::pki_types::{
-    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, ServerName, UnixTime,
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, ServerName,
+    SubjectPublicKeyInfoDer, UnixTime,
 };
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -70,11 +71,10 @@ impl Identity {
             certificate(&files.agent_crt).map_err(|why| format!("agent.crt: {why}"))?;
         let key = private_key(&files.agent_key).map_err(|why| format!("agent.key: {why}"))?;
         let caller = certificate_bytes(&files.server_crt, "server.crt")?;
-        let certified = CertifiedKey::new(vec![certificate], key);
-        match certified.keys_match() {
-            Ok(()) | Err(Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
-            Err(_) => return Err("agent.key: does not belong to agent.crt".into()),
+        if key.public_key().is_some_and(|key| public_key(&certificate) != Ok(key)) {
+            return Err("agent.key: does not belong to agent.crt".into());
         }
+        let certified = CertifiedKey::new(vec![certificate], key);
         Ok(Self { certified: Arc::new(certified), provider: Arc::new(provider()), caller })
     }
 
@@ -144,7 +144,27 @@ fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, String> {
     let mut der = vec![0; DER];
     let length = pem::certificate(pem, &mut der).map_err(|why| why.to_string())?.len();
     der.truncate(length);
-    Ok(CertificateDer::from(der))
+    let certificate = CertificateDer::from(der);
+    public_key(&certificate).map_err(|why| why.to_string())?;
+    Ok(certificate)
+}
+
+/// What signatures of its owner are checked with. rustls's own way there reads the whole
+/// certificate, would refuse some, and costs 14 KB.
+fn public_key<'c>(
+    certificate: &'c CertificateDer<'_>,
+) -> Result<SubjectPublicKeyInfoDer<'c>, Error> {
+    let key = mote_agent::certificate::public_key(certificate);
+    key.map(SubjectPublicKeyInfoDer::from).ok_or_else(|| CertificateError::BadEncoding.into())
+}
+
+/// Whether the owner of `certificate` has signed the handshake.
+fn verify(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    dss: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    verify_tls13_signature_with_raw_key(message, &public_key(certificate)?, dss, &VERIFY)
 }
 
 fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
@@ -277,7 +297,7 @@ impl ServerCertVerifier for Pin {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &VERIFY)
+        verify(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -321,7 +341,7 @@ impl ClientCertVerifier for Pinned {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &VERIFY)
+        verify(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -1,6 +1,6 @@
 //! What needs `unsafe`: the vsock address, which rustix does not have, its two ioctls' answer,
-//! signals as a descriptor, and the way from fork to exec. The only place where unsafe code is
-//! allowed.
+//! signals as a descriptor, the way from fork to exec, a function in place of libc's. The only place
+//! where unsafe code is allowed.
 #![allow(unsafe_code)]
 
 mod spawn;
@@ -109,6 +109,16 @@ pub(crate) fn kill(process: Pid, signal: i32) {
         // SAFETY: kill takes no pointers. That the process may have gone is no error of ours.
         let _gone = unsafe { libc::kill(process.as_raw_nonzero().get(), signal) };
     }
+}
+
+/// musl's own brings printf along, 10 KB, to name other threads than the calling one; std names no
+/// other.
+#[cfg(target_env = "musl")]
+#[unsafe(no_mangle)]
+extern "C" fn pthread_setname_np(_: libc::pthread_t, name: *const libc::c_char) -> libc::c_int {
+    // SAFETY: std gives a C string that lives until this returns.
+    let name = unsafe { std::ffi::CStr::from_ptr(name) };
+    rustix::thread::set_name(name).map_or_else(rustix::io::Errno::raw_os_error, |()| 0)
 }
 
 /// Closes a descriptor, and gives what `drop` would not tell.
