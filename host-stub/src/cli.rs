@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::args::{Args, flag, next, none_left, option, pairs};
+use crate::args::{Args, flag, next, none_left, option, pair, pairs};
 use crate::control::{self, ask};
 use crate::daemon::Daemon;
 use crate::instance::{Channel, Flavour, Instance, VSOCK_ID, Vsock};
+use crate::share::{Device, Template};
 use crate::store;
 use crate::{agent_cli, exec, file, port_forward};
 
@@ -24,7 +25,8 @@ Usage: mote-host --dir DIR COMMAND
   init NAME --flavour lxd|lxd-5.0|incus
             --vsock-uds PATH | --vsock-plain PREFIX | --vsock-cid CID
             --qmp PATH | --serial PATH [--shared-memory]
-            [--agent FILE] [--config KEY=VALUE ...]
+            [--agent FILE] [--config KEY=VALUE ...] [--nic NAME=MAC[,mtu=N] ...]
+            [--template TARGET=FILE[,create_only][,mode=M][,uid=N][,gid=N] ...]
                          make an instance; prints the directory of its config share
   daemon [--port N]      run the host in the foreground
   list | show NAME       instances
@@ -192,8 +194,12 @@ fn readable(name: &str, state: &Value) -> String {
 }
 
 fn init(root: &Path, mut args: Args) -> Result<()> {
+    let mut templates = Vec::new();
+    while let Some(text) = option(&mut args, "--template") {
+        templates.push(Template::parse(&text)?);
+    }
     let (instance, agent) = described(&mut args)?;
-    let share = store::create(root, &instance, agent.as_deref())?;
+    let share = store::create(root, &instance, agent.as_deref(), &templates)?;
     println!("{}", share.display());
     // A daemon that runs is told; if there is none, the next one finds it.
     if std::os::unix::net::UnixStream::connect(control::path(root)).is_ok() {
@@ -236,10 +242,29 @@ fn described(args: &mut Args) -> Result<(Instance, Option<PathBuf>)> {
     while let Some(pair) = option(args, "--config") {
         config.extend(pairs([pair])?);
     }
+    let mut devices = BTreeMap::new();
+    while let Some(text) = option(args, "--nic") {
+        let (name, device) = nic(&text)?;
+        devices.insert(name, device);
+        config.insert("agent.nic_config".into(), "true".into());
+    }
     let name = next(args)?;
     none_left(args)?;
-    let (devices, volumes) = (BTreeMap::new(), BTreeMap::new());
+    let volumes = BTreeMap::new();
     Ok((Instance { name, flavour, vsock, channel, config, devices, volumes }, agent))
+}
+
+/// `NAME=MAC[,mtu=N]`: a NIC that the guest is to call so.
+fn nic(text: &str) -> Result<(String, Device)> {
+    let (name, rest) = pair(text)?;
+    let (address, more) = rest.split_once(',').unwrap_or((&rest, ""));
+    let mut device = pairs(more.split(',').filter(|more| !more.is_empty()).map(str::to_owned))?;
+    if device.keys().any(|key| key != "mtu") {
+        bail!("a NIC is NAME=MAC[,mtu=N]");
+    }
+    let about = [("type", "nic"), ("name", name.as_str()), ("hwaddr", address)];
+    device.extend(about.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    Ok((name, device))
 }
 
 /// Up to 2 they are taken (P§3.2).
@@ -299,6 +324,16 @@ mod tests {
         assert_eq!(agent, None);
         let line = "vm1 --flavour lxd --qmp /q --vsock-cid 7";
         assert_eq!(described(&mut args(line)).unwrap().0.vsock, Vsock::Cid(7));
+    }
+
+    #[test]
+    fn nics_are_devices_and_switch_their_configuration_on() {
+        let line = "vm1 --flavour lxd --qmp /q --vsock-cid 7 --nic eth0=AA:bb,mtu=1400 --nic x=cc";
+        let (instance, _) = described(&mut args(line)).unwrap();
+        assert_eq!(instance.devices["eth0"]["mtu"], "1400");
+        assert_eq!(instance.devices["x"]["hwaddr"], "cc");
+        assert_eq!(instance.config["agent.nic_config"], "true");
+        assert!(nic("eth0=aa,mut=1").is_err());
     }
 
     #[test]

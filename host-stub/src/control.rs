@@ -18,8 +18,8 @@ use crate::fault::Fault;
 use crate::http::{Message, read_answer, read_request, write_answer, write_request};
 use crate::instance::{Channel, Flavour, Instance};
 use crate::slots::Slots;
-use crate::store;
 use crate::stream::{Limit, Timed};
+use crate::{share, store};
 
 /// For reading a command.
 const READ: Duration = Duration::from_secs(5);
@@ -189,15 +189,15 @@ fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     daemon.event(name, "instance-updated");
     let shown = config.or(old).unwrap_or_default();
     let mut metadata = json!({"action": action, "name": device, "config": shown});
-    let is = |key: &str, value: &str| shown.get(key).is_some_and(|found| found == value);
-    if flavour == Flavour::Lxd
-        && action == "added"
-        && is("type", "disk")
-        && shown.contains_key("path")
+    if action == "added"
+        && let Some(mount) = share::event_mount(flavour, device, &shown)
     {
-        let options: &[&str] = if is("readonly", "true") { &["ro"] } else { &[] };
-        metadata["mount"] = json!({"source": format!("lxd_{device}"), "target": "", "fstype": "",
-            "options": options});
+        metadata["mount"] = mount;
+    }
+    let instance = daemon.instance(name)?;
+    // LXD keeps the files of a running VM up to date, Incus writes them at its start (P§1.8).
+    if flavour != Flavour::Incus || !instance.is_running() {
+        share::write_devices(&daemon.root, &instance)?;
     }
     tell_guest(daemon, name, "device", &metadata);
     Ok(Value::Null)
@@ -233,6 +233,7 @@ fn start(daemon: &Arc<Daemon>, name: &str) -> Result<()> {
     let instance = daemon.instance(name)?;
     if !instance.is_running() {
         store::write_conf(&daemon.root, &instance, daemon.port, &daemon.pair.pem)?;
+        share::write_devices(&daemon.root, &instance)?;
     }
     daemon.power_on(name);
     Ok(())

@@ -33,6 +33,7 @@ mod serial_connect;
 mod sftp_client;
 mod sftp_transfer;
 mod sftp_wire;
+mod share;
 mod slots;
 mod state;
 mod status_ring;

@@ -5,6 +5,7 @@
 //! DIR/server.{crt,key}  port  lock  control.sock
 //! DIR/instances/NAME/instance.json  agent-client.{crt,key}
 //!                   /config/  the share: agent.{crt,key} server.crt agent.conf files/metadata.yaml
+//!                             agent-mounts.json nics/
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -16,6 +17,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::certs::Pair;
 use crate::instance::{Channel, Instance};
+use crate::share::{self, Template};
 
 /// Written to agent.conf if no daemon ever ran here; nobody listens there.
 const NO_PORT: u32 = 1024;
@@ -71,7 +73,12 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
 }
 
 /// Makes a new one: certificates, and what the guest gets to see of them (P§1.2). Gives the share.
-pub(crate) fn create(root: &Path, instance: &Instance, agent: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn create(
+    root: &Path,
+    instance: &Instance,
+    agent: Option<&Path>,
+    templates: &[Template],
+) -> Result<PathBuf> {
     let usable = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     if instance.name.is_empty() || !instance.name.chars().all(usable) {
         bail!("an instance's name has letters, digits and dashes");
@@ -85,7 +92,8 @@ pub(crate) fn create(root: &Path, instance: &Instance, agent: Option<&Path>) -> 
     Pair::load_or_make(&share, "agent")?;
     let client = Pair::load_or_make(&directory, "agent-client")?;
     write_whole(&share.join("server.crt"), client.pem.as_bytes(), 0o644)?;
-    write_whole(&share.join("files/metadata.yaml"), b"templates: {}\n", 0o644)?;
+    share::write_templates(root, &instance.name, templates)?;
+    share::write_devices(root, instance)?;
     if let Some(agent) = agent {
         let name = agent.file_name().context("--agent needs a file")?;
         fs::copy(agent, share.join(name)).with_context(|| agent.display().to_string())?;

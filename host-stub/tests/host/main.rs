@@ -12,5 +12,6 @@ mod host;
 mod qmp;
 mod ring;
 mod serial;
+mod share;
 mod storage;
 mod wire;
