@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_tests::report::{report, root};
 use mote_tests::{Scratch, agent};
@@ -132,13 +132,13 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
     let (first, second) = healthy.split_once('\n').unwrap();
     let dead: String = (0..5).map(|at| format!("dead{at} /dead{at} fuse.x rw 0 0\n")).collect();
     fs::write(&mounts, format!("{first}\n{dead}{second}")).unwrap();
-    // One descriptor a mount: it is over when that is closed. stat(1) says that it does hang.
+    // One descriptor a mount: it is over when that is closed. stat(1) says that it does hang, and
+    // the agent waits 2.5 s.
     let script = "for at in 3 4 5 6 7; do dir=$1/dead$((at-3)); mkdir $dir && \
         eval \"exec $at<>/dev/fuse\" && mount -i -t fuse \
         -o fd=$at,rootmode=40000,user_id=0,group_id=0 dead $dir || exit 9; done; \
         timeout 1 stat -f $1/dead3; [ $? = 124 ] || exit 8; \
-        exec \"$0\" report metrics --flavour incus --root $1";
-    let begun = Instant::now();
+        exec timeout 2.5 \"$0\" report metrics --flavour incus --root $1";
     let out = Command::new("unshare")
         .args(["-rm", "sh", "-c", script])
         .arg(agent())
@@ -146,8 +146,6 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
         .output()
         .unwrap();
     assert!(out.status.success(), "{} {}", out.status, String::from_utf8_lossy(&out.stderr));
-    // One second of it is stat's.
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
     let list = json["filesystem"].as_array().unwrap();
     let devices: Vec<_> = list.iter().map(|entry| entry["device"].as_str().unwrap()).collect();
@@ -239,9 +237,11 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
         assert!(status.success());
     }
     drop(server);
-    assert!(!first.wait().unwrap().success());
+    first.wait().unwrap();
     // Nobody hangs there any more, so it is asked again: the error costs nothing.
     read(&mut start());
     let left = fs::read_to_string(scratch.0.join("run/mote/hanging")).unwrap();
     assert_eq!(left, "");
+    // Else the directory could not be removed.
+    assert!(Command::new("umount").arg(scratch.0.join("silent")).status().unwrap().success());
 }
