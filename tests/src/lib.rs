@@ -8,6 +8,7 @@ pub mod agent;
 pub mod guest;
 pub mod host;
 pub mod report;
+pub mod sftp;
 pub mod vm;
 
 use std::path::PathBuf;

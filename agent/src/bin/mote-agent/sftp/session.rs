@@ -34,7 +34,11 @@ pub(super) fn serve() -> Result<(), String> {
         match turn(&mut input, &mut handles, &mut output) {
             Ok(()) => {}
             Err(End::Gone) => return Ok(()),
-            Err(End::Broken(why)) => return Err(why),
+            Err(End::Broken(why)) => {
+                // What came before is answered. It may be the output that is broken.
+                let _sent = output.flush();
+                return Err(why);
+            }
         }
     }
 }
@@ -110,9 +114,11 @@ impl Input {
     /// Reads some more behind the begun frame, which there is at most one of.
     fn fill(&mut self) -> Result<(), End> {
         let wanted = self.next_length()?.unwrap_or(0).max(AHEAD);
-        self.bytes.copy_within(self.start..self.end, 0);
-        self.end -= self.start;
-        self.start = 0;
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
         let Some(room) = self.bytes.get_mut(self.end..wanted) else { return Err(End::Gone) };
         match retry_on_intr(|| rustix::io::read(stdin(), &mut *room)).map_err(failed)? {
             0 => Err(End::Gone),

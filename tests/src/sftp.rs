@@ -1,0 +1,327 @@
+//! An SFTP client of our own, for what OpenSSH's would never send: packets are made by hand, so
+//! that the agent's codec is not checked by itself.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use crate::{Process, agent};
+
+/// Types of packets.
+pub mod kind {
+    #![expect(missing_docs, reason = "the draft's own names")]
+    pub const INIT: u8 = 1;
+    pub const OPEN: u8 = 3;
+    pub const CLOSE: u8 = 4;
+    pub const READ: u8 = 5;
+    pub const WRITE: u8 = 6;
+    pub const LSTAT: u8 = 7;
+    pub const FSTAT: u8 = 8;
+    pub const SETSTAT: u8 = 9;
+    pub const FSETSTAT: u8 = 10;
+    pub const OPENDIR: u8 = 11;
+    pub const READDIR: u8 = 12;
+    pub const REMOVE: u8 = 13;
+    pub const MKDIR: u8 = 14;
+    pub const REALPATH: u8 = 16;
+    pub const STAT: u8 = 17;
+    pub const RENAME: u8 = 18;
+    pub const READLINK: u8 = 19;
+    pub const EXTENDED: u8 = 200;
+}
+
+/// OPEN's flags.
+pub mod open {
+    #![expect(missing_docs, reason = "the draft's own names")]
+    pub const READ: u32 = 1;
+    pub const WRITE: u32 = 2;
+    pub const APPEND: u32 = 4;
+    pub const CREATE: u32 = 8;
+    pub const TRUNCATE: u32 = 16;
+    pub const EXCLUSIVE: u32 = 32;
+}
+
+/// A field of a packet.
+#[derive(Clone, Copy, Debug)]
+pub enum Field<'a> {
+    /// Four bytes.
+    Int(u32),
+    /// Eight bytes.
+    Long(u64),
+    /// Bytes behind their length.
+    Text(&'a [u8]),
+}
+pub use Field::{Int, Long, Text};
+
+/// What came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The code.
+    Status(u32),
+    /// A handle.
+    Handle(Vec<u8>),
+    /// Contents.
+    Data(Vec<u8>),
+    /// Each name with its long form, and the attributes of each.
+    Names(Vec<(Vec<u8>, Vec<u8>, Attrs)>),
+    /// A file's attributes.
+    Attrs(Attrs),
+    /// Numbers of eight bytes.
+    Numbers(Vec<u64>),
+}
+
+/// What is said of a file: its size, owner, mode and times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the draft's own names")]
+pub struct Attrs {
+    pub size: Option<u64>,
+    pub owner: Option<(u32, u32)>,
+    pub permissions: Option<u32>,
+    pub times: Option<(u32, u32)>,
+}
+
+/// A server and our end of its socket.
+#[derive(Debug)]
+pub struct Session {
+    /// The server.
+    pub server: Process,
+    /// Both directions.
+    pub socket: UnixStream,
+    id: u32,
+}
+
+impl Session {
+    /// Starts a server in a directory. A reply that takes longer than 10 s fails the test.
+    #[must_use]
+    pub fn start(directory: &Path) -> Self {
+        let mut command = Command::new(agent());
+        Self::with(command.args(["sftp-server", "-d"]).arg(directory))
+    }
+
+    /// Starts a server by this command.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn with(command: &mut Command) -> Self {
+        let (socket, theirs) = UnixStream::pair().expect("a socket");
+        let theirs = OwnedFd::from(theirs);
+        let server = Process::start(
+            command
+                .stdin(Stdio::from(theirs.try_clone().expect("a descriptor")))
+                .stdout(Stdio::from(theirs))
+                // Why a session ended; here it is meant to.
+                .stderr(Stdio::null()),
+        );
+        // Ours must be the only ones left, or neither side would ever see the end.
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        socket.set_write_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        Self { server, socket, id: 0 }
+    }
+
+    /// Sends a request without waiting; gives its id.
+    ///
+    /// # Panics
+    /// If the server does not take it.
+    pub fn send(&mut self, kind: u8, fields: &[Field<'_>]) -> u32 {
+        self.id += 1;
+        let packet = packet(kind, self.id, fields);
+        self.socket.write_all(&packet).expect("a server that reads");
+        self.id
+    }
+
+    /// The next reply and its id.
+    ///
+    /// # Panics
+    /// If there is none, or it is not one.
+    pub fn receive(&mut self) -> (u32, Reply) {
+        let packet = self.receive_raw();
+        let mut rest = packet.get(5..).expect("type and id");
+        let id = u32::from_be_bytes(packet[1..5].try_into().expect("an id"));
+        let reply = match packet[0] {
+            101 => {
+                let code = int(&mut rest);
+                text(&mut rest);
+                text(&mut rest);
+                Reply::Status(code)
+            }
+            102 => Reply::Handle(text(&mut rest)),
+            103 => Reply::Data(text(&mut rest)),
+            104 => Reply::Names(
+                (0..int(&mut rest))
+                    .map(|_| (text(&mut rest), text(&mut rest), attrs(&mut rest)))
+                    .collect(),
+            ),
+            105 => Reply::Attrs(attrs(&mut rest)),
+            201 => {
+                let numbers = rest.chunks_exact(8);
+                let numbers =
+                    numbers.map(|number| u64::from_be_bytes(number.try_into().expect("eight")));
+                let numbers = numbers.collect();
+                rest = &[];
+                Reply::Numbers(numbers)
+            }
+            other => panic!("a reply of type {other}"),
+        };
+        assert_eq!(rest, b"", "bytes behind a reply");
+        (id, reply)
+    }
+
+    /// The next packet.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn receive_raw(&mut self) -> Vec<u8> {
+        let mut length = [0; 4];
+        self.socket.read_exact(&mut length).expect("a reply");
+        let length = usize::try_from(u32::from_be_bytes(length)).expect("a length");
+        assert!(length <= 256 * 1024, "a reply of {length} bytes");
+        let mut packet = vec![0; length];
+        self.socket.read_exact(&mut packet).expect("a whole reply");
+        packet
+    }
+
+    /// Sends a request and waits for its reply.
+    ///
+    /// # Panics
+    /// If it is the reply to something else.
+    pub fn ask(&mut self, kind: u8, fields: &[Field<'_>]) -> Reply {
+        let asked = self.send(kind, fields);
+        let (id, reply) = self.receive();
+        assert_eq!(id, asked);
+        reply
+    }
+
+    /// A request that must succeed.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn done(&mut self, kind: u8, fields: &[Field<'_>]) {
+        assert_eq!(self.ask(kind, fields), Reply::Status(0), "{kind} {fields:?}");
+    }
+
+    /// Opens a file without attributes.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn open(&mut self, path: &[u8], flags: u32) -> Vec<u8> {
+        let reply = self.ask(kind::OPEN, &[Text(path), Int(flags), Int(0)]);
+        let Reply::Handle(handle) = reply else { panic!("{reply:?}") };
+        handle
+    }
+
+    /// What STAT or LSTAT says.
+    ///
+    /// # Panics
+    /// If it fails.
+    pub fn stat(&mut self, kind: u8, path: &[u8]) -> Attrs {
+        let reply = self.ask(kind, &[Text(path)]);
+        let Reply::Attrs(attrs) = reply else { panic!("{reply:?}") };
+        attrs
+    }
+
+    /// REALPATH or READLINK: one name, twice.
+    ///
+    /// # Panics
+    /// If it is something else.
+    pub fn path(&mut self, kind: u8, path: &[u8]) -> Vec<u8> {
+        let Reply::Names(names) = self.ask(kind, &[Text(path)]) else {
+            panic!("nothing for {}", String::from_utf8_lossy(path))
+        };
+        assert_eq!(names.len(), 1);
+        assert_eq!((&names[0].1, names[0].2), (&names[0].0, Attrs::default()));
+        names[0].0.clone()
+    }
+
+    /// All entries of a directory but `.` and `..`, in order.
+    ///
+    /// # Panics
+    /// If it cannot be listed.
+    pub fn list(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Vec<u8>, Attrs)> {
+        let Reply::Handle(handle) = self.ask(kind::OPENDIR, &[Text(path)]) else {
+            panic!("not opened")
+        };
+        let mut all = Vec::new();
+        loop {
+            let reply = self.ask(kind::READDIR, &[Text(&handle)]);
+            if reply == Reply::Status(1) {
+                break;
+            }
+            let Reply::Names(names) = reply else { panic!("{reply:?}") };
+            all.extend(names);
+        }
+        self.done(kind::CLOSE, &[Text(&handle)]);
+        all.retain(|(name, ..)| name != b"." && name != b"..");
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    /// What `/proc/PID/status` says, kB.
+    ///
+    /// # Panics
+    /// If the server is gone.
+    #[must_use]
+    pub fn memory(&self, field: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.server.0.id());
+        let text = std::fs::read_to_string(path).expect("a living server");
+        let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+        line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("a number")
+    }
+}
+
+/// A whole packet.
+///
+/// # Panics
+/// If it is longer than 4 GiB.
+#[must_use]
+pub fn packet(kind: u8, id: u32, fields: &[Field<'_>]) -> Vec<u8> {
+    let mut body = vec![kind];
+    body.extend(id.to_be_bytes());
+    for field in fields {
+        match field {
+            Int(value) => body.extend(value.to_be_bytes()),
+            Long(value) => body.extend(value.to_be_bytes()),
+            Text(bytes) => {
+                body.extend(u32::try_from(bytes.len()).expect("a length").to_be_bytes());
+                body.extend(*bytes);
+            }
+        }
+    }
+    let mut packet = u32::try_from(body.len()).expect("a length").to_be_bytes().to_vec();
+    packet.extend(body);
+    packet
+}
+
+/// A path's bytes.
+#[must_use]
+pub fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+fn int(rest: &mut &[u8]) -> u32 {
+    let (value, after) = rest.split_first_chunk().expect("four bytes");
+    *rest = after;
+    u32::from_be_bytes(*value)
+}
+
+fn text(rest: &mut &[u8]) -> Vec<u8> {
+    let length = usize::try_from(int(rest)).expect("a length");
+    let (value, after) = rest.split_at(length);
+    *rest = after;
+    value.to_vec()
+}
+
+fn attrs(rest: &mut &[u8]) -> Attrs {
+    let flags = int(rest);
+    let pair = |rest: &mut &[u8], flag| (flags & flag != 0).then(|| (int(rest), int(rest)));
+    let size = pair(rest, 1).map(|(high, low)| u64::from(high) << 32 | u64::from(low));
+    let owner = pair(rest, 2);
+    let permissions = (flags & 4 != 0).then(|| int(rest));
+    let times = pair(rest, 8);
+    assert_eq!(flags & !15, 0);
+    Attrs { size, owner, permissions, times }
+}

@@ -1,0 +1,210 @@
+//! What a client may do to break the server, or what a guest's files may.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open, packet};
+use mote_tests::{Scratch, wait};
+
+const FAILURE: Reply = Reply::Status(4);
+const BAD_MESSAGE: Reply = Reply::Status(5);
+const UNSUPPORTED: Reply = Reply::Status(8);
+
+fn session() -> (Scratch, Session) {
+    let scratch = Scratch::new();
+    let session = Session::start(&scratch.0);
+    (scratch, session)
+}
+
+/// How the server ends by itself.
+fn end(mut session: Session) -> Option<i32> {
+    let limit = Duration::from_secs(5);
+    let (status, _) = wait("the server's end", limit, || session.server.0.try_wait().unwrap());
+    status.code()
+}
+
+#[test]
+fn what_is_no_regular_file_is_not_opened_and_hangs_nothing() {
+    let (scratch, mut session) = session();
+    let fifo = scratch.0.join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(scratch.0.join("sock")).unwrap();
+    let begun = Instant::now();
+    for path in [bytes(&fifo), b"sock", b"/dev/null", b"/dev/tty", b"."] {
+        for flags in [open::READ, open::WRITE, open::READ | open::WRITE | open::CREATE] {
+            let reply = session.ask(kind::OPEN, &[Text(path), Int(flags), Int(0)]);
+            assert!(matches!(reply, Reply::Status(code) if code != 0), "{path:?}: {reply:?}");
+        }
+    }
+    assert_eq!(session.ask(kind::SETSTAT, &[Text(b"fifo"), Int(1), Long(0)]), FAILURE);
+    let opened = session.ask(kind::OPENDIR, &[Text(b"fifo")]);
+    assert!(matches!(opened, Reply::Status(_)));
+    assert_eq!(session.stat(kind::STAT, b"fifo").permissions.unwrap() & 0o170_000, 0o010_000);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn there_are_128_handles_and_a_closed_one_is_dead() {
+    let (scratch, mut session) = session();
+    fs::write(scratch.0.join("f"), "x").unwrap();
+    let mut handles: Vec<_> = (0..127).map(|_| session.open(b"f", open::READ)).collect();
+    let Reply::Handle(directory) = session.ask(kind::OPENDIR, &[Text(b".")]) else { panic!() };
+    let create = open::WRITE | open::CREATE;
+    assert_eq!(session.ask(kind::OPEN, &[Text(b"new"), Int(create), Int(0)]), FAILURE);
+    assert!(!scratch.0.join("new").exists(), "made although there was no handle for it");
+    assert_eq!(session.ask(kind::OPENDIR, &[Text(b".")]), FAILURE);
+
+    let old = handles.swap_remove(77);
+    session.done(kind::CLOSE, &[Text(&old)]);
+    let new = session.open(b"new", create);
+    assert_ne!(new, old);
+    assert_eq!(session.ask(kind::WRITE, &[Text(&old), Long(0), Text(b"astray")]), FAILURE);
+    assert_eq!(fs::read(scratch.0.join("new")).unwrap(), b"");
+    for bad in [&old[..], b"", b"\0\0\0\0", b"\xff\xff\xff\xff", b"abc", b"longer than four"] {
+        assert_eq!(session.ask(kind::CLOSE, &[Text(bad)]), FAILURE, "{bad:?}");
+        assert_eq!(session.ask(kind::FSTAT, &[Text(bad)]), FAILURE, "{bad:?}");
+    }
+    // Neither kind of handle is the other.
+    assert_eq!(session.ask(kind::READDIR, &[Text(&new)]), FAILURE);
+    assert_eq!(session.ask(kind::READ, &[Text(&directory), Long(0), Int(1)]), FAILURE);
+    for handle in handles.iter().chain([&directory, &new]) {
+        session.done(kind::CLOSE, &[Text(handle)]);
+    }
+}
+
+#[test]
+fn a_malformed_request_is_told_and_the_next_one_served() {
+    let (_scratch, mut session) = session();
+    assert_eq!(session.ask(kind::STAT, &[]), BAD_MESSAGE);
+    assert_eq!(session.ask(kind::OPEN, &[Text(b"x"), Int(0)]), BAD_MESSAGE);
+    assert_eq!(session.ask(kind::READ, &[Int(4_000_000_000), Int(7)]), BAD_MESSAGE);
+    assert_eq!(session.ask(kind::EXTENDED, &[Int(5)]), BAD_MESSAGE);
+    for unknown in [0, 2, 21, 99, 101, 105, 201, 255] {
+        assert_eq!(session.ask(unknown, &[Text(b"x")]), UNSUPPORTED, "{unknown}");
+    }
+    // Longer than any path, and longer than the reply may be.
+    let long = vec![b'x'; 200_000];
+    assert_eq!(session.ask(kind::STAT, &[Text(&long)]), FAILURE);
+    assert_eq!(session.ask(kind::REALPATH, &[Text(&long)]), FAILURE);
+    let dots = b"./".repeat(2000);
+    assert_eq!(session.ask(kind::STAT, &[Text(&dots)]), session.ask(kind::STAT, &[Text(b".")]));
+}
+
+#[test]
+fn a_lost_frame_is_the_end_of_the_session() {
+    for lost in [
+        &b"\0\0\0\0"[..],
+        b"\xff\xff\xff\xff\x01",
+        b"\0\x04\x10\x01\x06",   // one more than the longest
+        b"\0\0\0\x04\x03\0\0\0", // no whole id
+    ] {
+        let (_scratch, mut session) = session();
+        let good = session.send(kind::STAT, &[Text(b".")]);
+        session.socket.write_all(lost).unwrap();
+        let (id, reply) = session.receive();
+        assert_eq!(id, good);
+        assert!(matches!(reply, Reply::Attrs(_)), "what came before is answered: {reply:?}");
+        let mut rest = Vec::new();
+        let _cut = session.socket.read_to_end(&mut rest);
+        assert_eq!((rest, end(session)), (vec![], Some(1)), "{lost:?}");
+    }
+}
+
+#[test]
+fn the_end_of_the_input_is_an_end_without_an_error() {
+    for begun in [&b""[..], b"\0\0", b"\0\0\0\x09\x11\0\0"] {
+        let (_scratch, mut session) = session();
+        session.socket.write_all(begun).unwrap();
+        session.socket.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(end(session), Some(0), "after {begun:?}");
+    }
+    // Also of one who does not wait for its replies.
+    let (_scratch, mut session) = session();
+    for _ in 0..100 {
+        session.send(kind::READDIR, &[Text(b"none")]);
+    }
+    session.socket.shutdown(Shutdown::Both).unwrap();
+    assert_eq!(end(session), Some(0));
+}
+
+/// A generator that is good enough to be unpredictable and the same in every run (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % below
+    }
+}
+
+#[test]
+fn any_packets_of_a_right_length_are_each_answered_once() {
+    let (_scratch, mut session) = session();
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    for round in 0..300 {
+        let mut expected = Vec::new();
+        let mut all = Vec::new();
+        for _ in 0..50 {
+            // Not INIT, whose reply has no id.
+            let kind = [3, 4, 5, 6, 8, 9, 10, 12, 16, 17, 19, 200, 77]
+                [usize::try_from(dice.roll(13)).unwrap()];
+            let id = u32::try_from(dice.roll(1 << 32)).unwrap();
+            let mut one = packet(kind, id, &[Int(u32::try_from(dice.roll(40)).unwrap())]);
+            let more = u8::try_from(dice.roll(60)).unwrap();
+            one.extend((0..more).map(|_| u8::try_from(dice.roll(256)).unwrap()));
+            let length = u32::try_from(one.len() - 4).unwrap();
+            one[..4].copy_from_slice(&length.to_be_bytes());
+            all.extend(one);
+            expected.push(id);
+        }
+        session.socket.write_all(&all).unwrap();
+        for id in expected {
+            let (told, reply) = session.receive();
+            assert_eq!(told, id, "round {round}: {reply:?}");
+        }
+    }
+}
+
+#[test]
+fn memory_stays_the_same_whatever_is_asked() {
+    let (scratch, mut session) = session();
+    for file in 0..3000 {
+        fs::write(scratch.0.join(format!("file-{file}")), "").unwrap();
+    }
+    let handle = session.open(b"big", open::READ | open::WRITE | open::CREATE);
+    let block = vec![7; 255 * 1024];
+    // Once each, so that both buffers have been filled.
+    session.done(kind::WRITE, &[Text(&handle), Long(0), Text(&block)]);
+    session.ask(kind::READ, &[Text(&handle), Long(0), Int(u32::MAX)]);
+    session.list(b".");
+    let before = session.memory("VmHWM");
+    for round in 0..200 {
+        session.send(kind::WRITE, &[Text(&handle), Long(round << 18), Text(&block)]);
+        session.send(kind::READ, &[Text(&handle), Long(0), Int(u32::MAX)]);
+        session.send(kind::REALPATH, &[Text(b"big")]);
+        for _ in 0..3 {
+            session.receive();
+        }
+    }
+    for _ in 0..5 {
+        assert_eq!(session.list(b".").len(), 3001);
+    }
+    // Many small ones at once.
+    for _ in 0..20 {
+        for _ in 0..500 {
+            session.send(kind::STAT, &[Text(b"big")]);
+        }
+        for _ in 0..500 {
+            session.receive();
+        }
+    }
+    let after = session.memory("VmHWM");
+    println!("SFTP: {before} kB at its peak, after more work {after} kB");
+    assert!(after <= before + 64, "{before} kB grew to {after} kB");
+    assert!(after < 2048, "{after} kB");
+}

@@ -1,0 +1,235 @@
+//! With OpenSSH's `sftp` in batch mode.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mote_tests::{Scratch, agent};
+
+/// Runs a batch between `here` and `there`; what the client printed.
+fn batch(here: &Path, there: &Path, lines: &str) -> String {
+    batch_with(here, there, &[], lines)
+}
+
+fn batch_with(here: &Path, there: &Path, options: &[&str], lines: &str) -> String {
+    let mut client = Command::new("sftp")
+        .args(options)
+        .args(["-b", "-", "-D"])
+        .arg(format!("{} sftp-server -d {}", agent().display(), there.display()))
+        .current_dir(here)
+        .env("TZ", "UTC")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("OpenSSH's sftp");
+    client.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("a reader");
+    let output = client.wait_with_output().expect("its output");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{printed}{errors}");
+    assert_eq!(errors, "", "{printed}");
+    printed
+}
+
+/// Two directories: the client's and the server's.
+struct Sides(Scratch);
+
+impl Sides {
+    fn new() -> Self {
+        let sides = Self(Scratch::new());
+        fs::create_dir(sides.here()).unwrap();
+        fs::create_dir(sides.there()).unwrap();
+        sides
+    }
+
+    fn here(&self) -> PathBuf {
+        self.0.0.join("here")
+    }
+
+    fn there(&self) -> PathBuf {
+        self.0.0.join("there")
+    }
+
+    fn run(&self, lines: &str) -> String {
+        batch(&self.here(), &self.there(), lines)
+    }
+}
+
+/// A file with a hole between any two short pieces, each of which says where it belongs.
+fn big_file(path: &Path, size: u64) {
+    let file = File::create(path).unwrap();
+    file.set_len(size).unwrap();
+    for offset in (0..size - 16).step_by(64 * 1024) {
+        let text = format!("{offset:016x}");
+        file.write_all_at(text.as_bytes(), offset).unwrap();
+    }
+    file.write_all_at(b"the end", size - 7).unwrap();
+}
+
+fn assert_same(a: &Path, b: &Path) {
+    let (mut a, mut b) = (File::open(a).unwrap(), File::open(b).unwrap());
+    let size = a.metadata().unwrap().len();
+    assert_eq!(size, b.metadata().unwrap().len());
+    let (mut left, mut right) = (vec![0; 1 << 20], vec![0; 1 << 20]);
+    let mut compared = 0;
+    while compared < size {
+        let count = a.read(&mut left).unwrap();
+        b.read_exact(&mut right[..count]).unwrap();
+        assert!(left[..count] == right[..count], "they differ after byte {compared}");
+        compared += u64::try_from(count).unwrap();
+    }
+}
+
+#[test]
+fn a_file_of_a_gibibyte_comes_and_goes_whole() {
+    let sides = Sides::new();
+    let size = (1 << 30) + 12_345;
+    big_file(&sides.here().join("big"), size);
+    let timed = |lines| {
+        let begun = Instant::now();
+        sides.run(lines);
+        begun.elapsed()
+    };
+    let put = timed("put big");
+    assert_same(&sides.here().join("big"), &sides.there().join("big"));
+    fs::rename(sides.here().join("big"), sides.0.0.join("original")).unwrap();
+    let got = timed("get big");
+    assert_same(&sides.0.0.join("original"), &sides.here().join("big"));
+    let rate = |time: Duration| 1024.0 / time.as_secs_f64();
+    println!("1 GiB: put {:.0} MiB/s, get {:.0} MiB/s", rate(put), rate(got));
+}
+
+#[test]
+fn files_of_every_length_around_the_limits_come_and_go_whole() {
+    let sides = Sides::new();
+    let data: Vec<u8> = (0..600_000u32).flat_map(u32::to_le_bytes).collect();
+    let lengths = [0, 1, 32_767, 32_768, 65_535, 261_119, 261_120, 261_121, 262_144, 2_400_000];
+    for length in lengths {
+        fs::write(sides.here().join(format!("f{length}")), &data[..length]).unwrap();
+    }
+    // The limits that we tell, and two buffer sizes that clients are known for.
+    for options in [&[][..], &["-B", "32768"], &["-B", "8192", "-R", "1"]] {
+        let (here, there) = (sides.here(), sides.there());
+        fs::create_dir(here.join("back")).unwrap();
+        batch_with(&here, &there, options, "put f*\nlcd back\nget f*");
+        for length in lengths {
+            let name = format!("f{length}");
+            assert!(fs::read(there.join(&name)).unwrap() == data[..length], "put {name}");
+            assert!(fs::read(here.join("back").join(&name)).unwrap() == data[..length], "{name}");
+        }
+        fs::remove_dir_all(here.join("back")).unwrap();
+    }
+}
+
+/// Every path below, with its contents.
+fn tree(at: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    fn walk(root: &Path, at: &Path, all: &mut Vec<(PathBuf, Vec<u8>)>) {
+        for entry in fs::read_dir(at).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                walk(root, &path, all);
+            } else {
+                let data = fs::read(&path).unwrap();
+                all.push((path.strip_prefix(root).unwrap().to_owned(), data));
+            }
+        }
+    }
+    let mut all = Vec::new();
+    walk(at, at, &mut all);
+    all.sort();
+    all
+}
+
+#[test]
+fn a_tree_of_ten_thousand_files_comes_and_goes_whole() {
+    let sides = Sides::new();
+    let root = sides.here().join("tree");
+    for outer in 0..10 {
+        // One directory is long: it takes several READDIRs.
+        let files = if outer == 0 { 5500 } else { 500 };
+        let directory = root.join(format!("d{outer}"));
+        fs::create_dir_all(&directory).unwrap();
+        for file in 0..files {
+            fs::write(directory.join(format!("file-{file}")), format!("{outer} {file}")).unwrap();
+        }
+    }
+    let begun = Instant::now();
+    sides.run("put -r tree");
+    let put = begun.elapsed();
+    let original = tree(&root);
+    assert_eq!(original.len(), 10_000);
+    assert!(original == tree(&sides.there().join("tree")));
+    fs::remove_dir_all(&root).unwrap();
+    let begun = Instant::now();
+    sides.run("get -r tree");
+    println!("10,000 files: put {put:.1?}, get {:.1?}", begun.elapsed());
+    assert!(original == tree(&root));
+}
+
+#[test]
+fn the_client_s_commands_do_what_they_say() {
+    let sides = Sides::new();
+    let there = sides.there();
+    fs::write(sides.here().join("a"), "new").unwrap();
+    fs::write(there.join("b"), "old").unwrap();
+    let printed = sides.run(
+        "pwd\nmkdir d\nmkdir d/e\nrmdir d/e\nput a d/a\nrename d/a b\nln -s b soft\nln b hard\n\
+         chmod 4750 b\nput a gone\nrm gone\ncd d\npwd\ncd ..\n",
+    );
+    let root = fs::canonicalize(&there).unwrap();
+    assert!(printed.contains(&format!("Remote working directory: {}\n", root.display())));
+    assert!(printed.contains(&format!("Remote working directory: {}/d\n", root.display())));
+    assert_eq!(fs::read(there.join("b")).unwrap(), b"new"); // renamed over the old one
+    assert_eq!(fs::read_dir(there.join("d")).unwrap().count(), 0);
+    assert_eq!(fs::read_link(there.join("soft")).unwrap(), Path::new("b"));
+    let b = fs::metadata(there.join("b")).unwrap();
+    assert_eq!(b.ino(), fs::metadata(there.join("hard")).unwrap().ino());
+    assert_eq!(b.permissions().mode(), 0o104_750);
+    assert!(!there.join("gone").exists());
+}
+
+#[test]
+fn owner_and_times_are_kept_if_asked_for() {
+    let sides = Sides::new();
+    let file = sides.here().join("f");
+    fs::write(&file, "x").unwrap();
+    let then = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    File::options().write(true).open(&file).unwrap().set_modified(then).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    sides.run("put -p f\nchown 12 f\nchgrp 34 f\n");
+    let copy = fs::metadata(sides.there().join("f")).unwrap();
+    assert_eq!(copy.modified().unwrap(), then);
+    assert_eq!((copy.uid(), copy.gid(), copy.mode()), (12, 34, 0o100_640));
+}
+
+#[test]
+fn a_listing_looks_like_ls() {
+    let sides = Sides::new();
+    let there = sides.there();
+    fs::write(there.join("file"), "12345").unwrap();
+    fs::set_permissions(there.join("file"), fs::Permissions::from_mode(0o2644)).unwrap();
+    let then = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    File::options().write(true).open(there.join("file")).unwrap().set_modified(then).unwrap();
+    std::os::unix::fs::symlink("nowhere", there.join("link")).unwrap();
+    let printed = sides.run("ls -l\n");
+    let file = fs::metadata(there.join("file")).unwrap();
+    let line =
+        format!("-rw-r-Sr--   1 {:<8} {:<8}        5 Sep  9  2001 file\n", file.uid(), file.gid());
+    assert!(printed.contains(&line), "{printed}");
+    assert!(printed.contains("lrwxrwxrwx   1 "), "{printed}");
+    assert!(!printed.contains("nowhere"), "{printed}");
+}
+
+#[test]
+fn df_says_what_the_file_system_says() {
+    let sides = Sides::new();
+    let printed = sides.run("df -i\n");
+    let stat = Command::new("stat").args(["-f", "-c", "%c"]).arg(sides.there()).output().unwrap();
+    let inodes = String::from_utf8(stat.stdout).unwrap();
+    let line = printed.lines().last().unwrap_or_default();
+    assert_eq!(line.split_whitespace().next(), Some(inodes.trim()), "{printed}");
+}

@@ -1,0 +1,275 @@
+//! What each request does, at its edges.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use mote_tests::sftp::{Attrs, Int, Long, Reply, Session, Text, bytes, kind, open};
+use mote_tests::{Scratch, agent};
+
+const NO_SUCH_FILE: Reply = Reply::Status(2);
+const FAILURE: Reply = Reply::Status(4);
+const UNSUPPORTED: Reply = Reply::Status(8);
+const EOF: Reply = Reply::Status(1);
+
+fn session() -> (Scratch, Session) {
+    let scratch = Scratch::new();
+    let session = Session::start(&scratch.0);
+    (scratch, session)
+}
+
+#[test]
+fn names_need_not_be_utf_8() {
+    let (scratch, mut session) = session();
+    let name = b"na\xefve \xff\n\x01";
+    let handle = session.open(name, open::WRITE | open::CREATE);
+    session.done(kind::CLOSE, &[Text(&handle)]);
+    let names = session.list(b".");
+    assert_eq!(names.len(), 1);
+    assert_eq!(names[0].0, name);
+    assert!(names[0].1.ends_with(name), "{:?}", names[0].1);
+    assert!(scratch.0.join(OsStr::from_bytes(name)).exists());
+    let real = session.path(kind::REALPATH, name);
+    assert!(real.ends_with(name));
+    session.done(kind::RENAME, &[Text(name), Text(b"\xfe")]);
+    session.done(kind::REMOVE, &[Text(b"\xfe")]);
+    assert_eq!(session.ask(kind::STAT, &[Text(b"with\0zero")]), FAILURE);
+}
+
+#[test]
+fn rename_overwrites_nothing_and_posix_rename_does() {
+    let (scratch, mut session) = session();
+    for name in ["a", "b"] {
+        fs::write(scratch.0.join(name), name).unwrap();
+    }
+    symlink("nowhere", scratch.0.join("dangling")).unwrap();
+    assert_eq!(session.ask(kind::RENAME, &[Text(b"a"), Text(b"b")]), FAILURE);
+    assert_eq!(session.ask(kind::RENAME, &[Text(b"a"), Text(b"dangling")]), FAILURE);
+    assert_eq!(session.ask(kind::RENAME, &[Text(b"none"), Text(b"c")]), NO_SUCH_FILE);
+    assert_eq!(fs::read(scratch.0.join("b")).unwrap(), b"b");
+    session.done(kind::RENAME, &[Text(b"a"), Text(b"c")]);
+    let posix = [Text(b"posix-rename@openssh.com"), Text(b"c"), Text(b"b")];
+    session.done(kind::EXTENDED, &posix);
+    assert_eq!(fs::read(scratch.0.join("b")).unwrap(), b"a");
+    assert_eq!(session.ask(kind::EXTENDED, &posix), NO_SUCH_FILE);
+}
+
+#[test]
+fn realpath_resolves_what_is_there_and_keeps_the_rest() {
+    let (scratch, mut session) = session();
+    fs::create_dir_all(scratch.0.join("d/e")).unwrap();
+    symlink("d/e", scratch.0.join("link")).unwrap();
+    fs::write(scratch.0.join("file"), "").unwrap();
+    let root = fs::canonicalize(&scratch.0).unwrap();
+    let below = |path: &str| bytes(&root.join(path)).to_vec();
+    for path in [&b""[..], b".", b"./", b"d/..", b"link/../.."] {
+        assert_eq!(session.path(kind::REALPATH, path), bytes(&root), "{path:?}");
+    }
+    for (path, real) in [
+        (&b"link"[..], "d/e"),
+        (b"link/..", "d"),
+        (b"d//./e/", "d/e"),
+        (b"new", "new"),
+        (b"link/new", "d/e/new"),
+        (b"d/new/newer", "d/new/newer"),
+    ] {
+        assert_eq!(session.path(kind::REALPATH, path), below(real), "{path:?}");
+    }
+    assert_eq!(session.path(kind::REALPATH, b"/"), b"/");
+    assert_eq!(session.path(kind::REALPATH, b"/../.."), b"/");
+    assert_eq!(session.path(kind::REALPATH, b"/no-such-name"), b"/no-such-name");
+    for path in [&b"new/.."[..], b"new/../x", b"file/x"] {
+        assert_eq!(session.ask(kind::REALPATH, &[Text(path)]), NO_SUCH_FILE, "{path:?}");
+    }
+}
+
+#[test]
+fn contents_may_have_holes_beyond_4_gib() {
+    let (scratch, mut session) = session();
+    let handle = session.open(b"f", open::READ | open::WRITE | open::CREATE);
+    let far = 5 << 30;
+    session.done(kind::WRITE, &[Text(&handle), Long(far), Text(b"far away")]);
+    let read = |offset, length| [Text(&handle), Long(offset), Int(length)];
+    assert_eq!(session.ask(kind::READ, &read(far, 100)), Reply::Data(b"far away".to_vec()));
+    assert_eq!(session.ask(kind::READ, &read(far - 2, 3)), Reply::Data(b"\0\0f".to_vec()));
+    assert_eq!(session.ask(kind::READ, &read(far + 8, 100)), EOF);
+    assert_eq!(session.ask(kind::READ, &read(u64::MAX, 1)), FAILURE);
+    assert_eq!(session.ask(kind::WRITE, &[Text(&handle), Long(1 << 63), Text(b"x")]), FAILURE);
+    let Reply::Attrs(attrs) = session.ask(kind::FSTAT, &[Text(&handle)]) else { panic!() };
+    assert_eq!(attrs.size, Some(far + 8));
+    assert!(fs::metadata(scratch.0.join("f")).unwrap().blocks() < 1000);
+    // All that was asked for is there, but one reply holds no more than we said.
+    let Reply::Data(data) = session.ask(kind::READ, &read(0, u32::MAX)) else { panic!() };
+    assert_eq!(data.len(), 255 * 1024);
+}
+
+#[test]
+fn open_does_what_its_flags_say() {
+    let (scratch, mut session) = session();
+    let file = scratch.0.join("f");
+    fs::write(&file, "0123456789").unwrap();
+    let contents = || fs::read_to_string(&file).unwrap();
+    let try_open = |session: &mut Session, path: &[u8], flags| {
+        session.ask(kind::OPEN, &[Text(path), Int(flags), Int(0)])
+    };
+    assert_eq!(try_open(&mut session, b"none", open::READ | open::WRITE), NO_SUCH_FILE);
+    assert_eq!(try_open(&mut session, b"f", open::WRITE | open::CREATE | open::EXCLUSIVE), FAILURE);
+    assert_eq!(try_open(&mut session, b".", open::READ), FAILURE);
+    assert_eq!(try_open(&mut session, b"f/x", open::READ), NO_SUCH_FILE);
+
+    let append = session.open(b"f", open::WRITE | open::APPEND);
+    session.done(kind::WRITE, &[Text(&append), Long(0), Text(b"ab")]);
+    assert_eq!(contents(), "0123456789ab");
+    assert_eq!(session.ask(kind::READ, &[Text(&append), Long(0), Int(1)]), FAILURE);
+
+    let both = session.open(b"f", open::READ | open::WRITE);
+    session.done(kind::WRITE, &[Text(&both), Long(1), Text(b"X")]);
+    assert_eq!(contents(), "0X23456789ab");
+
+    let truncate = session.open(b"f", open::WRITE | open::CREATE | open::TRUNCATE);
+    assert_eq!(contents(), "");
+    session.done(kind::EXTENDED, &[Text(b"fsync@openssh.com"), Text(&truncate)]);
+    let read = session.open(b"f", open::READ);
+    assert_eq!(session.ask(kind::WRITE, &[Text(&read), Long(0), Text(b"x")]), FAILURE);
+}
+
+#[test]
+fn new_files_are_as_asked_for_whatever_the_agent_s_mask() {
+    let scratch = Scratch::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 077; exec \"$0\" sftp-server -d \"$1\""]);
+    let mut session = Session::with(command.arg(agent()).arg(&scratch.0));
+    let flags = open::WRITE | open::CREATE;
+    session.open(b"default", flags);
+    for (name, mode) in [(&b"private"[..], 0o600), (b"run", 0o755), (b"all", 0o666)] {
+        session.ask(kind::OPEN, &[Text(name), Int(flags), Int(4), Int(mode)]);
+    }
+    session.done(kind::MKDIR, &[Text(b"dir"), Int(0)]);
+    session.done(kind::MKDIR, &[Text(b"private-dir"), Int(4), Int(0o40_700)]);
+    for (name, mode) in [
+        ("default", 0o644),
+        ("private", 0o600),
+        ("run", 0o755),
+        ("all", 0o644), // nobody means files that all may write
+        ("dir", 0o755),
+        ("private-dir", 0o700),
+    ] {
+        let is = fs::metadata(scratch.0.join(name)).unwrap().permissions().mode() & 0o7777;
+        assert_eq!(is, mode, "{name}: {is:o}");
+    }
+}
+
+#[test]
+fn stat_follows_links_and_lstat_does_not() {
+    let (scratch, mut session) = session();
+    fs::write(scratch.0.join("f"), "12345").unwrap();
+    symlink("f", scratch.0.join("l")).unwrap();
+    let file = session.stat(kind::STAT, b"l");
+    let metadata = fs::metadata(scratch.0.join("f")).unwrap();
+    let seconds = |time: i64| u32::try_from(time).unwrap();
+    let expected = Attrs {
+        size: Some(5),
+        owner: Some((metadata.uid(), metadata.gid())),
+        permissions: Some(metadata.mode()),
+        times: Some((seconds(metadata.atime()), seconds(metadata.mtime()))),
+    };
+    assert_eq!(file, expected);
+    assert_eq!(session.stat(kind::LSTAT, b"l").permissions, Some(0o120_777));
+    assert_eq!(session.path(kind::READLINK, b"l"), b"f");
+    assert_eq!(session.ask(kind::READLINK, &[Text(b"f")]), FAILURE);
+    assert_eq!(session.list(b".")[1].2.permissions, Some(0o120_777));
+}
+
+#[test]
+fn setstat_sets_what_is_given_and_nothing_else() {
+    let (scratch, mut session) = session();
+    let file = scratch.0.join("f");
+    fs::write(&file, "12345").unwrap();
+    symlink("f", scratch.0.join("l")).unwrap();
+    let is = || {
+        let file = fs::metadata(&file).unwrap();
+        (file.len(), file.uid(), file.gid(), file.mode() & 0o7777, file.mtime())
+    };
+    session.done(kind::SETSTAT, &[Text(b"l"), Int(8), Int(7), Int(1_000_000_000)]);
+    session.done(kind::SETSTAT, &[Text(b"l"), Int(1), Long(3)]);
+    assert!(is().4 > 1_000_000_000, "a new size is a new time");
+    // Owner and set-user-id at once, in whichever order the system wants them.
+    let all = [Int(15), Long(4), Int(12), Int(34), Int(0o104_755), Int(7), Int(1_000_000_001)];
+    let all = [Text(b"l")].into_iter().chain(all).collect::<Vec<_>>();
+    session.done(kind::SETSTAT, &all);
+    assert_eq!(is(), (4, 12, 34, 0o4755, 1_000_000_001));
+    session.done(kind::SETSTAT, &[Text(b"f"), Int(2), Int(u32::MAX), Int(35)]);
+    assert_eq!((is().1, is().2), (12, 35));
+
+    let handle = session.open(b"f", open::WRITE);
+    session.done(kind::FSETSTAT, &[Text(&handle), Int(5), Long(2), Int(0o600)]);
+    assert_eq!((is().0, is().3), (2, 0o600));
+
+    let lsetstat = Text(b"lsetstat@openssh.com");
+    session.done(kind::EXTENDED, &[lsetstat, Text(b"l"), Int(10), Int(9), Int(9), Int(1), Int(2)]);
+    let link = fs::symlink_metadata(scratch.0.join("l")).unwrap();
+    assert_eq!((link.uid(), link.gid(), link.mtime()), (9, 9, 2));
+    assert_eq!(is().1, 12);
+    let mode = [lsetstat, Text(b"l"), Int(4), Int(0o600)];
+    assert_eq!(session.ask(kind::EXTENDED, &mode), UNSUPPORTED);
+}
+
+#[test]
+fn a_long_directory_is_listed_once_and_whole() {
+    let (scratch, mut session) = session();
+    let mut expected = Vec::new();
+    for file in 0..3000 {
+        let name = format!("{file:0width$}", width = 4 + file % 200);
+        fs::write(scratch.0.join(&name), "").unwrap();
+        expected.push(name.into_bytes());
+    }
+    expected.sort();
+    let names: Vec<_> = session.list(b".").into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names, expected);
+    assert_eq!(session.ask(kind::OPENDIR, &[Text(b"missing")]), NO_SUCH_FILE);
+    assert_eq!(session.ask(kind::OPENDIR, &[Text(&expected[0])]), NO_SUCH_FILE); // ENOTDIR
+}
+
+#[test]
+fn the_extensions_are_announced_and_answer() {
+    let (scratch, mut session) = session();
+    let init = [0, 0, 0, 5, kind::INIT, 0, 0, 0, 3];
+    std::io::Write::write_all(&mut session.socket, &init).unwrap();
+    let version = session.receive_raw();
+    assert_eq!(version[..5], [2, 0, 0, 0, 3]);
+    let text = String::from_utf8_lossy(&version).into_owned();
+    for name in ["posix-rename", "statvfs", "fstatvfs", "hardlink", "fsync", "lsetstat", "limits"] {
+        assert!(text.contains(&format!("{name}@openssh.com")), "{name}");
+    }
+    let limits = session.ask(kind::EXTENDED, &[Text(b"limits@openssh.com")]);
+    assert_eq!(limits, Reply::Numbers(vec![260 * 1024, 255 * 1024, 255 * 1024, 128]));
+    let handle = session.open(b"f", open::WRITE | open::CREATE);
+    let by_path = session.ask(kind::EXTENDED, &[Text(b"statvfs@openssh.com"), Text(b".")]);
+    let by_handle = session.ask(kind::EXTENDED, &[Text(b"fstatvfs@openssh.com"), Text(&handle)]);
+    let (Reply::Numbers(by_path), Reply::Numbers(by_handle)) = (by_path, by_handle) else {
+        panic!("no numbers")
+    };
+    // Block size, fragment size, blocks; inodes; name length. What is free may change.
+    for same in [0, 1, 2, 5, 8, 9, 10] {
+        assert_eq!(by_path[same], by_handle[same]);
+    }
+    assert!(by_path[2] > 0 && by_path[10] == 255);
+    session.done(kind::EXTENDED, &[Text(b"hardlink@openssh.com"), Text(b"f"), Text(b"g")]);
+    assert_eq!(fs::metadata(scratch.0.join("g")).unwrap().nlink(), 2);
+    assert_eq!(session.ask(kind::EXTENDED, &[Text(b"copy-data"), Text(b"f")]), UNSUPPORTED);
+}
+
+#[test]
+fn without_a_directory_paths_begin_where_the_server_was_started() {
+    let scratch = Scratch::new();
+    let mut session =
+        Session::with(Command::new(agent()).arg("sftp-server").current_dir(&scratch.0));
+    let root = fs::canonicalize(&scratch.0).unwrap();
+    assert_eq!(session.path(kind::REALPATH, b"."), bytes(&root));
+    let missing = scratch.0.join("missing");
+    let mut session = Session::start(Path::new(&missing));
+    assert_eq!(session.server.0.wait().unwrap().code(), Some(1));
+}
