@@ -110,12 +110,13 @@ fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
 
 #[test]
 fn memory_does_not_grow_with_processes_and_mounts() {
-    let (small, large) = (large(3, 2), large(10_000, 2000));
+    let (small, large) = (large(3, 2), large(10_000, 5000));
     for (what, file) in [("state", "proc/meminfo"), ("metrics", "proc/mounts")] {
         let (few, many) = (peak(&small, what, file), peak(&large, what, file));
         println!("{what}: {few} kB with few, {many} kB with many");
-        // Their names would be 200 kB, what is said of the mounts 340 kB.
-        assert!(many < few + 128, "{what}: {few} kB with few, {many} kB with many");
+        // Their names would be 500 kB, what is said of the mounts 850 kB. A busy machine may see
+        // more threads.
+        assert!(many < few + 256, "{what}: {few} kB with few, {many} kB with many");
     }
 }
 
@@ -139,12 +140,7 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
         -o fd=$at,rootmode=40000,user_id=0,group_id=0 dead $dir || exit 9; done; \
         timeout 1 stat -f $1/dead3; [ $? = 124 ] || exit 8; \
         exec timeout 2.5 \"$0\" report metrics --flavour incus --root $1";
-    let out = Command::new("unshare")
-        .args(["-rm", "sh", "-c", script])
-        .arg(agent())
-        .arg(&scratch.0)
-        .output()
-        .unwrap();
+    let out = private_mounts(["sh", "-c", script]).arg(agent()).arg(&scratch.0).output().unwrap();
     assert!(out.status.success(), "{} {}", out.status, String::from_utf8_lossy(&out.stderr));
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
     let list = json["filesystem"].as_array().unwrap();
@@ -153,11 +149,31 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
     assert_eq!(json["procs_total"], json!(3));
 }
 
-/// Some containers have none.
+/// Runs a command where mounts are nobody else's business, by whatever way this machine allows.
+fn private_mounts<const N: usize>(command: [&str; N]) -> Command {
+    let ways = ["unshare -m", "unshare -rm", "sudo -n unshare -m"];
+    let run = |way: &str, last: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{way} {last}"), "sh"]);
+        command
+    };
+    let works = |way: &&str| run(way, "mount -t tmpfs x /mnt").output().unwrap().status.success();
+    let way = ways.into_iter().find(works).expect("a mount namespace");
+    let mut found = run(way, "\"$@\"");
+    found.args(command);
+    found
+}
+
+/// sudo forgets the environment.
+fn agent_variable() -> String {
+    format!("MOTE_AGENT={}", agent().display())
+}
+
+/// Some containers have none, and without udev it is only root's.
 fn no_fuse() -> bool {
-    let missing = !Path::new("/dev/fuse").exists();
+    let missing = fs::File::options().read(true).write(true).open("/dev/fuse").is_err();
     if missing {
-        println!("not tested: there is no /dev/fuse here");
+        println!("not tested: /dev/fuse cannot be opened here");
     }
     missing
 }
@@ -197,9 +213,9 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
         return;
     }
     if std::env::var_os("MOTE_NAMESPACE").is_none() {
-        let mut again = Command::new("unshare");
-        again.arg("-rm").arg(std::env::current_exe().unwrap()).args(["--exact", NAME]);
-        let out = again.env("MOTE_NAMESPACE", "1").output().unwrap();
+        let this = std::env::current_exe().unwrap();
+        let mut again = private_mounts(["env", "MOTE_NAMESPACE=1"]);
+        let out = again.arg(agent_variable()).arg(this).args(["--exact", NAME]).output().unwrap();
         let said = String::from_utf8_lossy(&out.stdout);
         assert!(out.status.success() && said.contains("1 passed"), "{said}");
         return;
