@@ -2,6 +2,7 @@
 //! vhost-device-vsock, its status port on a ring buffer or a socket, and its config share.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,6 +25,10 @@ pub struct Spec {
     pub vsock: bool,
     /// How the config share comes in.
     pub share: Share,
+    /// Further virtiofs shares that are there from the start, with their tags.
+    pub shares: Vec<(&'static str, PathBuf)>,
+    /// The address of a NIC that is connected to nothing.
+    pub nic: Option<&'static str>,
     /// Words for the kernel's command line (see image/init).
     pub words: String,
     /// Memory, MiB.
@@ -51,6 +56,8 @@ impl Default for Spec {
             ring: 16,
             vsock: true,
             share: Share::Iso,
+            shares: Vec::new(),
+            nic: None,
             words: String::new(),
             memory: 128,
             image: tool("MOTE_IMAGE", "target/image"),
@@ -63,7 +70,7 @@ impl Default for Spec {
 #[derive(Debug)]
 pub struct Vm {
     qemu: Process,
-    _helpers: Vec<Process>,
+    helpers: Vec<Process>,
     directory: PathBuf,
     shell: Option<UnixStream>,
 }
@@ -95,6 +102,7 @@ impl Vm {
     pub fn boot(directory: &Path, spec: &Spec, share: &Path) -> Self {
         let mut helpers = vec![start_vsock(directory)];
         let config = config_share(directory, spec, share, &mut helpers);
+        let devices = devices(directory, spec, &mut helpers);
         let path = |name: &str| directory.join(name).display().to_string();
         let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
         let (console, stdin) = if spec.terminal {
@@ -125,6 +133,9 @@ impl Vm {
             .args(["-device", "virtio-serial-pci,id=serial", "-chardev", &status])
             .args(["-device", &named])
             .args(config)
+            .args(devices)
+            .args(["-chardev", &format!("socket,id=hot,path={},server=on,wait=off", path("hot"))])
+            .args(["-mon", "chardev=hot,mode=control"])
             .arg("-kernel")
             .arg(spec.image.join("vmlinuz"))
             .arg("-initrd")
@@ -144,7 +155,7 @@ impl Vm {
         // Connected before the guest says anything: QEMU keeps nothing for a late listener.
         let shell = directory.join("shell");
         let (shell, _) = wait("QEMU", Duration::from_secs(20), || UnixStream::connect(&shell).ok());
-        Self { qemu, _helpers: helpers, directory: directory.into(), shell: Some(shell) }
+        Self { qemu, helpers, directory: directory.into(), shell: Some(shell) }
     }
 
     /// Its shell, once it is there. There is one.
@@ -154,6 +165,37 @@ impl Vm {
     #[must_use]
     pub fn guest(&mut self) -> Guest {
         Guest::new(self.shell.take().expect("the one shell"), Duration::from_secs(90))
+    }
+
+    /// Plugs in a share while it runs.
+    ///
+    /// # Panics
+    /// If QEMU does not want it.
+    pub fn plug(&mut self, tag: &str, source: &Path) {
+        let socket = start_virtiofs(&self.directory, tag, source, &mut self.helpers);
+        let hot = UnixStream::connect(self.directory.join("hot")).expect("the second monitor");
+        hot.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        let mut answers = BufReader::new(&hot).lines();
+        let mut ask = |command: String| {
+            (&hot).write_all(command.as_bytes()).expect("the second monitor");
+            let told = answers.by_ref().map_while(Result::ok);
+            let answer = told
+                .into_iter()
+                .find(|line| !line.contains("\"event\"") && !line.contains("\"QMP\""));
+            let answer = answer.unwrap_or_default();
+            assert!(answer.contains("\"return\""), "{command}: {answer}");
+        };
+        let path = socket.display();
+        ask("{\"execute\":\"qmp_capabilities\"}".into());
+        ask(format!(
+            "{{\"execute\":\"chardev-add\",\"arguments\":{{\"id\":\"{tag}\",\"backend\":{{\"type\":\
+             \"socket\",\"data\":{{\"server\":false,\"addr\":{{\"type\":\"unix\",\"data\":\
+             {{\"path\":\"{path}\"}}}}}}}}}}}}"
+        ));
+        ask(format!(
+            "{{\"execute\":\"device_add\",\"arguments\":{{\"driver\":\"vhost-user-fs-pci\",\
+             \"chardev\":\"{tag}\",\"tag\":\"{tag}\",\"id\":\"dev-{tag}\"}}}}"
+        ));
     }
 
     /// What it printed on its console, the agent's log among it.
@@ -213,21 +255,48 @@ fn config_share(
             ["-drive", &drive, "-device", "virtio-blk-pci,drive=config"].map(String::from).into()
         }
         Share::Virtiofs => {
-            let socket = directory.join("virtiofs");
-            let log = File::create(directory.join("virtiofsd.log")).expect("a log");
-            let daemon = tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd");
-            helpers.push(Process::start(
-                Command::new(daemon)
-                    .arg(format!("--socket-path={}", socket.display()))
-                    .args(["-o", &format!("source={}", share.display()), "-o", "sandbox=chroot"])
-                    .stdin(Stdio::null())
-                    .stdout(log.try_clone().expect("a log"))
-                    .stderr(log),
-            ));
-            wait("virtiofsd", Duration::from_secs(10), || socket.exists().then_some(()));
+            let socket = start_virtiofs(directory, "config", share, helpers);
             let chardev = format!("socket,id=fs,path={}", socket.display());
             let device = "vhost-user-fs-pci,chardev=fs,tag=config";
             ["-chardev", &chardev, "-device", device].map(String::from).into()
         }
     }
+}
+
+/// QEMU's arguments for further shares and a NIC.
+fn devices(directory: &Path, spec: &Spec, helpers: &mut Vec<Process>) -> Vec<String> {
+    let mut args = Vec::new();
+    for (tag, source) in &spec.shares {
+        let socket = start_virtiofs(directory, tag, source, helpers);
+        let chardev = format!("socket,id={tag},path={}", socket.display());
+        let device = format!("vhost-user-fs-pci,chardev={tag},tag={tag}");
+        args.extend(["-chardev", &chardev, "-device", &device].map(String::from));
+    }
+    if let Some(address) = spec.nic {
+        let device = format!("virtio-net-pci,netdev=nic,mac={address},romfile=");
+        args.extend(["-netdev", "hubport,id=nic,hubid=0", "-device", &device].map(String::from));
+    }
+    args
+}
+
+/// Starts a daemon for a share; gives its socket.
+fn start_virtiofs(
+    directory: &Path,
+    tag: &str,
+    source: &Path,
+    helpers: &mut Vec<Process>,
+) -> PathBuf {
+    let socket = directory.join(format!("fs-{tag}"));
+    let log = File::create(directory.join(format!("fs-{tag}.log"))).expect("a log");
+    let daemon = tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd");
+    helpers.push(Process::start(
+        Command::new(daemon)
+            .arg(format!("--socket-path={}", socket.display()))
+            .args(["-o", &format!("source={}", source.display()), "-o", "sandbox=chroot"])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a log"))
+            .stderr(log),
+    ));
+    wait("virtiofsd", Duration::from_secs(10), || socket.exists().then_some(()));
+    socket
 }

@@ -14,14 +14,14 @@ use crate::clock::within;
 use crate::mount_worker::hash;
 use crate::{log, worker};
 
-/// For the shares that were there at start, altogether: their devices were there before us.
-const START: Duration = Duration::from_secs(5);
-/// How long a device may take that was plugged in: Incus' own limit, 20 times 500 ms.
-const PLUGGED: Duration = Duration::from_secs(10);
+/// A worker's patience: how long a device may take to appear, and when it is killed at last.
+type Patience = (Duration, Duration);
+/// At start devices were there before us; but their drivers are loaded just now. STARTED waits.
+const START: Patience = (Duration::from_secs(2), Duration::from_secs(5));
+/// For what was plugged in: Incus' own limit, 20 times 500 ms.
+const PLUGGED: Patience = (Duration::from_millis(9500), Duration::from_secs(10));
 /// How long LXD waits for our answer is 3 s (P§3.2); it wants the share to be there by then.
 const ANSWER: Duration = Duration::from_millis(2500);
-/// How much earlier than its killer a worker gives up, so that it can say why.
-const EARLIER: Duration = Duration::from_millis(500);
 /// Longest line of a worker, bytes.
 const LINE: usize = 16 * 1024;
 
@@ -83,8 +83,8 @@ pub(crate) async fn event(agent: &Rc<Agent>, event: &[u8]) {
     }
 }
 
-async fn send(agent: &Rc<Agent>, document: &[u8], limit: Duration) {
-    let millis = (limit - EARLIER).as_millis().to_string();
+async fn send(agent: &Rc<Agent>, document: &[u8], (patience, limit): Patience) {
+    let millis = patience.as_millis().to_string();
     let done = worker::run(agent, &["mount-worker", &millis], document, LINE, limit).await;
     match done {
         Ok(line) => {
