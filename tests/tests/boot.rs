@@ -61,6 +61,12 @@ impl Boot {
         Process::start(&mut self.command(args))
     }
 
+    /// Asks the running agent; exit code and complaint.
+    fn ask(&self, args: &[&str]) -> (Option<i32>, String) {
+        let output = self.command(args).stderr(Stdio::piped()).output().expect("an agent");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
     fn log(&self) -> String {
         fs::read_to_string(self.scratch.0.join("agent.log")).unwrap_or_default()
     }
@@ -301,6 +307,89 @@ fn a_terminal_that_is_stopped_stops_nothing() {
     script.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(Stdio::null()).stdout(writer);
     let _script = Process::start(&mut script);
     boot.serves();
+}
+
+#[test]
+fn a_port_that_is_no_port_stops_nothing_and_ends_with_the_agent() {
+    let boot = Boot::new("lxd");
+    let path = |name: &str| boot.scratch.0.join(name);
+    let (_reader, _writer) = full_pipe(&path("fifo"));
+    write(&path("file"), "");
+    fs::create_dir(path("directory")).unwrap();
+    // A terminal that is full: nobody reads what script(1) prints.
+    let (_screen, screen) = full_pipe(&path("screen"));
+    let line = format!("tty >'{}'; seq 1 90000; sleep 99", path("tty").display());
+    let mut script = Command::new("script");
+    script.args(["-q", "-c", &line, "/dev/null"]).stdin(Stdio::null()).stdout(screen);
+    let _script = Process::start(&mut script);
+    let tty = || fs::read_to_string(path("tty")).ok().filter(|name| name.ends_with('\n'));
+    let (tty, _) = wait("a terminal", LIMIT, tty);
+    std::thread::sleep(Duration::from_millis(500));
+    let others = ["fifo", "file", "directory", "none"].map(path);
+    for port in others.into_iter().chain([PathBuf::from(tty.trim())]) {
+        let _stale = fs::remove_dir_all(boot.root("dev"));
+        let mut agent = boot.start(&["--port", &port.display().to_string()]);
+        boot.serves();
+        // A few turns of the status machine.
+        std::thread::sleep(Duration::from_millis(1500));
+        boot.serves();
+        let begun = Instant::now();
+        assert_eq!(terminate(&mut agent), Some(0), "{}", port.display());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{}", port.display());
+    }
+    assert_eq!(fs::read_to_string(path("file")).unwrap(), "");
+}
+
+#[test]
+fn a_port_that_never_stops_talking_keeps_nobody_else_waiting() {
+    let boot = Boot::new("lxd");
+    let path = boot.scratch.0.join("port");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let fifo = File::options().read(true).write(true).open(&path).unwrap();
+    let _flood = Process::start(Command::new("cat").arg("/dev/zero").stdout(fifo));
+    let mut agent = boot.start(&["--port", &path.display().to_string()]);
+    boot.serves();
+    std::thread::sleep(Duration::from_millis(1500));
+    let (code, text) = boot.ask(&["config"]);
+    assert_eq!(code, Some(0), "{text}");
+    let begun = Instant::now();
+    assert_eq!(terminate(&mut agent), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn the_client_says_whether_there_is_an_agent() {
+    let boot = Boot::new("lxd");
+    let ask = |args: &[&str]| boot.ask(args);
+    let (code, text) = ask(&["get", "user.x"]);
+    assert!(code == Some(3) && text.contains("no agent is running"), "{text}");
+    let mut agent = boot.start(&["--deny", "guestapi"]);
+    boot.logged("STARTED");
+    let (code, text) = ask(&["ready"]);
+    assert!(code == Some(3) && text.contains("an agent is running, but"), "{text}");
+    agent.kill();
+    let agent = boot.start(&[]);
+    boot.serves();
+    assert_eq!(ask(&["config"]), (Some(0), String::new()));
+    // An agent that is stopped, and a queue before its socket that is full.
+    assert!(
+        Command::new("kill").args(["-STOP", &agent.0.id().to_string()]).status().unwrap().success()
+    );
+    let begun = Instant::now();
+    let (sender, queue) = std::sync::mpsc::channel();
+    let socket = boot.root("dev/lxd/sock");
+    std::thread::spawn(move || {
+        while let Ok(stream) = UnixStream::connect(&socket) {
+            let _kept = sender.send(stream);
+        }
+    });
+    let mut kept = Vec::new();
+    while let Ok(stream) = queue.recv_timeout(Duration::from_secs(1)) {
+        kept.push(stream);
+    }
+    let (code, text) = ask(&["get", "user.x"]);
+    assert!(code == Some(3) && text.contains("does not answer"), "{text}");
+    assert!(begun.elapsed() < LIMIT, "{} in the queue", kept.len());
 }
 
 /// Both ends of a pipe that takes nothing more; its reader does not wait.

@@ -1,7 +1,7 @@
 //! The built-in client, for images without curl: one request on the devlxd socket, or the status
 //! file. Exit codes are in `--help`.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,6 +12,9 @@ use mote_agent::http::body::Decoder;
 use mote_agent::http::head::{self, Method};
 use mote_agent::http::reply::{RequestLine, write_request};
 use mote_agent::json;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::agent::json_text;
 use crate::options::{Command, Options};
@@ -21,6 +24,9 @@ use crate::{iso, lock, print, report};
 const ANSWER: usize = mote_agent::limits::HOST_REPLY + 64 * 1024;
 /// For one answer; the agent itself waits 30 s for the host.
 const PATIENCE: Duration = Duration::from_secs(40);
+
+/// For a place in its queue.
+const ACCEPT: Duration = Duration::from_secs(5);
 
 /// Why there is no answer; the exit code.
 enum Failure {
@@ -93,7 +99,7 @@ fn encoded(key: &str) -> String {
 
 /// Prints, and ends with a newline whatever the value ends with.
 fn print(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     let newline: &[u8] = if bytes.ends_with(b"\n") { b"" } else { b"\n" };
     let written = out.write_all(bytes).and_then(|()| out.write_all(newline));
     written.map_err(|error| Failure::Refused(error.to_string()))
@@ -114,19 +120,36 @@ fn config(options: &Options) -> Result<(), Failure> {
 }
 
 fn connect(options: &Options) -> Result<UnixStream, Failure> {
-    let flavours = match options.flavour {
-        Some(flavour) => vec![flavour],
-        None => vec![Flavour::Incus, Flavour::Lxd],
+    let flavours: &[Flavour] = match &options.flavour {
+        Some(flavour) => std::slice::from_ref(flavour),
+        None => &[Flavour::Incus, Flavour::Lxd],
     };
     let mut why = String::new();
     for flavour in flavours {
         let path = options.root.join(flavour.socket_path().trim_start_matches('/'));
-        match UnixStream::connect(&path) {
+        match connect_within(&path) {
             Ok(stream) => return Ok(stream),
-            Err(error) => why = format!("{}: {error}", path.display()),
+            Err(Errno::AGAIN) => return Err(Failure::NoAgent("the agent does not answer".into())),
+            Err(error) => why = format!("{}: {}", path.display(), io::Error::from(error)),
         }
     }
-    Err(Failure::NoAgent(why))
+    Err(Failure::NoAgent(if lock::is_held(&options.root) {
+        format!(
+            "an agent is running, but it serves no guests: the host has not allowed devlxd, or this \
+             guest's policy denies guestapi ({why})"
+        )
+    } else {
+        format!("no agent is running, or it is not ours to ask ({why})")
+    }))
+}
+
+/// Connects; waits for an agent that does not accept, but not for ever.
+fn connect_within(path: &Path) -> Result<UnixStream, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(ACCEPT))?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket.into())
 }
 
 fn send(
@@ -136,7 +159,7 @@ fn send(
     body: Option<&[u8]>,
 ) -> Result<UnixStream, Failure> {
     let mut stream = connect(options)?;
-    let gone = |error: std::io::Error| Failure::NoAgent(error.to_string());
+    let gone = |error: io::Error| Failure::NoAgent(error.to_string());
     stream.set_read_timeout(Some(PATIENCE)).map_err(gone)?;
     let mut out = String::new();
     let length = body.map(|body| u64::try_from(body.len()).unwrap_or(u64::MAX));
@@ -172,10 +195,10 @@ fn events(options: &Options) -> Result<(), Failure> {
     let mut answer = Answer::default();
     while answer.more(&mut stream)? {
         // The head is there: from now on silence is normal.
-        let gone = |error: std::io::Error| Failure::NoAgent(error.to_string());
+        let gone = |error: io::Error| Failure::NoAgent(error.to_string());
         stream.set_read_timeout(None).map_err(gone)?;
         if answer.status == 200 {
-            let mut out = std::io::stdout().lock();
+            let mut out = io::stdout().lock();
             let written = out.write_all(&answer.body).and_then(|()| out.flush());
             written.map_err(|error| Failure::Refused(error.to_string()))?;
             answer.body.clear();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_io::Async;
 use futures_lite::FutureExt;
+use futures_lite::future::yield_now;
 use mote_agent::status::{Action, State};
 
 use crate::agent::Agent;
@@ -23,6 +24,8 @@ const SEARCH: Duration = Duration::from_secs(1);
 const ABSENT: Duration = Duration::from_millis(200);
 /// What is read at a time.
 const CHUNK: usize = 256;
+/// How many of these are taken over from a port before it is closed.
+const LEFT: usize = 64;
 
 /// Runs the status channel until STOPPED is said; also without a port, since the host may tell us by
 /// other ways.
@@ -107,6 +110,8 @@ impl Pump {
             Woken::Read(Ok(count)) => {
                 let bytes = buffer.get(..count).unwrap_or_default();
                 self.agent.status.borrow_mut().received(now(), bytes);
+                // A host that never stops talking must not keep the other tasks waiting.
+                yield_now().await;
             }
             Woken::Read(Err(error)) => self.lost(&error),
         }
@@ -177,7 +182,8 @@ impl Pump {
         }
         // Bytes that came in meanwhile would go down with the descriptor.
         let mut buffer = [0; CHUNK];
-        while let Ok(count @ 1..) = port.get_ref().read(&mut buffer) {
+        for _ in 0..LEFT {
+            let Ok(count @ 1..) = port.get_ref().read(&mut buffer) else { break };
             let bytes = buffer.get(..count).unwrap_or_default();
             self.agent.status.borrow_mut().received(now(), bytes);
         }
