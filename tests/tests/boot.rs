@@ -212,6 +212,61 @@ fn shares_are_tried_and_what_fails_holds_nothing_up_for_long() {
 }
 
 #[test]
+fn a_mount_that_hangs_for_ever_is_killed_and_keeps_nobody_waiting_longer() {
+    let boot = Boot::new("lxd");
+    let entry = r#"[{"source":"t","target":"/mnt/a","fstype":"virtiofs","options":null}]"#;
+    boot.share("agent-mounts.json", entry);
+    // The worker reads this before it mounts: where it hangs in a test.
+    fs::create_dir_all(boot.root("proc/self")).unwrap();
+    let table = boot.root("proc/self/mountinfo");
+    assert!(Command::new("mkfifo").arg(&table).status().unwrap().success());
+    let begun = Instant::now();
+    let agent = boot.start(&[]);
+    boot.logged("mount: timed out");
+    boot.logged("CONNECTED");
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(5) && took < Duration::from_secs(20), "{took:?}");
+    let begun = Instant::now();
+    boot.host.ok(&["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"]);
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}");
+    boot.logged("the host is answered before");
+    // It is still at it; others are served meanwhile, and nothing is left of it in the end.
+    let workers = || children(&agent);
+    assert_eq!(workers().len(), 1);
+    assert_eq!(boot.ask(&["config"]).0, Some(0));
+    wait("no worker", LIMIT, || workers().is_empty().then_some(()));
+    assert_eq!(boot.log().matches("mount: timed out").count(), 2);
+}
+
+/// The processes that this one has started, dead ones among them.
+fn children(process: &Process) -> Vec<String> {
+    let pid = process.0.id();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a living agent");
+    let text: String = tasks
+        .flatten()
+        .map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default())
+        .collect();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_guest_that_denies_mounts_mounts_nothing_and_answers_all_the_same() {
+    let boot = Boot::new("lxd");
+    boot.put("etc/mote-agent.yml", "features: {guestapi: true, exec: true}\n");
+    boot.share(
+        "agent-mounts.json",
+        r#"[{"source":"t","target":"/mnt/a","fstype":"virtiofs","options":null}]"#,
+    );
+    let _agent = boot.start(&[]);
+    boot.logged("agent-mounts.json is not read");
+    boot.logged("CONNECTED");
+    boot.host.ok(&["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"]);
+    boot.logged("a device event mounts nothing");
+    assert!(!boot.root("mnt").exists());
+}
+
+#[test]
 fn the_guests_policy_counts_for_every_server_and_a_broken_one_denies_everything() {
     let exec = |boot: &Boot| boot.host.try_run(&["exec", NAME, "--", "true"]);
     for (flavour, file) in [("lxd", "etc/mote-agent.yml"), ("incus", "etc/incus-agent.yml")] {

@@ -12,7 +12,7 @@ use crate::target::Target;
 mod table;
 mod tag;
 
-pub use table::{Entry, entries};
+pub use table::{Entry, entries, removable};
 pub use tag::Hash;
 use tag::tag;
 
@@ -30,6 +30,8 @@ pub enum Wanted {
         target: String,
         /// How; there is at least one.
         ways: Vec<Way>,
+        /// Also over something else that is mounted there (P§1.8: at start not, P§4.3: then yes).
+        over: bool,
     },
     /// Unmount what is there.
     UnmountTarget(String),
@@ -162,7 +164,7 @@ fn at_start(flavour: Flavour, entry: &[u8]) -> Result<Wanted, BadMount> {
             Vec::from([Way::new(Kind::Virtiofs, &options), given])
         }
     };
-    Ok(Wanted::Mount { source, target, ways })
+    Ok(Wanted::Mount { source, target, ways, over: false })
 }
 
 fn event(flavour: Flavour, device: &[u8], hash: Hash) -> Result<Wanted, BadMount> {
@@ -190,7 +192,7 @@ fn event(flavour: Flavour, device: &[u8], hash: Hash) -> Result<Wanted, BadMount
         "added" if !is_tag(&source) => Err(BadMount::Source),
         "added" => {
             let ways = Vec::from([Way::new(Kind::Virtiofs, &options(mount)?)]);
-            Ok(Wanted::Mount { source, target: target(&path)?, ways })
+            Ok(Wanted::Mount { source, target: target(&path)?, ways, over: true })
         }
         "removed" if flavour == Flavour::Incus => Ok(Wanted::UnmountSource(source)),
         "removed" => target(&path).map(Wanted::UnmountTarget),

@@ -3,6 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::Kind;
+
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -22,6 +24,16 @@ pub fn entries(table: &[u8]) -> impl DoubleEndedIterator<Item = Entry> {
         // Optional fields, then a single dash.
         words.find(|word| *word == b"-")?;
         Some(Entry { point, kind: unescaped(words.next()?)?, source: unescaped(words.next()?)? })
+    })
+}
+
+/// The shares that `chosen` is true of and that can be unmounted by their mount points: a point means
+/// what was mounted there last, which may be somebody else's.
+pub fn removable(table: &[Entry], chosen: impl Fn(&Entry) -> bool) -> impl Iterator<Item = &Entry> {
+    table.iter().enumerate().rev().filter_map(move |(at, entry)| {
+        let mut later = table.iter().skip(at + 1);
+        let on_top = !later.any(|other| other.point == entry.point);
+        (on_top && Kind::parse(&entry.kind).is_some() && chosen(entry)).then_some(entry)
     })
 }
 
@@ -69,6 +81,24 @@ mod tests {
             ]
         );
         assert_eq!(entries(table).next_back(), Some(entry("/mnt/x", "9p", "a b")));
+    }
+
+    #[test]
+    fn only_shares_that_nothing_is_mounted_over_are_removable() {
+        let table = b"1 0 0:1 / / rw - ext4 x rw\n\
+            2 1 0:2 / /a rw - virtiofs one rw\n\
+            3 1 0:3 / /b rw - virtiofs one rw\n\
+            4 1 0:4 / /b rw - tmpfs one rw\n\
+            5 1 0:5 / /c rw - 9p two rw\n\
+            6 1 0:6 / /c rw - virtiofs one rw\n";
+        let table: Vec<_> = entries(table).collect();
+        let points = |chosen: fn(&Entry) -> bool| -> Vec<_> {
+            removable(&table, chosen).map(|entry| entry.point.as_str()).collect()
+        };
+        assert_eq!(points(|entry| entry.source == "one"), ["/c", "/a"]);
+        assert_eq!(points(|entry| entry.point == "/b"), Vec::<&str>::new());
+        assert_eq!(points(|entry| entry.source == "two"), Vec::<&str>::new());
+        assert_eq!(points(|_| true), ["/c", "/a"]);
     }
 
     #[test]

@@ -21,7 +21,8 @@ fn way(kind: Kind, flags: u32, data: &str) -> Way {
 }
 
 fn mount(source: &str, target: &str, ways: &[Way]) -> Result<Wanted, BadMount> {
-    Ok(Wanted::Mount { source: source.into(), target: target.into(), ways: ways.into() })
+    let (source, target, ways) = (source.into(), target.into(), ways.into());
+    Ok(Wanted::Mount { source, target, ways, over: false })
 }
 
 #[test]
@@ -58,17 +59,27 @@ fn what_is_no_mount_is_refused() {
     }
 }
 
+/// The same for what is plugged in.
+fn plugged(wanted: Result<Wanted, BadMount>) -> Result<Wanted, BadMount> {
+    match wanted {
+        Ok(Wanted::Mount { source, target, ways, over: true }) => {
+            Ok(Wanted::Mount { source, target, ways, over: false })
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 const ADDED: &str = r#"{"type":"device","timestamp":"x","metadata":{"action":"added","name":"d-1",
     "config":{"type":"disk","path":"/mnt/d","source":"/srv"}}}"#;
 
 #[test]
 fn a_disk_with_a_path_is_mounted_when_it_comes_and_unmounted_when_it_goes() {
     let virtiofs = [way(Kind::Virtiofs, 0, "")];
-    assert_eq!(lxd(ADDED), mount("lxd_d--1", "mnt/d", &virtiofs));
-    assert_eq!(incus(ADDED), mount("incus_d-1", "mnt/d", &virtiofs));
+    assert_eq!(plugged(lxd(ADDED)), mount("lxd_d--1", "mnt/d", &virtiofs));
+    assert_eq!(plugged(incus(ADDED)), mount("incus_d-1", "mnt/d", &virtiofs));
     let told = r#""added","mount":{"source":"lxd_q","target":"","fstype":"","options":["ro"]}"#;
     let told = ADDED.replace("\"added\"", told);
-    assert_eq!(lxd(&told), mount("lxd_q", "mnt/d", &[way(Kind::Virtiofs, 1, "")]));
+    assert_eq!(plugged(lxd(&told)), mount("lxd_q", "mnt/d", &[way(Kind::Virtiofs, 1, "")]));
     let removed = ADDED.replace("added", "removed");
     assert_eq!(lxd(&removed), Ok(Wanted::UnmountTarget("mnt/d".into())));
     assert_eq!(incus(&removed), Ok(Wanted::UnmountSource("incus_d-1".into())));

@@ -3,6 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use mote_agent::policy::Policy;
+use mote_agent::target::Target;
+use mote_agent::template;
 use mote_agent::yaml::{self, Event, YamlError};
 use saphyr_parser::{Event as Theirs, Parser, ScalarStyle};
 
@@ -70,6 +73,13 @@ fn theirs(text: &str) -> Result<Vec<Step>, String> {
 }
 
 fuzz_target!(|data: &[u8]| {
+    // What is made of it: no panic, and no path that leads out.
+    let _policy = Policy::from_yaml(data);
+    let _end = template::each(data, |one| {
+        if let Ok(template) = one {
+            assert!(Target::absolute(&template.target).is_some() && !template.name.contains('/'));
+        }
+    });
     let Ok(steps) = ours(data) else { return };
     let text = core::str::from_utf8(data).expect("what was read is text");
     let theirs = theirs(text);

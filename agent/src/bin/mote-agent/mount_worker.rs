@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use mote_agent::mount::{BadMount, Entry, Kind, Wanted, Way, entries, wanted};
+use mote_agent::mount::{BadMount, Entry, Kind, Wanted, Way, entries, removable, wanted};
 use mote_agent::target::Target;
 use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;
@@ -58,8 +58,11 @@ fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, Strin
     let flavour = options.flavour.unwrap_or(mote_agent::flavour::Flavour::Lxd);
     let root = options.root.as_path();
     match wanted(flavour, document, hash).map_err(|why| why.to_string())? {
-        Wanted::Mount { source, target, ways } => {
-            let text = mount_share(root, &source, &target, &ways, end);
+        Wanted::Mount { source, target, ways, over } => {
+            let text = there(root, &source, &target, over).and_then(|(point, there)| match there {
+                Some(there) => Ok(there),
+                None => mount_share(root, &source, &point, &ways, end),
+            });
             text.map_err(|why| format!("{source} on /{target}: {why}"))
         }
         Wanted::UnmountTarget(target) => unmount_target(root, &target),
@@ -69,20 +72,30 @@ fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, Strin
     }
 }
 
-fn mount_share(
+/// The place to mount on, and what is there already, if that will do.
+fn there(
     root: &Path,
     source: &str,
     target: &str,
+    over: bool,
+) -> Result<(PathBuf, Option<String>), String> {
+    let (_open, point) = enter(root, target).map_err(|error| error.to_string())?;
+    let mut table = table(root)?.into_iter();
+    let there =
+        table.rfind(|entry| Path::new(&entry.point) == point && (!over || entry.source == source));
+    let there = there.map(|there| {
+        format!("{} has {} ({}) on it already", point.display(), there.source, there.kind)
+    });
+    Ok((point, there))
+}
+
+fn mount_share(
+    root: &Path,
+    source: &str,
+    point: &Path,
     ways: &[Way],
     end: Instant,
 ) -> Result<String, String> {
-    let (_open, point) = enter(root, target).map_err(|error| error.to_string())?;
-    let there = table(root)?.into_iter().rfind(|entry| Path::new(&entry.point) == point);
-    if let Some(there) = there {
-        // What the user put there himself stays in sight, as with the real agents.
-        let Entry { source, kind, .. } = there;
-        return Ok(format!("{} has {source} ({kind}) on it already", point.display()));
-    }
     for way in ways {
         load(root, way.kind);
     }
@@ -90,7 +103,7 @@ fn mount_share(
     loop {
         let mut why = None;
         for way in ways {
-            match try_way(source, &point, way) {
+            match try_way(source, point, way) {
                 Ok(()) => {
                     let kind = way.kind.name();
                     return Ok(format!("{source} is on {} ({kind})", point.display()));
@@ -207,10 +220,9 @@ fn unmount_target(root: &Path, target: &str) -> Result<String, String> {
 
 /// Unmounts the shares that this is true of, the last one first.
 fn unmount_all(root: &Path, chosen: impl Fn(&Entry) -> bool) -> Result<String, String> {
-    let shares = table(root)?;
-    let shares = shares.iter().rev().filter(|entry| Kind::parse(&entry.kind).is_some());
+    let table = table(root)?;
     let mut gone = Vec::new();
-    for share in shares.filter(|entry| chosen(entry)) {
+    for share in removable(&table, chosen) {
         unmount(&share.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
             .map_err(|error| error.to_string())?;
         gone.push(format!("{} is off {}", share.source, share.point));
@@ -251,10 +263,10 @@ mod tests {
 
     #[test]
     fn what_has_something_on_it_is_left_alone() {
-        let way = Way { kind: Kind::Virtiofs, flags: 0, data: String::new() };
-        let end = Instant::now();
-        let text = mount_share(Path::new("/"), "tag", "proc", &[way], end).unwrap();
-        assert_eq!(text, "/proc has proc (proc) on it already");
+        let there = |source, over| there(Path::new("/"), source, "proc", over).unwrap().1;
+        let said = Some("/proc has proc (proc) on it already".to_owned());
+        assert_eq!((there("tag", false), there("proc", true)), (said.clone(), said));
+        assert_eq!(there("tag", true), None);
         // Not a share: not the host's to unmount.
         assert_eq!(unmount_target(Path::new("/"), "proc").unwrap(), "nothing is mounted");
     }
@@ -268,7 +280,7 @@ mod tests {
         let way = Way { kind: Kind::Virtiofs, flags: 0, data: String::new() };
         let begun = Instant::now();
         let end = begun + Duration::from_secs(60);
-        assert!(mount_share(&root, "mote-no-such-tag", "mnt", &[way], end).is_err());
+        assert!(mount_share(&root, "mote-no-such-tag", &root, &[way], end).is_err());
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 }
