@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::{Scratch, agent};
+use crate::agent;
 
 const STAT: &str = "\
 cpu  324156 5683 79583 1894614 3761 7 548 477 0 0
@@ -64,8 +64,8 @@ tmpfs /var/lib/docker/x tmpfs rw 0 0
 ";
 
 /// A root in which these programs run: (pid, whether it has a program).
-pub fn root(scratch: &Scratch, processes: impl Iterator<Item = (u32, bool)>) {
-    let at = |path: &str| scratch.0.join(path);
+pub fn root(root: &Path, processes: impl Iterator<Item = (u32, bool)>) {
+    let at = |path: &str| root.join(path);
     for directory in
         ["proc", "sys/fs/cgroup/memory", "etc", "run/user 1000", "srv", "var/lib/lxcfs"]
     {

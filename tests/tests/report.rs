@@ -17,7 +17,7 @@ fn few() -> impl Iterator<Item = (u32, bool)> {
 #[test]
 fn every_metric_is_the_kernels() {
     let scratch = Scratch::new();
-    root(&scratch, few());
+    root(&scratch.0, few());
     let lxd = report(&scratch.0, "lxd", "metrics");
     assert_eq!(
         lxd["cpu_seconds_total"]["cpu1"],
@@ -68,7 +68,7 @@ fn every_metric_is_the_kernels() {
 #[test]
 fn lxd_takes_maps_and_incus_lists_of_the_same() {
     let scratch = Scratch::new();
-    root(&scratch, few());
+    root(&scratch.0, few());
     let lxd = report(&scratch.0, "lxd", "metrics");
     let incus = report(&scratch.0, "incus", "metrics");
     for (section, label) in
@@ -95,7 +95,7 @@ fn lxd_takes_maps_and_incus_lists_of_the_same() {
 #[test]
 fn mounts_are_chosen_as_each_server_does_and_one_that_fails_costs_only_itself() {
     let scratch = Scratch::new();
-    root(&scratch, few());
+    root(&scratch.0, few());
     let lxd = report(&scratch.0, "lxd", "metrics");
     let lxd = lxd["filesystem"].as_object().unwrap();
     let names: Vec<_> = lxd.keys().map(String::as_str).collect();
@@ -129,7 +129,7 @@ fn mounts_are_chosen_as_each_server_does_and_one_that_fails_costs_only_itself() 
 #[test]
 fn the_state_has_what_each_server_reads() {
     let scratch = Scratch::new();
-    root(&scratch, few());
+    root(&scratch.0, few());
     let mut lxd = report(&scratch.0, "lxd", "state");
     let network = lxd.as_object_mut().unwrap().remove("network").unwrap();
     let memory = json!({
@@ -202,7 +202,7 @@ fn an_empty_root_still_gives_a_whole_answer() {
 #[test]
 fn cpu_time_comes_from_the_kernel_where_no_cgroup_counts_it() {
     let scratch = Scratch::new();
-    root(&scratch, few());
+    root(&scratch.0, few());
     fs::remove_file(scratch.0.join("sys/fs/cgroup/cpu.stat")).unwrap();
     let state = report(&scratch.0, "lxd", "state");
     // user, nice, system, irq, softirq of all processors.

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use mote_tests::agent::Pair;
 use mote_tests::report::{report, root};
-use mote_tests::{Scratch, agent};
+use mote_tests::{Scratch, agent, host};
 use serde_json::{Value, json};
 
 /// A root with these numbers of processes and mounts, in memory where there is such a place.
@@ -27,7 +28,7 @@ fn large(processes: u32, mounts: u32) -> Scratch {
 }
 
 fn fill(scratch: &Scratch, processes: u32, mounts: u32) {
-    root(scratch, (1..=processes).map(|pid| (pid, true)));
+    root(&scratch.0, (1..=processes).map(|pid| (pid, true)));
     let mut lines = String::new();
     for mount in 0..mounts {
         fs::create_dir(scratch.0.join(format!("m{mount}"))).unwrap();
@@ -164,9 +165,22 @@ fn private_mounts<const N: usize>(command: [&str; N]) -> Command {
     found
 }
 
-/// sudo forgets the environment.
-fn agent_variable() -> String {
-    format!("MOTE_AGENT={}", agent().display())
+/// Runs the test of this name again in there; true if it is there.
+fn in_private_mounts(test: &str) -> bool {
+    if std::env::var_os("MOTE_NAMESPACE").is_some() {
+        return true;
+    }
+    // sudo forgets the environment.
+    let tools = std::env::vars().filter(|(name, _)| name.starts_with("MOTE_"));
+    let out = private_mounts(["env", "MOTE_NAMESPACE=1"])
+        .args(tools.map(|(name, value)| format!("{name}={value}")))
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && said.contains("1 passed"), "{said}");
+    false
 }
 
 /// Some containers have none, and without udev it is only root's.
@@ -209,15 +223,7 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     use std::io::Read;
     const NAME: &str = "a_mount_that_nothing_can_be_killed_at_is_asked_once";
 
-    if no_fuse() {
-        return;
-    }
-    if std::env::var_os("MOTE_NAMESPACE").is_none() {
-        let this = std::env::current_exe().unwrap();
-        let mut again = private_mounts(["env", "MOTE_NAMESPACE=1"]);
-        let out = again.arg(agent_variable()).arg(this).args(["--exact", NAME]).output().unwrap();
-        let said = String::from_utf8_lossy(&out.stdout);
-        assert!(out.status.success() && said.contains("1 passed"), "{said}");
+    if no_fuse() || !in_private_mounts(NAME) {
         return;
     }
     let scratch = large(3, 1);
@@ -260,4 +266,36 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     assert_eq!(left, "");
     // Else the directory could not be removed.
     assert!(Command::new("umount").arg(scratch.0.join("silent")).status().unwrap().success());
+}
+
+#[test]
+fn the_host_gets_its_answer_from_a_process_that_cannot_end() {
+    use std::io::Read;
+    const NAME: &str = "the_host_gets_its_answer_from_a_process_that_cannot_end";
+
+    if no_fuse() || !in_private_mounts(NAME) {
+        return;
+    }
+    let pair = Pair::start("incus", &[]);
+    let inside = pair.scratch.0.join("root");
+    root(&inside, [(1, true), (2, true)].into_iter());
+    let state = pair.host.run(&["state", host::NAME, "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&state).unwrap()["processes"], json!(2));
+    let mounts = "silent /silent fuse.x rw 0 0\n/dev/vda1 / ext4 rw 0 0\n";
+    fs::write(inside.join("proc/mounts"), mounts).unwrap();
+    let mut server = silent_server(&inside.join("silent"));
+    let server = std::thread::spawn(move || {
+        let mut request = vec![0; 1 << 20];
+        assert!(server.read(&mut request).unwrap() >= 40 && request[4] == 17, "FUSE_STATFS");
+        server
+    });
+    for _ in 0..2 {
+        let metrics = pair.host.run(&["metrics", host::NAME, "--json"]);
+        let metrics: Value = serde_json::from_str(&metrics).unwrap();
+        let list = metrics["filesystem"].as_array().unwrap();
+        assert_eq!((list.len(), &list[0]["device"]), (1, &json!("/dev/vda1")));
+    }
+    let server = server.join().unwrap();
+    drop(server);
+    assert!(Command::new("umount").arg(inside.join("silent")).status().unwrap().success());
 }
