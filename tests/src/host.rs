@@ -81,7 +81,9 @@ impl Host {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// A command that is not run yet.
+    #[must_use]
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
         command.arg("--dir").arg(&self.directory).args(args);
         command

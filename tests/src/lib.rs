@@ -9,6 +9,7 @@ pub mod guest;
 pub mod host;
 pub mod report;
 pub mod sftp;
+pub mod terminal;
 pub mod vm;
 
 use std::path::PathBuf;

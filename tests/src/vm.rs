@@ -205,6 +205,11 @@ impl Vm {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Cuts the power.
+    pub fn cut(&mut self) {
+        self.qemu.kill();
+    }
+
     /// Waits for QEMU's end after the guest was told to switch itself off.
     pub fn ended(&mut self, limit: Duration) {
         wait("power-off", limit, || self.qemu.0.try_wait().ok().flatten());

@@ -1,0 +1,86 @@
+//! A terminal of ours, for programs that want one.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// For what is waited for.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A terminal.
+#[derive(Debug)]
+pub struct Terminal {
+    ours: OwnedFd,
+    /// The side for programs.
+    pub theirs: OwnedFd,
+    text: String,
+}
+
+impl Terminal {
+    /// A new one of this size.
+    ///
+    /// # Panics
+    /// If there is none to be had.
+    #[must_use]
+    pub fn open(columns: u16, rows: u16) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pty");
+        grantpt(&ours).expect("grant");
+        unlockpt(&ours).expect("unlock");
+        let name = ptsname(&ours, Vec::new()).expect("a name");
+        let name = name.to_str().expect("a name");
+        let theirs = File::options().read(true).write(true).open(name).expect("a terminal");
+        let terminal = Self { ours, theirs: theirs.into(), text: String::new() };
+        terminal.resize(columns, rows);
+        terminal
+    }
+
+    /// Changes its size.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.ours, size).expect("a size");
+    }
+
+    /// The side for programs, for one of their streams.
+    ///
+    /// # Panics
+    /// If there are no descriptors left.
+    #[must_use]
+    pub fn side(&self) -> Stdio {
+        self.theirs.try_clone().expect("a descriptor").into()
+    }
+
+    /// Types.
+    ///
+    /// # Panics
+    /// If the terminal is gone.
+    pub fn say(&self, text: &str) {
+        let _written = rustix::io::write(&self.ours, text.as_bytes()).expect("a terminal");
+    }
+
+    /// Reads until that was seen.
+    ///
+    /// # Panics
+    /// If it does not come within a minute.
+    pub fn until(&mut self, wanted: &str) {
+        let begun = Instant::now();
+        while !self.text.contains(wanted) {
+            assert!(begun.elapsed() < SOON, "no {wanted:?} in {:?}", self.text);
+            let mut fds = [PollFd::new(&self.ours, PollFlags::IN)];
+            let pause = Timespec { tv_sec: 1, tv_nsec: 0 };
+            if poll(&mut fds, Some(&pause)).expect("poll") > 0 {
+                let mut piece = [0; 4096];
+                let count = rustix::io::read(&self.ours, &mut piece).expect("a terminal");
+                self.text += &String::from_utf8_lossy(&piece[..count]);
+            }
+        }
+        self.text.clear();
+    }
+}
