@@ -46,7 +46,10 @@ pub(crate) fn operations_are_listed_while_they_run(world: &World) {
     let id = list.split(' ').next().expect("an id");
     assert!(world.ok(&["operations", NAME, "show", id]).contains("\"websocket\""));
     let late = world.fails(&["operations", NAME, "wait", id, "--timeout", "1"]);
-    assert!(late.contains("deadline exceeded"), "{:?}: {late}", world.judge);
+    // Debian's LXD 5.0.2 has no `wait` yet.
+    let expected =
+        if world.judge.flavour == "lxd-5.0" { "page not found" } else { "deadline exceeded" };
+    assert!(late.contains(expected), "{:?}: {late}", world.judge);
     assert_eq!(within(&mut child, "sleep"), Some(0));
     // Kept for a while after the end (P§4.1).
     assert!(world.ok(&["operations", NAME, "show", id]).contains("\"return\": 0"));
