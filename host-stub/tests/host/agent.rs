@@ -62,16 +62,7 @@ impl Agent {
         server: &'static str,
         preamble: Preamble,
     ) -> Self {
-        let config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .unwrap()
-            .with_client_cert_verifier(Arc::new(Pinned(certificate(&share.join("server.crt")))))
-            .with_single_cert(
-                vec![certificate(&share.join("agent.crt"))],
-                key(&share.join("agent.key")),
-            )
-            .unwrap();
-        let config = Arc::new(config);
+        let config = tls(share);
         let listener = UnixListener::bind(socket).unwrap();
         let agent = Self { calls: Arc::default(), mood: Arc::new(Mutex::new(Mood::Well)) };
         let (calls, mood) = (agent.calls.clone(), agent.mood.clone());
@@ -105,6 +96,20 @@ impl Agent {
             self.calls().into_iter().filter(|call| call.line().starts_with(line)).nth(nth - 1)
         })
     }
+}
+
+/// TLS with the certificates of a share.
+pub(crate) fn tls(share: &Path) -> Arc<ServerConfig> {
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_client_cert_verifier(Arc::new(Pinned(certificate(&share.join("server.crt")))))
+        .with_single_cert(
+            vec![certificate(&share.join("agent.crt"))],
+            key(&share.join("agent.key")),
+        )
+        .unwrap();
+    Arc::new(config)
 }
 
 fn serve(

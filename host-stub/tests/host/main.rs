@@ -6,6 +6,7 @@
 mod agent;
 mod daemon;
 mod devlxd;
+mod exec;
 mod faults;
 mod guest;
 mod host;
@@ -13,5 +14,6 @@ mod qmp;
 mod ring;
 mod serial;
 mod share;
+mod shell;
 mod storage;
 mod wire;

@@ -44,6 +44,15 @@ impl Message {
 
 /// Reads one message: as long as it says, or to the end.
 pub(crate) fn read(stream: &mut impl Read) -> std::io::Result<Message> {
+    read_or(stream, None)
+}
+
+/// Reads a request: as long as it says, or without a body.
+pub(crate) fn read_request(stream: &mut impl Read) -> std::io::Result<Message> {
+    read_or(stream, Some(0))
+}
+
+fn read_or(stream: &mut impl Read, unsaid: Option<usize>) -> std::io::Result<Message> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     let mut more = |bytes: &mut Vec<u8>| -> std::io::Result<usize> {
@@ -62,7 +71,7 @@ pub(crate) fn read(stream: &mut impl Read) -> std::io::Result<Message> {
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let mut message = Message { head, body: bytes.split_off(end + 4) };
     let length: Option<usize> =
-        message.header("Content-Length").map(|length| length.parse().unwrap());
+        message.header("Content-Length").map(|length| length.parse().unwrap()).or(unsaid);
     while length.is_none_or(|length| message.body.len() < length) {
         if more(&mut message.body)? == 0 {
             break;

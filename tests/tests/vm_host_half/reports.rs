@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 
+use mote_tests::Process;
 use mote_tests::host::NAME;
-use mote_tests::{Process, wait};
 
 use crate::world::{SOON, World, within};
 
@@ -39,10 +39,12 @@ pub(crate) fn state_and_metrics_are_what_the_host_decodes(world: &World) {
 }
 
 pub(crate) fn operations_are_listed_while_they_run(world: &World) {
-    let mut command = world.host.command(&["exec", "-T", "-n", NAME, "--", "sleep", "5"]);
+    let mut command = world.host.command(&["exec", "-T", "-n", NAME, "--", "sh", "-c"]);
+    command.arg("echo on; sleep 5").stdout(Stdio::piped());
     let mut child = command.spawn().expect("mote-host");
-    let list = || Some(world.ok(&["operations", NAME])).filter(|text| text.contains("Running"));
-    let (list, _) = wait("an operation", SOON, list);
+    child.stdout.take().expect("a pipe").read_exact(&mut [0; 3]).expect("a word");
+    let list = world.ok(&["operations", NAME]);
+    assert!(list.contains(" Running Executing command"), "{:?}: {list}", world.judge);
     let id = list.split(' ').next().expect("an id");
     assert!(world.ok(&["operations", NAME, "show", id]).contains("\"websocket\""));
     let late = world.fails(&["operations", NAME, "wait", id, "--timeout", "1"]);

@@ -1,0 +1,116 @@
+//! `exec`, against an agent whose every socket is watched (P§4.1).
+
+use std::io::Write;
+use std::process::{Child, Output, Stdio};
+
+use serde_json::json;
+
+use crate::host::{Host, SOON, wait};
+use crate::qmp::Qemu;
+use crate::shell::{End, ID, Shell};
+
+fn world(flavour: &str, end: End) -> (Host, Qemu, Shell) {
+    let mut host = Host::with_instance(flavour, &["environment.A=of the instance"]);
+    let server = if flavour == "incus" { "incus-agent" } else { "lxd-agent" };
+    let socket = host.path("vm1.p.listen_8443");
+    let shell = Shell::start(&socket, &host.share("vm1"), server, end);
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    host.start();
+    // The scripted agent answers a PUT like any path it does not know.
+    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    qemu.say("STARTED\n");
+    host.wait_for("CONNECTED");
+    (host, qemu, shell)
+}
+
+fn start(host: &Host, args: &[&str]) -> Child {
+    let mut command = host.command(&[&["exec", "-T"], args].concat());
+    command.env_remove("TERM");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn run(host: &Host, args: &[&str], input: &[u8]) -> Output {
+    let mut child = start(host, args);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input).unwrap();
+    drop(stdin);
+    child.wait_with_output().unwrap()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn calls_and_sockets_come_in_the_order_of_the_servers_own_client() {
+    for flavour in ["lxd", "incus"] {
+        let (host, _qemu, shell) = world(flavour, End::Event { code: 7 });
+        let before = shell.order().len();
+        let input = vec![b'x'; 100_000];
+        let output = run(&host, &["vm1", "--user", "5", "--", "cat", "-u"], &input);
+        assert_eq!(errors(&output), "", "{flavour}");
+        assert_eq!((output.status.code(), output.stdout == input), (Some(7), true));
+        let mut order = shell.order().split_off(before);
+        let look = format!("/1.0/operations/{ID}");
+        // The look is by whoever waits, at the same time as the sockets' threads begin.
+        assert_eq!(order.pop(), Some(look));
+        if flavour == "lxd" {
+            // Data sockets are connected all at once.
+            order[4..].sort();
+        }
+        assert_eq!(order, ["/1.0", "/1.0/events", "/1.0/exec", "control", "0", "1", "2"]);
+        assert_eq!(shell.control(), ["goodbye"]);
+        let body = shell.body();
+        assert_eq!((&body["command"], &body["user"]), (&json!(["cat", "-u"]), &json!(5)));
+        assert_eq!(body["wait-for-websocket"], true);
+        assert_eq!((&body["interactive"], &body["width"]), (&json!(false), &json!(0)));
+        assert_eq!(body["environment"]["A"], "of the instance");
+    }
+}
+
+#[test]
+fn an_end_of_which_no_event_tells_is_found_by_asking() {
+    let (host, _qemu, _shell) = world("lxd", End::Asked { code: 3 });
+    assert_eq!(run(&host, &["vm1", "cat"], b"").status.code(), Some(3));
+}
+
+#[test]
+fn special_codes_have_their_words() {
+    for (code, words) in [(127, "Command not found"), (126, "Command not executable")] {
+        let (host, _qemu, _shell) = world("lxd", End::Event { code });
+        let output = run(&host, &["vm1", "cat"], b"");
+        assert_eq!(output.status.code().map(i64::from), Some(code));
+        assert_eq!(errors(&output), format!("mote-host: {words}\n"));
+    }
+}
+
+#[test]
+fn a_lost_guest_is_129_and_an_absent_one_is_an_error() {
+    let (host, qemu, _shell) = world("incus", End::Gone);
+    let output = run(&host, &["vm1", "cat"], b"in");
+    assert_eq!(output.status.code(), Some(129), "{}", errors(&output));
+    assert_eq!(output.stdout, b"in");
+    qemu.say("STOPPED\n");
+    host.wait_for("STOPPED");
+    let output = run(&host, &["vm1", "cat"], b"");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(errors(&output), "mote-host: VM agent isn't currently running\n");
+}
+
+#[test]
+fn our_signals_go_to_control() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
+    let mut child = start(&host, &["vm1", "cat"]);
+    wait("the sockets", SOON, || (shell.order().last()?.starts_with("/1.0/op")).then_some(()));
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let said = shell.control().len();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        wait("the signal", SOON, || (shell.control().len() > said).then_some(()));
+    }
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let signal =
+        |number: i32| json!({"command": "signal", "args": null, "signal": number}).to_string();
+    assert_eq!(shell.control(), [signal(15), signal(2), signal(1), "goodbye".into()]);
+}
