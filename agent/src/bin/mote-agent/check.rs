@@ -11,7 +11,7 @@ use mote_agent::{json, mount};
 use crate::mount_worker::hash;
 use crate::options::Options;
 use crate::share::ConfigFiles;
-use crate::{lock, modules, policy, port, print, share, socket, templates, tls};
+use crate::{built, lock, modules, policy, port, print, share, socket, templates, tls};
 
 /// Facts as they are found.
 struct Facts {
@@ -59,10 +59,15 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         None => Err("port: none of the three names; the host cannot see this agent".into()),
     });
     let mut due = Ok(0);
-    match share::find(options, |place, _| due = templates::count(place)) {
+    match share::find(options, |place, _| {
+        if built::FIRST_BOOT {
+            due = templates::count(place);
+        }
+    }) {
         Ok(files) => about_files(&mut facts, flavour, &files, due),
         Err(why) => facts.needed(Err(why)),
     }
+    facts.fact(Ok(format!("build: {}", built::Build)));
     let (policy, troubles) = policy::find(options, flavour);
     troubles.into_iter().for_each(|trouble| facts.needed(Err(format!("policy: {trouble}"))));
     facts.fact(Ok(format!("policy: {policy}")));
@@ -96,12 +101,14 @@ fn about_files(
         Some(Err(why)) => Err(format!("agent.conf: {why}")),
         None => Err("agent.conf: none; devlxd waits for the host's call".into()),
     });
-    facts.fact(match due {
-        Ok(due) => Ok(format!("templates: {due} due at start")),
-        Err(why) => Err(format!("templates: {why}")),
-    });
-    facts.fact(Ok(format!("NICs: {} to be named", files.nics.len())));
-    let Some(list) = &files.mounts else { return };
+    if built::FIRST_BOOT {
+        facts.fact(match due {
+            Ok(due) => Ok(format!("templates: {due} due at start")),
+            Err(why) => Err(format!("templates: {why}")),
+        });
+        facts.fact(Ok(format!("NICs: {} to be named", files.nics.len())));
+    }
+    let Some(list) = files.mounts.as_ref().filter(|_| built::MOUNTS) else { return };
     if let Err(why) = json::check(list) {
         return facts.fact(Err(format!("agent-mounts.json: {why}")));
     }

@@ -106,11 +106,12 @@ pub(crate) fn listen(agent: &Rc<Agent>, request: &Request<'_>, audience: Audienc
         signal: Signal::default(),
     });
     listeners.push(listener.clone());
-    Answer::Upgrade(Upgrade::Events(Listening { agent: agent.clone(), listener, accept }))
+    let listening = Listening { agent: agent.clone(), listener, accept };
+    Answer::Upgrade(Upgrade::new(|stream| listening.serve(stream)))
 }
 
 /// A listener and its place on the list, which it leaves however serving it ends.
-pub(crate) struct Listening {
+struct Listening {
     agent: Rc<Agent>,
     listener: Rc<Listener>,
     accept: Option<String>,
@@ -125,7 +126,7 @@ impl Drop for Listening {
 
 impl Listening {
     /// Serves it until it leaves or falls behind.
-    pub(crate) async fn serve(self, stream: Stream) {
+    async fn serve(self, stream: Stream) {
         let listener = &self.listener;
         let result = match &self.accept {
             Some(accept) => {

@@ -3,13 +3,11 @@
 //! guests and the host.
 
 use std::fmt::Write;
-use std::rc::Rc;
 
 use mote_agent::http::connection::{Connection, Event, Timeouts};
 use mote_agent::http::head::{Method, Request};
 use mote_agent::http::reply::{Head, Length, write_reply};
 
-use crate::agent::Agent;
 use crate::clock::{now, until};
 use crate::stream::Stream;
 use crate::upgrade::Upgrade;
@@ -70,9 +68,6 @@ pub(crate) trait Service {
     /// Longest body it takes, bytes. Over it: 413.
     const BODY: usize;
 
-    /// What the connection may become something of.
-    fn agent(&self) -> &Rc<Agent>;
-
     /// Answers one request whose body is complete.
     async fn answer(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer;
 
@@ -116,7 +111,7 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
                 After::Upgrade(upgrade) => {
                     stream.unread(connection.leftover());
                     drop((connection, body));
-                    return Box::pin(upgrade.run(service.agent(), stream)).await;
+                    return upgrade.run(stream).await;
                 }
             },
             Step::Refuse(status, text) => {

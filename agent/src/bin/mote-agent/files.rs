@@ -23,20 +23,21 @@ const SESSIONS: usize = 64;
 pub(crate) struct Sessions(Cell<usize>);
 
 /// Answers the request.
-pub(crate) fn answer(agent: &Agent, request: &Request<'_>) -> Answer {
+pub(crate) fn answer(agent: &Rc<Agent>, request: &Request<'_>) -> Answer {
     if !request.headers.has_token("Upgrade", "sftp") {
         return Answer::Reply(Reply::text(400, "Missing or invalid upgrade header"));
     }
     if agent.sessions.0.get() >= SESSIONS {
         return Answer::Reply(Reply::text(503, "Too many SFTP sessions"));
     }
-    Answer::Upgrade(Upgrade::Files)
+    let agent = agent.clone();
+    Answer::Upgrade(Upgrade::new(|stream| serve(agent, stream)))
 }
 
 /// Serves a session to its end.
-pub(crate) async fn serve(agent: &Rc<Agent>, stream: Stream) {
+async fn serve(agent: Rc<Agent>, stream: Stream) {
     agent.sessions.0.set(agent.sessions.0.get() + 1);
-    if let Err(error) = session(agent, &stream).await {
+    if let Err(error) = session(&agent, &stream).await {
         log::debug(format_args!("an SFTP session was cut: {error}"));
     }
     agent.sessions.0.set(agent.sessions.0.get().saturating_sub(1));

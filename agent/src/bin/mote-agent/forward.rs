@@ -19,9 +19,6 @@ use crate::upgrade::{Upgrade, switch};
 /// How long the guest's port may take to answer; the host itself waits for an hour.
 const DIAL: Duration = Duration::from_secs(30);
 
-/// A connection that was made.
-pub(crate) struct Forward(Socket);
-
 /// Answers the request: connects, or says why not.
 pub(crate) async fn answer(request: &Request<'_>, body: &[u8]) -> Answer {
     if !request.headers.has_token("Upgrade", "tcp") {
@@ -40,7 +37,7 @@ pub(crate) async fn answer(request: &Request<'_>, body: &[u8]) -> Answer {
     };
     let Ok(address) = address else { return failed("not an IP address") };
     match within(DIAL, dial_tcp(SocketAddr::new(address, port))).await {
-        Some(Ok(socket)) => Answer::Upgrade(Upgrade::Forward(Forward(socket))),
+        Some(Ok(socket)) => Answer::Upgrade(Upgrade::new(|stream| serve(socket, stream))),
         Some(Err(why)) => failed(&why.to_string()),
         None => failed("timed out"),
     }
@@ -64,8 +61,8 @@ fn target(body: &[u8]) -> Result<(String, u16), String> {
 }
 
 /// Joins both connections until either ends.
-pub(crate) async fn serve(forward: Forward, stream: Stream) {
-    let result = match (switch(&stream, "tcp").await, forward.0.into_inner()) {
+async fn serve(made: Socket, stream: Stream) {
+    let result = match (switch(&stream, "tcp").await, made.into_inner()) {
         (Ok(()), Ok(socket)) => relay(&stream, socket).await,
         (Err(error), _) | (_, Err(error)) => Err(error),
     };

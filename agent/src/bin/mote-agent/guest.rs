@@ -120,10 +120,6 @@ struct Guest {
 impl Service for Guest {
     const BODY: usize = limits::BODY;
 
-    fn agent(&self) -> &Rc<Agent> {
-        &self.agent
-    }
-
     async fn answer(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
         let agent = &self.agent;
         if !agent.devlxd.get() {

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_lite::future::ready;
 use mote_agent::hostapi::info::{Machine, write_error, write_info, write_sync};
 use mote_agent::hostapi::route::{self, NoRoute, Route};
 use mote_agent::hostpeer::HostPeer;
@@ -18,6 +19,7 @@ use mote_agent::policy::Capability;
 use rustls::ServerConfig;
 
 use crate::agent::{Agent, json_text};
+use crate::built::Later;
 use crate::clock::{now, within};
 use crate::events::{self, Audience, stamped};
 use crate::exchange::{Answer, Reply, Service, serve};
@@ -25,7 +27,7 @@ use crate::host_call::Failed;
 use crate::signal::Signal;
 use crate::socket::Socket;
 use crate::stream::Stream;
-use crate::{exec, files, forward, log, mounts, operations, worker};
+use crate::{built, exec, files, forward, log, mounts, operations, worker};
 
 /// Callers served at once; further ones wait in the kernel. An exec takes up to five of them, and
 /// keeps them.
@@ -152,10 +154,6 @@ impl Service for HostService {
     // The command and environment of an exec can be long.
     const BODY: usize = limits::HOST_BODY;
 
-    fn agent(&self) -> &Rc<Agent> {
-        &self.agent
-    }
-
     async fn answer(&self, _: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
         let agent = &self.agent;
         let route = match route::route(agent.flavour, request.method, request.path) {
@@ -167,34 +165,61 @@ impl Service for HostService {
             }
             Err(NoRoute::Encoding) => return error(400, "Invalid percent-encoding in path"),
         };
-        if let Some(capability) = route.needs()
-            && !agent.policy.allows(capability)
-        {
-            return refused(capability);
-        }
-        let id = route::operation(request.path);
-        match route {
-            Route::Index => sync("[\"/1.0\"]"),
-            Route::Info => info(agent),
-            Route::Connect => connect(agent, body).await,
-            Route::Events => events::listen(agent, request, Audience::Host),
-            Route::PostEvent => post_event(agent, body).await,
-            Route::Exec => exec::start(agent, body),
-            Route::Operations => operations::list(agent, request),
-            Route::Operation => operations::show(agent, id),
-            Route::CancelOperation => operations::cancel(agent, id).await,
-            Route::WaitOperation => operations::wait(agent, id, request).await,
-            Route::OperationSocket => exec::arrive(agent, id, request),
-            Route::Sftp => files::answer(agent, request),
-            Route::State => report(agent, "state").await,
-            Route::Metrics => report(agent, "metrics").await,
-            Route::PortForward => forward::answer(request, body).await,
-        }
+        self.answer_route(route, request, body).await
     }
 
     fn refuse(&self, status: u16, text: &str) -> Reply {
         error_reply(status, text)
     }
+}
+
+impl HostService {
+    /// Not async itself, so that nothing is linked for a route that is not built.
+    fn answer_route<'a>(
+        &'a self,
+        route: Route,
+        request: &'a Request<'_>,
+        body: &'a [u8],
+    ) -> Later<'a, Answer> {
+        let agent = &self.agent;
+        if let Some(capability) = route.needs()
+            && !agent.policy.allows(capability)
+        {
+            return at_once(refused(capability));
+        }
+        let id = route::operation(request.path);
+        match route {
+            Route::Index => at_once(sync("[\"/1.0\"]")),
+            Route::Info => at_once(info(agent)),
+            Route::Connect => Box::pin(connect(agent, body)),
+            Route::Events => at_once(events::listen(agent, request, Audience::Host)),
+            Route::PostEvent => Box::pin(post_event(agent, body)),
+            Route::Operations => at_once(operations::list(agent, request)),
+            Route::Operation => at_once(operations::show(agent, id)),
+            Route::CancelOperation if built::EXEC => Box::pin(operations::cancel(agent, id)),
+            Route::WaitOperation if built::EXEC => Box::pin(operations::wait(agent, id, request)),
+            Route::CancelOperation | Route::WaitOperation => at_once(operations::show(agent, id)),
+            Route::Exec if built::EXEC => at_once(exec::start(agent, body)),
+            Route::OperationSocket if built::EXEC => at_once(exec::arrive(agent, id, request)),
+            Route::Sftp if built::FILES => at_once(files::answer(agent, request)),
+            Route::State if built::STATE => Box::pin(report(agent, "state")),
+            Route::Metrics if built::METRICS => Box::pin(report(agent, "metrics")),
+            Route::PortForward if built::PORT_FORWARD => Box::pin(forward::answer(request, body)),
+            Route::Exec
+            | Route::OperationSocket
+            | Route::Sftp
+            | Route::State
+            | Route::Metrics
+            | Route::PortForward => {
+                let what = route.needs().map_or("exec", Capability::name);
+                at_once(error(501, &format!("This build of the agent does not serve {what}")))
+            }
+        }
+    }
+}
+
+fn at_once(answer: Answer) -> Later<'static, Answer> {
+    Box::pin(ready(answer))
 }
 
 fn info(agent: &Agent) -> Answer {
@@ -286,8 +311,9 @@ async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         return error(400, "Invalid event: not UTF-8");
     };
     agent.events.publish(&kind, &stamped(&kind, metadata));
-    if kind == "device" {
-        mounts::event(agent, body).await;
+    if built::MOUNTS && kind == "device" {
+        let mounted: Later<'_> = Box::pin(mounts::event(agent, body));
+        mounted.await;
     }
     sync("null")
 }

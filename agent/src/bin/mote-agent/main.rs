@@ -2,6 +2,7 @@
 
 mod agent;
 mod boot;
+mod built;
 mod check;
 mod children;
 mod client;
@@ -60,7 +61,7 @@ use std::time::Duration;
 
 use async_io::Async;
 use futures_lite::FutureExt;
-use futures_lite::future::pending;
+use futures_lite::future::{pending, ready};
 use mote_agent::flavour::Flavour;
 use mote_agent::peer::Told;
 use mote_agent::policy::Policy;
@@ -68,6 +69,7 @@ use mote_agent::ready::Ready;
 use mote_agent::status::{Intervals, Status};
 
 use crate::agent::Agent;
+use crate::built::Later;
 use crate::clock::now;
 use crate::options::{Command, Options};
 use crate::share::ConfigFiles;
@@ -98,8 +100,9 @@ fn main() -> ExitCode {
         },
         Command::Check => check::run(&options),
         Command::Report(report) => reporter::run(&options, *report),
-        Command::SftpServer(directory) => sftp::run(directory.as_deref()),
-        Command::MountWorker(limit) => mount_worker::run(&options, *limit),
+        Command::SftpServer(directory) if built::FILES => sftp::run(directory.as_deref()),
+        Command::MountWorker(limit) if built::MOUNTS => mount_worker::run(&options, *limit),
+        Command::SftpServer(_) | Command::MountWorker(_) => built::absent(),
         Command::Version => printed(concat!(env!("CARGO_PKG_VERSION"), "\n")),
         Command::Help => printed(options::HELP),
         Command::Ready
@@ -135,13 +138,17 @@ fn run(options: Options) -> Result<(), String> {
     let mut applied = Applied::default();
     let files = share::find(&options, |place, files| {
         let flavour = flavour(&options, by_port, files);
-        applied = templates::apply(place, &options.root, flavour);
+        if built::FIRST_BOOT {
+            applied = templates::apply(place, &options.root, flavour);
+        }
     });
     let mut files = files.map_err(|error| error.to_string())?;
     log::info(format_args!("files from {}", files.from));
     let flavour = flavour(&options, by_port, &files);
     // Before anybody can believe that we are there to stay (field notes 13).
-    if boot::run(&options.root, &applied, &files, &signals) == boot::Next::Leave {
+    if built::FIRST_BOOT
+        && boot::run(&options.root, &applied, &files, &signals) == boot::Next::Leave
+    {
         return Ok(());
     }
     let identity = Identity::load(&files)?;
@@ -153,7 +160,7 @@ fn run(options: Options) -> Result<(), String> {
     // refusal is final for it (P§3.2).
     let listener = match listen(&options, flavour, &transport) {
         Ok(listener) => Some(listener),
-        Err(why) if flavour == Flavour::Incus => {
+        Err(why) if flavour == Flavour::Incus && built::STATE => {
             log::warn(format_args!("{why}: only the state is told, through the status port"));
             None
         }
@@ -259,14 +266,22 @@ async fn serve(
     shares: Option<Vec<u8>>,
 ) -> Result<(), String> {
     agent.spawn(never(guest::run(agent.clone())));
-    let (task, is_heard) = (agent.clone(), listener.is_some());
+    let mounted: Later<'static> = match shares {
+        Some(list) if built::MOUNTS => Box::pin(mounts::at_start(agent.clone(), list)),
+        Some(_) | None => Box::pin(ready(())),
+    };
+    let announced: Later<'static> = if listener.is_none() && built::STATE {
+        Box::pin(serial_only::run(agent.clone()))
+    } else {
+        Box::pin(serial::run(agent.clone()))
+    };
+    let task = agent.clone();
     let serial = agent.executor.spawn(async move {
         // Who waits for us counts on the shares (P§1.3).
-        if let Some(list) = shares {
-            mounts::at_start(&task, &list).await;
-        }
+        mounted.await;
         task.spawn(notify_loop());
-        if is_heard { serial::run(task).await } else { serial_only::run(task).await }
+        drop(task);
+        announced.await;
     });
     let host = async {
         let Some(listener) = listener else { return pending().await };

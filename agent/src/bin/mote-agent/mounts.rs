@@ -29,18 +29,18 @@ const LINE: usize = 16 * 1024;
 ///
 /// # Cancellation
 /// Workers that are still at it are killed.
-pub(crate) async fn at_start(agent: &Rc<Agent>, list: &[u8]) {
+pub(crate) async fn at_start(agent: Rc<Agent>, list: Vec<u8>) {
     if !agent.policy.allows(Capability::Mounts) {
         return log::info(format_args!("policy: agent-mounts.json is not read"));
     }
-    if let Err(why) = json::check(list) {
+    if let Err(why) = json::check(&list) {
         return agent.trouble(&format!("agent-mounts.json: {why}"));
     }
-    let count = json::elements(list).count();
+    let count = json::elements(&list).count();
     if count > MOST {
         agent.trouble(&format!("agent-mounts.json: only {MOST} of {count} are mounted"));
     }
-    let tasks: Vec<_> = json::elements(list)
+    let tasks: Vec<_> = json::elements(&list)
         .take(MOST)
         .map(|entry| {
             let (task, entry) = (agent.clone(), entry.to_vec());

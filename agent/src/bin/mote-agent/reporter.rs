@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::stdio::{dup2_stdout, stdout};
 
 use crate::options::{Options, Report};
-use crate::{log, metrics, state};
+use crate::{built, log, metrics, state};
 
 /// Bytes written at once: what a pipe takes whole.
 const BUFFER: usize = 4096;
@@ -21,12 +21,13 @@ pub(crate) fn run(options: &Options, report: Report) -> ExitCode {
     let flavour = options.flavour.unwrap_or(Flavour::Lxd);
     let out = Pipe::new();
     let done = match report {
-        Report::State => {
+        Report::State if built::STATE => {
             let mut out = out;
             let line = state::write(flavour, &options.root, &mut out);
             line.and_then(|()| fmt::Write::write_char(&mut out, '\n')).map(|()| out)
         }
-        Report::Metrics => metrics::write(flavour, &options.root, out),
+        Report::Metrics if built::METRICS => metrics::write(flavour, &options.root, out),
+        Report::State | Report::Metrics => return built::absent(),
     };
     let done = done.and_then(|mut out| out.flush());
     if let Err(error) = open("/dev/null", OFlags::WRONLY, Mode::empty()).and_then(dup2_stdout) {

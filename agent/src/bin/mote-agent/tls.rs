@@ -28,6 +28,7 @@ use rustls::{
 };
 use webpki::ring as algorithms;
 
+use crate::built;
 use crate::share::ConfigFiles;
 
 /// Tickets kept for calls to the host, enough for the calls in flight at once.
@@ -187,10 +188,10 @@ fn provider() -> CryptoProvider {
     let mut cipher_suites = vec![
         ring::cipher_suite::TLS13_AES_128_GCM_SHA256,
         ring::cipher_suite::TLS13_AES_256_GCM_SHA384,
-        ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
     ];
-    if !has_aes() {
-        cipher_suites.rotate_right(1);
+    if built::CHACHA20 {
+        let place = if has_aes() { cipher_suites.len() } else { 0 };
+        cipher_suites.insert(place, ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256);
     }
     CryptoProvider {
         cipher_suites,

@@ -1,36 +1,24 @@
 //! What a connection may become after its last HTTP request. The request's buffers are gone by then:
 //! an idle exec or listener costs its TLS state and little more.
 
-use std::rc::Rc;
-
-use crate::agent::Agent;
-use crate::events::Listening;
-use crate::exec::Arrival;
-use crate::forward::Forward;
+use crate::built::Later;
 use crate::stream::Stream;
-use crate::{files, forward};
 
-/// What it becomes.
-pub(crate) enum Upgrade {
-    /// A listener of `/1.0/events`.
-    Events(Listening),
-    /// One of the sockets of an exec.
-    Exec(Arrival),
-    /// An SFTP session.
-    Files,
-    /// A connection to a port of the guest.
-    Forward(Forward),
-}
+/// What it becomes, and all that is needed for that.
+pub(crate) struct Upgrade(Box<dyn FnOnce(Stream) -> Later<'static>>);
 
 impl Upgrade {
+    /// What `serve` makes of it.
+    pub(crate) fn new<F>(serve: impl FnOnce(Stream) -> F + 'static) -> Self
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        Self(Box::new(|stream| Box::pin(serve(stream))))
+    }
+
     /// Serves it to its end.
-    pub(crate) async fn run(self, agent: &Rc<Agent>, stream: Stream) {
-        match self {
-            Self::Events(listening) => listening.serve(stream).await,
-            Self::Exec(arrival) => arrival.serve(stream).await,
-            Self::Files => files::serve(agent, stream).await,
-            Self::Forward(forward) => forward::serve(forward, stream).await,
-        }
+    pub(crate) fn run(self, stream: Stream) -> Later<'static> {
+        self.0(stream)
     }
 }
 

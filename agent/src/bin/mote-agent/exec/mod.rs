@@ -30,7 +30,7 @@ use crate::operations::Operation;
 use crate::sys::Plan;
 use crate::websocket::WebSocket;
 
-pub(crate) use sockets::{Arrival, Sockets, arrive, fill_random};
+pub(crate) use sockets::{Sockets, arrive, fill_random};
 
 /// How long the host may take to connect all sockets (P§4.1).
 const ARRIVAL: Duration = Duration::from_secs(5);

@@ -151,7 +151,7 @@ impl Sockets {
 }
 
 /// A caller that showed the right secret.
-pub(crate) struct Arrival {
+struct Arrival {
     operation: Rc<Operation>,
     index: usize,
     accept: String,
@@ -170,14 +170,17 @@ pub(crate) fn arrive(agent: &Agent, id: &str, request: &Request<'_>) -> Answer {
     let Some(secret) = query(request.query, "secret") else { return error(500, "missing secret") };
     let claimed = operation.sockets.claim(secret);
     match claimed {
-        Ok(index) => Answer::Upgrade(Upgrade::Exec(Arrival { operation, index, accept })),
+        Ok(index) => {
+            let arrival = Arrival { operation, index, accept };
+            Answer::Upgrade(Upgrade::new(|stream| arrival.serve(stream)))
+        }
         Err(why) => error(500, why),
     }
 }
 
 impl Arrival {
     /// Hands the socket over, and closes it when it is done with.
-    pub(crate) async fn serve(self, stream: Stream) {
+    async fn serve(self, stream: Stream) {
         let sockets = &self.operation.sockets;
         let Some(expected) = sockets.expected(self.index) else { return };
         let socket = match WebSocket::accept(stream, &self.accept).await {

@@ -1,0 +1,56 @@
+//! The build that serves devlxd and nothing else (`--no-default-features --features shell`), which
+//! `scripts/test` names in `MOTE_AGENT`: what it is for works, the rest is refused in words.
+
+use std::process::Command;
+
+use mote_tests::agent;
+use mote_tests::agent::Pair;
+use mote_tests::host::NAME;
+
+#[test]
+fn devlxd_works_and_what_is_not_built_says_so() {
+    for flavour in ["lxd", "incus"] {
+        let mut pair = Pair::start(flavour, &["user.foo=bar"]);
+        assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()));
+        assert_eq!(pair.ask_with("PATCH", "/1.0", "", "{\"state\":\"Ready\"}").0, 200);
+        let query = |method: &str, path: &str, body: &str| -> String {
+            pair.host.run(&["query", NAME, method, path, body])
+        };
+        assert!(query("GET", "/1.0", "").starts_with("200"));
+        assert!(query("GET", "/1.0/operations", "").starts_with("200"));
+        let forward = ("POST", "/1.0/port-forward", "port-forward");
+        for (method, path, word) in [
+            ("GET", "/1.0/state", "state"),
+            ("GET", "/1.0/metrics", "metrics"),
+            ("GET", "/1.0/sftp", "files"),
+            ("POST", "/1.0/exec", "exec"),
+            ("GET", "/1.0/operations/x/websocket", "exec"),
+        ]
+        .into_iter()
+        .chain((flavour == "incus").then_some(forward))
+        {
+            let answer = query(method, path, "{}");
+            let text = format!("This build of the agent does not serve {word}");
+            assert!(answer.starts_with("501") && answer.contains(&text), "{path}: {answer}");
+        }
+        let plugged = "{\"type\":\"device\",\"metadata\":{\"action\":\"added\",\"name\":\"d\",\
+                       \"config\":{\"type\":\"disk\",\"path\":\"/mnt\"}}}";
+        assert!(query("POST", "/1.0/events", plugged).starts_with("200"));
+        pair.assert_alive();
+    }
+}
+
+#[test]
+fn its_subcommands_are_gone_and_check_says_what_was_left_out() {
+    for words in [&["report", "state"][..], &["report", "metrics"], &["sftp-server"]] {
+        let output = Command::new(agent()).args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("this build does not have that"), "{words:?}: {said}");
+    }
+    let output = Command::new(agent()).arg("--check").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let without = "build: without chacha20, exec, files, first-boot, metrics, mounts, \
+                   port-forward, state";
+    assert!(said.contains(without), "{said}");
+}
