@@ -34,9 +34,24 @@ impl Pair {
         let mut host = Host::new(&scratch.0, &args);
         host.start();
         let agent = launch(&scratch.0, flavour, &host.share);
-        let pair = Self { agent, host, scratch };
-        wait("devlxd", Duration::from_secs(10), || UnixStream::connect(pair.socket()).ok());
-        pair
+        Self { agent, host, scratch }.up()
+    }
+
+    /// The same, with the agent started by another program.
+    #[must_use]
+    pub fn start_by(by: &[&str], flavour: &str) -> Self {
+        let scratch = Scratch::new();
+        let prefix = scratch.0.join("vs").display().to_string();
+        let args = ["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
+        let mut host = Host::new(&scratch.0, &args);
+        host.start();
+        let agent = Process::start(&mut command_by(by, &scratch.0, flavour, &host.share));
+        Self { agent, host, scratch }.up()
+    }
+
+    fn up(self) -> Self {
+        wait("devlxd", Duration::from_secs(10), || UnixStream::connect(self.socket()).ok());
+        self
     }
 
     /// The devlxd socket.
@@ -150,8 +165,20 @@ pub fn launch_with(
 /// If that cannot be made.
 #[must_use]
 pub fn command(scratch: &Path, flavour: &str, share: &Path) -> Command {
+    command_by(&[], scratch, flavour, share)
+}
+
+/// The same by way of another program, if one is named.
+fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> Command {
     let log = File::options().append(true).create(true).open(scratch.join("agent.log"));
-    let mut command = Command::new(agent());
+    let mut command = match by {
+        [] => Command::new(agent()),
+        [program, arguments @ ..] => {
+            let mut command = Command::new(program);
+            command.args(arguments).arg(agent());
+            command
+        }
+    };
     command
         .arg("--root")
         .arg(scratch.join("root"))

@@ -1,0 +1,185 @@
+//! Commands in numbers and sizes: the real agent and the real host command over sockets. What each
+//! command does by itself is the conformance suite's.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::io::{BufReader, Read, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mote_tests::agent::Pair;
+use mote_tests::host::NAME;
+use mote_tests::wait;
+
+/// Numbers that look random, the same each time.
+struct Noise(u64);
+
+impl Noise {
+    fn fill(&mut self, out: &mut [u8]) {
+        for eight in out.chunks_exact_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            eight.copy_from_slice(&self.0.to_ne_bytes());
+        }
+    }
+}
+
+/// A command line of `mote-host exec`.
+fn exec(pair: &Pair, options: &[&str], command: &[&str]) -> Command {
+    let mut all = vec!["exec"];
+    all.extend(options);
+    all.extend([NAME, "--"]);
+    all.extend(command);
+    pair.host.command(&all)
+}
+
+/// An agent of which the host knows already.
+fn start() -> Pair {
+    known(Pair::start("lxd", &[]))
+}
+
+fn known(pair: Pair) -> Pair {
+    wait("the host to know it", Duration::from_secs(10), || {
+        let tried = exec(&pair, &["-T", "-n"], &["true"]).stderr(Stdio::null()).status();
+        tried.unwrap().success().then_some(())
+    });
+    pair
+}
+
+/// Descriptors and children of the agent.
+fn holdings(pair: &Pair) -> (usize, String) {
+    let proc = format!("/proc/{}", pair.agent.0.id());
+    let descriptors = std::fs::read_dir(format!("{proc}/fd")).unwrap().count();
+    let id = pair.agent.0.id();
+    let children = std::fs::read_to_string(format!("{proc}/task/{id}/children")).unwrap();
+    (descriptors, children)
+}
+
+#[test]
+fn a_gibibyte_goes_in_and_out_of_cat_unchanged() {
+    const PIECE: usize = 1 << 16;
+    const PIECES: usize = 1 << 14;
+    let pair = start();
+    let mut cat = exec(&pair, &["-T"], &["cat"]);
+    let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = cat.stdin.take().unwrap();
+    let writer = std::thread::spawn(move || {
+        let (mut noise, mut piece) = (Noise(1), vec![0; PIECE]);
+        for _ in 0..PIECES {
+            noise.fill(&mut piece);
+            input.write_all(&piece).unwrap();
+        }
+    });
+    let mut output = BufReader::with_capacity(PIECE, cat.stdout.take().unwrap());
+    let (mut noise, mut expected, mut piece) = (Noise(1), vec![0; PIECE], vec![0; PIECE]);
+    for number in 0..PIECES {
+        noise.fill(&mut expected);
+        output.read_exact(&mut piece).unwrap();
+        assert!(piece == expected, "piece {number} is another");
+    }
+    assert_eq!(output.read(&mut piece).unwrap(), 0);
+    writer.join().unwrap();
+    assert!(cat.wait().unwrap().success());
+    let peak = pair.memory("VmHWM");
+    println!("peak after 1 GiB both ways: {peak} kB");
+    assert!(peak < 4096, "{peak} kB");
+}
+
+#[test]
+fn two_hundred_at_once_each_get_their_own_output_and_exit_code() {
+    let mut pair = start();
+    let run = |number: i32| {
+        let script = format!("echo {number}; cat; exit {}", number % 100);
+        let mut command = exec(&pair, &["-T"], &["sh", "-c", &script]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let children = || holdings(&pair).1.split_whitespace().count();
+    let mut all = Vec::new();
+    // They wait for their input, so in the end all of them run. A few at a time: the host has 5 s to
+    // connect, and two hundred processes of it on two cores take longer.
+    for number in 0..200 {
+        all.push(run(number));
+        if all.len() % 10 == 0 {
+            wait("the next", Duration::from_secs(20), || (children() == all.len()).then_some(()));
+        }
+    }
+    println!("with 200 running: {} kB", pair.memory("VmRSS"));
+    for (number, command) in all.iter_mut().enumerate() {
+        writeln!(command.stdin.take().unwrap(), "in {number}").unwrap();
+    }
+    for (number, command) in all.into_iter().enumerate() {
+        let output = command.wait_with_output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(text, format!("{number}\nin {number}\n"));
+        assert_eq!(output.status.code(), i32::try_from(number % 100).ok());
+    }
+    pair.assert_alive();
+}
+
+/// 5,000 if `MOTE_LONG` is set.
+#[test]
+fn many_in_a_row_leave_nothing_behind() {
+    let mut pair = start();
+    let count = if std::env::var_os("MOTE_LONG").is_some() { 5000 } else { 150 };
+    let run = |from: usize| {
+        for number in from..from + count / 2 {
+            let status = exec(&pair, &["-T", "-n"], &["true"]).status().unwrap();
+            assert!(status.success(), "number {number}: {status}");
+        }
+        // Ended operations are kept for 5 s.
+        std::thread::sleep(Duration::from_secs(6));
+        (holdings(&pair), pair.memory("VmRSS"))
+    };
+    let (half, half_memory) = run(0);
+    let (whole, memory) = run(count / 2);
+    println!("{count} commands: {half_memory} kB after half of them, {memory} kB after all");
+    assert_eq!(half, whole);
+    assert_eq!(whole.1, "", "children are left");
+    assert!(memory <= half_memory + 64, "{half_memory} then {memory} kB");
+    pair.assert_alive();
+}
+
+#[test]
+fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
+    let mut pair = start();
+    let before = pair.memory("VmHWM");
+    let mut yes = exec(&pair, &["-T", "-n", "--fault", "stall=600"], &["yes"]);
+    let mut yes = yes.stdout(Stdio::null()).spawn().unwrap();
+    wait("yes", Duration::from_secs(20), || (!holdings(&pair).1.is_empty()).then_some(()));
+    let child = holdings(&pair).1.trim().to_owned();
+    // What it may write before it waits: the buffers between it and the host.
+    let written = || {
+        let io = std::fs::read_to_string(format!("/proc/{child}/io")).unwrap();
+        let line = io.lines().find(|line| line.starts_with("wchar")).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let mut last = 0;
+    wait("silence", Duration::from_secs(30), || {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = written();
+        (std::mem::replace(&mut last, now) == now).then_some(())
+    });
+    assert!(last < 8 << 20, "{last} bytes");
+    let peak = pair.memory("VmHWM");
+    assert!(peak < before + 1024, "{before} then {peak} kB");
+    // Longer than any deadline of a connection: it is still wanted.
+    std::thread::sleep(Duration::from_secs(12));
+    assert_eq!(holdings(&pair).1.trim(), child);
+    // Nobody wants it any more.
+    yes.kill().unwrap();
+    yes.wait().unwrap();
+    wait("its end", Duration::from_secs(10), || holdings(&pair).1.is_empty().then_some(()));
+    pair.assert_alive();
+}
+
+#[test]
+fn orphans_are_reaped_by_an_agent_that_is_pid_1() {
+    let by = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc"];
+    let pair = known(Pair::start_by(&by, "lxd"));
+    let script = "for i in 1 2 3 4 5; do (sleep 0.1 &); done; exit 0";
+    assert!(exec(&pair, &["-T", "-n"], &["sh", "-c", script]).status().unwrap().success());
+    let list = "sleep 0.4; echo $PPID; grep -l '^State:.*Z' /proc/[0-9]*/status";
+    let output = exec(&pair, &["-T", "-n"], &["sh", "-c", list]).output().unwrap();
+    // Its parent is PID 1, and there are no zombies.
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n");
+}
