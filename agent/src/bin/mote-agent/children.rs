@@ -107,8 +107,12 @@ impl Child {
 
     /// Kills it and its whole process group.
     pub(crate) fn kill(&self) {
-        if self.ended.get().is_none() {
-            let _gone = kill_process_group(self.pid, Kill::KILL);
+        if self.ended.get().is_some() {
+            return;
+        }
+        // Right after the fork it leads no group yet.
+        if kill_process_group(self.pid, Kill::KILL).is_err() {
+            sys::kill(self.pid, Kill::KILL.as_raw());
         }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) async fn answer(request: &Request<'_>, body: &[u8]) -> Answer {
         |why: &str| error(500, &format!("Failed connecting to \"{name}\" port {port}: {why}"));
     // No names but this one: looking others up could block, and takes a resolver.
     let address = match name.as_str() {
-        "" | "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        "localhost" => Ok(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         name => name.parse(),
     };
     let Ok(address) = address else { return failed("not an IP address") };
@@ -46,10 +46,13 @@ pub(crate) async fn answer(request: &Request<'_>, body: &[u8]) -> Answer {
 /// Address and port, as they were asked for.
 fn target(body: &[u8]) -> Result<(String, u16), String> {
     json::check(body).map_err(|why| format!("Invalid port-forward request: {why}"))?;
-    let (mut name, mut port) = (String::new(), "0".to_owned());
+    let (mut name, mut port) = ("127.0.0.1".to_owned(), "0".to_owned());
     for (key, value) in json::members(body) {
         if is_text(key, "address") {
-            name = json_text(value).ok_or("Invalid address")?;
+            let given = json_text(value).ok_or("Invalid address")?;
+            if !given.is_empty() {
+                name = given;
+            }
         } else if is_text(key, "port") {
             port = String::from_utf8_lossy(value).into_owned();
         }
