@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Guest {
     stream: UnixStream,
-    text: String,
+    text: Vec<u8>,
 }
 
 impl Guest {
@@ -19,7 +19,7 @@ impl Guest {
     /// If it does not come in time.
     #[must_use]
     pub fn new(stream: UnixStream, limit: Duration) -> Self {
-        let mut guest = Self { stream, text: String::new() };
+        let mut guest = Self { stream, text: Vec::new() };
         let _before = guest.until("@@ready@@\n", limit);
         guest
     }
@@ -70,17 +70,20 @@ impl Guest {
     fn until(&mut self, mark: &str, limit: Duration) -> String {
         let end = Instant::now() + limit;
         loop {
-            if let Some(at) = self.text.find(mark) {
+            let found = self.text.windows(mark.len()).position(|text| text == mark.as_bytes());
+            if let Some(at) = found {
                 let rest = self.text.split_off(at + mark.len());
-                return std::mem::replace(&mut self.text, rest);
+                let text = std::mem::replace(&mut self.text, rest);
+                return String::from_utf8_lossy(&text).into_owned();
             }
             let left = end.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "waited {limit:?} for {mark:?}, have {:?}", self.text);
+            let have = String::from_utf8_lossy(&self.text);
+            assert!(!left.is_zero(), "waited {limit:?} for {mark:?}, have {have:?}");
             self.stream.set_read_timeout(Some(left)).expect("a timeout");
             let mut buffer = [0; 4096];
             match self.stream.read(&mut buffer) {
-                Ok(0) => panic!("the guest is gone; it said {:?}", self.text),
-                Ok(count) => self.text += &String::from_utf8_lossy(&buffer[..count]),
+                Ok(0) => panic!("the guest is gone; it said {have:?}"),
+                Ok(count) => self.text.extend_from_slice(&buffer[..count]),
                 Err(_) => {}
             }
         }
