@@ -140,7 +140,11 @@ impl Vm {
             .arg(spec.image.join("vmlinuz"))
             .arg("-initrd")
             .arg(spec.image.join("initrd"))
-            .args(["-append", &format!("console=ttyS0 quiet panic=-1 {}", spec.words)]);
+            // On a busy machine the emulated timer may be late, which the kernel takes for broken.
+            .args([
+                "-append",
+                &format!("console=ttyS0 quiet panic=-1 no_timer_check {}", spec.words),
+            ]);
         if spec.vsock {
             command.args(["-chardev", &format!("socket,id=vs,path={}", path("vhost"))]);
             command.args(["-device", "vhost-user-vsock-pci,chardev=vs"]);
