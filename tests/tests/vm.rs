@@ -340,3 +340,51 @@ fn the_real_agents_connect_to_the_host_and_serve_devlxd() {
         world.power_off(&mut guest);
     }
 }
+
+/// What comes of templates: modes, owners, texts, hostname, in the words of the guest's own tools.
+fn templates(flavour: &str, spec: &Spec) -> String {
+    let mut world = World::prepare(flavour, spec, &[], |host| {
+        let put = |path: &str, text: &str| {
+            let path = host.share.join(path);
+            std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+            std::fs::write(path, text).expect("a file");
+        };
+        // `uptime` is there before any agent.
+        put(
+            "files/metadata.yaml",
+            "architecture: x86_64\nproperties: {os: debian}\ntemplates:\n  /etc/hostname:\n    when:\n    \
+             - create\n    create_only: false\n    template: h\n    properties: {}\n  \
+             /run/mote-test/uptime:\n    template: t\n    mode: \"0600\"\n    uid: \"7\"\n  \
+             /run/mote-test/a/b/new:\n    template: t\n    mode: \"640\"\n    uid: \"7\"\n    gid: \"8\"\n  \
+             /run/mote-test/plain: {template: t, create_only: true}\n  /init: {template: t, \
+             create_only: true}\n  /run/mote-test/notdue: {template: other}\n",
+        );
+        put("files/h.out", "named-by-host\n");
+        put("files/t.out", "text\n");
+    });
+    let mut guest = world.connected();
+    let told = guest.ok(
+        "cd /run/mote-test; for f in uptime a a/b a/b/new plain /etc /etc/hostname /init; do stat -c \
+         '%n %a %u %g' $f; done; cat uptime a/b/new plain /etc/hostname /proc/sys/kernel/hostname; \
+         ls notdue 2>/dev/null; head -c 9 /init",
+    );
+    world.power_off(&mut guest);
+    told
+}
+
+#[test]
+fn templates_come_out_as_with_the_real_agents() {
+    let image = std::env::var_os("MOTE_IMAGE_GO").expect("MOTE_IMAGE_GO, which scripts/test makes");
+    for (agent, flavour, port) in [
+        ("lxd-agent", "lxd-5.0", "org.linuxcontainers.lxd"),
+        ("incus-agent", "incus", "org.linuxcontainers.incus"),
+    ] {
+        let words = format!("mote.start={agent}");
+        let spec =
+            Spec { image: image.clone().into(), port, words, memory: 256, ..Spec::default() };
+        let theirs = templates(flavour, &spec);
+        let ours = templates(flavour, &Spec { port, ..Spec::default() });
+        assert_eq!(ours, theirs, "{agent}");
+        println!("{agent}:\n{ours}");
+    }
+}
