@@ -99,10 +99,22 @@ impl Session {
     #[must_use]
     pub fn start(directory: &Path) -> Self {
         let mut command = Command::new(agent());
-        Self::with(command.args(["sftp-server", "-d"]).arg(directory))
+        let mut session = Self::with(command.args(["sftp-server", "-d"]).arg(directory));
+        session.hello();
+        session
     }
 
-    /// Starts a server by this command.
+    /// INIT, as every client begins; the packet that answers it.
+    ///
+    /// # Panics
+    /// If nothing does.
+    pub fn hello(&mut self) -> Vec<u8> {
+        let init = [0, 0, 0, 5, kind::INIT, 0, 0, 0, 3];
+        self.socket.write_all(&init).expect("a server that reads");
+        self.receive_raw()
+    }
+
+    /// Starts a server by this command, and says nothing to it yet.
     ///
     /// # Panics
     /// If there is none.

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::Path;
 use std::process::Command;
 
 use mote_tests::sftp::{Attrs, Int, Long, Reply, Session, Text, bytes, kind, open};
@@ -142,6 +141,7 @@ fn new_files_are_as_asked_for_whatever_the_agent_s_mask() {
     let mut command = Command::new("sh");
     command.args(["-c", "umask 077; exec \"$0\" sftp-server -d \"$1\""]);
     let mut session = Session::with(command.arg(agent()).arg(&scratch.0));
+    session.hello();
     let flags = open::WRITE | open::CREATE;
     session.open(b"default", flags);
     for (name, mode) in [(&b"private"[..], 0o600), (b"run", 0o755), (b"all", 0o666)] {
@@ -236,9 +236,7 @@ fn a_long_directory_is_listed_once_and_whole() {
 #[test]
 fn the_extensions_are_announced_and_answer() {
     let (scratch, mut session) = session();
-    let init = [0, 0, 0, 5, kind::INIT, 0, 0, 0, 3];
-    std::io::Write::write_all(&mut session.socket, &init).unwrap();
-    let version = session.receive_raw();
+    let version = session.hello();
     assert_eq!(version[..5], [2, 0, 0, 0, 3]);
     let text = String::from_utf8_lossy(&version).into_owned();
     for name in ["posix-rename", "statvfs", "fstatvfs", "hardlink", "fsync", "lsetstat", "limits"] {
@@ -267,9 +265,10 @@ fn without_a_directory_paths_begin_where_the_server_was_started() {
     let scratch = Scratch::new();
     let mut session =
         Session::with(Command::new(agent()).arg("sftp-server").current_dir(&scratch.0));
+    session.hello();
     let root = fs::canonicalize(&scratch.0).unwrap();
     assert_eq!(session.path(kind::REALPATH, b"."), bytes(&root));
     let missing = scratch.0.join("missing");
-    let mut session = Session::start(Path::new(&missing));
+    let mut session = Session::with(Command::new(agent()).args(["sftp-server", "-d"]).arg(missing));
     assert_eq!(session.server.0.wait().unwrap().code(), Some(1));
 }
