@@ -5,3 +5,4 @@
 mod hostile;
 mod openssh;
 mod requests;
+mod through;

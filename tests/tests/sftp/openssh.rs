@@ -9,16 +9,11 @@ use std::time::{Duration, Instant};
 
 use mote_tests::{Scratch, agent};
 
-/// Runs a batch between `here` and `there`; what the client printed.
-fn batch(here: &Path, there: &Path, lines: &str) -> String {
-    batch_with(here, there, &[], lines)
-}
-
-fn batch_with(here: &Path, there: &Path, options: &[&str], lines: &str) -> String {
+/// Runs a batch in `here` with a server; what the client printed.
+pub(crate) fn batch(here: &Path, server: &str, options: &[&str], lines: &str) -> String {
     let mut client = Command::new("sftp")
         .args(options)
-        .args(["-b", "-", "-D"])
-        .arg(format!("{} sftp-server -d {}", agent().display(), there.display()))
+        .args(["-b", "-", "-D", server])
         .current_dir(here)
         .env("TZ", "UTC")
         .stdin(Stdio::piped())
@@ -55,12 +50,17 @@ impl Sides {
     }
 
     fn run(&self, lines: &str) -> String {
-        batch(&self.here(), &self.there(), lines)
+        self.run_with(&[], lines)
+    }
+
+    fn run_with(&self, options: &[&str], lines: &str) -> String {
+        let server = format!("{} sftp-server -d {}", agent().display(), self.there().display());
+        batch(&self.here(), &server, options, lines)
     }
 }
 
 /// A file with a hole between any two short pieces, each of which says where it belongs.
-fn big_file(path: &Path, size: u64) {
+pub(crate) fn big_file(path: &Path, size: u64) {
     let file = File::create(path).unwrap();
     file.set_len(size).unwrap();
     for offset in (0..size - 16).step_by(64 * 1024) {
@@ -70,7 +70,7 @@ fn big_file(path: &Path, size: u64) {
     file.write_all_at(b"the end", size - 7).unwrap();
 }
 
-fn assert_same(a: &Path, b: &Path) {
+pub(crate) fn assert_same(a: &Path, b: &Path) {
     let (mut a, mut b) = (File::open(a).unwrap(), File::open(b).unwrap());
     let size = a.metadata().unwrap().len();
     assert_eq!(size, b.metadata().unwrap().len());
@@ -115,7 +115,7 @@ fn files_of_every_length_around_the_limits_come_and_go_whole() {
     for options in [&[][..], &["-B", "32768"], &["-B", "8192", "-R", "1"]] {
         let (here, there) = (sides.here(), sides.there());
         fs::create_dir(here.join("back")).unwrap();
-        batch_with(&here, &there, options, "put f*\nlcd back\nget f*");
+        sides.run_with(options, "put f*\nlcd back\nget f*");
         for length in lengths {
             let name = format!("f{length}");
             assert!(fs::read(there.join(&name)).unwrap() == data[..length], "put {name}");

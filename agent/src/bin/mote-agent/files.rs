@@ -2,12 +2,16 @@
 //! hangs stops that session and nothing else.
 
 use std::cell::Cell;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use mote_agent::flavour::Flavour;
 use mote_agent::http::head::Request;
 
 use crate::agent::Agent;
+use crate::children::Child;
+use crate::clock::within;
 use crate::exchange::{Answer, Reply};
 use crate::log;
 use crate::relay::relay;
@@ -17,6 +21,9 @@ use crate::worker;
 
 /// Sessions at once. Over it: 503.
 const SESSIONS: usize = 64;
+
+/// For a server to finish once its client has gone.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// How many sessions there are.
 #[derive(Default)]
@@ -34,17 +41,31 @@ pub(crate) fn answer(agent: &Rc<Agent>, request: &Request<'_>) -> Answer {
     Answer::Upgrade(Upgrade::new(|stream| serve(agent, stream)))
 }
 
-/// Serves a session to its end.
+/// Serves a session to its end. One whose server hangs on a dead file system counts until the server
+/// is really gone, or a host that tries again and again would get any number of them.
 async fn serve(agent: Rc<Agent>, stream: Stream) {
     agent.sessions.0.set(agent.sessions.0.get() + 1);
-    if let Err(error) = session(&agent, &stream).await {
-        log::debug(format_args!("an SFTP session was cut: {error}"));
+    match start(&agent, &stream).await {
+        Ok((child, socket)) => {
+            if let Err(error) = relay(&stream, socket).await {
+                log::debug(format_args!("an SFTP session was cut: {error}"));
+            }
+            stream.close().await;
+            // It ends by itself, with what it was already told to write.
+            if within(GRACE, child.ended()).await.is_none() {
+                child.kill();
+                child.ended().await;
+            }
+        }
+        Err(error) => {
+            log::debug(format_args!("no SFTP session: {error}"));
+            stream.close().await;
+        }
     }
     agent.sessions.0.set(agent.sessions.0.get().saturating_sub(1));
-    stream.close().await;
 }
 
-async fn session(agent: &Agent, stream: &Stream) -> std::io::Result<()> {
+async fn start(agent: &Agent, stream: &Stream) -> std::io::Result<(Rc<Child>, OwnedFd)> {
     // Relative paths begin at the working directory under LXD, at the root under Incus.
     let arguments: &[&str] = match agent.flavour {
         Flavour::Incus => &["sftp-server", "-d", "/"],
@@ -53,5 +74,5 @@ async fn session(agent: &Agent, stream: &Stream) -> std::io::Result<()> {
     let (child, socket) = worker::connected(agent, arguments)?;
     child.started().await?;
     switch(stream, "sftp").await?;
-    relay(stream, socket).await
+    Ok((child, socket))
 }
