@@ -20,6 +20,8 @@ pub(crate) fn commands_end_as_they_end_in_the_guest(world: &World) {
     let (code, _, error) = world.exec(&[NAME, "--", "/proc/version"], "");
     assert_eq!((code, error.as_str()), (126, "mote-host: Command not executable\n"));
     assert_eq!(world.exec(&["--cwd", "/nonesuch", NAME, "--", "pwd"], "").0, 127);
+    // The host says goodbye on control when there is no more output; the command goes on.
+    assert_eq!(world.sh("exec >&- 2>&- <&-; sleep 1; exit 3").0, 3, "{:?}", world.judge);
     // Closed by us early: the command is told, and what it says to the other stream still comes.
     let mut command = world.host.command(&["exec", "-T", "-n", NAME, "--", "sh", "-c"]);
     let script = "while echo line; do :; done; echo over >&2; exit 9";

@@ -210,7 +210,7 @@ impl Listener {
             let mut inbox = Inbox::new(256);
             loop {
                 match socket.receive(&mut inbox).await? {
-                    Received::Closed => return Ok(()),
+                    Received::Closed | Received::Lost => return Ok(()),
                     Received::Pong => unanswered.set(0),
                     // A listener has nothing else to say.
                     Received::Data { .. } => {}

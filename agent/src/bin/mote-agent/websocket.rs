@@ -57,8 +57,10 @@ pub(crate) enum Received<'i> {
     },
     /// It answered a ping.
     Pong,
-    /// It is leaving.
+    /// It said goodbye.
     Closed,
+    /// The connection ended without one.
+    Lost,
 }
 
 /// The receiving side: owned by the one who reads.
@@ -136,7 +138,7 @@ impl WebSocket {
                 (inbox.at, inbox.end) = (0, 0);
                 let count = self.stream.read(&mut inbox.buffer).await?;
                 if count == 0 {
-                    return Ok(Received::Closed);
+                    return Ok(Received::Lost);
                 }
                 inbox.end = count;
             }
@@ -165,7 +167,10 @@ impl WebSocket {
     /// Waits until the peer leaves, whatever it says before.
     pub(crate) async fn left(&self) {
         let mut inbox = Inbox::new(256);
-        while !matches!(self.receive(&mut inbox).await, Ok(Received::Closed) | Err(_)) {}
+        while !matches!(
+            self.receive(&mut inbox).await,
+            Ok(Received::Closed | Received::Lost) | Err(_)
+        ) {}
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) fn inbox() -> Inbox {
     Inbox::new(PIECE)
 }
 
-/// Obeys the control socket. Losing it means that nobody wants the command any more.
+/// Obeys the control socket. Losing it means that nobody wants the command any more. A goodbye does not:
+/// hosts say it when all output is over, and the command may have more to do.
 pub(super) async fn control(socket: &WebSocket, child: &Child, terminal: Option<BorrowedFd<'_>>) {
     let mut inbox = Inbox::new(256);
     let mut message = Vec::new();
@@ -53,7 +54,8 @@ pub(super) async fn control(socket: &WebSocket, child: &Child, terminal: Option<
                 message.clear();
             }
             Ok(Received::Pong) => {}
-            Ok(Received::Closed) | Err(_) => return child.kill(),
+            Ok(Received::Closed) => return,
+            Ok(Received::Lost) | Err(_) => return child.kill(),
         }
     }
 }
@@ -81,7 +83,9 @@ async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
                 }
             }
             Ok(Received::Pong) => {}
-            Ok(Received::Data { text: true, .. } | Received::Closed) | Err(_) => return,
+            Ok(Received::Data { text: true, .. } | Received::Closed | Received::Lost) | Err(_) => {
+                return;
+            }
         }
     }
 }
@@ -166,7 +170,7 @@ pub(super) async fn farewell(socket: &WebSocket, inbox: &mut Inbox) {
     let done = async {
         while !matches!(
             socket.receive(inbox).await,
-            Ok(Received::Data { text: true, .. } | Received::Closed) | Err(_)
+            Ok(Received::Data { text: true, .. } | Received::Closed | Received::Lost) | Err(_)
         ) {}
     };
     let _patience = within(FAREWELL, done).await;
