@@ -388,3 +388,35 @@ fn templates_come_out_as_with_the_real_agents() {
         println!("{agent}:\n{ours}");
     }
 }
+
+/// cloud-init's seed on a disk (here a share), and a system whose own command is missing: the kernel
+/// itself reboots. QEMU ends then, and the next boot finds the seed as it was left.
+#[test]
+fn a_new_seed_reboots_once_and_before_anybody_is_told() {
+    let disk = Scratch::new();
+    let words = "mote.agent=no".into();
+    let spec = Spec { shares: vec![("var", disk.0.clone())], words, ..Spec::default() };
+    let mut world = World::prepare("lxd", &spec, &[], |host| {
+        let seed = "templates: {/var/lib/cloud/seed/nocloud-net/meta-data: {template: s}}";
+        std::fs::create_dir_all(host.share.join("files")).unwrap();
+        std::fs::write(host.share.join("files/metadata.yaml"), seed).unwrap();
+        std::fs::write(host.share.join("files/s.out"), "instance-id: a\n").unwrap();
+    });
+    let start = "modprobe virtiofs; mkdir -p /var /etc/cloud; mount -t virtiofs var /var; rm -f \
+                 /bin/reboot; mote-agent 2>/run/agent.log & echo $! >/run/agent.pid";
+    let mut guest = world.vm.guest();
+    guest.send(start);
+    world.vm.ended(BOOT);
+    assert!(!world.host.log().contains("agent STARTED"), "{}", world.host.log());
+    let seed = disk.0.join("lib/cloud/seed/nocloud-net/meta-data");
+    assert_eq!(std::fs::read_to_string(seed).unwrap(), "instance-id: a\n");
+    let directory = world._scratch.0.clone();
+    drop(world.vm);
+    let mut vm = Vm::boot(&directory, &spec, &world.host.share);
+    let mut guest = vm.guest();
+    guest.ok(start);
+    let _took = world.host.connected(BOOT);
+    assert!(!guest.ok("cat /run/agent.log").contains("rebooting"));
+    guest.send("poweroff");
+    vm.ended(BOOT);
+}
