@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use mote_tests::host::NAME;
 use mote_tests::terminal::Terminal;
+use mote_tests::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::tcgetattr;
 
-use crate::world::{World, noise, within};
+use crate::world::{SOON, World, noise, within};
 
 pub(crate) fn commands_end_as_they_end_in_the_guest(world: &World) {
     assert_eq!(world.sh("echo out; echo err >&2; exit 42"), (42, "out\n".into(), "err\n".into()));
@@ -60,6 +61,21 @@ pub(crate) fn signals_and_lost_sockets_reach_the_command(world: &World) {
     // Without control nobody could stop the command: it is killed.
     let dropped = world.exec(&["-n", "--fault", "drop-control=500", NAME, "--", "sleep", "60"], "");
     assert_eq!(dropped.0, world.judge.killed);
+}
+
+/// Nothing between the command and whoever reads may grow.
+pub(crate) fn output_that_nobody_reads_stops_the_command(world: &World) {
+    let script = "echo $$ >/tmp/writer; exec dd if=/dev/zero bs=64k count=320";
+    let stalled = ["exec", "-T", "-n", "--fault", "stall=8", NAME, "--", "sh", "-c", script];
+    let mut child = world.host.command(&stalled).stdout(Stdio::piped()).spawn().expect("mote-host");
+    let mut output = child.stdout.take().expect("a pipe");
+    let written = "sleep 1; sed -n s/wchar:.//p /proc/$(cat /tmp/writer)/io";
+    let looked = || world.sh(written).1.trim().parse().ok().filter(|count: &u64| *count > 0);
+    let (count, _) = wait("the writer", SOON, looked);
+    assert!(count < 8 << 20, "{:?}: {count} bytes", world.judge);
+    let mut all = Vec::new();
+    output.read_to_end(&mut all).expect("all of it");
+    assert_eq!((all.len(), within(&mut child, "dd")), (320 << 16, Some(0)));
 }
 
 pub(crate) fn sockets_that_misbehave_end_the_operation_and_nothing_else(world: &World) {

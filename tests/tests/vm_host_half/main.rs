@@ -39,6 +39,7 @@ fn everything(judge: Judge) {
     exec::commands_end_as_they_end_in_the_guest(&world);
     exec::identity_environment_and_directory_are_as_asked(&world);
     exec::signals_and_lost_sockets_reach_the_command(&world);
+    exec::output_that_nobody_reads_stops_the_command(&world);
     exec::sockets_that_misbehave_end_the_operation_and_nothing_else(&world);
     exec::a_terminal_has_our_size_and_follows_it(&world);
     exec::the_stream_is_the_same_both_ways(&world);
