@@ -11,6 +11,15 @@ use mote_tests::{tool, wait};
 
 use crate::openssh::{assert_same, batch, big_file};
 
+/// A host and an agent that know each other.
+fn known(flavour: &str) -> Pair {
+    let pair = Pair::start(flavour, &[]);
+    let look = || pair.host.try_run(&["file", "stat", NAME, "/"]).ok();
+    wait("the host to know it", Duration::from_secs(10), look);
+    gone(&pair);
+    pair
+}
+
 /// How `sftp` reaches the agent.
 fn by_host(pair: &Pair) -> String {
     let host = tool("MOTE_HOST", "target/debug/mote-host");
@@ -30,7 +39,7 @@ fn gone(pair: &Pair) {
 
 #[test]
 fn a_file_comes_and_goes_whole_and_the_agent_stays_small() {
-    let mut pair = Pair::start("incus", &[]);
+    let mut pair = known("incus");
     let here = pair.scratch.0.join("here");
     fs::create_dir(&here).unwrap();
     big_file(&here.join("big"), (128 << 20) + 77);
@@ -54,9 +63,9 @@ fn a_file_comes_and_goes_whole_and_the_agent_stays_small() {
 
 #[test]
 fn relative_paths_begin_where_each_server_s_own_agent_has_them() {
-    let pair = Pair::start("incus", &[]);
+    let pair = known("incus");
     assert!(batch(Path::new("/"), &by_host(&pair), &[], "pwd\n").contains("directory: /\n"));
-    let pair = Pair::start("lxd", &[]);
+    let pair = known("lxd");
     let printed = batch(Path::new("/"), &by_host(&pair), &[], "pwd\n");
     let agent = fs::read_link(format!("/proc/{}/cwd", pair.agent.0.id())).unwrap();
     assert!(printed.contains(&format!("directory: {}\n", agent.display())), "{printed}");
@@ -64,7 +73,7 @@ fn relative_paths_begin_where_each_server_s_own_agent_has_them() {
 
 #[test]
 fn a_session_that_hangs_holds_up_nobody_and_is_killed_when_its_client_goes() {
-    let mut pair = Pair::start("lxd", &[]);
+    let mut pair = known("lxd");
     let host = pair.host.directory.to_str().unwrap().to_owned();
     // Its input stays open: it waits for requests.
     let mut waiting = Command::new(tool("MOTE_HOST", "target/debug/mote-host"))
@@ -74,13 +83,17 @@ fn a_session_that_hangs_holds_up_nobody_and_is_killed_when_its_client_goes() {
         .spawn()
         .unwrap();
     let limit = Duration::from_secs(10);
-    let (server, _) = wait("a server", limit, || servers(&pair).first().copied());
+    let (server, _) = wait("a server", limit, || {
+        let server = servers(&pair).first().copied()?;
+        let words = fs::read_to_string(format!("/proc/{server}/cmdline")).ok()?;
+        words.ends_with("sftp-server\0").then_some(server)
+    });
     // As on a mount whose server is gone, from where it can only be killed.
     let stopped = Command::new("kill").args(["-STOP", &server.to_string()]).status().unwrap();
     assert!(stopped.success());
     assert!(batch(Path::new("/"), &by_host(&pair), &[], "pwd\n").contains("directory: "));
     pair.assert_alive();
-    assert_eq!(servers(&pair), [server]);
+    wait("the other server's end", limit, || (servers(&pair) == [server]).then_some(()));
     waiting.kill().unwrap();
     waiting.wait().unwrap();
     gone(&pair);
