@@ -114,7 +114,9 @@ impl Host {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
-    fn log_path(&self) -> PathBuf {
+    /// Where the daemon writes what happens.
+    #[must_use]
+    pub fn log_path(&self) -> PathBuf {
         self.directory.join("daemon.log")
     }
 }

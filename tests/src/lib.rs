@@ -5,6 +5,7 @@
 //! `scripts/test` and `scripts/run` set.
 
 pub mod agent;
+pub mod conform;
 pub mod guest;
 pub mod host;
 pub mod report;

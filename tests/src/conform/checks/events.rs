@@ -1,0 +1,301 @@
+//! Events: streams, and what is posted to them (P§4.3).
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::operations::is_rfc3339;
+use crate::conform::agent::Agent;
+use crate::conform::exec::{Exec, Running, script};
+use crate::conform::wire::Wire;
+use crate::conform::ws::{Message, Ws};
+use crate::conform::{Check, Claim, Miss, SOON, hold, same};
+
+const GROUP: &str = "Events";
+
+/// For an event. Shorter than from ping to ping, which would keep the waiting alive.
+const HEARD: Duration = Duration::from_secs(8);
+
+pub(super) const ALL: &[Check] = &[
+    Check::new(GROUP, "P§4.3", "a websocket is pinged at once", ping),
+    Check::new(GROUP, "P§4.3", "and again within 10 s", ping_again).slow(),
+    Check::new(GROUP, "P§4.3", "without an upgrade it is a stream of lines", stream),
+    Check::new(
+        GROUP,
+        "P§4.3",
+        "in this order: Running, Running with `return`, Success, five times of five",
+        exec_order,
+    ),
+    Check::new(
+        GROUP,
+        "P§4.3",
+        "an exec ends as Success with `return`, whatever that is",
+        exec_success,
+    ),
+    Check::new(GROUP, "P§4.3", "a failed exec ends as Failure, with its text", exec_failure),
+    Check::new(
+        GROUP,
+        "P§4.3",
+        "operation events are the operation, and have RFC 3339 times",
+        shape,
+    ),
+    Check::new(GROUP, "P§4.3", "`type` lets only those through", filter),
+    Check::new(GROUP, "P§4.3", "without `type`, config and device are among them", default_types),
+    Check::new(
+        GROUP,
+        "P§4.3",
+        "what is posted goes to all, with a new time, otherwise as it was",
+        post,
+    ),
+    Check::new(GROUP, "P§4.3", "posting is answered 200 with null", post_answer),
+    Check::new(GROUP, "P§4.3", "what does not parse is refused when posted", post_garbage),
+    Check::new(
+        GROUP,
+        "P§4.3",
+        "a disk that cannot be mounted is posted with 200 within 3 s",
+        device,
+    )
+    .slow(),
+    Check::new(GROUP, "P§4.3", "`project` and `all-projects` are ignored", project),
+    Check::new(GROUP, "P§4.3", "a listener that reads nothing keeps nobody waiting", stalled),
+];
+
+/// A listener that is there: the first ping has come.
+fn listen(agent: &Agent, query: &str) -> Result<Ws, String> {
+    let mut events = Ws::open(agent, &format!("/1.0/events{query}"))?;
+    if let Message::Ping(payload) = events.within(SOON).any()? {
+        events.frame(0x8a, &payload)?;
+    }
+    events.within(HEARD);
+    Ok(events)
+}
+
+fn next(events: &mut Ws) -> Result<Value, String> {
+    match events.message()? {
+        Message::Text(text) => serde_json::from_slice(&text).map_err(|error| error.to_string()),
+        other => Err(format!("{other:?} is no event")),
+    }
+}
+
+/// The next event about a configuration key.
+fn about(events: &mut Ws, key: &str) -> Result<Value, String> {
+    loop {
+        let event = next(events)?;
+        if event["metadata"]["key"] == json!(key) {
+            return Ok(event);
+        }
+    }
+}
+
+fn config(key: &str) -> Value {
+    json!({"type": "config", "timestamp": "2001-02-03T04:05:06Z",
+        "metadata": {"key": key, "old_value": "a", "value": "<b>ü"}})
+}
+
+fn post_event(agent: &Agent, event: &Value) -> Claim {
+    let answer = agent.ask("POST", "/1.0/events", &event.to_string())?;
+    same("the answer to POST", answer.short(), "200")
+}
+
+fn ping(agent: &Agent) -> Claim {
+    let mut events = Ws::open(agent, "/1.0/events?type=none")?;
+    let first = events.within(Duration::from_secs(3)).any()?;
+    hold("something else comes first", matches!(first, Message::Ping(_)))
+}
+
+fn ping_again(agent: &Agent) -> Claim {
+    let mut events = Ws::open(agent, "/1.0/events?type=none")?;
+    let begun = Instant::now();
+    let mut pings = Vec::new();
+    while pings.len() < 2 {
+        match events.within(Duration::from_secs(13)).any()? {
+            Message::Ping(payload) => events.frame(0x8a, &payload)?,
+            _ => return Err(Miss::Differs("something else comes".into())),
+        }
+        pings.push(begun.elapsed());
+    }
+    let gap = pings[1] - pings[0];
+    hold("it took longer", gap < Duration::from_secs(12))?;
+    hold("it comes within 5 s", gap > Duration::from_secs(5))
+}
+
+/// Opens a stream of lines; its head.
+fn lines(agent: &Agent, query: &str) -> Result<(Wire, String), String> {
+    let mut wire = agent.connect()?;
+    wire.send(format!("GET /1.0/events{query} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes())?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\n\n") && !head.ends_with(b"\r\n\r\n") {
+        head.extend(wire.take(1)?);
+    }
+    Ok((wire, String::from_utf8_lossy(&head).into_owned()))
+}
+
+fn stream(agent: &Agent) -> Claim {
+    let (mut wire, head) = lines(agent, "?type=config")?;
+    hold("it does not begin with 200", head.starts_with("HTTP/1.1 200 OK"))?;
+    hold("it is no JSON", head.contains("Content-Type: application/json"))?;
+    // Go's agents send the head before they listen.
+    std::thread::sleep(Duration::from_millis(200));
+    post_event(agent, &config("user.stream"))?;
+    loop {
+        let line = wire.until(b"\n")?;
+        let event: Value = serde_json::from_slice(&line).map_err(|error| error.to_string())?;
+        if event["metadata"]["key"] == json!("user.stream") {
+            return Ok(());
+        }
+    }
+}
+
+/// What events say of an operation, up to its end: status and metadata.
+fn story(events: &mut Ws, id: &Value) -> Result<Vec<Value>, String> {
+    let mut story = Vec::new();
+    loop {
+        let event = next(events)?;
+        if event["metadata"]["id"] == *id {
+            let operation = event["metadata"].clone();
+            let is_over = operation["status_code"].as_u64() >= Some(200);
+            story.push(operation);
+            if is_over {
+                return Ok(story);
+            }
+        }
+    }
+}
+
+fn exec_order(agent: &Agent) -> Claim {
+    let mut events = listen(agent, "?type=operation")?;
+    for _ in 0..5 {
+        let running = Running::start(agent, &script("exit 3"))?;
+        let id = running.exec.made["id"].clone();
+        let _done = running.finish(agent)?;
+        let story = story(&mut events, &id)?;
+        let ends = story.iter().map(|op| format!("{} {}", op["status"], op["metadata"]["return"]));
+        let ends: Vec<_> = ends.filter(|end| !end.starts_with("\"Pending")).collect();
+        let tail = ends[ends.len().saturating_sub(3)..].join(", ");
+        same("the end", tail, "\"Running\" null, \"Running\" 3, \"Success\" 3")?;
+    }
+    Ok(())
+}
+
+fn exec_success(agent: &Agent) -> Claim {
+    let mut events = listen(agent, "?type=operation")?;
+    let running = Running::start(agent, &script("exit 3"))?;
+    let id = running.exec.made["id"].clone();
+    let _done = running.finish(agent)?;
+    let story = story(&mut events, &id)?;
+    let last = story.last().cloned().unwrap_or_default();
+    same("status", &last["status"], &json!("Success"))?;
+    same("status_code", &last["status_code"], &json!(200))?;
+    same("metadata", &last["metadata"], &json!({"return": 3}))
+}
+
+fn exec_failure(agent: &Agent) -> Claim {
+    let mut events = listen(agent, "?type=operation")?;
+    let running = Running::start(agent, &crate::conform::exec::plain(&["/no/such"]))?;
+    let story = story(&mut events, &running.exec.made["id"])?;
+    let last = story.last().cloned().unwrap_or_default();
+    same("status_code", &last["status_code"], &json!(400))?;
+    hold("err is empty", last["err"].as_str().is_some_and(|text| !text.is_empty()))?;
+    same("metadata", &last["metadata"], &json!({"return": 127}))
+}
+
+fn shape(agent: &Agent) -> Claim {
+    let mut events = listen(agent, "?type=operation")?;
+    let exec = Exec::ask(agent, &script("true"))?;
+    loop {
+        let event = next(&mut events)?;
+        if event["metadata"]["id"] != exec.made["id"] {
+            continue;
+        }
+        let stamp = event["timestamp"].as_str().unwrap_or_default();
+        hold("the timestamp is none", is_rfc3339(stamp))?;
+        same("type", &event["type"], &json!("operation"))?;
+        return same("class", &event["metadata"]["class"], &json!("websocket"));
+    }
+}
+
+fn filter(agent: &Agent) -> Claim {
+    let mut events = listen(agent, "?type=config,nothing")?;
+    let mut others = listen(agent, "?type=lifecycle")?;
+    let _operation = Exec::ask(agent, &script("true"))?;
+    post_event(agent, &config("user.filter"))?;
+    loop {
+        let event = next(&mut events)?;
+        same("type", &event["type"], &json!("config"))?;
+        if event["metadata"]["key"] == json!("user.filter") {
+            break;
+        }
+    }
+    let silent = others.within(Duration::from_millis(300)).message();
+    hold("something comes for lifecycle", silent.is_err())
+}
+
+fn default_types(agent: &Agent) -> Claim {
+    let mut events = listen(agent, "")?;
+    post_event(agent, &config("user.default"))?;
+    let _event = about(&mut events, "user.default")?;
+    let device = json!({"type": "device", "timestamp": "2001-02-03T04:05:06Z", "metadata":
+        {"key": "user.device", "action": "updated", "name": "x", "config": {"type": "none"}}});
+    post_event(agent, &device)?;
+    let _event = about(&mut events, "user.device").map_err(|error| format!("device: {error}"))?;
+    Ok(())
+}
+
+fn post(agent: &Agent) -> Claim {
+    let mut all = [listen(agent, "?type=config")?, listen(agent, "")?];
+    let sent = config("user.post");
+    post_event(agent, &sent)?;
+    for events in &mut all {
+        let event = about(events, "user.post")?;
+        same("metadata", &event["metadata"], &sent["metadata"])?;
+        let stamp = event["timestamp"].as_str().unwrap_or_default();
+        hold("the time is none", is_rfc3339(stamp))?;
+        hold("the time is the old one", !stamp.starts_with("2001-"))?;
+    }
+    Ok(())
+}
+
+fn post_answer(agent: &Agent) -> Claim {
+    let answer = agent.ask("POST", "/1.0/events", &config("user.answer").to_string())?;
+    same("status", answer.status, 200)?;
+    same("type", &answer.json()["type"], &json!("sync"))?;
+    hold("metadata is something", answer.metadata().is_null() || answer.metadata() == json!({}))
+}
+
+fn post_garbage(agent: &Agent) -> Claim {
+    let answer = agent.ask("POST", "/1.0/events", "{\"type\":")?;
+    hold(format!("it is {}", answer.status), answer.status == 500 || answer.status == 400)?;
+    same("type", &answer.json()["type"], &json!("error"))
+}
+
+fn device(agent: &Agent) -> Claim {
+    let event = json!({"type": "device", "timestamp": "2001-02-03T04:05:06Z", "metadata":
+        {"action": "added", "name": "nothing", "config":
+        {"type": "disk", "path": "/tmp/nothing", "pool": "p", "source": "s"}}});
+    let begun = Instant::now();
+    post_event(agent, &event)?;
+    hold("it took longer", begun.elapsed() < Duration::from_secs(3))
+}
+
+fn project(agent: &Agent) -> Claim {
+    let mut events = listen(agent, "?project=p&all-projects=true&type=config")?;
+    post_event(agent, &config("user.project"))?;
+    let _event = about(&mut events, "user.project")?;
+    Ok(())
+}
+
+fn stalled(agent: &Agent) -> Claim {
+    const COUNT: usize = 40;
+    let _stalled = listen(agent, "?type=config")?;
+    let mut reader = listen(agent, "?type=config")?;
+    let value = "x".repeat(30_000);
+    for number in 0..COUNT {
+        let event = json!({"type": "config", "timestamp": "2001-02-03T04:05:06Z",
+            "metadata": {"key": format!("user.stalled{number}"), "value": value}});
+        let begun = Instant::now();
+        post_event(agent, &event)?;
+        hold("a POST takes longer than 3 s", begun.elapsed() < Duration::from_secs(3))?;
+        let _event = about(&mut reader, &format!("user.stalled{number}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,312 @@
+//! Exec: streams, exit codes, signals, and all the ways a command can end (P§4.1).
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::conform::agent::Agent;
+use crate::conform::exec::{Exec, Running, plain, run, script, terminal, with};
+use crate::conform::wire::PATIENCE;
+use crate::conform::ws::{Message, Ws};
+use crate::conform::{Check, Claim, Miss, SOON, hold, same};
+
+const GROUP: &str = "Exec: streams";
+const ENDS: &str = "Exec: ends";
+
+pub(super) const ALL: &[Check] = &[
+    Check::new(GROUP, "P§4.1", "input comes back from `cat`, in any of the 256 bytes", all_bytes),
+    Check::new(GROUP, "P§4.1", "8 MiB go in and come out as they were", eight_mib),
+    Check::new(GROUP, "P§4.1", "complaints come on a socket of their own", complaints),
+    Check::new(GROUP, "P§4.1", "output is binary messages, its end an empty text message", barrier),
+    Check::new(GROUP, "P§4.1", "the barrier ends the input", input_barrier),
+    Check::new(GROUP, "P§4.1", "a close frame ends the input", input_close),
+    Check::new(GROUP, "P§4.1", "a message in fragments is put together", fragments),
+    Check::new(GROUP, "P§4.1", "a reader that stalls loses nothing and stops nobody", stalled),
+    Check::new(
+        GROUP,
+        "P§4.1",
+        "what a command writes right before it ends arrives, 30 times of 30",
+        last_words,
+    ),
+    Check::new(ENDS, "P§4.1", "exit codes are told: 0, 3, 255", exit_codes),
+    Check::new(ENDS, "P§4.1", "no such command: Failure with 127", not_found),
+    Check::new(ENDS, "P§4.1", "a file that cannot be executed: Failure with 126", not_executable),
+    Check::new(ENDS, "P§4.1", "a working directory that is not there: 127", no_directory),
+    Check::new(ENDS, "P§4.1", "death by a signal is 128 and the signal", killed),
+    Check::new(ENDS, "P§4.1", "a signal on the control socket arrives", signal),
+    Check::new(ENDS, "P§4.1", "it goes to the command alone, not to its children", signal_alone),
+    Check::new(ENDS, "P§4.1", "control messages that mean nothing are ignored", nonsense),
+    Check::new(ENDS, "P§4.1", "a control socket that drops kills the command", control_dropped),
+    Check::new(ENDS, "P§4.1", "a control socket that says goodbye leaves it alone", control_closed),
+    Check::new(
+        ENDS,
+        "P§4.1",
+        "a missing socket: Failure after 5 s, and nothing was run",
+        missing_socket,
+    )
+    .slow(),
+    Check::new(ENDS, "P§4.1", "a child that keeps the output open is waited for", background)
+        .slow(),
+    Check::new(ENDS, "P§4.1", "with a terminal, such a child is not waited for", background_tty)
+        .slow(),
+    Check::new(ENDS, "P§4.1", "all sockets are closed in the end", sockets_closed),
+    Check::new(ENDS, "P§4.1", "fifty commands at once", fifty).alone(),
+];
+
+fn all_bytes(agent: &Agent) -> Claim {
+    let input: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
+    let mut running = Running::start(agent, &plain(&["cat"]))?;
+    running.stdin.binary(&input)?;
+    running.stdin.barrier()?;
+    let back = running.out.as_mut().map_or(Ok(Vec::new()), Ws::output)?;
+    hold("other bytes come back", back == input)
+}
+
+fn eight_mib(agent: &Agent) -> Claim {
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    };
+    let input: Vec<u8> = (0..8 << 20).map(|_| next()).collect();
+    let Running { exec, mut stdin, out, err, control } = Running::start(agent, &plain(&["cat"]))?;
+    let mut out = out.ok_or("no output")?;
+    let back = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            stdin.within(Duration::from_secs(60)).binary(&input)?;
+            stdin.barrier()
+        });
+        let back = out.within(Duration::from_secs(60)).output();
+        sender.join().map_err(|_| "a panic".to_owned())??;
+        back
+    })?;
+    hold(format!("{} bytes come back", back.len()), back.len() == input.len())?;
+    hold("other bytes come back", back == input)?;
+    let code = exec.code(agent, PATIENCE)?;
+    drop((control, err));
+    same("the exit code", code, 0)
+}
+
+fn complaints(agent: &Agent) -> Claim {
+    let done = run(agent, &script("echo one; echo two >&2"), b"")?;
+    same("the output", done.out, "one\n")?;
+    same("the complaints", done.err, "two\n")
+}
+
+fn barrier(agent: &Agent) -> Claim {
+    let mut running = Running::start(agent, &script("echo one; sleep 0.2; echo two"))?;
+    let out = running.out.as_mut().ok_or("no output")?;
+    let (mut text, mut last) = (Vec::new(), out.message()?);
+    while let Message::Binary(bytes) = last {
+        text.extend(bytes);
+        last = out.message()?;
+    }
+    same("the output", String::from_utf8_lossy(&text), "one\ntwo\n")?;
+    hold("the end is no empty text", last == Message::Text(Vec::new()))
+}
+
+fn input_barrier(agent: &Agent) -> Claim {
+    same("the output", run(agent, &plain(&["wc", "-c"]), b"1234567")?.out.trim().to_owned(), "7")
+}
+
+fn input_close(agent: &Agent) -> Claim {
+    let mut running = Running::start(agent, &plain(&["wc", "-c"]))?;
+    running.stdin.binary(b"12345")?;
+    running.stdin.close()?;
+    let out = running.out.as_mut().map_or(Ok(Vec::new()), Ws::output)?;
+    same("the output", String::from_utf8_lossy(&out).trim().to_owned(), "5")
+}
+
+fn fragments(agent: &Agent) -> Claim {
+    let mut running = Running::start(agent, &plain(&["cat"]))?;
+    running.stdin.frame(0x02, b"one ")?;
+    running.stdin.frame(0x00, b"two ")?;
+    running.stdin.frame(0x80, b"three")?;
+    same("the output", running.finish(agent)?.out, "one two three")
+}
+
+fn stalled(agent: &Agent) -> Claim {
+    const SIZE: usize = 4 << 20;
+    let command = format!("head -c {SIZE} /dev/zero");
+    let mut running = Running::start(agent, &script(&command))?;
+    std::thread::sleep(Duration::from_millis(300));
+    // Meanwhile.
+    same("another's output", run(agent, &plain(&["echo", "hi"]), b"")?.out, "hi\n")?;
+    let out = running.out.as_mut().map_or(Ok(Vec::new()), Ws::output)?;
+    same("the number of bytes", out.len(), SIZE)
+}
+
+fn last_words(agent: &Agent) -> Claim {
+    for number in 0..30 {
+        let request = if number % 2 == 0 { script("echo bye") } else { terminal("echo bye") };
+        let done = run(agent, &request, b"")?;
+        same("the output", done.out.trim_end(), "bye")?;
+    }
+    Ok(())
+}
+
+fn exit_codes(agent: &Agent) -> Claim {
+    for code in [0, 3, 255] {
+        same("the exit code", run(agent, &script(&format!("exit {code}")), b"")?.code, code)?;
+    }
+    Ok(())
+}
+
+/// Runs what cannot be run.
+fn fails(agent: &Agent, request: &serde_json::Value, code: i32) -> Claim {
+    // Its sockets must stay: losing them would kill it.
+    let running = Running::start(agent, request)?;
+    let operation = running.exec.ended(agent, PATIENCE)?;
+    same("status", &operation["status"], &json!("Failure"))?;
+    same("status_code", &operation["status_code"], &json!(400))?;
+    same("metadata", &operation["metadata"], &json!({"return": code}))?;
+    hold("err is empty", operation["err"].as_str().is_some_and(|text| !text.is_empty()))
+}
+
+fn not_found(agent: &Agent) -> Claim {
+    fails(agent, &plain(&["no-such-command"]), 127)?;
+    fails(agent, &plain(&["/no/such/command"]), 127)
+}
+
+fn not_executable(agent: &Agent) -> Claim {
+    fails(agent, &plain(&["/etc/passwd"]), 126)
+}
+
+fn no_directory(agent: &Agent) -> Claim {
+    fails(agent, &with(plain(&["true"]), json!({"cwd": "/no/such/directory"})), 127)
+}
+
+fn killed(agent: &Agent) -> Claim {
+    same("the exit code", run(agent, &script("kill -9 $$"), b"")?.code, 137)?;
+    same("the exit code", run(agent, &script("kill -15 $$"), b"")?.code, 143)
+}
+
+fn signal(agent: &Agent) -> Claim {
+    let mut running = Running::start(
+        agent,
+        &script("trap 'echo caught; exit 8' USR1; echo up; while :; do sleep 0.05; done"),
+    )?;
+    let _up = running.out.as_mut().ok_or("no output")?.until("up")?;
+    running.signal(10)?;
+    let done = running.finish(agent)?;
+    same("the output", done.out, "caught\n")?;
+    same("the exit code", done.code, 8)?;
+    let mut running = Running::start(agent, &plain(&["sleep", "20"]))?;
+    running.signal(9)?;
+    same("the exit code", running.finish(agent)?.code, 137)
+}
+
+fn signal_alone(agent: &Agent) -> Claim {
+    let text = "trap 'wait; exit 9' TERM; sh -c 'sleep 0.7; echo child' & echo up; wait";
+    let mut running = Running::start(agent, &script(text))?;
+    let _up = running.out.as_mut().ok_or("no output")?.until("up")?;
+    running.signal(15)?;
+    let done = running.finish(agent)?;
+    same("the output", done.out, "child\n")?;
+    same("the exit code", done.code, 9)
+}
+
+fn nonsense(agent: &Agent) -> Claim {
+    let mut running = Running::start(agent, &plain(&["cat"]))?;
+    for text in [
+        "",
+        "{",
+        "[1]",
+        "{\"command\":\"dance\",\"args\":null,\"signal\":9}",
+        "{\"command\":\"window-resize\",\"args\":{\"width\":\"x\"}}",
+    ] {
+        running.control.text(text)?;
+    }
+    running.control.binary(&[0xff, 0x00])?;
+    running.stdin.binary(b"alive")?;
+    let _back = running.out.as_mut().ok_or("no output")?.until("alive")?;
+    same("the exit code", running.finish(agent)?.code, 0)
+}
+
+fn control_dropped(agent: &Agent) -> Claim {
+    let Running { exec, control, stdin, out, err } =
+        Running::start(agent, &plain(&["sleep", "30"]))?;
+    control.drop_line();
+    let code = exec.code(agent, SOON)?;
+    drop((stdin, out, err));
+    same("the exit code", code, 137)
+}
+
+fn control_closed(agent: &Agent) -> Claim {
+    let mut running = Running::start(agent, &script("sleep 0.7; echo done; exit 9"))?;
+    running.control.close()?;
+    let done = running.finish(agent)?;
+    same("the output", done.out, "done\n")?;
+    same("the exit code", done.code, 9)
+}
+
+fn missing_socket(agent: &Agent) -> Claim {
+    let begun = Instant::now();
+    let exec = Exec::ask(agent, &script("touch /tmp/was-run"))?;
+    let sockets =
+        (exec.socket(agent, "control")?, exec.socket(agent, "0")?, exec.socket(agent, "1")?);
+    let operation = exec.ended(agent, Duration::from_secs(9))?;
+    let took = begun.elapsed();
+    drop(sockets);
+    same("status", &operation["status"], &json!("Failure"))?;
+    same("err", &operation["err"], &json!("Timed out waiting for websockets to connect"))?;
+    hold("it did not take 5 s", took > Duration::from_millis(4000))?;
+    hold("the command was run", agent.sh("test -e /tmp/was-run").0 != 0)
+}
+
+fn background(agent: &Agent) -> Claim {
+    let begun = Instant::now();
+    let done = run(agent, &script("(sleep 2; echo late) & echo now"), b"")?;
+    same("the output", done.out.replace('\n', " "), "now late ")?;
+    hold("it did not wait for 2 s", begun.elapsed() > Duration::from_millis(1900))
+}
+
+fn background_tty(agent: &Agent) -> Claim {
+    let begun = Instant::now();
+    // HUP would end it with the shell.
+    let done = run(agent, &terminal("trap '' HUP; sleep 16 & echo now; sleep 0.2; exit 4"), b"")?;
+    same("the exit code", done.code, 4)?;
+    same("the output", done.out.trim_end(), "now")?;
+    hold("it took longer than 12 s", begun.elapsed() < Duration::from_secs(12))
+}
+
+fn sockets_closed(agent: &Agent) -> Claim {
+    let mut running = Running::start(agent, &script("echo x"))?;
+    let (mut out, mut err) =
+        (running.out.take().ok_or("no output")?, running.err.take().ok_or("no errors")?);
+    let _output = (out.output()?, err.output()?);
+    let _closed_already = running.stdin.barrier();
+    for (name, socket) in [
+        ("control", &mut running.control),
+        ("0", &mut running.stdin),
+        ("1", &mut out),
+        ("2", &mut err),
+    ] {
+        loop {
+            match socket.within(SOON).any() {
+                Ok(Message::Close(_)) => break,
+                Ok(_) => {}
+                Err(error) if error == "the connection ended" => break,
+                Err(_) => return Err(Miss::No(format!("socket {name} stays open"))),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fifty(agent: &Agent) -> Claim {
+    const COUNT: usize = 50;
+    let mut all = Vec::new();
+    for _ in 0..COUNT {
+        all.push(Running::start(agent, &terminal("cat"))?);
+    }
+    for (index, running) in all.iter_mut().enumerate() {
+        running.stdin.binary(format!("number {index};\n").as_bytes())?;
+    }
+    for (index, mut running) in all.into_iter().enumerate() {
+        let _echo = running.stdin.until(&format!("number {index};"))?;
+        running.stdin.binary(b"\x04")?;
+        same("the exit code", running.finish(agent)?.code, 0)?;
+    }
+    Ok(())
+}

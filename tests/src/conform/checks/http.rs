@@ -1,0 +1,284 @@
+//! TLS and HTTP: who is let in, and what any answer looks like (P§3.1, P§3.4, P§4).
+
+use std::io::{Read, Write};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::conform::agent::{Agent, Caller};
+use crate::conform::wire::{Answer, PATIENCE};
+use crate::conform::{Check, Claim, Miss, hold, same};
+
+const TLS: &str = "TLS";
+const HTTP: &str = "HTTP";
+
+pub(super) const ALL: &[Check] = &[
+    Check::new(TLS, "P§3.1", "a client that knows no TLS 1.3 is turned away", tls12),
+    Check::new(TLS, "P§3.1", "shows `agent.crt`, whatever the name asked for", shows_agent_crt),
+    Check::new(TLS, "P§3.1", "a caller with another certificate gets nothing", stranger),
+    Check::new(TLS, "P§3.1", "a caller without a certificate gets nothing", nobody),
+    Check::new(TLS, "P§3.1", "refused callers are told 500 `Not authorized`", told_why),
+    Check::new(TLS, "P§3.1", "`GET /` is answered without a certificate", index_for_nobody),
+    Check::new(TLS, "P§3.1", "a connection without a head is closed after 3 s", no_head).slow(),
+    Check::new(HTTP, "P§4", "`GET /` is `[\"/1.0\"]`", index),
+    Check::new(HTTP, "P§3.1", "an unknown path is LXD's list, or Incus' 404", unknown_path),
+    Check::new(HTTP, "P§3.1", "a method without a handler is 501 “not implemented”", no_handler),
+    Check::new(HTTP, "P§3.1", "an unknown verb is 404 `Method \"…\" not found`", unknown_verb),
+    Check::new(HTTP, "P§4", "success comes in the envelope with its seven members", envelope),
+    Check::new(HTTP, "P§4", "an error comes in the envelope, its code the status", error_envelope),
+    Check::new(HTTP, "P§3.4", "`GET /1.0` has an `ETag` of 64 hex digits", etag),
+    Check::new(HTTP, "P§3.2", "a connection serves one request after the other", keep_alive),
+    Check::new(HTTP, "P§3.2", "`Connection: close` is obeyed", connection_close),
+    Check::new(HTTP, "P§3.2", "a head that comes byte by byte is a head", trickle),
+    Check::new(HTTP, "P§4", "a chunked request body is read", chunked),
+    Check::new(HTTP, "P§3.2", "thirty idle connections keep nobody out", idle_connections),
+    Check::new(HTTP, "P§3.4", "`environment.server` is what makes it an agent", server),
+    Check::new(HTTP, "P§3.4", "`environment` tells kernel, host name and pid of the guest", facts),
+    Check::new(HTTP, "P§3.4", "`api_extensions` has `container_exec_user_group_cwd`", extensions),
+    Check::new(HTTP, "P§3.4", "the caller is `trusted`, by `tls`, API `1.0`, `stable`", trusted),
+];
+
+/// A ClientHello of TLS 1.2 with P-256, P-384 and ECDSA, as OpenSSL 1.0 would send it.
+fn hello12() -> Vec<u8> {
+    let extensions: &[u8] = &[
+        0, 10, 0, 6, 0, 4, 0, 23, 0, 24, // supported groups
+        0, 11, 0, 2, 1, 0, // point formats
+        0, 13, 0, 8, 0, 6, 4, 3, 5, 3, 4, 1, // signature algorithms
+    ];
+    let mut body = vec![3, 3];
+    body.extend([7; 32]);
+    body.extend([0, 0, 6, 0xc0, 0x2c, 0xc0, 0x2b, 0xc0, 0x30, 1, 0]);
+    let length = |length: usize| u16::try_from(length).expect("short").to_be_bytes();
+    body.extend(length(extensions.len()));
+    body.extend(extensions);
+    let mut record = vec![22, 3, 1];
+    record.extend(length(body.len() + 4));
+    record.extend([1, 0]);
+    record.extend(length(body.len()));
+    record.extend(body);
+    record
+}
+
+fn tls12(agent: &Agent) -> Claim {
+    let mut socket = agent.dial()?;
+    let text = |error: std::io::Error| error.to_string();
+    socket.write_all(&hello12()).map_err(text)?;
+    let mut answer = Vec::new();
+    let _cut = socket.read_to_end(&mut answer);
+    // An alert of type protocol_version, or just the end; a ServerHello would be a 22.
+    hold("TLS 1.2 is spoken", answer.first() != Some(&22))
+}
+
+fn shows_agent_crt(agent: &Agent) -> Claim {
+    // The verifier of this suite takes no other.
+    agent.connect().map(drop).map_err(Into::into)
+}
+
+/// What a caller gets for `GET path`; the refusal may come in the handshake.
+fn as_caller(agent: &Agent, caller: Caller, path: &str) -> Result<Answer, String> {
+    let mut wire = agent.connect_as(caller)?;
+    wire.ask("GET", path, "Connection: close\r\n", b"")
+}
+
+fn refused(agent: &Agent, caller: Caller) -> Claim {
+    match as_caller(agent, caller, "/1.0") {
+        Err(_) => Ok(()),
+        Ok(answer) => hold(
+            format!("it is answered {}", answer.short()),
+            answer.status >= 400 && answer.metadata().is_null(),
+        ),
+    }
+}
+
+fn stranger(agent: &Agent) -> Claim {
+    refused(agent, Caller::Stranger)
+}
+
+fn nobody(agent: &Agent) -> Claim {
+    refused(agent, Caller::Nobody)
+}
+
+fn told_why(agent: &Agent) -> Claim {
+    for caller in [Caller::Stranger, Caller::Nobody] {
+        let answer = as_caller(agent, caller, "/1.0");
+        let answer = answer.map_err(|_| Miss::Differs("the handshake fails".into()))?;
+        same("the answer", answer.short(), "500 Not authorized")?;
+    }
+    Ok(())
+}
+
+fn index_for_nobody(agent: &Agent) -> Claim {
+    let answer = as_caller(agent, Caller::Nobody, "/");
+    let answer = answer.map_err(|_| Miss::Differs("the handshake fails".into()))?;
+    same("the answer", answer.metadata(), json!(["/1.0"]))
+}
+
+fn no_head(agent: &Agent) -> Claim {
+    let mut wire = agent.connect()?;
+    wire.send(b"GET /1.0 HTTP/1.1\r\n")?;
+    let ended = wire.within(Duration::from_secs(8)).rest();
+    ended.map(drop).map_err(|_| Miss::No("it is still open after 8 s".into()))
+}
+
+fn index(agent: &Agent) -> Claim {
+    same("metadata", agent.get("/")?, json!(["/1.0"]))
+}
+
+fn unknown_path(agent: &Agent) -> Claim {
+    for path in ["/1.0/files", "/1.0/", "/foo"] {
+        let answer = agent.ask("GET", path, "")?;
+        if agent.column.is_incus() {
+            same(&format!("`{path}`"), answer.short(), "404 404 page not found")?;
+        } else {
+            same(&format!("`{path}`"), answer.status, 200)?;
+            same(&format!("`{path}`"), answer.metadata(), json!(["/1.0"]))?;
+        }
+    }
+    Ok(())
+}
+
+fn no_handler(agent: &Agent) -> Claim {
+    for (method, path) in [
+        ("DELETE", "/1.0"),
+        ("PUT", "/1.0/exec"),
+        ("POST", "/1.0/operations"),
+        ("PUT", "/1.0/events"),
+    ] {
+        let answer = agent.ask(method, path, "")?;
+        let seen = answer.short().to_lowercase();
+        same(&format!("`{method} {path}`"), seen, "501 not implemented")?;
+    }
+    Ok(())
+}
+
+fn unknown_verb(agent: &Agent) -> Claim {
+    let answer = agent.ask("OPTIONS", "/1.0", "")?;
+    same("the answer", answer.short(), "404 Method \"OPTIONS\" not found")
+}
+
+fn members(value: &Value) -> String {
+    let mut names: Vec<_> =
+        value.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names.join(" ")
+}
+
+const ENVELOPE: &str = "error error_code metadata operation status status_code type";
+
+fn envelope(agent: &Agent) -> Claim {
+    let answer = agent.ask("GET", "/1.0", "")?;
+    let json = answer.json();
+    same("the list of members", members(&json), ENVELOPE)?;
+    same("Content-Type", answer.field("content-type"), "application/json")?;
+    for (member, wanted) in [
+        ("type", json!("sync")),
+        ("status", json!("Success")),
+        ("status_code", json!(200)),
+        ("operation", json!("")),
+        ("error_code", json!(0)),
+        ("error", json!("")),
+    ] {
+        same(member, &json[member], &wanted)?;
+    }
+    hold("no newline ends it", answer.body.ends_with(b"}\n"))
+}
+
+fn error_envelope(agent: &Agent) -> Claim {
+    let answer = agent.ask("DELETE", "/1.0", "")?;
+    let json = answer.json();
+    same("the list of members", members(&json), ENVELOPE)?;
+    same("Content-Type", answer.field("content-type"), "application/json")?;
+    same("X-Content-Type-Options", answer.field("x-content-type-options"), "nosniff")?;
+    same("type", &json["type"], &json!("error"))?;
+    same("metadata", &json["metadata"], &Value::Null)?;
+    same("error_code", &json["error_code"], &json!(answer.status))
+}
+
+fn etag(agent: &Agent) -> Claim {
+    let answer = agent.ask("GET", "/1.0", "")?;
+    let tag = answer.field("etag").trim_matches('"');
+    hold("there is none", !tag.is_empty())?;
+    hold(
+        format!("it has {} characters", tag.len()),
+        tag.len() == 64 && tag.bytes().all(|byte| byte.is_ascii_hexdigit()),
+    )
+}
+
+fn keep_alive(agent: &Agent) -> Claim {
+    let mut wire = agent.connect()?;
+    for path in ["/1.0", "/1.0/operations", "/"] {
+        same(path, wire.ask("GET", path, "", b"")?.status, 200)?;
+    }
+    Ok(())
+}
+
+fn connection_close(agent: &Agent) -> Claim {
+    let mut wire = agent.connect()?;
+    let answer = wire.ask("GET", "/1.0", "Connection: close\r\n", b"")?;
+    same("status", answer.status, 200)?;
+    same("more", wire.rest()?.len(), 0)
+}
+
+fn trickle(agent: &Agent) -> Claim {
+    let mut wire = agent.connect()?;
+    for byte in b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" {
+        wire.send(&[*byte])?;
+    }
+    same("status", wire.answer()?.status, 200)
+}
+
+fn chunked(agent: &Agent) -> Claim {
+    let mut wire = agent.connect()?;
+    wire.send(
+        b"POST /1.0/events HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+          1a\r\n{\"type\":\"config\",\"metadata\r\n4\r\n\":{}\r\n1\r\n}\r\n0\r\n\r\n",
+    )?;
+    same("status", wire.answer()?.status, 200)
+}
+
+fn idle_connections(agent: &Agent) -> Claim {
+    let idle: Result<Vec<_>, _> = (0..30).map(|_| agent.dial()).collect();
+    let idle = idle?;
+    let mut wire = agent.connect()?;
+    let answer = wire.within(PATIENCE).ask("GET", "/1.0", "", b"")?;
+    drop(idle);
+    same("status", answer.status, 200)
+}
+
+fn server(agent: &Agent) -> Claim {
+    let info = agent.get("/1.0")?;
+    let wanted = agent.column.pick("lxd-agent", "incus-agent");
+    same("it", &info["environment"]["server"], &json!(wanted))
+}
+
+fn facts(agent: &Agent) -> Claim {
+    let environment = agent.get("/1.0")?["environment"].clone();
+    let text = |name: &str| environment[name].as_str().unwrap_or_default().to_owned();
+    same("kernel", text("kernel"), agent.guest("uname -s")?)?;
+    same("kernel_version", text("kernel_version"), agent.guest("uname -r")?)?;
+    same("kernel_architecture", text("kernel_architecture"), agent.guest("uname -m")?)?;
+    same("server_name", text("server_name"), agent.guest("uname -n")?)?;
+    hold("server_version is empty", !text("server_version").is_empty())?;
+    let pid = agent.guest("cat /run/agent.pid")?;
+    hold("server_pid is not the agent's", environment["server_pid"].as_u64() == pid.parse().ok())
+}
+
+fn extensions(agent: &Agent) -> Claim {
+    let info = agent.get("/1.0")?;
+    let all = info["api_extensions"].as_array().ok_or("no api_extensions")?.clone();
+    hold("it is not there", all.contains(&json!("container_exec_user_group_cwd")))
+}
+
+fn trusted(agent: &Agent) -> Claim {
+    let info = agent.get("/1.0")?;
+    for (member, wanted) in [
+        ("auth", json!("trusted")),
+        ("auth_methods", json!(["tls"])),
+        ("api_version", json!("1.0")),
+        ("api_status", json!("stable")),
+        ("public", json!(false)),
+    ] {
+        same(member, &info[member], &wanted)?;
+    }
+    Ok(())
+}

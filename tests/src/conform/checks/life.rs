@@ -1,0 +1,146 @@
+//! Port-forward (P§4.7), and what becomes of an agent that is stopped, killed, or provoked (P§1.3, P§2).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::conform::agent::Agent;
+use crate::conform::exec::{plain, run};
+use crate::conform::wire::{Answer, Wire};
+use crate::conform::{Check, Claim, SOON, hold, same};
+use crate::host::NAME;
+
+const FORWARD: &str = "Port-forward";
+const LIFE: &str = "Life";
+
+pub(super) const ALL: &[Check] = &[
+    Check::new(FORWARD, "P§4.7", "bytes go to a port in the guest and come back", echo).incus(),
+    Check::new(FORWARD, "P§4.7", "what the other side says first is not lost", speaks_first)
+        .incus(),
+    Check::new(FORWARD, "P§4.7", "a closed port is 500, in these words", closed_port).incus(),
+    Check::new(FORWARD, "P§4.7", "port 0 and a wrong upgrade are 400", bad_request).incus(),
+    Check::new(LIFE, "P§2.2", "the host sees STARTED, then CONNECTED", connected),
+    Check::new(LIFE, "P§1.3", "SIGTERM: the host sees STOPPED, exit code 0", terminated).alone(),
+    Check::new(LIFE, "P§1.3", "started again, the host sees it, and it serves", again).alone(),
+    Check::new(LIFE, "P§1.3", "killed and started again, it serves again", killed).alone(),
+    Check::new(LIFE, "P§1.3", "`agent.conf` is enough for devlxd: no PUT is needed", early).alone(),
+    Check::new(LIFE, "P§4.1", "an empty command is 400, and the agent lives", empty_command)
+        .alone(),
+];
+
+fn forward(agent: &Agent, upgrade: &str, body: &Value) -> Result<(Answer, Wire), String> {
+    let mut wire = agent.connect()?;
+    let fields = format!("Connection: Upgrade\r\nUpgrade: {upgrade}\r\n");
+    let answer = wire.ask("POST", "/1.0/port-forward", &fields, body.to_string().as_bytes())?;
+    Ok((answer, wire))
+}
+
+/// A listener in the guest that runs a command for each connection.
+fn listen(agent: &Agent, port: u16, command: &str) -> Result<(), String> {
+    let _started = agent.guest(&format!("(nc -ll -p {port} -e {command}) >/dev/null 2>&1 &"))?;
+    let look = |agent: &Agent| agent.sh(&format!("netstat -ltn | grep -q :{port}")).0 == 0;
+    agent.wait("the listener", SOON, look).map_err(|_| "no listener".to_owned())
+}
+
+fn echo(agent: &Agent) -> Claim {
+    listen(agent, 7001, "cat")?;
+    let (answer, mut wire) = forward(agent, "tcp", &json!({"port": 7001}))?;
+    same("status", answer.short(), "101")?;
+    same("Upgrade", answer.field("upgrade"), "tcp")?;
+    let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    wire.send(&bytes)?;
+    hold("other bytes come back", wire.take(bytes.len())? == bytes)
+}
+
+fn speaks_first(agent: &Agent) -> Claim {
+    listen(agent, 7002, "date")?;
+    let (answer, mut wire) = forward(agent, "tcp", &json!({"address": "127.0.0.1", "port": 7002}))?;
+    same("status", answer.short(), "101")?;
+    let text = String::from_utf8_lossy(&wire.rest()?).into_owned();
+    hold("nothing comes", text.contains(':'))
+}
+
+fn closed_port(agent: &Agent) -> Claim {
+    let (answer, _wire) = forward(agent, "tcp", &json!({"port": 7003}))?;
+    same("status", answer.status, 500)?;
+    let words = "500 Failed connecting to \"127.0.0.1\" port 7003: ";
+    hold(format!("it is `{}`", answer.short()), answer.short().starts_with(words))
+}
+
+fn bad_request(agent: &Agent) -> Claim {
+    same("it", forward(agent, "tcp", &json!({"port": 0}))?.0.short(), "400 Invalid port 0")?;
+    let (answer, _wire) = forward(agent, "udp", &json!({"port": 7003}))?;
+    same("it", answer.short(), "400 Missing or invalid upgrade header")
+}
+
+fn is(agent: &Agent, state: &str) -> bool {
+    agent.seen_by_host()["state"] == state
+}
+
+fn connected(agent: &Agent) -> Claim {
+    let log = std::fs::read_to_string(agent.host_log()).map_err(|error| error.to_string())?;
+    let place = |mark: &str| log.find(mark).ok_or_else(|| format!("no {mark}"));
+    let started = place("agent STARTED")?;
+    hold("it does not", is(agent, "CONNECTED") && started > 0)
+}
+
+const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
+/// Two turns of 5 s, and the host's look every 10 s.
+const TURN: Duration = Duration::from_secs(25);
+
+/// Starts it again; it serves, and the host knows.
+fn start(agent: &Agent) -> Claim {
+    let _started = agent.guest(START)?;
+    agent.forget();
+    let serves = |agent: &Agent| agent.ask("GET", "/1.0", "").is_ok_and(|info| info.status == 200);
+    agent.wait("`GET /1.0`", TURN, serves)?;
+    // Not CONNECTED alone: on a busy machine the host's PUT may take longer than its 3 s.
+    agent.wait("STARTED", TURN, |agent| is(agent, "STARTED") || is(agent, "CONNECTED"))
+}
+
+fn terminated(agent: &Agent) -> Claim {
+    let _sent = agent.guest("kill -TERM $(cat /run/agent.pid)")?;
+    let ended = |agent: &Agent| agent.sh("grep -q 'ended with exit code' /run/agent.log").0 == 0;
+    agent.wait("its end", SOON, ended)?;
+    let code =
+        agent.guest("grep 'ended with exit code' /run/agent.log | tail -1 | sed 's/.* //'")?;
+    same("the exit code", code, "0")?;
+    agent.wait("STOPPED", TURN, |agent| is(agent, "STOPPED"))
+}
+
+fn again(agent: &Agent) -> Claim {
+    start(agent)?;
+    same("the output", run(agent, &plain(&["echo", "hi"]), b"")?.out, "hi\n")
+}
+
+fn kill(agent: &Agent) -> Claim {
+    let _sent = agent.guest("kill -KILL $(cat /run/agent.pid)")?;
+    let gone = |agent: &Agent| agent.sh("kill -0 $(cat /run/agent.pid)").0 != 0;
+    agent.wait("its end", SOON, gone)
+}
+
+fn killed(agent: &Agent) -> Claim {
+    kill(agent)?;
+    start(agent)
+}
+
+fn early(agent: &Agent) -> Claim {
+    let _set = agent.host(&["fault", NAME, "deny-put"])?;
+    kill(agent)?;
+    let _gone = agent.sh(&format!("rm -f {}", agent.socket()));
+    let _started = agent.guest(START)?;
+    agent.forget();
+    let there = |agent: &Agent| {
+        agent.devlxd("GET", "/1.0/config/user.foo", "").is_ok_and(|answer| answer.body == b"bar")
+    };
+    let claim = agent.wait("devlxd", SOON * 2, there);
+    let _calm = agent.host(&["fault", NAME, "none"])?;
+    claim
+}
+
+fn empty_command(agent: &Agent) -> Claim {
+    let answer = agent.ask("POST", "/1.0/exec", &plain(&[]).to_string());
+    let claim = answer.map_err(Into::into).and_then(|answer| same("status", answer.status, 400));
+    claim?;
+    same("status", agent.ask("GET", "/1.0", "")?.status, 200)
+}

@@ -1,0 +1,34 @@
+//! The claims, by what they are about.
+
+mod devlxd;
+mod events;
+mod exec;
+mod exec_ends;
+mod http;
+mod life;
+mod operations;
+mod put;
+mod sftp;
+mod state;
+
+pub(super) use devlxd::ODD;
+
+use super::Check;
+
+/// All of them, in the table's order.
+#[must_use]
+pub fn all() -> Vec<Check> {
+    [
+        http::ALL,
+        put::ALL,
+        operations::ALL,
+        events::ALL,
+        exec::ALL,
+        exec_ends::ALL,
+        sftp::ALL,
+        state::ALL,
+        devlxd::ALL,
+        life::ALL,
+    ]
+    .concat()
+}

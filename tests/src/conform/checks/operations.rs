@@ -1,0 +1,261 @@
+//! Operations: what `POST /1.0/exec` makes, and what may be asked of it (P§4.2).
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::conform::agent::Agent;
+use crate::conform::exec::{Exec, Running, plain, run, script};
+use crate::conform::wire::{Answer, PATIENCE};
+use crate::conform::ws::Ws;
+use crate::conform::{Check, Claim, Miss, hold, same};
+
+const GROUP: &str = "Operations";
+
+pub(super) const ALL: &[Check] = &[
+    Check::new(
+        GROUP,
+        "P§4",
+        "exec answers 202, `Location`, and the operation's envelope",
+        accepted,
+    ),
+    Check::new(GROUP, "P§4.2", "an operation has class, description, status and an id", object),
+    Check::new(GROUP, "P§4.2", "`created_at` and `updated_at` are RFC 3339", timestamps),
+    Check::new(GROUP, "P§4.2", "`may_cancel` and `resources` are as this server has them", details),
+    Check::new(GROUP, "P§4.2", "a running operation is listed under `running`", listed),
+    Check::new(GROUP, "P§4.2", "`recursion=1` lists objects", recursion),
+    Check::new(GROUP, "P§4.2", "an unknown one is 500, in the server's words", unknown),
+    Check::new(GROUP, "P§4.2", "waiting for an unknown one is 404", wait_unknown),
+    Check::new(
+        GROUP,
+        "P§4.2",
+        "waiting too long is 500 `context deadline exceeded`",
+        wait_too_long,
+    ),
+    Check::new(GROUP, "P§4.2", "waiting gives the operation when it has ended", wait_ends),
+    Check::new(GROUP, "P§4.2", "waiting for a failed one is an error reply", wait_failed),
+    Check::new(GROUP, "P§4.2", "an ended one can be asked for during some 5 s", retention).slow(),
+    Check::new(GROUP, "P§4.2", "DELETE waits for the end (LXD), or is 400 (Incus)", delete),
+    Check::new(GROUP, "P§4.2", "DELETE of an ended one is 400", delete_ended),
+    Check::new(
+        GROUP,
+        "P§4.1",
+        "a socket with a wrong secret is 500 `permission denied`",
+        wrong_secret,
+    ),
+    Check::new(GROUP, "P§4.1", "a socket without a secret is 500 `missing secret`", no_secret),
+    Check::new(GROUP, "P§4.1", "a secret opens one socket, not two", used_secret),
+];
+
+/// A command that runs until its input ends.
+fn cat(agent: &Agent) -> Result<Running, String> {
+    Running::start(agent, &plain(&["cat"]))
+}
+
+/// Ends it, whatever the check came to.
+fn over(agent: &Agent, cat: Running, claim: Claim) -> Claim {
+    let _done = cat.finish(agent)?;
+    claim
+}
+
+fn accepted(agent: &Agent) -> Claim {
+    let answer = agent.ask("POST", "/1.0/exec", &plain(&["true"]).to_string())?;
+    same("status", answer.status, 202)?;
+    let json = answer.json();
+    let target = format!("/1.0/operations/{}", json["metadata"]["id"].as_str().unwrap_or_default());
+    same("type", &json["type"], &json!("async"))?;
+    same("status", &json["status"], &json!("Operation created"))?;
+    same("status_code", &json["status_code"], &json!(100))?;
+    hold("`operation` is not the target", json["operation"] == json!(target))?;
+    hold("`Location` is not the target", answer.field("location") == target)
+}
+
+fn object(agent: &Agent) -> Claim {
+    let made = Exec::ask(agent, &plain(&["true"]))?.made;
+    same("class", &made["class"], &json!("websocket"))?;
+    same("description", &made["description"], &json!("Executing command"))?;
+    same("err", &made["err"], &json!(""))?;
+    let id = made["id"].as_str().unwrap_or_default();
+    let uuid = |(at, byte): (usize, u8)| match at {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    hold("the id is no UUID", id.len() == 36 && id.bytes().enumerate().all(uuid))?;
+    let pair = (made["status"].as_str().unwrap_or_default(), made["status_code"].as_u64());
+    let is_known = [("Running", Some(103)), ("Pending", Some(105))].contains(&pair);
+    hold(format!("its status is {} {}", pair.0, made["status_code"]), is_known)
+}
+
+/// `2026-01-02T03:04:05[.6]Z` or with an offset.
+pub(super) fn is_rfc3339(text: &str) -> bool {
+    let shape = "0000-00-00T00:00:00";
+    let Some((head, tail)) = text.split_at_checked(shape.len()) else { return false };
+    let fits = |(seen, wanted): (u8, u8)| {
+        if wanted == b'0' { seen.is_ascii_digit() } else { seen == wanted }
+    };
+    let zone = tail.trim_start_matches(|letter: char| letter == '.' || letter.is_ascii_digit());
+    let fraction = &tail[..tail.len() - zone.len()];
+    let offset = |zone: &str| {
+        zone.len() == 6
+            && zone.starts_with(['+', '-'])
+            && zone.bytes().skip(1).zip(*b"00:00").all(fits)
+    };
+    head.bytes().zip(shape.bytes()).all(fits)
+        && (fraction.is_empty() || fraction.len() > 1 && fraction.rfind('.') == Some(0))
+        && (zone == "Z" || offset(zone))
+}
+
+fn timestamps(agent: &Agent) -> Claim {
+    let made = Exec::ask(agent, &plain(&["true"]))?.made;
+    for member in ["created_at", "updated_at"] {
+        let text = made[member].as_str().unwrap_or_default();
+        hold(format!("{member} is not"), is_rfc3339(text))?;
+    }
+    Ok(())
+}
+
+fn details(agent: &Agent) -> Claim {
+    let made = Exec::ask(agent, &plain(&["true"]))?.made;
+    let (may_cancel, resources) =
+        agent.column.pick((json!(true), json!(null)), (json!(false), json!({})));
+    same("may_cancel", &made["may_cancel"], &may_cancel)?;
+    same("resources", &made["resources"], &resources)?;
+    for member in ["err_code", "child_count"] {
+        let wanted = agent.column.pick(json!(0), json!(null));
+        same(member, &made[member], &wanted)?;
+    }
+    Ok(())
+}
+
+fn listed(agent: &Agent) -> Claim {
+    let cat = cat(agent)?;
+    let list = agent.get("/1.0/operations")?;
+    let has =
+        list["running"].as_array().is_some_and(|all| all.contains(&json!(cat.exec.operation)));
+    over(agent, cat, hold("it is not there", has))
+}
+
+fn recursion(agent: &Agent) -> Claim {
+    let cat = cat(agent)?;
+    let list = agent.get("/1.0/operations?recursion=1")?;
+    let is_it = |value: &serde_json::Value| value["id"] == cat.exec.made["id"];
+    let has = list["running"].as_array().is_some_and(|all| all.iter().any(is_it));
+    over(agent, cat, hold("it is not there", has))
+}
+
+const NOBODY: &str = "/1.0/operations/12345678-1234-4234-8234-123456789abc";
+
+fn unknown(agent: &Agent) -> Claim {
+    let answer = agent.ask("GET", NOBODY, "")?;
+    let id = NOBODY.rsplit('/').next().unwrap_or_default();
+    let lxd = format!("500 Operation \"{id}\" does not exist");
+    let incus = format!("500 Operation '{id}' doesn't exist");
+    same("it", answer.short().replace(id, "…"), agent.column.pick(lxd, incus).replace(id, "…"))
+}
+
+fn wait_unknown(agent: &Agent) -> Claim {
+    same("status", agent.ask("GET", &format!("{NOBODY}/wait?timeout=1"), "")?.status, 404)
+}
+
+fn wait(agent: &Agent, operation: &str, timeout: i32) -> Result<Answer, String> {
+    agent.ask("GET", &format!("{operation}/wait?timeout={timeout}"), "")
+}
+
+fn wait_too_long(agent: &Agent) -> Claim {
+    let cat = cat(agent)?;
+    let begun = Instant::now();
+    let answer = wait(agent, &cat.exec.operation, 1)?;
+    let took = begun.elapsed();
+    let claim = same("it", answer.short(), "500 context deadline exceeded");
+    let claim = claim.and(hold("it did not wait for 1 s", took > Duration::from_millis(800)));
+    over(agent, cat, claim)
+}
+
+fn wait_ends(agent: &Agent) -> Claim {
+    let mut sleep = Running::start(agent, &script("sleep 0.5; exit 4"))?;
+    let answer = wait(agent, &sleep.exec.operation, -1)?;
+    same("status", answer.status, 200)?;
+    let operation = answer.metadata();
+    same("status", &operation["status"], &json!("Success"))?;
+    same("status_code", &operation["status_code"], &json!(200))?;
+    same("metadata", &operation["metadata"], &json!({"return": 4}))?;
+    sleep.out.as_mut().map_or(Ok(Vec::new()), Ws::output).map(drop).map_err(Into::into)
+}
+
+fn wait_failed(agent: &Agent) -> Claim {
+    let running = Running::start(agent, &plain(&["/nothing/here"]))?;
+    let operation = running.exec.ended(agent, PATIENCE)?;
+    same("status", &operation["status"], &json!("Failure"))?;
+    let answer = wait(agent, &running.exec.operation, 5)?;
+    hold(format!("it is {}", answer.status), answer.status >= 400)?;
+    same("type", &answer.json()["type"], &json!("error"))
+}
+
+fn retention(agent: &Agent) -> Claim {
+    let exec = Exec::ask(agent, &plain(&["true"]))?;
+    let operation = exec.operation.clone();
+    let _done = exec.connect(agent)?.finish(agent)?;
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(9) {
+        if agent.ask("GET", &operation, "")?.status != 200 {
+            // We may be late to learn of its end, never early.
+            return hold("it is gone before 3 s", begun.elapsed() > Duration::from_secs(3));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Err(Miss::Differs("it is still there after 9 s".into()))
+}
+
+fn delete(agent: &Agent) -> Claim {
+    if agent.column.is_incus() {
+        let cat = cat(agent)?;
+        let answer = agent.ask("DELETE", &cat.exec.operation, "")?;
+        let claim = same("it", answer.short(), "400 This operation can't be cancelled");
+        return over(agent, cat, claim);
+    }
+    let sleep = Running::start(agent, &script("sleep 1"))?;
+    let begun = Instant::now();
+    let answer = agent.ask("DELETE", &sleep.exec.operation, "")?;
+    let took = begun.elapsed();
+    let claim = same("it", answer.short(), "200");
+    let claim = claim.and(hold("it did not wait for the end", took > Duration::from_millis(600)));
+    over(agent, sleep, claim)
+}
+
+fn delete_ended(agent: &Agent) -> Claim {
+    let exec = Exec::ask(agent, &plain(&["true"]))?;
+    let operation = exec.operation.clone();
+    let _done = exec.connect(agent)?.finish(agent)?;
+    same("status", agent.ask("DELETE", &operation, "")?.status, 400)
+}
+
+fn refusal(agent: &Agent, target: &str) -> Result<String, Miss> {
+    match Ws::try_open(agent, target)? {
+        Ok(_) => Err(Miss::Differs("it is let in".into())),
+        Err(answer) => Ok(answer.short()),
+    }
+}
+
+fn wrong_secret(agent: &Agent) -> Claim {
+    let exec = Exec::ask(agent, &plain(&["true"]))?;
+    let target = format!("{}/websocket?secret={}", exec.operation, "0".repeat(64));
+    same("it", refusal(agent, &target)?, "500 permission denied")
+}
+
+fn no_secret(agent: &Agent) -> Claim {
+    let exec = Exec::ask(agent, &plain(&["true"]))?;
+    same("it", refusal(agent, &format!("{}/websocket", exec.operation))?, "500 missing secret")
+}
+
+fn used_secret(agent: &Agent) -> Claim {
+    let exec = Exec::ask(agent, &plain(&["true"]))?;
+    let _first = exec.socket(agent, "1")?;
+    if let Ok(mut second) = Ws::try_open(agent, &exec.target("1"))? {
+        // Refused too late for HTTP, but it must not stay.
+        let end = second.within(Duration::from_secs(2)).any();
+        hold("a second socket is let in", !matches!(end, Err(text) if text.contains("in time")))?;
+    }
+    // The rest still works.
+    let done = run(agent, &plain(&["true"]), b"")?;
+    same("exit code", done.code, 0)
+}

@@ -1,0 +1,222 @@
+//! Commands by way of `POST /1.0/exec`, as the servers' clients run them (P§4.1).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::agent::Agent;
+use super::wire::PATIENCE;
+use super::ws::Ws;
+
+/// What a command came to.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// `metadata.return`.
+    pub code: i64,
+    /// What it wrote.
+    pub out: String,
+    /// What it complained of.
+    pub err: String,
+}
+
+/// A command that was asked for.
+#[derive(Debug)]
+pub struct Exec {
+    /// `/1.0/operations/ID`.
+    pub operation: String,
+    /// The operation as it was when it was made.
+    pub made: Value,
+}
+
+/// A command with all its sockets.
+#[derive(Debug)]
+pub struct Running {
+    /// The command.
+    pub exec: Exec,
+    /// For signals and window sizes.
+    pub control: Ws,
+    /// Its input; with a terminal, both directions.
+    pub stdin: Ws,
+    /// Its output, if it has no terminal.
+    pub out: Option<Ws>,
+    /// Its complaints, if it has no terminal.
+    pub err: Option<Ws>,
+}
+
+/// The request for a command without a terminal.
+#[must_use]
+pub fn plain(command: &[&str]) -> Value {
+    json!({"command": command, "wait-for-websocket": true, "interactive": false, "environment": {}})
+}
+
+/// The request for a shell's script.
+#[must_use]
+pub fn script(text: &str) -> Value {
+    plain(&["sh", "-c", text])
+}
+
+/// The same with a terminal.
+#[must_use]
+pub fn terminal(text: &str) -> Value {
+    with(script(text), json!({"interactive": true}))
+}
+
+/// A request with other members.
+#[must_use]
+pub fn with(mut request: Value, members: Value) -> Value {
+    if let (Some(request), Value::Object(members)) = (request.as_object_mut(), members) {
+        request.extend(members);
+    }
+    request
+}
+
+impl Exec {
+    /// Asks for a command; its sockets are not connected yet.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn ask(agent: &Agent, request: &Value) -> Result<Self, String> {
+        let answer = agent.ask("POST", "/1.0/exec", &request.to_string())?;
+        if answer.status != 202 {
+            return Err(format!("POST /1.0/exec: {}", answer.short()));
+        }
+        let made = answer.metadata();
+        let id = made["id"].as_str().ok_or("an operation without an id")?;
+        Ok(Self { operation: format!("/1.0/operations/{id}"), made })
+    }
+
+    /// Where a socket is.
+    #[must_use]
+    pub fn target(&self, name: &str) -> String {
+        let secret = self.made["metadata"]["fds"][name].as_str().unwrap_or_default();
+        format!("{}/websocket?secret={secret}", self.operation)
+    }
+
+    /// Connects a socket.
+    ///
+    /// # Errors
+    /// If it is refused.
+    pub fn socket(&self, agent: &Agent, name: &str) -> Result<Ws, String> {
+        Ws::open(agent, &self.target(name)).map_err(|error| format!("socket {name}: {error}"))
+    }
+
+    /// Connects all of them.
+    ///
+    /// # Errors
+    /// If one is refused.
+    pub fn connect(self, agent: &Agent) -> Result<Running, String> {
+        let control = self.socket(agent, "control")?;
+        let stdin = self.socket(agent, "0")?;
+        let has = self.made["metadata"]["fds"]["1"].is_string();
+        let other = |name| if has { self.socket(agent, name).map(Some) } else { Ok(None) };
+        let (out, err) = (other("1")?, other("2")?);
+        Ok(Running { exec: self, control, stdin, out, err })
+    }
+
+    /// The operation when it has ended, or what waiting for it came to.
+    ///
+    /// # Errors
+    /// If it does not end in time.
+    pub fn ended(&self, agent: &Agent, limit: Duration) -> Result<Value, String> {
+        let begun = std::time::Instant::now();
+        loop {
+            let operation = agent.get(&self.operation)?;
+            if operation["status_code"].as_u64().is_some_and(|code| code >= 200) {
+                return Ok(operation);
+            }
+            if begun.elapsed() > limit {
+                return Err("the command did not end in time".into());
+            }
+            std::thread::sleep(Duration::from_millis(25));
+        }
+    }
+
+    /// Its exit code when it has ended.
+    ///
+    /// # Errors
+    /// As with [`Exec::ended`], or if there is none.
+    pub fn code(&self, agent: &Agent, limit: Duration) -> Result<i64, String> {
+        let operation = self.ended(agent, limit)?;
+        let code = operation["metadata"]["return"].as_i64();
+        code.ok_or_else(|| {
+            format!("no exit code, but {:?}", operation["err"].as_str().unwrap_or(""))
+        })
+    }
+}
+
+impl Running {
+    /// Starts a command.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn start(agent: &Agent, request: &Value) -> Result<Self, String> {
+        Exec::ask(agent, request)?.connect(agent)
+    }
+
+    /// Closes its input, reads all its output, gives its exit code.
+    ///
+    /// # Errors
+    /// If any of that does not come in time.
+    pub fn finish(mut self, agent: &Agent) -> Result<Done, String> {
+        let streams = self.streams();
+        let code = self.exec.code(agent, PATIENCE)?;
+        let (out, err) = match streams {
+            Ok(streams) => streams,
+            // What could not be run has no output, and perhaps no sockets by now.
+            Err(_) if [126, 127].contains(&code) => (Vec::new(), Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Done { code, out: text(out), err: text(err) })
+    }
+
+    fn streams(&mut self) -> Result<(Vec<u8>, Vec<u8>), String> {
+        let Some(out) = &mut self.out else {
+            let out = self.stdin.output()?;
+            // The agent waits for our end too (P§4.1).
+            self.stdin.barrier()?;
+            return Ok((out, Vec::new()));
+        };
+        self.stdin.barrier()?;
+        Ok((out.output()?, self.err.as_mut().map_or(Ok(Vec::new()), Ws::output)?))
+    }
+
+    /// Sends a control message.
+    ///
+    /// # Errors
+    /// If it cannot be sent.
+    pub fn tell(&mut self, message: &Value) -> Result<(), String> {
+        self.control.text(&message.to_string())
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// If it cannot be sent.
+    pub fn signal(&mut self, number: i32) -> Result<(), String> {
+        self.tell(&json!({"command": "signal", "args": null, "signal": number}))
+    }
+}
+
+/// Runs a command to its end, with this input.
+///
+/// # Errors
+/// If it does not end in time.
+pub fn run(agent: &Agent, request: &Value, input: &[u8]) -> Result<Done, String> {
+    let mut running = Running::start(agent, request)?;
+    running.stdin.binary(input)?;
+    running.finish(agent)
+}
+
+/// The output of a script that must succeed, without its last newline.
+///
+/// # Errors
+/// If it fails.
+pub fn output(agent: &Agent, request: &Value) -> Result<String, String> {
+    let done = run(agent, request, b"")?;
+    if done.code == 0 {
+        Ok(done.out.trim_end().to_owned())
+    } else {
+        Err(format!("exit code {}: {}{}", done.code, done.out, done.err))
+    }
+}

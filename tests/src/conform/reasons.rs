@@ -1,0 +1,149 @@
+//! Why an agent does not do what a row says. A cell that is not "yes" needs a reason, and a reason
+//! needs such a cell.
+
+use super::Column;
+
+/// A known difference.
+#[derive(Clone, Copy, Debug)]
+pub struct Reason {
+    /// The row.
+    pub claim: &'static str,
+    /// The columns.
+    pub columns: &'static [Column],
+    /// Why it is so, behind what was observed.
+    pub why: &'static str,
+    /// Whether it is so only now and then; then nothing is said of what was observed.
+    pub sometimes: bool,
+}
+
+const fn because(claim: &'static str, columns: &'static [Column], why: &'static str) -> Reason {
+    Reason { claim, columns, why, sometimes: false }
+}
+
+const fn sometimes(claim: &'static str, columns: &'static [Column], why: &'static str) -> Reason {
+    Reason { claim, columns, why, sometimes: true }
+}
+
+const MOTE: &[Column] = &[Column::MoteLxd, Column::MoteIncus];
+const MOTE_INCUS: &[Column] = &[Column::MoteIncus];
+const GO: &[Column] = &[Column::LxdAgent, Column::IncusAgent];
+const LXD_AGENT: &[Column] = &[Column::LxdAgent];
+const INCUS_AGENT: &[Column] = &[Column::IncusAgent];
+
+const OLDER: &str = "It predates this.";
+const SIGNALS: &str = "It predates 128 plus the signal.";
+
+/// All of them.
+pub const REASONS: &[Reason] = &[
+    because(
+        "refused callers are told 500 `Not authorized`",
+        MOTE,
+        "mote proves who calls before it reads anything (P§9.7, not copied); hosts never come here.",
+    ),
+    because(
+        "`GET /` is answered without a certificate",
+        MOTE,
+        "Nobody needs it, and a stranger gets nothing (P§9.7, not copied).",
+    ),
+    because("a connection without a head is closed after 3 s", GO, OLDER),
+    because("an unknown path is LXD's list, or Incus' 404", LXD_AGENT, OLDER),
+    because("a host that cannot be reached is 500, with LXD's words", LXD_AGENT, OLDER),
+    because("403 counts as reachable on LXD, as an error on Incus", LXD_AGENT, OLDER),
+    because(
+        "403 counts as reachable on LXD, as an error on Incus",
+        MOTE_INCUS,
+        "A host that says no is there; Incus' never says it here.",
+    ),
+    because(
+        "what does not parse is 500",
+        MOTE,
+        "It is the caller's mistake, and hosts show either in the same way.",
+    ),
+    because("`may_cancel` and `resources` are as this server has them", LXD_AGENT, OLDER),
+    because("an unknown one is 500, in the server's words", LXD_AGENT, OLDER),
+    because("waiting too long is 500 `context deadline exceeded`", LXD_AGENT, OLDER),
+    because("waiting gives the operation when it has ended", LXD_AGENT, OLDER),
+    because("waiting for a failed one is an error reply", LXD_AGENT, OLDER),
+    because("DELETE waits for the end (LXD), or is 400 (Incus)", LXD_AGENT, OLDER),
+    sometimes(
+        "a secret opens one socket, not two",
+        GO,
+        "A second socket may be let in: the upgrade comes before the question whether there is one.",
+    ),
+    sometimes(
+        "in this order: Running, Running with `return`, Success, five times of five",
+        GO,
+        "Each event is sent by a goroutine of its own, and may be overtaken.",
+    ),
+    because("without `type`, config and device are among them", LXD_AGENT, OLDER),
+    because(
+        "the command is looked for in the `PATH` asked for",
+        GO,
+        "It is looked for in the agent's own `PATH` (P§9.4, not copied).",
+    ),
+    sometimes(
+        "what a command writes right before it ends arrives, 30 times of 30",
+        LXD_AGENT,
+        "The last words on a terminal may be lost.",
+    ),
+    because("death by a signal is 128 and the signal", GO, SIGNALS),
+    because("a signal on the control socket arrives", GO, SIGNALS),
+    because("a control socket that drops kills the command", GO, SIGNALS),
+    because(
+        "a control socket that says goodbye leaves it alone",
+        GO,
+        "They kill it, as P§4.1 has it; but hosts say goodbye when the output has ended, and the command may be at work.",
+    ),
+    because("with a terminal, such a child is not waited for", LXD_AGENT, OLDER),
+    because("REALPATH `.` is the agent's directory (LXD), or `/` (Incus)", INCUS_AGENT, OLDER),
+    because(
+        "the place counts even if APPEND is given",
+        MOTE,
+        "Who asks to append, appends, as with OpenSSH's server; the servers never ask.",
+    ),
+    because("OPEN makes a file with the mode that is given", GO, "pkg/sftp ignores the mode."),
+    because(
+        "SETSTAT changes all of these at once",
+        GO,
+        "pkg/sftp reads the attributes in an order that is not the protocol's.",
+    ),
+    because("`fsync@openssh.com` is there", GO, "pkg/sftp has none."),
+    because("`memory` is what /proc/meminfo says", LXD_AGENT, OLDER),
+    because(
+        "`processes` counts 1 and its descendants (LXD), or all (Incus)",
+        INCUS_AGENT,
+        "It counts the children of 1 alone, as LXD's did for a while (P§9.1).",
+    ),
+    because("`memory` has its members; totals are those of /proc/meminfo", LXD_AGENT, OLDER),
+    because("`procs_total` is more than 0, `cpus` is there", LXD_AGENT, OLDER),
+    because("`boot_time_seconds` and `time_seconds` are there", INCUS_AGENT, OLDER),
+    because("`GET /1.0` tells version, type, location and state", LXD_AGENT, OLDER),
+    because("for somebody untrusted it tells no `environment`", LXD_AGENT, OLDER),
+    because("PATCH Ready is 200 without a body, and the host knows", LXD_AGENT, OLDER),
+    because("PATCH of another state is 400", LXD_AGENT, OLDER),
+    because("PATCH of what does not parse is an error", LXD_AGENT, OLDER),
+    because(
+        "POST where only GET is known: 501 (LXD), as GET (Incus)",
+        LXD_AGENT,
+        "It predates the 501.",
+    ),
+    because(
+        "POST where only GET is known: 501 (LXD), as GET (Incus)",
+        MOTE_INCUS,
+        "A write that reads hides a mistake.",
+    ),
+    because("an unknown path there is LXD's list, or Incus' 404", LXD_AGENT, OLDER),
+    because("the host's 403 is shown as it is", LXD_AGENT, OLDER),
+    because("an image is exported as a stream", LXD_AGENT, OLDER),
+    because("Ubuntu Pro's state and token come as JSON", LXD_AGENT, OLDER),
+    because("the bearer's token is handed on", LXD_AGENT, OLDER),
+    because("bytes go to a port in the guest and come back", INCUS_AGENT, OLDER),
+    because("what the other side says first is not lost", INCUS_AGENT, OLDER),
+    because("a closed port is 500, in these words", INCUS_AGENT, OLDER),
+    because("port 0 and a wrong upgrade are 400", INCUS_AGENT, OLDER),
+    because(
+        "an empty command is 400, and the agent lives",
+        GO,
+        "It takes the command, and dies of it (P§9.4).",
+    ),
+];
