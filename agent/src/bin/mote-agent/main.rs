@@ -10,6 +10,7 @@ mod clock;
 mod events;
 mod exchange;
 mod exec;
+mod fair;
 mod files;
 mod filesystems;
 mod forward;

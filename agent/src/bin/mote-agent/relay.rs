@@ -5,37 +5,50 @@ use std::os::fd::OwnedFd;
 
 use async_io::Async;
 use futures_lite::FutureExt;
+use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
+use crate::fair::Fair;
 use crate::stream::Stream;
 
-/// Bytes moved at a time, each way: a TLS record's worth.
-const PIECE: usize = 16 * 1024;
+/// Bytes moved at a time towards the guest: a TLS record's worth.
+const INWARD: usize = 16 * 1024;
+/// Bytes moved at a time towards the host: some of the answers that an SFTP server has ready.
+const OUTWARD: usize = 64 * 1024;
 
 /// Moves bytes until one side has no more. What the socket still had to say is passed on.
 pub(crate) async fn relay(stream: &Stream, socket: OwnedFd) -> io::Result<()> {
     stream.be_patient();
     let socket = Async::new(socket)?;
     let inward = async {
-        let mut buffer = vec![0; PIECE];
+        let (mut buffer, mut fair) = (vec![0; INWARD], Fair::default());
         loop {
             let count = stream.read(&mut buffer).await?;
             if count == 0 {
                 return Ok(());
             }
             send_all(&socket, buffer.get(..count).unwrap_or_default()).await?;
+            fair.moved(count).await;
         }
     };
     let outward = async {
+        // The buffer lives while there is something to put into it, not while we wait.
+        let (mut buffer, mut fair) = (None, Fair::default());
         loop {
-            // The buffer lives while there is something in it, not while we wait.
-            socket.readable().await?;
-            let mut buffer = vec![0; PIECE];
-            let count = socket.read_with(|fd| Ok(rustix::io::read(fd, &mut buffer)?)).await?;
-            if count == 0 {
-                return Ok(());
+            let piece = buffer.get_or_insert_with(|| vec![0; OUTWARD]);
+            match rustix::io::read(socket.get_ref(), &mut *piece) {
+                Ok(0) => return Ok(()),
+                Ok(count) => {
+                    stream.write_all(piece.get(..count).unwrap_or_default()).await?;
+                    fair.moved(count).await;
+                }
+                Err(Errno::AGAIN) => {
+                    buffer = None;
+                    socket.readable().await?;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
-            stream.write_all(buffer.get(..count).unwrap_or_default()).await?;
         }
     };
     outward.or(inward).await

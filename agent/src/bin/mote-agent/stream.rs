@@ -260,6 +260,12 @@ impl Write for Wire<'_> {
         transmit(self.0, bytes)
     }
 
+    /// Several records in one call.
+    fn write_vectored(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        // SIGPIPE is ignored, as in every Rust program.
+        Ok(rustix::io::writev(self.0, pieces)?)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -9,10 +9,12 @@ use async_io::Async;
 use futures_lite::FutureExt;
 use mote_agent::exec::{Control, control as read_control};
 use mote_agent::ws::Opcode;
+use rustix::io::Errno;
 
 use super::pty;
 use crate::children::Child;
 use crate::clock::{now, within};
+use crate::fair::Fair;
 use crate::websocket::{Frame, Inbox, Received, WebSocket};
 
 /// What is read of the host's data at a time, bytes.
@@ -72,15 +74,18 @@ pub(super) async fn keys(socket: &WebSocket, inbox: &mut Inbox, master: &Async<O
 
 /// Copies up to the barrier, the socket's end, or the descriptor's refusal.
 async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
+    let mut fair = Fair::default();
     loop {
         match socket.receive(inbox).await {
             Ok(Received::Data { text: false, mut bytes, .. }) => {
+                let length = bytes.len();
                 while !bytes.is_empty() {
                     match to.write_with(|fd| Ok(rustix::io::write(fd, bytes)?)).await {
                         Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
                         Err(_) => return,
                     }
                 }
+                fair.moved(length).await;
             }
             Ok(Received::Pong) => {}
             Ok(Received::Data { text: true, .. } | Received::Closed | Received::Lost) | Err(_) => {
@@ -94,8 +99,10 @@ async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
 /// pipe closes, and who writes to it learns that.
 pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>) {
     let copy = async {
-        while let Some((mut frame, count)) = next(&pipe).await {
-            socket.send_frame(&mut frame, count).await?;
+        let (mut frame, mut fair) = (None, Fair::default());
+        while let Some((frame, count)) = next(&pipe, &mut frame).await {
+            socket.send_frame(frame, count).await?;
+            fair.moved(count).await;
         }
         drop(pipe);
         socket.send(Opcode::Text, &[]).await
@@ -107,31 +114,43 @@ pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>) {
     let _gone = copy.or(left).await;
 }
 
-/// What the descriptor gives next, in a frame that is made when there is something to put into it;
-/// `None` at its end.
-async fn next(from: &Async<OwnedFd>) -> Option<(Frame, usize)> {
-    from.readable().await.ok()?;
-    let mut frame = Frame::new();
-    let read = |fd: &OwnedFd| Ok(rustix::io::read(fd, frame.payload())?);
-    let count = from.read_with(read).await.ok()?;
-    (count > 0).then_some((frame, count))
+/// What the descriptor gives next, and in which frame; `None` at its end. The frame is kept from one call
+/// to the next while there is something to put into it, and given back when we have to wait.
+async fn next<'f>(
+    from: &Async<OwnedFd>,
+    frame: &'f mut Option<Frame>,
+) -> Option<(&'f mut Frame, usize)> {
+    loop {
+        let payload = frame.get_or_insert_with(Frame::new).payload();
+        match rustix::io::read(from.get_ref(), payload) {
+            Ok(0) => return None,
+            Ok(count) => return frame.as_mut().map(|frame| (frame, count)),
+            Err(Errno::AGAIN) => {
+                *frame = None;
+                from.readable().await.ok()?;
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 /// Copies a terminal to a socket, then says that no more comes. The terminal's end is reached when
 /// nobody holds it any more, or soon after the process has ended.
 pub(super) async fn screen(socket: &WebSocket, master: &Async<OwnedFd>, child: &Child) {
+    let (mut frame, mut fair) = (None, Fair::default());
     let mut rest: Option<Rest> = None;
     loop {
         let begun = now();
         let step = match &mut rest {
             Some(rest) if rest.is_over() => None,
-            Some(_) => within(SILENCE, next(master)).await.flatten(),
+            Some(_) => within(SILENCE, next(master, &mut frame)).await.flatten(),
             None => {
                 let ended = async {
                     child.ended().await;
                     None
                 };
-                match async { Some(next(master).await) }.or(ended).await {
+                match async { Some(next(master, &mut frame).await) }.or(ended).await {
                     Some(step) => step,
                     None => {
                         rest = Some(Rest { bytes: TAIL, time: GRACE });
@@ -140,14 +159,15 @@ pub(super) async fn screen(socket: &WebSocket, master: &Async<OwnedFd>, child: &
                 }
             }
         };
-        let Some((mut frame, count)) = step else { break };
+        let Some((frame, count)) = step else { break };
         if let Some(rest) = &mut rest {
             rest.bytes = rest.bytes.saturating_sub(count);
             rest.time = rest.time.saturating_sub(now() - begun);
         }
-        if socket.send_frame(&mut frame, count).await.is_err() {
+        if socket.send_frame(frame, count).await.is_err() {
             return;
         }
+        fair.moved(count).await;
     }
     let _gone = socket.send(Opcode::Text, &[]).await;
 }
