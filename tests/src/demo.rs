@@ -71,6 +71,7 @@ fn run(directory: &Path, host: &mut Host) {
     let status = |host: &Host| host.state()["status"].as_str().map(str::to_owned);
     assert_eq!(status(host).as_deref(), Some("Ready"));
     say("Ready", &format!("set in the guest; the host shows {NAME} as Ready"));
+    from_the_host(directory, host, &say);
     host.kill();
     say("host killed", "SIGKILL");
     std::thread::sleep(Duration::from_secs(2));
@@ -86,4 +87,24 @@ fn run(directory: &Path, host: &mut Host) {
     wait("STOPPED", STEP, || (host.state()["state"] == "STOPPED").then_some(()));
     say("STOPPED", "seen by the host at power-off");
     vm.ended(STEP);
+}
+
+/// What an administrator does: run something, move a file, ask how the guest is.
+fn from_the_host(directory: &Path, host: &Host, say: &impl Fn(&str, &str)) {
+    let kernel = host.run(&["exec", "-T", "-n", NAME, "--", "uname", "-sr"]);
+    assert!(kernel.starts_with("Linux "), "{kernel}");
+    say("exec", &format!("on the host: mote-host exec {NAME} -- uname -sr -> {}", kernel.trim()));
+    let (there, back) = (directory.join("there"), directory.join("back"));
+    let bytes: Vec<u8> = (0u32..1 << 18).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(&there, &bytes).expect("a file");
+    let path = |path: &Path| path.display().to_string();
+    host.ok(&["file", "push", NAME, &path(&there), "/tmp/file"]);
+    host.ok(&["file", "pull", NAME, "/tmp/file", &path(&back)]);
+    assert!(std::fs::read(&back).expect("the file") == bytes, "the file came back changed");
+    say("files", "1 MiB pushed and pulled over SFTP, unchanged");
+    let state: serde_json::Value =
+        serde_json::from_str(&host.run(&["state", NAME, "--json"])).expect("JSON");
+    let (processes, used) = (&state["processes"], state["memory"]["usage"].as_u64());
+    let used = used.expect("a number") >> 20;
+    say("state", &format!("{processes} processes, {used} MiB of memory in use"));
 }

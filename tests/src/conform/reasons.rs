@@ -90,9 +90,9 @@ pub const REASONS: &[Reason] = &[
     because("a signal on the control socket arrives", GO, SIGNALS),
     because("a control socket that drops kills the command", GO, SIGNALS),
     because(
-        "a control socket that says goodbye leaves it alone",
+        "but not if its output had ended before",
         GO,
-        "They kill it, as P§4.1 has it; but hosts say goodbye when the output has ended, and the command may be at work.",
+        "They kill it; but the host has heard all there is, and the command may be at work.",
     ),
     because("with a terminal, such a child is not waited for", LXD_AGENT, OLDER),
     because("REALPATH `.` is the agent's directory (LXD), or `/` (Incus)", INCUS_AGENT, OLDER),

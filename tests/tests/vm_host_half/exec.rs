@@ -116,6 +116,23 @@ pub(crate) fn a_terminal_has_our_size_and_follows_it(world: &World) {
     assert_eq!(after.local_modes, before.local_modes, "raw mode was not taken back");
 }
 
+pub(crate) fn an_editor_follows_the_size_while_it_runs(world: &World) {
+    let lines = "i=1; while [ $i -le 60 ]; do echo line-$i.; i=$((i+1)); done >/tmp/lines";
+    assert_eq!(world.sh(lines).0, 0);
+    let mut terminal = Terminal::open(80, 25);
+    let mut command =
+        world.host.command(&["exec", "--env", "TERM=linux", NAME, "--", "vi", "/tmp/lines"]);
+    command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
+    let mut child = command.spawn().expect("mote-host");
+    // The last line of 25 is vi's own; what is below shows when there is room.
+    terminal.until("line-24.");
+    terminal.resize(80, 40);
+    kill_process(Pid::from_child(&child), Signal::WINCH).expect("a signal");
+    terminal.until("line-39.");
+    terminal.say(":q!\r");
+    assert_eq!(within(&mut child, "vi"), Some(0), "{:?}", world.judge);
+}
+
 pub(crate) fn the_stream_is_the_same_both_ways(world: &World) {
     let sent = noise(world.judge.mebibytes << 20);
     let begun = Instant::now();

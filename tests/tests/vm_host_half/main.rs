@@ -42,6 +42,7 @@ fn everything(judge: Judge) {
     exec::output_that_nobody_reads_stops_the_command(&world);
     exec::sockets_that_misbehave_end_the_operation_and_nothing_else(&world);
     exec::a_terminal_has_our_size_and_follows_it(&world);
+    exec::an_editor_follows_the_size_while_it_runs(&world);
     exec::the_stream_is_the_same_both_ways(&world);
     files::files_come_and_go_unchanged(&world);
     files::links_modes_and_directories(&world);

@@ -37,7 +37,8 @@ pub(super) const ALL: &[Check] = &[
     Check::new(ENDS, "P§4.1", "it goes to the command alone, not to its children", signal_alone),
     Check::new(ENDS, "P§4.1", "control messages that mean nothing are ignored", nonsense),
     Check::new(ENDS, "P§4.1", "a control socket that drops kills the command", control_dropped),
-    Check::new(ENDS, "P§4.1", "a control socket that says goodbye leaves it alone", control_closed),
+    Check::new(ENDS, "P§4.1", "a goodbye on control kills it too", control_closed),
+    Check::new(ENDS, "P§4.1", "but not if its output had ended before", control_closed_at_the_end),
     Check::new(
         ENDS,
         "P§4.1",
@@ -233,11 +234,16 @@ fn control_dropped(agent: &Agent) -> Claim {
 }
 
 fn control_closed(agent: &Agent) -> Claim {
-    let mut running = Running::start(agent, &script("sleep 0.7; echo done; exit 9"))?;
+    let mut running = Running::start(agent, &script("sleep 3; echo done; exit 9"))?;
     running.control.close()?;
-    let done = running.finish(agent)?;
-    same("the output", done.out, "done\n")?;
-    same("the exit code", done.code, 9)
+    same("the output", running.finish(agent)?.out, "")
+}
+
+fn control_closed_at_the_end(agent: &Agent) -> Claim {
+    let mut running = Running::start(agent, &script("exec >&- 2>&- <&-; sleep 1.5; exit 9"))?;
+    std::thread::sleep(Duration::from_millis(700));
+    running.control.close()?;
+    same("the exit code", running.finish(agent)?.code, 9)
 }
 
 fn missing_socket(agent: &Agent) -> Claim {

@@ -8,6 +8,7 @@ mod pty;
 mod pump;
 mod sockets;
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -126,19 +127,24 @@ async fn execute(agent: &Agent, sockets: &Sockets, request: &Request) -> Result<
         sockets.finish(sockets::CONTROL);
         Ok(ended)
     };
+    let silent = Cell::new(false);
     let ended = match stdio.ours {
         Ours::Terminal(master) => {
-            let control = pump::control(&control, &child, Some(master.as_fd()));
+            let control = pump::control(&control, &child, Some(master.as_fd()), &silent);
             terminal(&child, &data, &master, life, control).await
         }
         Ours::Pipes { input, output, errors } => {
             let (stdout, stderr) = (sockets.get(1), sockets.get(2));
             let (stdout, stderr) = (stdout.ok_or_else(gone)?, stderr.ok_or_else(gone)?);
             let inputs = async {
-                zip(pump::control(&control, &child, None), pump::input(&data, input)).await;
+                let control = pump::control(&control, &child, None, &silent);
+                zip(control, pump::input(&data, input)).await;
                 pending().await
             };
-            let outputs = zip(pump::output(&stdout, output), pump::output(&stderr, errors));
+            let outputs = async {
+                let both = zip(pump::output(&stdout, output), pump::output(&stderr, errors));
+                silent.set(both.await == (true, true));
+            };
             zip(life.or(inputs), outputs).await.0
         }
     };

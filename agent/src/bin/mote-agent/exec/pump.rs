@@ -1,6 +1,7 @@
 //! What moves between a command and its websockets (P§4.1). Data are binary messages; an empty text
 //! message, the barrier, says that no more comes.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -34,9 +35,14 @@ pub(super) fn inbox() -> Inbox {
     Inbox::new(PIECE)
 }
 
-/// Obeys the control socket. Losing it means that nobody wants the command any more. A goodbye does not:
-/// hosts say it when all output is over, and the command may have more to do.
-pub(super) async fn control(socket: &WebSocket, child: &Child, terminal: Option<BorrowedFd<'_>>) {
+/// Obeys the control socket. Losing it means that nobody wants the command any more. So does a goodbye,
+/// unless all output was over before: hosts say it then, and the command may have more to do.
+pub(super) async fn control(
+    socket: &WebSocket,
+    child: &Child,
+    terminal: Option<BorrowedFd<'_>>,
+    silent: &Cell<bool>,
+) {
     let mut inbox = Inbox::new(256);
     let mut message = Vec::new();
     loop {
@@ -56,8 +62,8 @@ pub(super) async fn control(socket: &WebSocket, child: &Child, terminal: Option<
                 message.clear();
             }
             Ok(Received::Pong) => {}
-            Ok(Received::Closed) => return,
-            Ok(Received::Lost) | Err(_) => return child.kill(),
+            Ok(Received::Closed) if silent.get() => return,
+            Ok(Received::Closed | Received::Lost) | Err(_) => return child.kill(),
         }
     }
 }
@@ -95,9 +101,10 @@ async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
     }
 }
 
-/// Copies a pipe to a socket up to the pipe's end, then says so. A host that leaves ends it too: the
-/// pipe closes, and who writes to it learns that.
-pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>) {
+/// Copies a pipe to a socket up to the pipe's end, then says so; tells whether it came that far. A host
+/// that leaves ends it too: the pipe closes, and who writes to it learns that.
+pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>) -> bool {
+    let ended = Cell::new(false);
     let copy = async {
         let (mut frame, mut fair) = (None, Fair::default());
         while let Some((frame, count)) = next(&pipe, &mut frame).await {
@@ -105,6 +112,7 @@ pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>) {
             fair.moved(count).await;
         }
         drop(pipe);
+        ended.set(true);
         socket.send(Opcode::Text, &[]).await
     };
     let left = async {
@@ -112,6 +120,7 @@ pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>) {
         Err(io::ErrorKind::BrokenPipe.into())
     };
     let _gone = copy.or(left).await;
+    ended.get()
 }
 
 /// What the descriptor gives next, and in which frame; `None` at its end. The frame is kept from one call
