@@ -9,41 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+pub use crate::conform::sftp::{flag as open, kind};
 use crate::{Process, agent};
-
-/// Types of packets.
-pub mod kind {
-    #![expect(missing_docs, reason = "the draft's own names")]
-    pub const INIT: u8 = 1;
-    pub const OPEN: u8 = 3;
-    pub const CLOSE: u8 = 4;
-    pub const READ: u8 = 5;
-    pub const WRITE: u8 = 6;
-    pub const LSTAT: u8 = 7;
-    pub const FSTAT: u8 = 8;
-    pub const SETSTAT: u8 = 9;
-    pub const FSETSTAT: u8 = 10;
-    pub const OPENDIR: u8 = 11;
-    pub const READDIR: u8 = 12;
-    pub const REMOVE: u8 = 13;
-    pub const MKDIR: u8 = 14;
-    pub const REALPATH: u8 = 16;
-    pub const STAT: u8 = 17;
-    pub const RENAME: u8 = 18;
-    pub const READLINK: u8 = 19;
-    pub const EXTENDED: u8 = 200;
-}
-
-/// OPEN's flags.
-pub mod open {
-    #![expect(missing_docs, reason = "the draft's own names")]
-    pub const READ: u32 = 1;
-    pub const WRITE: u32 = 2;
-    pub const APPEND: u32 = 4;
-    pub const CREATE: u32 = 8;
-    pub const TRUNCATE: u32 = 16;
-    pub const EXCLUSIVE: u32 = 32;
-}
 
 /// A field of a packet.
 #[derive(Clone, Copy, Debug)]

@@ -28,7 +28,7 @@ pub use pace::{
     AGAIN, CONNECT, CONNECT_FOR, CONNECTED, Intervals, LOST, READ, REFRESH, REPLACED, SHORTEST,
     STARTED, TURN, VERIFY,
 };
-pub use poll::Action;
+pub use poll::{Action, GONE, HERE};
 
 use crate::line::{Line, LineBuf};
 use crate::time::Uptime;

@@ -35,16 +35,20 @@ pub enum Action {
     Changed(State),
 }
 
+/// The line that announces us.
+pub const HERE: &[u8] = b"STARTED\n";
+/// The lines that say we are leaving: twice, since newer Incus reads the last but one (P§2.3).
+pub const GONE: &[u8] = b"STOPPED\nSTOPPED\n";
+
 impl Word {
     fn line(self) -> &'static [u8] {
         match self {
-            Self::Started => b"STARTED\n",
+            Self::Started => HERE,
             // For a host that looks into the ring for the first time: newer Incus reads the last
             // but one line (P§2.3), which must not be an old CONNECTED. 16 bytes, the whole ring.
             Self::Refresh => b"STARTED\nSTARTED\n",
             Self::Connected => b"CONNECTED\n",
-            // Twice for the same reason.
-            Self::Stopped => b"STOPPED\nSTOPPED\n",
+            Self::Stopped => GONE,
         }
     }
 }

@@ -6,6 +6,7 @@ use super::wire::{Answer, Wire};
 /// Request numbers.
 pub mod kind {
     #![expect(missing_docs, reason = "the draft's names")]
+    pub const INIT: u8 = 1;
     pub const OPEN: u8 = 3;
     pub const CLOSE: u8 = 4;
     pub const READ: u8 = 5;
@@ -236,7 +237,7 @@ impl Sftp {
             return Err(format!("GET /1.0/sftp: {}", answer.short()));
         }
         let mut sftp = Self { wire, next: 1, version: 0, extensions: Vec::new() };
-        sftp.send(1, &3_u32.to_be_bytes())?;
+        sftp.send(kind::INIT, &3_u32.to_be_bytes())?;
         let (kind, payload) = sftp.packet()?;
         if kind != 2 {
             return Err(format!("packet {kind} instead of VERSION"));

@@ -15,7 +15,6 @@ use mote_agent::status::{Address, Status};
 use crate::children::Children;
 use crate::clock::{now, within};
 use crate::events::Events;
-use crate::files::Sessions;
 use crate::host::Places;
 use crate::host_call::{Call, Failed, HostReply, Link, Retry, call};
 use crate::log;
@@ -63,7 +62,7 @@ pub(crate) struct Agent {
     /// What the host started.
     pub(crate) operations: Operations,
     /// SFTP sessions.
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Rc<Places>,
     /// Processes we started.
     pub(crate) children: Children,
     /// Runs the tasks. Some of them hold the agent that holds this: both live to the end.

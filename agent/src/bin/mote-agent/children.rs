@@ -88,13 +88,7 @@ impl Child {
 
     /// Waits for its end.
     pub(crate) async fn ended(&self) -> Ended {
-        loop {
-            let seen = self.reaped.seen();
-            if let Some(ended) = self.ended.get() {
-                return ended;
-            }
-            self.reaped.after(seen).await;
-        }
+        self.reaped.until(|| self.ended.get()).await
     }
 
     /// Sends a signal to the process alone. Nothing happens once it has ended: its number may be

@@ -149,16 +149,11 @@ impl Listening {
 impl Listener {
     /// The next event; `None` once the listener fell behind.
     async fn next(&self) -> Option<Rc<str>> {
-        loop {
-            let seen = self.signal.seen();
-            if self.overrun.get() {
-                return None;
-            }
-            if let Some(event) = self.queue.borrow_mut().pop_front() {
-                return Some(event);
-            }
-            self.signal.after(seen).await;
-        }
+        let next = || match self.overrun.get() {
+            true => Some(None),
+            false => self.queue.borrow_mut().pop_front().map(Some),
+        };
+        self.signal.until(next).await
     }
 
     /// One JSON document a line, for as long as the client stays.

@@ -1,7 +1,6 @@
 //! `GET /1.0/sftp` (P§4.4): an SFTP session in a process of its own, so that a file system that
 //! hangs stops that session and nothing else.
 
-use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use crate::agent::Agent;
 use crate::children::Child;
 use crate::clock::within;
 use crate::exchange::{Answer, Reply};
+use crate::host::Place;
 use crate::log;
 use crate::relay::relay;
 use crate::stream::Stream;
@@ -20,31 +20,26 @@ use crate::upgrade::{Upgrade, switch};
 use crate::worker;
 
 /// Sessions at once. Over it: 503.
-const SESSIONS: usize = 64;
+pub(crate) const SESSIONS: usize = 64;
 
 /// For a server to finish once its client has gone.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// How many sessions there are.
-#[derive(Default)]
-pub(crate) struct Sessions(Cell<usize>);
 
 /// Answers the request.
 pub(crate) fn answer(agent: &Rc<Agent>, request: &Request<'_>) -> Answer {
     if !request.headers.has_token("Upgrade", "sftp") {
         return Answer::Reply(Reply::text(400, "Missing or invalid upgrade header"));
     }
-    if agent.sessions.0.get() >= SESSIONS {
+    let Some(place) = agent.sessions.try_take() else {
         return Answer::Reply(Reply::text(503, "Too many SFTP sessions"));
-    }
+    };
     let agent = agent.clone();
-    Answer::Upgrade(Upgrade::new(|stream| serve(agent, stream)))
+    Answer::Upgrade(Upgrade::new(|stream| serve(agent, stream, place)))
 }
 
-/// Serves a session to its end. One whose server hangs on a dead file system counts until the server
-/// is really gone, or a host that tries again and again would get any number of them.
-async fn serve(agent: Rc<Agent>, stream: Stream) {
-    agent.sessions.0.set(agent.sessions.0.get() + 1);
+/// Serves a session to its end. One whose server hangs on a dead file system keeps its place until the
+/// server is really gone, or a host that tries again and again would get any number of them.
+async fn serve(agent: Rc<Agent>, stream: Stream, place: Place) {
     match start(&agent, &stream).await {
         Ok((child, socket)) => {
             if let Err(error) = relay(&stream, socket).await {
@@ -62,7 +57,7 @@ async fn serve(agent: Rc<Agent>, stream: Stream) {
             stream.close().await;
         }
     }
-    agent.sessions.0.set(agent.sessions.0.get().saturating_sub(1));
+    drop(place);
 }
 
 async fn start(agent: &Agent, stream: &Stream) -> std::io::Result<(Rc<Child>, OwnedFd)> {

@@ -32,8 +32,6 @@ use crate::{built, exec, files, forward, log, mounts, operations, worker};
 /// Callers served at once; further ones wait in the kernel. An exec takes up to five of them, and
 /// keeps them.
 const CALLERS: usize = 4096;
-/// How long a report may take: the host waits for 3 s (P§3.2).
-const REPORT: Duration = Duration::from_millis(2500);
 /// Longest report, bytes: 500 mounts and as many interfaces are a tenth of it.
 const LONGEST_REPORT: usize = 4 * 1024 * 1024;
 
@@ -125,14 +123,13 @@ impl Places {
 
     /// Waits for one.
     pub(crate) async fn take(self: Rc<Self>) -> Place {
-        loop {
-            let seen = self.freed.seen();
-            if let Some(left) = self.free.get().checked_sub(1) {
-                self.free.set(left);
-                return Place(self);
-            }
-            self.freed.after(seen).await;
-        }
+        self.freed.until(|| self.try_take()).await
+    }
+
+    /// One, if there is one.
+    pub(crate) fn try_take(self: &Rc<Self>) -> Option<Place> {
+        self.free.set(self.free.get().checked_sub(1)?);
+        Some(Place(self.clone()))
     }
 }
 
@@ -252,7 +249,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// `GET /1.0/state` and `/1.0/metrics` (P§4.5, 4.6), made by a process that may hang.
 async fn report(agent: &Agent, what: &str) -> Answer {
-    match worker::run(agent, &["report", what], &[], LONGEST_REPORT, REPORT).await {
+    match worker::report(agent, what, LONGEST_REPORT).await {
         Ok(json) => sync(String::from_utf8_lossy(&json).trim_end()),
         Err(why) => {
             agent.trouble(&format!("no {what}: {why}"));

@@ -238,7 +238,7 @@ fn new_agent(
         ready: RefCell::new(ready),
         last_error: RefCell::new(troubles.into_iter().next_back()),
         operations: operations::Operations::default(),
-        sessions: files::Sessions::default(),
+        sessions: Rc::new(host::Places::new(files::SESSIONS)),
         children: children::Children::default(),
         executor: async_executor::LocalExecutor::new(),
     }

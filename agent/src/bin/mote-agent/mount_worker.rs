@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn the_links_of_proc_are_not_followed() {
-        for path in ["proc/self/cwd/mote-x", "proc/self/root/tmp/mote-x", "proc/self/fd/0/x"] {
+        for path in ["proc/self/cwd/mote-x", "proc/self/root/mote-x", "proc/self/fd/0/x"] {
             let error = enter(Path::new("/"), path).err().map(|error| error.raw_os_error());
             assert_eq!(error, Some(Some(Errno::LOOP.raw_os_error())), "{path}");
         }

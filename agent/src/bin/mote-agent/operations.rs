@@ -141,13 +141,7 @@ impl Operation {
     }
 
     async fn ended(&self) {
-        loop {
-            let seen = self.changed.seen();
-            if self.state.get().is_final() {
-                return;
-            }
-            self.changed.after(seen).await;
-        }
+        self.changed.until(|| self.state.get().is_final().then_some(())).await;
     }
 }
 

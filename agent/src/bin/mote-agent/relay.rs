@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use async_io::Async;
 use futures_lite::FutureExt;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
 
 use crate::fair::Fair;
 use crate::stream::Stream;
@@ -27,7 +26,7 @@ pub(crate) async fn relay(stream: &Stream, socket: OwnedFd) -> io::Result<()> {
             if count == 0 {
                 return Ok(());
             }
-            send_all(&socket, buffer.get(..count).unwrap_or_default()).await?;
+            write_all(&socket, buffer.get(..count).unwrap_or_default()).await?;
             fair.moved(count).await;
         }
     };
@@ -54,10 +53,11 @@ pub(crate) async fn relay(stream: &Stream, socket: OwnedFd) -> io::Result<()> {
     outward.or(inward).await
 }
 
-async fn send_all(socket: &Async<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
+/// Writes all of it. SIGPIPE is ignored, as in every Rust program.
+pub(crate) async fn write_all(to: &Async<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let sent = socket.write_with(|fd| Ok(send(fd, bytes, SendFlags::NOSIGNAL)?)).await?;
-        bytes = bytes.get(sent..).unwrap_or_default();
+        let written = to.write_with(|fd| Ok(rustix::io::write(fd, bytes)?)).await?;
+        bytes = bytes.get(written..).unwrap_or_default();
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_lite::FutureExt;
-use mote_agent::status::State;
+use mote_agent::status::{GONE, HERE, State};
 
 use crate::agent::Agent;
 use crate::clock::{now, sleep};
@@ -16,8 +16,6 @@ use crate::worker;
 
 /// Between two lines, as the Go agents have it (P§2.2).
 const PACE: Duration = Duration::from_secs(5);
-/// How long the state may take to be gathered.
-const GATHER: Duration = Duration::from_millis(2500);
 /// The host's ring, bytes (P§2.1). What does not fit into it, with STARTED, would push it out.
 const RING: usize = 16 * 1024;
 
@@ -32,7 +30,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         let path = agent.options.port.clone().or(found.map(|found| found.path));
         report::update(&agent, path.as_deref(), &mut reported);
         let stopped = agent.status.borrow().state() == State::Stopped;
-        let text = if stopped { b"STOPPED\nSTOPPED\n".to_vec() } else { started(&agent).await };
+        let text = if stopped { GONE.to_vec() } else { started(&agent).await };
         if let Some(path) = path
             && let Err(error) = Port::open(&path).and_then(|port| port.announce(&text, None))
         {
@@ -47,9 +45,9 @@ pub(crate) async fn run(agent: Rc<Agent>) {
 
 /// STARTED, and the state if it can be had.
 async fn started(agent: &Agent) -> Vec<u8> {
-    let mut text = b"STARTED\n".to_vec();
+    let mut text = HERE.to_vec();
     let most = RING - text.len() - 1;
-    match worker::run(agent, &["report", "state"], &[], most, GATHER).await {
+    match worker::report(agent, "state", most).await {
         Ok(json) => {
             text.extend_from_slice(json.trim_ascii());
             text.push(b'\n');

@@ -25,6 +25,18 @@ impl Signal {
         self.raised.get()
     }
 
+    /// Looks, and looks again each time it is raised, until there is something. Loses nothing when
+    /// dropped.
+    pub(crate) async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        loop {
+            let seen = self.seen();
+            if let Some(found) = look() {
+                return found;
+            }
+            self.after(seen).await;
+        }
+    }
+
     /// Waits until it is raised after `seen` was taken. Loses nothing when dropped.
     pub(crate) async fn after(&self, seen: u64) {
         poll_fn(|context| {

@@ -21,6 +21,8 @@ use crate::sys::Plan;
 /// This program, also if its file was replaced or removed meanwhile.
 const SELF: &std::ffi::CStr = c"/proc/self/exe";
 
+/// How long a report may take: the host waits for 3 s (P§3.2).
+const REPORT: Duration = Duration::from_millis(2500);
 /// How long a worker may take to end when it has closed its output.
 const LINGER: Duration = Duration::from_millis(300);
 
@@ -31,6 +33,14 @@ impl Drop for Leash {
     fn drop(&mut self) {
         self.0.kill();
     }
+}
+
+/// Has a report made, of at most `most` bytes (`mote-agent report WHAT`).
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn report(agent: &Agent, what: &str, most: usize) -> io::Result<Vec<u8>> {
+    run(agent, &["report", what], &[], most, REPORT).await
 }
 
 /// Runs `mote-agent ARGUMENTS`, gives it `input` to read, and takes what it prints, at most `most`

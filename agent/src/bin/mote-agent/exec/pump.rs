@@ -16,6 +16,7 @@ use super::pty;
 use crate::children::Child;
 use crate::clock::{now, within};
 use crate::fair::Fair;
+use crate::relay::write_all;
 use crate::websocket::{Frame, Inbox, Received, WebSocket};
 
 /// What is read of the host's data at a time, bytes.
@@ -83,15 +84,11 @@ async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
     let mut fair = Fair::default();
     loop {
         match socket.receive(inbox).await {
-            Ok(Received::Data { text: false, mut bytes, .. }) => {
-                let length = bytes.len();
-                while !bytes.is_empty() {
-                    match to.write_with(|fd| Ok(rustix::io::write(fd, bytes)?)).await {
-                        Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-                        Err(_) => return,
-                    }
+            Ok(Received::Data { text: false, bytes, .. }) => {
+                if write_all(to, bytes).await.is_err() {
+                    return;
                 }
-                fair.moved(length).await;
+                fair.moved(bytes.len()).await;
             }
             Ok(Received::Pong) => {}
             Ok(Received::Data { text: true, .. } | Received::Closed | Received::Lost) | Err(_) => {

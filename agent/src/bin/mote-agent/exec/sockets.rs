@@ -101,13 +101,7 @@ impl Sockets {
 
     /// Waits until all are connected.
     pub(super) async fn all_here(&self) {
-        loop {
-            let seen = self.arrived.seen();
-            if self.all().all(Expected::is_here) {
-                return;
-            }
-            self.arrived.after(seen).await;
-        }
+        self.arrived.until(|| self.all().all(Expected::is_here).then_some(())).await;
     }
 
     /// The socket at that place, if it is connected.
@@ -191,13 +185,7 @@ impl Arrival {
         socket.be_patient();
         *expected.state.borrow_mut() = State::Here(socket.clone());
         sockets.arrived.raise();
-        loop {
-            let seen = expected.finish.seen();
-            if expected.finished.get() {
-                break;
-            }
-            expected.finish.after(seen).await;
-        }
+        expected.finish.until(|| expected.finished.get().then_some(())).await;
         socket.close().await;
     }
 }
