@@ -1,0 +1,7 @@
+//! The real binary at its start, in a directory in place of `/`: what it makes of the host's files,
+//! what the guest's policy allows, and that no reader of its output can stop it.
+
+mod policy;
+mod share;
+mod stuck;
+mod world;

@@ -1,0 +1,71 @@
+//! What the guest lets its host do.
+
+use std::process::Stdio;
+
+use mote_tests::host::NAME;
+use mote_tests::wait;
+
+use crate::world::{Boot, LIMIT};
+
+#[test]
+fn a_guest_that_denies_mounts_mounts_nothing_and_answers_all_the_same() {
+    let boot = Boot::new("lxd");
+    boot.put("etc/mote-agent.yml", "features: {guestapi: true, exec: true}\n");
+    boot.share(
+        "agent-mounts.json",
+        r#"[{"source":"t","target":"/mnt/a","fstype":"virtiofs","options":null}]"#,
+    );
+    let _agent = boot.start(&[]);
+    boot.logged("agent-mounts.json is not read");
+    boot.logged("CONNECTED");
+    boot.host.ok(&["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"]);
+    boot.logged("a device event mounts nothing");
+    assert!(!boot.root("mnt").exists());
+}
+
+#[test]
+fn the_guests_policy_counts_for_every_server_and_a_broken_one_denies_everything() {
+    let exec = |boot: &Boot| boot.host.try_run(&["exec", NAME, "--", "true"]);
+    for (flavour, file) in [("lxd", "etc/mote-agent.yml"), ("incus", "etc/incus-agent.yml")] {
+        let boot = Boot::new(flavour);
+        boot.put(file, "features:\n  guestapi: true\n  exec: false\n");
+        let mut agent = boot.start(&[]);
+        boot.serves();
+        wait("a refusal", LIMIT, || exec(&boot).err().filter(|why| why.contains("allow exec")));
+        agent.kill();
+        boot.put(file, "features: {guestapi: true, exec: true}\n");
+        agent = boot.start(&["--deny", "guestapi"]);
+        boot.logged("STARTED");
+        wait("exec", LIMIT, || exec(&boot).ok());
+        assert!(!boot.log().split("policy: denied").last().unwrap().contains("devlxd on"));
+        agent.kill();
+        boot.put(file, "features: {exec: *x}\n");
+        let _agent = boot.start(&[]);
+        boot.logged("line 1: an alias is not supported");
+        wait("a refusal", LIMIT, || exec(&boot).err().filter(|why| why.contains("policy")));
+    }
+}
+
+#[test]
+fn check_tells_what_would_be_done_and_does_nothing() {
+    let boot = Boot::new("incus");
+    boot.share("files/metadata.yaml", "templates: {/etc/x: {template: x}, /etc/y: {template: y}}");
+    boot.share("files/x.out", "x");
+    boot.share(
+        "agent-mounts.json",
+        r#"[{"source":"incus_d","target":"/mnt/d","fstype":"virtiofs"}]"#,
+    );
+    boot.put("etc/incus-agent.yml", "features: {exec: true}");
+    let output = boot.command(&["--check"]).stdout(Stdio::piped()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    for line in [
+        "templates: 1 due at start",
+        "mount: incus_d on /mnt/d",
+        "policy: denied: guestapi files mounts port-forward metrics state",
+        "NICs: 0 to be named",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(!boot.root("etc/x").exists() && !boot.root("mnt").exists());
+}

@@ -1,0 +1,168 @@
+//! What the host has prepared: templates, a seed for cloud-init, shared directories.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use mote_tests::host::NAME;
+use mote_tests::{Process, wait};
+
+use crate::world::{Boot, LIMIT, terminate};
+
+#[test]
+fn templates_are_applied_and_the_hostname_is_set_before_anybody_is_served() {
+    for flavour in ["lxd", "lxd-5.0", "incus"] {
+        let boot = Boot::new(flavour);
+        boot.put("proc/sys/kernel/hostname", "old\n");
+        boot.put("etc/kept", "kept");
+        boot.share(
+            "files/metadata.yaml",
+            "architecture: x86_64\ntemplates:\n  /etc/hostname:\n    when:\n    - create\n    template: \
+             hostname.tpl\n  /etc/kept: {template: kept, create_only: true}\n  /etc/notdue: {template: \
+             other}\n  /../etc/out: {template: kept}\n  /opt/app/conf: {template: conf, mode: '0600'}\n",
+        );
+        boot.share("files/hostname.tpl.out", "c1-from-host\n");
+        boot.share("files/kept.out", "not this");
+        boot.share("files/conf.out", "a=b\n");
+        let _agent = boot.start(&[]);
+        boot.serves();
+        assert_eq!(boot.text("etc/hostname"), "c1-from-host\n");
+        assert_eq!(boot.text("proc/sys/kernel/hostname"), "c1-from-host\n");
+        assert_eq!(boot.text("etc/kept"), "kept");
+        assert_eq!(boot.text("opt/app/conf"), "a=b\n");
+        let mode = |path| fs::metadata(boot.root(path)).unwrap().permissions().mode() & 0o7777;
+        let expected = if flavour == "incus" { 0o600 } else { 0o644 };
+        assert_eq!(
+            (mode("opt/app/conf"), mode("opt/app"), mode("etc/hostname")),
+            (expected, 0o755, 0o644)
+        );
+        assert!(!boot.root("etc/notdue").exists() && !boot.scratch.0.join("etc").exists());
+        let log = boot.log();
+        assert!(log.contains("absolute path without '..'"), "{log}");
+        let served = log.find("devlxd on").unwrap();
+        assert!(log.find("hostname c1-from-host").unwrap() < served, "{log}");
+    }
+}
+
+/// A root on a disk: a seed in memory asks for no reboot.
+fn on_disk(boot: &Boot) -> bool {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("boot{}", std::process::id()));
+    let _stale = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).expect("a directory");
+    let _first = fs::remove_dir_all(boot.root(""));
+    std::os::unix::fs::symlink(&path, boot.scratch.0.join("root")).expect("a link");
+    let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(&path).output();
+    let kind = kind.expect("stat").stdout;
+    !["tmpfs", "ramfs"].contains(&String::from_utf8_lossy(&kind).trim())
+}
+
+#[test]
+fn a_new_seed_for_cloud_init_asks_for_one_reboot_and_nothing_is_announced_meanwhile() {
+    let boot = Boot::new("lxd");
+    let keeps = on_disk(&boot);
+    boot.put("run/cloud-init/result.json", "{}");
+    boot.put("sbin/reboot", "#!/bin/sh\necho called >>\"${0%/*}/called\"\n");
+    fs::set_permissions(boot.root("sbin/reboot"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir_all(boot.root("etc/cloud")).unwrap();
+    let seed = "var/lib/cloud/seed/nocloud-net/meta-data";
+    boot.share("files/metadata.yaml", &format!("templates: {{/{seed}: {{template: seed}}}}"));
+    boot.share("files/seed.out", "instance-id: a\n");
+    let port = boot.scratch.0.join("port");
+    assert!(Command::new("mkfifo").arg(&port).status().unwrap().success());
+    let port = port.display().to_string();
+    let mut agent = boot.start(&["--port", &port]);
+    if keeps {
+        boot.logged("rebooting");
+        wait("the command", LIMIT, || boot.root("sbin/called").exists().then_some(()));
+        assert!(!boot.root("run/cloud-init").exists());
+        // A second in which it could have announced itself a few times.
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!boot.root("run/mote/status").exists() && !boot.root("dev/lxd/sock").exists());
+        assert_eq!(terminate(&mut agent), Some(0));
+        assert!(!boot.log().contains("STARTED"), "{}", boot.log());
+    } else {
+        boot.serves();
+        assert!(boot.log().contains("it is in memory"), "{}", boot.log());
+        agent.kill();
+    }
+    // After the reboot the share is as it was, and the seed is there: no second one.
+    let _agent = boot.start(&["--port", &port]);
+    boot.serves();
+    let called = boot.text("sbin/called");
+    assert_eq!(called, if keeps { "called\n" } else { "" });
+    let _gone = fs::remove_dir_all(fs::canonicalize(boot.root("")).unwrap());
+}
+
+#[test]
+fn shares_are_tried_and_what_fails_holds_nothing_up_for_long() {
+    let boot = Boot::new("lxd");
+    boot.share(
+        "agent-mounts.json",
+        r#"[{"source":"mote-none","target":"/mnt/a","fstype":"virtiofs","options":["ro"]},
+            {"source":"mote-none","target":"/mnt/../b","fstype":"virtiofs","options":null},
+            {"source":"mote-none","target":"mnt/c","fstype":"ext4"}]"#,
+    );
+    // It is tried again only where the kernel has the file system.
+    boot.put("proc/filesystems", "nodev\tvirtiofs\n");
+    let begun = Instant::now();
+    let _agent = boot.start(&[]);
+    boot.logged("mote-none on /mnt/a: virtiofs: ");
+    boot.logged("not a path to mount on");
+    boot.logged("neither virtiofs nor 9p");
+    boot.logged("STARTED");
+    assert!(
+        begun.elapsed() > Duration::from_millis(1500) && begun.elapsed() < Duration::from_secs(30)
+    );
+    assert!(boot.root("mnt/a").is_dir() && !boot.root("mnt/c").exists());
+    let mode = fs::metadata(boot.root("mnt/a")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755);
+    // A device event is answered well, whatever comes of it.
+    boot.put("proc/filesystems", "nodev\ttmpfs\n");
+    // The host tells agents that have called.
+    boot.logged("CONNECTED");
+    boot.host.ok(&["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"]);
+    boot.logged("lxd_disk1 on /mnt/d: virtiofs: ");
+    boot.host.ok(&["device-remove", NAME, "disk1"]);
+    boot.logged("nothing is mounted");
+}
+
+#[test]
+fn a_mount_that_hangs_for_ever_is_killed_and_keeps_nobody_waiting_longer() {
+    let boot = Boot::new("lxd");
+    let entry = r#"[{"source":"t","target":"/mnt/a","fstype":"virtiofs","options":null}]"#;
+    boot.share("agent-mounts.json", entry);
+    // The worker reads this before it mounts: where it hangs in a test.
+    fs::create_dir_all(boot.root("proc/self")).unwrap();
+    let table = boot.root("proc/self/mountinfo");
+    assert!(Command::new("mkfifo").arg(&table).status().unwrap().success());
+    let begun = Instant::now();
+    let agent = boot.start(&[]);
+    boot.logged("mount: timed out");
+    boot.logged("CONNECTED");
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(5) && took < Duration::from_secs(20), "{took:?}");
+    let begun = Instant::now();
+    boot.host.ok(&["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"]);
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}");
+    boot.logged("the host is answered before");
+    // It is still at it; others are served meanwhile, and nothing is left of it in the end.
+    let workers = || children(&agent);
+    assert_eq!(workers().len(), 1);
+    assert_eq!(boot.ask(&["config"]).0, Some(0));
+    wait("no worker", LIMIT, || workers().is_empty().then_some(()));
+    assert_eq!(boot.log().matches("mount: timed out").count(), 2);
+}
+
+/// The processes that this one has started, dead ones among them.
+fn children(process: &Process) -> Vec<String> {
+    let pid = process.0.id();
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("a living agent");
+    let text: String = tasks
+        .flatten()
+        .map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default())
+        .collect();
+    text.split_whitespace().map(str::to_owned).collect()
+}

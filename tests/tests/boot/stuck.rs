@@ -1,0 +1,167 @@
+//! Who reads nothing, writes without end, or is stopped, stops nobody else.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mote_tests::{Process, wait};
+
+use crate::world::{Boot, LIMIT, terminate, write};
+
+#[test]
+fn a_closed_output_is_an_exit_code() {
+    let boot = Boot::new("lxd");
+    for args in [&["--help"][..], &["--version"], &["--check"], &["status"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut child = boot.command(args).stdout(writer).spawn().unwrap();
+        let (status, _) = wait("its end", LIMIT, || child.try_wait().ok().flatten());
+        assert!(matches!(status.code(), Some(1 | 3)), "{args:?}: {status}");
+    }
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let status = boot.command(&["--help"]).stdout(full).status().unwrap();
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn an_error_output_that_nobody_reads_stops_nothing_and_the_loss_is_told() {
+    let boot = Boot::new("lxd");
+    let (mut reader, writer) = full_pipe(&boot.scratch.0.join("stderr"));
+    let mut agent = Process::start(boot.command(&[]).stderr(writer));
+    boot.serves();
+    assert!(agent.0.try_wait().unwrap().is_none());
+    // Somebody comes back and reads: the next lines are there, and how many were not.
+    let begun = Instant::now();
+    let mut text = read_some(&mut reader);
+    assert!(!text.contains("devlxd"), "it was not full");
+    assert_eq!(terminate(&mut agent), Some(0));
+    while !text.contains("STOPPED") && begun.elapsed() < LIMIT {
+        text += &read_some(&mut reader);
+    }
+    let text = text.trim_start_matches('#');
+    assert!(text.contains("lines lost") && text.contains("STOPPED"), "{text}");
+}
+
+#[test]
+fn a_terminal_that_is_stopped_stops_nothing() {
+    let boot = Boot::new("lxd");
+    // script(1) gives the agent a terminal; nobody reads what script prints, so the terminal fills.
+    let (_reader, writer) = full_pipe(&boot.scratch.0.join("stdout"));
+    let plain = boot.command(&[]);
+    let words: Vec<_> = std::iter::once(plain.get_program()).chain(plain.get_args()).collect();
+    let line =
+        words.iter().map(|word| format!("'{}'", word.display())).collect::<Vec<_>>().join(" ");
+    // Many times what a terminal holds, before the agent starts.
+    let line = format!("seq 1 9000 >&2 & sleep 1; exec {line}");
+    let mut script = Command::new("script");
+    script.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(Stdio::null()).stdout(writer);
+    let _script = Process::start(&mut script);
+    boot.serves();
+}
+
+#[test]
+fn a_port_that_is_no_port_stops_nothing_and_ends_with_the_agent() {
+    let boot = Boot::new("lxd");
+    let path = |name: &str| boot.scratch.0.join(name);
+    let (_reader, _writer) = full_pipe(&path("fifo"));
+    write(&path("file"), "");
+    fs::create_dir(path("directory")).unwrap();
+    // A terminal that is full: nobody reads what script(1) prints.
+    let (_screen, screen) = full_pipe(&path("screen"));
+    let line = format!("tty >'{}'; seq 1 90000; sleep 99", path("tty").display());
+    let mut script = Command::new("script");
+    script.args(["-q", "-c", &line, "/dev/null"]).stdin(Stdio::null()).stdout(screen);
+    let _script = Process::start(&mut script);
+    let tty = || fs::read_to_string(path("tty")).ok().filter(|name| name.ends_with('\n'));
+    let (tty, _) = wait("a terminal", LIMIT, tty);
+    std::thread::sleep(Duration::from_millis(500));
+    let others = ["fifo", "file", "directory", "none"].map(path);
+    for port in others.into_iter().chain([PathBuf::from(tty.trim())]) {
+        let _stale = fs::remove_dir_all(boot.root("dev"));
+        let mut agent = boot.start(&["--port", &port.display().to_string()]);
+        boot.serves();
+        // A few turns of the status machine.
+        std::thread::sleep(Duration::from_millis(1500));
+        boot.serves();
+        let begun = Instant::now();
+        assert_eq!(terminate(&mut agent), Some(0), "{}", port.display());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{}", port.display());
+    }
+    assert_eq!(fs::read_to_string(path("file")).unwrap(), "");
+}
+
+#[test]
+fn a_port_that_never_stops_talking_keeps_nobody_else_waiting() {
+    let boot = Boot::new("lxd");
+    let path = boot.scratch.0.join("port");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let fifo = File::options().read(true).write(true).open(&path).unwrap();
+    let _flood = Process::start(Command::new("cat").arg("/dev/zero").stdout(fifo));
+    let mut agent = boot.start(&["--port", &path.display().to_string()]);
+    boot.serves();
+    std::thread::sleep(Duration::from_millis(1500));
+    let (code, text) = boot.ask(&["config"]);
+    assert_eq!(code, Some(0), "{text}");
+    let begun = Instant::now();
+    assert_eq!(terminate(&mut agent), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn the_client_says_whether_there_is_an_agent() {
+    let boot = Boot::new("lxd");
+    let ask = |args: &[&str]| boot.ask(args);
+    let (code, text) = ask(&["get", "user.x"]);
+    assert!(code == Some(3) && text.contains("no agent is running"), "{text}");
+    let mut agent = boot.start(&["--deny", "guestapi"]);
+    boot.logged("STARTED");
+    let (code, text) = ask(&["ready"]);
+    assert!(code == Some(3) && text.contains("an agent is running, but"), "{text}");
+    agent.kill();
+    let agent = boot.start(&[]);
+    boot.serves();
+    assert_eq!(ask(&["config"]), (Some(0), String::new()));
+    // An agent that is stopped, and a queue before its socket that is full.
+    assert!(
+        Command::new("kill").args(["-STOP", &agent.0.id().to_string()]).status().unwrap().success()
+    );
+    let begun = Instant::now();
+    let (sender, queue) = std::sync::mpsc::channel();
+    let socket = boot.root("dev/lxd/sock");
+    std::thread::spawn(move || {
+        while let Ok(stream) = UnixStream::connect(&socket) {
+            let _kept = sender.send(stream);
+        }
+    });
+    let mut kept = Vec::new();
+    while let Ok(stream) = queue.recv_timeout(Duration::from_secs(1)) {
+        kept.push(stream);
+    }
+    let (code, text) = ask(&["get", "user.x"]);
+    assert!(code == Some(3) && text.contains("does not answer"), "{text}");
+    assert!(begun.elapsed() < LIMIT, "{} in the queue", kept.len());
+}
+
+/// Both ends of a pipe that takes nothing more; its reader does not wait.
+fn full_pipe(path: &Path) -> (File, File) {
+    const NONBLOCK: i32 = 0o4000;
+    let made = Command::new("mkfifo").arg(path).status().expect("mkfifo");
+    assert!(made.success());
+    let open = |options: &mut fs::OpenOptions| options.open(path).expect("a pipe");
+    let reader = open(File::options().read(true).custom_flags(NONBLOCK));
+    let mut fill = open(File::options().write(true).custom_flags(NONBLOCK));
+    while fill.write(b"#").is_ok() {}
+    (reader, open(File::options().write(true)))
+}
+
+fn read_some(reader: &mut File) -> String {
+    let mut text = Vec::new();
+    // Ends with WouldBlock, or with the last writer.
+    let _cut = reader.read_to_end(&mut text);
+    std::thread::sleep(Duration::from_millis(20));
+    String::from_utf8_lossy(&text).into_owned()
+}

@@ -1,0 +1,92 @@
+//! The real binary in a directory in place of `/`, and a host beside it.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mote_tests::host::Host;
+use mote_tests::{Process, Scratch, agent, wait};
+
+/// For each thing that is waited for, on a busy machine.
+pub(crate) const LIMIT: Duration = Duration::from_secs(40);
+
+/// A host, and a root that no agent has started in yet.
+pub(crate) struct Boot {
+    pub(crate) host: Host,
+    flavour: &'static str,
+    pub(crate) scratch: Scratch,
+}
+
+impl Boot {
+    pub(crate) fn new(flavour: &'static str) -> Self {
+        let scratch = Scratch::new();
+        let prefix = scratch.0.join("vs").display().to_string();
+        let args = ["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
+        let mut host = Host::new(&scratch.0, &args);
+        host.start();
+        fs::create_dir_all(scratch.0.join("root/proc/sys/kernel")).expect("a root");
+        Self { host, flavour, scratch }
+    }
+
+    pub(crate) fn root(&self, path: &str) -> PathBuf {
+        self.scratch.0.join("root").join(path)
+    }
+
+    pub(crate) fn text(&self, path: &str) -> String {
+        fs::read_to_string(self.root(path)).unwrap_or_default()
+    }
+
+    /// A file of the guest.
+    pub(crate) fn put(&self, path: &str, text: &str) {
+        write(&self.root(path), text);
+    }
+
+    /// A file of the share.
+    pub(crate) fn share(&self, path: &str, text: &str) {
+        write(&self.host.share.join(path), text);
+    }
+
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = agent::command(&self.scratch.0, self.flavour, &self.host.share);
+        command.args(args);
+        command
+    }
+
+    pub(crate) fn start(&self, args: &[&str]) -> Process {
+        Process::start(&mut self.command(args))
+    }
+
+    /// Asks the running agent; exit code and complaint.
+    pub(crate) fn ask(&self, args: &[&str]) -> (Option<i32>, String) {
+        let output = self.command(args).stderr(Stdio::piped()).output().expect("an agent");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.scratch.0.join("agent.log")).unwrap_or_default()
+    }
+
+    pub(crate) fn logged(&self, mark: &str) {
+        wait(mark, LIMIT, || self.log().contains(mark).then_some(()));
+    }
+
+    /// Waits until guests are served.
+    pub(crate) fn serves(&self) {
+        let sockets = [self.root("dev/lxd/sock"), self.root("dev/incus/sock")];
+        wait("devlxd", LIMIT, || sockets.iter().find_map(|path| UnixStream::connect(path).ok()));
+    }
+}
+
+pub(crate) fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+    fs::write(path, text).expect("a file");
+}
+
+pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
+    let pid = agent.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+    let (status, _) = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten());
+    status.code()
+}
