@@ -310,7 +310,7 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
     assert!(state["processes"].as_u64() > Some(1), "{state}");
     assert!(state["memory"]["total"].as_u64() > Some(64 << 20), "{state}");
     let mut guest = world.vm.guest();
-    assert!(guest.ok("cat /run/agent.log").contains("only the state is told"));
+    assert!(guest.ok("cat /run/agent.log").contains("by the status port alone"));
     // Nobody could answer there.
     guest.ok("test ! -e /dev/incus/sock");
     world.power_off(&mut guest);

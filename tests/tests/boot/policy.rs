@@ -1,9 +1,10 @@
 //! What the guest lets its host do.
 
-use std::process::Stdio;
+use std::fs;
+use std::process::{Command, Stdio};
 
 use mote_tests::host::NAME;
-use mote_tests::wait;
+use mote_tests::{Process, agent, report, wait};
 
 use crate::world::{Boot, LIMIT};
 
@@ -68,4 +69,27 @@ fn check_tells_what_would_be_done_and_does_nothing() {
         assert!(text.contains(line), "{line}: {text}");
     }
     assert!(!boot.root("etc/x").exists() && !boot.root("mnt").exists());
+}
+
+#[test]
+fn without_vsock_a_denied_state_does_not_go_through_the_port_either() {
+    let boot = Boot::new("incus");
+    // A `/proc`, so that there is a state to tell, and no vsock anywhere.
+    report::root(&boot.root(""), [(1, true)].into_iter());
+    // A file shows what was written last and whole.
+    let port = boot.scratch.0.join("port");
+    let told = |policy: &[&str]| {
+        fs::write(&port, "").unwrap();
+        let mut command = Command::new(agent());
+        command.args(["--flavour", "incus", "--root"]).arg(boot.root(""));
+        command.arg("--config-dir").arg(&boot.host.share).arg("--port").arg(&port).args(policy);
+        let _agent = Process::start(command.stdin(Stdio::null()).stderr(Stdio::null()));
+        let text = || fs::read_to_string(&port).ok()?.strip_prefix("STARTED\n").map(str::to_owned);
+        wait("STARTED", LIMIT, text).0
+    };
+    let state = told(&[]);
+    assert!(state.contains("\"processes\":1,") && state.ends_with("}\n"), "{state}");
+    for policy in [["--deny", "state"], ["--allow", "guestapi"]] {
+        assert_eq!(told(&policy), "", "{policy:?}");
+    }
 }

@@ -162,7 +162,7 @@ fn run(options: Options) -> Result<(), String> {
     let listener = match listen(&options, flavour, &transport) {
         Ok(listener) => Some(listener),
         Err(why) if flavour == Flavour::Incus && built::STATE => {
-            log::warn(format_args!("{why}: only the state is told, through the status port"));
+            log::warn(format_args!("{why}: the host is told of us by the status port alone"));
             None
         }
         Err(why) => return Err(why),

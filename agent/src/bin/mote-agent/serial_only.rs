@@ -1,10 +1,12 @@
 //! Life without vsock under Incus (P§2.4): the host can call nothing, so its instance state goes
-//! through the status port with every STARTED. Incus 7.0.1 and later read it there.
+//! through the status port with every STARTED. Incus 7.0.1 and later read it there. A guest that
+//! denies its host the state says STARTED alone.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_lite::FutureExt;
+use mote_agent::policy::Capability;
 use mote_agent::status::{GONE, HERE, State};
 
 use crate::agent::Agent;
@@ -43,9 +45,12 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     }
 }
 
-/// STARTED, and the state if it can be had.
+/// STARTED, and the state if the host may have it and it can be had.
 async fn started(agent: &Agent) -> Vec<u8> {
     let mut text = HERE.to_vec();
+    if !agent.policy.allows(Capability::State) {
+        return text;
+    }
     let most = RING - text.len() - 1;
     match worker::report(agent, "state", most).await {
         Ok(json) => {
