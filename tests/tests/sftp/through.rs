@@ -1,13 +1,15 @@
 //! Through the agent: OpenSSH's client at the host's end of TLS, a server for each session.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
-use mote_tests::{tool, wait};
+use mote_tests::{Process, tool, wait};
 
 use crate::openssh::{assert_same, batch, big_file};
 
@@ -31,6 +33,25 @@ fn servers(pair: &Pair) -> Vec<u32> {
     let agent = pair.agent.0.id();
     let children = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children")).unwrap();
     children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// A session whose input stays open: it waits for requests.
+fn session(pair: &Pair) -> Process {
+    let mut command = pair.host.command(&["sftp", NAME]);
+    Process::start(command.stdin(Stdio::piped()).stdout(Stdio::null()))
+}
+
+/// Stops the server that is there besides these, as on a mount whose own server is gone: from there it
+/// can only be killed.
+fn hung(pair: &Pair, others: &[u32]) -> u32 {
+    let (server, _) = wait("a server", Duration::from_secs(10), || {
+        let server = servers(pair).into_iter().find(|server| !others.contains(server))?;
+        let words = fs::read_to_string(format!("/proc/{server}/cmdline")).ok()?;
+        words.ends_with("sftp-server\0").then_some(server)
+    });
+    let stopped = Command::new("kill").args(["-STOP", &server.to_string()]).status().unwrap();
+    assert!(stopped.success());
+    server
 }
 
 fn gone(pair: &Pair) {
@@ -74,28 +95,41 @@ fn relative_paths_begin_where_each_server_s_own_agent_has_them() {
 #[test]
 fn a_session_that_hangs_holds_up_nobody_and_is_killed_when_its_client_goes() {
     let mut pair = known("lxd");
-    let host = pair.host.directory.to_str().unwrap().to_owned();
-    // Its input stays open: it waits for requests.
-    let mut waiting = Command::new(tool("MOTE_HOST", "target/debug/mote-host"))
-        .args(["--dir", &host, "sftp", NAME])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut waiting = session(&pair);
     let limit = Duration::from_secs(10);
-    let (server, _) = wait("a server", limit, || {
-        let server = servers(&pair).first().copied()?;
-        let words = fs::read_to_string(format!("/proc/{server}/cmdline")).ok()?;
-        words.ends_with("sftp-server\0").then_some(server)
-    });
-    // As on a mount whose server is gone, from where it can only be killed.
-    let stopped = Command::new("kill").args(["-STOP", &server.to_string()]).status().unwrap();
-    assert!(stopped.success());
+    let server = hung(&pair, &[]);
     assert!(batch(Path::new("/"), &by_host(&pair), &[], "pwd\n").contains("directory: "));
     pair.assert_alive();
     wait("the other server's end", limit, || (servers(&pair) == [server]).then_some(()));
-    waiting.kill().unwrap();
-    waiting.wait().unwrap();
+    waiting.kill();
     gone(&pair);
     pair.assert_alive();
+}
+
+#[test]
+fn an_upload_into_a_server_that_hangs_keeps_its_place_not_long_after_its_client_has_gone() {
+    const PLACES: usize = 64;
+    let pair = known("lxd");
+    // All places but one are taken by sessions that only wait.
+    let waiting: Vec<_> = (1..PLACES).map(|_| session(&pair)).collect();
+    let limit = Duration::from_secs(60);
+    let all = || Some(servers(&pair)).filter(|servers| servers.len() == waiting.len());
+    let (others, _) = wait("all servers", limit, all);
+    let mut upload = session(&pair);
+    let server = hung(&pair, &others);
+    let (mut input, (sender, sent)) = (upload.0.stdin.take().unwrap(), mpsc::channel());
+    std::thread::spawn(
+        move || {
+            while input.write_all(&[0; 4096]).is_ok() && sender.send(()).is_ok() {}
+        },
+    );
+    // All that is on the way to the server is full.
+    while sent.recv_timeout(Duration::from_secs(2)).is_ok() {}
+    let ask = || pair.host.try_run(&["file", "stat", NAME, "/"]);
+    assert!(ask().is_err_and(|why| why.contains("Too many SFTP sessions")));
+    upload.kill();
+    // Ten seconds until the agent looks, two for a farewell, five for the server.
+    let (_, took) = wait("a free place", Duration::from_secs(25), || ask().ok());
+    println!("the place of a hanging upload was free after {:.1} s", took.as_secs_f64());
+    assert!(!servers(&pair).contains(&server));
 }

@@ -2,11 +2,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use async_io::Async;
 use futures_lite::FutureExt;
 use rustix::io::Errno;
 
+use crate::clock::within;
 use crate::fair::Fair;
 use crate::stream::Stream;
 
@@ -14,6 +16,9 @@ use crate::stream::Stream;
 const INWARD: usize = 16 * 1024;
 /// Bytes moved at a time towards the host: some of the answers that an SFTP server has ready.
 const OUTWARD: usize = 64 * 1024;
+/// How long the guest's side may take nothing before we look whether the host is still there. We would
+/// not learn it by reading: what the host sent before it left is in the way.
+const STUCK: Duration = Duration::from_secs(10);
 
 /// Moves bytes until one side has no more. What the socket still had to say is passed on.
 pub(crate) async fn relay(stream: &Stream, socket: OwnedFd) -> io::Result<()> {
@@ -26,7 +31,14 @@ pub(crate) async fn relay(stream: &Stream, socket: OwnedFd) -> io::Result<()> {
             if count == 0 {
                 return Ok(());
             }
-            write_all(&socket, buffer.get(..count).unwrap_or_default()).await?;
+            let mut bytes = buffer.get(..count).unwrap_or_default();
+            while !bytes.is_empty() {
+                match within(STUCK, write_some(&socket, bytes)).await {
+                    Some(written) => bytes = bytes.get(written?..).unwrap_or_default(),
+                    None if stream.has_left() => return Err(io::ErrorKind::BrokenPipe.into()),
+                    None => {}
+                }
+            }
             fair.moved(count).await;
         }
     };
@@ -56,8 +68,16 @@ pub(crate) async fn relay(stream: &Stream, socket: OwnedFd) -> io::Result<()> {
 /// Writes all of it. SIGPIPE is ignored, as in every Rust program.
 pub(crate) async fn write_all(to: &Async<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let written = to.write_with(|fd| Ok(rustix::io::write(fd, bytes)?)).await?;
+        let written = write_some(to, bytes).await?;
         bytes = bytes.get(written..).unwrap_or_default();
     }
     Ok(())
+}
+
+/// Writes what is taken at once, but something.
+///
+/// # Cancellation
+/// Loses nothing.
+async fn write_some(to: &Async<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
+    to.write_with(|fd| Ok(rustix::io::write(fd, bytes)?)).await
 }

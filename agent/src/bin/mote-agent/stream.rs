@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
@@ -119,6 +120,12 @@ impl Stream {
     /// From here on a peer may take its time to read, say because a person looks at a page of it.
     pub(crate) fn be_patient(&self) {
         self.patience.set(None);
+    }
+
+    /// Whether the peer has closed its side, though what it sent before may still be to be read.
+    pub(crate) fn has_left(&self) -> bool {
+        let mut look = [PollFd::new(self.socket.get_ref(), PollFlags::RDHUP)];
+        matches!(poll(&mut look, Some(&Timespec::default())), Ok(1..))
     }
 
     /// Reads some bytes; 0 is the end.
