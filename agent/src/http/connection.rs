@@ -22,8 +22,8 @@ use super::head::{self, Framing, Request};
 use crate::limits;
 use crate::time::Uptime;
 
-/// What is kept for one connection, bytes: a whole head and as much again for its body.
-const BUFFER: usize = 2 * limits::HEAD;
+/// The most that is kept for one connection, bytes: a whole head and as much again for its body.
+pub const BUFFER: usize = 2 * limits::HEAD;
 
 /// How long the peer may take.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,8 @@ impl Default for Timeouts {
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Read into [`Connection::space`], at most until [`Connection::deadline`].
+    /// Read into [`Connection::space`], at most until [`Connection::deadline`]. Where there is no space,
+    /// the buffer has to grow first.
     NeedData,
     /// A head is complete: [`Connection::request`].
     Request,
@@ -68,9 +69,9 @@ pub enum Event<'a> {
     Closed,
 }
 
-/// One connection.
-pub struct Connection {
-    buf: [u8; BUFFER],
+/// One connection, in a buffer of its owner's: most requests are short, and there may be many.
+pub struct Connection<B = [u8; BUFFER]> {
+    buf: B,
     /// Where the current request's head ends.
     head: usize,
     /// Where undecoded input begins.
@@ -101,29 +102,42 @@ enum State {
     Over,
 }
 
-impl core::fmt::Debug for Connection {
+impl<B> core::fmt::Debug for Connection<B> {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         out.debug_struct("Connection").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
 impl Connection {
-    /// A connection that was accepted at `now`.
+    /// A connection that was accepted at `now`, with as much room as one ever needs.
     #[must_use]
     pub fn new(now: Uptime, timeouts: Timeouts) -> Self {
+        Self::with_buffer(now, timeouts, [0; BUFFER])
+    }
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
+    /// The same in a buffer that may grow.
+    pub fn with_buffer(now: Uptime, timeouts: Timeouts, buf: B) -> Self {
         let state = State::Fresh { deadline: now + timeouts.head };
-        Self { buf: [0; BUFFER], head: 0, at: 0, end: 0, ended: false, timeouts, state }
+        Self { buf, head: 0, at: 0, end: 0, ended: false, timeouts, state }
     }
 
-    /// Where to read into; never empty after [`Event::NeedData`].
+    /// The buffer, to be made larger: what is in it must stay where it is. More than [`BUFFER`] is
+    /// never needed.
+    pub fn buffer(&mut self) -> &mut B {
+        &mut self.buf
+    }
+
+    /// Where to read into; in a buffer of [`BUFFER`] bytes never empty after [`Event::NeedData`].
     pub fn space(&mut self) -> &mut [u8] {
-        self.buf.get_mut(self.end..).unwrap_or_default()
+        self.buf.as_mut().get_mut(self.end..).unwrap_or_default()
     }
 
     /// So much was read into [`Connection::space`]; 0 is the end of input.
     pub fn filled(&mut self, now: Uptime, count: usize) {
         self.ended |= count == 0;
-        self.end = self.end.saturating_add(count).min(BUFFER);
+        self.end = self.end.saturating_add(count).min(self.buf.as_ref().len());
         if count == 0 {
             return;
         }
@@ -156,7 +170,7 @@ impl Connection {
     /// The current request, from [`Event::Request`] until [`Connection::done`].
     #[must_use]
     pub fn request(&self) -> Option<Request<'_>> {
-        let head = self.buf.get(..self.head)?;
+        let head = self.buf.as_ref().get(..self.head)?;
         // It was parsed before, so it parses again.
         head::request(head).ok().flatten().map(|(request, _)| request)
     }
@@ -165,7 +179,7 @@ impl Connection {
     /// Meaningful from [`Event::EndOfBody`] until [`Connection::done`].
     #[must_use]
     pub fn leftover(&self) -> &[u8] {
-        self.buf.get(self.at..self.end).unwrap_or_default()
+        self.buf.as_ref().get(self.at..self.end).unwrap_or_default()
     }
 
     /// What is to be done now.
@@ -219,13 +233,13 @@ impl Connection {
 
     /// Makes room: what was decoded is not needed again.
     fn compact(&mut self) {
-        self.buf.copy_within(self.at..self.end, self.head);
+        self.buf.as_mut().copy_within(self.at..self.end, self.head);
         self.end -= self.at - self.head;
         self.at = self.head;
     }
 
     fn poll_head(&mut self, now: Uptime) -> Event<'_> {
-        let input = self.buf.get(..self.end).unwrap_or_default();
+        let input = self.buf.as_ref().get(..self.end).unwrap_or_default();
         let parsed = head::request(input);
         match parsed.map(|it| it.map(|(it, length)| (length, it.framing, it.expect_continue))) {
             Ok(Some((length, framing, expects))) => {
@@ -252,7 +266,7 @@ impl Connection {
         let State::Body { deadline, decoder, waits } = &mut self.state else {
             return Event::Closed;
         };
-        let input = self.buf.get(self.at..self.end).unwrap_or_default();
+        let input = self.buf.as_ref().get(self.at..self.end).unwrap_or_default();
         if core::mem::take(waits) && input.is_empty() {
             return Event::Continue;
         }
@@ -265,7 +279,7 @@ impl Connection {
         self.at += consumed;
         if data > 0 {
             let end = self.at;
-            return Event::Body(self.buf.get(end - data..end).unwrap_or_default());
+            return Event::Body(self.buf.as_ref().get(end - data..end).unwrap_or_default());
         }
         if finished {
             self.state = State::Answer;
@@ -285,7 +299,7 @@ impl Connection {
     fn poll_drain(&mut self, now: Uptime) -> Option<Event<'static>> {
         loop {
             let State::Drain { deadline, decoder, left } = &mut self.state else { return None };
-            let input = self.buf.get(self.at..self.end).unwrap_or_default();
+            let input = self.buf.as_ref().get(self.at..self.end).unwrap_or_default();
             let Ok(step) = decoder.decode(input) else { return Some(self.over(Event::Closed)) };
             let Some(still) = left.checked_sub(step.consumed) else {
                 return Some(self.over(Event::Closed));

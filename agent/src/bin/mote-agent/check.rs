@@ -49,6 +49,7 @@ impl Facts {
 }
 
 /// Reports; success if the agent could run.
+#[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options) -> ExitCode {
     let mut facts = Facts { good: true, printed: Ok(()) };
     let found = port::discover(&options.root);

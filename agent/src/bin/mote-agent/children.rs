@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use async_io::Async;
 use rustix::process::{Pid, Signal as Kill, WaitOptions, kill_process_group, wait};
 
+use crate::reactor::Async;
 use crate::signal::Signal;
 use crate::sys::{self, Plan};
 
@@ -44,7 +44,7 @@ impl Children {
     /// The system's, if there cannot be one at all; what fails later is [`Child::started`]'s.
     pub(crate) fn start(&self, plan: &Plan<'_>) -> io::Result<Rc<Child>> {
         let (pid, failure) = sys::spawn(plan)?;
-        let failure = RefCell::new(Some(Async::new_nonblocking(failure)?));
+        let failure = RefCell::new(Some(Async::new_nonblocking(failure)));
         let child =
             Rc::new(Child { pid, failure, ended: Cell::default(), reaped: Signal::default() });
         self.alive.borrow_mut().push(child.clone());

@@ -48,6 +48,7 @@ impl Failure {
 }
 
 /// Runs the command.
+#[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options) -> ExitCode {
     match answer(options) {
         Ok(()) => ExitCode::SUCCESS,

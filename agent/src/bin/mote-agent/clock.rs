@@ -1,12 +1,16 @@
 //! The only reader of the clocks, and the only maker of timers.
 
 use std::future::Future;
-use std::time::{Duration, Instant};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use async_io::Timer;
-use futures_lite::FutureExt;
+use futures_lite::future::pending;
 use mote_agent::time::Uptime;
+use pin_project_lite::pin_project;
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::reactor::Timer;
 
 /// Time since boot. Counts suspended time too, so that a resumed VM announces itself at once.
 pub(crate) fn now() -> Uptime {
@@ -26,24 +30,47 @@ pub(crate) fn wall() -> (u64, u32) {
 /// Waits until `at`; for ever if there is no such time.
 pub(crate) async fn until(at: Option<Uptime>) {
     match at {
-        Some(at) => _ = Timer::at(Instant::now() + (at - now())).await,
-        None => _ = Timer::never().await,
+        Some(at) => Timer::new(at).await,
+        None => pending().await,
     }
 }
 
 /// Waits for `duration`.
 pub(crate) async fn sleep(duration: Duration) {
-    _ = Timer::after(duration).await;
+    Timer::new(now() + duration).await;
 }
 
-/// The future's output, or `None` if it took longer than `limit`.
+/// The future's output, or `None` if it took longer than `limit`. The time begins when there is
+/// something to wait for.
 ///
 /// # Cancellation
 /// The future is dropped at the limit.
-pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let late = async {
-        sleep(limit).await;
-        None
-    };
-    async { Some(future.await) }.or(late).await
+pub(crate) fn within<F: Future>(
+    limit: Duration,
+    future: F,
+) -> impl Future<Output = Option<F::Output>> {
+    Within { future, limit, late: None }
+}
+
+pin_project! {
+    /// Written out, since async blocks would hold the future twice.
+    struct Within<F> {
+        #[pin]
+        future: F,
+        limit: Duration,
+        late: Option<Timer>,
+    }
+}
+
+impl<F: Future> Future for Within<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        let late = this.late.get_or_insert_with(|| Timer::new(now() + *this.limit));
+        Pin::new(late).poll(context).map(|()| None)
+    }
 }

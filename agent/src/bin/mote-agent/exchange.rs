@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use mote_agent::http::connection::{Connection, Event, Timeouts};
+use mote_agent::http::connection::{self, Event, Timeouts};
 use mote_agent::http::head::{Method, Request};
 use mote_agent::http::reply::{Head, Length, write_reply};
 
@@ -13,12 +13,17 @@ use crate::stream::Stream;
 use crate::upgrade::Upgrade;
 use futures_lite::FutureExt;
 
+/// Room for a request at first, bytes: nearly all fit into it.
+const ROOM: usize = 1024;
 /// Bodies up to this are written together with their head, bytes: one write, one TLS record.
 const TOGETHER: usize = 15 * 1024;
 /// Plain text, as Go's `http.Error` says it (P§5.2).
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 /// JSON.
 pub(crate) const JSON: &str = "application/json";
+
+/// A connection whose buffer grows with what comes.
+type Connection = connection::Connection<Vec<u8>>;
 
 /// An answer that is held whole.
 #[derive(Debug)]
@@ -80,7 +85,7 @@ pub(crate) trait Service {
 /// # Cancellation
 /// The connection is dropped; an answer may be cut.
 pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
-    let mut connection = Box::new(Connection::new(now(), Timeouts::default()));
+    let mut connection = Connection::with_buffer(now(), Timeouts::default(), vec![0; ROOM]);
     let mut body = Vec::new();
     loop {
         let step = match connection.poll(now()) {
@@ -138,6 +143,7 @@ enum Step {
 
 /// Reads what is there, or lets the deadline pass; false is a broken connection.
 async fn read(stream: &Stream, connection: &mut Connection) -> bool {
+    make_room(connection);
     let deadline = connection.deadline();
     let late = async {
         until(deadline).await;
@@ -151,6 +157,15 @@ async fn read(stream: &Stream, connection: &mut Connection) -> bool {
         }
         Some(Err(_)) => false,
         None => true,
+    }
+}
+
+/// Makes the buffer larger if little of it is left.
+fn make_room(connection: &mut Connection) {
+    let space = connection.space().len();
+    let buffer = connection.buffer();
+    if space < buffer.len() / 2 && buffer.len() < connection::BUFFER {
+        buffer.resize(connection::BUFFER.min(4 * buffer.len()), 0);
     }
 }
 

@@ -1,7 +1,6 @@
 //! `GET /1.0/sftp` (P§4.4): an SFTP session in a process of its own, so that a file system that
 //! hangs stops that session and nothing else.
 
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::exchange::{Answer, Reply};
 use crate::host::Place;
 use crate::log;
 use crate::relay::relay;
+use crate::socket::Socket;
 use crate::stream::Stream;
 use crate::upgrade::{Upgrade, switch};
 use crate::worker;
@@ -60,7 +60,7 @@ async fn serve(agent: Rc<Agent>, stream: Stream, place: Place) {
     drop(place);
 }
 
-async fn start(agent: &Agent, stream: &Stream) -> std::io::Result<(Rc<Child>, OwnedFd)> {
+async fn start(agent: &Agent, stream: &Stream) -> std::io::Result<(Rc<Child>, Socket)> {
     // Relative paths begin at the working directory under LXD, at the root under Incus.
     let arguments: &[&str] = match agent.flavour {
         Flavour::Incus => &["sftp-server", "-d", "/"],

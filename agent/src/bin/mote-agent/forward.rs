@@ -65,9 +65,9 @@ fn target(body: &[u8]) -> Result<(String, u16), String> {
 
 /// Joins both connections until either ends.
 async fn serve(made: Socket, stream: Stream) {
-    let result = match (switch(&stream, "tcp").await, made.into_inner()) {
-        (Ok(()), Ok(socket)) => relay(&stream, socket).await,
-        (Err(error), _) | (_, Err(error)) => Err(error),
+    let result = match switch(&stream, "tcp").await {
+        Ok(()) => relay(&stream, made).await,
+        Err(error) => Err(error),
     };
     if let Err(error) = result {
         log::debug(format_args!("a forwarded connection was cut: {error}"));

@@ -29,7 +29,9 @@ const CONNECT: Duration = Duration::from_secs(2);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Between two pieces of a body.
 const PIECE: Duration = Duration::from_secs(30);
-/// What we read at a time.
+/// What we read at a time, bytes: an answer as short as most are; and a TLS record's worth, if there is more
+/// to come.
+const SHORT: usize = 2 * 1024;
 const CHUNK: usize = 16 * 1024;
 /// The host ignores it (P§3.5).
 const HOST: &str = "custom.socket";
@@ -174,7 +176,7 @@ async fn read_head(stream: Stream, method: Method) -> Result<Incoming, Failed> {
                 return Ok(Incoming { stream, buffer, decoder, status, headers });
             }
             None => {
-                if receive(&stream, &mut buffer).await? == 0 {
+                if receive(&stream, &mut buffer, SHORT).await? == 0 {
                     return Err(Failed("the host hung up without an answer".into()));
                 }
             }
@@ -228,7 +230,7 @@ impl Incoming {
             if consumed > 0 || self.decoder.finished() {
                 continue;
             }
-            match within(PIECE, receive(&self.stream, &mut self.buffer)).await {
+            match within(PIECE, receive(&self.stream, &mut self.buffer, CHUNK)).await {
                 None => return Err(Failed("the host stopped in the middle of its answer".into())),
                 Some(Err(error)) => return Err(error),
                 Some(Ok(0)) => {
@@ -245,9 +247,9 @@ impl Incoming {
     }
 }
 
-async fn receive(stream: &Stream, buffer: &mut Vec<u8>) -> Result<usize, Failed> {
+async fn receive(stream: &Stream, buffer: &mut Vec<u8>, most: usize) -> Result<usize, Failed> {
     let old = buffer.len();
-    buffer.resize(old + CHUNK, 0);
+    buffer.resize(old + most, 0);
     let read = stream.read(buffer.get_mut(old..).unwrap_or_default()).await;
     buffer.truncate(old + *read.as_ref().unwrap_or(&0));
     read.map_err(|error| broken(&error))

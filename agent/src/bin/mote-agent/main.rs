@@ -35,6 +35,7 @@ mod policy;
 mod port;
 mod print;
 mod processes;
+mod reactor;
 mod relay;
 mod report;
 mod reporter;
@@ -60,7 +61,6 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use async_io::Async;
 use futures_lite::FutureExt;
 use futures_lite::future::{pending, ready};
 use mote_agent::flavour::Flavour;
@@ -73,6 +73,7 @@ use crate::agent::Agent;
 use crate::built::Later;
 use crate::clock::now;
 use crate::options::{Command, Options};
+use crate::reactor::Async;
 use crate::share::ConfigFiles;
 use crate::signal::Signal;
 use crate::socket::{Socket, Transport};
@@ -179,7 +180,7 @@ fn run(options: Options) -> Result<(), String> {
     }
     let shares = files.mounts.take();
     drop((files, applied));
-    async_io::block_on(agent.executor.run(serve(&agent, listener, signals, shares)))
+    reactor::block_on(agent.executor.run(serve(&agent, listener, signals, shares)))
 }
 
 /// Listens where the host will call, with kernel modules loaded if need be.
@@ -306,7 +307,7 @@ async fn never(task: impl Future<Output = Infallible>) {
 /// Reaps children until another signal comes.
 async fn wait_for_signal(agent: &Agent, signals: OwnedFd) -> Result<(), String> {
     let broken = |error| format!("signals: {error}");
-    let signals = Async::new_nonblocking(signals).map_err(broken)?;
+    let signals = Async::new_nonblocking(signals);
     while signals.read_with(sys::next_signal).await.map_err(broken)? {
         agent.children.reap();
     }

@@ -30,6 +30,7 @@ const TABLE: u64 = 8 * 1024 * 1024;
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(400));
 
 /// Does it.
+#[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, limit: Duration) -> ExitCode {
     let end = Instant::now() + limit;
     let mut document = Vec::new();

@@ -66,31 +66,16 @@ impl Port {
         OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map(Self)
     }
 
-    /// Writes without closing: QEMU raises no event.
+    /// Writes. QEMU raises an event only when the port is closed after it.
     ///
     /// # Errors
     /// `WouldBlock` if the host takes nothing, or the system's.
-    pub(crate) fn write_silent(&self, line: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&self, line: &[u8]) -> io::Result<()> {
         // The kernel takes a short line whole or not at all.
         match (&self.0).write(line)? {
             written if written == line.len() => Ok(()),
             _ => Err(io::ErrorKind::WriteZero.into()),
         }
-    }
-
-    /// Writes and closes, then opens and closes the dummy port: QEMU holds back a port's second
-    /// event for a second, but the dummy has events of its own, and the host looks at any.
-    ///
-    /// # Errors
-    /// As [`Port::write_silent`].
-    pub(crate) fn announce(self, line: &[u8], kick: Option<&Path>) -> io::Result<()> {
-        self.write_silent(line)?;
-        drop(self);
-        if let Some(dummy) = kick {
-            // Not there, or somebody else's: the host only learns of us a little later.
-            drop(Self::open(dummy));
-        }
-        Ok(())
     }
 
     /// What the host wrote; 0 if it is not there.
@@ -100,6 +85,13 @@ impl Port {
     pub(crate) fn read(&self, out: &mut [u8]) -> io::Result<usize> {
         (&self.0).read(out)
     }
+}
+
+/// Opens and closes the dummy port: QEMU holds back a port's second event for a second, but the dummy
+/// has events of its own, and the host looks at any.
+pub(crate) fn kick(dummy: &Path) {
+    // Not there, or somebody else's: the host only learns of us a little later.
+    drop(Port::open(dummy));
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use async_io::Async;
 use futures_lite::FutureExt;
 use rustix::io::Errno;
 
 use crate::clock::within;
 use crate::fair::Fair;
+use crate::reactor::Async;
+use crate::socket::Socket;
 use crate::stream::Stream;
 
 /// Bytes moved at a time towards the guest: a TLS record's worth.
@@ -21,9 +22,8 @@ const OUTWARD: usize = 64 * 1024;
 const STUCK: Duration = Duration::from_secs(10);
 
 /// Moves bytes until one side has no more. What the socket still had to say is passed on.
-pub(crate) async fn relay(stream: &Stream, socket: OwnedFd) -> io::Result<()> {
+pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
     stream.be_patient();
-    let socket = Async::new(socket)?;
     let inward = async {
         let (mut buffer, mut fair) = (vec![0; INWARD], Fair::default());
         loop {

@@ -4,7 +4,6 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use async_io::Async;
 use futures_lite::FutureExt;
 use futures_lite::future::yield_now;
 use mote_agent::status::{Action, State};
@@ -14,6 +13,7 @@ use crate::clock::{now, sleep, until};
 use crate::host_call::{Failed, Link};
 use crate::log;
 use crate::port::{self, Found, Port};
+use crate::reactor::Async;
 use crate::report;
 use crate::tls::Pin;
 
@@ -153,7 +153,7 @@ impl Pump {
             }
             return;
         };
-        match Port::open(&found.path).and_then(Async::new_nonblocking) {
+        match Port::open(&found.path).map(Async::new_nonblocking) {
             Ok(port) => {
                 if std::mem::replace(&mut self.absent, false) {
                     self.agent.status.borrow_mut().port_appeared(now());
@@ -174,7 +174,7 @@ impl Pump {
             return self.agent.status.borrow_mut().write_failed(now());
         };
         if !visible {
-            if port.get_ref().write_silent(line).is_err() {
+            if port.get_ref().write(line).is_err() {
                 self.agent.status.borrow_mut().write_failed(now());
             }
             self.port = Some(port);
@@ -187,13 +187,11 @@ impl Pump {
             let bytes = buffer.get(..count).unwrap_or_default();
             self.agent.status.borrow_mut().received(now(), bytes);
         }
+        let written = port.get_ref().write(line);
+        drop(port);
         let legacy = self.found.as_ref().and_then(|found| found.legacy.as_deref()).filter(|_| kick);
-        let announced = match port.into_inner() {
-            Ok(port) => port.announce(line, legacy),
-            Err(error) => Err(error),
-        };
-        match announced {
-            Ok(()) => {}
+        match written {
+            Ok(()) => legacy.into_iter().for_each(port::kick),
             Err(error) => {
                 self.agent.status.borrow_mut().write_failed(now());
                 log::debug(format_args!("cannot write to the status port: {error}"));

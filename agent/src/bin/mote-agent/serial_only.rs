@@ -34,7 +34,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         let stopped = agent.status.borrow().state() == State::Stopped;
         let text = if stopped { GONE.to_vec() } else { started(&agent).await };
         if let Some(path) = path
-            && let Err(error) = Port::open(&path).and_then(|port| port.announce(&text, None))
+            && let Err(error) = Port::open(&path).and_then(|port| port.write(&text))
         {
             log::debug(format_args!("cannot write to {}: {error}", path.display()));
         }

@@ -1,12 +1,11 @@
 //! Sockets towards host and guests: vsock or, for tests, the unix sockets that stand in for it
-//! (named as vhost-device-vsock names them). All are non-blocking descriptors under async-io.
+//! (named as vhost-device-vsock names them). All are non-blocking descriptors under the reactor.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use async_io::Async;
 use mote_agent::status::Address;
 use rustix::io::Errno;
 use rustix::net::{
@@ -14,6 +13,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
+use crate::reactor::Async;
 use crate::sys::{self, VsockAddr};
 
 /// Any context id: survives a change of our own (P§3.1).
@@ -48,7 +48,7 @@ impl Transport {
                 let fd = stream(AddressFamily::VSOCK)?;
                 bind(&fd, &VsockAddr { cid: CID_ANY, port: AGENT_PORT })?;
                 listen(&fd, BACKLOG)?;
-                Async::new_nonblocking(fd)
+                Ok(Async::new_nonblocking(fd))
             }
             Self::Unix(prefix) => listen_unix(&suffixed(prefix, ".listen_8443")),
         }
@@ -81,13 +81,13 @@ impl Transport {
             Self::Vsock => {
                 let fd = stream(AddressFamily::VSOCK)?;
                 let started = connect(&fd, &VsockAddr { cid: address.cid, port: address.port });
-                (Async::new_nonblocking(fd)?, started)
+                (Async::new_nonblocking(fd), started)
             }
             Self::Unix(prefix) => {
                 let fd = stream(AddressFamily::UNIX)?;
                 let path = suffixed(prefix, &format!("_{}", address.port));
                 let started = connect(&fd, &SocketAddrUnix::new(&path)?);
-                (Async::new_nonblocking(fd)?, started)
+                (Async::new_nonblocking(fd), started)
             }
         };
         finish(socket, started).await
@@ -102,7 +102,7 @@ pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let fd = stream(family)?;
     let started = connect(&fd, &address);
-    finish(Async::new_nonblocking(fd)?, started).await
+    finish(Async::new_nonblocking(fd), started).await
 }
 
 /// Waits for a connection that was begun.
@@ -156,7 +156,7 @@ pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
     let fd = stream(AddressFamily::UNIX)?;
     bind(&fd, &SocketAddrUnix::new(path)?)?;
     listen(&fd, BACKLOG)?;
-    Async::new_nonblocking(fd)
+    Ok(Async::new_nonblocking(fd))
 }
 
 /// Accepts one connection.
@@ -166,7 +166,7 @@ pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
 pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = listener.read_with(|fd| Ok(accept_with(fd, flags)?)).await?;
-    Async::new_nonblocking(fd)
+    Ok(Async::new_nonblocking(fd))
 }
 
 fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {

@@ -30,7 +30,8 @@ const SERVER_NAME: &str = "unspecified";
 /// One connection.
 pub(crate) struct Stream {
     socket: Socket,
-    tls: Option<RefCell<Connection>>,
+    /// Not in here: a stream is moved about, and this is more than a kilobyte.
+    tls: Option<Box<RefCell<Connection>>>,
     /// What was read too far, to be read again.
     unread: RefCell<Vec<u8>>,
     /// How long a write may make no progress; for ever if none.
@@ -41,7 +42,7 @@ impl Stream {
     fn new(socket: Socket, tls: Option<Connection>) -> Self {
         Self {
             socket,
-            tls: tls.map(RefCell::new),
+            tls: tls.map(|tls| Box::new(RefCell::new(tls))),
             unread: RefCell::default(),
             patience: Cell::new(Some(STALLED)),
         }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use async_io::Async;
+use rustix::buffer::spare_capacity;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -16,6 +16,8 @@ use crate::agent::Agent;
 use crate::children::{Child, Ended};
 use crate::clock::within;
 use crate::log;
+use crate::reactor::Async;
+use crate::socket::Socket;
 use crate::sys::Plan;
 
 /// This program, also if its file was replaced or removed meanwhile.
@@ -25,6 +27,9 @@ const SELF: &std::ffi::CStr = c"/proc/self/exe";
 const REPORT: Duration = Duration::from_millis(2500);
 /// How long a worker may take to end when it has closed its output.
 const LINGER: Duration = Duration::from_millis(300);
+
+/// Room that is made for a piece of what a worker says, bytes.
+const PIECE: usize = 4096;
 
 /// Kills the worker when dropped: nobody waits for its work any more.
 struct Leash(Rc<Child>);
@@ -94,11 +99,11 @@ pub(crate) async fn run(
 ///
 /// # Errors
 /// The system's.
-pub(crate) fn connected(agent: &Agent, arguments: &[&str]) -> io::Result<(Rc<Child>, OwnedFd)> {
+pub(crate) fn connected(agent: &Agent, arguments: &[&str]) -> io::Result<(Rc<Child>, Socket)> {
     let (ours, theirs) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let child = start(agent, arguments, theirs.as_fd(), theirs.as_fd())?;
-    Ok((child, ours))
+    Ok((child, Async::new(ours)?))
 }
 
 fn start(
@@ -134,15 +139,15 @@ fn start(
 async fn read_all(from: OwnedFd, most: usize) -> io::Result<Vec<u8>> {
     let from = Async::new(from)?;
     let mut all = Vec::new();
-    let mut piece = [0; 4096];
     loop {
-        let count = from.read_with(|fd| Ok(rustix::io::read(fd, &mut piece)?)).await?;
-        match piece.get(..count) {
-            None | Some([]) => return Ok(all),
-            Some(bytes) if all.len() + bytes.len() > most => {
-                return Err(io::ErrorKind::FileTooLarge.into());
-            }
-            Some(bytes) => all.extend_from_slice(bytes),
+        all.reserve(PIECE);
+        let count =
+            from.read_with(|fd| Ok(rustix::io::read(fd, spare_capacity(&mut all))?)).await?;
+        if count == 0 {
+            return Ok(all);
+        }
+        if all.len() > most {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
     }
 }

@@ -15,7 +15,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use async_io::Async;
 use futures_lite::FutureExt;
 use futures_lite::future::{pending, zip};
 use mote_agent::exec::{Request, SNAP};
@@ -28,6 +27,7 @@ use crate::clock::within;
 use crate::exchange::Answer;
 use crate::host::error;
 use crate::operations::Operation;
+use crate::reactor::Async;
 use crate::sys::Plan;
 use crate::websocket::WebSocket;
 
@@ -130,7 +130,7 @@ async fn execute(agent: &Agent, sockets: &Sockets, request: &Request) -> Result<
     let silent = Cell::new(false);
     let ended = match stdio.ours {
         Ours::Terminal(master) => {
-            let control = pump::control(&control, &child, Some(master.as_fd()), &silent);
+            let control = pump::control(&control, &child, Some(master.get_ref().as_fd()), &silent);
             terminal(&child, &data, &master, life, control).await
         }
         Ours::Pipes { input, output, errors } => {

@@ -6,7 +6,6 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use async_io::Async;
 use futures_lite::FutureExt;
 use mote_agent::exec::{Control, control as read_control};
 use mote_agent::ws::Opcode;
@@ -16,6 +15,7 @@ use super::pty;
 use crate::children::Child;
 use crate::clock::{now, within};
 use crate::fair::Fair;
+use crate::reactor::Async;
 use crate::relay::write_all;
 use crate::websocket::{Frame, Inbox, Received, WebSocket};
 

@@ -38,6 +38,7 @@ use crate::sftp::handles::{Handles, Open};
 use crate::sftp::refusal::Refusal;
 
 /// Serves one session until its input ends.
+#[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(directory: Option<&Path>) -> ExitCode {
     // The agent's own mask would make every file private.
     rustix::process::umask(Mode::from_raw_mode(0o022));
