@@ -1,10 +1,13 @@
 //! What the guest lets its host do.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
 use mote_tests::host::NAME;
 use mote_tests::{Process, agent, report, wait};
+use rustix::fs::OFlags;
 
 use crate::world::{Boot, LIMIT};
 
@@ -76,16 +79,21 @@ fn without_vsock_a_denied_state_does_not_go_through_the_port_either() {
     let boot = Boot::new("incus");
     // A `/proc`, so that there is a state to tell, and no vsock anywhere.
     report::root(&boot.root(""), [(1, true)].into_iter());
-    // A file shows what was written last and whole.
     let port = boot.scratch.0.join("port");
+    assert!(Command::new("mkfifo").arg(&port).status().unwrap().success());
     let told = |policy: &[&str]| {
-        fs::write(&port, "").unwrap();
+        let nonblock = i32::try_from(OFlags::NONBLOCK.bits()).unwrap();
+        let mut end = File::options();
+        let mut end = end.read(true).write(true).custom_flags(nonblock).open(&port).unwrap();
         let mut command = Command::new(agent());
         command.args(["--flavour", "incus", "--root"]).arg(boot.root(""));
         command.arg("--config-dir").arg(&boot.host.share).arg("--port").arg(&port).args(policy);
         let _agent = Process::start(command.stdin(Stdio::null()).stderr(Stdio::null()));
-        let text = || fs::read_to_string(&port).ok()?.strip_prefix("STARTED\n").map(str::to_owned);
-        wait("STARTED", LIMIT, text).0
+        // What is written at once is read at once.
+        let mut text = vec![0; 16 * 1024];
+        let (count, _) = wait("STARTED", LIMIT, || end.read(&mut text).ok());
+        let text = String::from_utf8_lossy(&text[..count]).into_owned();
+        text.strip_prefix("STARTED\n").expect("STARTED first").to_owned()
     };
     let state = told(&[]);
     assert!(state.contains("\"processes\":1,") && state.ends_with("}\n"), "{state}");

@@ -63,7 +63,12 @@ impl Port {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = i32::try_from(flags.bits()).unwrap_or(0);
-        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map(Self)
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+        if file.metadata()?.is_file() {
+            // It would take what we write, and keep it.
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a plain file is no port"));
+        }
+        Ok(Self(file))
     }
 
     /// Writes. QEMU raises an event only when the port is closed after it.
