@@ -66,8 +66,11 @@ impl Guest {
         self.stream.write_all(format!("{line}\n").as_bytes()).expect("the guest's shell");
     }
 
-    /// Reads up to and with `mark`.
-    fn until(&mut self, mark: &str, limit: Duration) -> String {
+    /// Reads up to and with `mark`; gives all of it.
+    ///
+    /// # Panics
+    /// If it does not come in time.
+    pub fn until(&mut self, mark: &str, limit: Duration) -> String {
         let end = Instant::now() + limit;
         loop {
             let found = self.text.windows(mark.len()).position(|text| text == mark.as_bytes());

@@ -5,6 +5,7 @@
 //! `scripts/test` and `scripts/run` set.
 
 pub mod agent;
+pub mod column;
 pub mod conform;
 pub mod guest;
 pub mod host;
@@ -12,6 +13,7 @@ pub mod report;
 pub mod sftp;
 pub mod terminal;
 pub mod vm;
+pub mod world;
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -84,6 +86,22 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Bytes that do not repeat soon, always the same.
+#[must_use]
+pub fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let mut bytes: Vec<u8> =
+        std::iter::repeat_with(&mut next).take(length / 8 + 1).flatten().collect();
+    bytes.truncate(length);
+    bytes
 }
 
 /// Looks until there is something; gives it and how long that took.

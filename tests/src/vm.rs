@@ -1,5 +1,6 @@
-//! A VM in QEMU, software emulation unless `MOTE_ACCEL` says otherwise, with a real vsock by way of
-//! vhost-device-vsock, its status port on a ring buffer or a socket, and its config share.
+//! A VM in QEMU, software emulation of QEMU's usual CPU unless `MOTE_ACCEL` and `MOTE_CPU` say
+//! otherwise, with a real vsock by way of vhost-device-vsock, its status port on a ring buffer or a
+//! socket, and its config share.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -37,6 +38,8 @@ pub struct Spec {
     pub image: PathBuf,
     /// Whether the console is this terminal rather than a file.
     pub terminal: bool,
+    /// Further arguments for QEMU.
+    pub extra: Vec<String>,
 }
 
 /// How the config share comes in.
@@ -62,6 +65,7 @@ impl Default for Spec {
             memory: 128,
             image: tool("MOTE_IMAGE", "target/image"),
             terminal: false,
+            extra: Vec::new(),
         }
     }
 }
@@ -104,7 +108,6 @@ impl Vm {
         let config = config_share(directory, spec, share, &mut helpers);
         let devices = devices(directory, spec, &mut helpers);
         let path = |name: &str| directory.join(name).display().to_string();
-        let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
         let (console, stdin) = if spec.terminal {
             ("stdio,id=console,signal=off".into(), Stdio::inherit())
         } else {
@@ -123,8 +126,8 @@ impl Vm {
         let mut command = Command::new("qemu-system-x86_64");
         command
             .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"])
-            .args(["-accel", &accel, "-m", &format!("{memory}M"), "-machine"])
-            .arg("pc,memory-backend=mem")
+            .args(processor())
+            .args(["-m", &format!("{memory}M"), "-machine", "pc,memory-backend=mem"])
             .args(["-object", &format!("memory-backend-memfd,id=mem,size={memory}M,share=on")])
             .args(["-qmp", &format!("unix:{},server=on,wait=off", path("qmp"))])
             .args(["-chardev", &console])
@@ -134,6 +137,7 @@ impl Vm {
             .args(["-device", &named])
             .args(config)
             .args(devices)
+            .args(&spec.extra)
             .args(["-chardev", &format!("socket,id=hot,path={},server=on,wait=off", path("hot"))])
             .args(["-mon", "chardev=hot,mode=control"])
             .arg("-kernel")
@@ -214,6 +218,11 @@ impl Vm {
         self.qemu.kill();
     }
 
+    /// Whether QEMU has ended.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.qemu.0.try_wait(), Ok(None))
+    }
+
     /// Waits for QEMU's end after the guest was told to switch itself off.
     pub fn ended(&mut self, limit: Duration) {
         wait("power-off", limit, || self.qemu.0.try_wait().ok().flatten());
@@ -228,6 +237,16 @@ impl Drop for Vm {
             eprintln!("--- qemu\n{}", log.unwrap_or_default());
         }
     }
+}
+
+/// QEMU's arguments for what executes the guest.
+fn processor() -> Vec<String> {
+    let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
+    let mut args = vec!["-accel".into(), accel];
+    if let Ok(cpu) = std::env::var("MOTE_CPU") {
+        args.extend(["-cpu".into(), cpu]);
+    }
+    args
 }
 
 fn start_vsock(directory: &Path) -> Process {

@@ -169,7 +169,7 @@ impl Agent {
     /// Where guests find devlxd.
     #[must_use]
     pub fn socket(&self) -> &'static str {
-        self.column.pick("/dev/lxd/sock", "/dev/incus/sock")
+        self.column.socket()
     }
 
     /// Says bytes to devlxd in the guest, and gives what comes back until it hangs up. `%` and `'`

@@ -23,51 +23,7 @@ use std::time::{Duration, Instant};
 
 use agent::Agent;
 
-/// An agent, and the server it runs under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
-    /// mote under a current LXD.
-    MoteLxd,
-    /// Debian's lxd-agent.
-    LxdAgent,
-    /// mote under Incus.
-    MoteIncus,
-    /// Debian's incus-agent.
-    IncusAgent,
-}
-
-impl Column {
-    /// In the table's order.
-    pub const ALL: [Self; 4] = [Self::MoteLxd, Self::LxdAgent, Self::MoteIncus, Self::IncusAgent];
-
-    /// On top of the column.
-    #[must_use]
-    pub fn title(self) -> &'static str {
-        match self {
-            Self::MoteLxd => "mote/lxd",
-            Self::LxdAgent => "lxd-agent 5.0.2",
-            Self::MoteIncus => "mote/incus",
-            Self::IncusAgent => "incus-agent 6.0.4",
-        }
-    }
-
-    /// Whether the server is Incus.
-    #[must_use]
-    pub fn is_incus(self) -> bool {
-        matches!(self, Self::MoteIncus | Self::IncusAgent)
-    }
-
-    /// Whether it is ours.
-    #[must_use]
-    pub fn is_mote(self) -> bool {
-        matches!(self, Self::MoteLxd | Self::MoteIncus)
-    }
-
-    /// What LXD's agent does, or what Incus' does.
-    pub fn pick<T>(self, lxd: T, incus: T) -> T {
-        if self.is_incus() { incus } else { lxd }
-    }
-}
+pub use crate::column::Column;
 
 /// Why a claim does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

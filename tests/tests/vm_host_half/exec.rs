@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use mote_tests::host::NAME;
 use mote_tests::terminal::Terminal;
-use mote_tests::wait;
+use mote_tests::{noise, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::tcgetattr;
 
-use crate::world::{SOON, World, noise, within};
+use crate::world::{SOON, World, within};
 
 pub(crate) fn commands_end_as_they_end_in_the_guest(world: &World) {
     assert_eq!(world.sh("echo out; echo err >&2; exit 42"), (42, "out\n".into(), "err\n".into()));

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use mote_tests::host::NAME;
-use mote_tests::tool;
+use mote_tests::{noise, tool};
 
-use crate::world::{World, noise, text};
+use crate::world::{World, text};
 
 pub(crate) fn files_come_and_go_unchanged(world: &World) {
     let (sent, back) = (world.path("sent"), world.path("back"));

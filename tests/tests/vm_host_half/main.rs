@@ -7,31 +7,13 @@ mod files;
 mod reports;
 mod world;
 
+use mote_tests::column::Column;
 use world::{Judge, World};
 
-const LXD_AGENT: Judge = Judge {
-    start: Some("lxd-agent"),
-    flavour: "lxd-5.0",
-    port: "org.linuxcontainers.lxd",
-    killed: 255,
-    mebibytes: 64,
-};
-const INCUS_AGENT: Judge = Judge {
-    start: Some("incus-agent"),
-    flavour: "incus",
-    port: "org.linuxcontainers.incus",
-    killed: 255,
-    mebibytes: 8,
-};
-const MOTE_LXD: Judge =
-    Judge { start: None, flavour: "lxd", port: "com.canonical.lxd", killed: 137, mebibytes: 64 };
-const MOTE_INCUS: Judge = Judge {
-    start: None,
-    flavour: "incus",
-    port: "org.linuxcontainers.incus",
-    killed: 137,
-    mebibytes: 8,
-};
+const LXD_AGENT: Judge = Judge { column: Column::LxdAgent, killed: 255, mebibytes: 64 };
+const INCUS_AGENT: Judge = Judge { column: Column::IncusAgent, killed: 255, mebibytes: 8 };
+const MOTE_LXD: Judge = Judge { column: Column::MoteLxd, killed: 137, mebibytes: 64 };
+const MOTE_INCUS: Judge = Judge { column: Column::MoteIncus, killed: 137, mebibytes: 8 };
 
 /// All of it, in one VM: booting takes longest.
 fn everything(judge: Judge) {

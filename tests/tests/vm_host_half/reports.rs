@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::process::Stdio;
 
 use mote_tests::Process;
+use mote_tests::column::Column;
 use mote_tests::host::NAME;
 
 use crate::world::{SOON, World, within};
@@ -19,7 +20,7 @@ pub(crate) fn state_and_metrics_are_what_the_host_decodes(world: &World) {
     // LXD 5.0.2 has no `total` yet.
     assert!(state["memory"]["usage"].as_u64().is_some_and(|usage| usage > 10 << 20), "{state}");
     let metrics = world.ok(&["metrics", NAME]);
-    let prefix = if world.judge.flavour == "incus" { "incus" } else { "lxd" };
+    let prefix = if world.judge.column.is_incus() { "incus" } else { "lxd" };
     let value = |name: &str| -> f64 {
         let name = format!("{prefix}_{name}{{");
         let line = metrics.lines().find(|line| line.starts_with(&name)).unwrap_or(&metrics);
@@ -51,7 +52,7 @@ pub(crate) fn operations_are_listed_while_they_run(world: &World) {
     let late = world.fails(&["operations", NAME, "wait", id, "--timeout", "1"]);
     // Debian's LXD 5.0.2 has no `wait` yet.
     let expected =
-        if world.judge.flavour == "lxd-5.0" { "page not found" } else { "deadline exceeded" };
+        if world.judge.column == Column::LxdAgent { "page not found" } else { "deadline exceeded" };
     assert!(late.contains(expected), "{:?}: {late}", world.judge);
     assert_eq!(within(&mut child, "sleep"), Some(0));
     // Kept for a while after the end (P§4.1).
@@ -60,7 +61,7 @@ pub(crate) fn operations_are_listed_while_they_run(world: &World) {
 
 /// Debian's incus-agent is older than port-forward, and LXD has none.
 pub(crate) fn connections_are_carried_into_the_guest(world: &mut World) {
-    if world.judge.flavour != "incus" || world.judge.start.is_some() {
+    if world.judge.column != Column::MoteIncus {
         return;
     }
     world.guest.ok("(nc -l -p 8080 -e sh -c 'read x; echo got $x' >/dev/null 2>&1 &); sleep 0.5");

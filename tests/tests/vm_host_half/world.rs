@@ -5,22 +5,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
 
+use mote_tests::column::Column;
 use mote_tests::guest::Guest;
 use mote_tests::host::{Host, NAME};
-use mote_tests::vm::{Spec, Vm, qmp, vsock};
-use mote_tests::{Scratch, tool, wait};
+use mote_tests::vm::{Spec, Vm};
+use mote_tests::world::{self, BOOT};
+use mote_tests::{Scratch, wait};
 
-/// From power-on to CONNECTED, under software emulation on a busy machine.
-pub(crate) const BOOT: Duration = Duration::from_secs(90);
 /// For anything that does not move much.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// An agent, and what is known of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judge {
-    /// The program in /opt, or mote itself.
-    pub(crate) start: Option<&'static str>,
-    pub(crate) flavour: &'static str,
-    pub(crate) port: &'static str,
+    pub(crate) column: Column,
     /// What a command killed by SIGKILL ends with: the Go agents up to LXD 5.0 and Incus 6.0 give -1.
     pub(crate) killed: i32,
     /// What is moved each way, MiB.
@@ -29,7 +26,7 @@ pub(crate) struct Judge {
 
 impl Judge {
     pub(crate) fn what(&self) -> String {
-        format!("{} as {}, {} MiB", self.start.unwrap_or("mote"), self.flavour, self.mebibytes)
+        format!("{}, {} MiB", self.column.title(), self.mebibytes)
     }
 }
 
@@ -43,31 +40,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn boot(judge: Judge) -> Self {
-        let scratch = Scratch::new();
-        let directory = scratch.0.as_path();
-        let (vs, monitor) = (vsock(directory), qmp(directory));
-        let (vs, monitor) = (vs.display().to_string(), monitor.display().to_string());
-        let config = "environment.FROM_HOST=yes";
-        let args = ["--flavour", judge.flavour, "--vsock-uds", &vs, "--qmp", &monitor];
-        let mut host = Host::new(directory, &[&args[..], &["--config", config]].concat());
-        host.start();
-        let (image, words) = match judge.start {
-            Some(start) => {
-                (tool("MOTE_IMAGE_GO", "target/image-go"), format!("mote.start={start}"))
-            }
-            None => (tool("MOTE_IMAGE", "target/image"), String::new()),
-        };
-        let spec = Spec { port: judge.port, memory: 384, image, words, ..Spec::default() };
-        let mut vm = Vm::boot(directory, &spec, &host.share);
-        wait("CONNECTED", BOOT, || {
-            // On a busy machine an emulated agent may take longer than the 3 s a host gives it, and
-            // hosts do not try again (P§2.3): one that is restarted does.
-            if host.state()["last_put"]["ok"] == false {
-                host.kill();
-                host.start();
-            }
-            host.is_connected().then_some(())
-        });
+        let spec = Spec { memory: 384, ..world::spec(judge.column) };
+        let mut world = world::World::boot(judge.column, &spec, &["environment.FROM_HOST=yes"]);
+        world.connected(BOOT);
+        let world::World { mut vm, host, scratch } = world;
         let guest = vm.guest();
         Self { judge, guest, vm, host, scratch }
     }
@@ -120,21 +96,6 @@ impl World {
         assert!(!output.status.success(), "{:?} {args:?} succeeded", self.judge);
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
-}
-
-/// Bytes that do not repeat soon, always the same.
-pub(crate) fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    let mut bytes: Vec<u8> =
-        std::iter::repeat_with(&mut next).take(length / 8 + 1).flatten().collect();
-    bytes.truncate(length);
-    bytes
 }
 
 /// Its exit code.

@@ -1,0 +1,84 @@
+//! The agents that are held side by side, each under its server.
+
+/// An agent, and the server it runs under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Column {
+    /// mote under a current LXD.
+    MoteLxd,
+    /// Debian's lxd-agent.
+    LxdAgent,
+    /// mote under Incus.
+    MoteIncus,
+    /// Debian's incus-agent.
+    IncusAgent,
+}
+
+impl Column {
+    /// In the table's order.
+    pub const ALL: [Self; 4] = [Self::MoteLxd, Self::LxdAgent, Self::MoteIncus, Self::IncusAgent];
+
+    /// On top of the column.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::MoteLxd => "mote/lxd",
+            Self::LxdAgent => "lxd-agent 5.0.2",
+            Self::MoteIncus => "mote/incus",
+            Self::IncusAgent => "incus-agent 6.0.4",
+        }
+    }
+
+    /// Whether the server is Incus.
+    #[must_use]
+    pub fn is_incus(self) -> bool {
+        matches!(self, Self::MoteIncus | Self::IncusAgent)
+    }
+
+    /// Whether it is ours.
+    #[must_use]
+    pub fn is_mote(self) -> bool {
+        matches!(self, Self::MoteLxd | Self::MoteIncus)
+    }
+
+    /// What LXD's agent does, or what Incus' does.
+    pub fn pick<T>(self, lxd: T, incus: T) -> T {
+        if self.is_incus() { incus } else { lxd }
+    }
+
+    /// The server `mote-host` plays.
+    #[must_use]
+    pub fn flavour(self) -> &'static str {
+        match self {
+            Self::MoteLxd => "lxd",
+            Self::LxdAgent => "lxd-5.0",
+            Self::MoteIncus | Self::IncusAgent => "incus",
+        }
+    }
+
+    /// The status port's name.
+    #[must_use]
+    pub fn port(self) -> &'static str {
+        match self {
+            Self::MoteLxd => "com.canonical.lxd",
+            // Debian's 5.0.2 writes to the old port, and blocks for ever on a dummy.
+            Self::LxdAgent => "org.linuxcontainers.lxd",
+            Self::MoteIncus | Self::IncusAgent => "org.linuxcontainers.incus",
+        }
+    }
+
+    /// The program in /opt of the image, unless it is mote.
+    #[must_use]
+    pub fn program(self) -> Option<&'static str> {
+        match self {
+            Self::MoteLxd | Self::MoteIncus => None,
+            Self::LxdAgent => Some("lxd-agent"),
+            Self::IncusAgent => Some("incus-agent"),
+        }
+    }
+
+    /// Where programs in the guest find devlxd.
+    #[must_use]
+    pub fn socket(self) -> &'static str {
+        self.pick("/dev/lxd/sock", "/dev/incus/sock")
+    }
+}
