@@ -1,0 +1,146 @@
+//! `mote-calls SOCKET TARGET CLIENTS CALLS`: `GET TARGET` so many times, a connection for each, by so
+//! many clients at once that each wait for their answer. Prints one line of `name=value`: times of
+//! calls in microseconds, the time of all in seconds. The benchmark's client in the test image.
+
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// For one read; a client that waits longer counts as failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Job {
+    socket: String,
+    request: String,
+    clients: usize,
+    calls: usize,
+}
+
+/// What came of the calls.
+#[derive(Default)]
+struct Seen {
+    /// Of those that were answered with 200.
+    times: Vec<Duration>,
+    bytes: usize,
+    failed: usize,
+    why: String,
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [socket, target, clients, calls] = args.as_slice() else { return ExitCode::from(2) };
+    let (Ok(clients), Ok(calls)) = (clients.parse(), calls.parse()) else {
+        return ExitCode::from(2);
+    };
+    let request = format!("GET {target} HTTP/1.1\r\nHost: devlxd\r\nConnection: close\r\n\r\n");
+    let (seen, took) = run(&Job { socket: socket.clone(), request, clients, calls });
+    show(seen, took);
+    ExitCode::SUCCESS
+}
+
+/// All calls; how long they took together.
+fn run(job: &Job) -> (Seen, Duration) {
+    let (next, start) = (AtomicUsize::new(0), Barrier::new(job.clients + 1));
+    let all = Mutex::new(Seen::default());
+    let begun = std::thread::scope(|scope| {
+        for _ in 0..job.clients {
+            scope.spawn(|| {
+                start.wait();
+                let seen = client(job, &next);
+                all.lock().unwrap_or_else(PoisonError::into_inner).add(seen);
+            });
+        }
+        let begun = Instant::now();
+        start.wait();
+        begun
+    });
+    (all.into_inner().unwrap_or_else(PoisonError::into_inner), begun.elapsed())
+}
+
+/// Takes calls until there are none left.
+fn client(job: &Job, next: &AtomicUsize) -> Seen {
+    let mut seen = Seen::default();
+    while next.fetch_add(1, Ordering::Relaxed) < job.calls {
+        let begun = Instant::now();
+        match call(job) {
+            Ok(bytes) => {
+                seen.times.push(begun.elapsed());
+                seen.bytes += bytes;
+            }
+            Err(error) => {
+                seen.failed += 1;
+                seen.why = error.to_string();
+            }
+        }
+    }
+    seen
+}
+
+impl Seen {
+    fn add(&mut self, mut other: Self) {
+        self.times.append(&mut other.times);
+        self.bytes += other.bytes;
+        self.failed += other.failed;
+        if !other.why.is_empty() {
+            self.why = other.why;
+        }
+    }
+}
+
+/// One call; gives the length of the body. As long as the body says, or until the agent hangs up.
+fn call(job: &Job) -> Result<usize> {
+    let mut socket = UnixStream::connect(&job.socket)?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.write_all(job.request.as_bytes())?;
+    let mut buffer = vec![0; 64 * 1024];
+    let mut head = Vec::new();
+    let body_at = loop {
+        let count = socket.read(&mut buffer)?;
+        if count == 0 {
+            return Err(Error::new(ErrorKind::UnexpectedEof, "no whole head"));
+        }
+        head.extend_from_slice(&buffer[..count]);
+        if let Some(at) = head.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at + 4;
+        }
+    };
+    let mut have = head.len() - body_at;
+    let head = String::from_utf8_lossy(&head[..body_at]).to_ascii_lowercase();
+    if !head.starts_with("http/1.1 200 ") {
+        return Err(Error::other(head.lines().next().unwrap_or_default().to_owned()));
+    }
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let length = length.and_then(|length| length.trim().parse::<usize>().ok());
+    while length.is_none_or(|length| have < length) {
+        match socket.read(&mut buffer)? {
+            0 if length.is_some() => {
+                return Err(Error::new(ErrorKind::UnexpectedEof, "no whole body"));
+            }
+            0 => break,
+            count => have += count,
+        }
+    }
+    Ok(have)
+}
+
+fn show(mut seen: Seen, took: Duration) {
+    seen.times.sort_unstable();
+    // The smallest time that so many percent of the calls did not exceed.
+    let quantile = |percent: usize| {
+        let at = (seen.times.len() * percent).div_ceil(100).saturating_sub(1);
+        seen.times.get(at).map_or(0, Duration::as_micros)
+    };
+    println!(
+        "answered={} failed={} bytes={} seconds={:.6} p50={} p99={} why={}",
+        seen.times.len(),
+        seen.failed,
+        seen.bytes,
+        took.as_secs_f64(),
+        quantile(50),
+        quantile(99),
+        seen.why.replace(' ', "_")
+    );
+}
