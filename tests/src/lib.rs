@@ -5,6 +5,7 @@
 //! `scripts/test` and `scripts/run` set.
 
 pub mod agent;
+pub mod bench;
 pub mod column;
 pub mod conform;
 pub mod guest;

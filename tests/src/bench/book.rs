@@ -1,0 +1,169 @@
+//! The samples of a run, and why some are missing.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::rows::{Goal, ROWS, Row, find};
+use super::stats::Summary;
+use crate::column::Column;
+
+/// What was measured of one agent at once: row by row a value, or why there is none.
+pub type Found = Vec<(&'static str, Result<f64, String>)>;
+
+/// Everything.
+#[derive(Debug, Default, PartialEq)]
+pub struct Book {
+    /// What it was measured on and how.
+    pub machine: Vec<(String, String)>,
+    samples: BTreeMap<(&'static str, Column), Vec<f64>>,
+    misses: BTreeMap<(&'static str, Column), String>,
+}
+
+impl Book {
+    /// Takes what was found.
+    pub fn add(&mut self, column: Column, found: Found) {
+        for (row, value) in found {
+            match value {
+                Ok(value) => self.samples.entry((row, column)).or_default().push(value),
+                Err(why) => {
+                    self.misses.insert((row, column), why);
+                }
+            }
+        }
+    }
+
+    /// What the samples come to.
+    #[must_use]
+    pub fn summary(&self, row: &str, column: Column) -> Option<Summary> {
+        let found = self.samples.iter().find(|((id, of), _)| *id == row && *of == column);
+        found.and_then(|(_, samples)| Summary::of(samples))
+    }
+
+    /// Why samples are missing, as sentences without an end.
+    pub fn misses(&self) -> impl Iterator<Item = (&'static str, Column, &str)> {
+        self.misses.iter().map(|((row, column), why)| (*row, *column, why.as_str()))
+    }
+
+    /// How many times better mote is than that Go agent, as the agent of the same server.
+    #[must_use]
+    pub fn ratio(&self, row: &Row, theirs: Column) -> Option<f64> {
+        let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
+        let median = |column| self.summary(row.id, column).map(|summary| summary.median);
+        let ratio = row.ratio(median(ours)?, median(theirs)?);
+        ratio.is_finite().then_some(ratio)
+    }
+
+    /// Whether mote reaches the row's goal, under each server; none if that is not known.
+    #[must_use]
+    pub fn reached(&self, row: &Row) -> Option<bool> {
+        let ours = |id: &str| -> Vec<Option<f64>> {
+            let columns = [Column::MoteLxd, Column::MoteIncus];
+            columns.map(|column| self.summary(id, column).map(|summary| summary.median)).into()
+        };
+        match row.goal {
+            Goal::None => None,
+            Goal::Times(wanted) => {
+                let theirs = [Column::LxdAgent, Column::IncusAgent];
+                let known: Vec<f64> =
+                    theirs.iter().filter_map(|theirs| self.ratio(row, *theirs)).collect();
+                (!known.is_empty()).then(|| known.iter().all(|ratio| *ratio >= wanted))
+            }
+            Goal::AtMost(wanted) => {
+                let known: Vec<f64> = ours(row.id).into_iter().flatten().collect();
+                (!known.is_empty()).then(|| known.iter().all(|value| *value <= wanted))
+            }
+            Goal::As(other) => {
+                let pairs = ours(row.id).into_iter().zip(ours(other));
+                let known: Vec<(f64, f64)> =
+                    pairs.filter_map(|(value, other)| value.zip(other)).collect();
+                (!known.is_empty())
+                    .then(|| known.iter().all(|(value, other)| *value <= other * 1.05))
+            }
+        }
+    }
+
+    /// For `target/bench`.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let sample = |((row, column), values): (&(&str, Column), &Vec<f64>)| json!({"row": row, "agent": column.title(), "values": values});
+        let miss = |((row, column), why): (&(&str, Column), &String)| json!({"row": row, "agent": column.title(), "why": why});
+        json!({
+            "machine": self.machine,
+            "samples": self.samples.iter().map(sample).collect::<Vec<_>>(),
+            "misses": self.misses.iter().map(miss).collect::<Vec<_>>(),
+        })
+    }
+
+    /// And back; what is not known any more is left out.
+    #[must_use]
+    pub fn from_json(json: &Value) -> Self {
+        let mut book = Self::default();
+        let each = |name: &str| json[name].as_array().cloned().unwrap_or_default();
+        let key = |entry: &Value| {
+            let row = find(entry["row"].as_str()?)?;
+            let column = Column::ALL.into_iter().find(|column| entry["agent"] == column.title())?;
+            Some((row.id, column))
+        };
+        for entry in each("samples") {
+            if let Some(key) = key(&entry) {
+                let values = entry["values"].as_array().into_iter().flatten();
+                book.samples.insert(key, values.filter_map(Value::as_f64).collect());
+            }
+        }
+        for entry in each("misses") {
+            if let (Some(key), Some(why)) = (key(&entry), entry["why"].as_str()) {
+                book.misses.insert(key, why.into());
+            }
+        }
+        book.machine = serde_json::from_value(json["machine"].clone()).unwrap_or_default();
+        book
+    }
+}
+
+/// Whether a book has anything in this row.
+#[must_use]
+pub fn rows_of(book: &Book) -> Vec<&'static Row> {
+    let has = |row: &&Row| Column::ALL.iter().any(|column| book.summary(row.id, *column).is_some());
+    ROWS.iter().filter(has).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// mote takes 2 where the Go agents take 30 and 24, in each row that has a goal or is short.
+    pub(in crate::bench) fn book() -> Book {
+        let mut book = Book::default();
+        for row in ROWS.iter().filter(|row| row.short) {
+            for (column, value) in Column::ALL.into_iter().zip([2.0, 30.0, 2.0, 24.0]) {
+                book.add(column, vec![(row.id, Ok(value)), (row.id, Ok(value))]);
+            }
+        }
+        book.add(Column::IncusAgent, vec![("image", Err("404".into()))]);
+        book.machine.push(("rounds".into(), "2".into()));
+        book
+    }
+
+    #[test]
+    fn goals_are_held_against_both_servers_agents() {
+        let mut book = book();
+        let row = |id| find(id).unwrap();
+        assert_eq!(book.reached(row("answered")), Some(true));
+        // 12 times is not 13 times.
+        assert_eq!(book.reached(row("bytes")), Some(false));
+        assert_eq!(book.reached(row("threads")), Some(false));
+        assert_eq!(book.reached(row("pss300")), Some(true));
+        book.add(Column::MoteIncus, vec![("pss300", Ok(9.0)); 9]);
+        assert_eq!(book.reached(row("pss300")), Some(false));
+        assert_eq!(book.reached(row("xz")), None);
+        assert_eq!(Book::default().reached(row("bytes")), None);
+    }
+
+    #[test]
+    fn a_saved_book_reads_the_same() {
+        let book = book();
+        let text = book.to_json().to_string();
+        assert_eq!(Book::from_json(&serde_json::from_str(&text).unwrap()), book);
+    }
+}

@@ -1,0 +1,111 @@
+//! devlxd from inside: `mote-calls` in the guest, the same client for all.
+
+use std::time::Duration;
+
+use super::book::Found;
+use super::visit::Visit;
+
+/// What an image has, bytes.
+pub(super) const IMAGE: usize = 32 << 20;
+/// For one run of the client.
+const LIMIT: Duration = Duration::from_secs(180);
+/// What is asked, an answer of the host's.
+const CONFIG: &str = "/1.0/config";
+
+/// What the client said.
+struct Said(String);
+
+impl Said {
+    fn get(&self, name: &str) -> f64 {
+        let value = |word: &str| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok();
+        let found = self.0.split_whitespace().find_map(value);
+        found.unwrap_or_else(|| panic!("no {name}: {}", self.0))
+    }
+
+    /// How the last of those failed that did.
+    fn why(&self) -> &str {
+        self.0.trim().split_once(" why=").map_or("", |(_, why)| why)
+    }
+
+    /// Calls a second.
+    fn rate(&self) -> f64 {
+        self.get("answered") / self.get("seconds")
+    }
+
+    /// Milliseconds that so many percent of the calls did not exceed.
+    fn quantile(&self, percent: &str) -> f64 {
+        self.get(percent) / 1e3
+    }
+}
+
+/// So many calls; all must be answered.
+fn all(visit: &mut Visit, target: &str, clients: u32, calls: u32) -> Said {
+    let said = run(visit, target, clients, calls);
+    assert!(said.get("failed") < 0.5, "calls failed: {}", said.0.trim());
+    said
+}
+
+/// So many calls.
+fn run(visit: &mut Visit, target: &str, clients: u32, calls: u32) -> Said {
+    let socket = visit.column.socket();
+    let command = format!("/opt/calls {socket} {target} {clients} {calls}");
+    let (code, output) = visit.guest.sh_within(&command, LIMIT);
+    let said = Said(output);
+    assert_eq!(code, 0, "{}", said.0);
+    said
+}
+
+/// So many calls whose times do not matter.
+pub(super) fn config(visit: &mut Visit, calls: u32) {
+    let _times = all(visit, CONFIG, 1, calls);
+}
+
+/// One client, 300 calls.
+pub(super) fn sequential(visit: &mut Visit) -> Found {
+    let config = all(visit, CONFIG, 1, 200);
+    let root = all(visit, "/", 1, 100);
+    vec![
+        ("config", Ok(config.quantile("p50"))),
+        ("config99", Ok(config.quantile("p99"))),
+        ("rate1", Ok(config.rate())),
+        ("root", Ok(root.quantile("p50"))),
+        ("root99", Ok(root.quantile("p99"))),
+    ]
+}
+
+/// Several clients. Who is overwhelmed counts with what he answered, and it is said.
+pub(super) fn at_once(visit: &mut Visit) -> Found {
+    let mut found = Vec::new();
+    for (clients, calls, rate, late) in [(8, 64, "rate8", "late8"), (64, 128, "rate64", "late64")] {
+        let said = run(visit, CONFIG, clients, calls);
+        found.push((rate, Ok(said.rate())));
+        found.push((late, Ok(said.quantile("p99"))));
+        if said.get("failed") > 0.5 {
+            let why = format!("{} of {calls} calls failed: {}", said.get("failed"), said.why());
+            found.push((rate, Err(why)));
+        }
+    }
+    found
+}
+
+/// An image, thrown away as it comes. Incus has none for guests.
+pub(super) fn image(visit: &mut Visit) -> Found {
+    if visit.column.is_incus() {
+        return Vec::new();
+    }
+    let said = all(visit, "/1.0/images/any/export", 1, 1);
+    assert_eq!(format!("{}", said.get("bytes")), IMAGE.to_string(), "{}", said.0);
+    vec![("image", Ok(said.get("bytes") / said.get("seconds") / 1e6))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_client_says_is_read_by_its_names() {
+        let said = Said("answered=20 failed=1 seconds=0.500000 p50=1500 p99=2000 why=x\n".into());
+        assert_eq!(format!("{} {}", said.rate(), said.quantile("p50")), "40 1.5");
+        assert_eq!(format!("{} {}", said.get("failed"), said.why()), "1 x");
+    }
+}

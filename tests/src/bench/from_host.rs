@@ -1,0 +1,77 @@
+//! What the host asks for: commands, files, reports, by `mote-host`, the same client for all. The time
+//! of a call is that of its process, with its TLS connections.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::attempt;
+use super::book::Found;
+use super::visit::Visit;
+use crate::host::{Host, NAME};
+use crate::noise;
+
+/// Commands one after another.
+const COMMANDS: u32 = 8;
+/// Calls of which the one in the middle counts.
+const REPORTS: usize = 5;
+/// What is moved, bytes.
+const BYTES: usize = 16 << 20;
+
+/// All rows; one that fails leaves the others.
+pub(super) fn all(visit: &mut Visit) -> Found {
+    let (host, scratch) = (&visit.world.host, visit.world.scratch.0.as_path());
+    let file = scratch.join("sent");
+    std::fs::write(&file, noise(BYTES)).expect("a file");
+    vec![
+        ("exec", attempt(|| f64::from(COMMANDS) / commands(host).as_secs_f64())),
+        ("stdout", attempt(|| rate(|| output(host)))),
+        ("put", attempt(|| rate(|| host.ok(&["file", "push", NAME, text(&file), "/tmp/sent"])))),
+        ("get", attempt(|| rate(|| get(host, &file, &scratch.join("back"))))),
+        ("metrics", attempt(|| metrics(host))),
+    ]
+}
+
+fn commands(host: &Host) -> Duration {
+    let begun = Instant::now();
+    for _ in 0..COMMANDS {
+        host.ok(&["exec", "-T", "-n", NAME, "--", "true"]);
+    }
+    begun.elapsed()
+}
+
+fn output(host: &Host) {
+    let count = format!("count={}", BYTES >> 16);
+    let dd = ["dd", "if=/dev/zero", "bs=65536", &count];
+    let said = host.run(&[&["exec", "-T", "-n", NAME, "--"], &dd[..]].concat());
+    assert_eq!(said.len(), BYTES, "not all came");
+}
+
+fn get(host: &Host, sent: &Path, back: &Path) {
+    host.ok(&["file", "pull", NAME, "/tmp/sent", text(back)]);
+    let same = std::fs::read(sent).expect("the file") == std::fs::read(back).expect("the file");
+    assert!(same, "the file came back changed");
+}
+
+/// MB/s.
+fn rate(mut moves: impl FnMut()) -> f64 {
+    let begun = Instant::now();
+    moves();
+    let bytes = u32::try_from(BYTES).expect("a few MiB");
+    f64::from(bytes) / begun.elapsed().as_secs_f64() / 1e6
+}
+
+/// ms.
+fn metrics(host: &Host) -> f64 {
+    let mut times: Vec<Duration> = Vec::new();
+    for _ in 0..REPORTS {
+        let begun = Instant::now();
+        host.ok(&["metrics", NAME]);
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    times[REPORTS / 2].as_secs_f64() * 1e3
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}

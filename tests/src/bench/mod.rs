@@ -1,0 +1,118 @@
+//! `scripts/bench`: the same measurements on mote and on Debian's Go agents, in the same VM, by the same
+//! host and the same clients, in turn. `rows` says what, `visit`, `quiet` and `fixed` measure, `page`
+//! and `picture` show.
+
+pub mod book;
+mod calls;
+mod fixed;
+mod from_host;
+pub mod page;
+pub mod picture;
+mod quiet;
+pub mod rows;
+mod start;
+pub mod stats;
+mod visit;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::time::Instant;
+
+use book::Book;
+
+use crate::column::Column;
+use crate::vm::Spec;
+use crate::world;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How often each agent is booted and measured.
+    pub rounds: u32,
+    /// Names of rows; all if there are none.
+    pub only: Vec<String>,
+}
+
+impl Options {
+    fn wants(&self, row: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == row)
+    }
+}
+
+/// Measures everything; what fails is in the book too.
+#[must_use]
+pub fn run(options: &Options) -> Book {
+    // A row that fails is one line; the rest goes on.
+    std::panic::set_hook(Box::new(|failure| eprintln!("{failure}")));
+    let mut book = Book::default();
+    let begun = Instant::now();
+    let say = |what: &str| eprintln!("[{:4.0} s] {what}", begun.elapsed().as_secs_f64());
+    let wants = |row: &str| options.wants(row);
+    for round in 1..=options.rounds {
+        for column in Column::ALL {
+            if visit::is_wanted(&wants) {
+                say(&format!("round {round} of {}: {}", options.rounds, column.title()));
+                book.add(column, visit::visit(column, &wants));
+            }
+        }
+    }
+    if wants("cpu") || wants("wakeups") {
+        say("idle");
+        for (column, found) in quiet::idle(&Column::ALL, options.rounds) {
+            book.add(column, found);
+        }
+    }
+    for column in Column::ALL {
+        if wants("bytes") || wants("xz") || wants("zstd") {
+            book.add(column, fixed::bytes(column));
+        }
+        if wants("instructions") {
+            say(&format!("instructions: {}", column.title()));
+            book.add(column, quiet::instructions(column));
+        }
+        if wants("least") {
+            say(&format!("smallest VM: {}", column.title()));
+            book.add(column, fixed::least(column));
+        }
+    }
+    say("done");
+    book.machine = machine(options);
+    book
+}
+
+/// Runs it; what it panics with is why it failed. The harness panics when a deadline is over.
+fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        text.unwrap_or_else(|| "a panic".into())
+    })
+}
+
+/// On what and how it was measured.
+fn machine(options: &Options) -> Vec<(String, String)> {
+    let say = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).output().ok();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        text.and_then(|text| text.lines().next().map(str::to_owned)).unwrap_or_default()
+    };
+    let variable =
+        |name: &str, otherwise: &str| std::env::var(name).unwrap_or_else(|_| otherwise.to_owned());
+    let kernel = attempt(|| {
+        let spec = Spec { memory: visit::MEMORY, ..world::spec(Column::MoteLxd) };
+        visit::Visit::boot(Column::MoteLxd, &spec).guest.ok("uname -r")
+    });
+    let qemu = say("qemu-system-x86_64", &["--version"]);
+    let qemu = qemu.split(" version ").last().unwrap_or_default().split(' ').next();
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    let pairs = [
+        ("rounds", options.rounds.to_string()),
+        ("CPUs of the machine", cpus.to_string()),
+        ("QEMU", qemu.unwrap_or_default().to_owned()),
+        ("accelerator", variable("MOTE_ACCEL", "tcg")),
+        ("CPU of the VM", format!("1 x {}", variable("MOTE_CPU", "qemu64"))),
+        ("memory of the VM", format!("{} MiB", visit::MEMORY)),
+        ("kernel of the VM", kernel.unwrap_or_default().trim().to_owned()),
+    ];
+    pairs.map(|(name, value)| (name.to_owned(), value)).into()
+}

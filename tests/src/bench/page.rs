@@ -1,0 +1,217 @@
+//! The tables: all of it for `docs/bench.md` and the terminal, the short one for README.
+
+use std::fmt::Write;
+
+use super::book::{Book, rows_of};
+use super::rows::{Goal, Row};
+use super::stats::{Summary, number, times};
+use crate::column::Column;
+
+/// Between these README's part stands.
+const BEGIN: &str = "<!-- bench:begin -->\n";
+const END: &str = "<!-- bench:end -->";
+
+/// How things were measured, below the table.
+const HOW: &str = "\
+mote is measured twice, as LXD's agent and as Incus', and held against the Go agent of the same server.
+The Go agents are Debian's packages, unpacked. A ratio is that of the medians and says how many times
+better mote is, whichever way is better. In each round each agent gets a VM of its own, in turn: mote
+as LXD's, lxd-agent, mote as Incus', incus-agent, and again. All boot the same image; the host is
+`mote-host`, the clients are the same program for all, without keep-alive, as the servers' own clients.
+
+- **Binary**: the file as it ships, static and stripped.
+- **Memory, threads**: `/proc/PID/smaps_rollup` and `/proc/PID/task`. The 300 calls are 200 `GET
+  /1.0/config` and 100 `GET /`, one after another.
+- **Smallest VM**: by bisection in steps of 2 MiB, with an image that holds just that agent. Once.
+- **Start**: from a line that the guest's shell writes before it starts the agent, to what the host saw,
+  by the host's clock. The Go agents' set-up (modules, links, a copy of the config share), which a script
+  does before them, is counted; mote does that by itself. The kernel's random numbers are ready before:
+  without a device for them, which real VMs have, the first to ask waits for a second, whoever it is.
+- **Told to CONNECTED**: how long the host's `PUT /1.0` took, in which the agent calls the host back;
+  under LXD with the `GET /1.0` that comes before it.
+- **After the host was down**: killed, 2 s later started again on another port; from then on until the
+  agent has answered the host's new `PUT`.
+- **devlxd**: a client in the guest, a new connection for each call. 200 calls one after another, 64 by 8
+  clients, 128 by 64 clients.
+- **Instructions**: QEMU's `-icount` makes the guest's clock count instructions, and the kernel counts
+  that clock for each thread of the agent (`schedstat`): user space and kernel together, 50 calls after
+  20 others. Once.
+- **Image export**: 32 MiB, read by a client in the guest.
+- **Commands, files, metrics**: `mote-host` as a process of its own for each call, TLS included: 8 x `exec
+  true`; `dd` of 16 MiB; 16 MiB put into a tmpfs and got from it; the middle one of 5 calls for metrics.
+- **Idle**: all agents side by side, each in its VM, from 10 s after CONNECTED on, as many times 30 s
+  as there are rounds. Wake-ups are context switches of all threads, asked for or not.
+";
+
+/// `docs/bench.md`.
+#[must_use]
+pub fn whole(book: &Book) -> String {
+    let mut page = String::from(
+        "# mote beside the Go agents\n\nMade by `scripts/bench`.\n\n![How many times better mote is]\
+         (bench.svg)\n\nMedian, and (smallest - largest) where they differ.\n\n",
+    );
+    page += &table(book);
+    page += "\n## On what\n\n| | |\n| --- | --- |\n";
+    for (name, value) in &book.machine {
+        let _ok = writeln!(page, "| {name} | {value} |");
+    }
+    page += "\n## How\n\n";
+    page += HOW;
+    let misses: Vec<_> = book.misses().collect();
+    if !misses.is_empty() {
+        page += "\n## What failed\n\n";
+        for (row, column, why) in misses {
+            let why = why.lines().next().unwrap_or_default();
+            let _ok = writeln!(page, "- {row}, {}: {}", column.title(), shortened(why));
+        }
+    }
+    page
+}
+
+/// The large table.
+#[must_use]
+pub fn table(book: &Book) -> String {
+    let mut table = String::from("| | |");
+    for theirs in [Column::LxdAgent, Column::IncusAgent] {
+        let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
+        let _ok = write!(table, " {} | {} | ratio |", ours.title(), theirs.title());
+    }
+    table += " goal |\n| --- | --- | --: | --: | --: | --: | --: | --: | --- |\n";
+    for row in rows_of(book) {
+        let _ok = write!(table, "| {} | {} |", row.title, row.unit);
+        for theirs in [Column::LxdAgent, Column::IncusAgent] {
+            let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
+            let cell = |column| book.summary(row.id, column).map_or("-".into(), spread);
+            let _ok = write!(
+                table,
+                " {} | {} | {} |",
+                cell(ours),
+                cell(theirs),
+                ratio(book, row, theirs)
+            );
+        }
+        let _ok = writeln!(table, " {} |", goal(book, row));
+    }
+    table
+}
+
+/// README's table.
+#[must_use]
+pub fn short(book: &Book) -> String {
+    let mut table = String::from(
+        "| median | mote | lxd-agent 5.0.2 | | incus-agent 6.0.4 | | goal |\n\
+         | --- | --: | --: | --: | --: | --: | --- |\n",
+    );
+    for row in rows_of(book).into_iter().filter(|row| row.short) {
+        let cell = |column| {
+            book.summary(row.id, column).map_or("-".into(), |summary| number(summary.median))
+        };
+        let unit = if row.unit.is_empty() { String::new() } else { format!(", {}", row.unit) };
+        let _ok = writeln!(
+            table,
+            "| {}{unit} | {} | {} | {} | {} | {} | {} |",
+            row.title,
+            cell(Column::MoteLxd),
+            cell(Column::LxdAgent),
+            ratio(book, row, Column::LxdAgent),
+            cell(Column::IncusAgent),
+            ratio(book, row, Column::IncusAgent),
+            goal(book, row)
+        );
+    }
+    table
+}
+
+/// README with its part replaced.
+///
+/// # Errors
+/// If the marks are not there.
+pub fn into_readme(readme: &str, book: &Book) -> Result<String, String> {
+    let (before, rest) = readme.split_once(BEGIN).ok_or("README has no mark for the beginning")?;
+    let (_, after) = rest.split_once(END).ok_or("README has no mark for the end")?;
+    let value = |name: &str| {
+        let found = book.machine.iter().find(|(key, _)| key == name);
+        found.map_or("", |(_, value)| value.as_str())
+    };
+    Ok(format!(
+        "{before}{BEGIN}{}\n![How many times better mote is](docs/bench.svg)\n\nBy `scripts/bench`: {} \
+         rounds on {} CPUs, QEMU {} with {} and {}, kernel {}.\nmote's column is as LXD's agent; ratios to \
+         incus-agent are mote's as Incus'. Smallest, largest,\nmore rows and how each is measured: \
+         [docs/bench.md](docs/bench.md).\n{END}{after}",
+        short(book),
+        value("rounds"),
+        value("CPUs of the machine"),
+        value("QEMU"),
+        value("accelerator"),
+        value("CPU of the VM"),
+        value("kernel of the VM"),
+    ))
+}
+
+fn spread(summary: Summary) -> String {
+    let [min, median, max] = [summary.min, summary.median, summary.max].map(number);
+    if min == max { median } else { format!("{median} ({min} - {max})") }
+}
+
+fn ratio(book: &Book, row: &Row, theirs: Column) -> String {
+    book.ratio(row, theirs).map_or("-".into(), times)
+}
+
+fn goal(book: &Book, row: &Row) -> String {
+    let wanted = match row.goal {
+        Goal::None => return String::new(),
+        Goal::Times(wanted) => format!("{wanted}×"),
+        Goal::AtMost(wanted) => format!("{wanted}"),
+        Goal::As(_) => "as idle".into(),
+    };
+    let reached = match book.reached(row) {
+        Some(true) => "met",
+        Some(false) => "**missed**",
+        None => "not known",
+    };
+    format!("{wanted}: {reached}")
+}
+
+fn shortened(why: &str) -> String {
+    why.chars().take(160).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::book::tests::book;
+    use super::*;
+
+    #[test]
+    fn a_row_has_medians_ratios_and_the_goal() {
+        let table = short(&book());
+        let row = "| binary, bytes | 2 | 30 | 15.0× | 24 | 12.0× | 13×: **missed** |\n";
+        assert!(table.contains(row), "{table}");
+        let row = "| start to the host having seen it answer, ms | 2 | 30 | 15.0× | 24 | 12.0× | \
+                   5×: met |\n";
+        assert!(table.contains(row), "{table}");
+    }
+
+    #[test]
+    fn the_page_shows_the_spread_and_what_is_missing() {
+        let mut book = book();
+        book.add(Column::LxdAgent, vec![("bytes", Ok(31.0)), ("bytes", Ok(40.5))]);
+        let page = whole(&book);
+        assert!(page.contains("| binary | bytes | 2 | 30.5 (30 - 40.5) | 15.2× |"), "{page}");
+        assert!(page.contains("\n- image, incus-agent 6.0.4: 404\n"), "{page}");
+        // Nothing of a row that nobody has.
+        assert!(!page.contains("| image export |"), "{page}");
+    }
+
+    #[test]
+    fn only_the_part_between_the_marks_of_readme_changes() {
+        let readme = format!("a\n{BEGIN}stale\n{END}\nz\n");
+        let new = into_readme(&readme, &book()).unwrap();
+        assert!(
+            new.starts_with(&format!("a\n{BEGIN}| median |"))
+                && new.ends_with(&format!("{END}\nz\n"))
+        );
+        assert!(!new.contains("stale"));
+        assert_eq!(into_readme(&new, &book()).unwrap(), new);
+        assert!(into_readme("no marks", &book()).is_err());
+    }
+}

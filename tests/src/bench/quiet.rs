@@ -1,0 +1,122 @@
+//! What an agent takes when nothing happens, and what one call takes in guest instructions: growth of
+//! the kernel's own counters over all threads of the agent.
+
+use std::time::Duration;
+
+use super::book::Found;
+use super::visit::{MEMORY, Visit};
+use super::{attempt, calls, start};
+use crate::column::Column;
+use crate::vm::Spec;
+use crate::world;
+
+/// After CONNECTED, before idleness is measured: garbage collectors and first heartbeats.
+const SETTLED: Duration = Duration::from_secs(10);
+/// Of idleness; figures are for a minute.
+const WINDOW: Duration = Duration::from_secs(30);
+/// Before calls are counted.
+const WARM: u32 = 20;
+/// Counted together.
+const CALLS: u32 = 50;
+
+/// Counters of all threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Spent {
+    /// On a CPU, ns of the guest's clock.
+    nanos: f64,
+    /// Context switches, asked for and not.
+    switches: f64,
+}
+
+impl Spent {
+    fn read(visit: &mut Visit) -> Self {
+        Self::parse(&visit.proc("task/*/schedstat"), &visit.proc("task/*/status"))
+    }
+
+    fn parse(schedstat: &str, status: &str) -> Self {
+        let number = |word: Option<&str>| word.and_then(|word| word.parse::<f64>().ok());
+        let first = |line: &str| number(line.split_whitespace().next());
+        let switches = status.lines().filter(|line| line.contains("ctxt_switches:"));
+        Self {
+            nanos: schedstat.lines().filter_map(first).sum(),
+            switches: switches.filter_map(|line| number(line.split_whitespace().last())).sum(),
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self { nanos: self.nanos - before.nanos, switches: self.switches - before.switches }
+    }
+}
+
+/// Idle in CONNECTED, so many windows: all agents side by side, each in its VM, which mostly sleeps.
+pub(super) fn idle(columns: &[Column], windows: u32) -> Vec<(Column, Found)> {
+    let failed = |why: &String| vec![("cpu", Err(why.clone())), ("wakeups", Err(why.clone()))];
+    let mut visits: Vec<(Column, Result<Visit, String>)> = Vec::new();
+    for column in columns {
+        let spec = Spec { memory: MEMORY, ..world::spec(*column) };
+        visits.push((*column, attempt(|| started(Visit::boot(*column, &spec)))));
+    }
+    std::thread::sleep(SETTLED);
+    let mut found = Vec::new();
+    let minutes = WINDOW.as_secs_f64() / 60.0;
+    for _ in 0..windows {
+        let mut read = || -> Vec<_> {
+            let ready = |visit: &mut Result<Visit, String>| {
+                let visit = visit.as_mut().map_err(|why| why.clone())?;
+                attempt(|| Spent::read(visit))
+            };
+            visits.iter_mut().map(|(_, visit)| ready(visit)).collect()
+        };
+        let before = read();
+        std::thread::sleep(WINDOW);
+        for ((column, before), after) in columns.iter().zip(before).zip(read()) {
+            let spent = before.and_then(|before| Ok(after?.since(before)));
+            found.push((
+                *column,
+                match spent {
+                    Ok(spent) => vec![
+                        ("cpu", Ok(spent.nanos / 1e6 / minutes)),
+                        ("wakeups", Ok(spent.switches / minutes)),
+                    ],
+                    Err(why) => failed(&why),
+                },
+            ));
+        }
+    }
+    found
+}
+
+fn started(mut visit: Visit) -> Visit {
+    let _times = start::start(&mut visit);
+    visit
+}
+
+/// Guest instructions of the agent's threads, in user space and in the kernel, for a call: QEMU's clock
+/// counts instructions (1 ns each), and the kernel counts that clock for each thread.
+pub(super) fn instructions(column: Column) -> Found {
+    let extra = ["-icount", "shift=0,sleep=on"].map(str::to_owned).into();
+    let spec = Spec { memory: MEMORY, extra, ..world::spec(column) };
+    let count = || {
+        let mut visit = started(Visit::boot(column, &spec));
+        calls::config(&mut visit, WARM);
+        let before = Spent::read(&mut visit);
+        calls::config(&mut visit, CALLS);
+        Spent::read(&mut visit).since(before).nanos / f64::from(CALLS)
+    };
+    vec![("instructions", attempt(count).map(f64::round))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_of_all_threads_are_added() {
+        let status = "Name:\ta\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t2\n\
+                      Name:\ta\nvoluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t0\n";
+        let spent = Spent::parse("1000 7 3\n500 1 1\n", status);
+        assert_eq!(spent, Spent { nanos: 1500.0, switches: 17.0 });
+        let before = Spent { nanos: 500.0, switches: 7.0 };
+        assert_eq!(spent.since(before), Spent { nanos: 1000.0, switches: 10.0 });
+    }
+}

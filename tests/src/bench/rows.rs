@@ -1,0 +1,132 @@
+//! What is measured: each row with its unit, which way is better, and the goal.
+
+use Better::{Higher, Lower};
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Less.
+    Lower,
+    /// More.
+    Higher,
+}
+
+/// What mote wants to reach.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// So many times better than each Go agent.
+    Times(f64),
+    /// No more than that.
+    AtMost(f64),
+    /// As another row of its own, within 5 %.
+    As(&'static str),
+    /// Only to be known.
+    None,
+}
+
+/// A row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// Its name, also for `--only`.
+    pub id: &'static str,
+    /// What it says.
+    pub title: &'static str,
+    /// Of what.
+    pub unit: &'static str,
+    /// Which way is better.
+    pub better: Better,
+    /// What is wanted.
+    pub goal: Goal,
+    /// Whether it is one of the few in README and in the picture.
+    pub short: bool,
+}
+
+const fn row(id: &'static str, title: &'static str, unit: &'static str, better: Better) -> Row {
+    Row { id, title, unit, better, goal: Goal::None, short: false }
+}
+
+impl Row {
+    const fn goal(mut self, goal: Goal) -> Self {
+        self.goal = goal;
+        self.short = true;
+        self
+    }
+
+    const fn short(mut self) -> Self {
+        self.short = true;
+        self
+    }
+
+    /// How many times better `ours` is.
+    #[must_use]
+    pub fn ratio(&self, ours: f64, theirs: f64) -> f64 {
+        match self.better {
+            Lower => theirs / ours,
+            Higher => ours / theirs,
+        }
+    }
+}
+
+/// All, in the page's order.
+pub const ROWS: [Row; 31] = [
+    row("bytes", "binary", "bytes", Lower).goal(Goal::Times(13.0)),
+    row("xz", "binary with `xz -9e`", "bytes", Lower).short(),
+    row("zstd", "binary with `zstd -19`", "bytes", Lower),
+    row("pss", "memory (PSS) 2 s after CONNECTED", "kB", Lower).goal(Goal::Times(13.0)),
+    row("dirty", "private dirty memory 2 s after CONNECTED", "kB", Lower),
+    row("pss300", "memory (PSS) after 300 devlxd calls", "kB", Lower).goal(Goal::As("pss")),
+    row("dirty300", "private dirty memory after 300 devlxd calls", "kB", Lower),
+    row("threads", "threads after 300 devlxd calls", "", Lower).goal(Goal::AtMost(1.0)),
+    row("least", "smallest VM that gets to CONNECTED", "MiB", Lower).short(),
+    row("started", "start to STARTED", "ms", Lower),
+    row("answered", "start to the host having seen it answer", "ms", Lower).goal(Goal::Times(5.0)),
+    row("told", "told to CONNECTED", "ms", Lower).short(),
+    row("back", "CONNECTED again after 2 s without host", "ms", Lower).short(),
+    row("config", "`GET /1.0/config`, p50", "ms", Lower).goal(Goal::Times(15.0)),
+    row("config99", "`GET /1.0/config`, p99", "ms", Lower),
+    row("root", "`GET /`, p50", "ms", Lower).goal(Goal::Times(5.0)),
+    row("root99", "`GET /`, p99", "ms", Lower),
+    row("rate1", "`GET /1.0/config`, 1 client", "per s", Higher).short(),
+    row("rate8", "`GET /1.0/config`, 8 clients", "per s", Higher),
+    row("late8", "`GET /1.0/config`, 8 clients, p99", "ms", Lower),
+    row("rate64", "`GET /1.0/config`, 64 clients", "per s", Higher).short(),
+    row("late64", "`GET /1.0/config`, 64 clients, p99", "ms", Lower),
+    row("instructions", "guest instructions for one `GET /1.0/config`", "", Lower).short(),
+    row("image", "image export", "MB/s", Higher),
+    row("exec", "`exec true`", "per s", Higher).short(),
+    row("stdout", "`exec`, 16 MiB of output", "MB/s", Higher).short(),
+    row("put", "SFTP, 16 MiB put", "MB/s", Higher).short(),
+    row("get", "SFTP, 16 MiB got", "MB/s", Higher).short(),
+    row("metrics", "metrics, one call", "ms", Lower),
+    row("cpu", "CPU time idle in CONNECTED", "ms a minute", Lower),
+    row("wakeups", "wake-ups idle in CONNECTED", "a minute", Lower).short(),
+];
+
+/// The row of that name.
+#[must_use]
+pub fn find(id: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_there_once_and_goals_point_to_rows() {
+        for (index, row) in ROWS.iter().enumerate() {
+            let first = ROWS.iter().position(|other| other.id == row.id);
+            assert_eq!(first, Some(index), "{}", row.id);
+            if let Goal::As(other) = row.goal {
+                assert!(find(other).is_some(), "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn better_is_more_than_one_either_way() {
+        let (lower, higher) = (row("", "", "", Lower), row("", "", "", Higher));
+        assert!((lower.ratio(2.0, 10.0) - 5.0).abs() < 1e-9);
+        assert!((higher.ratio(10.0, 2.0) - 5.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,99 @@
+//! Start and recovery, by the host's clock: the host stamps what it hears, and we stamp the moment before
+//! the agent is started, when a line comes out of the guest's serial port.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use super::book::Found;
+use super::visit::{Visit, millis};
+use crate::wait;
+use crate::world::BOOT;
+
+/// As long as in the issue.
+const DOWN: Duration = Duration::from_secs(2);
+/// A Go agent speaks every 5 s; a host looks every 10 s at the latest.
+const BACK: Duration = Duration::from_secs(30);
+/// Seldom, because asking takes time from the guest; the stamps do not depend on it.
+const LOOK: Duration = Duration::from_millis(200);
+/// A sign of life, then what a service manager would do: a Go agent's set-up, and the agent.
+const START: &str = "echo begin; [ ! -e /run/agent.setup ] || sh /run/agent.setup; \
+                     start-stop-daemon -S -b -x /run/agent.start";
+
+/// Until the kernel has random numbers. Without a device for them (LXD's and Incus' VMs have one) it
+/// gathers for a second when the first is asked for, and every agent would be made to wait for that.
+const RANDOM: &str = "head -c 1 /dev/random >/dev/null";
+
+/// Starts the agent.
+pub(super) fn start(visit: &mut Visit) -> Found {
+    let _none = visit.guest.ok(RANDOM);
+    visit.guest.send(START);
+    visit.guest.until("begin\n", BOOT);
+    let begun = SystemTime::now();
+    let (code, said) = visit.guest.reply(BOOT);
+    assert_eq!(code, 0, "{said}");
+    let look = || {
+        std::thread::sleep(LOOK);
+        Some(visit.world.host.state()).filter(|state| !state["last_put"].is_null())
+    };
+    let (state, _) = wait("PUT /1.0", BOOT, look);
+    let put = &state["last_put"];
+    let mut answered = moment(&put["at"]).map(|at| millis(begun, at));
+    let mut told = put["ms"].as_f64().ok_or_else(|| state.to_string());
+    if put["ok"] != true {
+        let why = format!("the first PUT failed: {}", put["error"]);
+        (answered, told) = (Err(why.clone()), Err(why));
+        visit.world.connected(BOOT);
+    }
+    let lines = state["lines"].as_array().into_iter().flatten();
+    let first = lines.into_iter().find(|line| line["line"] == "STARTED");
+    let started = first.map_or(Err("no STARTED".into()), |line| moment(&line["at"]));
+    let started = started.map(|at| millis(begun, at));
+    vec![("started", started), ("answered", answered), ("told", told)]
+}
+
+/// Kills the host, starts it again: from its start to CONNECTED.
+pub(super) fn recover(visit: &mut Visit) -> Found {
+    let host = &mut visit.world.host;
+    host.kill();
+    std::thread::sleep(DOWN);
+    let begun = SystemTime::now();
+    host.start();
+    let _took = host.connected(BACK);
+    vec![("back", moment(&host.state()["since"]).map(|at| millis(begun, at)))]
+}
+
+/// A time of day as `mote-host` writes it, today or yesterday: `2026-11-21T10:55:38.123Z`.
+fn moment(value: &Value) -> Result<SystemTime, String> {
+    let parse = |text: &str| {
+        let mut parts = text.split_once('T')?.1.strip_suffix('Z')?.split(':');
+        let mut next = || parts.next()?.parse::<f64>().ok();
+        Some(next()? * 3600.0 + next()? * 60.0 + next()?)
+    };
+    let of_day = value.as_str().and_then(parse).ok_or_else(|| format!("no time: {value}"))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    let day = 86_400.0;
+    let at = (now / day).floor().mul_add(day, of_day);
+    // Of two midnights the one that is not in the future.
+    let at = if at > now + 3600.0 { at - day } else { at };
+    Ok(UNIX_EPOCH + Duration::from_secs_f64(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_of_the_hosts_is_read_to_the_millisecond() {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        let of_day = now % 86_400_000;
+        let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
+        let second = of_day % 60_000;
+        let text =
+            format!("2026-11-21T{hour:02}:{minute:02}:{:02}.{:03}Z", second / 1000, second % 1000);
+        let read = moment(&text.into()).unwrap().duration_since(UNIX_EPOCH).unwrap().as_millis();
+        assert!(read.abs_diff(now) <= 1, "{read} {now}");
+        assert!(moment(&Value::Null).is_err());
+        assert!(moment(&"10:55".into()).is_err());
+    }
+}

@@ -1,0 +1,101 @@
+//! Samples of a row: what is made of several, and how numbers are written.
+
+/// What several samples come to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// The smallest.
+    pub min: f64,
+    /// The one in the middle; between the two if there are two.
+    pub median: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Summary {
+    /// Nothing, if there are none.
+    #[must_use]
+    pub fn of(samples: &[f64]) -> Option<Self> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        let half = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[half]
+        } else {
+            sorted[half - 1].midpoint(sorted[half])
+        };
+        Some(Self { min, median, max })
+    }
+}
+
+/// A number with at least three digits that count, and commas.
+#[must_use]
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        // Nothing behind the point of a whole number.
+        _ if value.fract() == 0.0 => 0,
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        size if size >= 0.9995 => 2,
+        _ => 3,
+    };
+    let text = format!("{value:.digits$}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut out = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0
+            && digit.is_ascii_digit()
+            && (whole.len() - index).is_multiple_of(3)
+            && !out.ends_with('-')
+        {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out + rest
+}
+
+/// A ratio: how many times better.
+#[must_use]
+pub fn times(ratio: f64) -> String {
+    let digits = usize::from(ratio < 99.95) + usize::from(ratio < 9.995);
+    format!("{ratio:.digits$}×")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle_whatever_the_order() {
+        assert_eq!(Summary::of(&[]), None);
+        let one = Summary { min: 7.0, median: 7.0, max: 7.0 };
+        assert_eq!(Summary::of(&[7.0]), Some(one));
+        let three = Summary { min: 1.0, median: 2.0, max: 90.0 };
+        assert_eq!(Summary::of(&[90.0, 1.0, 2.0]), Some(three));
+        let four = Summary { min: 1.0, median: 2.5, max: 90.0 };
+        assert_eq!(Summary::of(&[3.0, 90.0, 1.0, 2.0]), Some(four));
+    }
+
+    #[test]
+    fn numbers_keep_three_digits_and_have_commas() {
+        for (value, text) in [
+            (900_432.0, "900,432"),
+            (12_640_936.0, "12,640,936"),
+            (1234.4, "1,234"),
+            (137.26, "137"),
+            (13.26, "13.3"),
+            (1.306, "1.31"),
+            (0.0791, "0.079"),
+            (-1500.0, "-1,500"),
+            (-150.0, "-150"),
+            (99.97, "100"),
+            (9.997, "10.0"),
+            (1.0, "1"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+        assert_eq!(["14.0×", "2.50×", "120×"], [13.96, 2.5, 119.6].map(times));
+    }
+}
