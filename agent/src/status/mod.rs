@@ -73,7 +73,7 @@ enum Word {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Put,
-    Connect { give_up: Uptime },
+    Connect { since: Uptime },
     Own,
 }
 
@@ -306,9 +306,10 @@ impl Status {
                 self.heard = Heard::Put;
                 self.lost(now, READ);
             }
-            (How::Connect { give_up }, false) => {
-                let again = now + self.intervals.connect;
-                if again < give_up {
+            (How::Connect { since }, false) => {
+                // Ever more slowly: it may be failing because too many call it.
+                let again = now + self.intervals.connect.max(now - since);
+                if again < since + CONNECT_FOR {
                     self.follow(again, target, how);
                     self.enter(now, State::Connect);
                 } else {

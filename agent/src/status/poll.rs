@@ -1,8 +1,7 @@
 //! The outputs of the status machine: what is due, and when the next thing will be.
 
 use super::{
-    Address, CONNECT_FOR, Connect, How, READ, REFRESH, REPLACED, RefusedLine, State, Status, TURN,
-    Word,
+    Address, Connect, How, READ, REFRESH, REPLACED, RefusedLine, State, Status, TURN, Word,
 };
 use crate::time::Uptime;
 
@@ -128,7 +127,7 @@ impl Status {
         {
             let replaces = self.verification.is_some();
             self.next_connect = now + if replaces { REPLACED } else { self.intervals.connect };
-            self.follow(now, connect, How::Connect { give_up: now + CONNECT_FOR });
+            self.follow(now, connect, How::Connect { since: now });
             // Where we are already, it is only looked whether that still is so.
             if self.state != State::Connected || self.known != Some(connect) {
                 self.told = Some(connect.address);

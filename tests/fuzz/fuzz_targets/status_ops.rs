@@ -135,7 +135,7 @@ fuzz_target!(|data: &[u8]| {
     assert!(densest(&run.writes) <= 8 + run.told, "{:?}", run.writes);
     assert!(densest(&run.calls) <= 11 + run.told, "{:?}", run.calls);
     let before = run.writes.len();
-    run.wait(Duration::from_secs(9), false);
+    run.wait(Duration::from_secs(34), false);
     assert!(run.writes.len() > before, "silent for ever");
 
     run.status.stop(run.now);

@@ -44,7 +44,7 @@ Options:
   --no-replay-ready        do not repeat Ready to a host that was restarted
   --interval-connect MS    pace in state CONNECT (100)
   --interval-started MS    pace in state STARTED (1000)
-  --interval-connected MS  pace in state CONNECTED (5000)
+  --interval-connected MS  pace in state CONNECTED (30000)
   --root DIR               prefix of every absolute path (for tests)
   --vsock-unix PREFIX      unix sockets in place of vsock (for tests)
   --check                  report what would be done; exit 0 if the agent could run

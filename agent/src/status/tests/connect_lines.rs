@@ -118,8 +118,9 @@ fn a_told_host_is_tried_for_a_while_then_announced_to_again() {
     let mut status = trusting();
     status.received(at(0), b"CONNECT 2:4000\n");
     let seen = run_with(&mut status, 0, 2500, Some(false));
-    assert_eq!(tries(&seen), (0..20).map(|n| n * 100).collect::<Vec<_>>());
-    assert_eq!(lines(&seen)[0], (1900, "STARTED", true));
+    // Ever more slowly: many others may be calling it too.
+    assert_eq!(tries(&seen), [0, 100, 200, 400, 800, 1600]);
+    assert_eq!(lines(&seen)[0], (1600, "STARTED", true));
     assert_eq!(status.state(), State::Started);
 }
 
@@ -179,13 +180,14 @@ fn the_same_address_again_is_checked_and_answered_without_leaving_connected() {
     // If it is gone: tried for a while, then lost.
     status.received(at(900), b"CONNECT 2:4000\n");
     let seen = run_with(&mut status, 900, 3500, Some(false));
-    assert_eq!((tries(&seen)[..20].len(), status.state()), (20, State::Started));
+    let while_connected = [900, 1000, 1100, 1300, 1700, 2500];
+    assert_eq!((&tries(&seen)[..6], status.state()), (&while_connected[..], State::Started));
 }
 
 #[test]
-fn a_host_that_reads_every_line_is_not_written_to_between_announcements() {
-    let seen = run(&mut by_line(), 1, 12_000);
-    assert_eq!(lines(&seen), [(5000, "STARTED", true), (10_000, "STARTED", true)]);
+fn a_host_that_reads_every_line_is_written_to_seldom() {
+    let seen = run(&mut by_line(), 1, 62_000);
+    assert_eq!(lines(&seen), [(30_000, "STARTED", true), (60_000, "STARTED", true)]);
 }
 
 #[test]

@@ -147,11 +147,11 @@ proptest! {
         prop_assert!(writes <= 8 + driver.told, "{writes} writes within a second");
         let tries = densest(&driver.tries);
         prop_assert!(tries <= 11 + driver.told, "{tries} calls within a second");
-        // It goes on: whatever it waits for, an announcement comes within a turn and a call.
+        // It goes on: whatever it waits for, an announcement comes within 30 s and a call.
         let (begun, status) = (driver.now, &mut driver.status);
-        let seen = run_with(status, begun, begun + 9000, None);
+        let seen = run_with(status, begun, begun + 34_000, None);
         prop_assert!(lines(&seen).iter().any(|line| line.1.ends_with("STARTED") && line.2));
-        let now = begun + 9000;
+        let now = begun + 34_000;
         status.stop(at(now));
         let seen = run(status, now, now);
         prop_assert_eq!(lines(&seen).pop().map(|line| line.1), Some("STOPPED\nSTOPPED"));

@@ -1,0 +1,123 @@
+//! What is simulated for `docs/fleet.md`, and what is read off.
+
+use super::clock::{Micros, SECOND};
+use super::load::{Slice, peak, per_second};
+use super::model::{Channel, Plan, Start, Trouble};
+use super::run;
+
+/// Something that can happen to a fleet.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// For people.
+    pub name: &'static str,
+    start: Start,
+    trouble: Trouble,
+}
+
+const LONG_AGO: Start = Start::Settled(10 * SECOND);
+
+impl Scenario {
+    /// Nothing at all.
+    pub const QUIET: Self =
+        Self { name: "nothing happens", start: LONG_AGO, trouble: Trouble::None };
+    /// Agents that all speak at the same moments, as after the whole machine was suspended.
+    pub const IN_STEP: Self =
+        Self { name: "all in step", start: Start::Settled(0), trouble: Trouble::None };
+    /// Shorter than the pause between two silent announcements.
+    pub const BLINK: Self = Self {
+        name: "the host is down for 0.5 s",
+        start: LONG_AGO,
+        trouble: Trouble::Restart(SECOND / 2),
+    };
+    /// A restart.
+    pub const RESTART: Self = Self {
+        name: "the host is down for 2 s",
+        start: LONG_AGO,
+        trouble: Trouble::Restart(2 * SECOND),
+    };
+    /// An upgrade.
+    pub const UPGRADE: Self = Self {
+        name: "the host is down for 30 s",
+        start: LONG_AGO,
+        trouble: Trouble::Restart(30 * SECOND),
+    };
+    /// It answers no call, but reads and calls itself.
+    pub const FAILING: Self = Self {
+        name: "every call to the host fails for 30 s",
+        start: LONG_AGO,
+        trouble: Trouble::Failing(30 * SECOND),
+    };
+    /// All in the same moment, which is the worst that can be.
+    pub const BOOT: Self = Self {
+        name: "all VMs start at the same moment",
+        start: Start::Boot(0),
+        trouble: Trouble::None,
+    };
+    /// As fast as a script can.
+    pub const SPREAD: Self = Self {
+        name: "all VMs start within 10 s",
+        start: Start::Boot(10 * SECOND),
+        trouble: Trouble::None,
+    };
+    /// Those with something to come back from, then the others.
+    pub const ALL: [Self; 7] = [
+        Self::BLINK,
+        Self::RESTART,
+        Self::UPGRADE,
+        Self::FAILING,
+        Self::BOOT,
+        Self::SPREAD,
+        Self::QUIET,
+    ];
+
+    /// With so many agents, told that way.
+    #[must_use]
+    pub fn plan(self, agents: u32, channel: Channel) -> Plan {
+        let watch = 100 * SECOND;
+        Plan { channel, watch, ..Plan::new(agents, self.start, self.trouble) }
+    }
+
+    /// Whether agents have to become CONNECTED in it.
+    #[must_use]
+    pub fn comes_back(self) -> bool {
+        matches!(self.start, Start::Boot(_)) || self.trouble != Trouble::None
+    }
+}
+
+/// What is read off a simulation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// Until 50, 99 and 100 % were CONNECTED, from when the host was well.
+    pub back: [Option<Micros>; 3],
+    /// Ring reads a second, or lines from ports: mean, and the most in a tenth of a second.
+    pub reads: (f64, u64),
+    /// Cores in use: mean, most.
+    pub cores: (f64, f64),
+    /// Calls that were under way at once.
+    pub calls: u64,
+    /// Calls that failed.
+    pub failed: u64,
+    /// Agents that were CONNECTED at the end.
+    pub at_end: u32,
+}
+
+/// Simulates it.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+pub fn figures(plan: &Plan) -> Figures {
+    let load = run(plan);
+    let slices = load.between(plan.begin(), Plan::BEGIN + plan.watch);
+    let back = [50, 99, 100].map(|share| {
+        let count = (u64::from(plan.agents) * share).div_ceil(100);
+        load.reached(plan.well(), u32::try_from(count).unwrap_or(u32::MAX))
+    });
+    let cpu = |slice: &Slice| slice.cpu;
+    Figures {
+        back,
+        reads: (per_second(slices, |slice| slice.reads), peak(slices, |slice| slice.reads)),
+        cores: (per_second(slices, cpu) / SECOND as f64, peak(slices, cpu) as f64 / SECOND as f64),
+        calls: slices.iter().map(|slice| slice.calls).max().unwrap_or_default(),
+        failed: slices.iter().map(|slice| slice.failed).sum(),
+        at_end: slices.last().map_or(0, |slice| slice.connected),
+    }
+}

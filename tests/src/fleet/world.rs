@@ -1,0 +1,333 @@
+//! The simulation: agents, QEMU and time. Each event is one thing that happens; what follows from it
+//! goes on the agenda. The daemon's part is in `daemon.rs`.
+
+use std::time::Duration;
+
+use mote_agent::status::{Action, Intervals, Status};
+
+use super::call::{Call, Kind};
+use super::clock::{Agenda, Dice, Micros, SECOND, micros, uptime};
+use super::cpu::Cpu;
+use super::daemon::{Daemon, Health};
+use super::load::Load;
+use super::model::{Channel, PATIENCE, Plan, Start, Trouble};
+use super::vm::{Knows, Sent, Vm};
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// The agent starts.
+    Boot(usize),
+    /// It has become CONNECTED, for a beginning without one.
+    Settle(usize),
+    /// The agent's deadline, unless it was put off.
+    Wake(usize, u32),
+    /// What the agent writes is with QEMU, the port is closed again.
+    Written { vm: usize, line: &'static [u8], kick: bool },
+    /// A second after an event of that port's.
+    Throttle(usize, usize),
+    /// The daemon has heard no event for long, unless it has.
+    Poll(usize, u32),
+    /// A core has done this.
+    Done(Work),
+    /// The other side of a call has its turn.
+    Turn(usize),
+    /// A call has taken too long.
+    Late(usize),
+    /// A program in the guest asks the host something.
+    Asks(usize),
+    /// The daemon dies.
+    Down,
+    /// It is back.
+    Up,
+    /// Calls to it fail.
+    Fails,
+    /// They no longer do.
+    Works,
+}
+
+/// What takes CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Work {
+    /// The daemon takes up a VM.
+    TakeUp { vm: usize, daemon: u32 },
+    /// It reads the ring.
+    Read { vm: usize, daemon: u32 },
+    /// It reads a line from the port.
+    Hear { vm: usize, daemon: u32, line: &'static [u8] },
+    /// A part of a call.
+    Step(usize),
+}
+
+/// All there is.
+#[derive(Debug)]
+pub(super) struct World<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) now: Micros,
+    pub(super) agenda: Agenda<Event>,
+    pub(super) cpu: Cpu<Work>,
+    pub(super) daemon: Daemon,
+    pub(super) vms: Vec<Vm>,
+    pub(super) calls: Vec<Call>,
+    pub(super) load: Load,
+    connected: u32,
+    dice: Dice,
+}
+
+/// Runs it to its end.
+#[must_use]
+pub fn run(plan: &Plan) -> Load {
+    let mut world = World::new(plan);
+    world.prepare();
+    while let Some((now, event)) = world.agenda.next(Plan::BEGIN + plan.watch) {
+        world.now = now;
+        world.happens(event);
+        world.work();
+    }
+    world.load.slice(Plan::BEGIN + plan.watch);
+    world.load
+}
+
+impl<'a> World<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        Self {
+            plan,
+            now: 0,
+            agenda: Agenda::default(),
+            cpu: Cpu::new(plan.model.cores),
+            daemon: Daemon::default(),
+            vms: (0..plan.agents).map(|_| Vm::new()).collect(),
+            calls: Vec::new(),
+            load: Load::default(),
+            connected: 0,
+            dice: Dice(plan.seed),
+        }
+    }
+
+    fn prepare(&mut self) {
+        for vm in 0..self.vms.len() {
+            let (event, spread) = match self.plan.start {
+                Start::Boot(spread) => (Event::Boot(vm), spread),
+                Start::Settled(spread) => (Event::Settle(vm), spread),
+            };
+            let when = self.dice.below(spread);
+            self.agenda.at(when, event);
+            let asks = when + self.dice.below(self.plan.asks);
+            self.agenda.at(asks, Event::Asks(vm));
+        }
+        match self.plan.trouble {
+            Trouble::None => {}
+            Trouble::Restart(down) => {
+                self.agenda.at(Plan::BEGIN, Event::Down);
+                self.agenda.at(Plan::BEGIN + down, Event::Up);
+            }
+            Trouble::Failing(time) => {
+                self.agenda.at(Plan::BEGIN, Event::Fails);
+                self.agenda.at(Plan::BEGIN + time, Event::Works);
+            }
+        }
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Boot(vm) => self.boot(vm),
+            Event::Settle(vm) => self.settle(vm),
+            Event::Wake(vm, wake) if self.vms[vm].wake == wake => self.pump(vm),
+            Event::Wake(..) => {}
+            Event::Written { vm, line, kick } => self.written(vm, line, kick),
+            Event::Throttle(vm, port) => {
+                let sent = self.vms[vm].ports[port].over(self.now);
+                self.sent(vm, port, sent);
+            }
+            Event::Poll(vm, poll) if self.vms[vm].seen.poll == poll => self.look(vm),
+            Event::Poll(..) => {}
+            Event::Done(work) => {
+                self.cpu.done();
+                self.done(work);
+            }
+            Event::Turn(call) => self.turn(call),
+            Event::Late(call) => self.end(call, false),
+            Event::Asks(vm) => {
+                let pause = self.plan.asks / 2 + self.dice.below(self.plan.asks);
+                self.agenda.at(self.now + pause, Event::Asks(vm));
+                let address = self.vms[vm].status.as_ref().and_then(Status::address);
+                if let Some(address) = address {
+                    self.begin(vm, Kind::Ask { address });
+                }
+            }
+            Event::Down => self.down(),
+            Event::Up => self.up(),
+            Event::Fails => self.daemon.health = Health::Failing,
+            Event::Works => self.daemon.health = Health::Well,
+        }
+    }
+
+    /// Gives free cores what waits for them.
+    fn work(&mut self) {
+        loop {
+            let (calls, daemon) = (&self.calls, &self.daemon);
+            let wanted = |work: &Work| match work {
+                Work::TakeUp { daemon: of, .. }
+                | Work::Read { daemon: of, .. }
+                | Work::Hear { daemon: of, .. } => daemon.is_up() && daemon.number == *of,
+                Work::Step(call) => !calls[*call].is_over,
+            };
+            let Some((work, cost)) = self.cpu.begin(wanted) else { return };
+            self.load.slice(self.now).cpu += cost;
+            self.agenda.at(self.now + cost, Event::Done(work));
+        }
+    }
+
+    /// The agent as the shell starts it.
+    fn agent(&mut self) -> Status {
+        // Earlier, never later.
+        let less = self.dice.below(self.plan.jitter.max(1));
+        let jittered = |interval: Duration| {
+            interval - interval * u32::try_from(less).unwrap_or_default() / 256
+        };
+        let Intervals { connect, started, connected } = self.plan.intervals;
+        let (started, connected) = (jittered(started), jittered(connected));
+        let mut status = Status::new(uptime(self.now), Intervals { connect, started, connected });
+        status.trust_known(true);
+        status
+    }
+
+    fn boot(&mut self, vm: usize) {
+        let mut status = self.agent();
+        // From `agent.conf`.
+        status.know(uptime(self.now), self.daemon.address());
+        self.vms[vm].status = Some(status);
+        self.take_up(vm);
+        self.pump(vm);
+    }
+
+    fn settle(&mut self, vm: usize) {
+        let (mut status, now) = (self.agent(), uptime(self.now));
+        let address = self.daemon.address();
+        match self.plan.channel {
+            Channel::Ring => {
+                let attempt = status.put_started(now, address);
+                status.verified(now, attempt, true);
+            }
+            Channel::Line => {
+                status.received(now, self.daemon.line().as_bytes());
+                while let Some(action) = status.poll(now) {
+                    if let Action::Verify { attempt, .. } = action {
+                        status.verified(now, attempt, true);
+                    }
+                }
+            }
+        }
+        let it = &mut self.vms[vm];
+        (it.status, it.ticket) = (Some(status), Some(address));
+        self.take_up(vm);
+        self.vms[vm].seen.knows = Knows::Agent;
+        self.pump(vm);
+    }
+
+    /// Tells the agent something and does what it wants then.
+    pub(super) fn tell<T>(&mut self, vm: usize, tell: impl FnOnce(&mut Status) -> T) -> Option<T> {
+        let result = tell(self.vms[vm].status.as_mut()?);
+        self.pump(vm);
+        Some(result)
+    }
+
+    /// Does what the agent wants done, and sees to it that it is asked again in time.
+    fn pump(&mut self, vm: usize) {
+        let now = uptime(self.now);
+        while let Some(action) = self.vms[vm].status.as_mut().and_then(|status| status.poll(now)) {
+            match action {
+                Action::Write { line, visible: true, kick } => {
+                    self.event(vm, STATUS);
+                    let when = self.now + self.plan.model.write;
+                    self.agenda.at(when, Event::Written { vm, line, kick });
+                }
+                Action::Write { line, visible: false, .. } => self.wrote(vm, line),
+                Action::Verify { address, attempt, .. } => {
+                    self.begin(vm, Kind::Verify { attempt, address, answers: None });
+                }
+                Action::Refused(_) | Action::Told(_) | Action::Changed(_) => {}
+            }
+        }
+        let it = &mut self.vms[vm];
+        it.wake += 1;
+        if let Some(deadline) = it.status.as_ref().and_then(Status::deadline) {
+            self.agenda.at(micros(deadline), Event::Wake(vm, it.wake));
+        }
+        self.count(vm);
+    }
+
+    /// Whether it is CONNECTED, for the record.
+    pub(super) fn count(&mut self, vm: usize) {
+        let host = self.daemon.is_up().then(|| self.daemon.address());
+        let it = &mut self.vms[vm];
+        let good = it.is_connected_to(host);
+        if std::mem::replace(&mut it.good, good) != good {
+            self.connected = if good { self.connected + 1 } else { self.connected - 1 };
+            self.load.connected(self.now, self.connected);
+        }
+    }
+
+    fn written(&mut self, vm: usize, line: &'static [u8], kick: bool) {
+        self.wrote(vm, line);
+        self.event(vm, STATUS);
+        if kick {
+            self.event(vm, LEGACY);
+            self.event(vm, LEGACY);
+        }
+    }
+
+    fn wrote(&mut self, vm: usize, line: &'static [u8]) {
+        match self.plan.channel {
+            Channel::Ring => self.vms[vm].ring.write(line),
+            Channel::Line if self.vms[vm].seen.knows != Knows::Nothing => {
+                let work = Work::Hear { vm, daemon: self.daemon.number, line };
+                self.cpu.queue(work, self.plan.model.read);
+            }
+            // Nobody is at the other end.
+            Channel::Line => {}
+        }
+    }
+
+    /// A port is opened or closed.
+    fn event(&mut self, vm: usize, port: usize) {
+        if self.plan.channel == Channel::Ring {
+            let sent = self.vms[vm].ports[port].event(self.now);
+            self.sent(vm, port, sent);
+        }
+    }
+
+    fn sent(&mut self, vm: usize, port: usize, sent: Sent) {
+        if let Sent::Now(over) = sent {
+            self.agenda.at(over, Event::Throttle(vm, port));
+            self.notice(vm);
+        }
+    }
+
+    /// A call begins.
+    pub(super) fn begin(&mut self, vm: usize, kind: Kind) {
+        let has_ticket = match kind {
+            Kind::Advertise => false,
+            Kind::Verify { address, .. } | Kind::Ask { address } => {
+                self.vms[vm].ticket == Some(address)
+            }
+        };
+        let cost = self.plan.model.handshake(has_ticket);
+        let call = self.calls.len();
+        self.calls.push(Call { kind, vm, step: 0, cost, is_over: false });
+        self.load.call_began(self.now);
+        // With jitter an agent's own calls are put off, by what a shell could add.
+        let later = match kind {
+            Kind::Verify { answers: None, .. } => self.dice.below(SECOND * self.plan.jitter / 256),
+            Kind::Advertise | Kind::Verify { .. } | Kind::Ask { .. } => 0,
+        };
+        let when = self.now + later + self.plan.model.latency;
+        self.agenda.at(when, Event::Turn(call));
+        self.agenda.at(self.now + PATIENCE, Event::Late(call));
+    }
+}
+
+/// The port that has a ring behind it.
+const STATUS: usize = 0;
+/// The one that only makes events.
+const LEGACY: usize = 1;
