@@ -307,7 +307,6 @@ impl Status {
                 self.lost(now, READ);
             }
             (How::Connect { since }, false) => {
-                // Ever more slowly: it may be failing because too many call it.
                 let again = now + self.intervals.connect.max(now - since);
                 if again < since + CONNECT_FOR {
                     self.follow(again, target, how);

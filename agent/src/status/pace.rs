@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-/// Between tries to reach a host that has just told us where it is: it is there, so soon. Also
+/// Between the first tries to reach a host that has just told us where it is: it is there, so soon;
+/// then ever more slowly, since it may be failing because too many call it (docs/fleet.md). Also
 /// between two CONNECT lines that are followed, so that a hostile writer costs ten calls a second at
 /// most.
 pub const CONNECT: Duration = Duration::from_millis(100);

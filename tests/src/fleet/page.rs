@@ -92,10 +92,12 @@ fn named(scenario: Scenario, channel: Channel) -> String {
     }
 }
 
-fn jitter() -> String {
+/// What a quarter of jitter changes.
+#[must_use]
+pub fn jitter() -> String {
     let mut out = String::from(
-        "| 10,000 agents: without, with | 99 % back, s | all back, s | reads/s | most | failed |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: |\n",
+        "| 10,000 agents: without, with | 99 % back, s | all back, s | reads/s | most | most in the last 40 s | failed |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
     );
     let scenarios = [
         Scenario::RESTART,
@@ -111,7 +113,7 @@ fn jitter() -> String {
         let [a, b] = [without, with].map(|plan| figures(&plan));
         let _written = writeln!(
             out,
-            "| {} | {}, {} | {}, {} | {:.0}, {:.0} | {}, {} | {}, {} |",
+            "| {} | {}, {} | {}, {} | {:.0}, {:.0} | {}, {} | {}, {} | {}, {} |",
             scenario.name,
             seconds(a.back[1]),
             seconds(b.back[1]),
@@ -121,6 +123,8 @@ fn jitter() -> String {
             b.reads.0,
             thousands(a.reads.1),
             thousands(b.reads.1),
+            thousands(a.late_reads),
+            thousands(b.late_reads),
             thousands(a.failed),
             thousands(b.failed),
         );

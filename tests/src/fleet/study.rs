@@ -91,6 +91,8 @@ pub struct Figures {
     pub back: [Option<Micros>; 3],
     /// Ring reads a second, or lines from ports: mean, and the most in a tenth of a second.
     pub reads: (f64, u64),
+    /// The most once things have settled: of the last 40 s.
+    pub late_reads: u64,
     /// Cores in use: mean, most.
     pub cores: (f64, f64),
     /// Calls that were under way at once.
@@ -112,9 +114,12 @@ pub fn figures(plan: &Plan) -> Figures {
         load.reached(plan.well(), u32::try_from(count).unwrap_or(u32::MAX))
     });
     let cpu = |slice: &Slice| slice.cpu;
+    let end = Plan::BEGIN + plan.watch;
+    let late = load.between(end.saturating_sub(40 * SECOND), end);
     Figures {
         back,
         reads: (per_second(slices, |slice| slice.reads), peak(slices, |slice| slice.reads)),
+        late_reads: peak(late, |slice| slice.reads),
         cores: (per_second(slices, cpu) / SECOND as f64, peak(slices, cpu) as f64 / SECOND as f64),
         calls: slices.iter().map(|slice| slice.calls).max().unwrap_or_default(),
         failed: slices.iter().map(|slice| slice.failed).sum(),
