@@ -1,6 +1,7 @@
 //! The guest's side: the devlxd socket, switched on and off by the host while we run (P§5.1), and
 //! the answers on it. Everything but the index and the events is asked of the host.
 
+use std::cell::Cell;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -21,14 +22,14 @@ use mote_agent::ready::ReadyState;
 use crate::agent::{Agent, PATIENCE, json_text};
 use crate::events::{self, Audience};
 use crate::exchange::{Answer, Reply, Service, TEXT, serve};
-use crate::host::{Places, is_passing};
+use crate::host::{Place, Places, is_passing};
 use crate::host_call::{Call, Failed, Incoming, Retry, open};
 use crate::log;
 use crate::socket::{self, Socket};
 use crate::stream::Stream;
 
-/// Guest clients served at once; further ones wait in the kernel until one leaves. Every client
-/// but an event listener is bounded in time, and those are bounded in number.
+/// Guest clients served at once; further ones wait in the kernel until one leaves. Every client is bounded
+/// in time but an event listener, which has a place among the listeners instead.
 const CLIENTS: usize = 128;
 /// How long a guest may wait for a host operation (`/1.0/operations/{id}/wait`).
 const OPERATION: Duration = Duration::from_secs(3600);
@@ -95,11 +96,8 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, places: &Rc<Places>) {
         let place = places.clone().take().await;
         match socket::accept(listener).await {
             Ok(socket) => {
-                let guest = Guest { agent: agent.clone() };
-                agent.spawn(async move {
-                    serve(Stream::plain(socket), &guest).await;
-                    drop(place);
-                });
+                let guest = Guest { agent: agent.clone(), place: Cell::new(Some(place)) };
+                agent.spawn(async move { serve(Stream::plain(socket), &guest).await });
             }
             Err(error) => {
                 agent.trouble(&format!("cannot accept a guest client: {error}"));
@@ -115,6 +113,7 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, places: &Rc<Places>) {
 /// Answers a guest client.
 struct Guest {
     agent: Rc<Agent>,
+    place: Cell<Option<Place>>,
 }
 
 impl Service for Guest {
@@ -128,7 +127,13 @@ impl Service for Guest {
         }
         match route(agent.flavour, request.method, request.path) {
             Ok(Route::Index) => Answer::Reply(Reply::json(200, &b"[\"/1.0\"]\n"[..])),
-            Ok(Route::Events) => events::listen(agent, request, Audience::Guest),
+            Ok(Route::Events) => {
+                let answer = events::listen(agent, request, Audience::Guest);
+                if matches!(answer, Answer::Upgrade(_)) {
+                    drop(self.place.take());
+                }
+                answer
+            }
             Ok(Route::Ask(ask)) => match forward(agent, stream, request, ask, body).await {
                 Ok(answer) => answer,
                 // 500, and nothing else: cloud-init tries again on that only (P§5.4).
