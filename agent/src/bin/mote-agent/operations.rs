@@ -41,9 +41,11 @@ pub(crate) struct Operation {
 }
 
 impl Operations {
-    /// The operation of this id.
+    /// The operation of this id. Compared from the end: those of about the same time begin alike, and there
+    /// may be thousands.
     pub(crate) fn find(&self, id: &str) -> Option<Rc<Operation>> {
-        self.0.borrow().iter().find(|operation| operation.id == id).cloned()
+        let is = |one: &&Rc<Operation>| one.id.bytes().rev().eq(id.bytes().rev());
+        self.0.borrow().iter().find(is).cloned()
     }
 
     /// Adds one that runs from now on, and tells the listeners.
