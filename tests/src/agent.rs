@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::conform::client::{Client, Way};
 use crate::host::Host;
 use crate::{Process, Scratch, agent, wait};
 
@@ -25,6 +26,12 @@ impl Pair {
     /// Starts both; they know each other by agent.conf.
     #[must_use]
     pub fn start(flavour: &str, config: &[&str]) -> Self {
+        Self::start_by(&[], flavour, config)
+    }
+
+    /// The same, with the agent started by another program.
+    #[must_use]
+    pub fn start_by(by: &[&str], flavour: &str, config: &[&str]) -> Self {
         let scratch = Scratch::new();
         let prefix = scratch.0.join("vs").display().to_string();
         let mut args = vec!["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
@@ -33,25 +40,19 @@ impl Pair {
         }
         let mut host = Host::new(&scratch.0, &args);
         host.start();
-        let agent = launch(&scratch.0, flavour, &host.share);
-        Self { agent, host, scratch }.up()
-    }
-
-    /// The same, with the agent started by another program.
-    #[must_use]
-    pub fn start_by(by: &[&str], flavour: &str) -> Self {
-        let scratch = Scratch::new();
-        let prefix = scratch.0.join("vs").display().to_string();
-        let args = ["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
-        let mut host = Host::new(&scratch.0, &args);
-        host.start();
         let agent = Process::start(&mut command_by(by, &scratch.0, flavour, &host.share));
         Self { agent, host, scratch }.up()
     }
 
     fn up(self) -> Self {
-        wait("devlxd", Duration::from_secs(10), || UnixStream::connect(self.socket()).ok());
+        wait("devlxd", Duration::from_secs(30), || UnixStream::connect(self.socket()).ok());
         self
+    }
+
+    /// Calls to the agent as the host makes them.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(Way::Socket(self.scratch.0.join("vs.listen_8443")), &self.host)
     }
 
     /// The devlxd socket.

@@ -175,7 +175,7 @@ fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
 #[test]
 fn orphans_are_reaped_by_an_agent_that_is_pid_1() {
     let by = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc"];
-    let pair = known(Pair::start_by(&by, "lxd"));
+    let pair = known(Pair::start_by(&by, "lxd", &[]));
     let script = "for i in 1 2 3 4 5; do (sleep 0.1 &); done; exit 0";
     assert!(exec(&pair, &["-T", "-n"], &["sh", "-c", script]).status().unwrap().success());
     let list = "sleep 0.4; echo $PPID; grep -l '^State:.*Z' /proc/[0-9]*/status";

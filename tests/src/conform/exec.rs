@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::agent::Agent;
+use super::client::Client;
 use super::wire::PATIENCE;
 use super::ws::Ws;
 
@@ -75,7 +75,7 @@ impl Exec {
     ///
     /// # Errors
     /// If it is refused.
-    pub fn ask(agent: &Agent, request: &Value) -> Result<Self, String> {
+    pub fn ask(agent: &Client, request: &Value) -> Result<Self, String> {
         let answer = agent.ask("POST", "/1.0/exec", &request.to_string())?;
         if answer.status != 202 {
             return Err(format!("POST /1.0/exec: {}", answer.short()));
@@ -96,7 +96,7 @@ impl Exec {
     ///
     /// # Errors
     /// If it is refused.
-    pub fn socket(&self, agent: &Agent, name: &str) -> Result<Ws, String> {
+    pub fn socket(&self, agent: &Client, name: &str) -> Result<Ws, String> {
         Ws::open(agent, &self.target(name)).map_err(|error| format!("socket {name}: {error}"))
     }
 
@@ -104,7 +104,7 @@ impl Exec {
     ///
     /// # Errors
     /// If one is refused.
-    pub fn connect(self, agent: &Agent) -> Result<Running, String> {
+    pub fn connect(self, agent: &Client) -> Result<Running, String> {
         let control = self.socket(agent, "control")?;
         let stdin = self.socket(agent, "0")?;
         let has = self.made["metadata"]["fds"]["1"].is_string();
@@ -117,7 +117,7 @@ impl Exec {
     ///
     /// # Errors
     /// If it does not end in time.
-    pub fn ended(&self, agent: &Agent, limit: Duration) -> Result<Value, String> {
+    pub fn ended(&self, agent: &Client, limit: Duration) -> Result<Value, String> {
         let begun = std::time::Instant::now();
         loop {
             let operation = agent.get(&self.operation)?;
@@ -135,7 +135,7 @@ impl Exec {
     ///
     /// # Errors
     /// As with [`Exec::ended`], or if there is none.
-    pub fn code(&self, agent: &Agent, limit: Duration) -> Result<i64, String> {
+    pub fn code(&self, agent: &Client, limit: Duration) -> Result<i64, String> {
         let operation = self.ended(agent, limit)?;
         let code = operation["metadata"]["return"].as_i64();
         code.ok_or_else(|| {
@@ -149,7 +149,7 @@ impl Running {
     ///
     /// # Errors
     /// If that fails.
-    pub fn start(agent: &Agent, request: &Value) -> Result<Self, String> {
+    pub fn start(agent: &Client, request: &Value) -> Result<Self, String> {
         Exec::ask(agent, request)?.connect(agent)
     }
 
@@ -157,7 +157,7 @@ impl Running {
     ///
     /// # Errors
     /// If any of that does not come in time.
-    pub fn finish(mut self, agent: &Agent) -> Result<Done, String> {
+    pub fn finish(mut self, agent: &Client) -> Result<Done, String> {
         let streams = self.streams();
         let code = self.exec.code(agent, PATIENCE)?;
         let (out, err) = match streams {
@@ -202,7 +202,7 @@ impl Running {
 ///
 /// # Errors
 /// If it does not end in time.
-pub fn run(agent: &Agent, request: &Value, input: &[u8]) -> Result<Done, String> {
+pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Result<Done, String> {
     let mut running = Running::start(agent, request)?;
     running.stdin.binary(input)?;
     running.finish(agent)
@@ -212,7 +212,7 @@ pub fn run(agent: &Agent, request: &Value, input: &[u8]) -> Result<Done, String>
 ///
 /// # Errors
 /// If it fails.
-pub fn output(agent: &Agent, request: &Value) -> Result<String, String> {
+pub fn output(agent: &Client, request: &Value) -> Result<String, String> {
     let done = run(agent, request, b"")?;
     if done.code == 0 {
         Ok(done.out.trim_end().to_owned())

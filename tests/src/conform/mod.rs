@@ -9,6 +9,7 @@
 
 pub mod agent;
 pub mod checks;
+pub mod client;
 pub mod exec;
 pub mod reasons;
 pub mod sftp;

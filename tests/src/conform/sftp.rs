@@ -1,6 +1,6 @@
 //! A client of SFTP version 3 (draft-ietf-secsh-filexfer-02), as small as the claims need (P§4.4).
 
-use super::agent::Agent;
+use super::client::Client;
 use super::wire::{Answer, Wire};
 
 /// Request numbers.
@@ -220,7 +220,7 @@ impl Sftp {
     ///
     /// # Errors
     /// If there is none.
-    pub fn upgrade(agent: &Agent, protocol: &str) -> Result<(Answer, Wire), String> {
+    pub fn upgrade(agent: &Client, protocol: &str) -> Result<(Answer, Wire), String> {
         let mut wire = agent.connect()?;
         let fields = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n");
         let answer = wire.ask("GET", "/1.0/sftp", &fields, b"")?;
@@ -231,7 +231,7 @@ impl Sftp {
     ///
     /// # Errors
     /// If it is refused.
-    pub fn open(agent: &Agent) -> Result<Self, String> {
+    pub fn open(agent: &Client) -> Result<Self, String> {
         let (answer, wire) = Self::upgrade(agent, "sftp")?;
         if answer.status != 101 {
             return Err(format!("GET /1.0/sftp: {}", answer.short()));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::agent::Agent;
+use super::client::Client;
 use super::wire::{Answer, Wire};
 
 /// RFC 6455 §1.3's own example, so that the right answer needs no SHA-1 here.
@@ -39,7 +39,7 @@ impl Ws {
     ///
     /// # Errors
     /// If it is refused.
-    pub fn open(agent: &Agent, target: &str) -> Result<Self, String> {
+    pub fn open(agent: &Client, target: &str) -> Result<Self, String> {
         Self::try_open(agent, target)?.map_err(|answer| answer.short())
     }
 
@@ -47,7 +47,7 @@ impl Ws {
     ///
     /// # Errors
     /// If there is no answer.
-    pub fn try_open(agent: &Agent, target: &str) -> Result<Result<Self, Answer>, String> {
+    pub fn try_open(agent: &Client, target: &str) -> Result<Result<Self, Answer>, String> {
         let mut wire = agent.connect()?;
         let fields = format!(
             "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::conform::agent::{Agent, Caller};
+use crate::conform::agent::Agent;
+use crate::conform::client::Caller;
 use crate::conform::wire::{Answer, PATIENCE};
 use crate::conform::{Check, Claim, Miss, hold, same};
 

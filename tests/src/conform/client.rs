@@ -1,0 +1,226 @@
+//! Calls to an agent as its host makes them: where it listens, by which certificates it knows us, and
+//! connections that can be used again.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use serde_json::Value;
+
+use super::wire::{Answer, PATIENCE, Wire};
+use crate::host::{Host, NAME};
+
+/// Where agents listen.
+const PORT: u32 = 8443;
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// The instance's host.
+    Host,
+    /// Somebody with a certificate of his own.
+    Stranger,
+    /// Somebody without one.
+    Nobody,
+}
+
+/// The way to an agent's port.
+#[derive(Clone, Debug)]
+pub enum Way {
+    /// A VM's vsock device, where a port is asked for first.
+    Device(PathBuf),
+    /// A unix socket that stands in for it.
+    Socket(PathBuf),
+}
+
+/// A host that calls an agent.
+#[derive(Debug)]
+pub struct Client {
+    way: Way,
+    share: PathBuf,
+    host_tls: Arc<ClientConfig>,
+    idle: Mutex<Vec<Wire>>,
+}
+
+impl Client {
+    /// Calls with the certificates of this host.
+    ///
+    /// # Panics
+    /// If they cannot be read.
+    #[must_use]
+    pub fn new(way: Way, host: &Host) -> Self {
+        let pair = |name: &str| {
+            let file = host.directory.join("instances").join(NAME).join(name);
+            (file.with_extension("crt"), file.with_extension("key"))
+        };
+        let host_tls = tls(&host.share, Some(pair("agent-client")));
+        Self { way, share: host.share.clone(), host_tls, idle: Mutex::default() }
+    }
+
+    /// A connection to the agent's port, before TLS.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn dial(&self) -> Result<UnixStream, String> {
+        let text = |error: std::io::Error| error.to_string();
+        let (path, asks) = match &self.way {
+            Way::Device(path) => (path, true),
+            Way::Socket(path) => (path, false),
+        };
+        let mut socket = UnixStream::connect(path).map_err(text)?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        if !asks {
+            return Ok(socket);
+        }
+        socket.write_all(format!("CONNECT {PORT}\n").as_bytes()).map_err(text)?;
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while byte != *b"\n" {
+            socket.read_exact(&mut byte).map_err(|_| "connection refused".to_owned())?;
+            line.push(byte[0]);
+        }
+        if line.starts_with(b"OK ") { Ok(socket) } else { Err("connection refused".into()) }
+    }
+
+    /// A connection as the host.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn connect(&self) -> Result<Wire, String> {
+        self.connect_with(self.host_tls.clone())
+    }
+
+    /// A connection as somebody else.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn connect_as(&self, caller: Caller) -> Result<Wire, String> {
+        self.connect_with(match caller {
+            Caller::Host => self.host_tls.clone(),
+            // The agent's own certificate is not the host's.
+            Caller::Stranger => {
+                tls(&self.share, Some((self.share.join("agent.crt"), self.share.join("agent.key"))))
+            }
+            Caller::Nobody => tls(&self.share, None),
+        })
+    }
+
+    fn connect_with(&self, config: Arc<ClientConfig>) -> Result<Wire, String> {
+        let name = ServerName::try_from("unspecified").map_err(|error| error.to_string())?;
+        let connection = ClientConnection::new(config, name).map_err(|error| error.to_string())?;
+        Wire::new(connection, self.dial()?)
+    }
+
+    /// A request, on a connection that may have been used before.
+    ///
+    /// # Errors
+    /// If there is no answer in time.
+    pub fn ask(&self, method: &str, target: &str, body: &str) -> Result<Answer, String> {
+        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(mut wire) = kept
+            && let Ok(answer) = wire.within(PATIENCE).ask(method, target, "", body.as_bytes())
+        {
+            self.keep(wire, &answer);
+            return Ok(answer);
+        }
+        let mut wire = self.connect()?;
+        let answer = wire.ask(method, target, "", body.as_bytes())?;
+        self.keep(wire, &answer);
+        Ok(answer)
+    }
+
+    fn keep(&self, wire: Wire, answer: &Answer) {
+        if answer.field("connection") != "close" {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(wire);
+        }
+    }
+
+    /// Forgets connections that a restart of the agent has ended.
+    pub fn forget(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// What `GET` gives, which must succeed.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn get(&self, target: &str) -> Result<Value, String> {
+        let answer = self.ask("GET", target, "")?;
+        if answer.status == 200 { Ok(answer.metadata()) } else { Err(answer.short()) }
+    }
+
+    /// The document that tells the agent where the host is, as the share has it.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn told(&self) -> Result<Value, String> {
+        let text =
+            std::fs::read(self.share.join("agent.conf")).map_err(|error| error.to_string())?;
+        serde_json::from_slice(&text).map_err(|error| error.to_string())
+    }
+}
+
+fn tls(share: &Path, pair: Option<(PathBuf, PathBuf)>) -> Arc<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let read = |path: &Path| CertificateDer::from_pem_file(path).expect("a certificate");
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("TLS 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Exactly(read(&share.join("agent.crt")))));
+    Arc::new(match pair {
+        Some((crt, key)) => {
+            let key = PrivateKeyDer::from_pem_file(key).expect("a key");
+            builder.with_client_auth_cert(vec![read(&crt)], key).expect("a pair")
+        }
+        None => builder.with_no_client_auth(),
+    })
+}
+
+/// Accepts one certificate and no other.
+#[derive(Debug)]
+struct Exactly(CertificateDer<'static>);
+
+impl ServerCertVerifier for Exactly {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if *end_entity == self.0 {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(Error::General("this is not the instance's certificate".into()))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(Error::General("only TLS 1.3".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = rustls::crypto::ring::default_provider().signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        let known = rustls::crypto::ring::default_provider().signature_verification_algorithms;
+        known.supported_schemes()
+    }
+}
