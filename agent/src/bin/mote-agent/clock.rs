@@ -3,28 +3,23 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_lite::future::pending;
 use mote_agent::time::Uptime;
 use pin_project_lite::pin_project;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::reactor::Timer;
 
 /// Time since boot. Counts suspended time too, so that a resumed VM announces itself at once.
 pub(crate) fn now() -> Uptime {
-    let time = clock_gettime(ClockId::Boottime);
-    Uptime(Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    ))
+    Uptime(crate::sys::since_boot())
 }
 
 /// Seconds and nanoseconds since 1970.
 pub(crate) fn wall() -> (u64, u32) {
-    let time = clock_gettime(ClockId::Realtime);
-    (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    (time.as_secs(), time.subsec_nanos())
 }
 
 /// Waits until `at`; for ever if there is no such time.

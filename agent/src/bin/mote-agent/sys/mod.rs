@@ -1,6 +1,6 @@
 //! What needs `unsafe`: the vsock address, which rustix does not have, its two ioctls' answer,
-//! signals as a descriptor, the way from fork to exec, a function in place of libc's. The only place
-//! where unsafe code is allowed.
+//! signals as a descriptor, the way from fork to exec, the clock, a function in place of libc's. The
+//! only place where unsafe code is allowed.
 #![allow(unsafe_code)]
 
 mod spawn;
@@ -10,6 +10,7 @@ pub(crate) use spawn::{Plan, raise_file_limit, spawn};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::process::Pid;
@@ -52,6 +53,16 @@ unsafe impl SocketAddrArg for VsockAddr {
         let raw = self.raw();
         f((&raw const raw).cast(), SIZE)
     }
+}
+
+/// Time since boot, by the C library: it reads the clock in the vDSO, which rustix cannot find in a static
+/// binary with the C library's auxiliary vector, and a devlxd call looks at the clock 18 times.
+pub(crate) fn since_boot() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` can be written to for the length of the call.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    debug_assert_eq!(result, 0, "every Linux since 2.6.39 has this clock");
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Who is at the other end of a vsock connection; `None` if it is not a vsock.
