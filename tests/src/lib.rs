@@ -8,6 +8,7 @@ pub mod agent;
 pub mod bench;
 pub mod column;
 pub mod conform;
+pub mod cost;
 pub mod fleet;
 pub mod guest;
 pub mod host;

@@ -1,0 +1,99 @@
+//! Instructions of a process, as valgrind's callgrind counts them: the same number each time, give or
+//! take what randomness and timing change, on whichever machine has AVX2 (valgrind shows every such CPU
+//! as the same one).
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::{Scratch, wait};
+
+/// Counts what processes do that were started by [`Counter::by`].
+#[derive(Debug)]
+pub struct Counter {
+    pipes: Scratch,
+    by: [String; 5],
+}
+
+impl Counter {
+    /// A counter.
+    #[must_use]
+    pub fn new(pipes: Scratch) -> Self {
+        let prefix = format!("--vgdb-prefix={}", pipes.0.join("vgdb").display());
+        let words = ["valgrind", "--quiet", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
+        let [valgrind, quiet, tool, out] = words.map(str::to_owned);
+        Self { pipes, by: [valgrind, quiet, tool, out, prefix] }
+    }
+
+    /// What to put before a command.
+    #[must_use]
+    pub fn by(&self) -> [&str; 5] {
+        self.by.each_ref().map(String::as_str)
+    }
+
+    /// Instructions so far, once the process has nothing to do.
+    ///
+    /// # Panics
+    /// If it has always something to do, or cannot be asked.
+    #[must_use]
+    pub fn count(&self, pid: u32) -> u64 {
+        let mut last = None;
+        wait("an idle process", Duration::from_secs(60), || {
+            let now = asleep(pid);
+            (now.is_some() && std::mem::replace(&mut last, now.clone()) == now).then_some(())
+        });
+        self.look(pid)
+    }
+
+    /// Instructions of one of `times` rounds of this, the cheapest time of three: what else the process
+    /// does now and then is not its cost.
+    pub fn of(&self, pid: u32, times: u64, mut action: impl FnMut()) -> u64 {
+        let mut last = self.count(pid);
+        let mut cheapest = u64::MAX;
+        for _ in 0..3 {
+            (0..times).for_each(|_| action());
+            let now = self.count(pid);
+            cheapest = cheapest.min((now - last) / times);
+            last = now;
+        }
+        cheapest
+    }
+
+    /// Instructions of this, the first time.
+    pub fn once(&self, pid: u32, action: impl FnOnce()) -> u64 {
+        let begun = self.count(pid);
+        action();
+        self.count(pid) - begun
+    }
+
+    fn look(&self, pid: u32) -> u64 {
+        let output = Command::new("vgdb")
+            .arg(format!("--vgdb-prefix={}", self.pipes.0.join("vgdb").display()))
+            .arg(format!("--pid={pid}"))
+            // A process that sleeps in a system call does not look by itself.
+            .arg("--max-invoke-ms=1")
+            .args(["status", "internal"])
+            .output()
+            .expect("vgdb");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        // `events-THREAD: COUNT`; with a second number it is a frame's.
+        let of = |line: &str| -> Option<u64> {
+            let (thread, count) = line.strip_prefix("events-")?.split_once(": ")?;
+            thread.parse::<u32>().ok()?;
+            count.trim().parse().ok()
+        };
+        let counts: Vec<_> = text.lines().filter_map(of).collect();
+        assert!(!counts.is_empty(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        counts.iter().sum()
+    }
+}
+
+/// How long each thread has run so far, if all of them sleep.
+fn asleep(pid: u32) -> Option<Vec<String>> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a living process");
+    let thread = |entry: std::fs::DirEntry| {
+        let read = |name: &str| std::fs::read_to_string(entry.path().join(name)).ok();
+        let sleeps = read("stat")?.rsplit(") ").next()?.starts_with('S');
+        sleeps.then(|| read("schedstat"))?
+    };
+    threads.flatten().map(thread).collect()
+}

@@ -1,0 +1,71 @@
+//! `docs/cost.md`, made from what was measured.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::Row;
+
+/// A table: what it is about, and its rows.
+#[derive(Debug)]
+pub struct Table<'a> {
+    /// Above it.
+    pub text: &'a str,
+    /// The first column's title.
+    pub what: &'a str,
+    /// Its rows.
+    pub rows: &'a [Row],
+}
+
+/// The page.
+#[must_use]
+pub fn render(tables: &[Table<'_>]) -> String {
+    let mut page = String::from(TOP);
+    for table in tables {
+        // A string takes everything.
+        let _infallible = table.write(&mut page);
+    }
+    page
+}
+
+impl Table<'_> {
+    fn write(&self, page: &mut String) -> std::fmt::Result {
+        let counts = self.rows.iter().flat_map(|row| row.cost.iter().map(|(count, _)| *count));
+        let counts: BTreeSet<_> = counts.collect();
+        write!(page, "\n{}\n\n| {} |", self.text.trim(), self.what)?;
+        for count in &counts {
+            write!(page, " {} |", grouped(*count as u64))?;
+        }
+        writeln!(page, " |\n| --- |{} --- |", " ---: |".repeat(counts.len()))?;
+        for row in self.rows {
+            write!(page, "| {} |", row.name)?;
+            for count in &counts {
+                let cost = row.cost.iter().find(|(at, _)| at == count);
+                let cost = cost.map_or_else(|| "-".into(), |(_, cost)| grouped(*cost));
+                write!(page, " {cost} |")?;
+            }
+            writeln!(page, " {} |", row.note)?;
+        }
+        Ok(())
+    }
+}
+
+/// With a comma every three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+const TOP: &str = "\
+# What one more of each thing costs
+
+Made by `cargo test -p mote-tests --test cost` with `MOTE_WRITE_DOCS=1`, from the shipped binary over unix
+sockets. Each figure is the cost of one, with 1, 10, 100 and 1,000 of them there. `scripts/test` fails when one
+that is in `scripts/cost-budget` is exceeded by more than 3 %, of short calls 10 %.
+";

@@ -1,0 +1,85 @@
+//! What one more of each thing costs the shipped agent: held by `scripts/cost-budget`, told by
+//! `docs/cost.md`.
+//!
+//! `MOTE_RECORD=1` writes the budget, `MOTE_LONG=1` also goes to 1,000 where that takes minutes, and
+//! `MOTE_WRITE_DOCS=1` does so too and writes the page.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod bytes;
+mod calls;
+mod others;
+mod sftp;
+
+use mote_tests::cost::page::{Table, render};
+use mote_tests::cost::{Row, budget};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Whether a word is set.
+fn set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some()
+}
+
+/// As many as there may be, in the steps of the page; fewer if it must not take long.
+fn steps(most: usize, short: usize) -> Vec<usize> {
+    let long = set("MOTE_LONG") || set("MOTE_WRITE_DOCS");
+    let most = if long { most } else { most.min(short) };
+    let mut steps: Vec<_> =
+        mote_tests::cost::STEPS.into_iter().filter(|step| *step <= most).collect();
+    if !steps.contains(&most) {
+        steps.push(most);
+    }
+    steps
+}
+
+/// Measures, and shows it.
+fn told(what: &str, measure: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
+    let begun = std::time::Instant::now();
+    let rows = measure();
+    println!("{what}, in {:.0} s", begun.elapsed().as_secs_f64());
+    for row in &rows {
+        println!("  {}: {:?}", row.name, row.cost);
+    }
+    rows
+}
+
+#[test]
+fn nothing_costs_more_than_the_budget_says() {
+    allow_descriptors();
+    let (bytes, calls, others, sftp) = std::thread::scope(|scope| {
+        let bytes = scope.spawn(|| (told("bytes", bytes::all), told("SFTP", sftp::all)));
+        let counted = calls::Counted::new();
+        let calls = told("calls", || calls::all(&counted));
+        let others = told("calls beside others", || others::all(&counted));
+        let (bytes, sftp) = bytes.join().unwrap();
+        (bytes, calls, others, sftp)
+    });
+    let mut rows = [bytes.clone(), calls.clone(), others.clone(), sftp.clone()].concat();
+    if !std::fs::read_to_string("/proc/cpuinfo").unwrap().contains(" avx2 ") {
+        println!(
+            "This CPU has no AVX2: the counts of instructions are other ones, and not compared."
+        );
+        rows = bytes.clone();
+    }
+    if set("MOTE_RECORD") {
+        budget::record(&rows);
+    }
+    if set("MOTE_WRITE_DOCS") {
+        let table = |text, what, rows| Table { text, what, rows };
+        let page = render(&[
+            table(bytes::TEXT, "bytes for each", &bytes),
+            table(calls::TEXT, "instructions", &calls),
+            table(others::TEXT, "instructions, with so many", &others),
+            table(sftp::TEXT, "instructions, with so many", &sftp),
+        ]);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cost.md");
+        std::fs::write(path, page).unwrap();
+    }
+    let exceeded = budget::exceeded(&rows);
+    assert!(exceeded.is_empty(), "over scripts/cost-budget:\n{}", exceeded.join("\n"));
+}
+
+/// A thousand of something have a thousand descriptors or more.
+fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+}
