@@ -127,8 +127,7 @@ async fn next<'f>(
     frame: &'f mut Option<Frame>,
 ) -> Option<(&'f mut Frame, usize)> {
     loop {
-        let payload = frame.get_or_insert_with(Frame::new).payload();
-        match rustix::io::read(from.get_ref(), payload) {
+        match frame.get_or_insert_with(Frame::new).fill(from.get_ref()) {
             Ok(0) => return None,
             Ok(count) => return frame.as_mut().map(|frame| (frame, count)),
             Err(Errno::AGAIN) => {
