@@ -16,7 +16,7 @@ use crate::stream::Stream;
 /// Bytes moved at a time towards the guest: a TLS record's worth.
 const INWARD: usize = 16 * 1024;
 /// Bytes moved at a time towards the host: some of the answers that an SFTP server has ready.
-const OUTWARD: usize = 64 * 1024;
+const OUTWARD: usize = 32 * 1024;
 /// How long the guest's side may take nothing before we look whether the host is still there. We would
 /// not learn it by reading: what the host sent before it left is in the way.
 const STUCK: Duration = Duration::from_secs(10);
@@ -44,14 +44,20 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
     };
     let outward = async {
         // The buffer lives while there is something to put into it, not while we wait.
-        let (mut buffer, mut fair) = (None, Fair::default());
+        let (mut buffer, mut fair, mut ahead) = (None, Fair::default(), false);
         loop {
             let piece = buffer.get_or_insert_with(|| vec![0; OUTWARD]);
             match rustix::io::read(socket.get_ref(), &mut *piece) {
-                Ok(0) => return Ok(()),
+                Ok(0) => return stream.sent().await,
                 Ok(count) => {
-                    stream.write_all(piece.get(..count).unwrap_or_default()).await?;
+                    stream.write_ahead(piece.get(..count).unwrap_or_default()).await?;
+                    ahead = true;
                     fair.moved(count).await;
+                }
+                Err(Errno::AGAIN) if ahead => {
+                    // Then we look again: what came meanwhile would not be told of a second time.
+                    stream.sent().await?;
+                    ahead = false;
                 }
                 Err(Errno::AGAIN) => {
                     buffer = None;

@@ -152,8 +152,6 @@ impl Stream {
                 other => return other,
             }
             self.fill(tls).await?;
-            // Key updates and the like want an answer.
-            self.flush(tls).await?;
         }
     }
 
@@ -186,6 +184,37 @@ impl Stream {
         Ok(())
     }
 
+    /// Takes all of it and sends what the peer takes at once. The rest goes while the caller gets more
+    /// ready, or with [`Stream::sent`]; only when TLS has no more room (64 KiB) is the peer waited for.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
+    pub(crate) async fn write_ahead(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let Some(tls) = &self.tls else { return self.write_all(bytes).await };
+        while !bytes.is_empty() {
+            let taken = tls.borrow_mut().writer().write(bytes)?;
+            bytes = bytes.get(taken..).unwrap_or_default();
+            if taken == 0 {
+                self.send_some(tls).await?;
+            }
+        }
+        match tls.borrow_mut().write_tls(&mut Wire(self.socket.get_ref())) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Waits until all that was taken is on its way.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
+    pub(crate) async fn sent(&self) -> io::Result<()> {
+        match &self.tls {
+            Some(tls) => self.flush(tls).await,
+            None => Ok(()),
+        }
+    }
+
     /// Says that nothing more will come, then waits (bounded) for the peer to agree: a vsock that
     /// is closed at once may discard what it still holds.
     pub(crate) async fn close(&self) {
@@ -213,19 +242,29 @@ impl Stream {
     /// Sends what TLS has ready.
     async fn flush(&self, tls: &RefCell<Connection>) -> io::Result<()> {
         while tls.borrow().wants_write() {
-            self.progress(|fd| tls.borrow_mut().write_tls(&mut Wire(fd))).await?;
+            self.send_some(tls).await?;
         }
         Ok(())
+    }
+
+    async fn send_some(&self, tls: &RefCell<Connection>) -> io::Result<usize> {
+        self.progress(|fd| tls.borrow_mut().write_tls(&mut Wire(fd))).await
     }
 
     /// Receives some bytes for TLS; 0 is the end of the socket.
     async fn fill(&self, tls: &RefCell<Connection>) -> io::Result<usize> {
         let read = self.socket.read_with(|fd| tls.borrow_mut().read_tls(&mut Wire(fd))).await?;
+        let was_sending = tls.borrow().wants_write();
         let processed = tls.borrow_mut().process_new_packets().map(drop);
         if let Err(error) = processed {
             // The alert tells the peer why; if it cannot be sent, so be it.
             drop(self.flush(tls).await);
             return Err(invalid(error));
+        }
+        // Key updates and the like want an answer. A writer that is at it takes it along: to wait for
+        // what others send would keep us from reading.
+        if !was_sending {
+            self.flush(tls).await?;
         }
         Ok(read)
     }
