@@ -21,6 +21,12 @@ pub struct Book {
 }
 
 impl Book {
+    /// Nothing yet, on this machine.
+    #[must_use]
+    pub fn on(machine: Vec<(String, String)>) -> Self {
+        Self { machine, ..Self::default() }
+    }
+
     /// Takes what was found.
     pub fn add(&mut self, column: Column, found: Found) {
         for (row, value) in found {

@@ -22,21 +22,32 @@ pub(super) fn all(visit: &mut Visit) -> Found {
     let (host, scratch) = (&visit.world.host, visit.world.scratch.0.as_path());
     let file = scratch.join("sent");
     std::fs::write(&file, noise(BYTES)).expect("a file");
-    vec![
-        ("exec", attempt(|| f64::from(COMMANDS) / commands(host).as_secs_f64())),
+    let mut found = commands(host);
+    found.extend([
         ("stdout", attempt(|| rate(|| output(host)))),
         ("put", attempt(|| rate(|| host.ok(&["file", "push", NAME, text(&file), "/tmp/sent"])))),
         ("get", attempt(|| rate(|| get(host, &file, &scratch.join("back"))))),
         ("metrics", attempt(|| metrics(host))),
-    ]
+    ]);
+    found
 }
 
-fn commands(host: &Host) -> Duration {
-    let begun = Instant::now();
+/// One that fails is said, and does not count. On a busy machine LXD 5.0.2 loses some whose end comes
+/// before all of their sockets.
+fn commands(host: &Host) -> Found {
+    let (begun, mut done, mut why) = (Instant::now(), 0.0, None);
     for _ in 0..COMMANDS {
-        host.ok(&["exec", "-T", "-n", NAME, "--", "true"]);
+        match host.try_run(&["exec", "-T", "-n", NAME, "--", "true"]) {
+            Ok(_) => done += 1.0,
+            Err(error) => why = Some(error),
+        }
     }
-    begun.elapsed()
+    let mut found = vec![("exec", Ok(done / begun.elapsed().as_secs_f64()))];
+    if let Some(why) = why {
+        let failed = f64::from(COMMANDS) - done;
+        found.push(("exec", Err(format!("{failed} of {COMMANDS} commands failed: {why}"))));
+    }
+    found
 }
 
 fn output(host: &Host) {

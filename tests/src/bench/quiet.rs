@@ -19,6 +19,10 @@ const WARM: u32 = 20;
 /// Counted together.
 const CALLS: u32 = 50;
 
+/// Rows of instructions, and what is called for them.
+const CONFIG: (&str, &str) = ("instructions", calls::CONFIG);
+const ROOT: (&str, &str) = ("instructions0", "/");
+
 /// Counters of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Spent {
@@ -96,14 +100,17 @@ fn started(mut visit: Visit) -> Visit {
 pub(super) fn instructions(column: Column) -> Found {
     let extra = ["-icount", "shift=0,sleep=on"].map(str::to_owned).into();
     let spec = Spec { memory: MEMORY, extra, ..world::spec(column) };
-    let count = || {
-        let mut visit = started(Visit::boot(column, &spec));
-        calls::config(&mut visit, WARM);
-        let before = Spent::read(&mut visit);
-        calls::config(&mut visit, CALLS);
-        Spent::read(&mut visit).since(before).nanos / f64::from(CALLS)
+    let mut visit = match attempt(|| started(Visit::boot(column, &spec))) {
+        Ok(visit) => visit,
+        Err(why) => return [CONFIG, ROOT].map(|(row, _)| (row, Err(why.clone()))).into(),
     };
-    vec![("instructions", attempt(count).map(f64::round))]
+    let mut count = |target: &str| {
+        calls::make(&mut visit, target, WARM);
+        let before = Spent::read(&mut visit);
+        calls::make(&mut visit, target, CALLS);
+        (Spent::read(&mut visit).since(before).nanos / f64::from(CALLS)).round()
+    };
+    [CONFIG, ROOT].map(|(row, target)| (row, attempt(|| count(target)))).into()
 }
 
 #[cfg(test)]

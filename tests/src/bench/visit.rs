@@ -80,9 +80,8 @@ impl Visit {
     #[must_use]
     pub(super) fn boot(column: Column, spec: &Spec) -> Self {
         let words = format!("{} mote.agent=later", spec.words);
-        let images = column.pick("security.devlxd.images=true", "security.guestapi.images=true");
         let size = format!("mote.image.size={}", calls::IMAGE);
-        let config = ["user.foo=bar", images, &size];
+        let config = ["user.foo=bar", "security.devlxd.images=true", &size];
         let mut world = World::boot(column, &Spec { words, ..spec.clone() }, &config);
         let guest = world.vm.guest();
         Self { column, guest, world }
