@@ -56,7 +56,7 @@ pub fn run(options: &Options) -> Book {
             }
         }
     }
-    if wants("cpu") || wants("wakeups") {
+    if wants("idle") || wants("wakeups") {
         say("idle");
         for (column, found) in quiet::idle(&Column::ALL, options.rounds) {
             book.add(column, found);

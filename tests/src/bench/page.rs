@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::book::{Book, rows_of};
-use super::rows::{Goal, Row};
+use super::rows::{Goal, Row, find};
 use super::stats::{Summary, number, times};
 use crate::column::Column;
 
@@ -34,8 +34,8 @@ as LXD's, lxd-agent, mote as Incus', incus-agent, and again. All boot the same i
 - **devlxd**: a client in the guest, a new connection for each call. 200 calls one after another, 64 by 8
   clients, 128 by 64 clients.
 - **Instructions**: QEMU's `-icount` makes the guest's clock count instructions, and the kernel counts
-  that clock for each thread of the agent (`schedstat`): user space and kernel together, 50 calls after
-  20 others. Once; hardly different on a busy machine.
+  that clock for each thread of the agent (`schedstat`): user space and kernel together, also when idle,
+  and hardly different on a busy machine. For calls: 50 after 20 others, once.
 - **Image export**: 32 MiB, read by a client in the guest. LXD 5.0.2 and Incus have none.
 - **Commands, files, metrics**: `mote-host` as a process of its own for each call, TLS included: 8 x `exec
   true`; `dd` of 16 MiB; 16 MiB put into a tmpfs and got from it; the middle one of 5 calls for metrics.
@@ -62,7 +62,8 @@ pub fn whole(book: &Book) -> String {
         page += "\n## What failed\n\n";
         for (row, column, why) in misses {
             let why = why.lines().next().unwrap_or_default();
-            let _ok = writeln!(page, "- {row}, {}: {}", column.title(), shortened(why));
+            let title = find(row).map_or(row, |row| row.title);
+            let _ok = writeln!(page, "- {title}, {}: {}", column.title(), shortened(why));
         }
     }
     page
@@ -197,7 +198,7 @@ mod tests {
         book.add(Column::LxdAgent, vec![("bytes", Ok(31.0)), ("bytes", Ok(40.5))]);
         let page = whole(&book);
         assert!(page.contains("| binary | bytes | 2 | 30.5 (30 - 40.5) | 15.2× |"), "{page}");
-        assert!(page.contains("\n- image, incus-agent 6.0.4: 404\n"), "{page}");
+        assert!(page.contains("\n- image export, incus-agent 6.0.4: 404\n"), "{page}");
         // Nothing of a row that nobody has.
         assert!(!page.contains("| image export |"), "{page}");
     }

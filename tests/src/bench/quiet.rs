@@ -26,8 +26,8 @@ const ROOT: (&str, &str) = ("instructions0", "/");
 /// Counters of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Spent {
-    /// On a CPU, ns of the guest's clock.
-    nanos: f64,
+    /// Instructions, in user space and in the kernel: ns of the guest's clock on a CPU.
+    instructions: f64,
     /// Context switches, asked for and not.
     switches: f64,
 }
@@ -42,22 +42,25 @@ impl Spent {
         let first = |line: &str| number(line.split_whitespace().next());
         let switches = status.lines().filter(|line| line.contains("ctxt_switches:"));
         Self {
-            nanos: schedstat.lines().filter_map(first).sum(),
+            instructions: schedstat.lines().filter_map(first).sum(),
             switches: switches.filter_map(|line| number(line.split_whitespace().last())).sum(),
         }
     }
 
     fn since(self, before: Self) -> Self {
-        Self { nanos: self.nanos - before.nanos, switches: self.switches - before.switches }
+        Self {
+            instructions: self.instructions - before.instructions,
+            switches: self.switches - before.switches,
+        }
     }
 }
 
 /// Idle in CONNECTED, so many windows: all agents side by side, each in its VM, which mostly sleeps.
 pub(super) fn idle(columns: &[Column], windows: u32) -> Vec<(Column, Found)> {
-    let failed = |why: &String| vec![("cpu", Err(why.clone())), ("wakeups", Err(why.clone()))];
+    let failed = |why: &String| vec![("idle", Err(why.clone())), ("wakeups", Err(why.clone()))];
     let mut visits: Vec<(Column, Result<Visit, String>)> = Vec::new();
     for column in columns {
-        let spec = Spec { memory: MEMORY, ..world::spec(*column) };
+        let spec = counting(*column);
         visits.push((*column, attempt(|| started(Visit::boot(*column, &spec)))));
     }
     std::thread::sleep(SETTLED);
@@ -79,8 +82,8 @@ pub(super) fn idle(columns: &[Column], windows: u32) -> Vec<(Column, Found)> {
                 *column,
                 match spent {
                     Ok(spent) => vec![
-                        ("cpu", Ok(spent.nanos / 1e6 / minutes)),
-                        ("wakeups", Ok(spent.switches / minutes)),
+                        ("idle", Ok((spent.instructions / minutes).round())),
+                        ("wakeups", Ok((spent.switches / minutes).round())),
                     ],
                     Err(why) => failed(&why),
                 },
@@ -90,16 +93,21 @@ pub(super) fn idle(columns: &[Column], windows: u32) -> Vec<(Column, Found)> {
     found
 }
 
+/// A VM whose clock counts instructions, 1 ns each, and real time while it sleeps. The kernel counts that
+/// clock for each thread, so its figures do not depend on how busy the machine is.
+fn counting(column: Column) -> Spec {
+    let extra = ["-icount", "shift=0,sleep=on"].map(str::to_owned).into();
+    Spec { memory: MEMORY, extra, ..world::spec(column) }
+}
+
 fn started(mut visit: Visit) -> Visit {
     let _times = start::start(&mut visit);
     visit
 }
 
-/// Guest instructions of the agent's threads, in user space and in the kernel, for a call: QEMU's clock
-/// counts instructions (1 ns each), and the kernel counts that clock for each thread.
+/// Guest instructions of the agent's threads for a call.
 pub(super) fn instructions(column: Column) -> Found {
-    let extra = ["-icount", "shift=0,sleep=on"].map(str::to_owned).into();
-    let spec = Spec { memory: MEMORY, extra, ..world::spec(column) };
+    let spec = counting(column);
     let mut visit = match attempt(|| started(Visit::boot(column, &spec))) {
         Ok(visit) => visit,
         Err(why) => return [CONFIG, ROOT].map(|(row, _)| (row, Err(why.clone()))).into(),
@@ -108,7 +116,7 @@ pub(super) fn instructions(column: Column) -> Found {
         calls::make(&mut visit, target, WARM);
         let before = Spent::read(&mut visit);
         calls::make(&mut visit, target, CALLS);
-        (Spent::read(&mut visit).since(before).nanos / f64::from(CALLS)).round()
+        (Spent::read(&mut visit).since(before).instructions / f64::from(CALLS)).round()
     };
     [CONFIG, ROOT].map(|(row, target)| (row, attempt(|| count(target)))).into()
 }
@@ -122,8 +130,8 @@ mod tests {
         let status = "Name:\ta\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t2\n\
                       Name:\ta\nvoluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t0\n";
         let spent = Spent::parse("1000 7 3\n500 1 1\n", status);
-        assert_eq!(spent, Spent { nanos: 1500.0, switches: 17.0 });
-        let before = Spent { nanos: 500.0, switches: 7.0 };
-        assert_eq!(spent.since(before), Spent { nanos: 1000.0, switches: 10.0 });
+        assert_eq!(spent, Spent { instructions: 1500.0, switches: 17.0 });
+        let before = Spent { instructions: 500.0, switches: 7.0 };
+        assert_eq!(spent.since(before), Spent { instructions: 1000.0, switches: 10.0 });
     }
 }

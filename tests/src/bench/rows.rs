@@ -99,7 +99,7 @@ pub const ROWS: [Row; 32] = [
     row("put", "SFTP, 16 MiB put", "MB/s", Higher).short(),
     row("get", "SFTP, 16 MiB got", "MB/s", Higher).short(),
     row("metrics", "metrics, one call", "ms", Lower),
-    row("cpu", "CPU time idle in CONNECTED", "ms a minute", Lower),
+    row("idle", "guest instructions idle in CONNECTED", "a minute", Lower).short(),
     row("wakeups", "wake-ups idle in CONNECTED", "a minute", Lower).short(),
 ];
 
