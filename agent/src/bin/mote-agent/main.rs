@@ -180,7 +180,7 @@ fn run(options: Options) -> Result<(), String> {
     }
     let shares = files.mounts.take();
     drop((files, applied));
-    reactor::block_on(agent.executor.run(serve(&agent, listener, signals, shares)))
+    reactor::block_on(&agent.executor, serve(&agent, listener, signals, shares))
 }
 
 /// Listens where the host will call, with kernel modules loaded if need be.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use async_executor::LocalExecutor;
 use mote_agent::time::Uptime;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -23,6 +24,8 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use crate::clock::now;
 use crate::signal::Signal;
 
+/// Tasks that run before we look at the kernel again.
+const TASKS: usize = 64;
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 32;
 
@@ -156,17 +159,22 @@ impl Wake for Woken {
     }
 }
 
-/// Runs a future, and whatever it waits for, to its end.
-pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let woken = Arc::new(Woken(AtomicBool::new(false)));
+/// Runs a future, and an executor's tasks beside it, until the future is ready.
+///
+/// The executor's own `run` does the same for several threads, with a queue for each.
+pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Output = T>) -> T {
+    let woken = Arc::new(Woken(AtomicBool::new(true)));
     let waker = Waker::from(woken.clone());
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
     loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+        if woken.0.swap(false, Ordering::Relaxed)
+            && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+        {
             return output;
         }
-        let idle = !woken.0.swap(false, Ordering::Relaxed);
+        let busy = (0..TASKS).all(|_| executor.try_tick());
+        let idle = !busy && !woken.0.load(Ordering::Relaxed);
         REACTOR.with(|reactor| reactor.turn((!idle).then_some(Duration::ZERO)));
     }
 }
@@ -373,12 +381,15 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
-    use async_executor::LocalExecutor;
     use futures_lite::FutureExt;
     use futures_lite::future::{yield_now, zip};
 
     use super::*;
     use crate::clock::{sleep, within};
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        block_on(&LocalExecutor::new(), future)
+    }
 
     fn pair() -> (Async<UnixStream>, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -401,8 +412,7 @@ mod tests {
     #[test]
     fn every_change_is_told_to_all_who_wait_for_it() {
         let (ours, mut theirs) = pair();
-        let executor = LocalExecutor::new();
-        block_on(executor.run(async {
+        run(async {
             for turn in 0..100_u8 {
                 let writer = async {
                     yield_now().await;
@@ -420,7 +430,7 @@ mod tests {
                 second.0.unwrap();
                 assert_eq!(first, [turn, turn]);
             }
-        }));
+        });
     }
 
     #[test]
@@ -434,7 +444,7 @@ mod tests {
             }
             all
         });
-        block_on(async {
+        run(async {
             let mut left = sent;
             while left > 0 {
                 let piece = vec![1; left.min(100_000)];
@@ -448,7 +458,7 @@ mod tests {
     #[test]
     fn a_hang_up_is_a_change_even_behind_bytes_that_nobody_reads() {
         let (ours, mut theirs) = pair();
-        block_on(async {
+        run(async {
             let left = async {
                 ours.readable().await.unwrap();
                 ours.readable().await.unwrap();
@@ -472,7 +482,7 @@ mod tests {
 
     #[test]
     fn timers_fire_in_order_and_leave_nothing_behind() {
-        block_on(async {
+        run(async {
             let told = RefCell::new(Vec::new());
             let after = async |millis: u64| {
                 sleep(Duration::from_millis(millis)).await;
@@ -489,8 +499,35 @@ mod tests {
     }
 
     #[test]
+    fn tasks_run_beside_the_future_and_each_other_and_wake_it() {
+        let executor = LocalExecutor::new();
+        let (ours, mut theirs) = pair();
+        let told = Rc::new(Cell::new(0));
+        let busy = executor.spawn(async {
+            // Never waits: the others get their turn all the same.
+            loop {
+                yield_now().await;
+            }
+        });
+        for turn in 0..3 {
+            let told = told.clone();
+            let task = async move {
+                sleep(Duration::from_millis(turn)).await;
+                told.set(told.get() + 1);
+            };
+            executor.spawn(task).detach();
+        }
+        let answer = executor.spawn(async move { read(&ours).await });
+        theirs.write_all(b"x").unwrap();
+        assert_eq!(block_on(&executor, answer), b"x");
+        block_on(&executor, sleep(Duration::from_millis(50)));
+        assert_eq!(told.get(), 3);
+        drop(busy);
+    }
+
+    #[test]
     fn places_are_used_again() {
-        block_on(async {
+        run(async {
             for _ in 0..100 {
                 let (ours, _theirs) = pair();
                 assert!(within(Duration::ZERO, ours.readable()).await.is_none());
@@ -502,7 +539,7 @@ mod tests {
     #[test]
     fn a_descriptor_that_cannot_be_waited_for_says_so() {
         let file = Async::new_nonblocking(std::fs::File::open("/proc/self/exe").unwrap());
-        assert!(block_on(file.readable()).is_err());
+        assert!(run(file.readable()).is_err());
         assert_eq!(waiting(), (0, 0));
     }
 }

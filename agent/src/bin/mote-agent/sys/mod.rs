@@ -1,5 +1,5 @@
 //! What needs `unsafe`: the vsock address, which rustix does not have, its two ioctls' answer,
-//! signals as a descriptor, the way from fork to exec, the clock, a function in place of libc's. The
+//! signals as a descriptor, the way from fork to exec, the clock, two functions in place of libc's. The
 //! only place where unsafe code is allowed.
 #![allow(unsafe_code)]
 
@@ -130,6 +130,14 @@ extern "C" fn pthread_setname_np(_: libc::pthread_t, name: *const libc::c_char) 
     // SAFETY: std gives a C string that lives until this returns.
     let name = unsafe { std::ffi::CStr::from_ptr(name) };
     rustix::thread::set_name(name).map_or_else(rustix::io::Errno::raw_os_error, |()| 0)
+}
+
+/// musl's own finds nothing in a static program either, and brings printf along to say so. std looks for
+/// functions that newer C libraries have.
+#[cfg(target_env = "musl")]
+#[unsafe(no_mangle)]
+extern "C" fn dlsym(_: *mut libc::c_void, _: *const libc::c_char) -> *mut libc::c_void {
+    std::ptr::null_mut()
 }
 
 /// Closes a descriptor, and gives what `drop` would not tell.
