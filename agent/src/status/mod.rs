@@ -323,12 +323,14 @@ impl Status {
         true
     }
 
-    /// An ordinary call to the host worked.
-    pub fn call_ok(&mut self, now: Uptime) {
-        if self.state == State::Started && self.known.is_some() {
+    /// An ordinary call to the host worked. Tells whether that is news, which it seldom is.
+    pub fn call_ok(&mut self, now: Uptime) -> bool {
+        let news = self.state == State::Started && self.known.is_some();
+        if news {
             self.verification.take_if(|verification| verification.how == How::Own);
             self.regained(now);
         }
+        news
     }
 
     /// An ordinary call to the host failed.

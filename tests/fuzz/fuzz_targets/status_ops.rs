@@ -89,7 +89,7 @@ impl Run {
                 assert!(!counted || !ok || status.state() == State::Connected);
                 self.told += usize::from(counted);
             }
-            7 => status.call_ok(now),
+            7 => _ = status.call_ok(now),
             8 => {
                 status.host_lost(now);
                 assert_ne!(status.state(), State::Connected);

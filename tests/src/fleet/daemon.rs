@@ -215,7 +215,7 @@ impl World<'_> {
                     self.vms[it.vm].ticket = Some(address);
                 }
                 let told = |status: &mut Status| {
-                    if ok { status.call_ok(now) } else { status.host_lost(now) }
+                    if ok { _ = status.call_ok(now) } else { status.host_lost(now) }
                 };
                 self.tell(it.vm, told);
             }

@@ -170,7 +170,11 @@ impl Agent {
     /// Lets the status machine know how a call went.
     pub(crate) fn judge(&self, failed: Option<&Failed>) {
         match failed {
-            None => self.status(|status| status.call_ok(now())),
+            None => {
+                if self.status.borrow_mut().call_ok(now()) {
+                    self.status_changed.raise();
+                }
+            }
             Some(Failed(why)) => {
                 self.trouble(&format!("lost host: {why}"));
                 self.status(|status| status.host_lost(now()));

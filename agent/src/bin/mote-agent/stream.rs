@@ -62,7 +62,7 @@ impl Stream {
         Self::new(socket, Some(connection.into())).handshake().await
     }
 
-    /// Makes a TLS handshake.
+    /// Makes a TLS handshake; the caller is the first to write.
     ///
     /// # Errors
     /// The system's, or `InvalidData` with rustls's words. The caller sets the deadline.
@@ -85,17 +85,16 @@ impl Stream {
         }
     }
 
+    /// Our last words of it are left to go with the first bytes that are written: one packet less.
     async fn shake_hands(&self) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Ok(()) };
-        loop {
+        while tls.borrow().is_handshaking() {
             self.flush(tls).await?;
-            if !tls.borrow().is_handshaking() {
-                return Ok(());
-            }
-            if self.fill(tls).await? == 0 {
+            if self.fill(tls, Reply::Later).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
+        Ok(())
     }
 
     /// Runs `look` on the certificates that the peer proved to own.
@@ -151,7 +150,7 @@ impl Stream {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 other => return other,
             }
-            self.fill(tls).await?;
+            self.fill(tls, Reply::AtOnce).await?;
         }
     }
 
@@ -252,7 +251,7 @@ impl Stream {
     }
 
     /// Receives some bytes for TLS; 0 is the end of the socket.
-    async fn fill(&self, tls: &RefCell<Connection>) -> io::Result<usize> {
+    async fn fill(&self, tls: &RefCell<Connection>, reply: Reply) -> io::Result<usize> {
         let read = self.socket.read_with(|fd| tls.borrow_mut().read_tls(&mut Wire(fd))).await?;
         let was_sending = tls.borrow().wants_write();
         let processed = tls.borrow_mut().process_new_packets().map(drop);
@@ -263,7 +262,7 @@ impl Stream {
         }
         // Key updates and the like want an answer. A writer that is at it takes it along: to wait for
         // what others send would keep us from reading.
-        if !was_sending {
+        if reply == Reply::AtOnce && !was_sending {
             self.flush(tls).await?;
         }
         Ok(read)
@@ -279,6 +278,13 @@ impl Stream {
             },
         }
     }
+}
+
+/// When what TLS has to say to something it received is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    AtOnce,
+    Later,
 }
 
 fn invalid(error: impl ToString) -> io::Error {

@@ -69,7 +69,7 @@ impl Driver {
                 assert!(!counted || !ok || status.state() == State::Connected);
                 self.told += usize::from(counted);
             }
-            Op::CallOk => status.call_ok(now),
+            Op::CallOk => _ = status.call_ok(now),
             Op::Lost => {
                 status.host_lost(now);
                 assert_ne!(status.state(), State::Connected);

@@ -64,7 +64,11 @@ fn every_input_leads_from_every_state_where_it_should() {
             |it| assert!(!it.verified(at(10_000), 99, true)),
             [Started, Connect, Connected, Stopped],
         ),
-        ("a call worked", |it| it.call_ok(at(10_000)), [Connected, Connect, Connected, Stopped]),
+        (
+            "a call worked",
+            |it| _ = it.call_ok(at(10_000)),
+            [Connected, Connect, Connected, Stopped],
+        ),
         ("a call failed", |it| it.host_lost(at(10_000)), [Started, Connect, Started, Stopped]),
         ("port", |it| it.port_appeared(at(10_000)), [Started, Connect, Connected, Stopped]),
         ("write", |it| it.write_failed(at(10_000)), [Started, Connect, Connected, Stopped]),
