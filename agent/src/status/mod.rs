@@ -25,8 +25,8 @@ use core::time::Duration;
 
 pub use connect::{Address, Connect, RefusedLine};
 pub use pace::{
-    AGAIN, CONNECT, CONNECT_FOR, CONNECTED, Intervals, LOST, READ, REFRESH, REPLACED, SHORTEST,
-    STARTED, TURN, VERIFY,
+    AGAIN, CONNECT, CONNECT_FOR, CONNECTED, Intervals, LOST, READ, REFRESH, REFRESHED, REPLACED,
+    SHORTEST, STARTED, TURN, VERIFY,
 };
 pub use poll::{Action, GONE, HERE};
 

@@ -1,7 +1,8 @@
 //! The outputs of the status machine: what is due, and when the next thing will be.
 
 use super::{
-    Address, Connect, How, READ, REFRESH, REPLACED, RefusedLine, State, Status, TURN, Word,
+    Address, Connect, How, READ, REFRESH, REFRESHED, REPLACED, RefusedLine, State, Status, TURN,
+    Word,
 };
 use crate::time::Uptime;
 
@@ -106,7 +107,7 @@ impl Status {
                 Some(Word::Started)
             }
             State::Connected if self.refresh.is_some_and(|refresh| refresh <= now) => {
-                self.refresh = Some(now + REFRESH);
+                self.refresh = Some(now + REFRESHED);
                 Some(Word::Refresh)
             }
             State::Started | State::Connected => None,
