@@ -1,9 +1,12 @@
 //! `mote-calls SOCKET TARGET CLIENTS CALLS`: `GET TARGET` so many times, a connection for each, by so
 //! many clients at once that each wait for their answer. Prints one line of `name=value`: times of
 //! calls in microseconds, the time of all in seconds. The benchmark's client in the test image.
+//!
+//! `mote-calls --answer SOCKET` answers each connection there at once and always the same, and does
+//! nothing else: how fast an agent could be at most.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
@@ -31,6 +34,11 @@ struct Seen {
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [option, socket] = args.as_slice()
+        && option == "--answer"
+    {
+        return answer(socket).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
     let [socket, target, clients, calls] = args.as_slice() else { return ExitCode::from(2) };
     let (Ok(clients), Ok(calls)) = (clients.parse(), calls.parse()) else {
         return ExitCode::from(2);
@@ -39,6 +47,20 @@ fn main() -> ExitCode {
     let (seen, took) = run(&Job { socket: socket.clone(), request, clients, calls });
     show(seen, took);
     ExitCode::SUCCESS
+}
+
+/// What devlxd says to `GET /`.
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\
+    Connection: close\r\n\r\n[\"/1.0\"]\n";
+
+fn answer(path: &str) -> Result<()> {
+    let listener = UnixListener::bind(path)?;
+    let mut buffer = [0; 1024];
+    loop {
+        let (mut socket, _) = listener.accept()?;
+        let _request = socket.read(&mut buffer)?;
+        socket.write_all(ANSWER)?;
+    }
 }
 
 /// All calls; how long they took together.

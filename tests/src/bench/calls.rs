@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::book::Found;
+use super::rows::FLOOR;
 use super::visit::Visit;
 use crate::column::Column;
 
@@ -49,6 +50,10 @@ fn all(visit: &mut Visit, target: &str, clients: u32, calls: u32) -> Said {
 /// So many calls.
 fn run(visit: &mut Visit, target: &str, clients: u32, calls: u32) -> Said {
     let socket = visit.column.socket();
+    run_at(visit, socket, target, clients, calls)
+}
+
+fn run_at(visit: &mut Visit, socket: &str, target: &str, clients: u32, calls: u32) -> Said {
     let command = format!("/opt/calls {socket} {target} {clients} {calls}");
     let (code, output) = visit.guest.sh_within(&command, LIMIT);
     let said = Said(output);
@@ -72,6 +77,17 @@ pub(super) fn sequential(visit: &mut Visit) -> Found {
         ("root", Ok(root.quantile("p50"))),
         ("root99", Ok(root.quantile("p99"))),
     ]
+}
+
+/// The calls of `root`, answered by a program that does nothing else.
+pub(super) fn floor(visit: &mut Visit) -> Found {
+    const SOCKET: &str = "/run/floor";
+    let start = "start-stop-daemon -S -b -m -p /run/floor.pid -x /opt/calls -- --answer";
+    let there = format!("until [ -S {SOCKET} ]; do sleep 0.1; done");
+    let _started = visit.guest.ok(&format!("{start} {SOCKET}; {there}"));
+    let said = run_at(visit, SOCKET, "/", 1, 100);
+    let _ended = visit.guest.ok(&format!("kill $(cat /run/floor.pid); rm {SOCKET}"));
+    vec![(FLOOR, Ok(said.quantile("p50")))]
 }
 
 /// Several clients. Who is overwhelmed counts with what he answered, and it is said.

@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::book::Found;
+use super::rows::FLOOR;
 use super::{attempt, calls, from_host, start};
 use crate::column::Column;
 use crate::guest::Guest;
@@ -33,11 +34,12 @@ struct Step {
 }
 
 /// In this order. The first starts the agent, and is not left out.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step { rows: &["started", "answered", "told"], run: start::start },
     Step { rows: &["pss", "dirty"], run: |visit| memory(visit, SETTLED, ["pss", "dirty"]) },
     // After the next step the agent has answered 300 calls.
     Step { rows: &["config", "config99", "rate1", "root", "root99"], run: calls::sequential },
+    Step { rows: &[FLOOR], run: calls::floor },
     Step { rows: &["pss300", "dirty300", "threads"], run: after_calls },
     Step { rows: &["rate8", "late8", "rate64", "late64"], run: calls::at_once },
     Step { rows: &["image"], run: calls::image },
