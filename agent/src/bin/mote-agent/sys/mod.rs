@@ -55,8 +55,8 @@ unsafe impl SocketAddrArg for VsockAddr {
     }
 }
 
-/// Time since boot, by the C library: it reads the clock in the vDSO, which rustix cannot find in a static
-/// binary with the C library's auxiliary vector, and a devlxd call looks at the clock 18 times.
+/// Time since boot, by the C library, which reads the clock in the vDSO: a devlxd call looks 18 times. rustix
+/// would find the vDSO by the kernel's own list, which names it even where valgrind has taken it away.
 pub(crate) fn since_boot() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` can be written to for the length of the call.
