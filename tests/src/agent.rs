@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::conform::client::{Client, Way};
 use crate::host::Host;
-use crate::{Process, Scratch, agent, wait};
+use crate::{Process, Scratch, agent, proc, wait};
 
 /// A host, an agent, and nothing between them but sockets.
 #[derive(Debug)]
@@ -115,13 +115,10 @@ impl Pair {
     /// What `/proc/PID/status` says, kB.
     ///
     /// # Panics
-    /// If the agent is gone.
+    /// If the agent is gone, or there is no such field.
     #[must_use]
     pub fn memory(&self, field: &str) -> u64 {
-        let path = format!("/proc/{}/status", self.agent.0.id());
-        let text = std::fs::read_to_string(path).expect("a living agent");
-        let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();
-        line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).unwrap_or(0)
+        proc::memory(self.agent.0.id(), "status", field)
     }
 
     /// What the agent logged.

@@ -12,10 +12,12 @@ pub mod cost;
 pub mod fleet;
 pub mod guest;
 pub mod host;
+pub mod proc;
 pub mod report;
 pub mod sftp;
 pub mod svg;
 pub mod terminal;
+pub mod text;
 pub mod vm;
 pub mod world;
 

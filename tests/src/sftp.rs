@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub use crate::conform::sftp::{flag as open, kind};
-use crate::{Process, agent};
+use crate::{Process, agent, proc};
 
 /// A field of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -245,10 +245,7 @@ impl Session {
     /// If the server is gone.
     #[must_use]
     pub fn memory(&self, field: &str) -> u64 {
-        let path = format!("/proc/{}/status", self.server.0.id());
-        let text = std::fs::read_to_string(path).expect("a living server");
-        let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();
-        line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).expect("a number")
+        proc::memory(self.server.0.id(), "status", field)
     }
 }
 

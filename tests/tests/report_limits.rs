@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mote_tests::agent::Pair;
+use mote_tests::proc::kilobytes;
 use mote_tests::report::{report, root};
 use mote_tests::{Scratch, agent, host};
 use serde_json::{Value, json};
@@ -95,10 +96,7 @@ fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     let (peak, _) = mote_tests::wait("the reporter to wait", Duration::from_secs(10), || {
         std::thread::sleep(Duration::from_millis(100));
         let status = status();
-        status.contains("State:\tS").then(|| {
-            let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-            line.split_whitespace().nth(1).unwrap().parse().unwrap()
-        })
+        status.contains("State:\tS").then(|| kilobytes(&status, "VmHWM:").unwrap())
     });
     drop(pipe);
     assert!(child.wait().unwrap().success());

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use mote_tests::Scratch;
 use mote_tests::guest::Guest;
 use mote_tests::host::{Host, NAME};
+use mote_tests::proc::kilobytes;
 use mote_tests::vm::{Share, Spec, Vm, qmp, serial, vsock};
 use mote_tests::{tool, wait};
 
@@ -280,9 +281,9 @@ fn it_is_small_and_stays_small_and_boots_in_little_memory() {
     let spec = Spec { memory: 96, ..Spec::default() };
     let mut world = World::boot("lxd", &spec, &[]);
     let mut guest = world.connected();
-    let pss = |guest: &mut Guest| -> u32 {
-        let text = guest.ok("grep ^Pss: /proc/$(cat /run/agent.pid)/smaps_rollup");
-        text.split_whitespace().nth(1).unwrap().parse().unwrap()
+    let pss = |guest: &mut Guest| {
+        let text = guest.ok("cat /proc/$(cat /run/agent.pid)/smaps_rollup");
+        kilobytes(&text, "Pss:").unwrap()
     };
     std::thread::sleep(Duration::from_secs(2));
     let idle = pss(&mut guest);

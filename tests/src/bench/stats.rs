@@ -1,5 +1,7 @@
 //! Samples of a row: what is made of several, and how numbers are written.
 
+use crate::text::grouped;
+
 /// What several samples come to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
@@ -41,18 +43,10 @@ pub fn number(value: f64) -> String {
     };
     let text = format!("{value:.digits$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
-    let mut out = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0
-            && digit.is_ascii_digit()
-            && (whole.len() - index).is_multiple_of(3)
-            && !out.ends_with('-')
-        {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out + rest
+    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
+    // What is no number, or has more digits than there are, stays as it is.
+    let digits = digits.parse().map_or_else(|_| digits.to_owned(), grouped);
+    format!("{sign}{digits}{rest}")
 }
 
 /// A ratio: how many times better.

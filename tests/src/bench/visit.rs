@@ -8,6 +8,7 @@ use super::rows::FLOOR;
 use super::{attempt, calls, from_host, start};
 use crate::column::Column;
 use crate::guest::Guest;
+use crate::proc;
 use crate::vm::Spec;
 use crate::world::{self, World};
 
@@ -100,9 +101,8 @@ fn memory(visit: &mut Visit, settled: Duration, rows: [&'static str; 2]) -> Foun
     std::thread::sleep(settled);
     let text = visit.proc("smaps_rollup");
     let kilobytes = |name: &str| {
-        let value = text.lines().find_map(|line| line.strip_prefix(name));
-        let value = value.and_then(|value| value.trim().trim_end_matches(" kB").parse().ok());
-        value.ok_or_else(|| format!("no {name} in {text}"))
+        let value = proc::kilobytes(&text, name).and_then(|value| u32::try_from(value).ok());
+        value.map(f64::from).ok_or_else(|| format!("no {name} in {text}"))
     };
     vec![(rows[0], kilobytes("Pss:")), (rows[1], kilobytes("Private_Dirty:"))]
 }

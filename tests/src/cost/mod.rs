@@ -7,6 +7,8 @@ pub mod page;
 
 use std::ops::Range;
 
+use crate::proc;
+
 /// Costs are looked at with so many things there.
 pub const STEPS: [usize; 4] = [1, 10, 100, 1000];
 
@@ -32,9 +34,5 @@ pub const ALWAYS: Range<usize> = 0..usize::MAX;
 /// If it is gone.
 #[must_use]
 pub fn anonymous(pid: u32) -> u64 {
-    let path = format!("/proc/{pid}/smaps_rollup");
-    let text = std::fs::read_to_string(path).expect("a living process");
-    let line = text.lines().find(|line| line.starts_with("Anonymous:")).unwrap_or_default();
-    let kilobytes: Option<u64> = line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok());
-    kilobytes.expect("a number") * 1024
+    proc::memory(pid, "smaps_rollup", "Anonymous:") * 1024
 }

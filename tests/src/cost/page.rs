@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::Row;
+use crate::text::grouped;
 
 /// A table: what it is about, and its rows.
 #[derive(Debug)]
@@ -47,19 +48,6 @@ impl Table<'_> {
         }
         Ok(())
     }
-}
-
-/// With a comma every three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 const TOP: &str = "\

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::clock::{Micros, SECOND};
 use super::model::{Channel, Plan};
 use super::study::{Figures, Scenario, figures};
+use crate::text::grouped;
 
 /// How many agents the tables have.
 pub const SIZES: [u32; 5] = [1, 10, 100, 1_000, 10_000];
@@ -40,7 +41,7 @@ pub fn page() -> String {
 pub fn back(channel: Channel, sizes: &[u32]) -> String {
     let mut head = String::from("| agents |");
     for size in sizes {
-        let _written = write!(head, " {} |", thousands(u64::from(*size)));
+        let _written = write!(head, " {} |", grouped(u64::from(*size)));
     }
     let mut out = format!("{head}\n|{}\n", " ---: |".repeat(sizes.len() + 1));
     for scenario in Scenario::ALL.into_iter().filter(|scenario| scenario.comes_back()) {
@@ -60,7 +61,7 @@ pub fn load(agents: u32) -> String {
     let head = format!(
         "| {} agents | reads/s | most | cores | most | calls at once | calls that failed |\n\
          | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-        thousands(u64::from(agents))
+        grouped(u64::from(agents))
     );
     let mut out = head;
     for channel in [Channel::Ring, Channel::Line] {
@@ -77,11 +78,11 @@ fn row(out: &mut String, name: &str, figures: &Figures) {
         out,
         "| {name} | {:.0} | {} | {:.2} | {:.1} | {} | {} |",
         figures.reads.0,
-        thousands(figures.reads.1),
+        grouped(figures.reads.1),
         figures.cores.0,
         figures.cores.1,
-        thousands(figures.calls),
-        thousands(figures.failed),
+        grouped(figures.calls),
+        grouped(figures.failed),
     );
 }
 
@@ -121,12 +122,12 @@ pub fn jitter() -> String {
             seconds(b.back[2]),
             a.reads.0,
             b.reads.0,
-            thousands(a.reads.1),
-            thousands(b.reads.1),
-            thousands(a.late_reads),
-            thousands(b.late_reads),
-            thousands(a.failed),
-            thousands(b.failed),
+            grouped(a.reads.1),
+            grouped(b.reads.1),
+            grouped(a.late_reads),
+            grouped(b.late_reads),
+            grouped(a.failed),
+            grouped(b.failed),
         );
     }
     out
@@ -207,8 +208,8 @@ fn machine() -> String {
             Duration::from_micros(register).as_secs_f64() * 1000.0,
             seconds(it.back[1]),
             seconds(it.back[2]),
-            thousands(it.calls),
-            thousands(it.failed),
+            grouped(it.calls),
+            grouped(it.failed),
         );
     }
     out
@@ -220,13 +221,5 @@ fn seconds(time: Option<Micros>) -> String {
         None => "-".into(),
         Some(time) if time < 1.0 => format!("{time:.2}"),
         Some(time) => format!("{time:.1}"),
-    }
-}
-
-/// `10,000`.
-fn thousands(number: u64) -> String {
-    match number / 1_000 {
-        0 => number.to_string(),
-        more => format!("{},{:03}", thousands(more), number % 1_000),
     }
 }

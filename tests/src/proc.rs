@@ -1,0 +1,34 @@
+//! Numbers out of `/proc/PID`.
+
+/// Kilobytes that `text` (`status`, `smaps_rollup`) gives for a field; `None` if it has no such field.
+#[must_use]
+pub fn kilobytes(text: &str, field: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with(field))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The same of a process of this machine.
+///
+/// # Panics
+/// If the process is gone, or there is no such field.
+#[must_use]
+pub fn memory(pid: u32, file: &str, field: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("a living process");
+    kilobytes(&text, field).unwrap_or_else(|| panic!("no {field} in {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_found_by_its_name_alone() {
+        let text =
+            "5555-7fff ---p 0 00:00 0 [rollup]\nPss:  956 kB\nPss_Dirty:  12 kB\nState:\tS (x)\n";
+        assert_eq!(kilobytes(text, "Pss:"), Some(956));
+        assert_eq!(kilobytes(text, "Pss_Dirty:"), Some(12));
+        assert_eq!(kilobytes(text, "Rss:"), None);
+        assert_eq!(kilobytes(text, "State:"), None);
+        assert!(memory(std::process::id(), "status", "VmRSS:") > 0);
+    }
+}
