@@ -82,6 +82,10 @@ pub(super) fn sequential(visit: &mut Visit) -> Found {
 /// The calls of `root`, answered by a program that does nothing else.
 pub(super) fn floor(visit: &mut Visit) -> Found {
     const SOCKET: &str = "/run/floor";
+    // It is told of mote's VMs alone.
+    if visit.column.program().is_some() {
+        return Vec::new();
+    }
     let start = "start-stop-daemon -S -b -m -p /run/floor.pid -x /opt/calls -- --answer";
     let there = format!("until [ -S {SOCKET} ]; do sleep 0.1; done");
     let _started = visit.guest.ok(&format!("{start} {SOCKET}; {there}"));

@@ -10,7 +10,7 @@ use super::visit::{Visit, millis};
 use crate::wait;
 use crate::world::BOOT;
 
-/// As long as in the issue.
+/// How long there is no host.
 const DOWN: Duration = Duration::from_secs(2);
 /// A Go agent speaks every 5 s; a host looks every 10 s at the latest.
 const BACK: Duration = Duration::from_secs(30);
