@@ -405,6 +405,7 @@ fn the_service_manager_hears_ready_watchdog_and_stopping() {
     let end = wait("the end", Duration::from_secs(5), || pair.agent.0.try_wait().unwrap()).0;
     assert_eq!(end.code(), Some(0), "{}", pair.log());
     assert!(pair.log().ends_with("STOPPED\n"), "{}", pair.log());
+    assert!(!pair.socket().exists(), "a name that nobody listens at");
 }
 
 #[test]

@@ -52,9 +52,9 @@ pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
                 agent.status_changed.raise();
                 let off = agent.devlxd_changed.after(seen);
                 accept(&agent, &listener, &places).or(off).await;
-                drop(listener);
-                // Ours, and nobody listens on it any more.
+                // The name goes first: whoever finds it can connect.
                 let _gone = std::fs::remove_file(&path);
+                drop(listener);
                 if !agent.devlxd.get() {
                     log::info(format_args!("devlxd off"));
                     agent.status_changed.raise();
@@ -73,9 +73,7 @@ fn bind(agent: &Agent, path: &Path) -> io::Result<Socket> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
     std::fs::set_permissions(directory, PermissionsExt::from_mode(0o755))?;
-    // The umask is 077: nobody else can connect, not even before this.
     let listener = socket::listen_unix(path)?;
-    std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
     if agent.flavour == Flavour::Incus {
         link_lxd(directory)?;
     }

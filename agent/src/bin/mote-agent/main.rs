@@ -293,6 +293,8 @@ async fn serve(
         }
     };
     let result = host.or(wait_for_signal(agent, signals)).await;
+    // No name without a listener: cloud-init believes in a host that has one (P§5.1).
+    agent.allow_devlxd(false);
     agent.status(|status| status.stop(now()));
     if clock::within(GOODBYE, serial).await.is_none() {
         log::warn(format_args!("the status port does not take STOPPED"));

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use mote_agent::status::Address;
@@ -144,18 +145,24 @@ pub(crate) fn local_cid(root: &Path) -> Result<u32, String> {
     }
 }
 
-/// Listens on a unix socket, replacing a stale file.
+/// Listens on a unix socket, for its owner alone (0600), in the place of what bears the name. The
+/// name is given last, to a socket that listens: whoever finds it can connect, where a name that
+/// comes with `bind` is refused until `listen`, and one removed first is missing for a while.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
-    match std::fs::remove_file(path) {
+    let unnamed = suffixed(path, ".new");
+    match std::fs::remove_file(&unnamed) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
     let fd = stream(AddressFamily::UNIX)?;
-    bind(&fd, &SocketAddrUnix::new(path)?)?;
+    // The umask is 077: nobody else can connect, not even before the mode is set.
+    bind(&fd, &SocketAddrUnix::new(&unnamed)?)?;
+    std::fs::set_permissions(&unnamed, PermissionsExt::from_mode(0o600))?;
     listen(&fd, BACKLOG)?;
+    std::fs::rename(&unnamed, path)?;
     Ok(Async::new_nonblocking(fd))
 }
 
@@ -178,4 +185,61 @@ fn suffixed(prefix: &Path, suffix: &str) -> PathBuf {
     let mut path = prefix.as_os_str().to_owned();
     path.push(suffix);
     path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileTypeExt;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn whoever_finds_a_socket_can_connect_to_it() {
+        let scratch = crate::share::scratch("socket");
+        let path = scratch.join("sock");
+        let done = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            let client = threads.spawn(|| {
+                let mut found = 0_u32;
+                while !done.load(Ordering::Relaxed) {
+                    match UnixStream::connect(&path) {
+                        Ok(_) => found += 1,
+                        Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound),
+                    }
+                }
+                found
+            });
+            // One in the place of another, and one where there is none.
+            for turn in 0..2_000 {
+                let first = listen_unix(&path).expect("a socket");
+                let second = listen_unix(&path).expect("a socket in its place");
+                if turn % 2 == 0 {
+                    std::thread::yield_now();
+                }
+                std::fs::remove_file(&path).expect("a name to remove");
+                drop((first, second));
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(client.join().expect("a client never refused") > 0);
+        });
+    }
+
+    #[test]
+    fn a_socket_takes_the_place_of_a_stale_one_and_leaves_nothing_else() {
+        let scratch = crate::share::scratch("stale-socket");
+        let path = scratch.join("sock");
+        drop(std::os::unix::net::UnixListener::bind(suffixed(&path, ".new")).expect("a stale one"));
+        std::fs::write(&path, "a file").expect("a file in its place");
+        let _listener = listen_unix(&path).expect("a socket");
+        let names: Vec<_> = std::fs::read_dir(&scratch)
+            .expect("the directory")
+            .map(|entry| entry.expect("a name").file_name())
+            .collect();
+        assert_eq!(names, ["sock"]);
+        let about = std::fs::metadata(&path).expect("the socket");
+        assert!(about.file_type().is_socket());
+        assert_eq!(about.permissions().mode() & 0o777, 0o600);
+        UnixStream::connect(&path).expect("a listener");
+    }
 }
