@@ -44,8 +44,12 @@ impl Pair {
         Self { agent, host, scratch }.up()
     }
 
+    /// Until guest and host have both found it: with agent.conf devlxd is there first, and the host
+    /// calls no agent that it has not heard.
     fn up(self) -> Self {
-        wait("devlxd", Duration::from_secs(30), || UnixStream::connect(self.socket()).ok());
+        const LIMIT: Duration = Duration::from_secs(30);
+        wait("devlxd", LIMIT, || UnixStream::connect(self.socket()).ok());
+        wait("the agent's first call", LIMIT, || self.log().contains(" CONNECTED").then_some(()));
         self
     }
 
