@@ -47,3 +47,4 @@ pub mod hostpeer;
 pub mod exec;
 pub mod operation;
 pub mod sftp;
+pub mod tickets;

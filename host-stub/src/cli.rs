@@ -61,7 +61,7 @@ Usage: mote-host --dir DIR COMMAND
                          Incus: carry connections into the guest
   start NAME | stop NAME the VM was switched on, or off
   fault NAME KIND [N]    none, stall [s], slow ms, reset, wrong-cert, forbidden, huge,
-                         garbage, deny-put
+                         garbage, deny-put, no-tickets [ms]
 
 Keys of its own: mote.bearer (the token for storage, instances and operations),
 mote.image.size (bytes of any image), mote.operation.ms (how long operations take).

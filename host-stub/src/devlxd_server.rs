@@ -35,6 +35,8 @@ const WRITE: Duration = Duration::from_secs(30);
 const HUGE: Duration = Duration::from_secs(600);
 /// Connections of one guest at once.
 const AT_ONCE: usize = 64;
+/// A Go server gives one in each connection.
+const TICKETS: usize = 1;
 /// When there are no descriptors left.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Images are written in such pieces.
@@ -51,6 +53,8 @@ pub(crate) struct Door {
     agent: CertificateDer<'static>,
     right: Arc<ServerConfig>,
     wrong: Arc<ServerConfig>,
+    /// Without tickets.
+    forgetful: Arc<ServerConfig>,
     slots: Arc<Slots>,
 }
 
@@ -65,8 +69,9 @@ pub(crate) fn listen(daemon: &Arc<Daemon>, instance: &Instance) -> Result<()> {
         name: instance.name.clone(),
         flavour: instance.flavour,
         agent: certificate(&store::share(&daemon.root, &instance.name).join("agent.crt"))?,
-        right: tls::server(&daemon.pair)?,
-        wrong: tls::server(&Pair::load_or_make(&directory, "wrong")?)?,
+        right: tls::server(&daemon.pair, TICKETS)?,
+        wrong: tls::server(&Pair::load_or_make(&directory, "wrong")?, TICKETS)?,
+        forgetful: tls::server(&daemon.pair, 0)?,
         slots: Slots::new(AT_ONCE),
     });
     match (&instance.vsock, instance.vsock.host_socket(daemon.port)) {
@@ -146,7 +151,18 @@ impl Door {
             stall(socket, time);
             return Ok(());
         }
-        let config = if fault == Fault::WrongCert { &self.wrong } else { &self.right };
+        let config = match fault {
+            Fault::WrongCert => &self.wrong,
+            Fault::NoTickets(_) => &self.forgetful,
+            Fault::DenyPut
+            | Fault::Forbidden
+            | Fault::Garbage
+            | Fault::Huge
+            | Fault::None
+            | Fault::Reset
+            | Fault::Slow(_)
+            | Fault::Stall(_) => &self.right,
+        };
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone())?, socket);
         let Some(request) = read_request(&mut stream)? else { return Ok(()) };
         let resumed = stream.conn.handshake_kind() == Some(HandshakeKind::Resumed);
@@ -164,7 +180,11 @@ impl Door {
             }
             Fault::Garbage => return Ok(stream.write_all(b"\x16\x03 this is not HTTP\r\n\r\n")?),
             Fault::Huge => return huge(&mut stream),
-            Fault::Slow(time) => std::thread::sleep(time),
+            Fault::Slow(time) | Fault::NoTickets(time) => {
+                // The ticket is part of the handshake for Go, and does not wait for the answer.
+                stream.flush()?;
+                std::thread::sleep(time);
+            }
             Fault::DenyPut
             | Fault::Forbidden
             | Fault::None

@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Garbage,
     /// A body without end.
     Huge,
+    /// No TLS tickets, and answers only after that.
+    NoTickets(Duration),
     /// None: the host behaves.
     #[default]
     None,
@@ -43,6 +45,9 @@ impl Fault {
             ("huge", _) => Self::Huge,
             ("wrong-cert", _) => Self::WrongCert,
             ("slow", Some(millis)) => Self::Slow(Duration::from_millis(millis).min(STALL)),
+            ("no-tickets", millis) => {
+                Self::NoTickets(Duration::from_millis(millis.unwrap_or_default()).min(STALL))
+            }
             ("slow", None) => bail!("slow needs milliseconds"),
             ("stall", None | Some(0)) => Self::Stall(STALL),
             ("stall", Some(seconds)) => Self::Stall(Duration::from_secs(seconds).min(STALL)),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::Ticketer;
 use rustls::crypto::verify_tls13_signature;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -24,12 +25,15 @@ pub(crate) fn client(pair: &Pair, agent: CertificateDer<'static>) -> Result<Arc<
     Ok(Arc::new(config))
 }
 
-/// For guests, whose certificate is asked for and looked at when they are answered.
-pub(crate) fn server(pair: &Pair) -> Result<Arc<ServerConfig>> {
-    let config = ServerConfig::builder_with_provider(provider())
+/// For guests, whose certificate is asked for and looked at when they are answered. As Go's servers do
+/// it, a ticket is sealed and holds all that is remembered.
+pub(crate) fn server(pair: &Pair, tickets: usize) -> Result<Arc<ServerConfig>> {
+    let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_client_cert_verifier(Arc::new(Anybody))
         .with_single_cert(vec![pair.certificate.clone()], pair.key())?;
+    config.ticketer = Ticketer::new()?;
+    config.send_tls13_tickets = tickets;
     Ok(Arc::new(config))
 }
 

@@ -107,11 +107,11 @@ impl Agent {
     /// A link to that address, with the known one's TLS if the pin is the same.
     pub(crate) fn link_to(&self, address: Address, pin: Pin) -> Result<Rc<Link>, String> {
         let known = self.link.borrow().clone();
-        let config = match known {
-            Some(known) if known.pin == pin => known.config.clone(),
+        let tls = match known {
+            Some(known) if known.pin == pin => known.tls.clone(),
             Some(_) | None => self.identity.client(pin.clone())?,
         };
-        Ok(Rc::new(Link { address, pin, config }))
+        Ok(Rc::new(Link { address, pin, tls }))
     }
 
     /// Switches devlxd on or off; it stays off where the guest's policy says so.

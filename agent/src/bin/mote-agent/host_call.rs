@@ -3,20 +3,19 @@
 //! resumes the first one's session.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
+use futures_lite::future::zip;
 use mote_agent::http::body::Decoder;
 use mote_agent::http::head::{self, Framing, Method};
 use mote_agent::http::reply::{RequestLine, write_request};
 use mote_agent::limits;
 use mote_agent::status::Address;
-use rustls::ClientConfig;
 
 use crate::clock::{sleep, within};
 use crate::socket::{Socket, Transport};
 use crate::stream::Stream;
-use crate::tls::Pin;
+use crate::tls::{self, Pin};
 
 /// Dial attempts and the pause between them (P§3.2).
 const TRIES: u32 = 10;
@@ -43,7 +42,7 @@ pub(crate) struct Link {
     /// What it must present.
     pub(crate) pin: Pin,
     /// Ready-made TLS, with the tickets of earlier calls.
-    pub(crate) config: Arc<ClientConfig>,
+    pub(crate) tls: tls::Client,
 }
 
 /// One request to the host.
@@ -125,8 +124,12 @@ pub(crate) async fn open(
     link: &Link,
     call: &Call<'_>,
 ) -> Result<Incoming, Failed> {
-    let socket = dial(transport, link.address, call.retry).await?;
-    let stream = match within(HANDSHAKE, Stream::connect(socket, link.config.clone())).await {
+    let earning = link.tls.tickets.turn().await;
+    // The keys are made while the dialled host is on its way to answer.
+    let (socket, begun) =
+        zip(dial(transport, link.address, call.retry), async { link.tls.begin() }).await;
+    let begun = begun.map_err(|why| Failed(format!("TLS with the host: {why}")))?;
+    let stream = match within(HANDSHAKE, Stream::connect(socket?, begun)).await {
         Some(Ok(stream)) => stream,
         Some(Err(error)) => return Err(Failed(format!("TLS with the host failed: {error}"))),
         None => return Err(Failed("TLS with the host took too long".into())),
@@ -155,10 +158,13 @@ pub(crate) async fn open(
     out.extend_from_slice(call.body.unwrap_or_default());
     stream.write_all(&out).await.map_err(|error| broken(&error))?;
     let method = if call.method == "HEAD" { Method::Head } else { Method::Get };
-    match within(call.patience, read_head(stream, method)).await {
-        Some(incoming) => incoming,
-        None => Err(Failed("the host took too long to answer".into())),
+    let Some(incoming) = within(call.patience, read_head(stream, method)).await else {
+        return Err(Failed("the host took too long to answer".into()));
+    };
+    if let (Ok(_), Some(earning)) = (&incoming, earning) {
+        earning.answered();
     }
+    incoming
 }
 
 async fn read_head(stream: Stream, method: Method) -> Result<Incoming, Failed> {

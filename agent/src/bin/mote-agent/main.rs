@@ -49,6 +49,7 @@ mod state;
 mod stream;
 mod sys;
 mod templates;
+mod tickets;
 mod tls;
 mod upgrade;
 mod websocket;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use crate::clock::within;
 use crate::socket::Socket;
@@ -23,9 +23,6 @@ const STALLED: Duration = Duration::from_secs(10);
 /// How long we wait for the peer's end after ours, so that a closing vsock does not throw away
 /// what it has not delivered yet.
 const LINGER: Duration = Duration::from_secs(2);
-/// The name that LXD and Incus certificates carry and that Go clients ask for (P§3.1). It is also
-/// the key under which tickets are kept.
-const SERVER_NAME: &str = "unspecified";
 
 /// One connection.
 pub(crate) struct Stream {
@@ -66,10 +63,8 @@ impl Stream {
     ///
     /// # Errors
     /// The system's, or `InvalidData` with rustls's words. The caller sets the deadline.
-    pub(crate) async fn connect(socket: Socket, config: Arc<ClientConfig>) -> io::Result<Self> {
-        let name = ServerName::try_from(SERVER_NAME).map_err(invalid)?;
-        let connection = ClientConnection::new(config, name).map_err(invalid)?;
-        Self::new(socket, Some(connection.into())).handshake().await
+    pub(crate) async fn connect(socket: Socket, begun: ClientConnection) -> io::Result<Self> {
+        Self::new(socket, Some(begun.into())).handshake().await
     }
 
     async fn handshake(self) -> io::Result<Self> {

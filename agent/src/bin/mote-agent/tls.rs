@@ -10,7 +10,7 @@ use std::sync::Arc;
 use mote_agent::hostpeer::authenticate;
 use mote_agent::pem;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientSessionMemoryCache, Resumption};
+use rustls::client::{ClientConnection, Resumption};
 use rustls::crypto::{
     CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms, ring,
     verify_tls13_signature_with_raw_key,
@@ -30,9 +30,10 @@ use webpki::ring as algorithms;
 
 use crate::built;
 use crate::share::ConfigFiles;
+use crate::tickets::Store;
 
-/// Tickets kept for calls to the host, enough for the calls in flight at once.
-const TICKETS: usize = 8;
+/// The name that LXD and Incus certificates carry and that Go clients ask for (P§3.1).
+const SERVER_NAME: &str = "unspecified";
 /// Longest certificate or key, bytes of DER; a P-384 certificate has about 600.
 const DER: usize = 8 * 1024;
 
@@ -105,16 +106,17 @@ impl Identity {
     ///
     /// # Errors
     /// rustls's, as text.
-    pub(crate) fn client(&self, pin: Pin) -> Result<Arc<ClientConfig>, String> {
+    pub(crate) fn client(&self, pin: Pin) -> Result<Client, String> {
         let mut config = ClientConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| error.to_string())?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(pin))
             .with_client_cert_resolver(Arc::new(AlwaysOurs(self.certified.clone())));
-        config.resumption = Resumption::store(Arc::new(ClientSessionMemoryCache::new(TICKETS)));
+        let tickets = Arc::<Store>::default();
+        config.resumption = Resumption::store(tickets.clone());
         config.enable_sni = true;
-        Ok(Arc::new(config))
+        Ok(Client { config: Arc::new(config), tickets })
     }
 
     /// The receipt that lets a host-API handler run.
@@ -124,6 +126,25 @@ impl Identity {
     ) -> Result<mote_agent::hostpeer::HostPeer, mote_agent::hostpeer::NotTheHost> {
         let leaf = presented.and_then(<[CertificateDer<'_>]>::first);
         authenticate(leaf.map(CertificateDer::as_ref), &self.caller)
+    }
+}
+
+/// What calls to one host share.
+#[derive(Clone)]
+pub(crate) struct Client {
+    config: Arc<ClientConfig>,
+    /// Of earlier calls.
+    pub(crate) tickets: Arc<Store>,
+}
+
+impl Client {
+    /// Our half of a handshake, with its keys made and a ticket taken, if there is one.
+    ///
+    /// # Errors
+    /// rustls's, in words.
+    pub(crate) fn begin(&self) -> Result<ClientConnection, String> {
+        let name = ServerName::try_from(SERVER_NAME).map_err(|error| error.to_string())?;
+        ClientConnection::new(self.config.clone(), name).map_err(|error| error.to_string())
     }
 }
 

@@ -1,0 +1,114 @@
+//! The tickets of one host, where rustls finds and leaves them; who waits for one is woken.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use mote_agent::tickets::{Earner, Tickets, Turn};
+use rustls::NamedGroup;
+use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::pki_types::ServerName;
+
+use crate::clock::within;
+
+/// How long a call waits for somebody else's ticket. Then its own handshake is sooner done.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// One store for each pinned certificate: the names that rustls keeps tickets by are all the same.
+#[derive(Default)]
+pub(crate) struct Store(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    tickets: Tickets<Tls13ClientSessionValue>,
+    /// The key exchange that the host chose last.
+    group: Option<NamedGroup>,
+    waiting: Vec<Waker>,
+}
+
+impl Store {
+    /// Waits until a call may begin. It must take its ticket, if there is one, before it waits
+    /// again, and keep what it is given until it is answered.
+    pub(crate) async fn turn(self: &Arc<Self>) -> Option<Earning> {
+        let asked = poll_fn(|context| {
+            let mut state = self.state();
+            match state.tickets.turn() {
+                Turn::Go => Poll::Ready(None),
+                Turn::Earn(earner) => Poll::Ready(Some(earner)),
+                Turn::Wait => {
+                    if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+                        state.waiting.push(context.waker().clone());
+                    }
+                    Poll::Pending
+                }
+            }
+        });
+        let earner = within(PATIENCE, asked).await.flatten()?;
+        Some(Earning { store: self.clone(), earner, answered: false })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Tickets<Tls13ClientSessionValue>)) {
+        let mut state = self.state();
+        change(&mut state.tickets);
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The place of a call that makes a full handshake.
+pub(crate) struct Earning {
+    store: Arc<Store>,
+    earner: Earner,
+    answered: bool,
+}
+
+impl Earning {
+    /// The host has answered. What it gave, it gave before.
+    pub(crate) fn answered(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Earning {
+    fn drop(&mut self) {
+        self.store.change(|tickets| tickets.earned(self.earner, self.answered));
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Store")
+    }
+}
+
+impl ClientSessionStore for Store {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        self.state().group = Some(group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        self.state().group
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
+        self.change(|tickets| tickets.put(ticket));
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.state().tickets.take()
+    }
+}

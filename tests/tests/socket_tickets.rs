@@ -1,0 +1,61 @@
+//! TLS tickets where many guests ask at once: few full handshakes, and nobody waits in vain.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::time::{Duration, Instant};
+
+use mote_tests::agent::Pair;
+use mote_tests::host::NAME;
+
+/// As many ask at once; how long until all were answered, and how many of them made full handshakes.
+fn burst(pair: &Pair, guests: u64) -> (Duration, u64) {
+    let counts = || {
+        let state = pair.host.state();
+        [&state["connections"], &state["resumed"]].map(|count| count.as_u64().unwrap())
+    };
+    let [all, resumed] = counts();
+    let begun = Instant::now();
+    std::thread::scope(|threads| {
+        for _ in 0..guests {
+            threads.spawn(|| assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar"));
+        }
+    });
+    let took = begun.elapsed();
+    let [all_then, resumed_then] = counts();
+    assert_eq!(all_then - all, guests);
+    let full = guests - (resumed_then - resumed);
+    println!("{guests} guests: {took:?}, {full} full handshakes");
+    (took, full)
+}
+
+#[test]
+fn of_a_burst_few_make_full_handshakes_however_slow_the_host() {
+    let pair = Pair::start("lxd", &["user.foo=bar"]);
+    for millis in ["0", "100"] {
+        pair.host.ok(&["fault", NAME, "slow", millis]);
+        let (took, full) = burst(&pair, 60);
+        assert!(full <= 16, "{full} of 60 with {millis} ms");
+        // One after another it would be 6 s.
+        assert!(took < Duration::from_secs(3), "{took:?} with {millis} ms");
+    }
+    // What the burst has left is enough for the next guest.
+    pair.host.ok(&["fault", NAME, "none"]);
+    assert_eq!(burst(&pair, 1).1, 0);
+}
+
+#[test]
+fn a_host_that_gives_no_tickets_is_not_waited_for() {
+    let pair = Pair::start("incus", &["user.foo=bar"]);
+    pair.host.ok(&["fault", NAME, "no-tickets", "500"]);
+    // The last ticket goes, and two more find out that there are none.
+    for _ in 0..2 {
+        burst(&pair, 1);
+    }
+    let (took, full) = burst(&pair, 30);
+    assert_eq!(full, 30);
+    // In twos it would be 7.5 s.
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    // One that begins to give some again is noticed.
+    pair.host.ok(&["fault", NAME, "none"]);
+    burst(&pair, 1);
+    assert_eq!(burst(&pair, 1).1, 0);
+}
