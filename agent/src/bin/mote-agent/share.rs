@@ -81,7 +81,8 @@ fn find_by(
             Err(why) => failures.push(why),
         }
     }
-    for source in [Source::Virtiofs, Source::Plan9, Source::Iso] {
+    prepare(&options.root, "virtio_pci");
+    for source in Source::in_order(&options.root) {
         match source.read(&options.root, &mut read) {
             Ok(files) => return Ok(files),
             Err(why) => failures.push(format!("{}: {why}", source.name())),
@@ -133,8 +134,16 @@ fn nics(directory: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
+/// Loads a module that may be needed.
+fn prepare(root: &Path, module: &str) {
+    if let Err(why) = modules::load(root, module) {
+        // It may be built in; the mount will tell.
+        log::debug(format_args!("{why}"));
+    }
+}
+
 /// How a host offers the share.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Virtiofs,
     Plan9,
@@ -150,22 +159,46 @@ impl Source {
         }
     }
 
+    /// In this order, those first whose device is there: to load a file system that nobody needs takes
+    /// as long as all the rest of the start. The disk is before those whose device is not seen.
+    fn in_order(root: &Path) -> impl Iterator<Item = Self> {
+        const ALL: [(Source, bool); 5] = [
+            (Source::Virtiofs, true),
+            (Source::Plan9, true),
+            (Source::Iso, true),
+            (Source::Virtiofs, false),
+            (Source::Plan9, false),
+        ];
+        let devices: Vec<_> = std::fs::read_dir(root.join("sys/bus/virtio/devices"))
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|device| std::fs::read(device.path().join("device")).ok())
+            .collect();
+        let is_there = move |source| {
+            // VIRTIO 1.2 §5: 26 and 9, as Linux writes them.
+            let id: &[u8] = match source {
+                Self::Virtiofs => b"0x001a\n",
+                Self::Plan9 => b"0x0009\n",
+                Self::Iso => return true,
+            };
+            devices.is_empty() || devices.iter().any(|seen| seen == id)
+        };
+        ALL.into_iter()
+            .filter_map(move |(source, there)| (is_there(source) == there).then_some(source))
+    }
+
     fn read(
         self,
         root: &Path,
         read: &mut impl FnMut(&Path, &str) -> Result<ConfigFiles, String>,
     ) -> Result<ConfigFiles, String> {
         let wanted: &[&str] = match self {
-            Self::Virtiofs => &["virtio_pci", "virtiofs"],
-            Self::Plan9 => &["virtio_pci", "9pnet_virtio", "9p"],
-            Self::Iso => &["virtio_pci", "virtio_blk", "isofs"],
+            Self::Virtiofs => &["virtiofs"],
+            Self::Plan9 => &["9pnet_virtio", "9p"],
+            Self::Iso => &["virtio_blk", "isofs"],
         };
-        for module in wanted {
-            if let Err(why) = modules::load(root, module) {
-                // It may be built in; the mount will tell.
-                log::debug(format_args!("{why}"));
-            }
-        }
+        wanted.iter().for_each(|module| prepare(root, module));
         let mounted = Mounted::new(self, root)?;
         read(&mounted.0, self.name())
     }
@@ -275,6 +308,27 @@ mod tests {
         );
         let names: Vec<_> = found.nics.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["a.json", "b.json"]);
+    }
+
+    #[test]
+    fn what_has_a_device_is_tried_first() {
+        use Source::{Iso, Plan9, Virtiofs};
+
+        let root = scratch("sources");
+        let order = || Source::in_order(&root).collect::<Vec<_>>();
+        assert_eq!(order(), [Virtiofs, Plan9, Iso]);
+        let device = |name: &str, id: &str| {
+            let directory = root.join("sys/bus/virtio/devices").join(name);
+            std::fs::create_dir_all(&directory).unwrap();
+            std::fs::write(directory.join("device"), format!("{id}\n")).unwrap();
+        };
+        // A serial port alone.
+        device("virtio0", "0x0003");
+        assert_eq!(order(), [Iso, Virtiofs, Plan9]);
+        device("virtio1", "0x0009");
+        assert_eq!(order(), [Plan9, Iso, Virtiofs]);
+        device("virtio2", "0x001a");
+        assert_eq!(order(), [Virtiofs, Plan9, Iso]);
     }
 
     #[test]

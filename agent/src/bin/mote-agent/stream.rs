@@ -24,11 +24,26 @@ const STALLED: Duration = Duration::from_secs(10);
 /// what it has not delivered yet.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// Not in the stream, which is moved about: this is more than a kilobyte.
+type Tls = Box<RefCell<Connection>>;
+
+fn boxed(tls: impl Into<Connection>) -> Tls {
+    Box::new(RefCell::new(tls.into()))
+}
+
+/// Our half of a handshake, before there is a connection.
+pub(crate) struct Begun(Tls);
+
+impl From<ClientConnection> for Begun {
+    fn from(tls: ClientConnection) -> Self {
+        Self(boxed(tls))
+    }
+}
+
 /// One connection.
 pub(crate) struct Stream {
     socket: Socket,
-    /// Not in here: a stream is moved about, and this is more than a kilobyte.
-    tls: Option<Box<RefCell<Connection>>>,
+    tls: Option<Tls>,
     /// What was read too far, to be read again.
     unread: RefCell<Vec<u8>>,
     /// How long a write may make no progress; for ever if none.
@@ -36,13 +51,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    fn new(socket: Socket, tls: Option<Connection>) -> Self {
-        Self {
-            socket,
-            tls: tls.map(|tls| Box::new(RefCell::new(tls))),
-            unread: RefCell::default(),
-            patience: Cell::new(Some(STALLED)),
-        }
+    fn new(socket: Socket, tls: Option<Tls>) -> Self {
+        Self { socket, tls, unread: RefCell::default(), patience: Cell::new(Some(STALLED)) }
     }
 
     /// A connection without TLS.
@@ -56,15 +66,15 @@ impl Stream {
     /// The system's, or `InvalidData` with rustls's words. The caller sets the deadline.
     pub(crate) async fn accept(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Self> {
         let connection = ServerConnection::new(config).map_err(invalid)?;
-        Self::new(socket, Some(connection.into())).handshake().await
+        Self::new(socket, Some(boxed(connection))).handshake().await
     }
 
     /// Makes a TLS handshake; the caller is the first to write.
     ///
     /// # Errors
     /// The system's, or `InvalidData` with rustls's words. The caller sets the deadline.
-    pub(crate) async fn connect(socket: Socket, begun: ClientConnection) -> io::Result<Self> {
-        Self::new(socket, Some(begun.into())).handshake().await
+    pub(crate) async fn connect(socket: Socket, begun: Begun) -> io::Result<Self> {
+        Self::new(socket, Some(begun.0)).handshake().await
     }
 
     async fn handshake(self) -> io::Result<Self> {

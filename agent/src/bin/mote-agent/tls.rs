@@ -30,6 +30,7 @@ use webpki::ring as algorithms;
 
 use crate::built;
 use crate::share::ConfigFiles;
+use crate::stream::Begun;
 use crate::tickets::Store;
 
 /// The name that LXD and Incus certificates carry and that Go clients ask for (P§3.1).
@@ -142,9 +143,10 @@ impl Client {
     ///
     /// # Errors
     /// rustls's, in words.
-    pub(crate) fn begin(&self) -> Result<ClientConnection, String> {
+    pub(crate) fn begin(&self) -> Result<Begun, String> {
         let name = ServerName::try_from(SERVER_NAME).map_err(|error| error.to_string())?;
-        ClientConnection::new(self.config.clone(), name).map_err(|error| error.to_string())
+        let begun = ClientConnection::new(self.config.clone(), name);
+        begun.map(Begun::from).map_err(|error| error.to_string())
     }
 }
 
