@@ -53,6 +53,7 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let sockets = Sockets::new(request.interactive);
     let mut metadata = String::with_capacity(1024);
     let _infallible = request.write_metadata(&mut metadata, sockets.secrets());
+    metadata.shrink_to_fit();
     let operation = match agent.operations.begin(agent, metadata, sockets) {
         Ok(operation) => operation,
         Err(answer) => return answer,
@@ -65,7 +66,8 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
 
 async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, request: &Request) {
     let outcome = match within(ARRIVAL, operation.sockets.all_here()).await {
-        Some(()) => execute(agent, &operation.sockets, request).await,
+        // What a running command needs is made when it runs: until then there may be thousands.
+        Some(()) => Box::pin(execute(agent, &operation.sockets, request)).await,
         None => {
             let text = "Timed out waiting for websockets to connect".to_owned();
             Err(Failure { text, code: None })
