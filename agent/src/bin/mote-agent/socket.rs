@@ -23,8 +23,10 @@ const CID_ANY: u32 = u32::MAX;
 const CID_HOST: u32 = 2;
 /// Where the host expects us (P§3.1).
 pub(crate) const AGENT_PORT: u32 = 8443;
-/// Connections the kernel keeps for us while all places are taken.
-const BACKLOG: i32 = 64;
+/// Connections the kernel keeps for us while we are busy or all places are taken. A guest over it that
+/// does not block gets EAGAIN, which clients in Go and Python do not try again. As many as the kernel
+/// allows by default, which is what the Go agents ask for.
+const BACKLOG: i32 = 4096;
 
 /// A connected socket.
 pub(crate) type Socket = Async<OwnedFd>;

@@ -1,6 +1,9 @@
-//! TLS tickets where many guests ask at once: few full handshakes, and nobody waits in vain.
+//! Many guests at once: none is refused, few make full TLS handshakes, and nobody waits in vain.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+use std::io::{Read, Write};
+use std::process::Command;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use mote_tests::agent::Pair;
@@ -58,4 +61,36 @@ fn a_host_that_gives_no_tickets_is_not_waited_for() {
     pair.host.ok(&["fault", NAME, "none"]);
     burst(&pair, 1);
     assert_eq!(burst(&pair, 1).1, 0);
+}
+
+#[test]
+fn guests_who_come_while_it_is_busy_are_kept() {
+    const GUESTS: usize = 300;
+    let pair = Pair::start("lxd", &[]);
+    let signal = |name: &str| {
+        let pid = pair.agent.0.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    };
+    signal("-STOP");
+    // A client that does not block would hear EAGAIN where this one waits.
+    let (sender, came) = channel();
+    std::thread::scope(|threads| {
+        threads.spawn(|| (0..GUESTS).for_each(|_| sender.send(pair.connect()).unwrap()));
+        let mut guests = Vec::new();
+        while let Ok(guest) = came.recv_timeout(Duration::from_secs(5)) {
+            guests.push(guest);
+            if guests.len() == GUESTS {
+                break;
+            }
+        }
+        let kept = guests.len();
+        signal("-CONT");
+        assert_eq!(kept, GUESTS, "the others were not");
+        for mut guest in guests {
+            guest.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            guest.read_to_string(&mut answer).unwrap();
+            assert!(answer.ends_with("[\"/1.0\"]\n"), "{answer}");
+        }
+    });
 }
