@@ -45,7 +45,7 @@ as LXD's, lxd-agent, mote as Incus', incus-agent, and again. All boot the same i
 
 /// What a start is made of.
 const START: &str = "\
-- **Start**: a good half goes by before STARTED, in which modules are loaded and the config share is found, mounted and read
+- **Start**: half goes by before STARTED, in which modules are loaded and the config share is found, mounted and read
   (the Go agents' script does the same). Then the host's call and ours back are one full handshake each, of 20 million
   instructions on our side; nine tenths of them are signatures with P-384, made and checked by ring (docs/cost.md). A
   faster P-384, or a second CPU, is what would be needed.
@@ -56,8 +56,8 @@ const CALL: &str = "\
 - **`GET /1.0/config`**: a call is a TLS 1.3 handshake with the host, resumed. Of what the agent executes in user mode 59 %
   is X25519 and 14 % the key schedule's SHA-256 (callgrind, docs/cost.md); the rest is spread thin. The row of
   instructions says the same without the machine's noise. ring's large tables for X25519 would take 13 % off
-  for 32 KB, which the goals for size and memory do not have; the keys of the next handshake could be made while
-  idle, 27 % off what a single call waits for.
+  for 32 KB, which the goals for size and memory do not have. The first half of it, the keys, is made while the
+  host is dialled.
 ";
 
 /// What a local answer is made of.
