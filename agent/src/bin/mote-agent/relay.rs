@@ -8,7 +8,6 @@ use futures_lite::FutureExt;
 use rustix::io::Errno;
 
 use crate::clock::within;
-use crate::fair::Fair;
 use crate::reactor::Async;
 use crate::socket::Socket;
 use crate::stream::Stream;
@@ -25,7 +24,7 @@ const STUCK: Duration = Duration::from_secs(10);
 pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
     stream.be_patient();
     let inward = async {
-        let (mut buffer, mut fair) = (vec![0; INWARD], Fair::default());
+        let mut buffer = vec![0; INWARD];
         loop {
             let count = stream.read(&mut buffer).await?;
             if count == 0 {
@@ -39,12 +38,11 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
                     None => {}
                 }
             }
-            fair.moved(count).await;
         }
     };
     let outward = async {
         // The buffer lives while there is something to put into it, not while we wait.
-        let (mut buffer, mut fair, mut ahead) = (None, Fair::default(), false);
+        let (mut buffer, mut ahead) = (None, false);
         loop {
             let piece = buffer.get_or_insert_with(|| vec![0; OUTWARD]);
             match rustix::io::read(socket.get_ref(), &mut *piece) {
@@ -52,7 +50,6 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
                 Ok(count) => {
                     stream.write_ahead(piece.get(..count).unwrap_or_default()).await?;
                     ahead = true;
-                    fair.moved(count).await;
                 }
                 Err(Errno::AGAIN) if ahead => {
                     // Then we look again: what came meanwhile would not be told of a second time.

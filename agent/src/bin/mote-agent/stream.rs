@@ -16,6 +16,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use crate::clock::within;
+use crate::fair::Fair;
 use crate::socket::Socket;
 
 /// How long a write may make no progress before the peer counts as gone.
@@ -48,11 +49,13 @@ pub(crate) struct Stream {
     unread: RefCell<Vec<u8>>,
     /// How long a write may make no progress; for ever if none.
     patience: Cell<Option<Duration>>,
+    fair: Fair,
 }
 
 impl Stream {
     fn new(socket: Socket, tls: Option<Tls>) -> Self {
-        Self { socket, tls, unread: RefCell::default(), patience: Cell::new(Some(STALLED)) }
+        let patience = Cell::new(Some(STALLED));
+        Self { socket, tls, unread: RefCell::default(), patience, fair: Fair::default() }
     }
 
     /// A connection without TLS.
@@ -141,6 +144,7 @@ impl Stream {
     /// # Cancellation
     /// Loses nothing.
     pub(crate) async fn read(&self, out: &mut [u8]) -> io::Result<usize> {
+        self.fair.one_more().await;
         if let Some(count) = self.reread(out) {
             return Ok(count);
         }
@@ -173,6 +177,7 @@ impl Stream {
     /// # Errors
     /// The system's, or `TimedOut` if the peer takes nothing for [`STALLED`].
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        self.fair.one_more().await;
         let Some(tls) = &self.tls else {
             while !bytes.is_empty() {
                 let sent = self.progress(|fd| transmit(fd, bytes)).await?;
@@ -195,6 +200,7 @@ impl Stream {
     /// As [`Stream::write_all`].
     pub(crate) async fn write_ahead(&self, mut bytes: &[u8]) -> io::Result<()> {
         let Some(tls) = &self.tls else { return self.write_all(bytes).await };
+        self.fair.one_more().await;
         while !bytes.is_empty() {
             let taken = tls.borrow_mut().writer().write(bytes)?;
             bytes = bytes.get(taken..).unwrap_or_default();
@@ -233,10 +239,9 @@ impl Stream {
         }
         let drained = within(LINGER, async {
             let mut scrap = [0; 256];
-            while !matches!(
-                self.socket.read_with(|fd| receive(fd, &mut scrap)).await,
-                Ok(0) | Err(_)
-            ) {}
+            while let Ok(1..) = self.socket.read_with(|fd| receive(fd, &mut scrap)).await {
+                self.fair.one_more().await;
+            }
         });
         if drained.await.is_none() {
             crate::log::debug(format_args!("a peer did not close its side"));

@@ -14,7 +14,6 @@ use rustix::io::Errno;
 use super::pty;
 use crate::children::Child;
 use crate::clock::{now, within};
-use crate::fair::Fair;
 use crate::reactor::Async;
 use crate::relay::write_all;
 use crate::websocket::{Frame, Inbox, Received, WebSocket};
@@ -81,14 +80,12 @@ pub(super) async fn keys(socket: &WebSocket, inbox: &mut Inbox, master: &Async<O
 
 /// Copies up to the barrier, the socket's end, or the descriptor's refusal.
 async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
-    let mut fair = Fair::default();
     loop {
         match socket.receive(inbox).await {
             Ok(Received::Data { text: false, bytes, .. }) => {
                 if write_all(to, bytes).await.is_err() {
                     return;
                 }
-                fair.moved(bytes.len()).await;
             }
             Ok(Received::Pong) => {}
             Ok(Received::Data { text: true, .. } | Received::Closed | Received::Lost) | Err(_) => {
@@ -103,10 +100,9 @@ async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
 pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>) -> bool {
     let ended = Cell::new(false);
     let copy = async {
-        let (mut frame, mut fair) = (None, Fair::default());
+        let mut frame = None;
         while let Some((frame, count)) = next(&pipe, &mut frame).await {
             socket.send_frame(frame, count).await?;
-            fair.moved(count).await;
         }
         drop(pipe);
         ended.set(true);
@@ -143,7 +139,7 @@ async fn next<'f>(
 /// Copies a terminal to a socket, then says that no more comes. The terminal's end is reached when
 /// nobody holds it any more, or soon after the process has ended.
 pub(super) async fn screen(socket: &WebSocket, master: &Async<OwnedFd>, child: &Child) {
-    let (mut frame, mut fair) = (None, Fair::default());
+    let mut frame = None;
     let mut rest: Option<Rest> = None;
     loop {
         let begun = now();
@@ -172,7 +168,6 @@ pub(super) async fn screen(socket: &WebSocket, master: &Async<OwnedFd>, child: &
         if socket.send_frame(frame, count).await.is_err() {
             return;
         }
-        fair.moved(count).await;
     }
     let _gone = socket.send(Opcode::Text, &[]).await;
 }
