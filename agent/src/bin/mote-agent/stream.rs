@@ -171,7 +171,7 @@ impl Stream {
         (count > 0).then_some(count)
     }
 
-    /// Writes all of it. What two writers write at once is not mixed up if each piece is below
+    /// Writes all of it. Under TLS, what two writers write at once is not mixed up if each piece is below
     /// 32 KiB: the TLS state takes that whole.
     ///
     /// # Errors

@@ -3,11 +3,13 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 
 use mote_agent::http::head::Request;
 use mote_agent::ws::{self, Incoming, Opcode};
 use rustix::buffer::spare_capacity;
 
+use crate::host::Places;
 use crate::stream::Stream;
 
 /// Most payload we put into one frame, bytes: see [`Stream::write_all`].
@@ -50,6 +52,8 @@ impl Frame {
 /// A websocket. Sending and receiving may go on at the same time.
 pub(crate) struct WebSocket {
     stream: Stream,
+    /// One place, for who sends: a frame may be longer than what the stream takes at once.
+    pen: Rc<Places>,
 }
 
 /// What was received.
@@ -98,7 +102,11 @@ impl WebSocket {
              Sec-WebSocket-Accept: {accept}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await?;
-        Ok(Self { stream })
+        Ok(Self::new(stream))
+    }
+
+    fn new(stream: Stream) -> Self {
+        Self { stream, pen: Rc::new(Places::new(1)) }
     }
 
     /// Lets the peer take its time to read.
@@ -116,10 +124,12 @@ impl WebSocket {
         let mut out = Vec::with_capacity(size + payload.len());
         out.extend_from_slice(header.get(..size).unwrap_or_default());
         out.extend_from_slice(payload);
+        let _pen = self.pen.clone().take().await;
         self.stream.write_all(&out).await
     }
 
-    /// Sends the first bytes of a frame's payload as a binary message.
+    /// Sends the first bytes of a frame's payload as a binary message, without waiting for other senders:
+    /// where it is used there is TLS, which takes each frame whole.
     ///
     /// # Errors
     /// The stream's.
@@ -203,4 +213,43 @@ pub(crate) fn upgrade(request: &Request<'_>) -> Result<Option<String>, &'static 
     let mut accept = String::new();
     let _infallible = ws::write_base64(&mut accept, context.finish().as_ref());
     Ok(Some(accept))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use async_executor::LocalExecutor;
+    use futures_lite::future::zip;
+
+    use super::*;
+    use crate::reactor::{Async, block_on};
+
+    #[test]
+    fn a_short_frame_does_not_get_into_a_long_one_that_waits_for_the_peer() {
+        const LONG: usize = 1024 * 1024;
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let theirs = Async::new(theirs).unwrap();
+        let socket = WebSocket::new(Stream::plain(Async::new(ours.into()).unwrap()));
+        let long = [b'a'; LONG];
+        let mut got = Vec::new();
+        let mut read = async |upto: usize| {
+            let mut piece = vec![0; 64 * 1024];
+            while got.len() < upto {
+                let count = theirs.read_with(|mut peer| peer.read(&mut piece)).await.unwrap();
+                got.extend_from_slice(&piece[..count]);
+            }
+        };
+        // The peer makes some room, but too little for the kernel to tell who waits for it.
+        let peer = async {
+            read(96 * 1024).await;
+            let short = async { socket.send(Opcode::Ping, b"x").await.unwrap() };
+            zip(short, read(10 + LONG + 3)).await;
+        };
+        let long = async { socket.send(Opcode::Text, &long).await.unwrap() };
+        block_on(&LocalExecutor::new(), zip(long, peer));
+        assert_eq!(got[10..].iter().position(|byte| *byte != b'a'), Some(LONG));
+        assert_eq!(got[10 + LONG..], [0x89, 1, b'x']);
+    }
 }
