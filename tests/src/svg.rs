@@ -1,12 +1,55 @@
-//! Pictures for `docs/`, as SVG: what a chart needs, and no more. Without a background, in colours
-//! that can be read on a light page and on a dark one.
+//! Pictures for `docs/`, as SVG: what charts need, and no more. Without a background; each colour is
+//! there for light pages and for dark ones.
 
 use std::fmt::Write as _;
 
-/// Of text and axes.
-pub const GREY: &str = "#808890";
-/// Of what is shown, in the order to be used.
-pub const COLOURS: [&str; 4] = ["#2f81f7", "#e5862b", "#2da562", "#b15fd3"];
+/// What a shape is for, which is its colour.
+#[derive(Clone, Copy, Debug)]
+pub enum Ink {
+    /// What is shown first.
+    First,
+    /// What is shown beside it.
+    Second,
+    /// An axis.
+    Axis,
+    /// Lines to read along.
+    Grid,
+    /// What values are held against.
+    Mark,
+}
+
+impl Ink {
+    fn class(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Second => "second",
+            Self::Axis => "axis",
+            Self::Grid => "grid",
+            Self::Mark => "mark",
+        }
+    }
+}
+
+/// How text is set.
+#[derive(Clone, Copy, Debug)]
+pub enum Type {
+    /// A title.
+    Head,
+    /// Words.
+    Plain,
+    /// Numbers beside what they are about.
+    Small,
+}
+
+impl Type {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::Plain => "plain",
+            Self::Small => "small",
+        }
+    }
+}
 
 /// Where text is, seen from its point.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +62,15 @@ pub enum Anchor {
     End,
 }
 
+const STYLE: &str = "<style>\
+text{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#57606a}\
+.head{font-size:16px;font-weight:600;fill:#24292f}.small{font-size:11px}\
+rect{fill:currentColor}polyline{fill:none;stroke:currentColor;stroke-width:1.6}\
+.first{color:#0f8b8d}.second{color:#d97706}.mark{color:#24292f;stroke-width:2}\
+.axis{color:#57606a;stroke-width:1}.grid{color:#8c959f;stroke-width:1;stroke-opacity:.3}\
+@media(prefers-color-scheme:dark){text{fill:#9aa4af}.head{fill:#e6edf3}.first{color:#2bb3b5}\
+.second{color:#f0a03c}.mark{color:#e6edf3}.axis{color:#9aa4af}}</style>";
+
 /// A picture in the making.
 #[derive(Debug)]
 pub struct Svg {
@@ -28,11 +80,10 @@ pub struct Svg {
 impl Svg {
     /// An empty one, of so many pixels; `title` is for those who cannot see it.
     #[must_use]
-    pub fn new(width: u32, height: u32, title: &str) -> Self {
+    pub fn new(width: f64, height: f64, title: &str) -> Self {
         let out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-             <title>{}</title>\n",
+             width=\"{width}\" height=\"{height}\" role=\"img\">\n<title>{}</title>\n{STYLE}\n",
             escaped(title)
         );
         Self { out }
@@ -44,36 +95,45 @@ impl Svg {
     }
 
     /// Text at a point of its base line.
-    pub fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+    pub fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, kind: Type, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
             Anchor::End => "end",
         };
         self.put(format_args!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{GREY}\">{}</text>",
+            "<text class=\"{}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
+            kind.class(),
             escaped(text)
         ));
     }
 
     /// A line through these points.
-    pub fn line(&mut self, points: &[(f64, f64)], colour: &str, width: f64) {
+    pub fn line(&mut self, points: &[(f64, f64)], ink: Ink) {
         let mut list = String::new();
         for (x, y) in points {
             let _written = write!(list, "{x:.1},{y:.1} ");
         }
         self.put(format_args!(
-            "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"/>",
+            "<polyline class=\"{}\" points=\"{}\"/>",
+            ink.class(),
             list.trim_end()
         ));
     }
 
     /// A filled rectangle.
-    pub fn bar(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str) {
+    pub fn bar(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), ink: Ink) {
         self.put(format_args!(
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
-             fill=\"{colour}\"/>"
+            "<rect class=\"{}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\" rx=\"2\"/>",
+            ink.class()
         ));
+    }
+
+    /// What a colour stands for: a patch of it, and words beside it, on this base line.
+    pub fn legend(&mut self, (x, y): (f64, f64), ink: Ink, text: &str) {
+        self.bar((x, y - 10.0), (12.0, 12.0), ink);
+        self.text((x + 18.0, y), Anchor::Start, Type::Plain, text);
     }
 
     /// The whole document.
@@ -117,24 +177,24 @@ impl Panel<'_> {
     /// Draws the axes and what is written on them.
     pub fn draw(&self, svg: &mut Svg) {
         let ((x, y), (width, height)) = (self.at, self.size);
-        svg.text((x, y - 8.0), Anchor::Start, self.title);
-        svg.line(&[(x, y), (x, y + height), (x + width, y + height)], GREY, 1.0);
+        svg.text((x, y - 8.0), Anchor::Start, Type::Plain, self.title);
+        svg.line(&[(x, y), (x, y + height), (x + width, y + height)], Ink::Axis);
         for share in [0.0, 0.5, 1.0] {
             let (_, up) = self.place((self.across.0, self.top * share));
-            svg.text((x - 6.0, up + 4.0), Anchor::End, &short(self.top * share));
+            svg.text((x - 6.0, up + 4.0), Anchor::End, Type::Small, &short(self.top * share));
         }
         let mut number = self.across.0;
         while number <= self.across.1 {
             let (across, _) = self.place((number, 0.0));
-            svg.text((across, y + height + 16.0), Anchor::Middle, &short(number));
+            svg.text((across, y + height + 16.0), Anchor::Middle, Type::Small, &short(number));
             number += self.step;
         }
     }
 
     /// Draws a line through these values.
-    pub fn plot(&self, svg: &mut Svg, values: &[(f64, f64)], colour: &str) {
+    pub fn plot(&self, svg: &mut Svg, values: &[(f64, f64)], ink: Ink) {
         let points: Vec<_> = values.iter().map(|value| self.place(*value)).collect();
-        svg.line(&points, colour, 1.6);
+        svg.line(&points, ink);
     }
 
     fn place(&self, (across, up): (f64, f64)) -> (f64, f64) {
@@ -162,14 +222,21 @@ mod tests {
 
     #[test]
     fn text_cannot_become_an_element_and_values_land_where_the_axes_say() {
-        let mut svg = Svg::new(100, 100, "a<b & c");
+        let mut svg = Svg::new(100.0, 100.0, "a<b & c");
         let (at, size) = ((10.0, 10.0), (80.0, 40.0));
         let panel = Panel { title: "<p>", at, size, across: (-2.0, 2.0), step: 2.0, top: 20_000.0 };
         panel.draw(&mut svg);
-        panel.plot(&mut svg, &[(-2.0, 0.0), (0.0, 10_000.0), (2.0, 20_000.0)], COLOURS[0]);
+        panel.plot(&mut svg, &[(-2.0, 0.0), (0.0, 10_000.0), (2.0, 20_000.0)], Ink::First);
         let text = svg.finish();
         assert!(text.contains("a&lt;b &amp; c") && text.contains("&lt;p&gt;"), "{text}");
         assert!(text.contains("points=\"10.0,50.0 50.0,30.0 90.0,10.0\""), "{text}");
         assert!(text.contains(">20k<") && text.ends_with("</svg>\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_drawn_has_a_colour_for_light_pages() {
+        for ink in [Ink::First, Ink::Second, Ink::Axis, Ink::Grid, Ink::Mark] {
+            assert!(STYLE.contains(&format!(".{}{{color:#", ink.class())), "{ink:?}");
+        }
     }
 }

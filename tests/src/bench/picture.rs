@@ -1,12 +1,10 @@
 //! `docs/bench.svg`: how many times better mote is, as bars on a logarithmic scale, with the goals.
-//! Plain shapes and colours that can be read on light and dark pages.
-
-use std::fmt::Write;
 
 use super::book::{Book, rows_of};
 use super::rows::{Goal, Row};
 use super::stats::times;
 use crate::column::Column;
+use crate::svg::{Anchor, Ink, Svg, Type};
 
 const WIDTH: f64 = 860.0;
 /// Titles end here, bars begin.
@@ -20,13 +18,9 @@ const BAR: f64 = 12.0;
 /// Where bars may end, times.
 const SCALE: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
-const STYLE: &str = "<style>\
-text{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#57606a}\
-.head{font-size:16px;font-weight:600;fill:#24292f}.value{font-size:11px}\
-.lxd{fill:#0f8b8d}.incus{fill:#d97706}.goal{stroke:#24292f;stroke-width:2}\
-.grid{stroke:#8c959f;stroke-opacity:.3}.one{stroke:#57606a}\
-@media(prefers-color-scheme:dark){text{fill:#9aa4af}.head{fill:#e6edf3}.lxd{fill:#2bb3b5}\
-.incus{fill:#f0a03c}.goal{stroke:#e6edf3}.one{stroke:#9aa4af}}</style>";
+/// Whose bars are in which colour.
+const THEIRS: [(Ink, Column); 2] =
+    [(Ink::First, Column::LxdAgent), (Ink::Second, Column::IncusAgent)];
 
 /// The picture, of the rows that README has and that have a ratio.
 #[must_use]
@@ -36,12 +30,9 @@ pub fn draw(book: &Book) -> String {
     let scale = Scale::for_ratios(rows.iter().filter_map(|row| most(book, row)));
     let count = u32::try_from(rows.len()).expect("a few rows");
     let bottom = ROW.mul_add(f64::from(count), TOP);
-    let height = bottom + 34.0;
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\">{STYLE}\n\
-         <text class=\"head\" x=\"16\" y=\"28\">How many times better mote is</text>\n"
-    );
+    let title = "How many times better mote is";
+    let mut svg = Svg::new(WIDTH, bottom + 34.0, title);
+    svg.text((16.0, 28.0), Anchor::Start, Type::Head, title);
     legend(&mut svg);
     grid(&mut svg, &scale, bottom);
     let mut top = TOP;
@@ -49,12 +40,12 @@ pub fn draw(book: &Book) -> String {
         one_row(&mut svg, book, row, &scale, top);
         top += ROW;
     }
-    svg + "</svg>\n"
+    svg.finish()
 }
 
 /// Its largest ratio.
 fn most(book: &Book, row: &Row) -> Option<f64> {
-    let ratios = [Column::LxdAgent, Column::IncusAgent].map(|theirs| book.ratio(row, theirs));
+    let ratios = THEIRS.map(|(_, theirs)| book.ratio(row, theirs));
     ratios.into_iter().flatten().max_by(f64::total_cmp)
 }
 
@@ -77,80 +68,44 @@ impl Scale {
     }
 }
 
-fn legend(svg: &mut String) {
-    for (class, x, text) in
-        [("lxd", LEFT, "than lxd-agent 5.0.2"), ("incus", LEFT + 170.0, "than incus-agent 6.0.4")]
-    {
-        let _ok = writeln!(
-            svg,
-            "<rect class=\"{class}\" x=\"{x}\" y=\"18\" width=\"12\" height=\"12\" rx=\"2\"/>\
-             <text x=\"{}\" y=\"28\">{text}</text>",
-            x + 18.0
-        );
+fn legend(svg: &mut Svg) {
+    for (x, (ink, theirs)) in [LEFT, LEFT + 170.0].into_iter().zip(THEIRS) {
+        svg.legend((x, 28.0), ink, &format!("than {}", theirs.title()));
     }
     let x = LEFT + 354.0;
-    let _ok = writeln!(
-        svg,
-        "<line class=\"goal\" x1=\"{x}\" y1=\"17\" x2=\"{x}\" y2=\"31\"/><text x=\"{}\" \
-         y=\"28\">goal</text>",
-        x + 8.0
-    );
+    svg.line(&[(x, 17.0), (x, 31.0)], Ink::Mark);
+    svg.text((x + 8.0, 28.0), Anchor::Start, Type::Plain, "goal");
 }
 
-fn grid(svg: &mut String, scale: &Scale, bottom: f64) {
+fn grid(svg: &mut Svg, scale: &Scale, bottom: f64) {
     for ratio in SCALE.into_iter().filter(|ratio| *ratio <= scale.end) {
-        let (x, class) = (scale.x(ratio), if ratio == 1.0 { "one" } else { "grid" });
-        let _ok = writeln!(
-            svg,
-            "<line class=\"{class}\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{bottom:.1}\"/>\
-             <text class=\"value\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{ratio}×</text>",
-            TOP - 12.0,
-            TOP - 18.0
-        );
+        let (x, ink) = (scale.x(ratio), if ratio == 1.0 { Ink::Axis } else { Ink::Grid });
+        svg.line(&[(x, TOP - 12.0), (x, bottom)], ink);
+        svg.text((x, TOP - 18.0), Anchor::Middle, Type::Small, &format!("{ratio}×"));
     }
 }
 
 /// Bars begin at 1: to the right mote is better, to the left it is not.
-fn one_row(svg: &mut String, book: &Book, row: &Row, scale: &Scale, top: f64) {
+fn one_row(svg: &mut Svg, book: &Book, row: &Row, scale: &Scale, top: f64) {
     let title = row.title.replace('`', "");
-    let _ok = writeln!(
-        svg,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{title}</text>",
-        LEFT - 12.0,
-        top + BAR + 4.0
-    );
+    svg.text((LEFT - 12.0, top + BAR + 4.0), Anchor::End, Type::Plain, &title);
     let one = scale.x(1.0);
     let goal = match row.goal {
         Goal::Times(wanted) => Some(scale.x(wanted)),
         Goal::AtMost(_) | Goal::As(_) | Goal::None => None,
     };
-    for (class, theirs, y) in
-        [("lxd", Column::LxdAgent, top), ("incus", Column::IncusAgent, top + BAR + 1.0)]
-    {
+    for (y, (ink, theirs)) in [top, top + BAR + 1.0].into_iter().zip(THEIRS) {
         let Some(ratio) = book.ratio(row, theirs) else { continue };
         let end = scale.x(ratio);
         let label = one.max(end) + 6.0;
         // Behind the goal's line if it would be on it.
         let label =
             goal.filter(|x| (label - 8.0..label + 36.0).contains(x)).map_or(label, |x| x + 6.0);
-        let _ok = writeln!(
-            svg,
-            "<rect class=\"{class}\" x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{BAR}\" \
-             rx=\"2\"/><text class=\"value\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            one.min(end),
-            (end - one).abs().max(1.0),
-            label,
-            y + BAR - 2.0,
-            times(ratio)
-        );
+        svg.bar((one.min(end), y), ((end - one).abs().max(1.0), BAR), ink);
+        svg.text((label, y + BAR - 2.0), Anchor::Start, Type::Small, &times(ratio));
     }
     if let Some(x) = goal {
-        let _ok = writeln!(
-            svg,
-            "<line class=\"goal\" x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{:.1}\"/>",
-            top - 2.0,
-            BAR.mul_add(2.0, top + 3.0)
-        );
+        svg.line(&[(x, top - 2.0), (x, BAR.mul_add(2.0, top + 3.0))], Ink::Mark);
     }
 }
 
@@ -171,10 +126,10 @@ mod tests {
     fn each_row_has_its_bars_and_its_goal() {
         let svg = draw(&book());
         let rows = rows_of(&book()).len();
-        assert_eq!(svg.matches("class=\"lxd\"").count(), rows + 1);
+        assert_eq!(svg.matches("class=\"first\"").count(), rows + 1);
         assert_eq!(svg.matches(">15.0×<").count(), svg.matches(">12.0×<").count());
         assert!(svg.contains(">start to the host having seen it answer<"));
-        assert_eq!(svg.matches("class=\"goal\"").count(), 1 + 5);
+        assert_eq!(svg.matches("class=\"mark\"").count(), 1 + 5);
         assert!(svg.ends_with("</svg>\n"));
     }
 }

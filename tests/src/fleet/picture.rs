@@ -5,13 +5,15 @@ use super::load::{SLICE, Slice};
 use super::model::{Channel, Plan};
 use super::run;
 use super::study::Scenario;
-use crate::svg::{Anchor, COLOURS, Panel, Svg, round_up};
+use crate::svg::{Anchor, Ink, Panel, Svg, Type, round_up};
 
 const AGENTS: u32 = 10_000;
 /// How long before and after the host is well.
 const SHOWN: (Micros, Micros) = (4 * SECOND, 24 * SECOND);
 /// As in the page.
 const QUARTER: u64 = 64;
+/// Without jitter, and with.
+const INKS: [Ink; 2] = [Ink::First, Ink::Second];
 
 /// A row of panels: what it shows, and how to read that off.
 type Row = (&'static str, fn(&Slice) -> f64);
@@ -27,13 +29,13 @@ const ROWS: [Row; 4] = [
 /// The picture.
 #[must_use]
 pub fn picture() -> String {
-    let mut svg = Svg::new(900, 640, "10,000 agents over time, without and with jitter");
+    let mut svg = Svg::new(900.0, 640.0, "10,000 agents over time, without and with jitter");
     let columns = [
         ("the host was down for 2 s, is back at 0", Scenario::RESTART),
         ("all VMs start at the same moment", Scenario::BOOT),
     ];
     for (x, (what, scenario)) in [60.0, 510.0].into_iter().zip(columns) {
-        svg.text((x, 20.0), Anchor::Start, &format!("10,000 agents: {what}"));
+        svg.text((x, 20.0), Anchor::Start, Type::Plain, &format!("10,000 agents: {what}"));
         let without = scenario.plan(AGENTS, Channel::Ring);
         let with = Plan { jitter: QUARTER, ..without.clone() };
         let seen = [without, with].map(|plan| shown(&plan));
@@ -42,11 +44,10 @@ pub fn picture() -> String {
         }
     }
     let legend = ["no jitter (as shipped)", "with a quarter of jitter"];
-    for (x, (name, colour)) in [60.0, 260.0].into_iter().zip(legend.into_iter().zip(COLOURS)) {
-        svg.bar((x, 618.0), (18.0, 4.0), colour);
-        svg.text((x + 26.0, 624.0), Anchor::Start, name);
+    for (x, (name, ink)) in [60.0, 260.0].into_iter().zip(legend.into_iter().zip(INKS)) {
+        svg.legend((x, 624.0), ink, name);
     }
-    svg.text((880.0, 624.0), Anchor::End, "seconds");
+    svg.text((880.0, 624.0), Anchor::End, Type::Plain, "seconds");
     svg.finish()
 }
 
@@ -68,8 +69,8 @@ fn panel(svg: &mut Svg, at: (f64, f64), (title, read): Row, seen: &[Vec<(f64, Sl
     let size = (370.0, 90.0);
     let panel = Panel { title, at, size, across, step: 4.0, top: round_up(most) };
     panel.draw(svg);
-    for (values, colour) in seen.iter().zip(COLOURS) {
+    for (values, ink) in seen.iter().zip(INKS) {
         let values: Vec<_> = values.iter().map(|(time, slice)| (*time, read(slice))).collect();
-        panel.plot(svg, &values, colour);
+        panel.plot(svg, &values, ink);
     }
 }
