@@ -34,22 +34,21 @@ pub(crate) type Stream = StreamOwned<ClientConnection, Timed>;
 
 /// Tells the agent where we are.
 pub(crate) fn put(root: &Path, instance: &Instance, body: &[u8]) -> Result<()> {
-    let limit = Limit::Until(Instant::now() + DEADLINE);
-    if instance.flavour.greets() {
-        greet(root, instance, limit)?;
-    }
-    let answer = request(root, instance, "PUT", "/1.0", body, limit)?;
-    success("PUT", &answer)
+    tell(root, instance, "PUT", "/1.0", body)
 }
 
 /// Posts an event to the agent's listeners.
 pub(crate) fn post_event(root: &Path, instance: &Instance, event: &[u8]) -> Result<()> {
+    tell(root, instance, "POST", "/1.0/events", event)
+}
+
+fn tell(root: &Path, instance: &Instance, method: &str, path: &str, body: &[u8]) -> Result<()> {
     let limit = Limit::Until(Instant::now() + DEADLINE);
     if instance.flavour.greets() {
         greet(root, instance, limit)?;
     }
-    let answer = request(root, instance, "POST", "/1.0/events", event, limit)?;
-    success("POST", &answer)
+    let answer = request(root, instance, method, path, body, limit)?;
+    success(method, &answer)
 }
 
 /// The instance, if the host believes that its agent may be called: real hosts try nothing before they

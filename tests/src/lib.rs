@@ -21,7 +21,7 @@ pub mod text;
 pub mod vm;
 pub mod world;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -65,6 +65,16 @@ impl Drop for Scratch {
             let _gone = std::fs::remove_dir_all(&self.0);
         }
     }
+}
+
+/// Writes a file, with the directories it is in.
+///
+/// # Panics
+/// If that fails.
+pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
+    let path = path.as_ref();
+    std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+    std::fs::write(path, content).expect("a file");
 }
 
 /// A process that is killed when dropped.

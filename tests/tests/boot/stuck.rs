@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::{Process, wait};
+use mote_tests::{Process, put, wait};
 
-use crate::world::{Boot, LIMIT, terminate, write};
+use crate::world::{Boot, LIMIT, terminate};
 
 #[test]
 fn a_closed_output_is_an_exit_code() {
@@ -68,7 +68,7 @@ fn a_port_that_is_no_port_stops_nothing_and_ends_with_the_agent() {
     let boot = Boot::new("lxd");
     let path = |name: &str| boot.scratch.0.join(name);
     let (_reader, _writer) = full_pipe(&path("fifo"));
-    write(&path("file"), "");
+    put(path("file"), "");
     fs::create_dir(path("directory")).unwrap();
     // A terminal that is full: nobody reads what script(1) prints.
     let (_screen, screen) = full_pipe(&path("screen"));

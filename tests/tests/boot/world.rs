@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mote_tests::host::Host;
-use mote_tests::{Process, Scratch, agent, wait};
+use mote_tests::{Process, Scratch, agent, put, wait};
 
 /// For each thing that is waited for, on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
@@ -40,12 +40,12 @@ impl Boot {
 
     /// A file of the guest.
     pub(crate) fn put(&self, path: &str, text: &str) {
-        write(&self.root(path), text);
+        put(self.root(path), text);
     }
 
     /// A file of the share.
     pub(crate) fn share(&self, path: &str, text: &str) {
-        write(&self.host.share.join(path), text);
+        put(self.host.share.join(path), text);
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {
@@ -77,11 +77,6 @@ impl Boot {
         let sockets = [self.root("dev/lxd/sock"), self.root("dev/incus/sock")];
         wait("devlxd", LIMIT, || sockets.iter().find_map(|path| UnixStream::connect(path).ok()));
     }
-}
-
-pub(crate) fn write(path: &Path, text: &str) {
-    fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-    fs::write(path, text).expect("a file");
 }
 
 pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {

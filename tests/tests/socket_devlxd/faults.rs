@@ -1,0 +1,110 @@
+//! What guests, the host and strangers do wrong.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use mote_tests::agent::split;
+use mote_tests::host::NAME;
+
+use super::lxd;
+
+#[test]
+fn bad_requests_get_a_clear_error_and_the_agent_lives() {
+    let mut pair = lxd();
+    let long = "x".repeat(20_000);
+    for (bytes, status) in [
+        ("\u{16}\u{3}\u{1} not http\r\n\r\n".to_owned(), 400),
+        (format!("GET /{long} HTTP/1.1\r\n\r\n"), 431),
+        (format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(60)), 431),
+        ("PUT / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n".into(), 400),
+        (
+            format!("PATCH /1.0 HTTP/1.1\r\nContent-Length: 100000\r\n\r\n{}", "x".repeat(100_000)),
+            413,
+        ),
+        ("PATCH /1.0 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".into(), 400),
+        ("PATCH /1.0 HTTP/1.1\r\nContent-Length: 3\r\n\r\n{x}".into(), 400),
+        ("PATCH /1.0 HTTP/1.1\r\nContent-Length: 15\r\n\r\n{\"state\":\"Odd\"}".into(), 400),
+        ("GET / HTTP/3.0\r\n\r\n".into(), 505),
+        ("GET / HTTP/1.1".into(), 0),
+    ] {
+        let answer = pair.talk(bytes.as_bytes());
+        assert_eq!(split(&answer).0, status, "{} -> {answer}", &bytes[..bytes.len().min(60)]);
+    }
+    pair.assert_alive();
+}
+
+#[test]
+fn a_slow_client_is_cut_off_and_delays_nobody() {
+    let mut pair = lxd();
+    let mut slow: Vec<_> = (0..100).map(|_| pair.connect()).collect();
+    for stream in &mut slow {
+        stream.write_all(b"GET / HT").unwrap();
+    }
+    let begun = Instant::now();
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").0, 200);
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    let mut answer = String::new();
+    slow[0].read_to_string(&mut answer).unwrap();
+    assert_eq!(split(&answer).0, 408, "{answer}");
+    drop(slow);
+    pair.assert_alive();
+}
+
+#[test]
+fn the_next_client_waits_when_all_places_are_taken() {
+    let pair = lxd();
+    let idle: Vec<_> = (0..140).map(|_| pair.connect()).collect();
+    let begun = Instant::now();
+    // Those who say nothing lose their place after 3 s.
+    assert_eq!(pair.ask("GET", "/").0, 200);
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    drop(idle);
+}
+
+#[test]
+fn whatever_the_host_does_wrong_is_a_500_in_bounded_time() {
+    let mut pair = lxd();
+    for (kind, number, limit) in [
+        ("reset", "0", 2),
+        ("garbage", "0", 2),
+        ("wrong-cert", "0", 2),
+        ("huge", "0", 15),
+        ("stall", "20", 8),
+    ] {
+        pair.host.ok(&["fault", NAME, kind, number]);
+        let begun = Instant::now();
+        let (status, text) = pair.ask("GET", "/1.0/config/user.foo");
+        let took = begun.elapsed();
+        assert_eq!(status, 500, "{kind}: {text}");
+        assert!(text.starts_with("Failed connecting to devLXD over vsock: "), "{kind}: {text}");
+        assert!(took < Duration::from_secs(limit), "{kind}: {took:?}");
+        pair.host.ok(&["fault", NAME, "none"]);
+        assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar", "after {kind}");
+    }
+    pair.host.ok(&["fault", NAME, "forbidden"]);
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (403, "Forbidden\n".into()));
+    pair.host.kill();
+    let begun = Instant::now();
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").0, 500);
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    pair.assert_alive();
+}
+
+#[test]
+fn a_stranger_gets_nothing_from_the_host_port() {
+    let mut pair = lxd();
+    let scratch = mote_tests::Scratch::new();
+    let prefix = pair.scratch.0.join("vs").display().to_string();
+    // Another host with certificates of its own, at the same agent.
+    let args = ["--flavour", "lxd", "--vsock-plain", &prefix, "--qmp", "/nowhere"];
+    let mut stranger = mote_tests::host::Host::new(&scratch.0, &args);
+    std::fs::copy(pair.host.share.join("agent.crt"), stranger.share.join("agent.crt")).unwrap();
+    stranger.start();
+    for path in ["/", "/1.0"] {
+        let why = stranger.try_run(&["query", NAME, "GET", path]).unwrap_err();
+        assert!(why.contains("alert") || why.contains("AccessDenied"), "{why}");
+    }
+    let answer = pair.host.run(&["query", NAME, "GET", "/1.0"]);
+    assert!(answer.contains("\"server\":\"lxd-agent\""), "{answer}");
+    pair.assert_alive();
+}

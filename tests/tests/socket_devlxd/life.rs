@@ -1,0 +1,125 @@
+//! The agent's life: how it starts, is killed, ends, and what it needs for that.
+
+use std::time::Duration;
+
+use mote_tests::agent::{launch, launch_with};
+use mote_tests::host::NAME;
+use mote_tests::wait;
+
+use super::lxd;
+
+#[test]
+fn the_host_switches_devlxd_off_and_on() {
+    let pair = lxd();
+    let conf = std::fs::read_to_string(pair.host.share.join("agent.conf")).unwrap();
+    let off = conf.replace(",\"devlxd\":true", "").replace("\"devlxd\":true,", "");
+    assert_ne!(off, conf);
+    let socket = pair.socket();
+    pair.host.ok(&["query", NAME, "PUT", "/1.0", &off]);
+    wait("the socket to go", Duration::from_secs(2), || (!socket.exists()).then_some(()));
+    pair.host.ok(&["query", NAME, "PUT", "/1.0", &conf]);
+    wait("the socket", Duration::from_secs(2), || socket.exists().then_some(()));
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
+}
+
+#[test]
+fn unusable_files_are_named_and_a_second_agent_is_refused() {
+    let pair = lxd();
+    let mut second = launch(&pair.scratch.0, "lxd", &pair.host.share);
+    let end = wait("the second agent", Duration::from_secs(5), || second.0.try_wait().unwrap()).0;
+    assert_eq!(end.code(), Some(1));
+    assert!(pair.log().contains("another mote-agent is running"));
+    for (file, content, expected) in [
+        ("agent.crt", "nonsense", "agent.crt: no PEM block of that kind"),
+        (
+            "agent.key",
+            "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n",
+            "agent.key",
+        ),
+        ("server.crt", "", "server.crt: no PEM block of that kind"),
+    ] {
+        let scratch = mote_tests::Scratch::new();
+        let share = scratch.0.join("share");
+        std::fs::create_dir(&share).unwrap();
+        for name in ["agent.crt", "agent.key", "server.crt"] {
+            std::fs::copy(pair.host.share.join(name), share.join(name)).unwrap();
+        }
+        // As root the mode does not matter; the copy is ours anyway.
+        std::fs::remove_file(share.join(file)).unwrap();
+        std::fs::write(share.join(file), content).unwrap();
+        let mut agent = launch(&scratch.0, "lxd", &share);
+        let end = wait("the agent", Duration::from_secs(5), || agent.0.try_wait().unwrap()).0;
+        let log = std::fs::read_to_string(scratch.0.join("agent.log")).unwrap();
+        assert_eq!(end.code(), Some(1), "{log}");
+        assert!(log.contains(expected), "{log}");
+    }
+}
+
+#[test]
+fn the_service_manager_hears_ready_watchdog_and_stopping() {
+    let mut pair = lxd();
+    pair.agent.kill();
+    let path = pair.scratch.0.join("notify");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let socket = path.display().to_string();
+    let environment = [("NOTIFY_SOCKET", socket.as_str()), ("WATCHDOG_USEC", "400000")];
+    pair.agent = launch_with(&pair.scratch.0, "lxd", &pair.host.share, &environment);
+    let hear = || {
+        let mut buffer = [0; 100];
+        let count = manager.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..count]).into_owned()
+    };
+    assert_eq!([hear(), hear(), hear()], ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]);
+    // By then it listens: whoever waits for READY may ask.
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
+    let pid = pair.agent.0.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let mut last = hear();
+    while last == "WATCHDOG=1" {
+        last = hear();
+    }
+    assert_eq!(last, "STOPPING=1");
+    let end = wait("the end", Duration::from_secs(5), || pair.agent.0.try_wait().unwrap()).0;
+    assert_eq!(end.code(), Some(0), "{}", pair.log());
+    assert!(pair.log().ends_with("STOPPED\n"), "{}", pair.log());
+    assert!(!pair.socket().exists(), "a name that nobody listens at");
+}
+
+#[test]
+fn an_agent_that_is_killed_and_started_again_still_knows_ready() {
+    let mut pair = lxd();
+    assert_eq!(pair.ask_with("PATCH", "/1.0", "", "{\"state\":\"Ready\"}").0, 200);
+    pair.agent.kill();
+    pair.host.kill();
+    pair.host.start();
+    assert_eq!(pair.host.state()["status"], "Running");
+    pair.agent = launch(&pair.scratch.0, "lxd", &pair.host.share);
+    wait("Ready", Duration::from_secs(5), || {
+        (pair.host.state()["status"] == "Ready").then_some(())
+    });
+}
+
+#[test]
+fn nonsense_in_agent_conf_is_logged_and_the_host_may_still_call() {
+    let mut pair = lxd();
+    let path = pair.host.share.join("agent.conf");
+    let good = std::fs::read_to_string(&path).unwrap();
+    for bad in [&b"{\"cid\":2"[..], b"\xff\0", &[b'['; 50_000], b"", &[b' '; 70_000]] {
+        pair.agent.kill();
+        std::fs::write(&path, bad).unwrap();
+        let before = pair.log().len();
+        pair.agent = launch(&pair.scratch.0, "lxd", &pair.host.share);
+        wait("the log", Duration::from_secs(5), || {
+            pair.log()[before..].contains("agent.conf").then_some(())
+        });
+        wait("STARTED", Duration::from_secs(5), || {
+            pair.log()[before..].contains("STARTED").then_some(())
+        });
+    }
+    pair.host.ok(&["query", NAME, "PUT", "/1.0", &good]);
+    // The file of the killed agent is still there; what counts is that somebody listens.
+    let connect = || std::os::unix::net::UnixStream::connect(pair.socket()).ok();
+    wait("devlxd", Duration::from_secs(5), connect);
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
+}

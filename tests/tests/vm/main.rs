@@ -1,0 +1,166 @@
+//! The booted VM: everything that touches serial port, vsock, mounts and processes.
+
+mod shares;
+mod templates;
+mod world;
+
+use std::time::Duration;
+
+use mote_tests::column::Column;
+use mote_tests::guest::Guest;
+use mote_tests::host::NAME;
+use mote_tests::proc::kilobytes;
+use mote_tests::vm::{Share, Spec};
+use mote_tests::{tool, wait};
+use world::{BACK, BOOT, World};
+
+#[test]
+fn each_port_name_is_found_and_tells_the_flavour() {
+    for (port, flavour, socket) in [
+        ("com.canonical.lxd", "lxd", "/dev/lxd/sock"),
+        ("org.linuxcontainers.lxd", "lxd-5.0", "/dev/lxd/sock"),
+        ("org.linuxcontainers.incus", "incus", "/dev/incus/sock"),
+    ] {
+        let mut world = World::boot(flavour, &Spec { port, ..Spec::default() }, &[]);
+        let mut guest = world.connected();
+        assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+        let status = guest.ok("mote-agent status");
+        assert!(status.contains(&format!("flavour: {flavour}\n")), "{status}");
+        assert!(status.contains("state: CONNECTED\n"), "{status}");
+        guest.ok(&format!("test -S {socket}"));
+        assert_eq!(guest.ok(&format!("stat -c %a {socket}")), "600\n");
+        // The config disk was only needed to read it.
+        assert_eq!(guest.sh("grep -c iso9660 /proc/mounts").1, "0\n");
+        world.power_off(&mut guest);
+    }
+}
+
+#[test]
+fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
+    // Before the PUT: the host has read STARTED and does not call, and no file tells where it is.
+    let mut world = World::prepare("lxd", &Spec::default(), &[], |host| {
+        host.ok(&["fault", NAME, "deny-put"]);
+        std::fs::remove_file(host.share.join("agent.conf")).unwrap();
+    });
+    wait("STARTED to be read", BOOT, || (world.host.state()["started"] == true).then_some(()));
+    assert_eq!(world.host.state()["last_put"], serde_json::Value::Null);
+    assert!(!world.vm.console().contains("CONNECTED"), "{}", world.vm.console());
+    world.restart("before PUT");
+    let mut guest = world.connected();
+    guest.ok("mote-agent ready");
+    // While CONNECTED; Ready comes back too.
+    let took = world.restart("connected");
+    println!("killed while CONNECTED: back after {took:?}");
+    wait("Ready", BACK, || (world.host.state()["status"] == "Ready").then_some(()));
+    // During verification: the host has called, is slow to be called back, and dies meanwhile.
+    world.host.ok(&["fault", NAME, "slow", "5000"]);
+    let mut put = world.host.launch(&["set", NAME, "security.devlxd=false"]);
+    let mut state = || guest.sh("mote-agent status | grep state:").1;
+    wait("the verification", BACK, || (state() == "state: CONNECT\n").then_some(()));
+    world.restart("during verification");
+    put.kill();
+    // During a call: it fails at once, and the next one works.
+    world.host.ok(&["fault", NAME, "slow", "30000"]);
+    guest.send("mote-agent get user.foo");
+    std::thread::sleep(Duration::from_millis(700));
+    world.restart("during a call");
+    // It did not wait for the 30 s.
+    let (_, output) = guest.reply(Duration::from_secs(5));
+    assert!(output.contains("Failed connecting to devLXD"), "{output}");
+    // During an event stream: it lives on, and carries events of the new daemon.
+    guest.ok("(mote-agent events >/tmp/events 2>&1 &) ; sleep 0.3");
+    world.restart("during an event stream");
+    world.host.ok(&["set", NAME, "user.foo=new"]);
+    wait("the event", Duration::from_secs(5), || {
+        guest.sh("cat /tmp/events").1.contains("\"value\":\"new\"").then_some(())
+    });
+    assert_eq!(guest.ok("mote-agent get user.foo"), "new\n");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn a_host_on_a_socket_says_connect_and_an_echo_does_not_matter() {
+    for shared in [false, true] {
+        let extra: &[&str] = if shared { &["--shared-memory"] } else { &[] };
+        let mut world = World::boot("lxd", &Spec { socket: true, ..Spec::default() }, extra);
+        let mut guest = world.connected();
+        wait("the log", BACK, || world.vm.console().contains("CONNECTED 2:").then_some(()));
+        assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+        guest.ok("mote-agent ready");
+        let took = world.restart("CONNECT");
+        println!("CONNECT, shared {shared}: back after {took:?}");
+        wait("Ready", BACK, || (world.host.state()["status"] == "Ready").then_some(()));
+        assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+        world.power_off(&mut guest);
+    }
+}
+
+#[test]
+fn the_config_share_may_be_virtiofs() {
+    let virtiofsd = tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd");
+    assert!(virtiofsd.exists(), "{} is needed", virtiofsd.display());
+    let spec = Spec { share: Share::Virtiofs, ..Spec::default() };
+    let mut world = World::boot("lxd", &spec, &[]);
+    let mut guest = world.connected();
+    wait("the log", BACK, || world.vm.console().contains("files from virtiofs").then_some(()));
+    assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn it_is_small_and_stays_small_and_boots_in_little_memory() {
+    let spec = Spec { memory: 96, ..Spec::default() };
+    let mut world = World::boot("lxd", &spec, &[]);
+    let mut guest = world.connected();
+    let pss = |guest: &mut Guest| {
+        let text = guest.ok("cat /proc/$(cat /run/agent.pid)/smaps_rollup");
+        kilobytes(&text, "Pss:").unwrap()
+    };
+    std::thread::sleep(Duration::from_secs(2));
+    let idle = pss(&mut guest);
+    let calls = "i=0; while [ $i -lt 100 ]; do mote-agent get user.foo >/dev/null || exit 1; i=$((i+1)); done";
+    guest.ok(calls);
+    std::thread::sleep(Duration::from_secs(1));
+    let after = pss(&mut guest);
+    let threads = guest.ok("ls /proc/$(cat /run/agent.pid)/task | wc -l");
+    println!("PSS idle {idle} kB, after 100 calls {after} kB, threads {}", threads.trim());
+    assert!(idle < 1500, "{idle} kB");
+    assert!(after < idle + 200, "{idle} then {after} kB");
+    let check = guest.sh("mote-agent --check");
+    assert_eq!(check.0, 0, "{}", check.1);
+    assert!(check.1.contains("vsock: context id 3"), "{}", check.1);
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn without_vsock_incus_learns_the_state_through_the_port() {
+    let port = "org.linuxcontainers.incus";
+    let spec = Spec { port, ring: 16_384, vsock: false, ..Spec::default() };
+    let mut world = World::boot("incus", &spec, &[]);
+    let state = || world.host.state()["serial_state"].clone();
+    let (state, _) = wait("the state", BOOT, || Some(state()).filter(|state| !state.is_null()));
+    assert!(state["processes"].as_u64() > Some(1), "{state}");
+    assert!(state["memory"]["total"].as_u64() > Some(64 << 20), "{state}");
+    let mut guest = world.vm.guest();
+    assert!(guest.ok("cat /run/agent.log").contains("by the status port alone"));
+    // Nobody could answer there.
+    guest.ok("test ! -e /dev/incus/sock");
+    world.power_off(&mut guest);
+}
+
+/// Somebody else's agents against our host, so that it is not only right for our own.
+#[test]
+fn the_real_agents_connect_to_the_host_and_serve_devlxd() {
+    for column in [Column::LxdAgent, Column::IncusAgent] {
+        let (agent, spec) = (column.title(), mote_tests::world::spec(column));
+        let mut world = World::boot(column.flavour(), &Spec { memory: 256, ..spec }, &[]);
+        let mut guest = world.connected();
+        assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n", "{agent}");
+        let metadata = guest.ok("mote-agent metadata");
+        assert!(metadata.starts_with("#cloud-config\ninstance-id: vm1"), "{agent}: {metadata}");
+        let pss = guest.ok("grep ^Pss: /proc/$(cat /run/agent.pid)/smaps_rollup");
+        println!("{agent}: {}", pss.trim());
+        world.power_off(&mut guest);
+    }
+}

@@ -1,0 +1,108 @@
+//! Directories of the host in the guest, from the start and later.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mote_tests::guest::Guest;
+use mote_tests::host::NAME;
+use mote_tests::vm::{Share, Spec};
+use mote_tests::{Scratch, put, wait};
+
+use super::world::{BOOT, World};
+
+/// A directory on the host with one file in it.
+fn directory(parent: &Path, name: &str) -> PathBuf {
+    let path = parent.join(name);
+    put(path.join("file"), format!("in {name}\n"));
+    path
+}
+
+#[test]
+fn what_the_host_prepared_is_done_before_anybody_is_told_and_shares_come_and_go() {
+    let mut spec =
+        Spec { share: Share::Virtiofs, nic: Some("00:16:3e:aa:bb:cc"), ..Spec::default() };
+    let shares = Scratch::new();
+    for tag in ["lxd_a", "lxd_old"] {
+        spec.shares.push((tag, directory(&shares.0, tag)));
+    }
+    let mut world = World::prepare("lxd", &spec, &[], |host| {
+        let put = |path: &str, text: &str| put(host.share.join(path), text);
+        put(
+            "files/metadata.yaml",
+            "templates:\n  /etc/hostname:\n    when: [start]\n    template: h\n",
+        );
+        put("files/h.out", "guest-of-lxd\n");
+        put(
+            "nics/eth0.json",
+            r#"{"device_name":"eth0","nic_name":"lan0","mac_address":"00:16:3e:aa:bb:cc","mtu":1400}"#,
+        );
+        put(
+            "agent-mounts.json",
+            r#"[{"source":"lxd_a","target":"/mnt/with space","fstype":"virtiofs","options":["ro"]},
+                {"source":"lxd_old","target":"mnt/old","fstype":"9p","options":["trans=virtio,msize=33554432"]},
+                {"source":"lxd_none","target":"/mnt/none","fstype":"virtiofs","options":null}]"#,
+        );
+    });
+    let mut guest = world.connected();
+    assert_eq!(
+        guest.ok("cat /proc/sys/kernel/hostname /etc/hostname"),
+        "guest-of-lxd\nguest-of-lxd\n"
+    );
+    assert_eq!(guest.ok("cat /sys/class/net/lan0/mtu"), "1400\n");
+    assert_eq!(guest.ok("cat '/mnt/with space/file'"), "in lxd_a\n");
+    assert_ne!(guest.sh("touch '/mnt/with space/new'").0, 0, "read-only");
+    assert_eq!(
+        guest.ok("cat /mnt/old/file && touch /mnt/old/new && ls -1 /mnt/old"),
+        "in lxd_old\nfile\nnew\n"
+    );
+    let log = guest.ok("cat /run/agent.log");
+    assert!(
+        log.contains("mount: exit code 1: lxd_none on /mnt/none: virtiofs: Invalid argument"),
+        "{log}"
+    );
+    assert!(log.find("mount: lxd_a is on").unwrap() < log.find("info: STARTED").unwrap(), "{log}");
+    a_share_is_plugged_in(&mut world, &mut guest);
+    // Not ours to unmount, and a path that leads out.
+    for path in ["path=/tmp", "path=/mnt/../tmp"] {
+        world.host.ok(&["device-add", NAME, "bad", "type=disk", path, "source=/srv"]);
+        world.host.ok(&["device-remove", NAME, "bad"]);
+    }
+    assert_eq!(guest.sh("grep -c ' /tmp ' /proc/mounts").1, "1\n");
+    world.power_off(&mut guest);
+}
+
+fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
+    // The event before its device, as it may well be (field notes 30).
+    let source = directory(&world.host.directory, "plugged");
+    std::thread::scope(|scope| {
+        let add = ["device-add", NAME, "plug", "type=disk", "path=/mnt/plug", "source=/srv"];
+        let host = &world.host;
+        let told = scope.spawn(move || host.try_run(&add));
+        std::thread::sleep(Duration::from_secs(1));
+        world.vm.plug("lxd_plug", &source);
+        told.join().expect("a thread").expect("an answer");
+    });
+    wait("the share", BOOT, || (guest.sh("cat /mnt/plug/file").1 == "in plugged\n").then_some(()));
+    world.host.ok(&["device-remove", NAME, "plug"]);
+    assert_eq!(guest.sh("grep -c /mnt/plug /proc/mounts").1, "0\n");
+    assert_eq!(guest.ok("ls -d /mnt/plug"), "/mnt/plug\n");
+}
+
+#[test]
+fn on_incus_a_share_is_mounted_beside_the_answer_and_unmounted_by_its_tag() {
+    let shares = Scratch::new();
+    let shared = vec![("incus_plug", directory(&shares.0, "plug"))];
+    let port = "org.linuxcontainers.incus";
+    let spec = Spec { port, shares: shared, ..Spec::default() };
+    let mut world = World::boot("incus", &spec, &[]);
+    let mut guest = world.connected();
+    // A symbolic link of the guest's own is the guest's business.
+    guest.ok("mkdir /mnt /srv && ln -s /srv /mnt/link");
+    world.host.ok(&["device-add", NAME, "plug", "type=disk", "path=/mnt/link/x", "source=/srv"]);
+    wait("the share", BOOT, || (guest.sh("cat /srv/x/file").1 == "in plug\n").then_some(()));
+    world.host.ok(&["device-remove", NAME, "plug"]);
+    wait("no share", BOOT, || {
+        (guest.sh("grep -c incus_plug /proc/mounts").1 == "0\n").then_some(())
+    });
+    world.power_off(&mut guest);
+}

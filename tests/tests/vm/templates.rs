@@ -1,0 +1,76 @@
+//! Templates, and cloud-init's seed.
+
+use mote_tests::column::Column;
+use mote_tests::vm::{Spec, Vm};
+use mote_tests::{Scratch, put, world};
+
+use super::world::{BOOT, World};
+
+/// What comes of templates: modes, owners, texts, hostname, in the words of the guest's own tools.
+fn templates(flavour: &str, spec: &Spec) -> String {
+    let mut world = World::prepare(flavour, spec, &[], |host| {
+        let put = |path: &str, text: &str| put(host.share.join(path), text);
+        // `uptime` is there before any agent.
+        put(
+            "files/metadata.yaml",
+            "architecture: x86_64\nproperties: {os: debian}\ntemplates:\n  /etc/hostname:\n    when:\n    \
+             - create\n    create_only: false\n    template: h\n    properties: {}\n  \
+             /run/mote-test/uptime:\n    template: t\n    mode: \"0600\"\n    uid: \"7\"\n  \
+             /run/mote-test/a/b/new:\n    template: t\n    mode: \"640\"\n    uid: \"7\"\n    gid: \"8\"\n  \
+             /run/mote-test/plain: {template: t, create_only: true}\n  /init: {template: t, \
+             create_only: true}\n  /run/mote-test/notdue: {template: other}\n",
+        );
+        put("files/h.out", "named-by-host\n");
+        put("files/t.out", "text\n");
+    });
+    let mut guest = world.connected();
+    let told = guest.ok(
+        "cd /run/mote-test; for f in uptime a a/b a/b/new plain /etc /etc/hostname /init; do stat -c \
+         '%n %a %u %g' $f; done; cat uptime a/b/new plain /etc/hostname /proc/sys/kernel/hostname; \
+         ls notdue 2>/dev/null; head -c 9 /init",
+    );
+    world.power_off(&mut guest);
+    told
+}
+
+#[test]
+fn templates_come_out_as_with_the_real_agents() {
+    for agent in [Column::LxdAgent, Column::IncusAgent] {
+        let (flavour, title) = (agent.flavour(), agent.title());
+        let theirs = templates(flavour, &Spec { memory: 256, ..world::spec(agent) });
+        let ours = templates(flavour, &Spec { port: agent.port(), ..Spec::default() });
+        assert_eq!(ours, theirs, "{title}");
+        println!("{title}:\n{ours}");
+    }
+}
+
+/// cloud-init's seed on a disk (here a share), and a system whose own command is missing: the kernel
+/// itself reboots. QEMU ends then, and the next boot finds the seed as it was left.
+#[test]
+fn a_new_seed_reboots_once_and_before_anybody_is_told() {
+    let disk = Scratch::new();
+    let words = "mote.agent=no".into();
+    let spec = Spec { shares: vec![("var", disk.0.clone())], words, ..Spec::default() };
+    let mut world = World::prepare("lxd", &spec, &[], |host| {
+        let seed = "templates: {/var/lib/cloud/seed/nocloud-net/meta-data: {template: s}}";
+        put(host.share.join("files/metadata.yaml"), seed);
+        put(host.share.join("files/s.out"), "instance-id: a\n");
+    });
+    let start = "modprobe virtiofs; mkdir -p /var /etc/cloud; mount -t virtiofs var /var; rm -f \
+                 /bin/reboot; mote-agent 2>/run/agent.log & echo $! >/run/agent.pid";
+    let mut guest = world.vm.guest();
+    guest.send(start);
+    world.vm.ended(BOOT);
+    assert!(!world.host.log().contains("agent STARTED"), "{}", world.host.log());
+    let seed = disk.0.join("lib/cloud/seed/nocloud-net/meta-data");
+    assert_eq!(std::fs::read_to_string(seed).unwrap(), "instance-id: a\n");
+    let directory = world.scratch.0.clone();
+    drop(world.vm);
+    let mut vm = Vm::boot(&directory, &spec, &world.host.share);
+    let mut guest = vm.guest();
+    guest.ok(start);
+    let _took = world.host.connected(BOOT);
+    assert!(!guest.ok("cat /run/agent.log").contains("rebooting"));
+    guest.send("poweroff");
+    vm.ended(BOOT);
+}
