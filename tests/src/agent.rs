@@ -33,12 +33,7 @@ impl Pair {
     #[must_use]
     pub fn start_by(by: &[&str], flavour: &str, config: &[&str]) -> Self {
         let scratch = Scratch::new();
-        let prefix = scratch.0.join("vs").display().to_string();
-        let mut args = vec!["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
-        for pair in config {
-            args.extend(["--config", pair]);
-        }
-        let mut host = Host::new(&scratch.0, &args);
+        let mut host = Host::on_sockets(&scratch.0, &scratch.0.join("vs"), flavour, config);
         host.start();
         let agent = Process::start(&mut command_by(by, &scratch.0, flavour, &host.share));
         Self { agent, host, scratch }.up()

@@ -37,6 +37,15 @@ impl Host {
         host
     }
 
+    /// Makes an instance whose vsock is unix sockets, with this prefix.
+    #[must_use]
+    pub fn on_sockets(scratch: &Path, sockets: &Path, flavour: &str, config: &[&str]) -> Self {
+        let prefix = sockets.display().to_string();
+        let mut args = vec!["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
+        args.extend(config.iter().flat_map(|pair| ["--config", pair]));
+        Self::new(scratch, &args)
+    }
+
     /// Runs the daemon, and waits until it can be asked.
     pub fn start(&mut self) {
         let log = File::options().append(true).create(true).open(self.log_path()).expect("a log");

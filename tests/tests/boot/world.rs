@@ -22,9 +22,7 @@ pub(crate) struct Boot {
 impl Boot {
     pub(crate) fn new(flavour: &'static str) -> Self {
         let scratch = Scratch::new();
-        let prefix = scratch.0.join("vs").display().to_string();
-        let args = ["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
-        let mut host = Host::new(&scratch.0, &args);
+        let mut host = Host::on_sockets(&scratch.0, &scratch.0.join("vs"), flavour, &[]);
         host.start();
         fs::create_dir_all(scratch.0.join("root/proc/sys/kernel")).expect("a root");
         Self { host, flavour, scratch }

@@ -7,17 +7,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open, packet};
-use mote_tests::{Scratch, wait};
+use mote_tests::wait;
 
-const FAILURE: Reply = Reply::Status(4);
+use super::{FAILURE, UNSUPPORTED, session};
+
 const BAD_MESSAGE: Reply = Reply::Status(5);
-const UNSUPPORTED: Reply = Reply::Status(8);
-
-fn session() -> (Scratch, Session) {
-    let scratch = Scratch::new();
-    let session = Session::start(&scratch.0);
-    (scratch, session)
-}
 
 /// How the server ends by itself.
 fn end(mut session: Session) -> Option<i32> {

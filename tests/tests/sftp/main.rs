@@ -6,3 +6,16 @@ mod hostile;
 mod openssh;
 mod requests;
 mod through;
+
+use mote_tests::Scratch;
+use mote_tests::sftp::{Reply, Session};
+
+const FAILURE: Reply = Reply::Status(4);
+const UNSUPPORTED: Reply = Reply::Status(8);
+
+/// A server in a directory of its own.
+fn session() -> (Scratch, Session) {
+    let scratch = Scratch::new();
+    let session = Session::start(&scratch.0);
+    (scratch, session)
+}

@@ -9,16 +9,10 @@ use std::process::Command;
 use mote_tests::sftp::{Attrs, Int, Long, Reply, Session, Text, bytes, kind, open};
 use mote_tests::{Scratch, agent};
 
-const NO_SUCH_FILE: Reply = Reply::Status(2);
-const FAILURE: Reply = Reply::Status(4);
-const UNSUPPORTED: Reply = Reply::Status(8);
-const EOF: Reply = Reply::Status(1);
+use super::{FAILURE, UNSUPPORTED, session};
 
-fn session() -> (Scratch, Session) {
-    let scratch = Scratch::new();
-    let session = Session::start(&scratch.0);
-    (scratch, session)
-}
+const NO_SUCH_FILE: Reply = Reply::Status(2);
+const EOF: Reply = Reply::Status(1);
 
 #[test]
 fn names_need_not_be_utf_8() {

@@ -3,8 +3,9 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
+use mote_tests::Scratch;
 use mote_tests::agent::split;
-use mote_tests::host::NAME;
+use mote_tests::host::{Host, NAME};
 
 use super::lxd;
 
@@ -93,11 +94,9 @@ fn whatever_the_host_does_wrong_is_a_500_in_bounded_time() {
 #[test]
 fn a_stranger_gets_nothing_from_the_host_port() {
     let mut pair = lxd();
-    let scratch = mote_tests::Scratch::new();
-    let prefix = pair.scratch.0.join("vs").display().to_string();
+    let scratch = Scratch::new();
     // Another host with certificates of its own, at the same agent.
-    let args = ["--flavour", "lxd", "--vsock-plain", &prefix, "--qmp", "/nowhere"];
-    let mut stranger = mote_tests::host::Host::new(&scratch.0, &args);
+    let mut stranger = Host::on_sockets(&scratch.0, &pair.scratch.0.join("vs"), "lxd", &[]);
     std::fs::copy(pair.host.share.join("agent.crt"), stranger.share.join("agent.crt")).unwrap();
     stranger.start();
     for path in ["/", "/1.0"] {

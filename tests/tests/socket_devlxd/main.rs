@@ -4,6 +4,7 @@ mod faults;
 mod life;
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use mote_tests::agent::Pair;
@@ -24,6 +25,16 @@ fn lxd() -> Pair {
             "ubuntu_pro.guest_attach=on",
         ],
     )
+}
+
+/// The head of an answer, and what follows it.
+fn answered(stream: UnixStream) -> (String, BufReader<UnixStream>) {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(reader.read_line(&mut head).expect("a line"), 0, "an end after {head:?}");
+    }
+    (head, reader)
 }
 
 #[test]
@@ -125,12 +136,7 @@ fn an_image_of_any_size_passes_in_constant_memory() {
     let before = pair.memory("VmHWM:");
     let mut stream = pair.connect();
     stream.write_all(b"GET /1.0/images/ab/export HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
-    let mut reader = BufReader::new(stream);
-    let mut line = String::new();
-    while line != "\r\n" {
-        line.clear();
-        reader.read_line(&mut line).unwrap();
-    }
+    let (_, mut reader) = answered(stream);
     let copied = std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
     assert_eq!(copied, 200 * 1024 * 1024);
     let grown = pair.memory("VmHWM:") - before;
@@ -149,17 +155,8 @@ fn events_reach_streams_and_websockets_until_they_leave() {
               Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
         )
         .unwrap();
-    let mut reader = BufReader::new(plain);
-    let mut line = String::new();
-    while line != "\r\n" {
-        line.clear();
-        reader.read_line(&mut line).unwrap();
-    }
-    let mut frames = BufReader::new(socket);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        frames.read_line(&mut head).unwrap();
-    }
+    let (_, mut reader) = answered(plain);
+    let (head, mut frames) = answered(socket);
     // The example of RFC 6455 §1.3.
     assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
     let mut ping = [0; 2];
@@ -169,7 +166,7 @@ fn events_reach_streams_and_websockets_until_they_leave() {
         let event = format!("{{\"type\":\"{kind}\",\"metadata\":{{\"key\":\"user.a\"}}}}");
         pair.host.ok(&["query", NAME, "POST", "/1.0/events", &event]);
     }
-    line.clear();
+    let mut line = String::new();
     reader.read_line(&mut line).unwrap();
     assert!(line.contains("\"type\":\"config\"") && line.contains("\"timestamp\":\""), "{line}");
     for kind in ["device", "config"] {
