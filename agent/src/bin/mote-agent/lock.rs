@@ -3,9 +3,15 @@
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+/// Whoever looks whether an agent runs ([`is_held`]) has the lock for a moment, which is no reason to
+/// end: how often to try again, and the pause before.
+const LOOKS: u32 = 20;
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Held as long as the agent runs.
 pub(crate) struct Lock(#[expect(dead_code, reason = "open is what it is for")] File);
@@ -21,7 +27,14 @@ pub(crate) fn acquire(root: &Path) -> Result<Lock, String> {
     let path = directory.join("lock");
     let file = File::options().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(|error| format!("cannot open {}: {error}", path.display()))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    let mut looks = 0..LOOKS;
+    let locked = loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if looks.next().is_some() => std::thread::sleep(LOOK),
+            locked => break locked,
+        }
+    };
+    match locked {
         Ok(()) => Ok(Lock(file)),
         Err(Errno::WOULDBLOCK) => Err("another mote-agent is running".into()),
         Err(error) => Err(format!("cannot lock {}: {error}", path.display())),
@@ -37,6 +50,21 @@ pub(crate) fn is_held(root: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_only_looks_keeps_no_agent_from_starting() {
+        let root = crate::share::scratch("looked");
+        drop(acquire(&root).unwrap());
+        // As `is_held` does it, and then was kept from going on for a while.
+        let file = File::open(root.join("run/mote/lock")).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockShared).unwrap();
+        let looking = std::thread::spawn(move || {
+            std::thread::sleep(2 * LOOK);
+            drop(file);
+        });
+        assert_eq!(acquire(&root).err(), None);
+        looking.join().unwrap();
+    }
 
     #[test]
     fn a_second_agent_is_refused_until_the_first_is_gone() {
