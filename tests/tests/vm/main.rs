@@ -102,9 +102,16 @@ fn the_config_share_may_be_virtiofs() {
     let spec = Spec { share: Share::Virtiofs, ..Spec::default() };
     let mut world = World::boot("lxd", &spec, &[]);
     let mut guest = world.connected();
-    wait("the log", BACK, || world.vm.console().contains("files from virtiofs").then_some(()));
+    let reads = |world: &World| world.vm.console().matches("files from virtiofs").count();
+    wait("the log", BACK, || (reads(&world) == 1).then_some(()));
     assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    // One that was killed while it read has left its mount, in the way of the next.
+    guest.ok("kill -9 $(cat /run/agent.pid); mkdir -p /run/mote/share");
+    guest.ok("mount -t virtiofs -o ro config /run/mote/share");
+    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+    wait("the next agent", BOOT, || (reads(&world) == 2).then_some(()));
+    assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
     world.power_off(&mut guest);
 }
 

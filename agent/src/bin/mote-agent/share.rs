@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::iso::{self, read_bounded};
-use crate::options::Options;
+use crate::options::{Command, Options};
 use crate::{log, modules};
 
 /// Longest file, bytes; a chain of certificates has a few thousand.
@@ -20,6 +20,8 @@ const MOST_NICS: usize = 64;
 const TAG: &str = "config";
 /// The label of Incus' config disk (P§1.2).
 const LABEL: &str = "incus-agent";
+/// Where we mount it, below the root.
+const PLACE: &str = "run/mote/share";
 /// Where the set-up scripts of the Go agents put a copy (P§1.5).
 const COPIES: [&str; 2] = ["run/lxd_agent", "run/incus_agent"];
 
@@ -80,6 +82,11 @@ fn find_by(
             Ok(files) => return Ok(files),
             Err(why) => failures.push(why),
         }
+    }
+    if options.command == Command::Run {
+        // One that was killed here has left its mount, and the same is not mounted there twice. With the
+        // lock the place is ours; `--check` has none.
+        let _none = unmount(options.root.join(PLACE), UnmountFlags::DETACH);
     }
     prepare(&options.root, "virtio_pci");
     for source in Source::in_order(&options.root) {
@@ -209,7 +216,7 @@ struct Mounted(PathBuf);
 
 impl Mounted {
     fn new(source: Source, root: &Path) -> Result<Self, String> {
-        let place = root.join("run/mote/share");
+        let place = root.join(PLACE);
         std::fs::create_dir_all(&place).map_err(|error| error.to_string())?;
         let flags =
             MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
