@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use mote_tests::host::{Host, NAME};
-use mote_tests::vm::{Spec, Vm, qmp, vsock};
+use mote_tests::vm::{Spec, Vm};
 use mote_tests::{Scratch, wait};
 
 /// For each step; software emulation on a busy machine is slow.
@@ -16,20 +16,8 @@ fn main() -> ExitCode {
     let scratch = Scratch::new();
     let directory = scratch.0.as_path();
     println!("mote: a VM boots with the agent in it; mote-host plays the LXD host\n");
-    let (vs, monitor) = (vsock(directory), qmp(directory));
-    let mut host = Host::new(
-        directory,
-        &[
-            "--flavour",
-            "lxd",
-            "--vsock-uds",
-            &vs.display().to_string(),
-            "--qmp",
-            &monitor.display().to_string(),
-            "--config",
-            "user.greeting=hello from the host",
-        ],
-    );
+    let config = ["--config", "user.greeting=hello from the host"];
+    let mut host = Host::of_vm(directory, &Spec::default(), "lxd", &config);
     host.start();
     if std::env::args().any(|arg| arg == "--shell") {
         let words = "mote.shell=console".into();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::vm::{self, Spec};
 use crate::{Process, tool, wait};
 
 /// The instance's name.
@@ -44,6 +45,21 @@ impl Host {
         let mut args = vec!["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
         args.extend(config.iter().flat_map(|pair| ["--config", pair]));
         Self::new(scratch, &args)
+    }
+
+    /// Makes an instance that is such a VM, with its files in the same directory.
+    #[must_use]
+    pub fn of_vm(directory: &Path, spec: &Spec, flavour: &str, args: &[&str]) -> Self {
+        let vsock = vm::vsock(directory).display().to_string();
+        let port = if spec.socket {
+            ["--serial".into(), vm::serial(directory).display().to_string()]
+        } else {
+            ["--qmp".into(), vm::qmp(directory).display().to_string()]
+        };
+        let mut all = vec!["--flavour", flavour, "--vsock-uds", &vsock];
+        all.extend(port.iter().map(String::as_str));
+        all.extend(args);
+        Self::new(directory, &all)
     }
 
     /// Runs the daemon, and waits until it can be asked.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::column::Column;
 use crate::host::Host;
-use crate::vm::{Spec, Vm, qmp, vsock};
+use crate::vm::{Spec, Vm};
 use crate::{Scratch, tool};
 
 /// From power-on to CONNECTED, under software emulation on a busy machine.
@@ -35,13 +35,8 @@ impl World {
     pub fn boot(column: Column, spec: &Spec, config: &[&str]) -> Self {
         let scratch = Scratch::new();
         let directory = scratch.0.as_path();
-        let (vs, monitor) = (vsock(directory), qmp(directory));
-        let (vs, monitor) = (vs.display().to_string(), monitor.display().to_string());
-        let mut args = vec!["--flavour", column.flavour(), "--vsock-uds", &vs, "--qmp", &monitor];
-        for pair in config {
-            args.extend(["--config", pair]);
-        }
-        let mut host = Host::new(directory, &args);
+        let config: Vec<_> = config.iter().flat_map(|pair| ["--config", pair]).collect();
+        let mut host = Host::of_vm(directory, spec, column.flavour(), &config);
         host.start();
         let vm = Vm::boot(directory, spec, &host.share);
         Self { vm, host, scratch }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mote_tests::guest::Guest;
 use mote_tests::host::Host;
-use mote_tests::vm::{Spec, Vm, qmp, serial, vsock};
+use mote_tests::vm::{Spec, Vm};
 use mote_tests::{Scratch, wait};
 
 /// From power-on to CONNECTED, under software emulation on a busy machine.
@@ -33,13 +33,8 @@ impl World {
     ) -> Self {
         let scratch = Scratch::new();
         let directory = scratch.0.as_path();
-        let (vs, monitor, port) = (vsock(directory), qmp(directory), serial(directory));
-        let text = |path: &std::path::Path| path.display().to_string();
-        let (vs, monitor, port) = (text(&vs), text(&monitor), text(&port));
-        let mut args = vec!["--flavour", flavour, "--vsock-uds", &vs, "--config", "user.foo=bar"];
-        args.extend(if spec.socket { ["--serial", &port] } else { ["--qmp", &monitor] });
-        args.extend(extra);
-        let mut host = Host::new(directory, &args);
+        let args = [&["--config", "user.foo=bar"], extra].concat();
+        let mut host = Host::of_vm(directory, spec, flavour, &args);
         host.start();
         prepare(&host);
         let vm = Vm::boot(directory, spec, &host.share);
