@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use mote_tests::Scratch;
 use mote_tests::agent::split;
 use mote_tests::host::{Host, NAME};
+use mote_tests::wait;
 
 use super::lxd;
 
@@ -106,4 +107,26 @@ fn a_stranger_gets_nothing_from_the_host_port() {
     let answer = pair.host.run(&["query", NAME, "GET", "/1.0"]);
     assert!(answer.contains("\"server\":\"lxd-agent\""), "{answer}");
     pair.assert_alive();
+}
+
+#[test]
+fn who_no_longer_waits_for_an_operation_gives_its_place_back() {
+    let pair = lxd();
+    let files =
+        || std::fs::read_dir(format!("/proc/{}/fd", pair.agent.0.id())).expect("an agent").count();
+    pair.host.ok(&["fault", NAME, "slow", "60000"]);
+    let before = files();
+    let mut waiting: Vec<_> = (0..10).map(|_| pair.connect()).collect();
+    for stream in &mut waiting {
+        stream.write_all(b"GET /1.0/operations/x/wait HTTP/1.1\r\n\r\n").unwrap();
+    }
+    // Who has said all still waits for the answer.
+    waiting[0].shutdown(std::net::Shutdown::Write).unwrap();
+    let limit = Duration::from_secs(10);
+    wait("ten calls", limit, || (files() == before + 20).then_some(()));
+    waiting.truncate(1);
+    wait("nine of them to be over", limit, || (files() == before + 2).then_some(()));
+    waiting[0].set_nonblocking(true).unwrap();
+    let still = waiting[0].read(&mut [0]).unwrap_err();
+    assert_eq!(still.kind(), std::io::ErrorKind::WouldBlock);
 }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_lite::FutureExt;
+use futures_lite::future::pending;
 use mote_agent::devlxd::answer::{Body, show};
 use mote_agent::devlxd::forward::{forwards, missing_type, returns, write_target};
 use mote_agent::devlxd::route::{Ask, NoRoute, Route, route};
@@ -191,7 +192,15 @@ async fn forward(
     if ask == Ask::ImageExport && request.method == Method::Get {
         return export(agent, stream, request, &call).await;
     }
-    let reply = agent.ask(&call).await?;
+    // What changes something is done, though nobody may hear of it any more.
+    let left = async {
+        if ask != Ask::OperationWait {
+            return pending().await;
+        }
+        stream.gone().await;
+        Err(Failed("the guest client is gone".into()))
+    };
+    let reply = agent.ask(&call).or(left).await?;
     if ask == Ask::SetState && reply.status == 200 {
         remember(agent, body);
     }

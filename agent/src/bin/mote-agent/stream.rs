@@ -132,7 +132,17 @@ impl Stream {
 
     /// Whether the peer has closed its side, though what it sent before may still be to be read.
     pub(crate) fn has_left(&self) -> bool {
-        let mut look = [PollFd::new(self.socket.get_ref(), PollFlags::RDHUP)];
+        self.shows(PollFlags::RDHUP)
+    }
+
+    /// Waits until the peer is gone altogether. One that has only said all it had to say may still wait
+    /// for an answer.
+    pub(crate) async fn gone(&self) {
+        while !self.shows(PollFlags::HUP) && self.socket.readable().await.is_ok() {}
+    }
+
+    fn shows(&self, flags: PollFlags) -> bool {
+        let mut look = [PollFd::new(self.socket.get_ref(), flags)];
         matches!(poll(&mut look, Some(&Timespec::default())), Ok(1..))
     }
 
