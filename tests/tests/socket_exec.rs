@@ -40,8 +40,14 @@ fn start() -> Pair {
 
 fn known(pair: Pair) -> Pair {
     wait("the host to know it", Duration::from_secs(10), || {
-        let tried = exec(&pair, &["-T", "-n"], &["true"]).stderr(Stdio::null()).status();
-        tried.unwrap().success().then_some(())
+        let exec = exec(&pair, &["-T", "-n"], &["true"]);
+        let mut tried = Command::new("timeout");
+        tried
+            .args(["-s", "KILL", "5"])
+            .arg(exec.get_program())
+            .args(exec.get_args())
+            .stderr(Stdio::null());
+        tried.status().unwrap().success().then_some(())
     });
     pair
 }
@@ -182,4 +188,9 @@ fn orphans_are_reaped_by_an_agent_that_is_pid_1() {
     let output = exec(&pair, &["-T", "-n"], &["sh", "-c", list]).output().unwrap();
     // Its parent is PID 1, and there are no zombies.
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n");
+}
+
+#[test]
+fn a_command_ends_also_where_whoever_started_the_agent_ignored_the_end_of_children() {
+    known(Pair::start_by(&["env", "--ignore-signal=CHLD"], "lxd", &[]));
 }

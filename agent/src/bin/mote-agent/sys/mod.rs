@@ -86,12 +86,14 @@ pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
 }
 
 /// Turns SIGTERM, SIGINT, SIGHUP and SIGCHLD into a readable descriptor. To be called before any
-/// thread starts, since threads inherit the mask; SIGPIPE is ignored by Rust's runtime already.
+/// thread starts, since threads inherit the mask; SIGPIPE is ignored by Rust's runtime already. SIGCHLD is not
+/// ignored from here on, whatever we were started with: the kernel would reap, and tell nobody.
 pub(crate) fn signals() -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set before the others read it; signalfd gives a new
     // descriptor that nobody else owns.
     unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::sigemptyset(set.as_mut_ptr());
         for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGCHLD] {
             libc::sigaddset(set.as_mut_ptr(), signal);
