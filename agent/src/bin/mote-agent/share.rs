@@ -3,6 +3,7 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -20,6 +21,9 @@ const MOST_NICS: usize = 64;
 const TAG: &str = "config";
 /// The label of Incus' config disk (P§1.2).
 const LABEL: &str = "incus-agent";
+/// How long a SCSI bus may be looked through, and between two looks of ours.
+const SCAN: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
 /// Where we mount it, below the root.
 const PLACE: &str = "run/mote/share";
 /// Where the set-up scripts of the Go agents put a copy (P§1.5).
@@ -176,12 +180,7 @@ impl Source {
             (Source::Virtiofs, false),
             (Source::Plan9, false),
         ];
-        let devices: Vec<_> = std::fs::read_dir(root.join("sys/bus/virtio/devices"))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|device| std::fs::read(device.path().join("device")).ok())
-            .collect();
+        let devices = virtio_devices(root);
         let is_there = move |source| {
             // VIRTIO 1.2 §5: 26 and 9, as Linux writes them.
             let id: &[u8] = match source {
@@ -211,6 +210,32 @@ impl Source {
     }
 }
 
+/// What is on the virtio bus: each device's number, as Linux writes it.
+fn virtio_devices(root: &Path) -> Vec<Vec<u8>> {
+    let devices = std::fs::read_dir(root.join("sys/bus/virtio/devices"));
+    let numbers = devices.into_iter().flatten().flatten();
+    numbers.filter_map(|device| std::fs::read(device.path().join("device")).ok()).collect()
+}
+
+/// Incus' disk. It is a CD-ROM (P§1.2): where a SCSI bus is, its drivers may have to be loaded, and the
+/// kernel looks for what is on it beside us.
+fn disk(root: &Path) -> Option<PathBuf> {
+    let found = iso::find(root, LABEL);
+    // VIRTIO 1.2 §5: a SCSI host is 8.
+    if found.is_some() || !virtio_devices(root).iter().any(|seen| seen == b"0x0008\n") {
+        return found;
+    }
+    ["virtio_scsi", "sr_mod"].iter().for_each(|module| prepare(root, module));
+    let begun = Instant::now();
+    loop {
+        let found = iso::find(root, LABEL);
+        if found.is_some() || begun.elapsed() > SCAN {
+            return found;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
 /// A mount of ours; gone when dropped.
 struct Mounted(PathBuf);
 
@@ -225,7 +250,7 @@ impl Mounted {
             Source::Plan9 => {
                 mount(TAG, &place, "9p", flags, Some(c"trans=virtio,access=0,msize=131072"))
             }
-            Source::Iso => match iso::find(root, LABEL) {
+            Source::Iso => match disk(root) {
                 Some(device) => mount(&device, &place, "iso9660", flags, None),
                 None => Err(rustix::io::Errno::NODEV),
             },
@@ -336,6 +361,23 @@ mod tests {
         assert_eq!(order(), [Plan9, Iso, Virtiofs]);
         device("virtio2", "0x001a");
         assert_eq!(order(), [Virtiofs, Plan9, Iso]);
+    }
+
+    #[test]
+    fn a_disk_on_a_scsi_bus_is_waited_for() {
+        let root = scratch("scsi");
+        assert_eq!(disk(&root), None);
+        let bus = root.join("sys/bus/virtio/devices/virtio0");
+        std::fs::create_dir_all(&bus).unwrap();
+        std::fs::write(bus.join("device"), "0x0008\n").unwrap();
+        let late = root.join("dev/disk/by-label").join(LABEL);
+        let path = late.clone();
+        let scan = std::thread::spawn(move || {
+            std::thread::sleep(5 * LOOK);
+            std::fs::create_dir_all(path).unwrap();
+        });
+        assert_eq!(disk(&root), Some(late));
+        scan.join().unwrap();
     }
 
     #[test]
