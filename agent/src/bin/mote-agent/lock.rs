@@ -1,4 +1,4 @@
-//! One agent at a time: a lock that dies with its holder.
+//! One agent at a time: a lock that dies with its holder; and nothing believed of an earlier boot.
 
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+use crate::iso::read_bounded;
+use crate::log;
 
 /// Whoever looks whether an agent runs ([`is_held`]) has the lock for a moment, which is no reason to
 /// end: how often to try again, and the pause before.
@@ -35,9 +38,28 @@ pub(crate) fn acquire(root: &Path) -> Result<Lock, String> {
         }
     };
     match locked {
-        Ok(()) => Ok(Lock(file)),
+        Ok(()) => {
+            forget(root, &directory);
+            Ok(Lock(file))
+        }
         Err(Errno::WOULDBLOCK) => Err("another mote-agent is running".into()),
         Err(error) => Err(format!("cannot lock {}: {error}", path.display())),
+    }
+}
+
+/// Removes what an agent noted before the last boot: not every guest has its `/run` in memory.
+fn forget(root: &Path, directory: &Path) {
+    // Without a number there is no telling.
+    let Ok(boot) = read_bounded(&root.join("proc/sys/kernel/random/boot_id"), 64) else { return };
+    let path = directory.join("boot");
+    if read_bounded(&path, 64).is_ok_and(|noted| noted == boot) {
+        return;
+    }
+    for name in ["ready", "hanging"] {
+        let _none = std::fs::remove_file(directory.join(name));
+    }
+    if let Err(error) = std::fs::write(&path, boot) {
+        log::debug(format_args!("cannot write {}: {error}", path.display()));
     }
 }
 
@@ -64,6 +86,20 @@ mod tests {
         });
         assert_eq!(acquire(&root).err(), None);
         looking.join().unwrap();
+    }
+
+    #[test]
+    fn ready_is_of_one_boot() {
+        let root = crate::share::scratch("forget");
+        let (random, ready) = (root.join("proc/sys/kernel/random"), root.join("run/mote/ready"));
+        std::fs::create_dir_all(&random).unwrap();
+        // The boot's number, and whether Ready is still known when the next agent has started.
+        for (boot, known) in [("a\n", false), ("a\n", true), ("b\n", false), ("b\n", true)] {
+            std::fs::write(random.join("boot_id"), boot).unwrap();
+            drop(acquire(&root).unwrap());
+            assert_eq!(ready.exists(), known, "{boot}");
+            std::fs::write(&ready, "Ready").unwrap();
+        }
     }
 
     #[test]
