@@ -232,14 +232,13 @@ fn pairs(raw: &[u8]) -> Result<Vec<(String, String)>, Refusal> {
     if raw.first() != Some(&b'{') {
         return Err(JsonError::Shape.into());
     }
-    let mut pairs: Vec<(String, String)> = Vec::new();
+    let mut pairs = Vec::new();
     for (name, value) in json::members(raw) {
-        let (name, value) = (owned(name)?, owned(value)?);
-        match pairs.iter_mut().find(|pair| pair.0 == name) {
-            Some(pair) => pair.1 = value,
-            None => pairs.push((name, value)),
-        }
+        pairs.push((owned(name)?, owned(value)?));
     }
+    // Of two with one name, which no host sends, the last counts: programs take the first they find. To
+    // look for them would be to compare each with all others, and a request has room for 90,000.
+    pairs.reverse();
     Ok(pairs)
 }
 
