@@ -1,5 +1,6 @@
 //! The others' turn: who moves bytes between two sides that are both as fast as we are never has to
-//! wait, and would keep the one thread to itself; so would who reads from a peer that never stops talking.
+//! wait, and would keep the one thread to itself; so would who reads from a peer that never stops talking,
+//! or turns away strangers who never stop calling.
 
 use std::cell::Cell;
 
@@ -13,7 +14,7 @@ const TURN: u32 = 16;
 pub(crate) struct Fair(Cell<u32>);
 
 impl Fair {
-    /// Before one more read or write: lets others run if there were enough for once.
+    /// Before one more read, write or caller: lets others run if there were enough for once.
     pub(crate) async fn one_more(&self) {
         self.0.set(self.0.get() + 1);
         if self.0.get() > TURN {

@@ -14,6 +14,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
+use crate::fair::Fair;
 use crate::reactor::Async;
 use crate::sys::{self, VsockAddr};
 
@@ -63,7 +64,9 @@ impl Transport {
     /// # Errors
     /// The system's.
     pub(crate) async fn accept(&self, listener: &Socket) -> io::Result<Socket> {
+        let fair = Fair::default();
         loop {
+            fair.one_more().await;
             let socket = accept(listener).await?;
             match self {
                 Self::Unix(_) => return Ok(socket),
@@ -192,6 +195,9 @@ fn suffixed(prefix: &Path, suffix: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reactor::block_on;
+    use futures_lite::FutureExt;
+    use std::io::Read;
     use std::os::unix::fs::FileTypeExt;
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -243,5 +249,23 @@ mod tests {
         assert!(about.file_type().is_socket());
         assert_eq!(about.permissions().mode() & 0o777, 0o600);
         UnixStream::connect(&path).expect("a listener");
+    }
+
+    #[test]
+    fn strangers_who_call_without_end_do_not_keep_others_from_running() {
+        let scratch = crate::share::scratch("strangers");
+        let path = scratch.join("sock");
+        let listener = listen_unix(&path).expect("a socket");
+        // No vsock at all, so no host.
+        let strangers = [(); 40].map(|()| UnixStream::connect(&path).expect("a connection"));
+        let mut last = strangers.last().expect("one of them");
+        last.set_nonblocking(true).expect("a socket");
+        let executor = async_executor::LocalExecutor::new();
+        let other = executor.spawn(async move { last.read(&mut [0]).map_err(|why| why.kind()) });
+        let seen = block_on(&executor, async {
+            let never = async { Err(Transport::Vsock.accept(&listener).await.expect("nobody")) };
+            never.or(async { Ok(other.await) }).await.ok()
+        });
+        assert_eq!(seen, Some(Err(io::ErrorKind::WouldBlock)), "all were hung up on before");
     }
 }
