@@ -11,6 +11,9 @@ use pin_project_lite::pin_project;
 
 use crate::reactor::Timer;
 
+/// Between two looks of [`look_for`].
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
 /// Time since boot. Counts suspended time too, so that a resumed VM announces itself at once.
 pub(crate) fn now() -> Uptime {
     Uptime(crate::sys::since_boot())
@@ -33,6 +36,20 @@ pub(crate) async fn until(at: Option<Uptime>) {
 /// Waits for `duration`.
 pub(crate) async fn sleep(duration: Duration) {
     Timer::new(now() + duration).await;
+}
+
+/// Looks until there is something, and once more at the limit. Keeps the thread: for the start, when
+/// there is nobody else yet.
+pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = now() + limit;
+    loop {
+        let late = now() >= end;
+        let found = look();
+        if found.is_some() || late {
+            return found;
+        }
+        std::thread::sleep(LOOK);
+    }
 }
 
 /// The future's output, or `None` if it took longer than `limit`. The time begins when there is

@@ -34,6 +34,8 @@ use crate::stream::Stream;
 const CLIENTS: usize = 128;
 /// How long a guest may wait for a host operation (`/1.0/operations/{id}/wait`).
 const OPERATION: Duration = Duration::from_secs(3600);
+/// Below the root: what an application said last, for an agent that is started anew.
+pub(crate) const READY: &str = "run/mote/ready";
 /// Between two attempts to open the socket, say because `/dev` is not there yet.
 const REOPEN: Duration = Duration::from_secs(1);
 
@@ -237,7 +239,7 @@ fn remember(agent: &Agent, body: &[u8]) {
     let Some(state) = state.as_deref().and_then(ReadyState::parse) else { return };
     agent.ready.borrow_mut().set(state);
     log::info(format_args!("an application says {}", state.name()));
-    let path = agent.options.root.join("run/mote/ready");
+    let path = agent.options.root.join(READY);
     if let Err(error) = crate::report::write_atomically(&path, state.name().as_bytes()) {
         agent.trouble(&format!("cannot write {}: {error}", path.display()));
     }

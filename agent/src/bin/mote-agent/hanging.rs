@@ -12,7 +12,7 @@ use rustix::process::{Pid, getpid, test_kill_process};
 use crate::{lines, log, report};
 
 /// Below the root: a line with a process and the mount that it hung at.
-const PATH: &str = "run/mote/hanging";
+pub(crate) const PATH: &str = "run/mote/hanging";
 /// Most lines kept.
 const MOST: usize = 64;
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use crate::clock::look_for;
 use crate::iso::read_bounded;
-use crate::log;
+use crate::{guest, hanging, log};
 
 /// Whoever looks whether an agent runs ([`is_held`]) has the lock for a moment, which is no reason to
-/// end: how often to try again, and the pause before.
-const LOOKS: u32 = 20;
-const LOOK: Duration = Duration::from_millis(10);
+/// end: how long it is tried again.
+const LOOKED_AT: Duration = Duration::from_millis(200);
 
 /// Held as long as the agent runs.
 pub(crate) struct Lock(#[expect(dead_code, reason = "open is what it is for")] File);
@@ -30,20 +30,18 @@ pub(crate) fn acquire(root: &Path) -> Result<Lock, String> {
     let path = directory.join("lock");
     let file = File::options().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(|error| format!("cannot open {}: {error}", path.display()))?;
-    let mut looks = 0..LOOKS;
-    let locked = loop {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if looks.next().is_some() => std::thread::sleep(LOOK),
-            locked => break locked,
-        }
-    };
+    let locked =
+        look_for(LOOKED_AT, || match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => None,
+            locked => Some(locked),
+        });
     match locked {
-        Ok(()) => {
+        Some(Ok(())) => {
             forget(root, &directory);
             Ok(Lock(file))
         }
-        Err(Errno::WOULDBLOCK) => Err("another mote-agent is running".into()),
-        Err(error) => Err(format!("cannot lock {}: {error}", path.display())),
+        None => Err("another mote-agent is running".into()),
+        Some(Err(error)) => Err(format!("cannot lock {}: {error}", path.display())),
     }
 }
 
@@ -55,8 +53,8 @@ fn forget(root: &Path, directory: &Path) {
     if read_bounded(&path, 64).is_ok_and(|noted| noted == boot) {
         return;
     }
-    for name in ["ready", "hanging"] {
-        let _none = std::fs::remove_file(directory.join(name));
+    for path in [guest::READY, hanging::PATH] {
+        let _none = std::fs::remove_file(root.join(path));
     }
     if let Err(error) = std::fs::write(&path, boot) {
         log::debug(format_args!("cannot write {}: {error}", path.display()));
@@ -81,7 +79,7 @@ mod tests {
         let file = File::open(root.join("run/mote/lock")).unwrap();
         flock(&file, FlockOperation::NonBlockingLockShared).unwrap();
         let looking = std::thread::spawn(move || {
-            std::thread::sleep(2 * LOOK);
+            std::thread::sleep(2 * crate::clock::LOOK);
             drop(file);
         });
         assert_eq!(acquire(&root).err(), None);

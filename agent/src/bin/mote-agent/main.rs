@@ -221,7 +221,7 @@ fn new_agent(
     let (policy, troubles) = policy::find(&options, flavour);
     troubles.iter().for_each(|trouble| log::error(format_args!("{trouble}")));
     let mut ready = Ready::default();
-    if let Ok(bytes) = std::fs::read(options.root.join("run/mote/ready")) {
+    if let Ok(bytes) = std::fs::read(options.root.join(guest::READY)) {
         ready = Ready::restore(&bytes);
     }
     Agent {

@@ -2,19 +2,18 @@
 
 use std::fs::{File, read_to_string};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::system::{finit_module, uname};
 
+use crate::clock::look_for;
 use crate::log;
 
 /// Let the kernel unpack a compressed module (Linux 5.17).
 const COMPRESSED: i32 = 4;
 /// How long to wait for `/dev/vsock` (P§1.3).
 const DEVICE: Duration = Duration::from_secs(5);
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(20);
 
 /// Loads a module and what it needs. Nothing to do if it is there already or built in.
 ///
@@ -77,14 +76,8 @@ pub(crate) fn load_vsock(root: &Path) -> Result<(), String> {
         return Ok(());
     }
     loaded?;
-    let begun = Instant::now();
-    while !device.exists() {
-        if begun.elapsed() > DEVICE {
-            return Err(format!("{} did not appear", device.display()));
-        }
-        std::thread::sleep(LOOK);
-    }
-    Ok(())
+    look_for(DEVICE, || device.exists().then_some(()))
+        .ok_or_else(|| format!("{} did not appear", device.display()))
 }
 
 #[cfg(test)]

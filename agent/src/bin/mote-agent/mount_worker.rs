@@ -256,8 +256,9 @@ mod tests {
 
     #[test]
     fn the_links_of_proc_are_not_followed() {
-        for path in ["proc/self/cwd/mote-x", "proc/self/root/mote-x", "proc/self/fd/0/x"] {
-            let error = enter(Path::new("/"), path).err().map(|error| error.raw_os_error());
+        for link in ["cwd", "root", "fd/0"] {
+            let path = format!("proc/self/{link}/mote-x");
+            let error = enter(Path::new("/"), &path).err().map(|error| error.raw_os_error());
             assert_eq!(error, Some(Some(Errno::LOOP.raw_os_error())), "{path}");
         }
     }

@@ -3,10 +3,11 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
+use crate::clock::look_for;
 use crate::iso::{self, read_bounded};
 use crate::options::{Command, Options};
 use crate::{log, modules};
@@ -21,9 +22,8 @@ const MOST_NICS: usize = 64;
 const TAG: &str = "config";
 /// The label of Incus' config disk (P§1.2).
 const LABEL: &str = "incus-agent";
-/// How long a SCSI bus may be looked through, and between two looks of ours.
+/// How long a SCSI bus may be looked through.
 const SCAN: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(20);
 /// Where we mount it, below the root.
 const PLACE: &str = "run/mote/share";
 /// Where the set-up scripts of the Go agents put a copy (P§1.5).
@@ -226,14 +226,7 @@ fn disk(root: &Path) -> Option<PathBuf> {
         return found;
     }
     ["virtio_scsi", "sr_mod"].iter().for_each(|module| prepare(root, module));
-    let begun = Instant::now();
-    loop {
-        let found = iso::find(root, LABEL);
-        if found.is_some() || begun.elapsed() > SCAN {
-            return found;
-        }
-        std::thread::sleep(LOOK);
-    }
+    look_for(SCAN, || iso::find(root, LABEL))
 }
 
 /// A mount of ours; gone when dropped.
@@ -373,7 +366,7 @@ mod tests {
         let late = root.join("dev/disk/by-label").join(LABEL);
         let path = late.clone();
         let scan = std::thread::spawn(move || {
-            std::thread::sleep(5 * LOOK);
+            std::thread::sleep(5 * crate::clock::LOOK);
             std::fs::create_dir_all(path).unwrap();
         });
         assert_eq!(disk(&root), Some(late));

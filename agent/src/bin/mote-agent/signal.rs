@@ -8,16 +8,32 @@ use std::task::{Poll, Waker};
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     raised: Cell<u64>,
-    waiting: RefCell<Vec<Waker>>,
+    waiting: RefCell<Waiting>,
+}
+
+/// Who is to look again, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(Vec<Waker>);
+
+impl Waiting {
+    /// One more who waits.
+    pub(crate) fn add(&mut self, waker: &Waker) {
+        if !self.0.iter().any(|other| other.will_wake(waker)) {
+            self.0.push(waker.clone());
+        }
+    }
+
+    /// Wakes all.
+    pub(crate) fn wake(self) {
+        self.0.into_iter().for_each(Waker::wake);
+    }
 }
 
 impl Signal {
     /// Wakes all who wait.
     pub(crate) fn raise(&self) {
         self.raised.set(self.raised.get().wrapping_add(1));
-        for waker in self.waiting.take() {
-            waker.wake();
-        }
+        self.waiting.take().wake();
     }
 
     /// What to give to [`Signal::after`], taken before looking at what the signal is about.
@@ -43,10 +59,7 @@ impl Signal {
             if self.raised.get() != seen {
                 return Poll::Ready(());
             }
-            let mut waiting = self.waiting.borrow_mut();
-            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-                waiting.push(context.waker().clone());
-            }
+            self.waiting.borrow_mut().add(context.waker());
             Poll::Pending
         })
         .await;

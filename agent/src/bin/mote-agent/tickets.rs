@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use std::time::Duration;
 
 use mote_agent::tickets::{Earner, Tickets, Turn};
@@ -11,6 +11,7 @@ use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSes
 use rustls::pki_types::ServerName;
 
 use crate::clock::within;
+use crate::signal::Waiting;
 
 /// How long a call waits for somebody else's ticket. Then its own handshake is sooner done.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -24,7 +25,7 @@ struct State {
     tickets: Tickets<Tls13ClientSessionValue>,
     /// The key exchange that the host chose last.
     group: Option<NamedGroup>,
-    waiting: Vec<Waker>,
+    waiting: Waiting,
 }
 
 impl Store {
@@ -37,9 +38,7 @@ impl Store {
                 Turn::Go => Poll::Ready(None),
                 Turn::Earn(earner) => Poll::Ready(Some(earner)),
                 Turn::Wait => {
-                    if !state.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-                        state.waiting.push(context.waker().clone());
-                    }
+                    state.waiting.add(context.waker());
                     Poll::Pending
                 }
             }
@@ -57,7 +56,7 @@ impl Store {
         change(&mut state.tickets);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.wake();
     }
 }
 
