@@ -77,6 +77,15 @@ pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     std::fs::write(path, content).expect("a file");
 }
 
+/// Sends a signal, `-STOP` say.
+///
+/// # Panics
+/// If there is no such process.
+pub fn kill(signal: &str, pid: u32) {
+    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
+    assert!(sent.success(), "{signal} to {pid}");
+}
+
 /// A process that is killed when dropped.
 #[derive(Debug)]
 pub struct Process(pub Child);

@@ -216,6 +216,11 @@ fn silent_server(directory: &Path) -> fs::File {
     device
 }
 
+/// Else the directory could not be removed. Lazily: a reporter may be about to leave it.
+fn unmount(directory: &Path) {
+    assert!(Command::new("umount").arg("-l").arg(directory).status().unwrap().success());
+}
+
 #[test]
 fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     use std::io::Read;
@@ -262,10 +267,7 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     read(&mut start());
     let left = fs::read_to_string(scratch.0.join("run/mote/hanging")).unwrap();
     assert_eq!(left, "");
-    // Else the directory could not be removed. Lazily: a reporter may be about to leave it.
-    assert!(
-        Command::new("umount").arg("-l").arg(scratch.0.join("silent")).status().unwrap().success()
-    );
+    unmount(&scratch.0.join("silent"));
 }
 
 #[test]
@@ -297,7 +299,5 @@ fn the_host_gets_its_answer_from_a_process_that_cannot_end() {
     }
     let server = server.join().unwrap();
     drop(server);
-    assert!(
-        Command::new("umount").arg("-l").arg(inside.join("silent")).status().unwrap().success()
-    );
+    unmount(&inside.join("silent"));
 }

@@ -2,12 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{Read, Write};
-use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
+use mote_tests::kill;
 
 /// As many ask at once; how long until all were answered, and how many of them made full handshakes.
 fn burst(pair: &Pair, guests: u64) -> (Duration, u64) {
@@ -67,11 +67,7 @@ fn a_host_that_gives_no_tickets_is_not_waited_for() {
 fn guests_who_come_while_it_is_busy_are_kept() {
     const GUESTS: usize = 300;
     let pair = Pair::start("lxd", &[]);
-    let signal = |name: &str| {
-        let pid = pair.agent.0.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
-    };
-    signal("-STOP");
+    kill("-STOP", pair.agent.0.id());
     // A client that does not block would hear EAGAIN where this one waits.
     let (sender, came) = channel();
     std::thread::scope(|threads| {
@@ -84,7 +80,7 @@ fn guests_who_come_while_it_is_busy_are_kept() {
             }
         }
         let kept = guests.len();
-        signal("-CONT");
+        kill("-CONT", pair.agent.0.id());
         assert_eq!(kept, GUESTS, "the others were not");
         for mut guest in guests {
             guest.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
-use mote_tests::wait;
+use mote_tests::{Process, wait};
 
 /// Numbers that look random, the same each time.
 struct Noise(u64);
@@ -33,22 +33,15 @@ fn exec(pair: &Pair, options: &[&str], command: &[&str]) -> Command {
     pair.host.command(&all)
 }
 
-/// An agent of which the host knows already.
+/// An agent that has run a command.
 fn start() -> Pair {
-    known(Pair::start("lxd", &[]))
+    tried(Pair::start("lxd", &[]))
 }
 
-fn known(pair: Pair) -> Pair {
-    wait("the host to know it", Duration::from_secs(10), || {
-        let exec = exec(&pair, &["-T", "-n"], &["true"]);
-        let mut tried = Command::new("timeout");
-        tried
-            .args(["-s", "KILL", "5"])
-            .arg(exec.get_program())
-            .args(exec.get_args())
-            .stderr(Stdio::null());
-        tried.status().unwrap().success().then_some(())
-    });
+fn tried(pair: Pair) -> Pair {
+    let mut command = Process::start(exec(&pair, &["-T", "-n"], &["true"]).stderr(Stdio::null()));
+    let limit = Duration::from_secs(10);
+    assert!(wait("its end", limit, || command.0.try_wait().unwrap()).0.success());
     pair
 }
 
@@ -181,7 +174,7 @@ fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
 #[test]
 fn orphans_are_reaped_by_an_agent_that_is_pid_1() {
     let by = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc"];
-    let pair = known(Pair::start_by(&by, "lxd", &[]));
+    let pair = tried(Pair::start_by(&by, "lxd", &[]));
     let script = "for i in 1 2 3 4 5; do (sleep 0.1 &); done; exit 0";
     assert!(exec(&pair, &["-T", "-n"], &["sh", "-c", script]).status().unwrap().success());
     let list = "sleep 0.4; echo $PPID; grep -l '^State:.*Z' /proc/[0-9]*/status";
@@ -192,5 +185,5 @@ fn orphans_are_reaped_by_an_agent_that_is_pid_1() {
 
 #[test]
 fn a_command_ends_also_where_whoever_started_the_agent_ignored_the_end_of_children() {
-    known(Pair::start_by(&["env", "--ignore-signal=CHLD"], "lxd", &[]));
+    tried(Pair::start_by(&["env", "--ignore-signal=CHLD"], "lxd", &[]));
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mote_tests::host::Host;
-use mote_tests::{Process, Scratch, agent, put, wait};
+use mote_tests::{Process, Scratch, agent, kill, put, wait};
 
 /// For each thing that is waited for, on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
@@ -78,8 +78,7 @@ impl Boot {
 }
 
 pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
-    let pid = agent.0.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill").success());
+    kill("-TERM", agent.0.id());
     let (status, _) = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten());
     status.code()
 }

@@ -3,21 +3,20 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
-use mote_tests::{Process, tool, wait};
+use mote_tests::{Process, kill, tool, wait};
 
 use crate::openssh::{assert_same, batch, big_file};
 
-/// A host and an agent that know each other.
+/// A host and an agent that has had a session.
 fn known(flavour: &str) -> Pair {
     let pair = Pair::start(flavour, &[]);
-    let look = || pair.host.try_run(&["file", "stat", NAME, "/"]).ok();
-    wait("the host to know it", Duration::from_secs(10), look);
+    pair.host.ok(&["file", "stat", NAME, "/"]);
     gone(&pair);
     pair
 }
@@ -49,8 +48,7 @@ fn hung(pair: &Pair, others: &[u32]) -> u32 {
         let words = fs::read_to_string(format!("/proc/{server}/cmdline")).ok()?;
         words.ends_with("sftp-server\0").then_some(server)
     });
-    let stopped = Command::new("kill").args(["-STOP", &server.to_string()]).status().unwrap();
-    assert!(stopped.success());
+    kill("-STOP", server);
     server
 }
 

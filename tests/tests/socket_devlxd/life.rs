@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mote_tests::agent::{launch, launch_with};
 use mote_tests::host::NAME;
-use mote_tests::wait;
+use mote_tests::{kill, wait};
 
 use super::lxd;
 
@@ -73,8 +73,7 @@ fn the_service_manager_hears_ready_watchdog_and_stopping() {
     assert_eq!([hear(), hear(), hear()], ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]);
     // By then it listens: whoever waits for READY may ask.
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
-    let pid = pair.agent.0.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    kill("-TERM", pair.agent.0.id());
     let mut last = hear();
     while last == "WATCHDOG=1" {
         last = hear();
