@@ -1,8 +1,4 @@
-//! The guest's side: what a client on `/dev/lxd/sock` or `/dev/incus/sock` may ask (P§5).
-//!
-//! Almost everything is the host's to answer; this module decides what is asked and how the answer
-//! is shown. It never interprets what it only forwards.
+//! The API for the guest: the devlxd socket.
 
-pub mod answer;
-pub mod forward;
-pub mod route;
+pub(crate) mod admission;
+pub(crate) mod server;

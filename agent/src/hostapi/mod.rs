@@ -1,5 +1,12 @@
-//! The host's side: what LXD or Incus may ask of us over vsock (P§4), for the part that is ours to
-//! decide. Every entry needs a [`HostPeer`](crate::hostpeer::HostPeer).
+//! The API that the host calls over vsock.
 
-pub mod info;
-pub mod route;
+pub(crate) mod envelope;
+pub(crate) mod event_bus;
+pub(crate) mod events;
+pub(crate) mod exec;
+pub(crate) mod mounts;
+pub(crate) mod operation_table;
+pub(crate) mod operations;
+pub(crate) mod port_forward;
+pub(crate) mod server;
+pub(crate) mod sftp;

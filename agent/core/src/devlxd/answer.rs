@@ -1,0 +1,257 @@
+//! Turns the host's answer into devlxd's (P§5.2, P§5.4). The host wraps answers in envelopes,
+//! devlxd does not: JSON passes through byte for byte, text is unquoted, errors become plain text.
+
+use core::fmt;
+
+use crate::flavour::Flavour;
+use crate::json::{Envelope, Kind, Value, Writer};
+
+use super::route::Ask;
+
+/// Longest error text passed on, bytes; the rest is dropped.
+const ERROR_TEXT: usize = 1024;
+
+/// Status and type of the body that was written to the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// HTTP status.
+    pub status: u16,
+    /// Format of the body.
+    pub body: Body,
+}
+
+/// The three formats of P§5.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// `application/json`; ends in a newline.
+    Json,
+    /// `application/octet-stream`, without a newline.
+    Raw,
+    /// `text/plain`, an error; ends in a newline.
+    Text,
+}
+
+/// Beginning of the error text when the host cannot be reached; the cause follows. Each original
+/// agent has its own wording (P§5.4).
+#[must_use]
+pub fn unreachable(flavour: Flavour, ask: Ask) -> &'static str {
+    match (flavour, ask) {
+        (Flavour::Incus, Ask::ConfigKeys) => "Failed connecting to the host over vsock: ",
+        (Flavour::Incus, _) => "Failed connecting to host over vsock: ",
+        (Flavour::LxdOld, _) | (Flavour::Lxd, Ask::ImageExport) => {
+            "Failed connecting to LXD over vsock: "
+        }
+        (Flavour::Lxd, _) => "Failed connecting to devLXD over vsock: ",
+    }
+}
+
+/// Writes the client's body to `sink`, for the host's answer to `ask`: its `status` and `body`.
+pub fn show(
+    flavour: Flavour,
+    ask: Ask,
+    status: u16,
+    body: &[u8],
+    sink: &mut dyn FnMut(&[u8]),
+) -> Shown {
+    let envelope = match Envelope::parse(body) {
+        Ok(envelope) => envelope,
+        // Some hosts refuse an unknown client in plain text (P§5.4).
+        Err(_) if status >= 400 => return plain_error(status, body, sink),
+        Err(_) => {
+            sink(b"the host's answer is not the JSON it should be");
+            return text(500);
+        }
+    };
+    match envelope.kind {
+        Kind::Error => {
+            let code = if envelope.error_code >= 400 { envelope.error_code } else { status };
+            error(code, envelope.error, sink)
+        }
+        Kind::Sync | Kind::Async if status >= 400 => error(status, envelope.error, sink),
+        Kind::Sync | Kind::Async if ask.is_raw() => {
+            // Anything but a string (PATCH answers null or {}) is an empty text.
+            let _unquoted = envelope.metadata.unescape(|piece| {
+                sink(piece.as_bytes());
+                Ok(())
+            });
+            Shown { status: 200, body: Body::Raw }
+        }
+        Kind::Sync | Kind::Async => {
+            match (ask, flavour) {
+                (Ask::Info, _) if is_untrusted(envelope.metadata) => {
+                    without(&mut Writer::new(&mut Sink(sink)), envelope.metadata, "environment");
+                }
+                (Ask::ConfigKeys, Flavour::Incus | Flavour::LxdOld) => {
+                    guest_keys(&mut Writer::new(&mut Sink(sink)), envelope.metadata);
+                }
+                _ => sink(envelope.metadata.raw().as_bytes()),
+            }
+            sink(b"\n");
+            Shown { status: 200, body: Body::Json }
+        }
+    }
+}
+
+fn text(status: u16) -> Shown {
+    Shown { status, body: Body::Text }
+}
+
+/// The `error` of an envelope, or the status' own words if it is empty.
+fn error(status: u16, raw: Option<Value<'_>>, sink: &mut dyn FnMut(&[u8])) -> Shown {
+    let mut left = ERROR_TEXT;
+    let mut written = false;
+    if let Some(raw) = raw {
+        let _unquoted = raw.unescape(|piece| {
+            let piece = piece.as_bytes();
+            let kept = piece.get(..left.min(piece.len())).unwrap_or_default();
+            left -= kept.len();
+            written |= !kept.is_empty();
+            sink(kept);
+            Ok(())
+        });
+    }
+    if !written {
+        sink(crate::http::reply::reason(status).as_bytes());
+    }
+    sink(b"\n");
+    text(if (400..600).contains(&status) { status } else { 500 })
+}
+
+fn plain_error(status: u16, body: &[u8], sink: &mut dyn FnMut(&[u8])) -> Shown {
+    let line = body.trim_ascii();
+    let line = line.get(..line.len().min(ERROR_TEXT)).unwrap_or_default();
+    if line.is_empty() || core::str::from_utf8(line).is_err() {
+        sink(crate::http::reply::reason(status).as_bytes());
+    } else {
+        sink(line);
+    }
+    sink(b"\n");
+    text(status)
+}
+
+/// P§5.3: a caller without a token must not see `environment`.
+fn is_untrusted(metadata: Value<'_>) -> bool {
+    metadata.member("auth").is_some_and(|auth| auth.is("untrusted"))
+}
+
+/// Writes the object without one member, each other one as it was.
+fn without(json: &mut Writer<'_>, object: Value<'_>, key: &str) {
+    json.begin_object();
+    for (name, value) in object.members().filter(|(name, _)| !name.is(key)) {
+        json.member(name, value);
+    }
+    json.end_object();
+}
+
+/// Writes the configuration keys that a guest may know of (P§5.3), of a list of their URLs.
+fn guest_keys(json: &mut Writer<'_>, list: Value<'_>) {
+    json.begin_array();
+    for url in list.elements() {
+        let text = url.raw().trim_start_matches('"');
+        if text.starts_with("/1.0/config/user.") || text.starts_with("/1.0/config/cloud-init.") {
+            json.value(url);
+        }
+    }
+    json.end_array();
+}
+
+/// What takes pieces, as what can be written to.
+struct Sink<'s>(&'s mut dyn FnMut(&[u8]));
+
+impl fmt::Write for Sink<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        (self.0)(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{format, string::String, vec::Vec};
+
+    fn shown(flavour: Flavour, ask: Ask, status: u16, body: &str) -> (Shown, String) {
+        let mut out = Vec::new();
+        let shown = show(flavour, ask, status, body.as_bytes(), &mut |piece| {
+            out.extend_from_slice(piece);
+        });
+        (shown, String::from_utf8(out).unwrap())
+    }
+
+    fn sync(metadata: &str) -> String {
+        format!(
+            "{{\"type\":\"sync\",\"status\":\"Success\",\"status_code\":200,\"operation\":\"\",\
+             \"error_code\":0,\"error\":\"\",\"metadata\":{metadata}}}\n"
+        )
+    }
+
+    const ERROR: &str = "{\"type\":\"error\",\"status\":\"\",\"status_code\":0,\"operation\":\"\",\
+                         \"error_code\":403,\"error\":\"Forbidden\",\"metadata\":null}\n";
+
+    #[test]
+    fn json_passes_through_byte_for_byte() {
+        let devices = "{\"eth0\": {\"type\":\"nic\"} , \"emoji\":\"\\ud83d\\ude00\"}";
+        let (how, text) = shown(Flavour::Lxd, Ask::Json, 200, &sync(devices));
+        assert_eq!(how, Shown { status: 200, body: Body::Json });
+        assert_eq!(text, format!("{devices}\n"));
+    }
+
+    #[test]
+    fn raw_values_are_unquoted_and_get_no_newline() {
+        let body = sync("\"#cloud-config\\nx: \\\"y\\\" \\ud83d\\ude00\"");
+        let (how, text) = shown(Flavour::Lxd, Ask::ConfigValue, 200, &body);
+        assert_eq!(how, Shown { status: 200, body: Body::Raw });
+        assert_eq!(text, "#cloud-config\nx: \"y\" \u{1f600}");
+        assert_eq!(shown(Flavour::Lxd, Ask::SetState, 200, &sync("{}")).1, "");
+    }
+
+    #[test]
+    fn the_hosts_errors_keep_their_code_and_text() {
+        let (how, text) = shown(Flavour::Lxd, Ask::Json, 403, ERROR);
+        assert_eq!((how.status, how.body, text.as_str()), (403, Body::Text, "Forbidden\n"));
+        let (how, text) = shown(Flavour::Incus, Ask::Json, 401, "Unauthorized\n");
+        assert_eq!((how.status, text.as_str()), (401, "Unauthorized\n"));
+        let (how, text) = shown(Flavour::Incus, Ask::Json, 404, "");
+        assert_eq!((how.status, text.as_str()), (404, "Not Found\n"));
+    }
+
+    #[test]
+    fn an_unreachable_host_is_reported_in_each_agents_wording() {
+        for (flavour, ask, words) in [
+            (Flavour::Lxd, Ask::Json, "Failed connecting to devLXD over vsock: "),
+            (Flavour::Lxd, Ask::ImageExport, "Failed connecting to LXD over vsock: "),
+            (Flavour::LxdOld, Ask::MetaData, "Failed connecting to LXD over vsock: "),
+            (Flavour::Incus, Ask::Json, "Failed connecting to host over vsock: "),
+            (Flavour::Incus, Ask::ConfigKeys, "Failed connecting to the host over vsock: "),
+        ] {
+            assert_eq!(unreachable(flavour, ask), words);
+        }
+    }
+
+    #[test]
+    fn nonsense_from_the_host_is_a_500() {
+        for body in ["", "hello", "{\"type\":\"sync\"", "[1,2]"] {
+            let (how, _) = shown(Flavour::Lxd, Ask::Json, 200, body);
+            assert_eq!(how, Shown { status: 500, body: Body::Text }, "{body}");
+        }
+    }
+
+    #[test]
+    fn an_untrusted_caller_does_not_see_the_environment() {
+        let info = "{\"auth\":\"untrusted\",\"environment\":{\"a\":1},\"state\":\"Ready\"}";
+        let (_, text) = shown(Flavour::Lxd, Ask::Info, 200, &sync(info));
+        assert_eq!(text, "{\"auth\":\"untrusted\",\"state\":\"Ready\"}\n");
+        let trusted = info.replace("untrusted", "trusted");
+        let (_, text) = shown(Flavour::Lxd, Ask::Info, 200, &sync(&trusted));
+        assert_eq!(text, format!("{trusted}\n"));
+    }
+
+    #[test]
+    fn incus_guests_see_only_their_own_keys() {
+        let list =
+            "[\"/1.0/config/user.a\",\"/1.0/config/volatile.x\",\"/1.0/config/cloud-init.b\"]";
+        let (_, text) = shown(Flavour::Incus, Ask::ConfigKeys, 200, &sync(list));
+        assert_eq!(text, "[\"/1.0/config/user.a\",\"/1.0/config/cloud-init.b\"]\n");
+        assert_eq!(shown(Flavour::Lxd, Ask::ConfigKeys, 200, &sync(list)).1, format!("{list}\n"));
+    }
+}

@@ -1,0 +1,92 @@
+//! Remembers the state that an application declared, and when to repeat it to the host (P§6,
+//! seeds §2). The agent never declares Ready by itself.
+
+use crate::json::Writer;
+
+/// Writes the body of a `PATCH /1.0` that sets this state.
+pub fn write_state(json: &mut Writer<'_>, state: &str) {
+    json.begin_object();
+    json.pair("state", state);
+    json.end_object();
+}
+
+/// What an application can say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyState {
+    /// The application is ready to serve.
+    Ready,
+    /// The application is no longer ready.
+    Started,
+}
+
+impl ReadyState {
+    /// The state's name on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::Started => "Started",
+        }
+    }
+
+    /// The state with this name on the wire.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Ready, Self::Started].into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// The last state that the host accepted, if any since boot.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ready(Option<ReadyState>);
+
+impl Ready {
+    /// Reads the file that survives an agent restart but not a reboot. Unknown content is no state.
+    #[must_use]
+    pub fn restore(file: &[u8]) -> Self {
+        Self(core::str::from_utf8(file).ok().and_then(|text| ReadyState::parse(text.trim_ascii())))
+    }
+
+    /// Records a state that the host has accepted.
+    pub fn set(&mut self, state: ReadyState) {
+        self.0 = Some(state);
+    }
+
+    /// The last accepted state.
+    #[must_use]
+    pub fn get(&self) -> Option<ReadyState> {
+        self.0
+    }
+
+    /// The state to repeat to a host whose record is `host_state`: a Ready that it has lost.
+    #[must_use]
+    pub fn on_connected(&self, host_state: &str) -> Option<ReadyState> {
+        self.0.filter(|state| *state == ReadyState::Ready && host_state == "Started")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lost_ready_is_said_again() {
+        let mut ready = Ready::default();
+        assert_eq!(ready.on_connected("Started"), None);
+        ready.set(ReadyState::Ready);
+        assert_eq!(ready.on_connected("Started"), Some(ReadyState::Ready));
+        assert_eq!(ready.on_connected("Ready"), None);
+        // LXD 5.0 knows no states.
+        assert_eq!(ready.on_connected(""), None);
+        ready.set(ReadyState::Started);
+        assert_eq!(ready.on_connected("Started"), None);
+    }
+
+    #[test]
+    fn the_file_is_read_back_and_nonsense_is_nothing() {
+        assert_eq!(Ready::restore(b"Ready\n").get(), Some(ReadyState::Ready));
+        for bad in [&b""[..], b"ready", b"\xff\xfe", b"Ready Ready"] {
+            assert_eq!(Ready::restore(bad).get(), None);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Retries of connecting to the host (P§3.2, P§5.3).
+
+use core::time::Duration;
+
+/// Most tries of one call (P§3.2).
+const TRIES: u32 = 10;
+/// Pause between two tries (P§3.2).
+const PAUSE: Duration = Duration::from_millis(100);
+/// Pause between two tries for meta-data: boot scripts may ask for it before the host is up (P§5.3).
+const PATIENT_PAUSE: Duration = Duration::from_millis(500);
+/// Most tries that may time out: each takes 2 s, and a client waits for the answer.
+const TIMEOUTS: u32 = 2;
+
+/// Retry policy of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// P§3.2: ten tries, but a refusal is final.
+    Dial,
+    /// P§5.3 for meta-data: ten tries 500 ms apart, also after refusals.
+    Patient,
+}
+
+/// Reason why a try failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No listener on that port: vsock answers with a reset.
+    Refused,
+    /// No answer in time.
+    TimedOut,
+    /// Any other error of connect(2).
+    Other,
+}
+
+/// The tries of one call.
+#[derive(Debug)]
+pub struct Tries {
+    retry: Retry,
+    made: u32,
+    timeouts: u32,
+}
+
+impl Tries {
+    /// A call without a try yet.
+    #[must_use]
+    pub fn new(retry: Retry) -> Self {
+        Self { retry, made: 0, timeouts: 0 }
+    }
+
+    /// Counts a failed try. Returns the pause before the next one, or `None` if it was the last.
+    pub fn failed(&mut self, how: Failure) -> Option<Duration> {
+        self.made += 1;
+        self.timeouts += u32::from(how == Failure::TimedOut);
+        let (pause, refusal_is_final) = match self.retry {
+            Retry::Dial => (PAUSE, true),
+            Retry::Patient => (PATIENT_PAUSE, false),
+        };
+        let last = self.made >= TRIES
+            || self.timeouts >= TIMEOUTS
+            || (refusal_is_final && how == Failure::Refused);
+        (!last).then_some(pause)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// The pauses of a call whose tries all fail in the same way.
+    fn pauses(retry: Retry, how: Failure) -> Vec<Duration> {
+        let mut tries = Tries::new(retry);
+        core::iter::from_fn(|| tries.failed(how)).take(100).collect()
+    }
+
+    #[test]
+    fn ten_tries_are_made_at_the_pace_of_the_caller() {
+        assert_eq!(pauses(Retry::Dial, Failure::Other), [PAUSE; 9]);
+        assert_eq!(pauses(Retry::Patient, Failure::Other), [PATIENT_PAUSE; 9]);
+    }
+
+    #[test]
+    fn a_refusal_is_final_but_for_the_patient() {
+        assert_eq!(pauses(Retry::Dial, Failure::Refused), []);
+        assert_eq!(pauses(Retry::Patient, Failure::Refused), [PATIENT_PAUSE; 9]);
+    }
+
+    #[test]
+    fn the_second_timeout_is_the_last_try_wherever_it_comes() {
+        for retry in [Retry::Dial, Retry::Patient] {
+            assert_eq!(pauses(retry, Failure::TimedOut).len(), 1);
+            let mut tries = Tries::new(retry);
+            let mixed = [Failure::TimedOut, Failure::Other, Failure::Other];
+            assert!(mixed.into_iter().all(|how| tries.failed(how).is_some()));
+            assert_eq!(tries.failed(Failure::TimedOut), None);
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Work done once at the start, before the agent announces itself: templates and NIC configuration.
+
+pub mod nic;
+pub mod template;

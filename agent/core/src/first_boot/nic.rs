@@ -1,0 +1,273 @@
+//! NIC configuration (P§1.9): the names and MTUs that the host wants, and the steps to set them.
+//!
+//! Unlike the originals: one bad file does not stop the other NICs, two NICs may swap their names,
+//! and a bridge or bond with a NIC's address is not mistaken for it. A group of steps succeeds as
+//! a whole or is undone in reverse order.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use heapless::String;
+
+use crate::json::{JsonError, Value};
+use crate::netlink::{Change, Link, UP};
+
+/// An interface's name, bytes: `IFNAMSIZ` is 16 with the NUL.
+pub type Name = String<15>;
+/// An Ethernet address.
+pub type Mac = [u8; 6];
+
+/// Most NICs configured; QEMU's PCI bus has fewer slots.
+pub const MOST: usize = 256;
+
+/// Content of a file in `nics/`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// MAC address to match.
+    pub mac: Mac,
+    /// New name, if it is to change.
+    pub name: Option<Name>,
+    /// New MTU in bytes, if it is to change.
+    pub mtu: Option<u32>,
+}
+
+/// Reason to refuse a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadNic {
+    /// Not a JSON object.
+    Json(JsonError),
+    /// `mac_address` is missing or not an Ethernet address.
+    Mac,
+    /// `nic_name` cannot be an interface's name.
+    Name,
+    /// `mtu` is not a 32-bit unsigned number.
+    Mtu,
+}
+
+impl fmt::Display for BadNic {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(why) => why.fmt(out),
+            Self::Mac => out.write_str("mac_address is not an Ethernet address"),
+            Self::Name => out.write_str("nic_name cannot be an interface's name"),
+            Self::Mtu => out.write_str("mtu is not a number"),
+        }
+    }
+}
+
+impl Wanted {
+    /// Parses a file.
+    ///
+    /// # Errors
+    /// [`BadNic`], by the member that is wrong.
+    pub fn parse(file: &[u8]) -> Result<Self, BadNic> {
+        let fields =
+            Value::parse(file).and_then(|file| file.fields(["mac_address", "nic_name", "mtu"]));
+        let [mac, wanted, mtu] = fields.map_err(BadNic::Json)?;
+        let mut space = [0; 17];
+        let mac = mac.and_then(|mac| mac.text(&mut space).ok().and_then(parse_mac));
+        let mac = mac.ok_or(BadNic::Mac)?;
+        let name = match wanted.filter(|wanted| !wanted.is("")) {
+            None => None,
+            Some(wanted) => {
+                let text = wanted.text(&mut space).map_err(|_| BadNic::Name)?;
+                Some(name(text.as_bytes()).ok_or(BadNic::Name)?)
+            }
+        };
+        let mtu = match mtu.map(Value::number) {
+            None | Some(Ok(0)) => None,
+            Some(mtu) => Some(mtu.map_err(|_| BadNic::Mtu)?),
+        };
+        Ok(Self { mac, name, mtu })
+    }
+}
+
+fn parse_mac(text: &str) -> Option<Mac> {
+    let mut mac = Mac::default();
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        let part = parts.next().filter(|part| part.len() == 2 && !part.starts_with('+'))?;
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    parts.next().is_none().then_some(mac)
+}
+
+/// A name that the kernel accepts (`dev_valid_name`) and that is no pattern like `eth%d`.
+fn name(bytes: &[u8]) -> Option<Name> {
+    let text = core::str::from_utf8(bytes).ok()?;
+    let bad =
+        |byte: &u8| b"/:%".contains(byte) || byte.is_ascii_whitespace() || byte.is_ascii_control();
+    if text.is_empty() || text == "." || text == ".." || bytes.iter().any(bad) {
+        return None;
+    }
+    Name::try_from(text).ok()
+}
+
+/// A NIC and the changes that it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nic {
+    /// Interface index.
+    pub index: u32,
+    /// True if it is up now.
+    pub up: bool,
+    /// Current name.
+    pub name: Name,
+    /// Wanted name, if another.
+    pub new_name: Option<Name>,
+    /// Current MTU, bytes.
+    pub mtu: u32,
+    /// Wanted MTU, if another.
+    pub new_mtu: Option<u32>,
+}
+
+/// Finds the wanted NICs among all links; one call of [`Search::see`] per link.
+#[derive(Debug)]
+pub struct Search<'w> {
+    wanted: &'w [Wanted],
+    found: Vec<Option<(Rank, Nic)>>,
+}
+
+/// Quality of a match, best first: false if the permanent address matches, true if only the current
+/// one does; then the index, since a link stacked on a NIC (bridge, bond, VLAN) is newer than it.
+type Rank = (bool, u32);
+
+impl<'w> Search<'w> {
+    /// A search that has seen no link yet.
+    #[must_use]
+    pub fn new(wanted: &'w [Wanted]) -> Self {
+        Self { wanted, found: wanted.iter().map(|_| None).collect() }
+    }
+
+    /// Considers one link.
+    pub fn see(&mut self, link: &Link<'_>) {
+        let Some(name) = name(link.name) else { return };
+        for (wanted, found) in self.wanted.iter().zip(&mut self.found) {
+            let permanent = link.permanent == wanted.mac;
+            if !permanent && link.hardware != wanted.mac {
+                continue;
+            }
+            let rank = (!permanent, link.index);
+            if found.as_ref().is_none_or(|(best, _)| rank < *best) {
+                let nic = Nic {
+                    index: link.index,
+                    up: link.flags & UP != 0,
+                    new_name: wanted.name.clone().filter(|wanted| *wanted != name),
+                    name: name.clone(),
+                    new_mtu: wanted.mtu.filter(|mtu| *mtu != link.mtu),
+                    mtu: link.mtu,
+                };
+                *found = Some((rank, nic));
+            }
+        }
+    }
+
+    /// The wanted NICs that no link matches.
+    pub fn missing(&self) -> impl Iterator<Item = &Wanted> {
+        self.wanted.iter().zip(&self.found).filter(|(_, found)| found.is_none()).map(|pair| pair.0)
+    }
+
+    /// The NICs to change, in independent groups. NICs that take over the name of another one to be
+    /// renamed, and those others, form the first group; any other NIC is a group of its own.
+    #[must_use]
+    pub fn groups(self) -> Vec<Vec<Nic>> {
+        let mut todo: Vec<Nic> = Vec::new();
+        for (_, nic) in self.found.into_iter().flatten() {
+            let differs = nic.new_name.is_some() || nic.new_mtu.is_some();
+            if differs && todo.iter().all(|other| other.index != nic.index) {
+                todo.push(nic);
+            }
+        }
+        let takes = |one: &Nic, other: &Nic| {
+            one.new_name.as_ref() == Some(&other.name) && other.new_name.is_some()
+        };
+        let tangled = |nic: &Nic| todo.iter().any(|other| takes(nic, other) || takes(other, nic));
+        let (knot, free): (Vec<Nic>, Vec<Nic>) = todo.iter().cloned().partition(tangled);
+        let knot = (!knot.is_empty()).then_some(knot);
+        knot.into_iter().chain(free.into_iter().map(|nic| Vec::from([nic]))).collect()
+    }
+}
+
+/// One step and its undoing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Index of the link.
+    pub index: u32,
+    /// Change to make.
+    pub act: Act,
+    /// Change that undoes it, if one is needed.
+    pub undo: Option<Act>,
+}
+
+/// A [`Change`] that owns its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Take the link down or bring it up.
+    Set(State),
+    /// Rename it.
+    Name(Name),
+    /// Set its MTU, bytes.
+    Mtu(u32),
+}
+
+/// Administrative state of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Without `IFF_UP`.
+    Down,
+    /// With `IFF_UP`.
+    Up,
+}
+
+impl Act {
+    /// The same as a netlink change.
+    #[must_use]
+    pub fn change(&self) -> Change<'_> {
+        match self {
+            Self::Set(State::Down) => Change::Down,
+            Self::Set(State::Up) => Change::Up,
+            Self::Name(name) => Change::Name(name),
+            Self::Mtu(mtu) => Change::Mtu(*mtu),
+        }
+    }
+}
+
+/// The steps for one group: all links down, to temporary names if there are several, to their new
+/// names, MTUs, all up. A link ends up even if it was down (P§1.9); undoing restores its state.
+#[must_use]
+pub fn steps(group: &[Nic]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut add = |nic: &Nic, act, undo| steps.push(Step { index: nic.index, act, undo });
+    let (up, down) = (Act::Set(State::Up), Act::Set(State::Down));
+    for nic in group {
+        add(nic, down.clone(), nic.up.then_some(up.clone()));
+    }
+    let aside = |nic: &Nic| group.len() > 1 && nic.new_name.is_some();
+    for nic in group.iter().filter(|nic| aside(nic)) {
+        add(nic, Act::Name(parking(nic.index)), Some(Act::Name(nic.name.clone())));
+    }
+    for nic in group {
+        let Some(name) = &nic.new_name else { continue };
+        let before = if aside(nic) { parking(nic.index) } else { nic.name.clone() };
+        add(nic, Act::Name(name.clone()), Some(Act::Name(before)));
+    }
+    for nic in group {
+        let Some(mtu) = nic.new_mtu else { continue };
+        add(nic, Act::Mtu(mtu), Some(Act::Mtu(nic.mtu)));
+    }
+    for nic in group {
+        add(nic, up.clone(), Some(down.clone()));
+    }
+    steps
+}
+
+/// A temporary name that no other link has.
+fn parking(index: u32) -> Name {
+    use fmt::Write;
+    let mut name = Name::new();
+    // "mote" and ten digits fit.
+    let _fits = write!(name, "mote{index}");
+    name
+}
+
+#[cfg(test)]
+mod tests;

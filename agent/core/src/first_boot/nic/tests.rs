@@ -1,0 +1,179 @@
+use super::*;
+use std::collections::BTreeMap;
+use std::format;
+use std::vec;
+
+use proptest::prelude::*;
+
+fn called(text: &str) -> Name {
+    name(text.as_bytes()).unwrap()
+}
+
+#[test]
+fn a_file_of_the_host_is_read() {
+    let file =
+        br#"{"device_name":"eth0","nic_name":"lan0","mac_address":"00:16:3e:aa:bb:cc","mtu":1400}"#;
+    let wanted = Wanted::parse(file).unwrap();
+    assert_eq!(wanted.mac, [0, 0x16, 0x3e, 0xaa, 0xbb, 0xcc]);
+    assert_eq!((wanted.name.as_deref(), wanted.mtu), (Some("lan0"), Some(1400)));
+    let unset = br#"{"nic_name":"","mac_address":"00:16:3E:aa:bb:cc","mtu":0}"#;
+    let unset = Wanted::parse(unset).unwrap();
+    assert_eq!((unset.name, unset.mtu), (None, None));
+}
+
+#[test]
+fn invalid_members_are_refused_with_their_reason() {
+    let with = |name: &str, mac: &str, mtu: &str| {
+        let file = format!(r#"{{"nic_name":{name},"mac_address":{mac},"mtu":{mtu}}}"#);
+        Wanted::parse(file.as_bytes()).unwrap_err()
+    };
+    let mac = "\"00:16:3e:aa:bb:cc\"";
+    for name in
+        ["\"a/b\"", "\"..\"", "\"sixteen-letters-\"", "\"eth%d\"", "\"a b\"", "7", "\"a\\u0000\""]
+    {
+        assert_eq!(with(name, mac, "0"), BadNic::Name, "{name}");
+    }
+    for mac in [
+        "\"\"",
+        "null",
+        "\"00:16:3e:aa:bb\"",
+        "\"00:16:3e:aa:bb:cc:dd\"",
+        "\"0:16:3e:aa:bb:ccc\"",
+        "\"+1:16:3e:aa:bb:cc\"",
+    ] {
+        assert_eq!(with("\"a\"", mac, "0"), BadNic::Mac, "{mac}");
+    }
+    for mtu in ["-1", "1.5", "\"9\"", "4294967296"] {
+        assert_eq!(with("\"a\"", mac, mtu), BadNic::Mtu, "{mtu}");
+    }
+    assert_eq!(Wanted::parse(b"[]"), Err(BadNic::Json(JsonError::Shape)));
+}
+
+fn wanted(mac: u8, name: &str) -> Wanted {
+    Wanted { mac: [mac; 6], name: Some(called(name)), mtu: None }
+}
+
+#[test]
+fn a_link_stacked_on_a_nic_is_not_mistaken_for_it() {
+    let wanted = [wanted(1, "lan"), wanted(2, "wan"), wanted(3, "gone")];
+    let mut search = Search::new(&wanted);
+    let mac = [[1u8; 6], [2; 6]];
+    let link = |index, name, mac_now: usize| Link {
+        index,
+        name,
+        hardware: &mac[mac_now - 1],
+        ..Link::default()
+    };
+    // A bond gives all its members one address; their permanent addresses stay.
+    search.see(&Link { permanent: &mac[1], ..link(2, b"eth1", 1) });
+    search.see(&Link { permanent: &mac[0], ..link(3, b"eth0", 1) });
+    search.see(&link(4, b"bond0", 1));
+    search.see(&link(5, b"br0", 2));
+    assert_eq!(search.missing().collect::<Vec<_>>(), [&wanted[2]]);
+    let names: Vec<_> = search
+        .groups()
+        .into_iter()
+        .flatten()
+        .map(|nic| format!("{}>{}", nic.name, nic.new_name.unwrap()))
+        .collect();
+    assert_eq!(names, ["eth0>lan", "eth1>wan"]);
+}
+
+#[test]
+fn without_an_address_of_its_own_the_oldest_link_is_the_nic() {
+    let wanted = [wanted(1, "lan")];
+    let mut search = Search::new(&wanted);
+    let mac = [1; 6];
+    for (index, name) in [(9, &b"br0"[..]), (3, b"eth0"), (12, b"vlan7")] {
+        search.see(&Link { index, name, hardware: &mac, ..Link::default() });
+    }
+    let groups = search.groups();
+    assert_eq!((groups.len(), groups[0][0].index), (1, 3));
+}
+
+#[test]
+fn nothing_is_done_to_a_nic_that_is_as_wanted() {
+    let wanted = [wanted(1, "eth0")];
+    let mut search = Search::new(&wanted);
+    search.see(&Link { index: 2, name: b"eth0", hardware: &[1; 6], ..Link::default() });
+    assert!(search.groups().is_empty());
+}
+
+/// The kernel's links by index: name, up, MTU.
+type Links = BTreeMap<u32, (Name, bool, u32)>;
+
+/// Applies a change as the kernel would; false if it refuses.
+fn act(links: &mut Links, index: u32, act: &Act) -> bool {
+    let taken = |links: &Links, name: &Name| links.values().any(|link| link.0 == *name);
+    match act {
+        Act::Name(name) if taken(links, name) || links[&index].1 => return false,
+        Act::Name(name) => links.get_mut(&index).unwrap().0 = name.clone(),
+        Act::Set(state) => links.get_mut(&index).unwrap().1 = *state == State::Up,
+        Act::Mtu(mtu) => links.get_mut(&index).unwrap().2 = *mtu,
+    }
+    true
+}
+
+fn links_and_changes() -> impl Strategy<Value = (Vec<usize>, Vec<(usize, bool, u32)>, usize)> {
+    (1usize..6).prop_flat_map(|count| {
+        (
+            Just((0..count).collect::<Vec<_>>()).prop_shuffle(),
+            proptest::collection::vec((0usize..8, any::<bool>(), 1u32..4), count),
+            0usize..40,
+        )
+    })
+}
+
+proptest! {
+    /// Any permutation of names works from any state; and if any step fails, undoing restores its
+    /// whole group.
+    #[test]
+    fn names_can_be_permuted_and_a_failure_undoes_its_group(
+        (order, wishes, fail_at) in links_and_changes()
+    ) {
+        let mut links = Links::new();
+        let mut wanted = vec![];
+        for (position, (to, up, mtu)) in wishes.iter().enumerate() {
+            let index = u32::try_from(position).unwrap() + 2;
+            links.insert(index, (called(&format!("eth{position}")), *up, 1));
+            let mac = [u8::try_from(position).unwrap(); 6];
+            // The name of another of the NICs, or one that none has.
+            let target = if *to < 6 { order[position] } else { to * 10 + position };
+            wanted.push(Wanted { mac, name: Some(called(&format!("eth{target}"))), mtu: Some(*mtu) });
+        }
+        let mut search = Search::new(&wanted);
+        for (index, (name, up, mtu)) in &links {
+            let mac = [u8::try_from(index - 2).unwrap(); 6];
+            search.see(&Link { index: *index, flags: u32::from(*up), name: name.as_bytes(), hardware: &mac, mtu: *mtu, ..Link::default() });
+        }
+        let clash = wanted.iter().enumerate().any(|(at, one)| {
+            wanted.iter().skip(at + 1).any(|other| one.name == other.name)
+        });
+        let mut failed = false;
+        for group in search.groups() {
+            let before = links.clone();
+            let steps = steps(&group);
+            for (at, step) in steps.iter().enumerate() {
+                failed = at == fail_at || !act(&mut links, step.index, &step.act);
+                if failed {
+                    for done in steps[..at].iter().rev() {
+                        if let Some(undo) = &done.undo {
+                            prop_assert!(act(&mut links, done.index, undo), "{:?}", done);
+                        }
+                    }
+                    prop_assert_eq!(&links, &before);
+                    break;
+                }
+            }
+            if failed { break; }
+        }
+        if fail_at >= 30 && !clash {
+            prop_assert!(!failed);
+            for (at, wanted) in wanted.iter().enumerate() {
+                let link = &links[&(u32::try_from(at).unwrap() + 2)];
+                prop_assert_eq!(Some(&link.0), wanted.name.as_ref());
+                prop_assert_eq!(Some(link.2), wanted.mtu);
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The kind of server that this guest runs under, and what depends on it (P§2.1, P§7).
+
+/// The three kinds of server that an agent must distinguish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// Incus, all versions.
+    Incus,
+    /// LXD 5.20 and later, and 5.21 LTS.
+    Lxd,
+    /// LXD up to 5.19, and 5.0 LTS.
+    LxdOld,
+}
+
+/// Names of the status port, in the order to look for them: current servers keep the last one as a
+/// dummy that must not be written to (P§2.1).
+pub const PORT_NAMES: [(&str, Flavour); 3] = [
+    ("org.linuxcontainers.incus", Flavour::Incus),
+    ("com.canonical.lxd", Flavour::Lxd),
+    (LEGACY_PORT, Flavour::LxdOld),
+];
+
+/// Status port of old LXD; a dummy if one of the others exists.
+pub const LEGACY_PORT: &str = "org.linuxcontainers.lxd";
+
+/// Longest differing part of a misspelt name, bytes.
+const SLIP: usize = 3;
+
+/// The current server's port that `name` seems to be a misspelling of: it differs in one part. With
+/// it unrecognised the agent would use the legacy dummy port, which no host reads.
+#[must_use]
+pub fn misspelt(name: &str) -> Option<&'static str> {
+    let names = PORT_NAMES.iter().map(|(meant, _)| *meant).filter(|meant| *meant != LEGACY_PORT);
+    names.into_iter().find(|meant| {
+        let longer = name.len().max(meant.len());
+        let alike = |pairs: &mut dyn Iterator<Item = (u8, u8)>| {
+            pairs.take_while(|(one, other)| one == other).count()
+        };
+        let front = alike(&mut name.bytes().zip(meant.bytes()));
+        let back = alike(&mut name.bytes().rev().zip(meant.bytes().rev()));
+        name != *meant && name != LEGACY_PORT && front + back + SLIP >= longer
+    })
+}
+
+impl Flavour {
+    /// The flavour with this [`Flavour::name`].
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Incus, Self::Lxd, Self::LxdOld].into_iter().find(|flavour| flavour.name() == name)
+    }
+
+    /// The value of `--flavour`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Incus => "incus",
+            Self::Lxd => "lxd",
+            Self::LxdOld => "lxd-5.0",
+        }
+    }
+
+    /// `environment.server`, by which the host's client recognises its agent (P§3.4).
+    #[must_use]
+    pub fn server_name(self) -> &'static str {
+        match self {
+            Self::Incus => "incus-agent",
+            Self::Lxd | Self::LxdOld => "lxd-agent",
+        }
+    }
+
+    /// Path of the API's socket in the guest (P§5.1).
+    #[must_use]
+    pub fn socket_path(self) -> &'static str {
+        match self {
+            Self::Incus => "/dev/incus/sock",
+            Self::Lxd | Self::LxdOld => "/dev/lxd/sock",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_in_a_ports_name_is_seen_and_other_ports_are_left_alone() {
+        let (incus, lxd) = ("org.linuxcontainers.incus", "com.canonical.lxd");
+        for (name, meant) in [
+            ("com.canonical.lxdd", lxd),
+            ("com.canonical.lx", lxd),
+            ("com.canonical.lxc", lxd),
+            ("com.cannonical.lxd", lxd),
+            ("com.canoncial.lxd", lxd),
+            ("org.canonical.lxd", lxd),
+            ("com.canonical.lxd.0", lxd),
+            ("org.linuxcontainers.inucs", incus),
+            ("org.linuxcontainer.incus", incus),
+        ] {
+            assert_eq!(misspelt(name), Some(meant), "{name}");
+        }
+        for name in [
+            LEGACY_PORT,
+            lxd,
+            incus,
+            "org.qemu.guest_agent.0",
+            "com.redhat.spice.0",
+            "org.spice-space.webdav.0",
+            "com.canonical",
+            "",
+        ] {
+            assert_eq!(misspelt(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for flavour in [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld] {
+            assert_eq!(Flavour::parse(flavour.name()), Some(flavour));
+        }
+        assert_eq!(Flavour::parse("docker"), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! A path in the guest that the host names, for a template or a share (P§1.7, 1.8).
+
+/// A checked path, without its outer slashes: the shell opens it under `/`. Holding one proves that
+/// it has no `..` and is not the root; symbolic links are the guest's own affair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<'p>(&'p str);
+
+impl<'p> Target<'p> {
+    /// Checks a path; `None` if it is the root or has `..` or NUL. A relative one is taken as
+    /// absolute, as LXD does with the targets of shares.
+    #[must_use]
+    pub fn parse(path: &'p str) -> Option<Self> {
+        let inner = path.trim_matches('/');
+        let bad = inner.is_empty()
+            || inner.contains('\0')
+            || inner.split('/').any(|part| part == "..")
+            || inner.split('/').all(|part| part.is_empty() || part == ".");
+        (!bad).then_some(Self(inner))
+    }
+
+    /// As [`Target::parse`], but `None` also for a relative path.
+    #[must_use]
+    pub fn absolute(path: &'p str) -> Option<Self> {
+        if path.starts_with('/') { Self::parse(path) } else { None }
+    }
+
+    /// The path relative to `/`.
+    #[must_use]
+    pub fn below_root(self) -> &'p str {
+        self.0
+    }
+
+    /// Its components from the root on, without empty ones and `.`.
+    pub fn parts(self) -> impl Iterator<Item = &'p str> {
+        self.0.split('/').filter(|part| !part.is_empty() && *part != ".")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_path_that_climbs_or_is_the_root_is_refused() {
+        for bad in ["", "/", "//", "/.", "/./", "..", "/a/../b", "/a/..", "../a", "/a\0b"] {
+            assert_eq!(Target::parse(bad), None, "{bad}");
+        }
+        for good in ["/a", "a", "/a/b/", "//a//b", "/a/..b", "/a...", "/.a"] {
+            assert!(Target::parse(good).is_some(), "{good}");
+        }
+        assert_eq!(Target::parse("//mnt/x/").unwrap().below_root(), "mnt/x");
+        assert_eq!(Target::parse("/a//./b/").unwrap().parts().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!((Target::absolute("a"), Target::absolute("/a")), (None, Target::parse("a")));
+    }
+}

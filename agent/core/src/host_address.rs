@@ -1,0 +1,84 @@
+//! The vsock address of a host. `PUT /1.0` and `agent.conf` give it as two numbers (P§3.3), a CONNECT line as
+//! `<cid>:<port>` (seeds §1), which is also how it is displayed.
+
+use core::fmt;
+
+/// The vsock address on which a host listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostAddress {
+    /// Its context id, always as the host gave it: 2 is common, but not assumed.
+    pub cid: u32,
+    /// Its port.
+    pub port: u32,
+}
+
+/// Reason why a text is no address of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadHostAddress {
+    /// Not `<cid>:<port>` with two decimal numbers of at most 32 bits.
+    Malformed,
+    /// Well-formed, but reserved: see [`HostAddress::new`].
+    NotAHost,
+}
+
+impl HostAddress {
+    /// The address, or `None` if no host can have it: the context ids 0, 1 and `u32::MAX` are the hypervisor,
+    /// the guest itself and "any", the port `u32::MAX` is "any" too (vsock(7)), and port 0 is not used.
+    #[must_use]
+    pub fn new(cid: u32, port: u32) -> Option<Self> {
+        let (usable_cid, usable_port) = (cid >= 2 && cid != u32::MAX, port > 0 && port != u32::MAX);
+        (usable_cid && usable_port).then_some(Self { cid, port })
+    }
+
+    /// Reads `<cid>:<port>`.
+    ///
+    /// # Errors
+    /// [`BadHostAddress`] if the text has another form or the address is reserved.
+    pub fn parse(text: &str) -> Result<Self, BadHostAddress> {
+        let number = |text: &str| -> Option<u32> {
+            // parse() alone would accept a sign.
+            if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+        };
+        let (cid, port) = text.split_once(':').ok_or(BadHostAddress::Malformed)?;
+        let (cid, port) = number(cid).zip(number(port)).ok_or(BadHostAddress::Malformed)?;
+        Self::new(cid, port).ok_or(BadHostAddress::NotAHost)
+    }
+}
+
+impl fmt::Display for HostAddress {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}", self.cid, self.port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{prop_assert_eq, proptest};
+    use std::string::ToString;
+
+    #[test]
+    fn only_two_plain_numbers_are_an_address() {
+        for text in ["", "2", "2:", ":2", "+2:1", "2:-1", "2:1:1", "2:1 ", " 2:1", "4294967296:1"] {
+            assert_eq!(HostAddress::parse(text), Err(BadHostAddress::Malformed), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_hypervisor_ourselves_and_wildcards_are_no_host() {
+        for text in ["0:1", "1:1", "4294967295:1", "2:0", "2:4294967295"] {
+            assert_eq!(HostAddress::parse(text), Err(BadHostAddress::NotAHost), "{text}");
+        }
+        for (cid, port) in [(2, 1), (2, u32::MAX - 1), (u32::MAX - 1, 1)] {
+            assert_eq!(HostAddress::new(cid, port), Some(HostAddress { cid, port }));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_back(cid: u32, port: u32) {
+            let shown = HostAddress { cid, port }.to_string();
+            prop_assert_eq!(HostAddress::parse(&shown).ok(), HostAddress::new(cid, port));
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Commands by the host: the body of `POST /1.0/exec` with its defaults, and the messages of the control
+//! socket. Source: P§4.1.
+//!
+//! Allocates: a command and its environment have any length up to the limit of the body. They are kept in the
+//! form that execve(2) takes, so a request is hardly larger in memory than its body.
+
+mod control;
+pub mod exit;
+mod program;
+mod refusal;
+mod strings;
+
+use alloc::string::String;
+
+pub use control::{Control, control};
+pub use program::{LONGEST, Program};
+pub use refusal::Refusal;
+pub use strings::Strings;
+
+use crate::json::{JsonError, Value, Writer, quoted_length};
+
+/// `PATH` of a request without one (P§4.1).
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Appended to every `PATH` if this directory exists (P§4.1).
+pub const SNAP: &str = "/snap/bin";
+/// Size of the terminal until the host sets another (P§4.1).
+pub const TERMINAL: Size = Size { width: 80, height: 25 };
+
+/// Most of a command, and most of its environment, in an operation's metadata, bytes of JSON each: all
+/// listeners and all lists of operations get a copy. Real ones fit; longer ones are truncated.
+pub const SHOWN: usize = 32 * 1024;
+/// Most bytes of arguments and environment that any Linux takes: three quarters of the default stack limit,
+/// 8 MiB (execve(2)).
+const MOST: usize = 6 * 1024 * 1024;
+
+/// A terminal's size, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Columns.
+    pub width: u16,
+    /// Lines.
+    pub height: u16,
+}
+
+/// A command to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// `argv`; never empty.
+    pub command: Strings,
+    /// `NAME=value` each. The agent's own environment is not inherited.
+    pub environment: Strings,
+    /// Whether it runs on a terminal rather than on pipes.
+    pub interactive: bool,
+    /// Initial size of the terminal.
+    pub size: Size,
+    /// User id.
+    pub user: u32,
+    /// Group id.
+    pub group: u32,
+    /// The requested working directory; empty if there is none.
+    pub directory: String,
+}
+
+impl Request {
+    /// Reads the body of `POST /1.0/exec`. Unknown members are skipped; `null` counts as absent.
+    ///
+    /// # Errors
+    /// Any [`Refusal`].
+    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+        let [command, environment, interactive, sockets, width, height, user, group, cwd] =
+            Value::parse(body)?.fields([
+                "command",
+                "environment",
+                "interactive",
+                "wait-for-websocket",
+                "width",
+                "height",
+                "user",
+                "group",
+                "cwd",
+            ])?;
+        let boolean = |value: Option<Value<'_>>| value.map_or(Ok(false), Value::boolean);
+        let number = |value: Option<Value<'_>>| value.map_or(Ok(0), Value::number);
+        let mut request = Self {
+            command: command.map_or(Ok(Strings::default()), texts)?,
+            environment: environment.map_or(Ok(Strings::default()), pairs)?,
+            interactive: boolean(interactive)?,
+            size: TERMINAL,
+            user: number(user)?,
+            group: number(group)?,
+            directory: cwd.map_or(Ok(String::new()), owned)?,
+        };
+        let (sockets, width, height) = (boolean(sockets)?, number(width)?, number(height)?);
+        if !sockets {
+            return Err(Refusal::NoWebsocket);
+        }
+        if request.name().is_empty() {
+            return Err(Refusal::NoCommand);
+        }
+        if let (Ok(width @ 1..), Ok(height @ 1..)) = (u16::try_from(width), u16::try_from(height)) {
+            request.size = Size { width, height };
+        }
+        Ok(request)
+    }
+
+    /// `argv[0]`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.command.texts().next().unwrap_or_default()
+    }
+
+    /// Adds the variables that the Go agents add (P§4.1): `PATH`, `HOME`, `USER`, `LANG`.
+    pub fn add_defaults(&mut self, has_snap: bool) {
+        self.default("PATH", PATH);
+        if has_snap {
+            let mut all = Strings::default();
+            for variable in self.environment.texts() {
+                let snap = if variable.starts_with("PATH=") { [":", SNAP] } else { ["", ""] };
+                all.push(&[variable, snap[0], snap[1]]);
+            }
+            self.environment = all;
+        }
+        if self.user == 0 {
+            self.default("HOME", "/root");
+            self.default("USER", "root");
+        }
+        self.default("LANG", "C.UTF-8");
+        self.environment.shrink();
+    }
+
+    fn default(&mut self, name: &str, value: &str) {
+        if self.variable(name).is_none() {
+            self.environment.push(&[name, "=", value]);
+        }
+    }
+
+    /// Value of the variable `name`; the first one counts, as in getenv(3).
+    #[must_use]
+    pub fn variable(&self, name: &str) -> Option<&str> {
+        let mut variables = self.environment.texts();
+        variables.find_map(|variable| variable.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// Working directory: the requested one, else `HOME`, else `/`.
+    #[must_use]
+    pub fn directory(&self) -> &str {
+        let asked = Some(self.directory.as_str()).filter(|asked| !asked.is_empty());
+        let home = || self.variable("HOME").filter(|home| !home.is_empty());
+        asked.or_else(home).unwrap_or("/")
+    }
+
+    /// The program and where to look for it: in the `PATH` of the request, not in the agent's own as the Go
+    /// agents do (P§9.4).
+    #[must_use]
+    pub fn program(&self) -> Program<'_> {
+        let name = self.command.iter().next().unwrap_or_default();
+        Program { name, path: self.variable("PATH").unwrap_or(PATH) }
+    }
+
+    /// Bytes that it holds in memory.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.command.bytes() + self.environment.bytes() + self.directory.len()
+    }
+
+    /// Whether execve(2) fails for its length on any system: a string counts as its bytes and a pointer.
+    #[must_use]
+    pub fn is_too_long(&self) -> bool {
+        let count = self.command.count() + self.environment.count();
+        self.held() + count * size_of::<usize>() > MOST
+    }
+
+    /// Writes the operation's metadata: the secret of each socket, the command and its environment.
+    pub fn write_metadata<'s>(
+        &self,
+        json: &mut Writer<'_>,
+        secrets: impl Iterator<Item = (&'static str, &'s str)>,
+    ) {
+        json.begin_object();
+        json.key("fds");
+        json.begin_object();
+        secrets.for_each(|(name, secret)| json.pair(name, secret));
+        json.end_object();
+        json.key("command");
+        json.begin_array();
+        shown(self.command.texts(), ",".len()).for_each(|word| json.string(word));
+        json.end_array();
+        json.key("environment");
+        json.begin_object();
+        // In JSON a variable has a colon and two more quotes instead of the equals sign.
+        for variable in shown(self.environment.texts(), ",:\"\"".len() - "=".len()) {
+            let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
+            json.name(name.as_bytes());
+            json.string(value);
+        }
+        json.end_object();
+        json.key("interactive");
+        json.boolean(self.interactive);
+        json.end_object();
+    }
+}
+
+/// The first texts that fit into [`SHOWN`] bytes, if each takes `more` bytes than its text in quotes.
+fn shown<'t>(texts: impl Iterator<Item = &'t str>, more: usize) -> impl Iterator<Item = &'t str> {
+    let mut left = SHOWN;
+    texts.take_while(move |text| {
+        // A text that is too long without escapes need not be measured with them.
+        let fits = text.len() <= left;
+        let rest = fits.then(|| left.checked_sub(quoted_length(text) + more)).flatten();
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    })
+}
+
+fn owned(value: Value<'_>) -> Result<String, Refusal> {
+    let mut strings = Strings::default();
+    strings.push_json(&[value], "")?;
+    Ok(strings.texts().collect())
+}
+
+fn texts(list: Value<'_>) -> Result<Strings, Refusal> {
+    if !list.is_array() {
+        return Err(JsonError::Shape.into());
+    }
+    let mut strings = Strings::default();
+    for text in list.elements() {
+        strings.push_json(&[text], "")?;
+    }
+    strings.shrink();
+    Ok(strings)
+}
+
+fn pairs(object: Value<'_>) -> Result<Strings, Refusal> {
+    if !object.is_object() {
+        return Err(JsonError::Shape.into());
+    }
+    let mut strings = Strings::default();
+    for (name, value) in object.members() {
+        strings.push_json(&[name, value], "=")?;
+    }
+    // Reversed, so that the last of two members with one name counts: programs use the first that they find.
+    // No host sends such members, and removing them would compare each of up to a million with all others.
+    strings.reverse();
+    Ok(strings)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,74 @@
+//! The lookup of a command's program in `PATH`, one directory at a time: a request has room for a hundred
+//! thousand of them, too many to hold a path for each.
+
+use core::ffi::CStr;
+
+/// Longest path that Linux takes, bytes with the NUL (`PATH_MAX`).
+pub const LONGEST: usize = 4096;
+
+/// A program's name and the directories to look for it in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program<'p> {
+    /// Name or path as in the request.
+    pub name: &'p CStr,
+    /// Value of `PATH`. Not used if the name contains a slash.
+    pub path: &'p str,
+}
+
+impl<'p> Program<'p> {
+    /// The directories to try; one empty string if the name is a path. An empty part of `PATH` is skipped
+    /// rather than taken for the working directory.
+    pub fn directories(self) -> impl Iterator<Item = &'p str> {
+        let has_path = self.name.to_bytes().contains(&b'/');
+        let parts = if has_path { "" } else { self.path };
+        let whole = has_path.then_some("");
+        whole.into_iter().chain(parts.split(':').filter(|part| !part.is_empty()))
+    }
+
+    /// Its path in one of these directories; `None` if that is longer than [`LONGEST`].
+    pub fn place<'b>(self, directory: &str, buffer: &'b mut [u8; LONGEST]) -> Option<&'b CStr> {
+        let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
+        let mut at = 0;
+        for piece in [directory.as_bytes(), slash, self.name.to_bytes_with_nul()] {
+            let end = at + piece.len();
+            buffer.get_mut(at..end)?.copy_from_slice(piece);
+            at = end;
+        }
+        CStr::from_bytes_until_nul(buffer).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::String;
+    use std::vec::Vec;
+
+    fn places(name: &CStr, path: &str) -> Vec<String> {
+        let program = Program { name, path };
+        let mut buffer = [1; LONGEST];
+        let mut all = Vec::new();
+        for directory in program.directories() {
+            let place = program.place(directory, &mut buffer);
+            all.push(place.map_or("none".into(), |place| place.to_str().unwrap().into()));
+        }
+        all
+    }
+
+    #[test]
+    fn a_name_is_looked_for_in_each_part_of_the_path() {
+        assert_eq!(places(c"x", "/a::/b"), ["/a/x", "/b/x"]);
+        assert_eq!(places(c"x", ""), [""; 0]);
+        assert_eq!(places(c"./x", "/a:/b"), ["./x"]);
+        assert_eq!(places(c"/x", "/a"), ["/x"]);
+    }
+
+    #[test]
+    fn what_is_longer_than_any_path_is_nowhere() {
+        let name = std::ffi::CString::new("n".repeat(LONGEST - 4)).unwrap();
+        assert_eq!(places(&name, "/a:/ab")[1], "none");
+        assert!(places(&name, "/a:/ab")[0].len() == LONGEST - 1);
+        let name = std::ffi::CString::new("/".repeat(LONGEST)).unwrap();
+        assert_eq!(places(&name, "/a"), ["none"]);
+    }
+}

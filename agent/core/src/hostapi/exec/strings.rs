@@ -1,0 +1,131 @@
+//! A list of C strings in one buffer, each ended by a NUL, so that a request with a million of them is one
+//! allocation.
+
+use alloc::vec::Vec;
+use core::ffi::CStr;
+
+use super::refusal::Refusal;
+use crate::json::Value;
+
+/// A list of strings that contain no NUL.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strings {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Strings {
+    /// Appends one string: the JSON strings `strings`, joined by `between`.
+    ///
+    /// # Errors
+    /// [`Refusal::Json`] if one is no string, [`Refusal::Nul`] if one contains a NUL.
+    pub(super) fn push_json(
+        &mut self,
+        strings: &[Value<'_>],
+        between: &str,
+    ) -> Result<(), Refusal> {
+        let start = self.bytes.len();
+        for (index, string) in strings.iter().enumerate() {
+            if index > 0 {
+                self.bytes.extend_from_slice(between.as_bytes());
+            }
+            string.unescape(|piece| {
+                self.bytes.extend_from_slice(piece.as_bytes());
+                Ok(())
+            })?;
+        }
+        if self.bytes.get(start..).unwrap_or_default().contains(&0) {
+            return Err(Refusal::Nul);
+        }
+        self.end();
+        Ok(())
+    }
+
+    /// Appends one string: these pieces joined, which must not contain a NUL.
+    pub(super) fn push(&mut self, pieces: &[&str]) {
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece.as_bytes());
+        }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.bytes.push(0);
+        self.count += 1;
+    }
+
+    /// Frees the unused part of the buffer.
+    pub(super) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
+    /// Reverses the order of the strings in place: reverses all bytes, then those of each string.
+    pub(super) fn reverse(&mut self) {
+        if let Some((_last, bytes)) = self.bytes.split_last_mut() {
+            bytes.reverse();
+            bytes.split_mut(|byte| *byte == 0).for_each(<[u8]>::reverse);
+        }
+    }
+
+    /// The strings in order.
+    pub fn iter(&self) -> impl Iterator<Item = &CStr> {
+        let mut rest = self.bytes.as_slice();
+        core::iter::from_fn(move || {
+            let string = CStr::from_bytes_until_nul(rest).ok()?;
+            rest = rest.get(string.to_bytes_with_nul().len()..)?;
+            Some(string)
+        })
+    }
+
+    /// The strings as text; all are UTF-8, since they come from JSON.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.iter().map(|string| string.to_str().unwrap_or_default())
+    }
+
+    /// Number of strings.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes of all strings with their NULs.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::JsonError;
+
+    fn of(words: &[&str]) -> Strings {
+        let mut strings = Strings::default();
+        words.iter().for_each(|word| strings.push(&[word]));
+        strings
+    }
+
+    #[test]
+    fn what_was_pushed_comes_back_in_order_or_in_reverse() {
+        for words in [&[][..], &[""], &["a"], &["", "b", ""], &["a", "bc", "", "d\u{e4}f"]] {
+            let mut strings = of(words);
+            assert_eq!(strings.texts().collect::<Vec<_>>(), words);
+            assert_eq!(strings.count(), words.len());
+            strings.reverse();
+            let reversed: Vec<_> = words.iter().rev().copied().collect();
+            assert_eq!(strings.texts().collect::<Vec<_>>(), reversed);
+        }
+    }
+
+    #[test]
+    fn json_is_unescaped_where_it_is_kept() {
+        let mut strings = Strings::default();
+        let value = |json: &'static str| Value::parse(json.as_bytes()).unwrap();
+        let two = [value(r#""A\u0001""#), value(r#""\n\ud83d\ude00""#)];
+        strings.push_json(&two, "=").unwrap();
+        assert_eq!(strings.texts().collect::<Vec<_>>(), ["A\u{1}=\n\u{1f600}"]);
+        assert_eq!(strings.push_json(&[value(r#""a\u0000b""#)], ""), Err(Refusal::Nul));
+        assert_eq!(strings.push_json(&[value("1")], ""), Err(JsonError::Shape.into()));
+    }
+}

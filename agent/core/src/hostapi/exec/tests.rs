@@ -1,0 +1,171 @@
+use super::*;
+use std::format;
+use std::vec;
+use std::vec::Vec;
+
+fn words(strings: &Strings) -> Vec<&str> {
+    strings.texts().collect()
+}
+
+fn parsed(members: &str) -> Result<Request, Refusal> {
+    Request::parse(format!("{{\"wait-for-websocket\":true,{members}}}").as_bytes())
+}
+
+#[test]
+fn a_whole_request_is_read() {
+    let request = parsed(
+        r#""command":["sh","-c","echo \u00e4\n"],"environment":{"A":"b","A":"c","X":""},
+           "interactive":true,"width":100,"height":30,"record-output":false,"user":1000,
+           "group":1001,"cwd":"/tmp","unknown":[{}]"#,
+    )
+    .unwrap();
+    assert_eq!(words(&request.command), ["sh", "-c", "echo \u{e4}\n"]);
+    assert_eq!((request.variable("A"), request.variable("X")), (Some("c"), Some("")));
+    assert!(request.interactive);
+    assert_eq!(request.size, Size { width: 100, height: 30 });
+    assert_eq!((request.user, request.group), (1000, 1001));
+    assert_eq!(request.directory(), "/tmp");
+}
+
+#[test]
+fn an_environment_as_long_as_a_request_is_soon_read_and_the_last_of_a_name_counts() {
+    // With a comparison of each name with all others, the shipped build took more than 10 s.
+    let names = (0..90_000).rev().map(|number| format!("\"{number:05}\":\"\","));
+    let members: String = names.collect();
+    let body = format!("\"command\":[\"a\"],\"environment\":{{{members}\"00007\":\"last\"}}");
+    let begun = std::time::Instant::now();
+    let request = parsed(&body).unwrap();
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    assert_eq!(request.variable("00007"), Some("last"));
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    assert_eq!(parsed(r#""command":[]"#), Err(Refusal::NoCommand));
+    assert_eq!(parsed(r#""command":[""]"#), Err(Refusal::NoCommand));
+    assert_eq!(parsed(r#""command":null"#), Err(Refusal::NoCommand));
+    assert_eq!(parsed(r#""command":["a\u0000b"]"#), Err(Refusal::Nul));
+    assert_eq!(Request::parse(br#"{"command":["a"]}"#), Err(Refusal::NoWebsocket));
+    for wrong in ["1", "\"a\"", "{}", "[1]"] {
+        assert_eq!(
+            parsed(&format!("\"command\":{wrong}")),
+            Err(Refusal::Json(JsonError::Shape)),
+            "{wrong}"
+        );
+    }
+    for wrong in [r#""user":-1"#, r#""user":4294967296"#, r#""environment":[]"#] {
+        assert!(parsed(&format!("\"command\":[\"a\"],{wrong}")).is_err(), "{wrong}");
+    }
+    assert!(Request::parse(b"{").is_err());
+}
+
+#[test]
+fn a_size_counts_only_if_both_sides_do() {
+    let size = |members: &str| parsed(&format!("\"command\":[\"a\"],{members}")).unwrap().size;
+    assert_eq!(size(r#""width":0,"height":30"#), TERMINAL);
+    assert_eq!(size(r#""width":70000,"height":30"#), TERMINAL);
+    assert_eq!(size(r#""height":30"#), TERMINAL);
+}
+
+#[test]
+fn defaults_are_those_of_the_originals() {
+    let mut request = parsed(r#""command":["ls"]"#).unwrap();
+    request.add_defaults(false);
+    let path = format!("PATH={PATH}");
+    let all = [&*path, "HOME=/root", "USER=root", "LANG=C.UTF-8"];
+    assert_eq!(words(&request.environment), all);
+    assert_eq!(request.directory(), "/root");
+    let mut user = parsed(r#""command":["ls"],"user":5,"environment":{"PATH":"/x"}"#).unwrap();
+    user.add_defaults(true);
+    assert_eq!(user.variable("PATH"), Some("/x:/snap/bin"));
+    assert_eq!((user.variable("HOME"), user.directory()), (None, "/"));
+}
+
+#[test]
+fn the_program_is_looked_for_in_the_path_that_was_asked_for() {
+    let request = |members: &str| parsed(members).unwrap();
+    let path = r#""environment":{"PATH":"/a::/b"}"#;
+    let asked = request(&format!(r#""command":["x"],{path}"#));
+    assert_eq!(asked.program(), Program { name: c"x", path: "/a::/b" });
+    assert_eq!(request(r#""command":["x"]"#).program().directories().count(), 6);
+}
+
+#[test]
+fn a_megabyte_of_escapes_takes_up_what_it_stands_for() {
+    let word = r"\u0001".repeat(100_000);
+    let request = parsed(&format!("\"command\":[\"a\",\"{word}\"]")).unwrap();
+    assert_eq!(request.held(), 100_003);
+    assert!(!request.is_too_long());
+    assert_eq!(request.command.texts().nth(1).map(str::len), Some(100_000));
+}
+
+#[test]
+fn what_no_system_takes_is_known() {
+    let empty = |count: usize| {
+        let words = ",\"\"".repeat(count);
+        parsed(&format!("\"command\":[\"a\"{words}]")).unwrap().is_too_long()
+    };
+    // Nine bytes each: the NUL and the pointer.
+    assert!(!empty(690_000));
+    assert!(empty(700_000));
+    let long = |length: usize| {
+        parsed(&format!("\"command\":[\"{}\"]", "x".repeat(length))).unwrap().is_too_long()
+    };
+    assert!(!long(MOST - 9));
+    assert!(long(MOST - 8));
+}
+
+#[test]
+fn metadata_shows_the_beginning_of_what_is_long() {
+    let word = "w".repeat(1000);
+    let many = format!(",\"{word}\"").repeat(2000);
+    let escapes = r"\u0001".repeat(20_000);
+    let variables = format!("\"B\":\"{escapes}\",\"A\":\"b\"");
+    let body = format!("\"command\":[\"a\"{many}],\"environment\":{{{variables}}}");
+    let request = parsed(&body).unwrap();
+    let mut out = String::new();
+    request.write_metadata(&mut Writer::new(&mut out), [("control", "s")].into_iter());
+    assert!(out.len() <= 2 * SHOWN + 100, "{}", out.len());
+    let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&shown["command"][0], &shown["command"][1]), (&"a".into(), &word.into()));
+    assert_eq!(shown["command"].as_array().unwrap().len(), 33);
+    assert_eq!(shown["environment"], serde_json::json!({"A": "b"}));
+    assert_eq!(shown["interactive"], false);
+}
+
+#[test]
+fn metadata_names_sockets_and_command() {
+    let request = parsed(r#""command":["a","\""],"environment":{"B":"c"}"#).unwrap();
+    let mut out = String::new();
+    let secrets = vec![("control", "s1"), ("0", "s2")];
+    request.write_metadata(&mut Writer::new(&mut out), secrets.into_iter());
+    assert_eq!(
+        out,
+        r#"{"fds":{"control":"s1","0":"s2"},"command":["a","\""],"environment":{"B":"c"},"interactive":false}"#
+    );
+}
+
+#[test]
+fn control_messages_are_read_and_nonsense_is_nothing() {
+    let resize = |width, height| Some(Control::Resize(Size { width, height }));
+    for (message, meaning) in [
+        (
+            r#"{"command":"window-resize","args":{"width":"80","height":"24"},"signal":0}"#,
+            resize(80, 24),
+        ),
+        (r#"{"command":"window-resize","args":{"width":80,"height":24}}"#, resize(80, 24)),
+        (r#"{"command":"window-resize","args":{"width":"0","height":"24"}}"#, None),
+        (r#"{"command":"window-resize","args":{"width":"-1","height":"99999999999"}}"#, None),
+        (r#"{"command":"window-resize","args":null}"#, None),
+        (r#"{"command":"signal","args":null,"signal":15}"#, Some(Control::Signal(15))),
+        (r#"{"command":"signal","signal":0}"#, None),
+        (r#"{"command":"signal","signal":65}"#, None),
+        (r#"{"command":"signal","signal":-9}"#, None),
+        (r#"{"command":"dance"}"#, None),
+        ("[]", None),
+        ("x", None),
+        ("", None),
+    ] {
+        assert_eq!(control(message.as_bytes()), meaning, "{message}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The host info: the body of `PUT /1.0`, and `agent.conf`, which has the same form (P§3.3).
+
+use core::fmt;
+
+use crate::host_address::HostAddress;
+use crate::json::{JsonError, Value};
+
+/// Longest text of a certificate, bytes of PEM; a chain of a few RSA certificates fits.
+pub const CERTIFICATE: usize = 16 * 1024;
+
+/// The host info. The certificate is kept as JSON, to be unescaped by [`HostInfo::certificate_pem`].
+#[derive(Clone, Copy, Debug)]
+pub struct HostInfo<'j> {
+    /// Address on which the host listens.
+    pub address: HostAddress,
+    /// Whether the guest may use the devlxd API: `devlxd` or, on Incus, `dev_incus`.
+    pub guest_api: bool,
+    certificate: Value<'j>,
+}
+
+/// Reason why a host info is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadHostInfo {
+    /// Not JSON.
+    Json(JsonError),
+    /// `cid` or `port` is missing or cannot be a host's.
+    Address,
+    /// `certificate` is missing, no string, or longer than [`CERTIFICATE`].
+    Certificate,
+}
+
+impl fmt::Display for BadHostInfo {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Json(error) => error.fmt(out),
+            Self::Address => out.write_str("cid and port are not a host's"),
+            Self::Certificate => out.write_str("certificate is missing or unusable"),
+        }
+    }
+}
+
+impl<'j> HostInfo<'j> {
+    /// Reads the document. Unknown members are ignored.
+    ///
+    /// # Errors
+    /// [`BadHostInfo`] if it is not JSON, or an address or a certificate is missing or invalid.
+    pub fn parse(bytes: &'j [u8]) -> Result<Self, BadHostInfo> {
+        let fields = ["cid", "port", "certificate", "devlxd", "dev_incus"];
+        let fields = Value::parse(bytes).and_then(|info| info.fields(fields));
+        let [cid, port, certificate, devlxd, dev_incus] = fields.map_err(BadHostInfo::Json)?;
+        let number = |value: Option<Value<'_>>| value?.number().ok();
+        let address = number(cid)
+            .zip(number(port))
+            .and_then(|(cid, port)| HostAddress::new(cid, port))
+            .ok_or(BadHostInfo::Address)?;
+        let certificate = certificate
+            .filter(|text| text.raw().len() <= CERTIFICATE)
+            .ok_or(BadHostInfo::Certificate)?;
+        certificate.unescape(|_| Ok(())).map_err(|_| BadHostInfo::Certificate)?;
+        // Only `true` switches the API on.
+        let on = |value: Option<Value<'_>>| value.is_some_and(|on| on.boolean() == Ok(true));
+        let guest_api = on(devlxd) || on(dev_incus);
+        Ok(Self { address, guest_api, certificate })
+    }
+
+    /// Passes the certificate's PEM to `sink`, piece by piece.
+    pub fn certificate_pem(&self, mut sink: impl FnMut(&[u8])) {
+        // Cannot fail: parse() has unescaped it once.
+        let _checked = self.certificate.unescape(|piece| {
+            sink(piece.as_bytes());
+            Ok(())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{format, vec::Vec};
+
+    const PUT: &str =
+        "{\"cid\":2,\"port\":34567,\"certificate\":\"-----BEGIN\\nx\",\"devlxd\":true}";
+
+    #[test]
+    fn both_flavours_are_read_with_their_newlines() {
+        let info = HostInfo::parse(PUT.as_bytes()).unwrap();
+        assert_eq!((info.address, info.guest_api), (HostAddress { cid: 2, port: 34567 }, true));
+        let mut pem = Vec::new();
+        info.certificate_pem(|piece| pem.extend_from_slice(piece));
+        assert_eq!(pem, b"-----BEGIN\nx");
+        let incus = PUT.replace("devlxd", "dev_incus");
+        assert!(HostInfo::parse(incus.as_bytes()).unwrap().guest_api);
+        let off = PUT.replace(",\"devlxd\":true", "");
+        assert!(!HostInfo::parse(format!("{off}\n").as_bytes()).unwrap().guest_api);
+    }
+
+    #[test]
+    fn every_cut_is_refused() {
+        for cut in 0..PUT.len() {
+            assert!(HostInfo::parse(&PUT.as_bytes()[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_host_is_refused() {
+        for (from, to) in [
+            ("\"cid\":2", "\"cid\":1"),
+            ("\"cid\":2", "\"cid\":-2"),
+            ("\"cid\":2", "\"cid\":\"2\""),
+            ("\"cid\":2", "\"cid\":4294967295"),
+            ("34567", "0"),
+            ("34567", "1e3"),
+            ("\"port\":34567,", ""),
+        ] {
+            let body = PUT.replace(from, to);
+            assert_eq!(
+                HostInfo::parse(body.as_bytes()).err(),
+                Some(BadHostInfo::Address),
+                "{body}"
+            );
+        }
+        let long = PUT.replace("x\"", &format!("{}\"", "x".repeat(CERTIFICATE)));
+        assert_eq!(HostInfo::parse(long.as_bytes()).err(), Some(BadHostInfo::Certificate));
+        let number = PUT.replace("\"-----BEGIN\\nx\"", "7");
+        assert_eq!(HostInfo::parse(number.as_bytes()).err(), Some(BadHostInfo::Certificate));
+        let deep = "[".repeat(100_000);
+        assert_eq!(
+            HostInfo::parse(deep.as_bytes()).err(),
+            Some(BadHostInfo::Json(JsonError::TooDeep))
+        );
+    }
+    #[test]
+    fn the_certificate_may_be_as_long_as_the_limit() {
+        for (length, fits) in [(CERTIFICATE - 2, true), (CERTIFICATE - 1, false)] {
+            let body = PUT.replace("-----BEGIN\\nx", &"x".repeat(length));
+            assert_eq!(HostInfo::parse(body.as_bytes()).is_ok(), fits, "{length}");
+        }
+    }
+
+    #[test]
+    fn only_true_opens_the_guest_api() {
+        for value in ["false", "null", "1", "\"true\"", "[true]"] {
+            let body = PUT.replace("true", value);
+            assert!(!HostInfo::parse(body.as_bytes()).unwrap().guest_api, "{value}");
+        }
+    }
+
+    #[test]
+    fn members_we_do_not_know_and_their_order_do_not_matter() {
+        let body = "{\"new\":{\"cid\":9},\"dev_incus\":true,\"certificate\":\"\\u0041\",\
+                    \"port\":1,\"cid\":3}";
+        let info = HostInfo::parse(body.as_bytes()).unwrap();
+        assert_eq!((info.address, info.guest_api), (HostAddress { cid: 3, port: 1 }, true));
+        let mut pem = Vec::new();
+        info.certificate_pem(|piece| pem.extend_from_slice(piece));
+        assert_eq!(pem, b"A");
+    }
+
+    #[test]
+    fn what_follows_the_document_is_refused() {
+        for rest in ["x", "{}", ","] {
+            assert!(HostInfo::parse(format!("{PUT}{rest}").as_bytes()).is_err(), "{rest}");
+        }
+        for other in ["[]", "7", "\"cid\""] {
+            let error = HostInfo::parse(other.as_bytes()).err();
+            assert_eq!(error, Some(BadHostInfo::Json(JsonError::Shape)), "{other}");
+        }
+    }
+}

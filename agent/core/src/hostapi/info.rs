@@ -1,0 +1,151 @@
+//! The answer to `GET /1.0` by the host, and the envelope of every reply to the host.
+//! Source: P§3.4 (fields that the host uses), P§4 (envelope).
+
+use crate::flavour::Flavour;
+use crate::json::{Value, Writer};
+
+/// Facts about the machine and the process, from the shell.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine<'a> {
+    /// `uname -m`.
+    pub architecture: &'a str,
+    /// `uname -n`.
+    pub hostname: &'a str,
+    /// `uname -r`.
+    pub release: &'a str,
+    /// Process id of the agent.
+    pub pid: u32,
+}
+
+/// The API extensions that the agent supports and that a client may check for before a request: a command's
+/// user, group and directory, signals on its control socket, metrics. Recorded output is among them since LXD
+/// 5.0, which records by itself, passes the request's flag on. The Go agents list all extensions of their
+/// servers, most of which they do not support. With the shorter list a client that needs a missing one, such
+/// as `resources`, refuses by itself.
+const EXTENSIONS: [&str; 4] = [
+    "container_exec_recording",
+    "container_exec_signal_handling",
+    "container_exec_user_group_cwd",
+    "metrics",
+];
+
+/// Writes the list of API versions, the answer to `GET /` on both sides.
+pub fn write_index(json: &mut Writer<'_>) {
+    list(json, &["/1.0"]);
+}
+
+fn list(json: &mut Writer<'_>, texts: &[&str]) {
+    json.begin_array();
+    texts.iter().for_each(|text| json.string(text));
+    json.end_array();
+}
+
+/// Writes the metadata of `GET /1.0`. By `environment.server` the host's client recognizes an agent (P§3.4).
+pub fn write_info(json: &mut Writer<'_>, flavour: Flavour, machine: &Machine<'_>) {
+    json.begin_object();
+    json.key("api_extensions");
+    list(json, &EXTENSIONS);
+    json.pair("api_status", "stable");
+    json.pair("api_version", "1.0");
+    json.pair("auth", "trusted");
+    json.key("public");
+    json.boolean(false);
+    json.key("auth_methods");
+    list(json, &["tls"]);
+    json.key("client_certificate");
+    json.boolean(false);
+    json.maybe("config", None);
+    json.pair("auth_user_name", "");
+    json.pair("auth_user_method", "");
+    json.key("environment");
+    json.begin_object();
+    json.pair("kernel", "Linux");
+    json.pair("kernel_architecture", machine.architecture);
+    json.pair("kernel_version", machine.release);
+    json.pair("server", flavour.server_name());
+    json.count("server_pid", machine.pid.into());
+    json.pair("server_version", env!("CARGO_PKG_VERSION"));
+    json.pair("server_name", machine.hostname);
+    json.end_object();
+    json.end_object();
+}
+
+/// Text before the cause in the answer to a `PUT /1.0` that could not be verified: only the agent of current
+/// LXD has one (P§3.3).
+#[must_use]
+pub fn unverified(flavour: Flavour) -> &'static str {
+    match flavour {
+        Flavour::Lxd => "Failed verifying connection to LXD server: ",
+        Flavour::LxdOld | Flavour::Incus => "",
+    }
+}
+
+/// Writes a sync reply around `metadata`.
+pub fn write_sync(json: &mut Writer<'_>, metadata: Value<'_>) {
+    begin_envelope(json, "sync", ("Success", 200), "", (0, ""));
+    json.value(metadata);
+    json.end_object();
+}
+
+/// Writes an error reply, to be sent with the HTTP status `code`.
+pub fn write_error(json: &mut Writer<'_>, code: u16, text: &str) {
+    begin_envelope(json, "error", ("", 0), "", (code, text));
+    json.value(Value::NULL);
+    json.end_object();
+}
+
+/// Writes an envelope (P§4) up to the key of its metadata: kind, status, operation and error. The caller
+/// writes the value and ends the object.
+pub(super) fn begin_envelope(
+    json: &mut Writer<'_>,
+    kind: &str,
+    (status, status_code): (&str, u16),
+    operation: &str,
+    (error_code, error): (u16, &str),
+) {
+    json.begin_object();
+    json.pair("type", kind);
+    json.pair("status", status);
+    json.count("status_code", status_code.into());
+    json.pair("operation", operation);
+    json.count("error_code", error_code.into());
+    json.pair("error", error);
+    json.key("metadata");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::String;
+
+    #[test]
+    fn extensions_are_what_an_agent_has() {
+        let machine = Machine { architecture: "x86_64", hostname: "a\"b", release: "6.1", pid: 7 };
+        for flavour in [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld] {
+            let mut out = String::new();
+            write_info(&mut Writer::new(&mut out), flavour, &machine);
+            let all = Value::parse(out.as_bytes()).unwrap().member("api_extensions").unwrap();
+            let has = |name: &str| all.elements().any(|one| one.is(name));
+            assert!(has("metrics") && has("container_exec_user_group_cwd"), "{out}");
+            assert!(has("container_exec_recording") && !has("resources"), "{out}");
+        }
+    }
+
+    #[test]
+    fn only_current_lxd_says_what_failed() {
+        assert_eq!(unverified(Flavour::Lxd), "Failed verifying connection to LXD server: ");
+        assert_eq!(unverified(Flavour::LxdOld), "");
+        assert_eq!(unverified(Flavour::Incus), "");
+    }
+    #[test]
+    fn envelopes_are_as_servers_read_them() {
+        let mut out = String::new();
+        write_sync(&mut Writer::new(&mut out), Value::EMPTY);
+        let sync = r#"{"type":"sync","status":"Success","status_code":200,"operation":"","error_code":0,"error":"","metadata":{}}"#;
+        assert_eq!(out, sync);
+        out.clear();
+        write_error(&mut Writer::new(&mut out), 404, "no \"x\"");
+        let error = r#"{"type":"error","status":"","status_code":0,"operation":"","error_code":404,"error":"no \"x\"","metadata":null}"#;
+        assert_eq!(out, error);
+    }
+}

@@ -1,0 +1,17 @@
+//! The host API: the requests of LXD or Incus over vsock (P§4), as far as they need no I/O. Their handlers in
+//! the shell need a [`HostPeer`](host_peer::HostPeer).
+
+#[cfg(feature = "alloc")]
+pub mod event;
+#[cfg(feature = "alloc")]
+pub mod exec;
+pub mod host_info;
+pub mod host_peer;
+pub mod info;
+#[cfg(feature = "alloc")]
+pub mod mount;
+pub mod operation;
+pub mod policy;
+#[cfg(feature = "alloc")]
+pub mod port_forward;
+pub mod route;

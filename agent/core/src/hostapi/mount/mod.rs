@@ -1,0 +1,245 @@
+//! Shared directories: what to mount or unmount, from an entry of `agent-mounts.json` (P§1.8) or a
+//! device event (P§4.3). Retries and system calls are in the shell.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::flavour::Flavour;
+use crate::guest_path::Target;
+use crate::json::Value;
+
+mod table;
+mod tag;
+
+pub use table::{Entry, entries, removable};
+pub use tag::Hash;
+use tag::tag;
+
+/// Most mounts in `agent-mounts.json`, number of entries; further ones are skipped, with a log line.
+pub const MOST: usize = 64;
+
+/// The action that an entry or event asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Mount a share in the first of these ways that works.
+    Mount {
+        /// Mount tag of the device.
+        source: String,
+        /// Mount point, without the leading slash.
+        target: String,
+        /// Ways to try in order; at least one.
+        ways: Vec<Way>,
+        /// Whether to mount over another mount at that point: not at start (P§1.8), but after an event (P§4.3).
+        over: bool,
+    },
+    /// Unmount the share at this mount point.
+    UnmountTarget(String),
+    /// Unmount all shares with this mount tag.
+    UnmountSource(String),
+    /// Nothing: an event or device of another kind.
+    Nothing,
+}
+
+/// One way to mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Type of the file system.
+    pub kind: Kind,
+    /// `MS_` flags of mount(2).
+    pub flags: u32,
+    /// Other options, for the file system itself, separated by commas.
+    pub data: String,
+}
+
+/// File systems of shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// virtiofs.
+    Virtiofs,
+    /// 9p over virtio.
+    Plan9,
+}
+
+impl Kind {
+    /// Name in mount(2).
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Virtiofs => "virtiofs",
+            Self::Plan9 => "9p",
+        }
+    }
+
+    /// The file system of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Virtiofs, Self::Plan9].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Reason why an entry or event is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadMount {
+    /// Not JSON, or a member of the wrong type.
+    Shape,
+    /// The mount tag is missing, empty, or contains a NUL.
+    Source,
+    /// No path to mount on: empty, the root, or one with `..`.
+    Target,
+    /// Neither virtiofs nor 9p.
+    Kind,
+}
+
+impl fmt::Display for BadMount {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Shape => "not JSON of the shape expected",
+            Self::Source => "no mount tag",
+            Self::Target => "not a path to mount on",
+            Self::Kind => "neither virtiofs nor 9p",
+        })
+    }
+}
+
+/// Reads `document`: an event if it has a `type`, else an entry of `agent-mounts.json`.
+///
+/// # Errors
+/// Any [`BadMount`].
+pub fn wanted(flavour: Flavour, document: Value<'_>, hash: Hash) -> Result<Wanted, BadMount> {
+    match (document.member("type"), document.member("metadata")) {
+        (Some(kind), Some(device)) if kind.is("device") => event(flavour, device, hash),
+        (Some(_), _) => Ok(Wanted::Nothing),
+        (None, _) => at_start(flavour, document),
+    }
+}
+
+/// A string that may be missing.
+fn text(value: Option<Value<'_>>) -> Result<Option<String>, BadMount> {
+    value.map(string).transpose()
+}
+
+fn string(value: Value<'_>) -> Result<String, BadMount> {
+    value.string().map_err(|_| BadMount::Shape)
+}
+
+/// The options one by one; the host joins some of them with commas.
+fn options(list: Option<Value<'_>>) -> Result<Vec<String>, BadMount> {
+    let mut all = Vec::new();
+    for words in list.unwrap_or(Value::NULL).elements() {
+        let words = string(words)?;
+        all.extend(words.split(',').filter(|word| !word.is_empty()).map(String::from));
+    }
+    Ok(all)
+}
+
+fn target(path: &str) -> Result<String, BadMount> {
+    Target::parse(path).map(|path| path.below_root().into()).ok_or(BadMount::Target)
+}
+
+fn at_start(flavour: Flavour, entry: Value<'_>) -> Result<Wanted, BadMount> {
+    let fields = entry.fields(["source", "target", "fstype", "options"]);
+    let [source, at, kind, list] = fields.map_err(|_| BadMount::Shape)?;
+    let source = text(source)?.filter(|tag| is_tag(tag)).ok_or(BadMount::Source)?;
+    let target = target(&text(at)?.unwrap_or_default())?;
+    let kind = text(kind)?.and_then(|name| Kind::parse(&name)).ok_or(BadMount::Kind)?;
+    let options = options(list)?;
+    let given = Way::new(kind, &options);
+    let ways = match (kind, flavour) {
+        (Kind::Virtiofs, _) | (Kind::Plan9, Flavour::Incus) => Vec::from([given]),
+        // LXD up to 6.6 names 9p, and its agent tries virtiofs first.
+        (Kind::Plan9, Flavour::Lxd | Flavour::LxdOld) => {
+            Vec::from([Way::new(Kind::Virtiofs, &options), given])
+        }
+    };
+    Ok(Wanted::Mount { source, target, ways, over: false })
+}
+
+fn event(flavour: Flavour, device: Value<'_>, hash: Hash) -> Result<Wanted, BadMount> {
+    // LXD 5.0 only passes these events on to the guest (P§4.3).
+    if flavour == Flavour::LxdOld {
+        return Ok(Wanted::Nothing);
+    }
+    let shape = |_| BadMount::Shape;
+    let fields = device.fields(["config", "action", "name", "mount"]);
+    let [config, action, name, mount] = fields.map_err(shape)?;
+    let Some(config) = config.filter(|config| config.is_object()) else {
+        return Ok(Wanted::Nothing);
+    };
+    let [path, kind] = config.fields(["path", "type"]).map_err(shape)?;
+    let path = text(path)?.unwrap_or_default();
+    if text(kind)?.as_deref() != Some("disk") || path.is_empty() {
+        return Ok(Wanted::Nothing);
+    }
+    let action = text(action)?.unwrap_or_default();
+    let name = text(name)?.unwrap_or_default();
+    let mount = mount.filter(|mount| mount.is_object()).unwrap_or(Value::EMPTY);
+    let [source, list] = mount.fields(["source", "options"]).map_err(shape)?;
+    let source = match text(source)? {
+        Some(source) if !source.is_empty() => source,
+        Some(_) | None => tag(flavour, &name, hash),
+    };
+    match action.as_str() {
+        "added" if !is_tag(&source) => Err(BadMount::Source),
+        "added" => {
+            let ways = Vec::from([Way::new(Kind::Virtiofs, &options(list)?)]);
+            Ok(Wanted::Mount { source, target: target(&path)?, ways, over: true })
+        }
+        "removed" if flavour == Flavour::Incus => Ok(Wanted::UnmountSource(source)),
+        "removed" => target(&path).map(Wanted::UnmountTarget),
+        _ => Ok(Wanted::Nothing),
+    }
+}
+
+fn is_tag(tag: &str) -> bool {
+    !tag.is_empty() && !tag.contains('\0')
+}
+
+impl Way {
+    /// From options as mount(8) takes them.
+    fn new(kind: Kind, options: &[String]) -> Self {
+        let mut way = Self { kind, flags: 0, data: String::new() };
+        for option in options {
+            if let Some((_, set, clear)) = FLAGS.iter().find(|(name, ..)| name == option) {
+                way.flags = way.flags & !clear | set;
+                continue;
+            }
+            let of_9p = option.starts_with("trans=") || option.starts_with("msize=");
+            if option.contains('\0') || (of_9p && kind == Kind::Virtiofs) {
+                continue;
+            }
+            if !way.data.is_empty() {
+                way.data.push(',');
+            }
+            way.data.push_str(option);
+        }
+        way
+    }
+}
+
+/// Options that are flags of mount(2) (`linux/mount.h`): name, bits to set, bits to clear.
+const FLAGS: [(&str, u32, u32); 20] = [
+    ("defaults", 0, 0),
+    ("ro", 1, 0),
+    ("rw", 0, 1),
+    ("nosuid", 2, 0),
+    ("suid", 0, 2),
+    ("nodev", 4, 0),
+    ("dev", 0, 4),
+    ("noexec", 8, 0),
+    ("exec", 0, 8),
+    ("sync", 16, 0),
+    ("async", 0, 16),
+    ("dirsync", 128, 0),
+    ("noatime", 1 << 10, 0),
+    ("atime", 0, 1 << 10),
+    ("nodiratime", 1 << 11, 0),
+    ("diratime", 0, 1 << 11),
+    ("silent", 1 << 15, 0),
+    ("relatime", 1 << 21, 0),
+    ("strictatime", 1 << 24, 0),
+    ("lazytime", 1 << 25, 0),
+];
+
+#[cfg(test)]
+mod tests;

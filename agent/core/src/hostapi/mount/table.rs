@@ -1,0 +1,110 @@
+//! The mount table `/proc/self/mountinfo` (proc(5)).
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::Kind;
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Path of the mount point.
+    pub point: String,
+    /// Type of the file system.
+    pub kind: String,
+    /// The mounted device: for a share its mount tag.
+    pub source: String,
+}
+
+/// The mounts in the order of mounting. Lines that are malformed or not UTF-8 are skipped.
+pub fn entries(table: &[u8]) -> impl DoubleEndedIterator<Item = Entry> {
+    table.split(|byte| *byte == b'\n').filter_map(|line| {
+        let mut words = line.split(|byte| *byte == b' ');
+        let point = unescaped(words.nth(4)?)?;
+        // Optional fields, then a single dash.
+        words.find(|word| *word == b"-")?;
+        Some(Entry { point, kind: unescaped(words.next()?)?, source: unescaped(words.next()?)? })
+    })
+}
+
+/// The shares for which `chosen` is true and which can be unmounted by path, latest first: umount(2) removes the
+/// mount that was made last at a path, which may be another one.
+pub fn removable(table: &[Entry], chosen: impl Fn(&Entry) -> bool) -> impl Iterator<Item = &Entry> {
+    table.iter().enumerate().rev().filter_map(move |(at, entry)| {
+        let mut later = table.iter().skip(at + 1);
+        let on_top = !later.any(|other| other.point == entry.point);
+        (on_top && Kind::parse(&entry.kind).is_some() && chosen(entry)).then_some(entry)
+    })
+}
+
+/// The text of a field, in which space, tab, newline and backslash are escaped as three octal digits.
+fn unescaped(word: &[u8]) -> Option<String> {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((byte, after)) = rest.split_first() {
+        let code = after.first_chunk::<3>().filter(|_| *byte == b'\\').and_then(octal);
+        out.push(code.unwrap_or(*byte));
+        rest = if code.is_some() { after.get(3..).unwrap_or_default() } else { after };
+    }
+    String::from_utf8(out).ok()
+}
+
+fn octal(digits: &[u8; 3]) -> Option<u8> {
+    digits.iter().try_fold(0u8, |value, digit| {
+        let digit = digit.checked_sub(b'0').filter(|digit| *digit < 8)?;
+        value.checked_mul(8)?.checked_add(digit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_with_their_escapes_and_optional_fields() {
+        let table = b"22 28 0:20 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n\
+            98 28 0:43 / /mnt/a\\040b\\134c\\011 ro - virtiofs lxd_my--disk ro\n\
+            99 28 0:44 / /mnt/x rw shared:1 master:2 - 9p a\\040b rw,trans=virtio\n\
+            garbage\n\n1 2 3 4 /x - \n";
+        let all: Vec<_> = entries(table).collect();
+        let entry = |point: &str, kind: &str, source: &str| Entry {
+            point: point.into(),
+            kind: kind.into(),
+            source: source.into(),
+        };
+        assert_eq!(
+            all,
+            [
+                entry("/sys", "sysfs", "sysfs"),
+                entry("/mnt/a b\\c\t", "virtiofs", "lxd_my--disk"),
+                entry("/mnt/x", "9p", "a b"),
+            ]
+        );
+        assert_eq!(entries(table).next_back(), Some(entry("/mnt/x", "9p", "a b")));
+    }
+
+    #[test]
+    fn only_shares_that_nothing_is_mounted_over_are_removable() {
+        let table = b"1 0 0:1 / / rw - ext4 x rw\n\
+            2 1 0:2 / /a rw - virtiofs one rw\n\
+            3 1 0:3 / /b rw - virtiofs one rw\n\
+            4 1 0:4 / /b rw - tmpfs one rw\n\
+            5 1 0:5 / /c rw - 9p two rw\n\
+            6 1 0:6 / /c rw - virtiofs one rw\n";
+        let table: Vec<_> = entries(table).collect();
+        let points = |chosen: fn(&Entry) -> bool| -> Vec<_> {
+            removable(&table, chosen).map(|entry| entry.point.as_str()).collect()
+        };
+        assert_eq!(points(|entry| entry.source == "one"), ["/c", "/a"]);
+        assert_eq!(points(|entry| entry.point == "/b"), Vec::<&str>::new());
+        assert_eq!(points(|entry| entry.source == "two"), Vec::<&str>::new());
+        assert_eq!(points(|_| true), ["/c", "/a"]);
+    }
+
+    #[test]
+    fn what_is_no_escape_stays() {
+        for (raw, text) in [("\\", "\\"), ("a\\09", "a\\09"), ("\\777", "\\777"), ("\\0", "\\0")] {
+            assert_eq!(unescaped(raw.as_bytes()).as_deref(), Some(text));
+        }
+    }
+}

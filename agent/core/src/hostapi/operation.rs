@@ -1,0 +1,201 @@
+//! Operations as the host sees them: their ids, states and JSON. Source: P§4.2.
+
+use core::fmt::{Result, Write};
+
+use crate::flavour::Flavour;
+use crate::hostapi::info::begin_envelope;
+use crate::json::{Value, Writer};
+use crate::timestamp::Timestamp;
+
+/// State of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The command runs.
+    Running,
+    /// The host has asked to cancel it.
+    Cancelling,
+    /// The command has ended, with any exit status.
+    Success,
+    /// The operation failed.
+    Failure,
+}
+
+impl State {
+    /// Name and status code in the API.
+    #[must_use]
+    pub fn name(self) -> (&'static str, u16) {
+        match self {
+            Self::Running => ("Running", 103),
+            Self::Cancelling => ("Cancelling", 104),
+            Self::Success => ("Success", 200),
+            Self::Failure => ("Failure", 400),
+        }
+    }
+
+    /// Whether the operation has ended.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        self.name().1 >= 200
+    }
+}
+
+/// The fields of an operation's JSON.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation<'a> {
+    /// Its UUID.
+    pub id: &'a str,
+    /// Time of its start since 1970: seconds, nanoseconds.
+    pub created: (u64, u32),
+    /// Time of its last change since 1970: seconds, nanoseconds.
+    pub updated: (u64, u32),
+    /// Its state.
+    pub state: State,
+    /// Secrets of its sockets and the command, or the exit status.
+    pub metadata: Value<'a>,
+    /// Reason of a failure; empty if there is none.
+    pub error: &'a str,
+}
+
+/// Writes an operation. Servers skip fields that they do not know, so the flavours differ only in
+/// `resources`, `may_cancel`, `err_code` and `child_count`.
+pub fn write(json: &mut Writer<'_>, flavour: Flavour, operation: &Operation<'_>) {
+    let (status, code) = operation.state.name();
+    json.begin_object();
+    json.pair("id", operation.id);
+    json.pair("class", "websocket");
+    json.pair("description", "Executing command");
+    for (name, time) in [("created_at", operation.created), ("updated_at", operation.updated)] {
+        json.key(name);
+        json.time(Timestamp(time.0, time.1));
+    }
+    json.pair("status", status);
+    json.count("status_code", code.into());
+    json.key("resources");
+    json.value(if flavour == Flavour::Incus { Value::EMPTY } else { Value::NULL });
+    json.key("metadata");
+    json.value(operation.metadata);
+    json.key("may_cancel");
+    json.boolean(flavour == Flavour::Lxd);
+    json.pair("err", operation.error);
+    if flavour == Flavour::Lxd {
+        let code = if operation.state == State::Failure { FAILED } else { 0 };
+        json.numbers(&[("err_code", code.into()), ("child_count", 0)]);
+    }
+    json.pair("location", "");
+    json.end_object();
+}
+
+/// HTTP status and `err_code` of an operation that failed.
+pub const FAILED: u16 = 500;
+
+/// Writes an async reply (202) around an operation (P§4) with the path `path`.
+pub fn write_async(json: &mut Writer<'_>, flavour: Flavour, path: &str, operation: &Operation<'_>) {
+    begin_envelope(json, "async", ("Operation created", 100), path, (0, ""));
+    write(json, flavour, operation);
+    json.end_object();
+}
+
+/// Writes the metadata of an operation that has ended: the exit status of its command.
+pub fn write_return(json: &mut Writer<'_>, code: i32) {
+    json.begin_object();
+    json.key("return");
+    json.signed(code.into());
+    json.end_object();
+}
+
+/// Writes a UUID (RFC 9562) from random bytes: version 4, or for LXD version 7, which begins with the time.
+///
+/// # Errors
+/// Any error of `out`.
+pub fn write_id(
+    out: &mut impl Write,
+    flavour: Flavour,
+    now: (u64, u32),
+    mut bytes: [u8; 16],
+) -> Result {
+    let mut version = 4;
+    if flavour == Flavour::Lxd {
+        version = 7;
+        let millis = now.0.wrapping_mul(1000).wrapping_add(u64::from(now.1 / 1_000_000));
+        for (target, byte) in bytes.iter_mut().zip(millis.to_be_bytes().into_iter().skip(2)) {
+            *target = byte;
+        }
+    }
+    bytes[6] = bytes[6] & 0x0f | version << 4;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    for (index, byte) in bytes.iter().enumerate() {
+        if [4, 6, 8, 10].contains(&index) {
+            out.write_char('-')?;
+        }
+        write!(out, "{byte:02x}")?;
+    }
+    Ok(())
+}
+
+/// Whether two secrets are equal, in a time that does not depend on where they differ.
+#[must_use]
+pub fn same_secret(one: &[u8], other: &[u8]) -> bool {
+    let mut differences = u8::from(one.len() != other.len());
+    for (a, b) in one.iter().zip(other) {
+        // Keeps the compiler from ending the loop at the first difference.
+        differences = core::hint::black_box(differences | (a ^ b));
+    }
+    differences == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::String;
+
+    const RUNNING: Operation<'_> = Operation {
+        id: "x",
+        created: (0, 5),
+        updated: (1, 0),
+        state: State::Running,
+        metadata: Value::NULL,
+        error: "",
+    };
+
+    fn json(flavour: Flavour, operation: &Operation<'_>) -> serde_json::Value {
+        let mut out = String::new();
+        write(&mut Writer::new(&mut out), flavour, operation);
+        serde_json::from_str(&out).unwrap()
+    }
+
+    #[test]
+    fn an_operation_has_the_fields_servers_read() {
+        let mut end = String::new();
+        write_return(&mut Writer::new(&mut end), 3);
+        let metadata = Value::parse(end.as_bytes()).unwrap();
+        let running = json(Flavour::Incus, &Operation { metadata, ..RUNNING });
+        assert_eq!(running["status_code"], 103);
+        assert_eq!(running["metadata"]["return"], 3);
+        assert_eq!(running["created_at"], "1970-01-01T00:00:00.000000005Z");
+        assert_eq!(running["may_cancel"], false);
+        assert!(running.get("err_code").is_none());
+        let failed = Operation { state: State::Failure, error: "a \"b\"", ..RUNNING };
+        let failed = json(Flavour::Lxd, &failed);
+        assert_eq!((&failed["status"], &failed["err"]), (&"Failure".into(), &"a \"b\"".into()));
+        assert_eq!(failed["err_code"], 500);
+    }
+
+    #[test]
+    fn ids_are_uuids_of_the_flavours_version() {
+        let id = |flavour| {
+            let mut out = String::new();
+            write_id(&mut out, flavour, (1, 2_000_000), [0xff; 16]).unwrap();
+            out
+        };
+        assert_eq!(id(Flavour::Incus), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        assert_eq!(id(Flavour::Lxd), "00000000-03ea-7fff-bfff-ffffffffffff");
+    }
+
+    #[test]
+    fn only_the_same_secret_is_the_same() {
+        assert!(same_secret(b"abc", b"abc"));
+        assert!(!same_secret(b"abc", b"abd"));
+        assert!(!same_secret(b"abc", b"ab"));
+        assert!(!same_secret(b"", b"a"));
+    }
+}

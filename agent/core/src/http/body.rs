@@ -1,0 +1,227 @@
+//! Body framing: a length, chunks (RFC 9112 §7.1), or the end of the connection. Framing bytes are
+//! compared before they are dropped, never merely counted.
+
+use super::head::Framing;
+
+/// Longest chunk head or trailer line, bytes: a size, and extensions that no client of ours sends.
+const LINE: usize = 256;
+/// Most trailer lines; they are read and dropped.
+const TRAILERS: usize = 32;
+
+/// Broken framing: the connection must be closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// Chunk framing that is not as RFC 9112 has it: bad digits, a size over 64 bits, a bare line
+    /// feed, a control character.
+    BadChunk,
+    /// Too long a line, or too many trailer lines.
+    TooLong,
+    /// The input ended early.
+    Truncated,
+}
+
+/// Result of one call of [`Decoder::decode`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step<'i> {
+    /// Input bytes that have been processed.
+    pub consumed: usize,
+    /// Body bytes among them; may be empty.
+    pub data: &'i [u8],
+}
+
+/// Removes the framing from a body.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Finished,
+    Length(u64),
+    UntilClose,
+    /// Within a chunk's size line.
+    Size {
+        size: Option<u64>,
+        part: Part,
+        seen: usize,
+    },
+    Data(u64),
+    /// After a chunk's data: `\r\n`.
+    DataEnd {
+        cr: bool,
+    },
+    /// In the trailer; `empty` while nothing of the current line has been read.
+    Trailer {
+        empty: bool,
+        cr: bool,
+        seen: usize,
+        lines: usize,
+    },
+}
+
+/// Position within a chunk's size line.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Digits,
+    /// Blanks after the digits. Only an extension may follow, or `4 5` could be read as 45.
+    Blank,
+    Extension,
+    /// After `\r`.
+    End,
+}
+
+const SIZE: State = State::Size { size: None, part: Part::Digits, seen: 0 };
+
+impl Decoder {
+    /// A decoder for a body with this framing.
+    #[must_use]
+    pub fn new(framing: Framing) -> Self {
+        let state = match framing {
+            Framing::None | Framing::Length(0) => State::Finished,
+            Framing::Length(length) => State::Length(length),
+            Framing::Chunked => SIZE,
+            Framing::UntilClose => State::UntilClose,
+        };
+        Self { state }
+    }
+
+    /// True once the body is complete.
+    #[must_use]
+    pub fn finished(&self) -> bool {
+        matches!(self.state, State::Finished)
+    }
+
+    /// Reports the end of the input.
+    ///
+    /// # Errors
+    /// [`BodyError::Truncated`] if the body is not complete.
+    pub fn eof(&mut self) -> Result<(), BodyError> {
+        match self.state {
+            State::Finished | State::UntilClose => {
+                self.state = State::Finished;
+                Ok(())
+            }
+            State::Length(_)
+            | State::Size { .. }
+            | State::Data(_)
+            | State::DataEnd { .. }
+            | State::Trailer { .. } => Err(BodyError::Truncated),
+        }
+    }
+
+    /// Takes bytes from the front of `input`, up to the end of one piece of data. Nothing consumed
+    /// means that more input is needed or the body is finished.
+    ///
+    /// # Errors
+    /// [`BodyError::BadChunk`] or [`BodyError::TooLong`].
+    pub fn decode<'i>(&mut self, input: &'i [u8]) -> Result<Step<'i>, BodyError> {
+        let mut at = 0;
+        loop {
+            let rest = input.get(at..).unwrap_or_default();
+            match &mut self.state {
+                State::Finished => return Ok(Step { consumed: at, data: &[] }),
+                State::UntilClose => return Ok(Step { consumed: at + rest.len(), data: rest }),
+                State::Length(left) => {
+                    let data = take(left, rest);
+                    if *left == 0 {
+                        self.state = State::Finished;
+                    }
+                    return Ok(Step { consumed: at + data.len(), data });
+                }
+                State::Data(left) => {
+                    let data = take(left, rest);
+                    if *left == 0 {
+                        self.state = State::DataEnd { cr: false };
+                    }
+                    return Ok(Step { consumed: at + data.len(), data });
+                }
+                State::Size { .. } | State::DataEnd { .. } | State::Trailer { .. } => {
+                    let Some(byte) = rest.first() else {
+                        return Ok(Step { consumed: at, data: &[] });
+                    };
+                    at += 1;
+                    self.frame(*byte)?;
+                }
+            }
+        }
+    }
+
+    /// Takes one framing byte.
+    fn frame(&mut self, byte: u8) -> Result<(), BodyError> {
+        match &mut self.state {
+            State::Size { size, part, seen } => {
+                *seen += 1;
+                if *seen > LINE {
+                    return Err(BodyError::TooLong);
+                }
+                match (*part, byte) {
+                    (Part::End, b'\n') => {
+                        self.state = match size.ok_or(BodyError::BadChunk)? {
+                            0 => State::Trailer { empty: true, cr: false, seen: 0, lines: 0 },
+                            size => State::Data(size),
+                        };
+                    }
+                    (Part::End, _) => return Err(BodyError::BadChunk),
+                    (Part::Digits | Part::Blank | Part::Extension, b'\r') => *part = Part::End,
+                    (Part::Digits | Part::Blank, b' ' | b'\t') if size.is_some() => {
+                        *part = Part::Blank;
+                    }
+                    (Part::Digits | Part::Blank, b';') if size.is_some() => *part = Part::Extension,
+                    (Part::Digits, digit) => *size = Some(append(*size, digit)?),
+                    (Part::Blank, _) => return Err(BodyError::BadChunk),
+                    (Part::Extension, byte) => no_control(byte)?,
+                }
+            }
+            State::DataEnd { cr } => match byte {
+                b'\r' if !*cr => *cr = true,
+                b'\n' if *cr => self.state = SIZE,
+                _ => return Err(BodyError::BadChunk),
+            },
+            State::Trailer { empty, cr, seen, lines } => {
+                *seen += 1;
+                if *seen > LINE || *lines > TRAILERS {
+                    return Err(BodyError::TooLong);
+                }
+                match byte {
+                    b'\n' if *cr && *empty => self.state = State::Finished,
+                    b'\n' if *cr => {
+                        (*empty, *cr, *seen) = (true, false, 0);
+                        *lines += 1;
+                    }
+                    _ if *cr => return Err(BodyError::BadChunk),
+                    b'\r' => *cr = true,
+                    _ => {
+                        no_control(byte)?;
+                        *empty = false;
+                    }
+                }
+            }
+            State::Finished | State::Length(_) | State::UntilClose | State::Data(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// The data at the front of `input`, at most `left` bytes; counts them off.
+fn take<'i>(left: &mut u64, input: &'i [u8]) -> &'i [u8] {
+    let most = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+    let data = input.get(..most).unwrap_or_default();
+    *left -= u64::try_from(most).unwrap_or(0);
+    data
+}
+
+/// Appends a hex digit to a chunk's size. A size over 64 bits is refused, never truncated.
+fn append(size: Option<u64>, digit: u8) -> Result<u64, BodyError> {
+    let digit = char::from(digit).to_digit(16).ok_or(BodyError::BadChunk)?;
+    let grown = size.unwrap_or(0).checked_mul(16).ok_or(BodyError::BadChunk)?;
+    Ok(grown | u64::from(digit))
+}
+
+/// Extensions and trailers may hold anything but control characters: a bare line feed ends no line.
+fn no_control(byte: u8) -> Result<(), BodyError> {
+    if (byte < b' ' && byte != b'\t') || byte == 0x7f { Err(BodyError::BadChunk) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+use super::*;
+use std::{format, vec, vec::Vec};
+
+/// Decodes a body from pieces; returns the data and the bytes after the body.
+fn feed<'p>(
+    framing: Framing,
+    pieces: impl IntoIterator<Item = &'p [u8]>,
+) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
+    let mut decoder = Decoder::new(framing);
+    let (mut data, mut pending) = (Vec::new(), Vec::new());
+    for piece in pieces {
+        pending.extend_from_slice(piece);
+        loop {
+            let step = decoder.decode(&pending)?;
+            assert!(step.data.len() <= step.consumed, "data is part of what was consumed");
+            data.extend_from_slice(step.data);
+            let consumed = step.consumed;
+            pending.drain(..consumed);
+            if consumed == 0 || decoder.finished() {
+                break;
+            }
+        }
+    }
+    decoder.eof()?;
+    Ok((data, pending))
+}
+
+fn decode(framing: Framing, bytes: &[u8], size: usize) -> Result<(Vec<u8>, Vec<u8>), BodyError> {
+    feed(framing, bytes.chunks(size))
+}
+
+const CHUNKED: &[u8] =
+    b"4;ext=\"x\"\r\nWiki\r\n00005\r\npedia\r\nA \t; b=\t\xff\r\n0123456789\r\n0\r\nA: b\r\nC:\r\n\r\nNEXT";
+const TEXT: &[u8] = b"Wikipedia0123456789";
+
+#[test]
+fn every_framing_is_decoded_in_pieces_of_any_size_and_keeps_what_follows() {
+    for size in 1..=CHUNKED.len() {
+        let (data, rest) = decode(Framing::Chunked, CHUNKED, size).unwrap();
+        assert_eq!((data.as_slice(), rest.as_slice()), (TEXT, &b"NEXT"[..]));
+        let (data, rest) = decode(Framing::Length(4), b"WikiNEXT", size).unwrap();
+        assert_eq!((data.as_slice(), rest.as_slice()), (&b"Wiki"[..], &b"NEXT"[..]));
+        let (data, rest) = decode(Framing::UntilClose, b"WikiNEXT", size).unwrap();
+        assert_eq!((data.as_slice(), rest.len()), (&b"WikiNEXT"[..], 0));
+        for none in [Framing::None, Framing::Length(0)] {
+            assert_eq!(decode(none, b"NEXT", size).unwrap(), (vec![], b"NEXT".to_vec()));
+        }
+    }
+}
+
+#[test]
+fn one_cut_anywhere_changes_nothing() {
+    for cut in 0..=CHUNKED.len() {
+        let (left, right) = CHUNKED.split_at(cut);
+        let (data, rest) = feed(Framing::Chunked, [left, right]).unwrap();
+        assert_eq!((data.as_slice(), rest.as_slice()), (TEXT, &b"NEXT"[..]), "cut at {cut}");
+    }
+}
+
+#[test]
+fn broken_chunks_are_refused_at_every_cut() {
+    for bad in [
+        &b"4\nWiki\r\n0\r\n\r\n"[..],
+        b"4\r\nWikiXX0\r\n\r\n",
+        b"4\r\nWiki\n0\r\n\r\n",
+        b"4\r\nWiki\r0\r\n\r\n",
+        b"4\r\nWiki0\r\n\r\n",
+        b"\r\nWiki",
+        b" 4\r\nWiki",
+        b";x\r\n",
+        b"+4\r\nWiki",
+        b"-4\r\nWiki",
+        b"0x4\r\nWiki",
+        b"4 5\r\nWiki",
+        b"4_0\r\nWiki",
+        b"4;a\nb\r\nWiki",
+        b"4;a\0\r\nWiki",
+        b"10000000000000000\r\n",
+        b"fffffffffffffffff\r\n",
+        b"4\r\rWiki",
+        b"0\r\nA: b\n\r\n",
+        b"0\r\nA: b\rc\r\n\r\n",
+        b"0\r\n\n",
+    ] {
+        for size in 1..=bad.len() {
+            let result = decode(Framing::Chunked, bad, size);
+            assert_eq!(result, Err(BodyError::BadChunk), "{bad:?} in pieces of {size}");
+        }
+    }
+}
+
+#[test]
+fn the_largest_chunk_size_is_taken_and_one_digit_more_is_not() {
+    let mut decoder = Decoder::new(Framing::Chunked);
+    let step = decoder.decode(b"ffffffffffffffff\r\nabc").unwrap();
+    assert_eq!((step.consumed, step.data), (21, &b"abc"[..]));
+    assert!(!decoder.finished());
+    let mut decoder = Decoder::new(Framing::Chunked);
+    let step = decoder.decode(b"0000000000000000000003\r\nabcdef").unwrap();
+    assert_eq!((step.consumed, step.data), (27, &b"abc"[..]));
+    let mut decoder = Decoder::new(Framing::Length(u64::MAX));
+    assert_eq!(decoder.decode(b"abc").unwrap(), Step { consumed: 3, data: b"abc" });
+}
+
+#[test]
+fn a_body_that_ends_early_is_truncated() {
+    for cut in 0..CHUNKED.len() - 4 {
+        let result = decode(Framing::Chunked, &CHUNKED[..cut], 3);
+        assert_eq!(result, Err(BodyError::Truncated), "cut at {cut}");
+    }
+    assert_eq!(decode(Framing::Length(5), b"Wiki", 2), Err(BodyError::Truncated));
+    assert!(decode(Framing::UntilClose, b"", 1).is_ok());
+}
+
+#[test]
+fn the_length_of_a_size_line_is_limited_at_its_edge() {
+    // `line` counts all of `0;xxx\r\n`.
+    let body = |line: usize| format!("0;{}\r\n\r\n", "x".repeat(line - 4)).into_bytes();
+    for line in [LINE - 1, LINE] {
+        assert!(decode(Framing::Chunked, &body(line), 7).is_ok(), "{line}");
+    }
+    assert_eq!(decode(Framing::Chunked, &body(LINE + 1), 7), Err(BodyError::TooLong));
+    let zeros = vec![b'0'; LINE + 1];
+    assert_eq!(decode(Framing::Chunked, &zeros, 7), Err(BodyError::TooLong));
+}
+
+#[test]
+fn trailers_are_limited_at_their_edges() {
+    let body = |line: usize| format!("0\r\n{}\r\n\r\n", "x".repeat(line - 2)).into_bytes();
+    for line in [LINE - 1, LINE] {
+        assert!(decode(Framing::Chunked, &body(line), 7).is_ok(), "{line}");
+    }
+    assert_eq!(decode(Framing::Chunked, &body(LINE + 1), 7), Err(BodyError::TooLong));
+    let body = |lines: usize| format!("0\r\n{}\r\n", "A: b\r\n".repeat(lines)).into_bytes();
+    for lines in [TRAILERS - 1, TRAILERS] {
+        assert!(decode(Framing::Chunked, &body(lines), 7).is_ok(), "{lines}");
+    }
+    assert_eq!(decode(Framing::Chunked, &body(TRAILERS + 1), 7), Err(BodyError::TooLong));
+}
+
+#[test]
+fn a_finished_body_takes_nothing_more() {
+    let mut decoder = Decoder::new(Framing::Length(2));
+    assert_eq!(decoder.decode(b"abGET").unwrap(), Step { consumed: 2, data: b"ab" });
+    assert!(decoder.finished());
+    assert_eq!(decoder.decode(b"GET").unwrap(), Step { consumed: 0, data: b"" });
+    assert_eq!(decoder.eof(), Ok(()));
+}
+
+proptest::proptest! {
+    #[test]
+    fn what_is_chunked_comes_out_whole(
+        chunks in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 1..50), 0..8),
+        size in 1usize..60,
+    ) {
+        let mut body = Vec::new();
+        for chunk in &chunks {
+            body.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
+            body.extend(chunk);
+            body.extend(b"\r\n");
+        }
+        body.extend(crate::http::reply::LAST_CHUNK);
+        body.extend(b"GET");
+        let (data, rest) = decode(Framing::Chunked, &body, size).unwrap();
+        proptest::prop_assert_eq!(data, chunks.concat());
+        proptest::prop_assert_eq!(rest, b"GET");
+    }
+
+    #[test]
+    fn a_cut_never_changes_the_verdict(
+        pieces in proptest::collection::vec(proptest::sample::select(PIECES), 0..20),
+        size in 1usize..20,
+    ) {
+        let body = pieces.concat().into_bytes();
+        proptest::prop_assert_eq!(
+            decode(Framing::Chunked, &body, size),
+            decode(Framing::Chunked, &body, body.len().max(1))
+        );
+    }
+}
+
+const PIECES: &[&str] = &[
+    "0",
+    "1",
+    "3",
+    "a",
+    ";",
+    " ",
+    "\r\n",
+    "\r",
+    "\n",
+    "xyz",
+    "0\r\n\r\n",
+    "3\r\nabc\r\n",
+    "A: b\r\n",
+];

@@ -1,0 +1,354 @@
+//! The server side of one connection, sans-IO: bytes and time in, events out. All HTTP transitions
+//! are in this file.
+//!
+//! ```text
+//!   buf: [ head of the current request | undecoded input ............. | space ]
+//!        0                             head                            len
+//! ```
+//! The head stays in the buffer until the request is answered, so that it can be read again. The
+//! body is decoded piece by piece behind it, so a body of any size needs bounded memory.
+//!
+//! ```text
+//!   Fresh ──▶ Head ──▶ Body ──▶ Answer ──▶ Idle ──▶ Head …
+//!                       └─ answered early ─▶ Drain ─┘        anything wrong: Over
+//! ```
+//! Whole requests received before the end of input (half-close) are still answered. A deadline
+//! covers the whole head or body, so a client that sends byte by byte gains no time.
+
+use core::time::Duration;
+
+use super::admission::Activity;
+use super::body::Decoder;
+use super::head::{self, Framing, Request};
+use crate::limits;
+use crate::time::Uptime;
+
+/// Largest buffer of one connection, bytes: a whole head and as much again for its body.
+pub const BUFFER: usize = 2 * limits::HEAD;
+
+/// Time limits on the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Between two requests.
+    pub idle: Duration,
+    /// For a whole head, from its first byte; for the first head, from the connection.
+    pub head: Duration,
+    /// For a whole body.
+    pub body: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self { idle: limits::IDLE_TIMEOUT, head: limits::HEAD_TIMEOUT, body: limits::BODY_TIMEOUT }
+    }
+}
+
+/// The caller's next step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// Read into [`Connection::space`], at most until [`Connection::deadline`]. If the space is
+    /// empty, enlarge the buffer first.
+    NeedData,
+    /// A head is complete; [`Connection::request`] has it.
+    Request,
+    /// The client waits for `100 Continue` before it sends its body.
+    Continue,
+    /// Part of the body.
+    Body(&'a [u8]),
+    /// The request is complete: answer it, then call [`Connection::done`].
+    EndOfBody,
+    /// Answer this, then close.
+    Refuse {
+        /// HTTP status.
+        status: u16,
+        /// Text of the answer.
+        text: &'static str,
+    },
+    /// The deadline has passed and no answer is owed: close.
+    TimedOut,
+    /// Nothing more can follow: close.
+    Closed,
+}
+
+/// One connection. Its owner provides the buffer and can keep it small: most requests are short,
+/// and connections may be many.
+pub struct Connection<B = [u8; BUFFER]> {
+    buf: B,
+    /// End of the current request's head.
+    head: usize,
+    /// Start of the undecoded input.
+    at: usize,
+    /// End of the input.
+    end: usize,
+    /// The peer has closed its sending side.
+    ended: bool,
+    timeouts: Timeouts,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Just connected. The first head is due soon: a client connects in order to send a request.
+    Fresh { deadline: Uptime },
+    /// Between requests: no byte of the next one yet.
+    Idle { deadline: Uptime },
+    /// Part of a head received.
+    Head { deadline: Uptime },
+    /// The head was reported; the body is next. `waits`: the client expects `100 Continue` first.
+    Body { deadline: Uptime, decoder: Decoder, waits: bool },
+    /// The request is complete; its answer is not written yet.
+    Answer,
+    /// Answered before it was complete; at most `left` bytes of its body are read and dropped.
+    Drain { deadline: Uptime, decoder: Decoder, left: usize },
+    /// Nothing more is read.
+    Over,
+}
+
+impl<B> core::fmt::Debug for Connection<B> {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        out.debug_struct("Connection").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// A connection that was accepted at `now`, with a buffer of full size.
+    #[must_use]
+    pub fn new(now: Uptime, timeouts: Timeouts) -> Self {
+        Self::with_buffer(now, timeouts, [0; BUFFER])
+    }
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
+    /// A connection with the caller's buffer, which may grow.
+    pub fn with_buffer(now: Uptime, timeouts: Timeouts, buf: B) -> Self {
+        let state = State::Fresh { deadline: now + timeouts.head };
+        Self { buf, head: 0, at: 0, end: 0, ended: false, timeouts, state }
+    }
+
+    /// The buffer, for resizing: it may grow, up to [`BUFFER`], and shrink by the free
+    /// [`Connection::space`] at its end. Its contents must not move.
+    pub fn buffer(&mut self) -> &mut B {
+        &mut self.buf
+    }
+
+    /// Free space to read into. With [`BUFFER`] bytes it is never empty after [`Event::NeedData`].
+    pub fn space(&mut self) -> &mut [u8] {
+        self.buf.as_mut().get_mut(self.end..).unwrap_or_default()
+    }
+
+    /// Reports that `count` bytes were read into [`Connection::space`]; 0 is the end of input.
+    pub fn filled(&mut self, now: Uptime, count: usize) {
+        self.ended |= count == 0;
+        self.end = self.end.saturating_add(count).min(self.buf.as_ref().len());
+        if count == 0 {
+            return;
+        }
+        match self.state {
+            State::Fresh { deadline } => self.state = State::Head { deadline },
+            State::Idle { .. } => {
+                self.state = State::Head { deadline: now + self.timeouts.head };
+            }
+            State::Head { .. }
+            | State::Body { .. }
+            | State::Answer
+            | State::Drain { .. }
+            | State::Over => {}
+        }
+    }
+
+    /// The time at which to call [`Connection::poll`] again even without input.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Uptime> {
+        match &self.state {
+            State::Fresh { deadline }
+            | State::Idle { deadline }
+            | State::Head { deadline }
+            | State::Body { deadline, .. }
+            | State::Drain { deadline, .. } => Some(*deadline),
+            State::Answer | State::Over => None,
+        }
+    }
+
+    /// The current activity, for admission control.
+    #[must_use]
+    pub fn activity(&self) -> Activity {
+        match &self.state {
+            State::Fresh { .. } => Activity::Silent,
+            State::Idle { .. } => Activity::Idle,
+            State::Head { .. } => Activity::Head,
+            State::Body { .. } | State::Drain { .. } => Activity::Body,
+            State::Answer => Activity::Served,
+            State::Over => Activity::Closing,
+        }
+    }
+
+    /// The current request, from [`Event::Request`] until [`Connection::done`].
+    #[must_use]
+    pub fn request(&self) -> Option<Request<'_>> {
+        let head = self.buf.as_ref().get(..self.head)?;
+        // It was parsed before, so it parses again.
+        head::request(head).ok().flatten().map(|(request, _)| request)
+    }
+
+    /// Bytes received after the request, the first ones of an upgraded protocol. Meaningful from
+    /// [`Event::EndOfBody`] until [`Connection::done`].
+    #[must_use]
+    pub fn leftover(&self) -> &[u8] {
+        self.buf.as_ref().get(self.at..self.end).unwrap_or_default()
+    }
+
+    /// Decodes the input and gives the next event.
+    pub fn poll(&mut self, now: Uptime) -> Event<'_> {
+        if let State::Drain { .. } = self.state
+            && let Some(event) = self.poll_drain(now)
+        {
+            return event;
+        }
+        match &self.state {
+            State::Over => Event::Closed,
+            State::Answer => Event::EndOfBody,
+            State::Fresh { .. } | State::Idle { .. } | State::Head { .. } => self.poll_head(now),
+            State::Body { .. } => self.poll_body(now),
+            State::Drain { .. } => Event::NeedData,
+        }
+    }
+
+    /// Reports that the answer is written. Bytes of a next request are kept. After an early answer
+    /// the connection goes on only if the rest of the request is short ([`limits::BODY`]) and is
+    /// certain to be sent; otherwise a body could be mistaken for the next request.
+    pub fn done(&mut self, now: Uptime, keep_alive: bool) {
+        self.state = match core::mem::replace(&mut self.state, State::Over) {
+            State::Answer if keep_alive => return self.next(now),
+            // The client still waits for `100 Continue`: it may send its body or not.
+            State::Body { waits: true, .. } => State::Over,
+            State::Body { deadline, decoder, waits: false } if keep_alive => {
+                State::Drain { deadline, decoder, left: limits::BODY }
+            }
+            State::Body { waits: false, .. }
+            | State::Answer
+            | State::Fresh { .. }
+            | State::Idle { .. }
+            | State::Head { .. }
+            | State::Drain { .. }
+            | State::Over => State::Over,
+        };
+        self.head = 0;
+    }
+
+    /// Begins the next request, with the bytes that were received after the last one.
+    fn next(&mut self, now: Uptime) {
+        self.head = 0;
+        self.compact();
+        self.state = if self.end > 0 {
+            State::Head { deadline: now + self.timeouts.head }
+        } else {
+            State::Idle { deadline: now + self.timeouts.idle }
+        };
+    }
+
+    /// Makes space by dropping what was decoded.
+    fn compact(&mut self) {
+        self.buf.as_mut().copy_within(self.at..self.end, self.head);
+        self.end -= self.at - self.head;
+        self.at = self.head;
+    }
+
+    fn poll_head(&mut self, now: Uptime) -> Event<'_> {
+        let input = self.buf.as_ref().get(..self.end).unwrap_or_default();
+        let parsed = head::request(input);
+        match parsed.map(|it| it.map(|(it, length)| (length, it.framing, it.expect_continue))) {
+            Ok(Some((length, framing, expects))) => {
+                self.state = State::Body {
+                    deadline: now + self.timeouts.body,
+                    decoder: Decoder::new(framing),
+                    waits: expects && framing != Framing::None,
+                };
+                (self.head, self.at) = (length, length);
+                Event::Request
+            }
+            Err(error) => self.refuse(error.status(), error.text()),
+            Ok(None) if self.ended => self.over(Event::Closed),
+            Ok(None) if self.deadline().is_none_or(|deadline| now < deadline) => Event::NeedData,
+            // Old clients send an empty line after a body; it does not begin a request.
+            Ok(None) if input.iter().all(|byte| b"\r\n".contains(byte)) => {
+                self.over(Event::TimedOut)
+            }
+            Ok(None) => self.refuse(408, "Request head took too long"),
+        }
+    }
+
+    fn poll_body(&mut self, now: Uptime) -> Event<'_> {
+        let State::Body { deadline, decoder, waits } = &mut self.state else {
+            return Event::Closed;
+        };
+        let input = self.buf.as_ref().get(self.at..self.end).unwrap_or_default();
+        if core::mem::take(waits) && input.is_empty() {
+            return Event::Continue;
+        }
+        let Ok(step) = decoder.decode(input) else {
+            return self.refuse(400, "Malformed body");
+        };
+        let (consumed, data) = (step.consumed, step.data.len());
+        let finished = decoder.finished();
+        let late = now >= *deadline;
+        self.at += consumed;
+        if data > 0 {
+            let end = self.at;
+            return Event::Body(self.buf.as_ref().get(end - data..end).unwrap_or_default());
+        }
+        if finished {
+            self.state = State::Answer;
+            return Event::EndOfBody;
+        }
+        if self.ended {
+            return self.over(Event::Closed);
+        }
+        if late {
+            return self.refuse(408, "Request body took too long");
+        }
+        self.compact();
+        Event::NeedData
+    }
+
+    /// Drops the rest of an answered request; `None` once all of it is gone.
+    fn poll_drain(&mut self, now: Uptime) -> Option<Event<'static>> {
+        loop {
+            let State::Drain { deadline, decoder, left } = &mut self.state else { return None };
+            let input = self.buf.as_ref().get(self.at..self.end).unwrap_or_default();
+            let Ok(step) = decoder.decode(input) else { return Some(self.over(Event::Closed)) };
+            let Some(still) = left.checked_sub(step.consumed) else {
+                return Some(self.over(Event::Closed));
+            };
+            *left = still;
+            self.at += step.consumed;
+            if decoder.finished() {
+                self.next(now);
+                return None;
+            }
+            if step.consumed == 0 {
+                let late = now >= *deadline;
+                return Some(match (self.ended, late) {
+                    (true, _) => self.over(Event::Closed),
+                    (false, true) => self.over(Event::TimedOut),
+                    (false, false) => {
+                        self.compact();
+                        Event::NeedData
+                    }
+                });
+            }
+        }
+    }
+
+    fn refuse(&mut self, status: u16, text: &'static str) -> Event<'_> {
+        self.state = State::Over;
+        Event::Refuse { status, text }
+    }
+
+    fn over(&mut self, event: Event<'static>) -> Event<'static> {
+        self.state = State::Over;
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests;

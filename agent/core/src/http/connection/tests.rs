@@ -1,0 +1,384 @@
+mod deadlines;
+
+use super::*;
+use std::{format, string::String, vec, vec::Vec};
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+fn at(millis: u64) -> Uptime {
+    Uptime::from_millis(millis)
+}
+
+fn connection() -> Connection {
+    Connection::new(at(0), Timeouts::default())
+}
+
+fn put(connection: &mut Connection, now: u64, bytes: &[u8]) {
+    connection.space()[..bytes.len()].copy_from_slice(bytes);
+    connection.filled(at(now), bytes.len());
+}
+
+/// The moment at which a request is answered.
+#[derive(Clone, Copy, PartialEq)]
+enum Answered {
+    Whole,
+    AtTheHead,
+}
+
+/// Feeds the pieces, then an end of input, and answers every request; returns the events as text.
+/// A piece larger than the space is fed in parts.
+fn feed<'p>(pieces: impl IntoIterator<Item = &'p [u8]>, when: Answered) -> Vec<String> {
+    let mut connection = connection();
+    let mut pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
+    let (mut seen, mut body, mut rest) = (Vec::new(), Vec::new(), &b""[..]);
+    loop {
+        match connection.poll(at(0)) {
+            Event::NeedData => {
+                if rest.is_empty() {
+                    rest = pieces.next().unwrap_or_default();
+                }
+                let count = rest.len().min(connection.space().len());
+                assert!(count > 0 || rest.is_empty(), "no space for what was asked for");
+                put(&mut connection, 0, &rest[..count]);
+                rest = &rest[count..];
+            }
+            Event::Request => {
+                let request = connection.request().unwrap();
+                seen.push(format!("{} {}", request.method_text, request.path));
+                drop(request);
+                if when == Answered::AtTheHead {
+                    connection.done(at(0), true);
+                }
+            }
+            Event::Continue => seen.push("continue".into()),
+            Event::Body(data) => {
+                assert!(!data.is_empty(), "a piece of a body has bytes");
+                body.extend_from_slice(data);
+            }
+            Event::EndOfBody => {
+                seen.push(format!("body {}", String::from_utf8_lossy(&body)));
+                body.clear();
+                let keep_alive = connection.request().unwrap().keep_alive;
+                connection.done(at(0), keep_alive);
+            }
+            Event::Refuse { status, .. } => seen.push(format!("refuse {status}")),
+            Event::TimedOut => seen.push("timed out".into()),
+            Event::Closed => break,
+        }
+    }
+    assert_eq!(connection.poll(at(0)), Event::Closed, "over is over");
+    assert_eq!(connection.deadline(), None);
+    seen
+}
+
+fn run(input: &[u8], size: usize) -> Vec<String> {
+    feed(input.chunks(size), Answered::Whole)
+}
+
+const THREE: &[u8] =
+    b"PATCH /1.0 HTTP/1.1\r\nHost: h\r\nContent-Length: 17\r\n\r\n{\"state\":\"Ready\"}\
+    \r\nPOST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n\
+    GET / HTTP/1.0\r\n\r\nnever looked at";
+const THREE_SEEN: [&str; 6] =
+    ["PATCH /1.0", "body {\"state\":\"Ready\"}", "POST /x", "body abc", "GET /", "body "];
+
+#[test]
+fn pipelined_requests_are_the_same_in_pieces_of_any_size() {
+    for size in 1..=THREE.len() {
+        assert_eq!(run(THREE, size), THREE_SEEN, "in pieces of {size}");
+    }
+}
+
+#[test]
+fn bare_line_feeds_end_heads_and_leave_bodies_as_they_are() {
+    let input = b"PATCH /1.0 HTTP/1.1\nHost: h\nContent-Length: 3\n\n\na\nGET / HTTP/1.0\n\n";
+    for size in 1..=input.len() {
+        assert_eq!(run(input, size), ["PATCH /1.0", "body \na\n", "GET /", "body "], "{size}");
+    }
+}
+
+#[test]
+fn pipelined_requests_are_the_same_at_every_cut() {
+    for cut in 0..=THREE.len() {
+        let (left, right) = THREE.split_at(cut);
+        assert_eq!(feed([left, right], Answered::Whole), THREE_SEEN, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_client_that_waits_gets_one_continue() {
+    let head = b"PUT / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
+    let mut connection = connection();
+    put(&mut connection, 0, head);
+    assert_eq!(connection.poll(at(0)), Event::Request);
+    assert_eq!(connection.poll(at(0)), Event::Continue);
+    assert_eq!(connection.poll(at(0)), Event::NeedData);
+    put(&mut connection, 0, b"h");
+    assert_eq!(connection.poll(at(0)), Event::Body(b"h"));
+    assert_eq!(connection.poll(at(0)), Event::NeedData);
+    put(&mut connection, 0, b"i");
+    assert_eq!(connection.poll(at(0)), Event::Body(b"i"));
+    assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+    // A client that did not wait, or has no body, gets no Continue.
+    let eager = [&head[..], b"hi"].concat();
+    assert_eq!(run(&eager, eager.len()), ["PUT /", "body hi"]);
+    let bodiless =
+        b"PUT / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(run(bodiless, 7), ["PUT /", "body "]);
+}
+
+#[test]
+fn the_request_is_there_from_its_head_to_its_answer() {
+    let mut connection = connection();
+    assert!(connection.request().is_none());
+    put(&mut connection, 0, b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab");
+    assert_eq!(connection.poll(at(0)), Event::Request);
+    assert_eq!(connection.poll(at(0)), Event::Body(b"ab"));
+    assert_eq!(connection.poll(at(0)), Event::NeedData);
+    put(&mut connection, 0, b"cGET /b");
+    assert_eq!(connection.poll(at(0)), Event::Body(b"c"));
+    assert_eq!(connection.request().unwrap().path, "/a");
+    assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+    assert_eq!(connection.request().unwrap().path, "/a");
+    assert_eq!(connection.leftover(), b"GET /b");
+    connection.done(at(0), true);
+    assert!(connection.request().is_none());
+    put(&mut connection, 0, b" HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(connection.poll(at(0)), Event::Request);
+    assert_eq!(connection.request().unwrap().path, "/b");
+}
+
+#[test]
+fn the_activity_names_the_side_that_must_act() {
+    let mut connection = connection();
+    assert_eq!(connection.activity(), Activity::Silent);
+    put(&mut connection, 0, b"PUT / HTTP/1.1\r\n");
+    assert_eq!(connection.activity(), Activity::Head);
+    put(&mut connection, 0, b"Host: h\r\nContent-Length: 2\r\n\r\na");
+    assert_eq!(connection.poll(at(0)), Event::Request);
+    assert_eq!(connection.activity(), Activity::Body);
+    assert_eq!(connection.poll(at(0)), Event::Body(b"a"));
+    put(&mut connection, 0, b"b");
+    assert_eq!(connection.poll(at(0)), Event::Body(b"b"));
+    assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+    assert_eq!(connection.activity(), Activity::Served);
+    connection.done(at(0), true);
+    assert_eq!(connection.activity(), Activity::Idle);
+    connection.done(at(0), true);
+    assert_eq!(connection.activity(), Activity::Closing);
+}
+
+#[test]
+fn a_short_request_answered_early_is_drained_and_the_connection_goes_on() {
+    for size in 1..THREE.len() {
+        let seen = feed(THREE.chunks(size), Answered::AtTheHead);
+        // The third answer keeps the connection open too, so the noise after it is parsed.
+        assert_eq!(seen, ["PATCH /1.0", "POST /x", "GET /", "refuse 505"], "in pieces of {size}");
+    }
+}
+
+#[test]
+fn the_length_that_is_drained_is_limited_at_its_edge() {
+    for (length, goes_on) in
+        [(limits::BODY - 1, true), (limits::BODY, true), (limits::BODY + 1, false)]
+    {
+        let mut input =
+            format!("PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n").into_bytes();
+        input.resize(input.len() + length, b'z');
+        input.extend(GET);
+        let seen = feed(input.chunks(5000), Answered::AtTheHead);
+        assert_eq!(seen.len(), if goes_on { 2 } else { 1 }, "{length}");
+    }
+}
+
+#[test]
+fn an_end_while_draining_closes() {
+    for body in ["Content-Length: 9\r\n\r\nabc", "Transfer-Encoding: chunked\r\n\r\n9\r\nab"] {
+        let input = format!("PUT / HTTP/1.1\r\nHost: h\r\n{body}");
+        assert_eq!(feed([input.as_bytes()], Answered::AtTheHead), ["PUT /"]);
+    }
+    let broken =
+        b"PUT / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n";
+    assert_eq!(feed([&broken[..]], Answered::AtTheHead), ["PUT /"]);
+}
+
+#[test]
+fn a_client_that_waits_and_is_refused_ends_it() {
+    let mut connection = connection();
+    put(
+        &mut connection,
+        0,
+        b"PUT / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 18\r\n\r\n",
+    );
+    assert_eq!(connection.poll(at(0)), Event::Request);
+    // The client may send the body or the next request now; they cannot be told apart.
+    connection.done(at(0), true);
+    assert_eq!(connection.poll(at(0)), Event::Closed);
+}
+
+#[test]
+fn an_answer_that_says_close_ends_it_whatever_has_come() {
+    let mut connection = connection();
+    put(
+        &mut connection,
+        0,
+        &[b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab", GET].concat(),
+    );
+    assert_eq!(connection.poll(at(0)), Event::Request);
+    connection.done(at(0), false);
+    assert_eq!(connection.poll(at(0)), Event::Closed);
+    let mut connection = self::connection();
+    put(&mut connection, 0, &[GET, GET].concat());
+    assert_eq!(connection.poll(at(0)), Event::Request);
+    assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+    connection.done(at(0), false);
+    assert_eq!(connection.poll(at(0)), Event::Closed);
+}
+
+#[test]
+fn an_answer_without_a_request_ends_it() {
+    let mut connection = connection();
+    connection.done(at(0), true);
+    assert_eq!(connection.poll(at(0)), Event::Closed);
+}
+
+#[test]
+fn a_bodiless_request_answered_at_its_head_goes_on() {
+    let twice = [GET, GET].concat();
+    assert_eq!(feed(twice.chunks(3), Answered::AtTheHead), ["GET /", "GET /"]);
+}
+
+#[test]
+fn broken_requests_are_refused_and_end_it() {
+    assert_eq!(run(b"\x16\x03\x01hello\r\n", 3), ["refuse 400"]);
+    let smuggled =
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(run(smuggled, 9), ["refuse 400"]);
+    assert_eq!(run(b"GET / HTTP/1.1\r\n\r\n", 9), ["refuse 400"]);
+    assert_eq!(run(b"GET / HTTP/3.0\r\n\r\n", 9), ["refuse 505"]);
+    let long = [b"GET /".as_slice(), &vec![b'x'; 3 * limits::HEAD]].concat();
+    for size in [1000, long.len()] {
+        assert_eq!(run(&long, size), ["refuse 431"]);
+    }
+    for framed in ["3\nabc\r\n0\r\n\r\n", "3\r\nabc\n0\r\n\r\n", "3\r\nabc\r\n0\n\n"] {
+        let head = "POST / HTTP/1.1\nHost: h\nTransfer-Encoding: chunked\n\n";
+        let input = format!("{head}{framed}GET /smuggled HTTP/1.1\nHost: h\n\n");
+        assert_eq!(run(input.as_bytes(), 7), ["POST /", "refuse 400"], "{framed:?}");
+    }
+    let chunk = b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
+    assert_eq!(run(chunk, 5), ["POST /", "refuse 400"]);
+}
+
+#[test]
+fn an_end_in_the_middle_closes_without_an_answer() {
+    assert_eq!(run(b"GET / HT", 3), Vec::<String>::new());
+    assert_eq!(run(b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nabc", 3), ["PUT /"]);
+    assert_eq!(run(b"", 1), Vec::<String>::new());
+}
+
+#[test]
+fn a_half_closed_client_gets_all_its_answers() {
+    let mut connection = connection();
+    put(&mut connection, 0, &[GET, GET].concat());
+    connection.filled(at(0), 0);
+    for _ in 0..2 {
+        assert_eq!(connection.poll(at(0)), Event::Request);
+        assert_eq!(connection.poll(at(0)), Event::EndOfBody);
+        connection.done(at(0), true);
+    }
+    assert_eq!(connection.poll(at(0)), Event::Closed);
+}
+
+#[test]
+fn a_large_body_passes_in_pieces_through_the_bounded_buffer() {
+    // The longest head leaves the least space.
+    let head = |fill: usize| {
+        format!(
+            "PUT / HTTP/1.1\r\nHost: h\r\nA: {}\r\nContent-Length: 1000000\r\n\r\n",
+            "x".repeat(fill)
+        )
+    };
+    let mut input = head(limits::HEAD - head(0).len()).into_bytes();
+    assert_eq!(input.len(), limits::HEAD);
+    input.resize(input.len() + 1_000_000, b'z');
+    input.extend(GET);
+    for size in [4000, input.len()] {
+        let seen = run(&input, size);
+        assert_eq!((seen.len(), seen[1].len()), (4, 5 + 1_000_000));
+    }
+}
+
+/// A request and the events that it leads to.
+fn a_request() -> impl proptest::strategy::Strategy<Value = (Vec<u8>, [String; 2])> {
+    use proptest::prelude::*;
+    ("[a-z0-9.]{0,20}", prop::collection::vec("[a-z]{1,40}", 0..4), 0..3u8, 0..40usize).prop_map(
+        |(path, pieces, kind, fill)| {
+            let fill = "x".repeat(fill);
+            let body = pieces.concat();
+            let mut text = format!("PUT /{path} HTTP/1.1\r\nHost: h\r\nX-Fill: {fill}\r\n");
+            if kind == 0 {
+                text.push_str("Transfer-Encoding: chunked\r\n\r\n");
+                for piece in &pieces {
+                    text.push_str(&format!("{:X};{fill}\r\n{piece}\r\n", piece.len()));
+                }
+                text.push_str("0\r\nA: b\r\n\r\n");
+            } else if kind == 1 && body.is_empty() {
+                text.push_str("\r\n");
+            } else {
+                text.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+            }
+            (text.into_bytes(), [format!("PUT /{path}"), format!("body {body}")])
+        },
+    )
+}
+
+/// Cuts the input at these positions, taken modulo its length.
+fn pieces<'i>(input: &'i [u8], cuts: &[usize]) -> Vec<&'i [u8]> {
+    let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (input.len() + 1)).collect();
+    cuts.extend([0, input.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|pair| &input[pair[0]..pair[1]]).collect()
+}
+
+proptest::proptest! {
+    #[test]
+    fn arbitrary_bytes_come_to_an_end_that_no_cut_changes(
+        noise in proptest::collection::vec(proptest::num::u8::ANY, 0..600),
+        words in proptest::collection::vec(proptest::sample::select(WORDS), 0..30),
+        cuts in proptest::collection::vec(proptest::num::usize::ANY, 0..8),
+    ) {
+        for input in [noise, words.concat().into_bytes()] {
+            for when in [Answered::Whole, Answered::AtTheHead] {
+                proptest::prop_assert_eq!(feed(pieces(&input, &cuts), when), feed([&input[..]], when));
+            }
+        }
+    }
+
+    #[test]
+    fn generated_requests_give_the_same_events_at_any_cuts(
+        requests in proptest::collection::vec(a_request(), 1..6),
+        cuts in proptest::collection::vec(proptest::num::usize::ANY, 0..12),
+    ) {
+        let input = requests.iter().map(|(bytes, _)| &bytes[..]).collect::<Vec<_>>().concat();
+        let seen: Vec<_> = requests.iter().flat_map(|(_, seen)| seen.clone()).collect();
+        proptest::prop_assert_eq!(&feed(pieces(&input, &cuts), Answered::Whole), &seen);
+        let heads: Vec<_> = seen.into_iter().step_by(2).collect();
+        proptest::prop_assert_eq!(feed(pieces(&input, &cuts), Answered::AtTheHead), heads);
+    }
+}
+
+const WORDS: &[&str] = &[
+    "GET / HTTP/1.1\r\n",
+    "Host: h\r\n",
+    "POST /x HTTP/1.1\r\nHost: h\n",
+    "\r\n",
+    "\n",
+    "Content-Length: 3\r\n",
+    "abc",
+    "0\r\n\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "3\r\nabc\r\n",
+    "Connection: close\r\n",
+    "PUT /y HTTP/1.0\r\n",
+    "x",
+];

@@ -1,0 +1,352 @@
+//! Request and response heads. The only file that names httparse.
+//!
+//! A head is parsed again from its first byte whenever more of it arrives. Only the first
+//! [`limits::HEAD`] bytes are read, which bounds the cost and makes the result independent of how
+//! the bytes were cut.
+//!
+//! A line of a request head may end in a bare line feed (RFC 9112 §2.2): people type it, and Go
+//! accepts it. That is safe in a head, where it can only end a line; chunk framing (`body.rs`) and
+//! response heads are strict.
+
+use httparse::{EMPTY_HEADER, Error, Header, Status};
+
+use crate::limits;
+
+/// Request methods that some route has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// GET.
+    Get,
+    /// HEAD.
+    Head,
+    /// POST.
+    Post,
+    /// PUT.
+    Put,
+    /// PATCH.
+    Patch,
+    /// DELETE.
+    Delete,
+    /// OPTIONS.
+    Options,
+    /// Any other method.
+    Other,
+}
+
+impl Method {
+    fn parse(text: &str) -> Self {
+        match text {
+            "GET" => Self::Get,
+            "HEAD" => Self::Head,
+            "POST" => Self::Post,
+            "PUT" => Self::Put,
+            "PATCH" => Self::Patch,
+            "DELETE" => Self::Delete,
+            "OPTIONS" => Self::Options,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Framing of a body (RFC 9112 §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// No body.
+    None,
+    /// `Content-Length`, bytes.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// To the end of the connection; responses only.
+    UntilClose,
+}
+
+/// Header fields in the order received.
+#[derive(Clone, Debug)]
+pub struct Headers<'b> {
+    fields: heapless::Vec<(&'b str, &'b [u8]), { limits::HEADERS }>,
+}
+
+impl<'b> Headers<'b> {
+    fn new(fields: &[Header<'b>]) -> Self {
+        let fields = fields.iter().map(|field| (field.name, field.value)).collect();
+        Self { fields }
+    }
+
+    /// The first field of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'b [u8]> {
+        self.all(name).next()
+    }
+
+    /// Names and values of all fields.
+    pub fn iter(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + '_ {
+        self.fields.iter().copied()
+    }
+
+    fn all<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'b [u8]> + 's {
+        self.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// True if a field of that name has this token in its comma-separated list.
+    #[must_use]
+    pub fn has_token(&self, name: &str, token: &str) -> bool {
+        self.all(name)
+            .flat_map(|value| value.split(|byte| *byte == b','))
+            .any(|word| word.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+    }
+
+    /// The body's framing. Contradictory fields are refused (request smuggling, RFC 9112 §6.3), as
+    /// are chunks in HTTP/1.0, which does not have them (§6.1).
+    fn framing(&self, http10: bool) -> Result<Option<Framing>, HeadError> {
+        let mut length = None;
+        for value in self.all("content-length") {
+            let parsed = digits(value).ok_or(HeadError::BadFraming)?;
+            if length.is_some_and(|known| known != parsed) {
+                return Err(HeadError::BadFraming);
+            }
+            length = Some(parsed);
+        }
+        let mut codings = self.all("transfer-encoding");
+        let coding = codings.next();
+        if codings.next().is_some() || (coding.is_some() && length.is_some()) {
+            return Err(HeadError::BadFraming);
+        }
+        match coding {
+            Some(_) if http10 => Err(HeadError::BadFraming),
+            Some(coding) if coding.eq_ignore_ascii_case(b"chunked") => Ok(Some(Framing::Chunked)),
+            Some(_) => Err(HeadError::BadFraming),
+            None => Ok(length.map(Framing::Length)),
+        }
+    }
+
+    /// True if there is one `Host`, as RFC 9112 §3.2 requires; HTTP/1.0 may lack it. Its value is
+    /// not used and may be empty, but a value that cannot be a host is refused.
+    fn has_valid_host(&self, http10: bool) -> bool {
+        let mut hosts = self.all("host");
+        match (hosts.next(), hosts.next()) {
+            (None, _) => http10,
+            (Some(host), None) => host.iter().all(|byte| is_host(*byte)),
+            (Some(_), Some(_)) => false,
+        }
+    }
+
+    fn keep_alive(&self, http10: bool) -> bool {
+        if http10 {
+            self.has_token("connection", "keep-alive")
+        } else {
+            !self.has_token("connection", "close")
+        }
+    }
+}
+
+/// True for the characters of a host and port (RFC 3986 §3.2.2), percent-encoding included.
+fn is_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
+}
+
+/// Parses a length: digits only, no sign, no overflow.
+fn digits(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    core::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// A request's head.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "three unrelated facts that a head states")]
+pub struct Request<'b> {
+    /// The method.
+    pub method: Method,
+    /// The method as received.
+    pub method_text: &'b str,
+    /// The path as received, percent-encoded; never empty.
+    pub path: &'b str,
+    /// The text after `?`.
+    pub query: Option<&'b str>,
+    /// Framing of the body.
+    pub framing: Framing,
+    /// The client wants to keep the connection open.
+    pub keep_alive: bool,
+    /// The client waits for `100 Continue` before it sends the body.
+    pub expect_continue: bool,
+    /// The version is HTTP/1.0, which has no chunks.
+    pub http10: bool,
+    /// Header fields.
+    pub headers: Headers<'b>,
+}
+
+/// A response's head.
+#[derive(Clone, Debug)]
+pub struct Response<'b> {
+    /// HTTP status.
+    pub status: u16,
+    /// Framing of the body.
+    pub framing: Framing,
+    /// The connection stays open after the body.
+    pub keep_alive: bool,
+    /// Header fields.
+    pub headers: Headers<'b>,
+}
+
+/// Reason to refuse a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadError {
+    /// Not HTTP.
+    Malformed,
+    /// Longer than [`limits::HEAD`].
+    TooLong,
+    /// More than [`limits::HEADERS`] fields.
+    TooManyHeaders,
+    /// The body's framing is ambiguous or unknown.
+    BadFraming,
+    /// HTTP/1.1 without a `Host`, or any version with several or an invalid one.
+    BadHost,
+    /// Neither HTTP/1.0 nor HTTP/1.1.
+    BadVersion,
+}
+
+impl HeadError {
+    /// The status to answer with.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Malformed | Self::BadFraming | Self::BadHost => 400,
+            Self::TooLong | Self::TooManyHeaders => 431,
+            Self::BadVersion => 505,
+        }
+    }
+
+    /// Text of the answer.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Malformed => "Malformed HTTP head",
+            Self::TooLong => "HTTP head too long",
+            Self::TooManyHeaders => "Too many HTTP headers",
+            Self::BadFraming => "Contradictory or unknown body framing",
+            Self::BadHost => "Missing, repeated or malformed Host header",
+            Self::BadVersion => "HTTP version not supported",
+        }
+    }
+}
+
+impl From<Error> for HeadError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::TooManyHeaders => Self::TooManyHeaders,
+            Error::Version => Self::BadVersion,
+            Error::HeaderName
+            | Error::HeaderValue
+            | Error::NewLine
+            | Error::Status
+            | Error::Token => Self::Malformed,
+        }
+    }
+}
+
+/// Parses a request's head; returns it and its length in bytes, or `None` while bytes are missing.
+///
+/// # Errors
+/// Any [`HeadError`].
+pub fn request(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, HeadError> {
+    let mut fields = [EMPTY_HEADER; limits::HEADERS];
+    let mut parsed = httparse::Request::new(&mut fields);
+    let window = window(bytes);
+    let Status::Complete(length) = parsed.parse(window)? else { return partial(window) };
+    let (Some(method_text), Some(target), Some(version)) =
+        (parsed.method, parsed.path, parsed.version)
+    else {
+        return Err(HeadError::Malformed);
+    };
+    let http10 = version == 0;
+    let headers = Headers::new(parsed.headers);
+    let (path, query) = split_target(target).ok_or(HeadError::Malformed)?;
+    let framing = headers.framing(http10)?.unwrap_or(Framing::None);
+    let framing = if framing == Framing::Length(0) { Framing::None } else { framing };
+    if !headers.has_valid_host(http10) {
+        return Err(HeadError::BadHost);
+    }
+    let request = Request {
+        method: Method::parse(method_text),
+        method_text,
+        path,
+        query,
+        framing,
+        keep_alive: headers.keep_alive(http10),
+        expect_continue: !http10 && headers.has_token("expect", "100-continue"),
+        http10,
+        headers,
+    };
+    Ok(Some((request, length)))
+}
+
+/// Path and query of a target in origin form, or in absolute form reduced to it (RFC 9112 §3.2).
+fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
+    let is_scheme =
+        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let origin = match target.split_once("://") {
+        Some((scheme, rest)) if is_scheme(scheme) => {
+            rest.find(['/', '?']).and_then(|at| rest.get(at..)).unwrap_or("/")
+        }
+        Some(_) | None if target.starts_with('/') => target,
+        Some(_) | None => return None,
+    };
+    Some(match origin.split_once('?') {
+        Some(("", query)) => ("/", Some(query)),
+        Some((path, query)) => (path, Some(query)),
+        None => (origin, None),
+    })
+}
+
+/// Parses the head of the response to a request with method `to`; returns it and its length in
+/// bytes, or `None` while bytes are missing.
+///
+/// # Errors
+/// Any [`HeadError`] but [`HeadError::BadHost`].
+pub fn response(bytes: &[u8], to: Method) -> Result<Option<(Response<'_>, usize)>, HeadError> {
+    let mut fields = [EMPTY_HEADER; limits::HEADERS];
+    let mut parsed = httparse::Response::new(&mut fields);
+    let window = window(bytes);
+    let Status::Complete(length) = parsed.parse(window)? else { return partial(window) };
+    lines_are_whole(window, length)?;
+    let (Some(status), Some(version)) = (parsed.code, parsed.version) else {
+        return Err(HeadError::Malformed);
+    };
+    let headers = Headers::new(parsed.headers);
+    let bodiless = to == Method::Head || status < 200 || status == 204 || status == 304;
+    let http10 = version == 0;
+    let framing = headers.framing(http10)?.unwrap_or(Framing::UntilClose);
+    let framing = match framing {
+        _ if bodiless => Framing::None,
+        Framing::Length(0) => Framing::None,
+        Framing::None | Framing::Length(_) | Framing::Chunked | Framing::UntilClose => framing,
+    };
+    let keep_alive = headers.keep_alive(http10) && framing != Framing::UntilClose;
+    Ok(Some((Response { status, framing, keep_alive, headers }, length)))
+}
+
+/// The bytes that are read: at most [`limits::HEAD`].
+fn window(bytes: &[u8]) -> &[u8] {
+    bytes.get(..limits::HEAD).unwrap_or(bytes)
+}
+
+fn lines_are_whole(bytes: &[u8], length: usize) -> Result<(), HeadError> {
+    let head = bytes.get(..length).unwrap_or(bytes);
+    let mut before = None;
+    for byte in head {
+        if *byte == b'\n' && before != Some(b'\r') {
+            return Err(HeadError::Malformed);
+        }
+        before = Some(*byte);
+    }
+    Ok(())
+}
+
+fn partial<T>(bytes: &[u8]) -> Result<Option<T>, HeadError> {
+    if bytes.len() >= limits::HEAD { Err(HeadError::TooLong) } else { Ok(None) }
+}
+
+#[cfg(test)]
+mod tests;

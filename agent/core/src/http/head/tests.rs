@@ -1,0 +1,370 @@
+use super::*;
+use std::{format, string::String, vec::Vec};
+
+fn refused(head: &str) -> HeadError {
+    request(head.as_bytes()).expect_err(head)
+}
+
+/// Describes a request in text. Checks that it needs more bytes when cut anywhere, and that bytes
+/// behind it change nothing.
+fn three_ways(head: &str) -> String {
+    let said = |bytes: &[u8]| {
+        request(bytes).unwrap().map(|(it, length)| {
+            let headers: Vec<_> = it.headers.iter().map(|(k, v)| (k, v.to_vec())).collect();
+            let said = format!(
+                "{} {} {:?} {:?} {:?}",
+                it.method_text, it.path, it.query, it.framing, headers
+            );
+            (said, length)
+        })
+    };
+    let (whole, length) = said(head.as_bytes()).expect(head);
+    assert_eq!(length, head.len(), "{head:?}");
+    for cut in 0..head.len() {
+        assert_eq!(said(&head.as_bytes()[..cut]), None, "{head:?} cut at {cut}");
+    }
+    for trailing in ["\r\n", "G", "\0", "GET / HTTP/1.1\r\n\r\n", "\u{ff}"] {
+        let longer = format!("{head}{trailing}");
+        assert_eq!(said(longer.as_bytes()), Some((whole.clone(), length)), "{longer:?}");
+    }
+    whole
+}
+
+#[test]
+fn heads_read_the_same_whole_cut_anywhere_and_with_more_behind() {
+    assert_eq!(
+        three_ways("GET /1.0?a=b?c HTTP/1.1\r\nHost: lxd\r\nConnection: x, Close\r\n\r\n"),
+        "GET /1.0 Some(\"a=b?c\") None [(\"Host\", [108, 120, 100]), \
+         (\"Connection\", [120, 44, 32, 67, 108, 111, 115, 101])]"
+    );
+    assert_eq!(
+        three_ways("PUT / HTTP/1.1\r\nHost:\r\nContent-Length: 17\r\n\r\n"),
+        "PUT / None Length(17) [(\"Host\", []), (\"Content-Length\", [49, 55])]"
+    );
+    // An empty line before a request is skipped (RFC 9112 §2.2).
+    assert_eq!(three_ways("\r\nGET / HTTP/1.0\r\n\r\n"), "GET / None None []");
+    let chunked = "POST / HTTP/1.1\r\nHost: h\r\ntransfer-encoding:CHUNKED \r\n\r\n";
+    assert!(three_ways(chunked).contains("Chunked"));
+    // The same length twice is accepted.
+    let same = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\ncontent-length: 03\r\n\r\n";
+    assert!(three_ways(same).contains("Length(3)"));
+}
+
+#[test]
+fn methods_are_told_apart_and_unknown_ones_keep_their_text() {
+    for (text, method) in [
+        ("GET", Method::Get),
+        ("HEAD", Method::Head),
+        ("POST", Method::Post),
+        ("PUT", Method::Put),
+        ("PATCH", Method::Patch),
+        ("DELETE", Method::Delete),
+        ("OPTIONS", Method::Options),
+        ("get", Method::Other),
+        ("BREW", Method::Other),
+    ] {
+        let head = format!("{text} / HTTP/1.1\r\nHost: h\r\n\r\n");
+        let (request, _) = request(head.as_bytes()).unwrap().unwrap();
+        assert_eq!((request.method, request.method_text), (method, text));
+    }
+}
+
+#[test]
+fn ambiguous_framing_is_refused() {
+    for fields in [
+        "Content-Length: 3\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 3",
+        "Transfer-Encoding: chunked\r\nContent-Length: 0",
+        "Content-Length: 3\r\nContent-Length: 4",
+        "Content-Length: 0\r\nContent-Length: 4",
+        "Content-Length: +5",
+        "Content-Length: 3, 3",
+        "Content-Length: -0",
+        "Content-Length: 0x3",
+        "Content-Length: 3 3",
+        "Content-Length: 18446744073709551616",
+        "Content-Length:",
+        "Transfer-Encoding:",
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: chunked, chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: xchunked",
+        "Transfer-Encoding: chunked;q=1",
+    ] {
+        let head = format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n");
+        assert_eq!(refused(&head), HeadError::BadFraming, "{fields}");
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+        let error = response(head.as_bytes(), Method::Get).expect_err(fields);
+        assert_eq!(error, HeadError::BadFraming, "{fields}");
+    }
+    let chunked = "Transfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(refused(&format!("POST / HTTP/1.0\r\n{chunked}")), HeadError::BadFraming);
+    let head = format!("HTTP/1.0 200 OK\r\n{chunked}");
+    assert_eq!(response(head.as_bytes(), Method::Get).err(), Some(HeadError::BadFraming));
+}
+
+#[test]
+fn folded_and_broken_heads_are_refused() {
+    for head in [
+        "GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
+        "GET / HTTP/1.1\r\nA: b\r\n\tfolded\r\n\r\n",
+        "GET / HTTP/1.1\r\n A: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nA : b\r\n\r\n",
+        "GET / HTTP/1.1\r\nA\r\n\r\n",
+        "GET / HTTP/1.1\r\n: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nA: b\rc\r\n\r\n",
+        "GET / HTTP/1.1\r\nA: b\0c\r\n\r\n",
+        "GET  / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1 \r\n\r\n",
+        "GET nothing HTTP/1.1\r\n\r\n",
+        "GET * HTTP/1.1\r\n\r\n",
+        "CONNECT lxd:443 HTTP/1.1\r\n\r\n",
+        "GET ?://lxd/x HTTP/1.1\r\n\r\n",
+        "GET ://lxd/x HTTP/1.1\r\n\r\n",
+        "G\0T / HTTP/1.1\r\n\r\n",
+        "\u{16}\u{3}\u{1}\0",
+    ] {
+        assert_eq!(refused(head), HeadError::Malformed, "{head:?}");
+    }
+    for version in ["HTTP/2.0", "HTTP/1.2", "HTTP/0.9"] {
+        assert_eq!(refused(&format!("GET / {version}\r\n\r\n")), HeadError::BadVersion);
+    }
+}
+
+#[test]
+fn a_line_of_a_request_may_end_in_a_bare_line_feed() {
+    let said = "GET /1.0 None None [(\"Host\", [108])]";
+    for head in [
+        "GET /1.0 HTTP/1.1\nHost: l\n\n",
+        "GET /1.0 HTTP/1.1\r\nHost: l\n\r\n",
+        "GET /1.0 HTTP/1.1\nHost: l\r\n\r\n",
+        "GET /1.0 HTTP/1.1\r\nHost: l\r\n\n",
+        "\nGET /1.0 HTTP/1.1\r\nHost: l\r\n\r\n",
+    ] {
+        assert_eq!(three_ways(head), said, "{head:?}");
+    }
+    // Bytes after the head are not checked.
+    assert!(request(b"GET / HTTP/1.0\r\n\r\n\n\n").unwrap().is_some());
+    let error = response(b"HTTP/1.1 200 OK\nContent-Length: 0\n\n", Method::Get).err();
+    assert_eq!(error, Some(HeadError::Malformed), "no host ends its lines so");
+}
+
+#[test]
+fn bare_line_feeds_hide_nothing() {
+    for (fields, error) in [
+        ("Content-Length: 3\nTransfer-Encoding: chunked", HeadError::BadFraming),
+        ("Transfer-Encoding: chunked\nContent-Length: 3", HeadError::BadFraming),
+        ("Content-Length: 3\nContent-Length: 4", HeadError::BadFraming),
+        ("Transfer-Encoding: chunked\nTransfer-Encoding: chunked", HeadError::BadFraming),
+        ("Content-Length: 3\n 4", HeadError::Malformed),
+        ("Content-Length:\n 4", HeadError::Malformed),
+        ("A: b\n\tTransfer-Encoding: chunked", HeadError::Malformed),
+        ("Content-Length : 3", HeadError::Malformed),
+        ("Transfer-Encoding\n: chunked", HeadError::Malformed),
+        ("A: b\rContent-Length: 3", HeadError::Malformed),
+        ("A: b\r\rContent-Length: 3", HeadError::Malformed),
+        ("A: b\r\r", HeadError::Malformed),
+    ] {
+        let head = format!("POST / HTTP/1.1\nHost: h\n{fields}\n\n");
+        assert_eq!(refused(&head), error, "{head:?}");
+    }
+    // A carriage return alone ends neither a line nor the head.
+    for head in ["GET / HTTP/1.1\rHost: h\r\r", "GET / HTTP/1.1\nHost: h\n\rX"] {
+        assert_eq!(refused(head), HeadError::Malformed, "{head:?}");
+    }
+}
+
+#[test]
+fn http11_has_one_valid_host_and_http10_may_lack_it() {
+    for host in ["", "lxd", "unix.socket", "custom.socket:8443", "[::1]:80", "a%20b", "a_b~c"] {
+        for version in ["1.0", "1.1"] {
+            let head = format!("GET / HTTP/{version}\r\nhOST:{host} \r\n\r\n");
+            assert!(request(head.as_bytes()).unwrap().is_some(), "{head:?}");
+        }
+    }
+    for fields in
+        ["Host: a\r\nHost: a", "Host: a\r\nA: b\r\nhost:", "Host: a b", "Host: a/b", "Host: \u{e4}"]
+    {
+        for version in ["1.0", "1.1"] {
+            let head = format!("GET / HTTP/{version}\r\n{fields}\r\n\r\n");
+            assert_eq!(refused(&head), HeadError::BadHost, "{head:?}");
+        }
+    }
+    assert_eq!(refused("GET / HTTP/1.1\r\nA: b\r\n\r\n"), HeadError::BadHost);
+    assert_eq!(refused("GET http://lxd/ HTTP/1.1\r\n\r\n"), HeadError::BadHost);
+    assert!(request(b"GET / HTTP/1.0\r\nA: b\r\n\r\n").unwrap().is_some());
+}
+
+#[test]
+fn the_number_of_headers_is_limited_at_its_edge() {
+    let head = |count| format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(count - 1));
+    for count in [limits::HEADERS - 1, limits::HEADERS] {
+        let (request, _) = request(head(count).as_bytes())
+            .unwrap()
+            .map(|it| (it.0.headers.iter().count(), it.1))
+            .unwrap();
+        assert_eq!(request, count);
+    }
+    assert_eq!(refused(&head(limits::HEADERS + 1)), HeadError::TooManyHeaders);
+}
+
+#[test]
+fn the_length_of_a_head_is_limited_at_its_edge_whole_or_cut() {
+    let head = |length: usize| {
+        let empty = "GET / HTTP/1.1\r\nHost: h\r\n\r\n".len();
+        format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(length - empty))
+    };
+    for length in [limits::HEAD - 1, limits::HEAD] {
+        assert_eq!(request(head(length).as_bytes()).unwrap().unwrap().1, length);
+        assert!(request(&head(length).as_bytes()[..length - 1]).unwrap().is_none());
+    }
+    let long = head(limits::HEAD + 1);
+    assert_eq!(refused(&long), HeadError::TooLong);
+    assert_eq!(request(&long.as_bytes()[..limits::HEAD]).err(), Some(HeadError::TooLong));
+    assert!(request(&long.as_bytes()[..limits::HEAD - 1]).unwrap().is_none());
+}
+
+#[test]
+fn absolute_form_is_reduced_to_its_path() {
+    for (target, path, query) in [
+        ("http://lxd/1.0", "/1.0", None),
+        ("http://lxd/1.0?a", "/1.0", Some("a")),
+        ("http://lxd", "/", None),
+        ("http://lxd?a=b", "/", Some("a=b")),
+        ("/a://b", "/a://b", None),
+        ("/?u=http://x/y", "/", Some("u=http://x/y")),
+        ("//lxd/1.0", "//lxd/1.0", None),
+        ("/%2e%2E/", "/%2e%2E/", None),
+        ("/?", "/", Some("")),
+    ] {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        let (request, _) = request(head.as_bytes()).unwrap().unwrap();
+        assert_eq!((request.path, request.query), (path, query), "{target}");
+    }
+}
+
+#[test]
+fn http11_keeps_the_connection_and_http10_closes_it_by_default() {
+    for (version, fields, keep_alive) in [
+        ("1.1", "", true),
+        ("1.1", "Connection: close\r\n", false),
+        ("1.1", "Connection: Upgrade\r\nconnection: foo ,CLOSE\r\n", false),
+        ("1.1", "Connection: closed\r\n", true),
+        ("1.0", "", false),
+        ("1.0", "Connection: Keep-Alive\r\n", true),
+    ] {
+        let head = format!("GET / HTTP/{version}\r\nHost: h\r\n{fields}\r\n");
+        let (request, _) = request(head.as_bytes()).unwrap().unwrap();
+        assert_eq!(request.keep_alive, keep_alive, "{head:?}");
+        assert_eq!(request.http10, version == "1.0");
+    }
+}
+
+#[test]
+fn only_http11_waits_for_continue() {
+    let expects = |version: &str, value: &str| {
+        let head = format!("PUT / HTTP/{version}\r\nHost: h\r\nExpect: {value}\r\n\r\n");
+        request(head.as_bytes()).unwrap().unwrap().0.expect_continue
+    };
+    assert!(expects("1.1", "100-Continue"));
+    assert!(!expects("1.0", "100-continue"));
+    assert!(!expects("1.1", "200-ok"));
+}
+
+#[test]
+fn headers_are_found_in_any_case_and_the_first_counts() {
+    let head = b"GET / HTTP/1.1\r\nHost: h\r\nETag: \xff\r\netag: b\r\nEmpty:\r\nL: a,, b\r\n\r\n";
+    let (request, _) = request(head).unwrap().unwrap();
+    assert_eq!(request.headers.get("etag"), Some(&b"\xff"[..]));
+    assert_eq!(request.headers.get("EMPTY"), Some(&b""[..]));
+    assert_eq!(request.headers.get("eta"), None);
+    assert!(request.headers.has_token("l", "B") && !request.headers.has_token("l", "a, b"));
+}
+
+#[test]
+fn a_response_knows_where_its_body_ends() {
+    for (head, to, framing, keep_alive) in [
+        ("HTTP/1.1 200 OK\r\n\r\n", Method::Get, Framing::UntilClose, false),
+        ("HTTP/1.1 200 OK\r\n\r\n", Method::Head, Framing::None, true),
+        ("HTTP/1.1 100 Continue\r\n\r\n", Method::Put, Framing::None, true),
+        ("HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\n\r\n", Method::Get, Framing::None, true),
+        ("HTTP/1.1 204 \r\nContent-Length: 5\r\n\r\n", Method::Get, Framing::None, true),
+        ("HTTP/1.1 304\r\n\r\n", Method::Get, Framing::None, true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Method::Get, Framing::Length(5), true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Method::Head, Framing::None, true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Method::Get, Framing::None, true),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            Method::Get,
+            Framing::Chunked,
+            true,
+        ),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n", Method::Get, Framing::Length(5), false),
+    ] {
+        let (read, length) = response(head.as_bytes(), to).unwrap().unwrap();
+        assert_eq!((read.framing, read.keep_alive), (framing, keep_alive), "{head:?}");
+        assert_eq!(length, head.len());
+        for cut in 0..head.len() {
+            assert!(response(&head.as_bytes()[..cut], to).unwrap().is_none(), "{head:?} at {cut}");
+        }
+        let longer = format!("{head}HTTP/1.1");
+        assert_eq!(response(longer.as_bytes(), to).unwrap().unwrap().1, head.len());
+    }
+}
+
+#[test]
+fn every_error_has_a_status_and_a_sentence() {
+    for (error, status) in [
+        (HeadError::Malformed, 400),
+        (HeadError::BadFraming, 400),
+        (HeadError::BadHost, 400),
+        (HeadError::TooLong, 431),
+        (HeadError::TooManyHeaders, 431),
+        (HeadError::BadVersion, 505),
+    ] {
+        assert_eq!(error.status(), status);
+        assert!(error.text().len() > 10, "{error:?}");
+    }
+}
+
+proptest::proptest! {
+    /// For arbitrary bytes, and for random sequences of head fragments.
+    #[test]
+    fn nothing_panics_and_a_cut_never_changes_the_verdict(
+        head in proptest::collection::vec(proptest::sample::select(PIECES), 0..24),
+        noise in proptest::collection::vec(proptest::num::u8::ANY, 0..40),
+    ) {
+        for bytes in [head.concat().into_bytes(), noise] {
+            let verdict = |bytes: &[u8]| request(bytes).map(|it| it.map(|(_, length)| length));
+            let whole = verdict(&bytes);
+            let first = (0..=bytes.len()).map(|cut| verdict(&bytes[..cut])).find(|it| *it != Ok(None));
+            proptest::prop_assert_eq!(first.unwrap_or(Ok(None)), whole);
+            let _any = response(&bytes, Method::Get);
+        }
+    }
+}
+
+const PIECES: &[&str] = &[
+    "GET",
+    "PUT",
+    " ",
+    "/",
+    "/1.0?x",
+    " HTTP/1.1",
+    " HTTP/1.0",
+    "HTTP/1.1 200",
+    "\r\n",
+    "\r\n\r\n",
+    "\n",
+    "\r",
+    "Content-Length: ",
+    "Transfer-Encoding: chunked",
+    "5",
+    "A: b\r\n",
+    "Host: h\r\n",
+    "Host: h\n",
+    ":",
+    "\t",
+    "GET / HTTP/1.1\r\n",
+];

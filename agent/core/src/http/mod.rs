@@ -1,0 +1,12 @@
+//! HTTP/1.1 (RFC 9112), sans-IO: heads, bodies, replies, and the states of one connection.
+//!
+//! Ambiguous input is refused, never guessed at: two framings, folded lines, bare carriage
+//! returns, bare line feeds between chunks, signs in lengths.
+
+pub mod admission;
+pub mod body;
+pub mod connection;
+pub mod head;
+pub mod path;
+pub mod query;
+pub mod reply;

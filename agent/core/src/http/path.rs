@@ -1,0 +1,131 @@
+//! Segments of a request path, compared decoded but forwarded raw.
+//!
+//! A path is split before it is decoded, so `%2F` never makes a new segment. Never allocates.
+
+use heapless::Vec;
+
+/// Segments that are kept: the longest path of the API has eight
+/// (`/1.0/storage-pools/P/volumes/T/V/snapshots/S`). Of a longer one only the count matters.
+const MOST: usize = 9;
+
+/// A `%` that is not followed by two hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadEncoding;
+
+/// The segments of a path, still percent-encoded.
+#[derive(Debug)]
+pub struct Segments<'p> {
+    parts: Vec<&'p str, MOST>,
+    total: usize,
+}
+
+impl<'p> Segments<'p> {
+    /// Splits an absolute path. `/` has no segments; a trailing slash makes an empty last one.
+    ///
+    /// # Errors
+    /// [`BadEncoding`] if any `%` of the path is not followed by two hex digits.
+    pub fn split(path: &'p str) -> Result<Self, BadEncoding> {
+        check_encoding(path.as_bytes())?;
+        let mut parts = Vec::new();
+        let mut total = 0;
+        let inner = path.strip_prefix('/').unwrap_or(path);
+        if !inner.is_empty() {
+            for part in inner.split('/') {
+                total += 1;
+                let _kept = parts.push(part).is_ok();
+            }
+        }
+        Ok(Self { parts, total })
+    }
+
+    /// Number of segments.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.total
+    }
+
+    /// The segment as received; empty if there is none.
+    #[must_use]
+    pub fn raw(&self, index: usize) -> &'p str {
+        self.parts.get(index).copied().unwrap_or("")
+    }
+
+    /// True if the decoded segment equals `word`.
+    #[must_use]
+    pub fn is(&self, index: usize, word: &str) -> bool {
+        decoded(self.raw(index)).eq(word.bytes())
+    }
+
+    /// True if the decoded segment starts with `word`.
+    #[must_use]
+    pub fn starts(&self, index: usize, word: &str) -> bool {
+        let mut bytes = decoded(self.raw(index));
+        word.bytes().all(|byte| bytes.next() == Some(byte))
+    }
+}
+
+fn check_encoding(path: &[u8]) -> Result<(), BadEncoding> {
+    let mut rest = path.iter();
+    while let Some(byte) = rest.next() {
+        if *byte == b'%' {
+            for _ in 0..2 {
+                if !rest.next().is_some_and(u8::is_ascii_hexdigit) {
+                    return Err(BadEncoding);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of a segment, whose encoding has been checked.
+fn decoded(segment: &str) -> impl Iterator<Item = u8> + '_ {
+    let mut bytes = segment.bytes();
+    core::iter::from_fn(move || {
+        let byte = bytes.next()?;
+        if byte != b'%' {
+            return Some(byte);
+        }
+        let high = hex(bytes.next()?)?;
+        let low = hex(bytes.next()?)?;
+        Some(high << 4 | low)
+    })
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_has_no_segments_and_a_trailing_slash_has_an_empty_one() {
+        assert_eq!(Segments::split("/").unwrap().count(), 0);
+        let path = Segments::split("/1.0/").unwrap();
+        assert_eq!((path.count(), path.raw(1)), (2, ""));
+    }
+
+    #[test]
+    fn encoded_segments_compare_decoded() {
+        let path = Segments::split("/a%2fb/%75ser.x").unwrap();
+        assert_eq!(path.count(), 2);
+        assert!(path.is(0, "a/b"));
+        assert!(path.starts(1, "user."));
+        assert!(!path.starts(1, "user.xy"));
+    }
+
+    #[test]
+    fn broken_encoding_is_refused_wherever_it_stands() {
+        for bad in ["/%", "/a/%4", "/a/b%zz/c", "/1/2/3/4/5/6/7/8/9/10/%g0"] {
+            assert_eq!(Segments::split(bad).err(), Some(BadEncoding), "{bad}");
+        }
+    }
+
+    #[test]
+    fn very_long_paths_are_only_counted() {
+        let long = "/x".repeat(1000);
+        assert_eq!(Segments::split(&long).unwrap().count(), 1000);
+    }
+}

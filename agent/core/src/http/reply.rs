@@ -1,0 +1,323 @@
+//! Writing heads. A name or value that could end its line early is refused.
+
+use core::fmt::{Error, Result, Write};
+
+use super::head::Request;
+
+/// Marking of the end of a reply's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// `Content-Length`, bytes.
+    Known(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// The end of the connection; `Connection: close` is always sent with it.
+    UntilClose,
+    /// No body and no field about one: 101, 204.
+    None,
+}
+
+/// The connection after a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// Closed, with `Connection: close`.
+    Close,
+    /// Kept open, with `Connection: keep-alive`: HTTP/1.0 closes by default (RFC 9112 §9.3).
+    Said,
+    /// Kept open without a field: the default of HTTP/1.1.
+    Implied,
+}
+
+impl Persistence {
+    /// The persistence that a request asks for.
+    #[must_use]
+    pub fn of(request: &Request<'_>) -> Self {
+        match (request.keep_alive, request.http10) {
+            (false, _) => Self::Close,
+            (true, true) => Self::Said,
+            (true, false) => Self::Implied,
+        }
+    }
+}
+
+/// A reply's head.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// HTTP status.
+    pub status: u16,
+    /// `Content-Type`.
+    pub content_type: Option<&'a str>,
+    /// Marking of the body's end.
+    pub length: Length,
+    /// The connection after this reply.
+    pub persistence: Persistence,
+    /// Further fields: name, value.
+    pub extra: &'a [(&'a str, &'a str)],
+}
+
+/// Last chunk and empty trailer of a chunked body.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Writes a reply's head.
+///
+/// # Errors
+/// Any of `out`; also if a field has a control character or a name that is no token.
+pub fn write_reply(out: &mut impl Write, head: &Head<'_>) -> Result {
+    write!(out, "HTTP/1.1 {} {}\r\n", head.status, reason(head.status))?;
+    if let Some(content_type) = head.content_type {
+        field(out, "Content-Type", content_type)?;
+    }
+    match head.length {
+        Length::Known(length) => write!(out, "Content-Length: {length}\r\n")?,
+        Length::Chunked => out.write_str("Transfer-Encoding: chunked\r\n")?,
+        Length::UntilClose | Length::None => {}
+    }
+    fields(out, head.extra)?;
+    let until_close = head.length == Length::UntilClose;
+    end(out, if until_close { Persistence::Close } else { head.persistence })
+}
+
+/// Writes the size line of a chunk of `length` bytes; `\r\n` must follow its data.
+///
+/// # Errors
+/// Only those of `out`.
+pub fn write_chunk_head(out: &mut impl Write, length: usize) -> Result {
+    write!(out, "{length:x}\r\n")
+}
+
+/// A request's head.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLine<'a> {
+    /// The method.
+    pub method: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    /// `Host`.
+    pub host: &'a str,
+    /// The body's length in bytes, if there is a body.
+    pub body: Option<u64>,
+    /// Send `Connection: close`.
+    pub close: bool,
+    /// Further fields: name, value.
+    pub extra: &'a [(&'a str, &'a str)],
+}
+
+/// Writes a request's head.
+///
+/// # Errors
+/// Any of `out`; also if a field has a control character or a name that is no token, the method is
+/// no token, or the target is not a path or has a space or control character.
+pub fn write_request(out: &mut impl Write, request: &RequestLine<'_>) -> Result {
+    let whole = request.target.bytes().all(|byte| byte > b' ' && byte != 0x7f);
+    if !whole || !request.target.starts_with('/') || !is_token(request.method) {
+        return Err(Error);
+    }
+    write!(out, "{} {} HTTP/1.1\r\n", request.method, request.target)?;
+    field(out, "Host", request.host)?;
+    if let Some(length) = request.body {
+        write!(out, "Content-Length: {length}\r\n")?;
+    }
+    fields(out, request.extra)?;
+    end(out, if request.close { Persistence::Close } else { Persistence::Implied })
+}
+
+fn end(out: &mut impl Write, persistence: Persistence) -> Result {
+    out.write_str(match persistence {
+        Persistence::Close => "Connection: close\r\n\r\n",
+        Persistence::Said => "Connection: keep-alive\r\n\r\n",
+        Persistence::Implied => "\r\n",
+    })
+}
+
+fn fields(out: &mut impl Write, all: &[(&str, &str)]) -> Result {
+    all.iter().try_for_each(|(name, value)| field(out, name, value))
+}
+
+fn field(out: &mut impl Write, name: &str, value: &str) -> Result {
+    let clean = value.bytes().all(|byte| (byte >= b' ' && byte != 0x7f) || byte == b'\t');
+    if !clean || !is_token(name) {
+        return Err(Error);
+    }
+    out.write_str(name)?;
+    out.write_str(": ")?;
+    out.write_str(value)?;
+    out.write_str("\r\n")
+}
+
+/// True for a token: a method or a field name (RFC 9110 §5.6.2).
+fn is_token(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(allowed)
+}
+
+/// The reason phrase of a status.
+#[must_use]
+pub fn reason(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        101 => "Switching Protocols",
+        200 => "OK",
+        202 => "Accepted",
+        204 => "No Content",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        412 => "Precondition Failed",
+        413 => "Request Entity Too Large",
+        416 => "Requested Range Not Satisfiable",
+        417 => "Expectation Failed",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "Status",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::head::{self, Framing, Method};
+    use std::string::String;
+
+    fn written(head: &Head<'_>) -> String {
+        let mut out = String::new();
+        write_reply(&mut out, head).unwrap();
+        out
+    }
+
+    const PLAIN: Head<'_> = Head {
+        status: 200,
+        content_type: None,
+        length: Length::None,
+        persistence: Persistence::Implied,
+        extra: &[],
+    };
+    const GET: RequestLine<'_> =
+        RequestLine { method: "GET", target: "/", host: "h", body: None, close: false, extra: &[] };
+
+    #[test]
+    fn heads_are_written_as_rfc_9112_has_them() {
+        let head = Head {
+            status: 404,
+            content_type: Some("text/plain"),
+            length: Length::Known(10),
+            persistence: Persistence::Close,
+            extra: &[("ETag", "\"x\"")],
+        };
+        assert_eq!(
+            written(&head),
+            "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 10\r\n\
+             ETag: \"x\"\r\nConnection: close\r\n\r\n"
+        );
+        let mut out = String::new();
+        let extra = [("A", "b\tc")];
+        let request =
+            RequestLine { method: "PUT", body: Some(0), close: true, extra: &extra, ..GET };
+        write_request(&mut out, &request).unwrap();
+        assert_eq!(
+            out,
+            "PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nA: b\tc\r\nConnection: close\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_connection_that_goes_on_is_said_to_http10_only() {
+        for (version, fields, line) in [
+            ("1.0", "", "Connection: close\r\n"),
+            ("1.0", "Connection: Keep-Alive\r\n", "Connection: keep-alive\r\n"),
+            ("1.1", "", ""),
+            ("1.1", "Connection: keep-alive\r\n", ""),
+            ("1.1", "Connection: close\r\n", "Connection: close\r\n"),
+        ] {
+            let text = std::format!("GET / HTTP/{version}\r\nHost: h\r\n{fields}\r\n");
+            let (request, _) = head::request(text.as_bytes()).unwrap().unwrap();
+            let head = Head { persistence: Persistence::of(&request), ..PLAIN };
+            assert_eq!(written(&head), std::format!("HTTP/1.1 200 OK\r\n{line}\r\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_lasts_until_close_says_close() {
+        let persistence = Persistence::Said;
+        let head = Head { length: Length::UntilClose, persistence, ..PLAIN };
+        assert_eq!(written(&head), "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+        let head = Head { status: 101, extra: &[("Upgrade", "websocket")], ..PLAIN };
+        assert_eq!(
+            written(&head),
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_reply_that_is_read_back_has_the_framing_it_was_written_with() {
+        for (length, framing) in [
+            (Length::Known(u64::MAX), Framing::Length(u64::MAX)),
+            (Length::Known(0), Framing::None),
+            (Length::Chunked, Framing::Chunked),
+            (Length::UntilClose, Framing::UntilClose),
+        ] {
+            let text = written(&Head { length, ..PLAIN });
+            let (read, used) = head::response(text.as_bytes(), Method::Get).unwrap().unwrap();
+            assert_eq!((read.framing, used), (framing, text.len()), "{text}");
+            assert_eq!(read.keep_alive, framing != Framing::UntilClose);
+        }
+    }
+
+    #[test]
+    fn chunk_heads_are_hexadecimal() {
+        let mut out = String::new();
+        write_chunk_head(&mut out, 0xabc).unwrap();
+        assert_eq!(out, "abc\r\n");
+    }
+
+    #[test]
+    fn a_field_cannot_smuggle_another() {
+        for bad in ["a\r\nX: y", "a\nb", "a\rb", "a\0", "a\x7f", "\r\n"] {
+            let mut out = String::new();
+            let extra = [("A", bad)];
+            assert!(
+                write_request(&mut out, &RequestLine { extra: &extra, ..GET }).is_err(),
+                "{bad:?}"
+            );
+            assert!(write_reply(&mut out, &Head { extra: &extra, ..PLAIN }).is_err(), "{bad:?}");
+            assert!(write_request(&mut out, &RequestLine { host: bad, ..GET }).is_err(), "{bad:?}");
+            let head = Head { content_type: Some(bad), ..PLAIN };
+            assert!(write_reply(&mut out, &head).is_err(), "{bad:?}");
+        }
+        for name in ["", "A:", "A b", "A\r\nB", "\u{e4}"] {
+            let extra = [(name, "x")];
+            assert!(
+                write_reply(&mut String::new(), &Head { extra: &extra, ..PLAIN }).is_err(),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_target_or_method_cannot_end_its_line() {
+        for target in ["/ HTTP/1.1\r\n", "/a b", "/\r\n", "/\x7f", "", "1.0", "http://h/"] {
+            let request = RequestLine { target, ..GET };
+            assert!(write_request(&mut String::new(), &request).is_err(), "{target:?}");
+        }
+        for method in ["", "GET /x", "G\r\n"] {
+            let request = RequestLine { method, ..GET };
+            assert!(write_request(&mut String::new(), &request).is_err(), "{method:?}");
+        }
+    }
+
+    #[test]
+    fn every_status_we_use_has_its_words_and_no_other_breaks_the_line() {
+        for status in 0..=u16::MAX {
+            assert!(is_token(&reason(status).replace(' ', "-")), "{status}");
+        }
+        assert_eq!((reason(501), reason(299)), ("Not Implemented", "Status"));
+    }
+}

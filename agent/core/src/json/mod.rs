@@ -1,0 +1,27 @@
+//! All reading and writing of JSON (RFC 8259). A [`Value`] is a span of a document that was checked as a whole,
+//! once; forwarded values keep their bytes. The agent's own documents are written by a [`Writer`], never by
+//! hand.
+//!
+//! Depth is bounded and nothing recurses, so no document can exhaust the stack. docs/levers.md has the reason
+//! against `serde-json-core`.
+
+#[cfg(feature = "alloc")]
+mod document;
+mod envelope;
+mod error;
+mod scan;
+mod string;
+mod value;
+mod write;
+
+#[cfg(feature = "alloc")]
+pub use document::Document;
+pub use envelope::{Envelope, Kind};
+pub use error::JsonError;
+pub use value::Value;
+pub use write::Writer;
+#[cfg(feature = "alloc")]
+pub use write::quoted_length;
+
+#[cfg(test)]
+mod tests;

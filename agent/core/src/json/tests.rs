@@ -1,0 +1,339 @@
+mod generated;
+
+use super::*;
+use crate::limits;
+use std::{format, string::String, string::ToString, vec, vec::Vec};
+
+use serde::de::IgnoredAny;
+
+fn check(json: &[u8]) -> Result<(), JsonError> {
+    Value::parse(json).map(drop)
+}
+
+fn envelope(json: &[u8]) -> Result<Envelope<'_>, JsonError> {
+    Envelope::parse(json)
+}
+
+const VALID: &[&str] = &[
+    "null",
+    "true",
+    "false",
+    "0",
+    "-0",
+    "-12.50e+03",
+    "1E9",
+    "1e999",
+    "\"\"",
+    "\"a\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\ud83d\\ude00\\ud800\"",
+    "\"\u{e9}\u{1f600}\u{7f}\"",
+    "[]",
+    "{}",
+    " [ ] ",
+    "{ }",
+    "[1,[2,{\"a\":[]}],\"]\"]",
+    "\t{\r\n\"a\" : 1 , \"b\":{\"c\":null}}\n",
+    "{\"\":0,\"\":1}",
+];
+
+const INVALID: &[&str] = &[
+    "nul",
+    "nulL",
+    "True",
+    "+1",
+    "01",
+    "-",
+    "1.",
+    ".5",
+    "1e",
+    "1e+",
+    "0x1",
+    "1_0",
+    "NaN",
+    "'a'",
+    "\"\\x\"",
+    "\"\\u12g4\"",
+    "\"\\u12",
+    "\"a\nb\"",
+    "\"\u{0}\"",
+    "\"\u{1f}\"",
+    "[,]",
+    "[1,]",
+    "[1 2]",
+    "[1}",
+    "{1:2}",
+    "{\"a\"}",
+    "{\"a\":}",
+    "{\"a\":1,}",
+    "{,}",
+    "{\"a\" 1}",
+    "{\"a\":1]",
+    "]",
+    "}",
+    ",",
+    ":",
+    "/**/1",
+    "\u{feff}1",
+    "",
+    " ",
+    "[",
+    "{",
+    "[[",
+    "{\"a\":",
+    "{\"a\"",
+    "\"",
+    "\"\\",
+    "\u{a0}1",
+];
+
+#[test]
+fn valid_documents_pass_and_invalid_ones_do_not() {
+    for json in VALID {
+        assert_eq!(check(json.as_bytes()), Ok(()), "{json:?}");
+    }
+    for json in INVALID {
+        assert!(check(json.as_bytes()).is_err(), "{json:?}");
+        assert!(serde_json::from_str::<IgnoredAny>(json).is_err(), "{json:?} is valid after all");
+    }
+}
+
+#[test]
+fn a_document_cut_anywhere_is_not_one() {
+    for json in VALID {
+        let json = json.trim();
+        if !json.starts_with(['{', '[', '"', 't', 'f', 'n']) {
+            continue; // a number cut is a shorter number
+        }
+        for cut in 0..json.len() {
+            let error = check(&json.as_bytes()[..cut]).expect_err(json);
+            // A cut within a character is invalid UTF-8.
+            let broken = !json.is_char_boundary(cut);
+            assert!(error == JsonError::Truncated || broken, "{json:?} cut at {cut}: {error:?}");
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_document_is_found() {
+    for json in VALID {
+        let json = json.trim_end();
+        for (trailing, at) in
+            [("]", 0), ("}", 0), (" x", 1), (",", 0), ("\n\t \"", 3), (" null", 1)]
+        {
+            let longer = format!("{json}{trailing}");
+            assert_eq!(
+                check(longer.as_bytes()),
+                Err(JsonError::Trailing(json.len() + at)),
+                "{longer:?}"
+            );
+        }
+        assert_eq!(check(format!("{json} \t\r\n").as_bytes()), Ok(()));
+    }
+}
+
+#[test]
+fn text_that_is_not_utf8_is_refused_where_it_is() {
+    assert_eq!(check(b"[\"ab\xffc\"]"), Err(JsonError::Syntax(4)));
+    assert_eq!(check(b"{\"\xed\xa0\x80\":1}"), Err(JsonError::Syntax(2)));
+    assert_eq!(check(b"[\xff]"), Err(JsonError::Syntax(1)));
+}
+
+#[test]
+fn the_depth_is_limited_at_its_edge_and_costs_no_stack() {
+    let arrays = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    let objects = |depth: usize| "{\"a\":".repeat(depth) + "1" + &"}".repeat(depth);
+    for depth in [limits::JSON_DEPTH - 1, limits::JSON_DEPTH] {
+        assert_eq!(check(arrays(depth).as_bytes()), Ok(()));
+        assert_eq!(check(objects(depth).as_bytes()), Ok(()));
+    }
+    for depth in [limits::JSON_DEPTH + 1, 64, 65, 1_000_000] {
+        assert_eq!(check(arrays(depth).as_bytes()), Err(JsonError::TooDeep));
+        assert_eq!(check(objects(depth).as_bytes()), Err(JsonError::TooDeep));
+        assert_eq!(check("[".repeat(depth).as_bytes()), Err(JsonError::TooDeep));
+    }
+    // The number of elements is not limited.
+    assert_eq!(check(format!("[{}[]]", "[[]],".repeat(10_000)).as_bytes()), Ok(()));
+}
+
+fn found<'j>(json: &'j str, key: &str) -> Option<&'j str> {
+    Value::parse(json.as_bytes()).unwrap().member(key).map(Value::raw)
+}
+
+/// A value that was not checked, which only this module can make.
+fn unchecked(raw: &str) -> Value<'_> {
+    Value::written(raw)
+}
+
+#[test]
+fn a_member_is_given_as_it_stands_there() {
+    let json =
+        " { \"a\" : [1, {\"b\": 2}] , \"n\":-1.50e+3,\"s\":\"x\\n\\\"}\" , \"\\u0061b\":null } ";
+    assert_eq!(found(json, "a"), Some("[1, {\"b\": 2}]"));
+    assert_eq!(found(json, "n"), Some("-1.50e+3"));
+    assert_eq!(found(json, "s"), Some("\"x\\n\\\"}\""));
+    assert_eq!(found(json, "ab"), Some("null"), "a name may be escaped");
+    for missing in ["b", "", "A", "aa", "\\u0061b", "\"a\""] {
+        assert_eq!(found(json, missing), None, "{missing:?}");
+    }
+    assert_eq!(found("{}", "a"), None);
+}
+
+#[test]
+fn the_last_of_several_members_counts() {
+    assert_eq!(found("{\"a\":1,\"b\":2,\"\\u0061\":3}", "a"), Some("3"));
+}
+
+#[test]
+fn members_are_only_those_of_a_valid_object() {
+    for json in ["[]", "1", "\"a\"", "null"] {
+        let value = Value::parse(json.as_bytes()).unwrap();
+        assert_eq!(
+            (value.member("a"), value.fields(["a"])),
+            (None, Err(JsonError::Shape)),
+            "{json}"
+        );
+    }
+    // The wanted one comes first, but the document is broken behind it.
+    assert_eq!(Value::parse(b"{\"a\":1,}"), Err(JsonError::Syntax(7)));
+    assert_eq!(Value::parse(b"{\"a\":1"), Err(JsonError::Truncated));
+}
+
+#[test]
+fn fields_are_found_in_one_walk_and_null_is_as_good_as_absent() {
+    let json = br#"{"b":1,"x":{"a":9},"\u0061":2,"c":null,"b":3,"b":null}"#;
+    let fields = Value::parse(json).unwrap().fields(["a", "b", "c", "d"]).unwrap();
+    assert_eq!(fields.map(|value| value.map(Value::raw)), [Some("2"), Some("3"), None, None]);
+}
+
+#[test]
+fn numbers_and_words_are_read_as_what_is_asked_for() {
+    let value = |json: &'static str| Value::parse(json.as_bytes()).unwrap();
+    assert_eq!((value("true").boolean(), value("false").boolean()), (Ok(true), Ok(false)));
+    for other in ["null", "1", "\"true\"", "[true]"] {
+        assert_eq!(value(other).boolean(), Err(JsonError::Shape), "{other}");
+    }
+    assert_eq!((value("65535").number(), value("-1").number()), (Ok(65535_u16), Ok(-1_i8)));
+    for other in ["65536", "-1", "1.0", "1e3", "\"1\"", "null"] {
+        assert_eq!(value(other).number::<u16>(), Err(JsonError::Shape), "{other}");
+    }
+}
+
+#[test]
+fn a_document_keeps_what_was_read_or_written() {
+    let read = Document::read(b" {\"a\": 1}\n".to_vec()).unwrap();
+    assert_eq!(read.value().raw(), "{\"a\": 1}");
+    assert_eq!(Document::read(b"{".to_vec()), Err(JsonError::Truncated));
+    assert_eq!(Document::read(b"[\"\xff\"]".to_vec()), Err(JsonError::Syntax(2)));
+    let written = Document::new(0, |json| json.text(b"x"));
+    assert_eq!((written.bytes(), written.line().as_str()), (3, "\"x\"\n"));
+}
+
+#[test]
+fn elements_and_members_are_walked_in_order() {
+    let value = |json: &'static str| Value::parse(json.as_bytes()).unwrap();
+    let walk = |json| -> Vec<&str> { value(json).elements().map(Value::raw).collect() };
+    assert_eq!(walk(" [ 1 ,\"a,]\", [2, 3] , {} ] "), ["1", "\"a,]\"", "[2, 3]", "{}"]);
+    for none in ["[]", "[ ]", "{}", "{\"a\":1}", "1", "\"[1]\""] {
+        assert!(walk(none).is_empty(), "{none}");
+        assert_eq!(value(none).members().count(), usize::from(none == "{\"a\":1}"), "{none}");
+    }
+    let all = value(" {\"a\" :1, \"\\n\": {\"b\":2} }");
+    let all: Vec<_> = all.members().map(|(name, value)| (name.raw(), value.raw())).collect();
+    assert_eq!(all, [("\"a\"", "1"), ("\"\\n\"", "{\"b\":2}")]);
+}
+
+fn unescaped(raw: &str) -> Result<String, JsonError> {
+    unchecked(raw).string()
+}
+
+#[test]
+fn strings_stand_for_what_go_takes_them_for() {
+    for (raw, text) in [
+        (r#""""#, ""),
+        (r#""plain""#, "plain"),
+        (r#""\"\\\/\b\f\n\r\t""#, "\"\\/\u{8}\u{c}\n\r\t"),
+        (r#""\u0041\u00e9\u20AC\u0000""#, "A\u{e9}\u{20ac}\0"),
+        (r#""\ud83d\ude00\uDBFF\uDFFF""#, "\u{1f600}\u{10ffff}"),
+        (r#""a\ud83d""#, "a\u{fffd}"),
+        (r#""\ude00b""#, "\u{fffd}b"),
+        (r#""\ud83dx\ude00""#, "\u{fffd}x\u{fffd}"),
+        (r#""\ud83d\n""#, "\u{fffd}\n"),
+        (r#""\ud83d\u0041""#, "\u{fffd}A"),
+        (r#""\ud83d\ud83d\ude00""#, "\u{fffd}\u{1f600}"),
+    ] {
+        assert_eq!(unescaped(raw).as_deref(), Ok(text), "{raw}");
+        assert!(unchecked(raw).is(text), "{raw}");
+        assert!(!unchecked(raw).is(&format!("{text}x")), "{raw}");
+        assert!(text.is_empty() || !unchecked(raw).is(""), "{raw}");
+    }
+    for raw in
+        ["", "\"", "a", "1", "[]", "\"a", "a\"", r#""\""#, r#""\x""#, r#""\u12""#, r#""\u12g4""#]
+    {
+        assert_eq!(unescaped(raw), Err(JsonError::Shape), "{raw}");
+        assert!(!unchecked(raw).is(raw), "{raw}");
+    }
+}
+
+#[test]
+fn a_sink_that_is_full_ends_it() {
+    let mut calls = 0;
+    let result = unchecked("\"a\\nb\"").unescape(|_| {
+        calls += 1;
+        if calls == 2 { Err(JsonError::TooLong) } else { Ok(()) }
+    });
+    assert_eq!((result, calls), (Err(JsonError::TooLong), 2));
+}
+
+#[test]
+fn the_room_for_a_text_is_limited_at_its_edge() {
+    let raw = unchecked(r#""ab\u20ac""#);
+    for room in [5, 6] {
+        assert_eq!(raw.text(&mut vec![0; room]), Ok("ab\u{20ac}"));
+    }
+    assert_eq!(raw.text(&mut [0; 4]), Err(JsonError::TooLong));
+    assert_eq!(unchecked("\"\"").text(&mut []), Ok(""));
+    assert_eq!(unchecked("12").text(&mut [0; 4]), Err(JsonError::Shape));
+}
+
+#[test]
+fn envelopes_are_read_whatever_their_order_and_extras() {
+    let json = br#"{"metadata": {"a": [1]}, "error_code":0,"x":{"type":"error"},"error":"","type":"sync"}"#;
+    let read = envelope(json).unwrap();
+    assert_eq!(
+        (read.kind, read.error_code, read.error.map(Value::raw)),
+        (Kind::Sync, 0, Some("\"\""))
+    );
+    assert_eq!(read.metadata.raw(), r#"{"a": [1]}"#);
+    let read = envelope(br#"{"type":"error","error":"not \"found\"","error_code":404}"#).unwrap();
+    assert_eq!((read.kind, read.error_code), (Kind::Error, 404));
+    assert_eq!(read.error.map(Value::raw), Some(r#""not \"found\"""#));
+    assert_eq!(read.metadata, Value::NULL);
+    let read = envelope(br#"{"t\u0079pe":"as\u0079nc","error_code":99999}"#).unwrap();
+    assert_eq!((read.kind, read.error_code), (Kind::Async, 0));
+}
+
+#[test]
+fn what_is_no_envelope_is_refused() {
+    for json in ["{}", "[]", "null", r#"{"type":"other"}"#, r#"{"type":1}"#, r#"{"type":null}"#] {
+        assert_eq!(envelope(json.as_bytes()).err(), Some(JsonError::Shape), "{json}");
+    }
+    // The last one counts here too.
+    let twice = br#"{"type":"sync","type":"neither"}"#;
+    assert_eq!(envelope(twice).err(), Some(JsonError::Shape));
+    assert!(matches!(envelope(b"404 page not found\n").err(), Some(JsonError::Trailing(4))));
+    assert!(matches!(envelope(b"Forbidden\n").err(), Some(JsonError::Syntax(0))));
+}
+
+#[test]
+fn errors_are_sentences() {
+    let errors = [
+        JsonError::Syntax(7),
+        JsonError::TooDeep,
+        JsonError::Truncated,
+        JsonError::Trailing(7),
+        JsonError::Shape,
+        JsonError::TooLong,
+    ];
+    let said: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    assert!(said.iter().all(|text| text.contains("JSON") && text.contains(' ')), "{said:?}");
+    assert!(said[0].contains('7') && said[3].contains('7'), "{said:?}");
+}

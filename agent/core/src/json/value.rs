@@ -1,0 +1,197 @@
+//! A JSON value of a checked document.
+
+use core::str::FromStr;
+
+use super::error::JsonError;
+use super::scan::Cursor;
+use super::string::{is_text, unescape};
+
+/// A value, as a span of its document. It is made only from a checked document or by a [`super::Writer`], so its
+/// text is valid JSON of bounded depth and is not checked again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value<'j>(&'j str);
+
+impl<'j> Value<'j> {
+    /// The value `null`.
+    pub const NULL: Value<'static> = Value("null");
+    /// The empty object.
+    pub const EMPTY: Value<'static> = Value("{}");
+
+    /// Checks a whole document; only white space may follow its value.
+    ///
+    /// # Errors
+    /// Any [`JsonError`] but `Shape` and `TooLong`.
+    pub fn parse(document: &'j [u8]) -> Result<Self, JsonError> {
+        let text = core::str::from_utf8(document);
+        let text = text.map_err(|error| JsonError::Syntax(error.valid_up_to()))?;
+        let mut cursor = Cursor::new(text);
+        let value = cursor.value()?;
+        cursor.end()?;
+        Ok(Self(value))
+    }
+
+    /// A value whose text was checked, or written by a writer of this module.
+    #[cfg(feature = "alloc")]
+    pub(super) fn written(text: &'j str) -> Self {
+        Self(text)
+    }
+
+    /// Its JSON text, unchanged.
+    #[must_use]
+    pub fn raw(self) -> &'j str {
+        self.0
+    }
+
+    /// Whether it is `null`.
+    #[must_use]
+    pub fn is_null(self) -> bool {
+        self.0 == "null"
+    }
+
+    /// Whether it is an object.
+    #[must_use]
+    pub fn is_object(self) -> bool {
+        self.0.starts_with('{')
+    }
+
+    /// Whether it is an array.
+    #[must_use]
+    pub fn is_array(self) -> bool {
+        self.0.starts_with('[')
+    }
+
+    /// Whether it is a string with this text.
+    #[must_use]
+    pub fn is(self, text: &str) -> bool {
+        is_text(self.0, text)
+    }
+
+    /// The value of the member `name`, of the last one if there are several; it may be `null`. `None` if there
+    /// is no such member, or this is no object.
+    #[must_use]
+    pub fn member(self, name: &str) -> Option<Self> {
+        self.members().filter(|(found, _)| found.is(name)).last().map(|(_, value)| value)
+    }
+
+    /// The members of these names, in one pass. As in Go the last one of a name counts, and `null` counts as
+    /// absent.
+    ///
+    /// # Errors
+    /// [`JsonError::Shape`] if it is no object.
+    pub fn fields<const N: usize>(
+        self,
+        names: [&'static str; N],
+    ) -> Result<[Option<Self>; N], JsonError> {
+        let mut found = [None; N];
+        self.find(&names, &mut found)?;
+        Ok(found)
+    }
+
+    #[inline(never)] // one copy, not one for each number of names
+    fn find(self, names: &[&str], found: &mut [Option<Self>]) -> Result<(), JsonError> {
+        if !self.is_object() {
+            return Err(JsonError::Shape);
+        }
+        for (name, value) in self.members().filter(|(_, value)| !value.is_null()) {
+            for (slot, _) in found.iter_mut().zip(names).filter(|(_, wanted)| name.is(wanted)) {
+                *slot = Some(value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Names and values of an object's members; empty if it is no object.
+    pub fn members(self) -> impl Iterator<Item = (Self, Self)> {
+        let mut cursor = Cursor::new(self.0);
+        let mut open = cursor.eat(b'{');
+        core::iter::from_fn(move || {
+            if !core::mem::replace(&mut open, false) || cursor.peek() == Some(b'}') {
+                return None;
+            }
+            let name = cursor.value().ok()?;
+            if !cursor.eat(b':') {
+                return None;
+            }
+            let value = cursor.value().ok()?;
+            open = cursor.eat(b',');
+            Some((Self(name), Self(value)))
+        })
+    }
+
+    /// The elements of an array; empty if it is no array.
+    pub fn elements(self) -> impl Iterator<Item = Self> {
+        let mut cursor = Cursor::new(self.0);
+        let mut open = cursor.eat(b'[');
+        core::iter::from_fn(move || {
+            if !core::mem::replace(&mut open, false) || cursor.peek() == Some(b']') {
+                return None;
+            }
+            let value = cursor.value().ok()?;
+            open = cursor.eat(b',');
+            Some(Self(value))
+        })
+    }
+
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// [`JsonError::Shape`] if it is neither.
+    pub fn boolean(self) -> Result<bool, JsonError> {
+        match self.0 {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(JsonError::Shape),
+        }
+    }
+
+    /// The number as a `T`.
+    ///
+    /// # Errors
+    /// [`JsonError::Shape`] if it is no number, or none that `T` can hold.
+    pub fn number<T: FromStr>(self) -> Result<T, JsonError> {
+        self.0.parse().map_err(|_| JsonError::Shape)
+    }
+
+    /// Passes the decoded text of a string to `sink`, piece by piece. Lone surrogates become U+FFFD as in Go.
+    ///
+    /// # Errors
+    /// [`JsonError::Shape`] if it is not a string; any error of `sink`.
+    pub fn unescape(
+        self,
+        mut sink: impl FnMut(&str) -> Result<(), JsonError>,
+    ) -> Result<(), JsonError> {
+        unescape(self.0, &mut sink)
+    }
+
+    /// Copies the decoded text of a string into `out`.
+    ///
+    /// # Errors
+    /// [`JsonError::Shape`] if it is not a string, [`JsonError::TooLong`] if it does not fit.
+    pub fn text(self, out: &mut [u8]) -> Result<&str, JsonError> {
+        let mut length = 0;
+        self.unescape(|piece| {
+            let end = length + piece.len();
+            let target = out.get_mut(length..end).ok_or(JsonError::TooLong)?;
+            target.copy_from_slice(piece.as_bytes());
+            length = end;
+            Ok(())
+        })?;
+        let text = out.get(..length).unwrap_or_default();
+        core::str::from_utf8(text).map_err(|_| JsonError::Shape)
+    }
+
+    /// The decoded text of a string.
+    ///
+    /// # Errors
+    /// [`JsonError::Shape`] if it is not a string.
+    #[cfg(feature = "alloc")]
+    #[inline(never)] // its size
+    pub fn string(self) -> Result<alloc::string::String, JsonError> {
+        let mut text = alloc::string::String::with_capacity(self.0.len());
+        self.unescape(|piece| {
+            text.push_str(piece);
+            Ok(())
+        })?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,40 @@
+//! The core of mote: what LXD and Incus ask of their guest agent, as pure decisions.
+//!
+//! Bytes and time go in, bytes and decisions come out. Nothing here does I/O, waits or reads a
+//! clock; the shell (`agent/src`) does. What needs no feature never allocates. Modules in reading order.
+#![no_std]
+#![warn(clippy::indexing_slicing)]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod limits;
+pub mod time;
+pub mod timestamp;
+
+pub mod dial;
+pub mod flavour;
+pub mod host_address;
+pub mod status;
+
+pub mod json;
+pub mod tls;
+pub mod yaml;
+
+pub mod http;
+pub mod ws;
+
+pub mod devlxd;
+pub mod hostapi;
+
+#[cfg(feature = "alloc")]
+pub mod first_boot;
+pub mod guest_path;
+pub mod netlink;
+pub mod report;
+
+pub mod log_limit;
+pub mod sftp;

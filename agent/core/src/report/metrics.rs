@@ -1,0 +1,215 @@
+//! The metadata of `GET /1.0/metrics` (P§4.6), written entry by entry, so that memory does not grow
+//! with the number of disks, mounts and interfaces.
+//!
+//! LXD takes maps keyed by device (of two entries with one key the last counts), Incus lists with
+//! the name inside. Where the originals leave a value at 0 or read the wrong line, the value is the
+//! one that the servers' documentation describes; each such place has a comment.
+
+use alloc::vec::Vec;
+
+use crate::flavour::Flavour;
+use crate::json::Writer;
+use crate::netlink::Link;
+use crate::report::proc::memory::Memory;
+use crate::report::proc::mounts::{self, Mount, Space};
+use crate::report::proc::stat::{Cpu, Disk};
+
+/// A section of the document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// CPU time per processor.
+    Cpu,
+    /// Traffic per block device.
+    Disk,
+    /// Space per mount.
+    Filesystem,
+    /// Traffic per network interface.
+    Network,
+}
+
+/// Begins a section.
+pub fn open(json: &mut Writer<'_>, flavour: Flavour, section: Section) {
+    json.key(match section {
+        Section::Cpu => "cpu_seconds_total",
+        Section::Disk => "disk",
+        Section::Filesystem => "filesystem",
+        Section::Network => "network",
+    });
+    if is_list(flavour) { json.begin_array() } else { json.begin_object() }
+}
+
+/// Ends a section.
+pub fn close(json: &mut Writer<'_>, flavour: Flavour) {
+    if is_list(flavour) { json.end_array() } else { json.end_object() }
+}
+
+fn is_list(flavour: Flavour) -> bool {
+    match flavour {
+        Flavour::Incus => true,
+        Flavour::Lxd | Flavour::LxdOld => false,
+    }
+}
+
+/// Begins an entry of a section; the caller writes its values and closes the object.
+fn entry(json: &mut Writer<'_>, flavour: Flavour, label: &'static str, name: &[u8]) {
+    if is_list(flavour) {
+        json.begin_object();
+        json.key(label);
+        json.text(name);
+    } else {
+        json.name(name);
+        json.begin_object();
+    }
+}
+
+/// Writes a processor's entry.
+pub fn cpu(json: &mut Writer<'_>, flavour: Flavour, cpu: &Cpu<'_>) {
+    const NAMES: [&str; 8] = [
+        "cpu_seconds_user",
+        "cpu_seconds_nice",
+        "cpu_seconds_system",
+        "cpu_seconds_idle",
+        "cpu_seconds_iowait",
+        "cpu_seconds_irq",
+        "cpu_seconds_softirq",
+        "cpu_seconds_steal",
+    ];
+    entry(json, flavour, "cpu", cpu.name);
+    for (name, ticks) in NAMES.iter().zip(cpu.ticks) {
+        json.key(name);
+        json.hundredths(ticks);
+    }
+    json.end_object();
+}
+
+/// Writes a block device's entry.
+pub fn disk(json: &mut Writer<'_>, flavour: Flavour, disk: &Disk<'_>) {
+    entry(json, flavour, "device", disk.name);
+    json.numbers(&[
+        ("disk_read_bytes", disk.read),
+        ("disk_reads_completed", disk.reads),
+        ("disk_written_bytes", disk.written),
+        ("disk_writes_completed", disk.writes),
+    ]);
+    json.end_object();
+}
+
+/// Writes a mount's entry; `device` and `point` must be unescaped.
+pub fn filesystem(
+    json: &mut Writer<'_>,
+    flavour: Flavour,
+    device: &[u8],
+    point: &[u8],
+    space: &Space,
+) {
+    entry(json, flavour, "device", device);
+    json.key("mountpoint");
+    json.text(point);
+    json.key("fstype");
+    match mounts::kind(space.magic) {
+        Some(kind) => json.text(kind.as_bytes()),
+        None => json.shown(format_args!("{:#x}", space.magic)),
+    }
+    let bytes = |blocks: u64| blocks.saturating_mul(space.block);
+    json.numbers(&[
+        ("filesystem_avail_bytes", bytes(space.available)),
+        ("filesystem_free_bytes", bytes(space.free)),
+        ("filesystem_size_bytes", bytes(space.blocks)),
+    ]);
+    json.end_object();
+}
+
+/// Writes an interface's entry. The originals leave drops and errors at 0.
+pub fn network(json: &mut Writer<'_>, flavour: Flavour, link: &Link<'_>) {
+    let (received, sent) = (&link.counters.received, &link.counters.sent);
+    entry(json, flavour, "device", link.name);
+    json.numbers(&[
+        ("network_receive_bytes", received.bytes),
+        ("network_receive_drop", received.dropped),
+        ("network_receive_errs", received.errors),
+        ("network_receive_packets", received.packets),
+        ("network_transmit_bytes", sent.bytes),
+        ("network_transmit_drop", sent.dropped),
+        ("network_transmit_errs", sent.errors),
+        ("network_transmit_packets", sent.packets),
+    ]);
+    json.end_object();
+}
+
+/// Writes the memory section.
+pub fn memory(json: &mut Writer<'_>, flavour: Flavour, memory: &Memory, oom_kills: u64) {
+    const SAME: [(&str, &str); 16] = [
+        ("memory_active_anon_bytes", "Active(anon)"),
+        ("memory_active_bytes", "Active"),
+        ("memory_active_file_bytes", "Active(file)"),
+        ("memory_cached_bytes", "Cached"),
+        ("memory_dirty_bytes", "Dirty"),
+        ("memory_inactive_anon_bytes", "Inactive(anon)"),
+        ("memory_inactive_bytes", "Inactive"),
+        ("memory_inactive_file_bytes", "Inactive(file)"),
+        ("memory_mapped_bytes", "Mapped"),
+        ("memory_mem_available_bytes", "MemAvailable"),
+        ("memory_mem_free_bytes", "MemFree"),
+        ("memory_mem_total_bytes", "MemTotal"),
+        ("memory_shmem_bytes", "Shmem"),
+        // Read by LXD since 6.9; other servers ignore unknown members.
+        ("memory_sreclaimable_bytes", "SReclaimable"),
+        ("memory_unevictable_bytes", "Unevictable"),
+        ("memory_writeback_bytes", "Writeback"),
+    ];
+    let get = |key| memory.get(key);
+    // The names say bytes; the originals give the number of pages.
+    let huge = |key| get(key).saturating_mul(get("Hugepagesize"));
+    let rss = match flavour {
+        // As in LXD's agent; LXD's UI shows this value.
+        Flavour::Lxd | Flavour::LxdOld => get("MemTotal").saturating_sub(get("MemAvailable")),
+        // Documented as "anonymous and swap cache memory"; the original gives 0.
+        Flavour::Incus => get("AnonPages").saturating_add(get("SwapCached")),
+    };
+    json.key("memory");
+    json.begin_object();
+    for (name, key) in SAME {
+        json.numbers(&[(name, get(key))]);
+    }
+    json.numbers(&[
+        ("memory_hugepages_free_bytes", huge("HugePages_Free")),
+        ("memory_hugepages_total_bytes", huge("HugePages_Total")),
+        ("memory_rss_bytes", rss),
+        // Both servers document "used swap memory", and containers report that; the originals give
+        // SwapCached, memory that is in swap and in RAM at once.
+        ("memory_swap_bytes", memory.swap()),
+        // Since boot, as the host's name for it (..._total) says; 0 in the originals.
+        ("memory_oom_kills", oom_kills),
+    ]);
+    json.end_object();
+}
+
+/// Values outside of any section.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Number of processors in use; 0 in the originals.
+    pub cpus: u64,
+    /// Number of processes.
+    pub processes: u64,
+    /// Boot time, seconds since 1970.
+    pub boot: u64,
+    /// Current time, seconds since 1970.
+    pub now: u64,
+}
+
+/// Writes the totals. Only Incus takes the two times.
+pub fn totals(json: &mut Writer<'_>, flavour: Flavour, totals: &Totals) {
+    json.numbers(&[("cpus", totals.cpus), ("procs_total", totals.processes)]);
+    if is_list(flavour) {
+        json.numbers(&[("boot_time_seconds", totals.boot), ("time_seconds", totals.now)]);
+    }
+}
+
+/// Device and mount point, unescaped, of a line of `/proc/mounts`; `None` if the mount is not to be
+/// reported.
+#[must_use]
+pub fn wanted(flavour: Flavour, line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let mount = Mount::parse(line)?;
+    let point: Vec<u8> = mounts::unescape(mount.point).collect();
+    mount.counts(flavour, &point).then(|| (mounts::unescape(mount.device).collect(), point))
+}

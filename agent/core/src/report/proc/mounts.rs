@@ -1,0 +1,115 @@
+//! `/proc/mounts` (fstab(5)), and the choice of mounts to report (P§4.6).
+
+use crate::flavour::Flavour;
+
+/// File systems without data of their own.
+const SKIPPED: [&str; 24] = [
+    "autofs",
+    "binfmt_misc",
+    "bpf",
+    "cgroup",
+    "cgroup2",
+    "configfs",
+    "debugfs",
+    "devpts",
+    "devtmpfs",
+    "fusectl",
+    "hugetlbfs",
+    "iso9660",
+    "mqueue",
+    "nsfs",
+    "overlay",
+    "proc",
+    "procfs",
+    "pstore",
+    "rpc_pipefs",
+    "securityfs",
+    "selinuxfs",
+    "squashfs",
+    "sysfs",
+    "tracefs",
+];
+
+/// A mount's fields as they stand in the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mount<'l> {
+    /// Mounted device, escaped.
+    pub device: &'l [u8],
+    /// Mount point, escaped.
+    pub point: &'l [u8],
+    /// File system type.
+    pub kind: &'l [u8],
+}
+
+impl<'l> Mount<'l> {
+    /// Parses a line. The device name may be empty, so single spaces separate the fields.
+    #[must_use]
+    pub fn parse(line: &'l [u8]) -> Option<Self> {
+        let mut words = line.split(|byte| *byte == b' ');
+        let (device, point, kind) = (words.next()?, words.next()?, words.next()?);
+        // Without a fourth field the third may be cut short.
+        (!point.is_empty() && words.next().is_some()).then_some(Self { device, point, kind })
+    }
+
+    /// True if the mount is to be reported; `point` is its mount point, unescaped.
+    #[must_use]
+    pub fn counts(&self, flavour: Flavour, point: &[u8]) -> bool {
+        let lxcfs = match flavour {
+            Flavour::Lxd | Flavour::LxdOld => self.kind == b"fuse.lxcfs",
+            Flavour::Incus => false,
+        };
+        let system = [&b"/dev"[..], b"/proc", b"/sys"]
+            .into_iter()
+            .any(|top| point.strip_prefix(top).is_some_and(|rest| matches!(rest, [] | [b'/', ..])));
+        let docker = point.strip_prefix(b"/var/lib/docker/").is_some_and(|rest| !rest.is_empty());
+        let skipped = SKIPPED.iter().any(|kind| kind.as_bytes() == self.kind);
+        !(lxcfs || system || docker || skipped)
+    }
+}
+
+/// Undoes the kernel's octal escapes (`\040` for a space). The originals do not, and report no file
+/// system at all if one has such a name.
+pub fn unescape(raw: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = raw;
+    core::iter::from_fn(move || {
+        let (byte, after) = rest.split_first()?;
+        let escaped = match (byte, after) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', tail @ ..]) => {
+                Some(((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'), tail))
+            }
+            _ => None,
+        };
+        let (byte, after) = escaped.unwrap_or((*byte, after));
+        rest = after;
+        Some(byte)
+    })
+}
+
+/// Result of statfs(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Block size, bytes.
+    pub block: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Number of free blocks.
+    pub free: u64,
+    /// Number of free blocks that unprivileged users may take.
+    pub available: u64,
+    /// Magic number of the file system.
+    pub magic: u32,
+}
+
+/// The name that the servers' metrics have for a magic number (statfs(2)); others appear in hex.
+#[must_use]
+pub fn kind(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x9123_683e => "btrfs",
+        0x0102_1994 => "tmpfs",
+        0xef53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x6969 => "nfs",
+        0x2fc1_2fc1 => "zfs",
+        _ => return None,
+    })
+}

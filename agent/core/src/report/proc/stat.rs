@@ -1,0 +1,74 @@
+//! `/proc/stat` and `/proc/diskstats` (proc(5), the kernel's iostats.rst).
+
+use super::{number, words};
+
+/// A processor's time in ticks (`USER_HZ`): 100 per second on every architecture we ship for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpu<'l> {
+    /// `cpu0` and so on; `cpu` is the sum of all.
+    pub name: &'l [u8],
+    /// user, nice, system, idle, iowait, irq, softirq, steal; 0 where an old kernel has none.
+    pub ticks: [u64; 8],
+}
+
+impl<'l> Cpu<'l> {
+    /// Parses a line of `/proc/stat`; `None` if it is not a processor's.
+    #[must_use]
+    pub fn parse(line: &'l [u8]) -> Option<Self> {
+        let mut words = words(line);
+        let name = words.next()?;
+        if !name.strip_prefix(b"cpu")?.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let mut ticks = [0; 8];
+        for (tick, word) in ticks.iter_mut().zip(words) {
+            *tick = number(word)?;
+        }
+        Some(Self { name, ticks })
+    }
+
+    /// Busy time, ns. `user` includes the time of nested guests.
+    #[must_use]
+    pub fn busy(&self) -> u64 {
+        let [user, nice, system, _idle, _iowait, irq, softirq, _steal] = self.ticks;
+        let ticks = [user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add);
+        ticks.saturating_mul(10_000_000)
+    }
+}
+
+/// A block device's counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disk<'l> {
+    /// Device name, such as `vda`.
+    pub name: &'l [u8],
+    /// Reads completed.
+    pub reads: u64,
+    /// Bytes read.
+    pub read: u64,
+    /// Writes completed.
+    pub writes: u64,
+    /// Bytes written.
+    pub written: u64,
+}
+
+impl<'l> Disk<'l> {
+    /// Parses a line of `/proc/diskstats`. Its sectors have 512 bytes, whatever the disk's are.
+    #[must_use]
+    pub fn parse(line: &'l [u8]) -> Option<Self> {
+        let mut words = words(line).skip(2);
+        let name = words.next()?;
+        let mut fields = [0; 7];
+        for field in &mut fields {
+            *field = number(words.next()?)?;
+        }
+        let [reads, _merged, sectors_read, _millis, writes, _, sectors_written] = fields;
+        let bytes = |sectors: u64| sectors.saturating_mul(512);
+        Some(Self {
+            name,
+            reads,
+            read: bytes(sectors_read),
+            writes,
+            written: bytes(sectors_written),
+        })
+    }
+}

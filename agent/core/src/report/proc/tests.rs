@@ -1,0 +1,186 @@
+use super::memory::Memory;
+use super::mounts::{Mount, kind, unescape};
+use super::stat::{Cpu, Disk};
+use super::{keyed, number, release};
+use crate::flavour::Flavour;
+use std::string::String;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+#[test]
+fn numbers_stay_at_the_largest_and_nothing_else_is_a_number() {
+    assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
+    assert_eq!(number(b"99999999999999999999999"), Some(u64::MAX));
+    for bad in [&b""[..], b"-1", b"+1", b"1.5", b"0x1", b"1 ", b"\xb2"] {
+        assert_eq!(number(bad), None);
+    }
+}
+
+#[test]
+fn a_keys_number_is_only_its_own() {
+    assert_eq!(keyed(b"oom_kill 3", "oom_kill"), Some(3));
+    assert_eq!(keyed(b"oom_kill_x 3", "oom_kill"), None);
+    assert_eq!(keyed(b"oom_kill", "oom_kill"), None);
+    assert_eq!(keyed(b"", "oom_kill"), None);
+}
+
+#[test]
+fn processors_are_told_from_other_lines() {
+    let cpu = Cpu::parse(b"cpu12 1 2 3 4 5 6 7 8 9 10").unwrap();
+    assert_eq!((cpu.name, cpu.ticks), (&b"cpu12"[..], [1, 2, 3, 4, 5, 6, 7, 8]));
+    assert_eq!(cpu.busy(), (1 + 2 + 3 + 6 + 7) * 10_000_000);
+    // Linux 2.4 had four.
+    assert_eq!(Cpu::parse(b"cpu0 1 2 3 4").unwrap().ticks, [1, 2, 3, 4, 0, 0, 0, 0]);
+    assert_eq!(Cpu::parse(b"cpu0").unwrap().ticks, [0; 8]);
+    for other in [&b"cpufreq 1"[..], b"intr 1 2", b"", b"cpu0 1 x"] {
+        assert_eq!(Cpu::parse(other), None);
+    }
+    let most = Cpu::parse(b"cpu 18446744073709551615 9").unwrap();
+    assert_eq!(most.busy(), u64::MAX);
+}
+
+#[test]
+fn disks_are_read_whatever_follows() {
+    let disk = Disk::parse(b" 254 0 vda 1197359 12 56423578 7171 154919 99 56822168 99 0").unwrap();
+    assert_eq!((disk.name, disk.reads, disk.writes), (&b"vda"[..], 1_197_359, 154_919));
+    assert_eq!((disk.read, disk.written), (56_423_578 * 512, 56_822_168 * 512));
+    // Up to Linux 2.6.24 partitions have four numbers with another meaning.
+    assert_eq!(Disk::parse(b" 254 1 vda1 1 2 3 4"), None);
+}
+
+#[test]
+fn memory_is_in_bytes_and_a_missing_line_is_nothing() {
+    let mut memory = Memory::default();
+    for line in [
+        &b"MemTotal:  24684092 kB"[..],
+        b"HugePages_Total:  5",
+        b"SwapTotal: 9 kB",
+        b"Active(anon): x kB",
+        b"SwapFree:",
+        b":",
+        b"Mlocked: 1 kB",
+    ] {
+        memory.line(line);
+    }
+    assert_eq!(memory.get("MemTotal"), 24_684_092 * 1024);
+    assert_eq!((memory.get("HugePages_Total"), memory.get("Active(anon)")), (5, 0));
+    assert_eq!((memory.swap(), memory.get("Mlocked")), (9 * 1024, 0));
+    memory.line(b"SwapFree: 18446744073709551615 kB");
+    assert_eq!((memory.get("SwapFree"), memory.swap()), (u64::MAX, 0));
+}
+
+fn text(bytes: impl Iterator<Item = u8>) -> Vec<u8> {
+    bytes.collect()
+}
+
+#[test]
+fn what_the_kernel_escapes_is_read_and_nothing_else_changes() {
+    assert_eq!(text(unescape(b"/a\\040b\\011\\012\\134\\043")), b"/a b\t\n\\#");
+    for same in [&b"\\"[..], b"\\0", b"\\04", b"\\048", b"\\400", b"\\x40"] {
+        assert_eq!(text(unescape(same)), same);
+    }
+}
+
+#[test]
+fn mounts_are_chosen_by_kind_and_place() {
+    let counts = |flavour, kind: &str, point: &str| {
+        let line = std::format!("dev {point} {kind} rw 0 0");
+        Mount::parse(line.as_bytes()).unwrap().counts(flavour, point.as_bytes())
+    };
+    for (kind, point) in [
+        ("ext4", "/"),
+        ("tmpfs", "/device"),
+        ("xfs", "/var/lib/docker"),
+        ("fuse.sshfs", "/home/x/dev"),
+    ] {
+        assert!(counts(Flavour::Lxd, kind, point), "{kind} {point}");
+    }
+    for (kind, point) in [
+        ("tmpfs", "/dev"),
+        ("tmpfs", "/sys/fs/cgroup"),
+        ("ext4", "/proc/x"),
+        ("ext4", "/var/lib/docker/volumes"),
+        ("overlay", "/"),
+        ("squashfs", "/snap/x"),
+    ] {
+        assert!(!counts(Flavour::Incus, kind, point), "{kind} {point}");
+    }
+    assert!(counts(Flavour::Incus, "fuse.lxcfs", "/var/lib/lxcfs"));
+    assert!(!counts(Flavour::LxdOld, "fuse.lxcfs", "/var/lib/lxcfs"));
+}
+
+#[test]
+fn a_mount_without_a_device_is_still_a_mount_and_half_a_line_is_none() {
+    let mount = Mount::parse(b" /x tmpfs rw 0 0").unwrap();
+    assert_eq!((mount.device, mount.point, mount.kind), (&b""[..], &b"/x"[..], &b"tmpfs"[..]));
+    for half in [&b""[..], b"dev", b"dev /x", b"dev /x ext"] {
+        assert_eq!(Mount::parse(half), None);
+    }
+}
+
+#[test]
+fn file_systems_have_the_servers_names() {
+    assert_eq!(
+        (kind(0xef53), kind(0x9123_683e), kind(0x6573_5546)),
+        (Some("ext4"), Some("btrfs"), None)
+    );
+}
+
+#[test]
+fn variables_are_read_as_a_shell_would() {
+    let read = |line: &str| {
+        release::variable(line.as_bytes(), "NAME").map(|text| String::from_utf8(text).unwrap())
+    };
+    for (line, value) in [
+        ("NAME=Fedora", "Fedora"),
+        ("NAME=\"a \\\"b\\\" \\$c\"", "a \"b\" $c"),
+        ("NAME='a \\b'", "a \\b"),
+        ("NAME=", ""),
+        ("NAME=\"open", "\"open"),
+        ("NAME=x\\", "x"),
+    ] {
+        assert_eq!(read(line).as_deref(), Some(value), "{line}");
+    }
+    assert_eq!(read("PRETTY_NAME=x"), None);
+    assert_eq!(read("NAMES=x"), None);
+}
+
+#[test]
+fn the_full_name_is_the_first_of_our_line() {
+    let name = |line: &'static str| release::full_name(line.as_bytes(), b"vm");
+    assert_eq!(name("127.0.1.1\tvm.example.net vm # us"), Some(&b"vm.example.net"[..]));
+    assert_eq!(name("::1 vm"), Some(&b"vm"[..]));
+    for other in
+        ["127.0.0.1 localhost", "# 127.0.1.1 vm.x vm", "127.0.1.1", "10.0.0.1 x # vm", "", "vm"]
+    {
+        assert_eq!(name(other), None, "{other}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_and_pieces_are_pieces_of_the_line(
+        line in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b' '), Just(b'\\'), b'0'..=b'9'], 0..80),
+        prefix in prop_oneof![Just(""), Just("cpu"), Just("a: "), Just("NAME="), Just("1 2 vda ")],
+    ) {
+        let line = [prefix.as_bytes(), &line].concat();
+        let within = |piece: &[u8]| piece.is_empty() || line.windows(piece.len()).any(|at| at == piece);
+        if let Some(cpu) = Cpu::parse(&line) {
+            prop_assert!(within(cpu.name));
+            prop_assert!(cpu.busy() >= cpu.ticks[0]);
+        }
+        if let Some(disk) = Disk::parse(&line) { prop_assert!(within(disk.name)); }
+        if let Some(mount) = Mount::parse(&line) {
+            prop_assert!(within(mount.point) && within(mount.device) && within(mount.kind));
+            prop_assert!(text(unescape(mount.point)).len() <= mount.point.len());
+        }
+        let mut memory = Memory::default();
+        memory.line(&line);
+        prop_assert!(memory.swap() <= memory.get("SwapTotal"));
+        let _total = (keyed(&line, "a:"), release::variable(&line, "NAME"));
+        if let Some(name) = release::full_name(&line, b"1") {
+            prop_assert!(within(name));
+        }
+    }
+}

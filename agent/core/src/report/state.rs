@@ -1,0 +1,200 @@
+//! The metadata of `GET /1.0/state` (P§4.5; `api.InstanceState`), also sent as a line to Incus
+//! hosts without vsock (P§2.4).
+//!
+//! The host overwrites `status`, `status_code` and `disk`, and fills in `host_name`. Numbers are
+//! Go's `int64`; the writer keeps them in its range.
+
+use core::fmt::Write;
+use core::net::IpAddr;
+
+use heapless::String;
+
+use crate::flavour::Flavour;
+use crate::json::{Value, Writer};
+use crate::netlink::{Address, BROADCAST, LOOPBACK, Link, POINT_TO_POINT, UP};
+use crate::report::proc::memory::Memory;
+
+/// Longest hardware address the kernel has (`MAX_ADDR_LEN`), bytes.
+const HARDWARE: usize = 32;
+
+/// The document's values, without its networks.
+#[derive(Clone, Copy, Debug)]
+pub struct State<'s> {
+    /// Values of `/proc/meminfo`.
+    pub memory: Memory,
+    /// Peak memory use, bytes; 0 if no cgroup records it.
+    pub memory_peak: u64,
+    /// Peak swap use, bytes; 0 if no cgroup records it.
+    pub swap_peak: u64,
+    /// Busy time of all processors, ns, if known.
+    pub cpu: Option<u64>,
+    /// Number of processes.
+    pub processes: u64,
+    /// System information, which only Incus takes.
+    pub system: System<'s>,
+}
+
+/// Names and versions of the guest's system.
+#[derive(Clone, Copy, Debug)]
+pub struct System<'s> {
+    /// `NAME` of os-release.
+    pub name: &'s [u8],
+    /// `VERSION_ID` of os-release.
+    pub version: &'s [u8],
+    /// `uname -r`.
+    pub kernel: &'s [u8],
+    /// `uname -n`.
+    pub host: &'s [u8],
+    /// Full host name, from `/etc/hosts`.
+    pub full_host: &'s [u8],
+}
+
+/// Writes the document up to its networks; [`network`] for each of them and [`end`] must follow.
+pub fn begin(json: &mut Writer<'_>, flavour: Flavour, state: &State<'_>) {
+    json.begin_object();
+    json.key("status");
+    json.text(b"");
+    json.numbers(&[("status_code", 0)]);
+    json.key("disk");
+    json.value(Value::NULL);
+    json.key("memory");
+    json.begin_object();
+    let (total, free) = (state.memory.get("MemTotal"), state.memory.get("MemFree"));
+    json.numbers(&[
+        ("usage", total.saturating_sub(free)),
+        ("usage_peak", state.memory_peak),
+        ("total", total),
+        ("swap_usage", state.memory.swap()),
+        ("swap_usage_peak", state.swap_peak),
+    ]);
+    json.end_object();
+    // 1 is how a host knows the state on the ring buffer for one (P§2.3). The host shows a VM as
+    // having an agent when there are processes, so there is always one: us.
+    json.numbers(&[("pid", 1), ("processes", state.processes.max(1))]);
+    json.key("cpu");
+    json.begin_object();
+    json.key("usage");
+    match state.cpu {
+        Some(usage) => json.number(usage),
+        None => json.signed(-1),
+    }
+    if flavour == Flavour::Incus {
+        json.numbers(&[("allocated_time", 0)]);
+    }
+    json.end_object();
+    if flavour == Flavour::Incus {
+        json.key("started_at");
+        // Go's zero time; the host has the real one.
+        json.text(b"0001-01-01T00:00:00Z");
+        system(json, &state.system);
+    }
+    json.key("network");
+    json.begin_object();
+}
+
+/// Ends the document.
+pub fn end(json: &mut Writer<'_>) {
+    json.end_object();
+    json.end_object();
+}
+
+fn system(json: &mut Writer<'_>, system: &System<'_>) {
+    json.key("os_info");
+    json.begin_object();
+    for (name, text) in [
+        ("os", system.name),
+        ("os_version", system.version),
+        ("kernel_version", system.kernel),
+        ("hostname", system.host),
+        ("fqdn", system.full_host),
+    ] {
+        json.key(name);
+        json.text(text);
+    }
+    json.end_object();
+}
+
+/// Writes an interface with its own addresses among `addresses`.
+pub fn network(json: &mut Writer<'_>, link: &Link<'_>, addresses: &[Address]) {
+    json.name(link.name);
+    json.begin_object();
+    json.key("addresses");
+    json.begin_array();
+    for address in addresses.iter().filter(|address| address.index == link.index) {
+        write_address(json, address);
+    }
+    json.end_array();
+    json.key("counters");
+    json.begin_object();
+    let (received, sent) = (&link.counters.received, &link.counters.sent);
+    json.numbers(&[
+        ("bytes_received", received.bytes),
+        ("bytes_sent", sent.bytes),
+        ("packets_received", received.packets),
+        ("packets_sent", sent.packets),
+        // The originals leave these at 0.
+        ("errors_received", received.errors),
+        ("errors_sent", sent.errors),
+        ("packets_dropped_outbound", sent.dropped),
+        ("packets_dropped_inbound", received.dropped),
+    ]);
+    json.end_object();
+    json.key("hwaddr");
+    json.text(hardware(link.hardware).as_bytes());
+    json.key("host_name");
+    json.text(b"");
+    json.numbers(&[("mtu", link.mtu.into())]);
+    let is = |flag| link.flags & flag != 0;
+    json.key("state");
+    json.text(if is(UP) { b"up" } else { b"down" });
+    json.key("type");
+    json.text(if is(BROADCAST) {
+        b"broadcast"
+    } else if is(LOOPBACK) {
+        b"loopback"
+    } else if is(POINT_TO_POINT) {
+        b"point-to-point"
+    } else {
+        b"unknown"
+    });
+    json.end_object();
+}
+
+fn write_address(json: &mut Writer<'_>, Address { address, prefix, .. }: &Address) {
+    json.begin_object();
+    json.key("family");
+    json.text(if address.is_ipv4() { b"inet" } else { b"inet6" });
+    json.key("address");
+    json.shown(format_args!("{address}"));
+    json.key("netmask");
+    json.shown(format_args!("{prefix}"));
+    json.key("scope");
+    json.text(scope(address).as_bytes());
+    json.end_object();
+}
+
+fn scope(address: &IpAddr) -> &'static str {
+    let link = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    match (address.is_loopback(), link) {
+        (true, _) => "local",
+        (_, true) => "link",
+        _ => "global",
+    }
+}
+
+/// Formats as `00:16:3e:aa:bb:cc`; empty for loopback (zeroes) and tunnels (an IP address).
+fn hardware(address: &[u8]) -> String<{ 3 * HARDWARE }> {
+    let mut out = String::new();
+    if matches!(address.len(), 4 | 16) || address.iter().all(|byte| *byte == 0) {
+        return out;
+    }
+    for (at, byte) in address.iter().take(HARDWARE).enumerate() {
+        let colon = if at == 0 { "" } else { ":" };
+        // There is room for three characters per byte.
+        let _fits = write!(out, "{colon}{byte:02x}");
+    }
+    out
+}

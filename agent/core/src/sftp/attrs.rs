@@ -1,0 +1,58 @@
+//! A file's attributes (filexfer-02 §5); a flag for each group says if it is present.
+
+use super::wire::Reader;
+
+const SIZE: u32 = 1;
+const OWNER: u32 = 2;
+const PERMISSIONS: u32 = 4;
+const TIMES: u32 = 8;
+const EXTENDED: u32 = 0x8000_0000;
+
+/// Attributes of a file, or to set on one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attrs {
+    /// Size, bytes.
+    pub size: Option<u64>,
+    /// User and group id.
+    pub owner: Option<(u32, u32)>,
+    /// `st_mode`, file type included.
+    pub permissions: Option<u32>,
+    /// Times of last access and modification, seconds since 1970.
+    pub times: Option<(u32, u32)>,
+}
+
+impl Attrs {
+    /// Extended attributes are skipped, and flags unknown to version 3 ignored, as in OpenSSH.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let flags = reader.u32()?;
+        let mut attrs = Self::default();
+        if flags & SIZE != 0 {
+            attrs.size = Some(reader.u64()?);
+        }
+        if flags & OWNER != 0 {
+            attrs.owner = Some((reader.u32()?, reader.u32()?));
+        }
+        if flags & PERMISSIONS != 0 {
+            attrs.permissions = Some(reader.u32()?);
+        }
+        if flags & TIMES != 0 {
+            attrs.times = Some((reader.u32()?, reader.u32()?));
+        }
+        if flags & EXTENDED != 0 {
+            // Each takes at least eight bytes, so the frame's length bounds the loop.
+            for _ in 0..reader.u32()? {
+                reader.string()?;
+                reader.string()?;
+            }
+        }
+        Some(attrs)
+    }
+
+    pub(super) fn flags(&self) -> u32 {
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        flag(self.size.is_some(), SIZE)
+            | flag(self.owner.is_some(), OWNER)
+            | flag(self.permissions.is_some(), PERMISSIONS)
+            | flag(self.times.is_some(), TIMES)
+    }
+}

@@ -1,0 +1,166 @@
+//! Table of open files and directories by handle. A handle is a slot's index and its generation, so
+//! that one used after its CLOSE is invalid and never names another file.
+//!
+//! Allocates 16 bytes per handle that was open at once, up to a limit. Every call takes constant
+//! time.
+
+use alloc::vec::Vec;
+
+use super::request::Handle;
+
+/// The open files and directories of a session.
+#[derive(Debug)]
+pub struct Handles<T> {
+    slots: Vec<Slot<T>>,
+    /// Head of the list of free slots.
+    free: Option<u32>,
+    open: usize,
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    /// Number of handles given out for this slot.
+    generation: u32,
+    content: Content<T>,
+}
+
+#[derive(Debug)]
+enum Content<T> {
+    Open(T),
+    /// Holds the next free slot.
+    Free(Option<u32>),
+}
+
+impl<T> Handles<T> {
+    /// An empty table for at most `most` handles.
+    #[must_use]
+    pub fn new(most: usize) -> Self {
+        Self { slots: Vec::new(), free: None, open: 0, most }
+    }
+
+    /// Largest number of open handles.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// True if one more handle can be added. To be checked before a file is opened and so created.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.open < self.most
+    }
+
+    /// Adds an open file; `None` if the table is full.
+    pub fn add(&mut self, opened: T) -> Option<Handle> {
+        if !self.has_room() {
+            return None;
+        }
+        let index = match self.free {
+            Some(index) => index,
+            None => {
+                let index = u32::try_from(self.slots.len()).ok()?;
+                self.slots.push(Slot { generation: 0, content: Content::Free(None) });
+                index
+            }
+        };
+        let slot = self.slots.get_mut(usize::try_from(index).ok()?)?;
+        let Content::Free(next) = slot.content else { return None };
+        self.free = next;
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.content = Content::Open(opened);
+        self.open += 1;
+        Some(Handle(u64::from(slot.generation) << u32::BITS | u64::from(index)))
+    }
+
+    /// The open file of a handle.
+    #[must_use]
+    pub fn get(&self, handle: Handle) -> Option<&T> {
+        let (generation, index) = parts(handle)?;
+        match self.slots.get(index)? {
+            Slot { generation: current, content: Content::Open(opened) }
+                if *current == generation =>
+            {
+                Some(opened)
+            }
+            Slot { content: Content::Open(_) | Content::Free(_), .. } => None,
+        }
+    }
+
+    /// Removes and returns the open file; the handle becomes invalid.
+    pub fn take(&mut self, handle: Handle) -> Option<T> {
+        self.get(handle)?;
+        let (_, index) = parts(handle)?;
+        let slot = self.slots.get_mut(index)?;
+        let content = core::mem::replace(&mut slot.content, Content::Free(self.free));
+        self.free = u32::try_from(index).ok();
+        self.open -= 1;
+        match content {
+            Content::Open(opened) => Some(opened),
+            Content::Free(_) => None,
+        }
+    }
+}
+
+/// Generation and index.
+fn parts(handle: Handle) -> Option<(u32, usize)> {
+    let generation = u32::try_from(handle.0 >> u32::BITS).ok()?;
+    let index = usize::try_from(handle.0 & u64::from(u32::MAX)).ok()?;
+    Some((generation, index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_handle_is_invalid_even_when_its_slot_is_used_again() {
+        let mut handles = Handles::new(2);
+        let first = handles.add("first").unwrap();
+        assert_eq!(handles.get(first), Some(&"first"));
+        assert_eq!((handles.take(first), handles.take(first)), (Some("first"), None));
+        let second = handles.add("second").unwrap();
+        assert_ne!(first, second);
+        assert_eq!(handles.get(first), None);
+        assert_eq!(handles.take(first), None);
+        assert_eq!(handles.get(second), Some(&"second"));
+        for never in [Handle(0), Handle(1), Handle::NONE, Handle(second.0 + 1)] {
+            assert_eq!(handles.get(never), None, "{never:?}");
+            assert_eq!(handles.take(never), None, "{never:?}");
+        }
+    }
+
+    #[test]
+    fn the_limit_is_reached_exactly_and_slots_are_used_again() {
+        const MOST: usize = 1000;
+        let mut handles = Handles::new(MOST);
+        let mut given: Vec<_> = (0..MOST).map(|number| handles.add(number).unwrap()).collect();
+        assert!(!handles.has_room());
+        assert_eq!(handles.add(MOST), None);
+        for (number, handle) in given.iter().enumerate() {
+            assert_eq!(handles.get(*handle), Some(&number));
+        }
+        for round in 0..10 {
+            for handle in given.iter_mut().step_by(3) {
+                let number = handles.take(*handle).unwrap();
+                assert!(handles.has_room());
+                *handle = handles.add(number + round).unwrap();
+            }
+            assert_eq!(handles.slots.len(), MOST);
+        }
+        assert!(!handles.has_room());
+    }
+
+    #[test]
+    fn a_limit_of_zero_refuses_every_handle() {
+        let mut handles = Handles::new(0);
+        assert!(!handles.has_room());
+        assert_eq!(handles.add(()), None);
+    }
+
+    #[test]
+    fn a_slot_takes_sixteen_bytes() {
+        // With a descriptor and a flag, as in the shell.
+        assert_eq!(size_of::<Slot<(bool, i32)>>(), 16);
+    }
+}

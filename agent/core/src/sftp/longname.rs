@@ -1,0 +1,145 @@
+//! The `ls -l` line that READDIR sends with each name; OpenSSH's client prints it unchanged.
+//!
+//! Users and groups are numbers: their names would need NSS, which a static binary does not have.
+//! Times are UTC.
+
+use core::fmt::{self, Write};
+
+use super::attrs::Attrs;
+use crate::timestamp;
+
+/// The values shown in a line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listed {
+    /// Either all attributes are present, or only the file's name is known.
+    pub attrs: Attrs,
+    /// Number of hard links.
+    pub links: u32,
+}
+
+/// Age in seconds below which the time of day replaces the year: half a year, as in `ls`.
+const RECENT: u64 = 365 * 24 * 3600 / 2;
+
+/// Writes the columns before the name; `now` is in seconds since 1970.
+///
+/// # Errors
+/// Only those of `out`.
+pub(super) fn columns(out: &mut impl Write, file: &Listed, now: u64) -> fmt::Result {
+    let Attrs { size: Some(size), owner: Some(owner), permissions: Some(mode), times: Some(times) } =
+        file.attrs
+    else {
+        return out.write_str("?????????? ");
+    };
+    for letter in letters(mode) {
+        out.write_char(char::from(letter))?;
+    }
+    write!(out, " {:>3} {:<8} {:<8} {:>8} ", file.links, owner.0, owner.1, size)?;
+    let (time, minute) = (u64::from(times.1), u64::from(times.1) / 60);
+    let (year, month, day) = timestamp::civil(minute / (24 * 60));
+    let month = usize::try_from(month).ok().and_then(|month| MONTHS.get(month.wrapping_sub(1)));
+    write!(out, "{} {day:>2} ", month.unwrap_or(&"???"))?;
+    if time <= now && now - time < RECENT {
+        write!(out, "{:02}:{:02} ", minute / 60 % 24, minute % 60)
+    } else {
+        write!(out, "{year:>5} ")
+    }
+}
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Formats `st_mode` as `ls` does.
+fn letters(mode: u32) -> [u8; 10] {
+    let kind = match mode & 0o170_000 {
+        0o010_000 => b'p',
+        0o020_000 => b'c',
+        0o040_000 => b'd',
+        0o060_000 => b'b',
+        0o100_000 => b'-',
+        0o120_000 => b'l',
+        0o140_000 => b's',
+        _ => b'?',
+    };
+    let bit = |bit: u32, letter: u8| if mode & bit != 0 { letter } else { b'-' };
+    // The execute bits share their letters with set-user-id, set-group-id and sticky.
+    let last = |run: u32, special: u32, letter: u8| match (mode & run != 0, mode & special != 0) {
+        (false, false) => b'-',
+        (true, false) => b'x',
+        (true, true) => letter,
+        (false, true) => letter.to_ascii_uppercase(),
+    };
+    [
+        kind,
+        bit(0o400, b'r'),
+        bit(0o200, b'w'),
+        last(0o100, 0o4000, b's'),
+        bit(0o040, b'r'),
+        bit(0o020, b'w'),
+        last(0o010, 0o2000, b's'),
+        bit(0o004, b'r'),
+        bit(0o002, b'w'),
+        last(0o001, 0o1000, b't'),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sftp::reply::Names;
+    use std::string::String;
+
+    const NOW: u64 = 1_767_225_599; // 2025-12-31T23:59:59Z
+
+    fn line(mode: u32, mtime: u32) -> String {
+        let attrs = Attrs {
+            size: Some(4096),
+            owner: Some((0, 1000)),
+            permissions: Some(mode),
+            times: Some((0, mtime)),
+        };
+        let mut out = [0; 256];
+        let mut names = Names::new(&mut out, 1);
+        names.push(b"n", &Listed { attrs, links: 2 }, NOW);
+        let length = names.finish().unwrap();
+        // Skips length, type, id, count and name; the line's length comes next.
+        let line = &out[4 + 1 + 4 + 4 + 5..length];
+        let end = 4 + usize::from(line[3]);
+        String::from_utf8(line[4..end].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_line_looks_like_openssh_s() {
+        // As `sftp-server` of OpenSSH 9.2 writes it, but for the names of users.
+        assert_eq!(
+            line(0o040_755, 1_767_225_599),
+            "drwxr-xr-x   2 0        1000         4096 Dec 31 23:59 n"
+        );
+        assert_eq!(
+            line(0o104_644, 951_782_400),
+            "-rwSr--r--   2 0        1000         4096 Feb 29  2000 n"
+        );
+    }
+
+    #[test]
+    fn every_kind_and_special_bit_has_its_letter() {
+        for (mode, letters) in [
+            (0o010_000, "p---------"),
+            (0o020_001, "c--------x"),
+            (0o060_010, "b-----x---"),
+            (0o121_777, "lrwxrwxrwt"),
+            (0o141_000, "s--------T"),
+            (0o106_111, "---s--s--x"),
+            (0, "?---------"),
+        ] {
+            assert_eq!(&line(mode, 0)[..10], letters);
+        }
+    }
+
+    #[test]
+    fn a_time_to_come_shows_its_year() {
+        let later = u32::try_from(NOW + 1).unwrap();
+        assert!(line(0, later).ends_with(" Jan  1  2026 n"));
+        let old = u32::try_from(NOW - RECENT).unwrap();
+        assert!(line(0, old).ends_with(" Jul  2  2025 n"), "{}", line(0, old));
+    }
+}

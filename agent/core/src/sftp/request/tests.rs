@@ -1,0 +1,217 @@
+use super::*;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+/// A field as a client writes it.
+enum Field<'a> {
+    Int(u32),
+    Long(u64),
+    Text(&'a [u8]),
+}
+use Field::{Int, Long, Text};
+
+fn frame(kind: u8, fields: &[Field<'_>]) -> Vec<u8> {
+    let mut out = std::vec![kind, 0, 0, 0, 7];
+    for field in fields {
+        match field {
+            Int(value) => out.extend(value.to_be_bytes()),
+            Long(value) => out.extend(value.to_be_bytes()),
+            Text(text) => {
+                out.extend(u32::try_from(text.len()).unwrap().to_be_bytes());
+                out.extend(*text);
+            }
+        }
+    }
+    out
+}
+
+const H: Handle = Handle(0x0102_0304_0506_0708);
+const HANDLE: Field<'static> = Text(b"\x01\x02\x03\x04\x05\x06\x07\x08");
+const A: Attrs = Attrs {
+    size: Some(1 << 40),
+    owner: Some((1, 2)),
+    permissions: Some(0o644),
+    times: Some((3, 4)),
+};
+
+fn attrs() -> [Field<'static>; 7] {
+    [Int(15), Long(1 << 40), Int(1), Int(2), Int(0o644), Int(3), Int(4)]
+}
+
+fn with_attrs<'a>(fields: impl IntoIterator<Item = Field<'a>>) -> Vec<Field<'a>> {
+    fields.into_iter().chain(attrs()).collect()
+}
+
+/// A complete frame for each request.
+fn each() -> Vec<(Vec<u8>, Request<'static>)> {
+    let (path, from, to): (&[u8], &[u8], &[u8]) = (b"/a\xff", b"x", b"y");
+    let one = |kind| frame(kind, &[Text(path)]);
+    let two = |kind| frame(kind, &[Text(from), Text(to)]);
+    let mut all = std::vec![
+        (
+            frame(3, &with_attrs([Text(path), Int(0x1a)])),
+            Request::Open { path, flags: OpenFlags(0x1a), attrs: A }
+        ),
+        (frame(4, &[HANDLE]), Request::Close { handle: H }),
+        (
+            frame(5, &[HANDLE, Long(1 << 33), Int(9)]),
+            Request::Read { handle: H, offset: 1 << 33, length: 9 }
+        ),
+        (
+            frame(6, &[HANDLE, Long(5), Text(b"data")]),
+            Request::Write { handle: H, offset: 5, data: b"data" }
+        ),
+        (one(7), Request::Lstat { path }),
+        (frame(8, &[HANDLE]), Request::Fstat { handle: H }),
+        (frame(9, &with_attrs([Text(path)])), Request::Setstat { path, attrs: A }),
+        (frame(10, &with_attrs([HANDLE])), Request::Fsetstat { handle: H, attrs: A }),
+        (one(11), Request::Opendir { path }),
+        (frame(12, &[HANDLE]), Request::Readdir { handle: H }),
+        (one(13), Request::Remove { path }),
+        (frame(14, &with_attrs([Text(path)])), Request::Mkdir { path, attrs: A }),
+        (one(15), Request::Rmdir { path }),
+        (one(16), Request::Realpath { path }),
+        (one(17), Request::Stat { path }),
+        (two(18), Request::Rename { from, to }),
+        (one(19), Request::Readlink { path }),
+        (two(20), Request::Symlink { target: from, link: to }),
+    ];
+    let extended = |name: &'static str, fields: Vec<Field<'static>>| {
+        let name = Text(name.as_bytes());
+        frame(200, &[name].into_iter().chain(fields).collect::<Vec<_>>())
+    };
+    let names = || std::vec![Text(from), Text(to)];
+    all.extend([
+        (extended("posix-rename@openssh.com", names()), Request::PosixRename { from, to }),
+        (extended("hardlink@openssh.com", names()), Request::Hardlink { from, to }),
+        (extended("statvfs@openssh.com", std::vec![Text(path)]), Request::Statvfs { path }),
+        (extended("fstatvfs@openssh.com", std::vec![HANDLE]), Request::Fstatvfs { handle: H }),
+        (extended("fsync@openssh.com", std::vec![HANDLE]), Request::Fsync { handle: H }),
+        (
+            extended("lsetstat@openssh.com", with_attrs([Text(path)])),
+            Request::Lsetstat { path, attrs: A },
+        ),
+        (extended("limits@openssh.com", Vec::new()), Request::Limits),
+        (extended("vendor-id", names()), Request::Unknown),
+    ]);
+    all
+}
+
+#[test]
+fn each_request_is_read_whole() {
+    for (frame, request) in each() {
+        assert_eq!(Packet::parse(&frame), Ok(Packet::Request { id: 7, request }));
+    }
+}
+
+#[test]
+fn every_cut_is_refused_by_its_id() {
+    for (frame, request) in each() {
+        if request == Request::Unknown {
+            continue; // its fields are not known
+        }
+        for cut in 0..frame.len() {
+            let refusal = if cut < 5 { Malformed::Nameless } else { Malformed::Fields { id: 7 } };
+            assert_eq!(Packet::parse(&frame[..cut]), Err(refusal), "{request:?} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn bytes_after_the_last_field_change_nothing() {
+    for (mut frame, request) in each() {
+        frame.extend(b"\0\0\0\x01trailing");
+        assert_eq!(Packet::parse(&frame), Ok(Packet::Request { id: 7, request }));
+    }
+}
+
+#[test]
+fn init_is_read_whatever_it_says() {
+    for frame in [&b"\x01\0\0\0\x03"[..], b"\x01\0\0\0\x06\0\0\0\x01x\0\0\0\0"] {
+        assert_eq!(Packet::parse(frame), Ok(Packet::Init));
+    }
+    assert_eq!(Packet::parse(b"\x01\0\0\0"), Err(Malformed::Nameless));
+}
+
+#[test]
+fn types_of_other_versions_are_answered_and_not_understood() {
+    for kind in (0..=255).filter(|kind| !matches!(kind, 1 | 3..=20 | 200)) {
+        let expected = Packet::Request { id: 7, request: Request::Unknown };
+        assert_eq!(Packet::parse(&[kind, 0, 0, 0, 7]), Ok(expected));
+    }
+}
+
+#[test]
+fn a_handle_of_another_length_is_not_ours() {
+    for text in [&b""[..], b"abcd", b"abcdefg", b"abcdefghi", &[b'a'; 256]] {
+        let frame = frame(4, &[Text(text)]);
+        let request = Request::Close { handle: Handle::NONE };
+        assert_eq!(Packet::parse(&frame), Ok(Packet::Request { id: 7, request }));
+    }
+}
+
+#[test]
+fn attributes_are_there_as_their_flags_say() {
+    let of = |fields: &[Field<'_>]| match Packet::parse(&frame(
+        10,
+        &[HANDLE].into_iter().chain(fields.iter().map(again)).collect::<Vec<_>>(),
+    )) {
+        Ok(Packet::Request { request: Request::Fsetstat { attrs, .. }, .. }) => Some(attrs),
+        _ => None,
+    };
+    let none = Attrs::default();
+    assert_eq!(of(&[Int(0)]), Some(none));
+    assert_eq!(of(&[Int(1), Long(9)]), Some(Attrs { size: Some(9), ..none }));
+    assert_eq!(of(&[Int(2), Int(1), Int(2)]), Some(Attrs { owner: Some((1, 2)), ..none }));
+    assert_eq!(of(&[Int(4), Int(0o755)]), Some(Attrs { permissions: Some(0o755), ..none }));
+    assert_eq!(of(&[Int(8), Int(1), Int(2)]), Some(Attrs { times: Some((1, 2)), ..none }));
+    // Version 4's bits, without their fields.
+    assert_eq!(of(&[Int(0x70)]), Some(none));
+    let extended = Int(0x8000_0004);
+    let pairs = [extended, Int(1), Int(2), Text(b"a"), Text(b"b"), Text(b"c"), Text(b"")];
+    assert_eq!(of(&pairs), Some(Attrs { permissions: Some(1), ..none }));
+    assert_eq!(of(&[Int(0x8000_0000), Int(u32::MAX), Text(b"a"), Text(b"b")]), None);
+}
+
+fn again<'a>(field: &Field<'a>) -> Field<'a> {
+    match field {
+        Int(value) => Int(*value),
+        Long(value) => Long(*value),
+        Text(text) => Text(text),
+    }
+}
+
+#[test]
+fn room_is_kept_for_the_requested_length_up_to_the_limit() {
+    let read = |length| Request::Read { handle: H, offset: 0, length }.reply_room();
+    assert_eq!(read(0), 13);
+    assert_eq!(read(100), 113);
+    assert_eq!(read(u32::MAX), 13 + DATA);
+    assert!(read(u32::MAX) <= REPLY);
+    assert!(Request::Readdir { handle: H }.reply_room() <= REPLY);
+    assert!(Request::Limits.reply_room() <= REPLY);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_give_an_answer(frame in proptest::collection::vec(any::<u8>(), 0..200)) {
+        match Packet::parse(&frame) {
+            Err(Malformed::Nameless) => prop_assert!(frame.len() < 5),
+            _ => prop_assert!(frame.len() >= 5),
+        }
+    }
+
+    #[test]
+    fn a_request_with_bent_bytes_gives_an_answer(
+        which in 0..26usize,
+        bends in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let (mut frame, _) = each().swap_remove(which);
+        for (index, byte) in bends {
+            let index = index.index(frame.len());
+            frame[index] = byte;
+        }
+        prop_assert_ne!(Packet::parse(&frame), Err(Malformed::Nameless));
+    }
+}

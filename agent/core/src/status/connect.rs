@@ -1,0 +1,124 @@
+//! The only line that a host may write to the agent: `CONNECT <cid>:<port> [<sha256>]` (seeds §1).
+
+use core::fmt;
+
+use crate::host_address::{BadHostAddress, HostAddress};
+
+/// A well-formed CONNECT line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connect {
+    /// Address on which the host listens.
+    pub address: HostAddress,
+    /// SHA-256 of the certificate (DER) that the host will present; `None` for the known certificate.
+    pub fingerprint: Option<[u8; 32]>,
+}
+
+/// Reason why a line that begins with CONNECT is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedLine {
+    /// Not `CONNECT <cid>:<port> [<64 hex digits>]`.
+    Malformed,
+    /// No host can have that address.
+    BadAddress,
+    /// No fingerprint in the line, and no certificate is known. None is trusted on first use.
+    NoCertificate,
+}
+
+impl From<BadHostAddress> for RefusedLine {
+    fn from(why: BadHostAddress) -> Self {
+        match why {
+            BadHostAddress::Malformed => Self::Malformed,
+            BadHostAddress::NotAHost => Self::BadAddress,
+        }
+    }
+}
+
+impl fmt::Display for RefusedLine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Malformed => "not CONNECT <cid>:<port> [<sha256>]",
+            Self::BadAddress => "no host can have that address",
+            Self::NoCertificate => "no certificate is known and the line has no fingerprint",
+        })
+    }
+}
+
+impl Connect {
+    /// Reads a line; `None` if it does not begin with CONNECT, such as an echo of the agent's own lines.
+    ///
+    /// # Errors
+    /// [`RefusedLine::Malformed`] or [`RefusedLine::BadAddress`].
+    pub fn parse(line: &[u8]) -> Result<Option<Self>, RefusedLine> {
+        let Some(rest) = line.strip_prefix(b"CONNECT ") else { return Ok(None) };
+        let rest = core::str::from_utf8(rest).map_err(|_| RefusedLine::Malformed)?;
+        let (address, fingerprint) = match rest.split_once(' ') {
+            Some((address, hex)) => {
+                (address, Some(fingerprint(hex).ok_or(RefusedLine::Malformed)?))
+            }
+            None => (rest, None),
+        };
+        let address = HostAddress::parse(address)?;
+        Ok(Some(Self { address, fingerprint }))
+    }
+}
+
+fn fingerprint(hex: &str) -> Option<[u8; 32]> {
+    let mut out = [0; 32];
+    if hex.len() != 64 {
+        return None;
+    }
+    for (byte, digits) in out.iter_mut().zip(hex.as_bytes().chunks(2)) {
+        for digit in digits {
+            let digit = char::from(*digit).to_digit(16)?;
+            *byte = *byte << 4 | u8::try_from(digit).ok()?;
+        }
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::format;
+
+    #[test]
+    fn both_forms_are_read() {
+        let plain = Connect::parse(b"CONNECT 2:40000").unwrap().unwrap();
+        assert_eq!(plain.address, HostAddress { cid: 2, port: 40000 });
+        assert_eq!(plain.fingerprint, None);
+        let hex = "0aFf".repeat(16);
+        let pinned = Connect::parse(format!("CONNECT 3:1 {hex}").as_bytes()).unwrap().unwrap();
+        assert_eq!(pinned.fingerprint.map(|print| print[..2].to_vec()), Some([0x0a, 0xff].into()));
+    }
+
+    #[test]
+    fn our_own_words_and_noise_are_no_connect() {
+        for line in [&b"CONNECTED"[..], b"STARTED", b"STOPPED", b"", b"connect 2:1", b"\xff\0"] {
+            assert_eq!(Connect::parse(line), Ok(None));
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let long = format!("CONNECT 2:1 {}", "0".repeat(65));
+        for line in [
+            "CONNECT ",
+            "CONNECT 2",
+            "CONNECT 2:",
+            "CONNECT :2",
+            "CONNECT 2:1 ",
+            "CONNECT 2:1 xyz",
+            "CONNECT  2:1",
+            "CONNECT +2:1",
+            "CONNECT 2:-1",
+            "CONNECT 4294967296:1",
+            long.as_str(),
+            "CONNECT 2:1\u{e9}",
+        ] {
+            assert_eq!(Connect::parse(line.as_bytes()), Err(RefusedLine::Malformed), "{line}");
+        }
+        for line in ["CONNECT 0:1", "CONNECT 1:1", "CONNECT 4294967295:1", "CONNECT 2:0"] {
+            assert_eq!(Connect::parse(line.as_bytes()), Err(RefusedLine::BadAddress), "{line}");
+        }
+    }
+}

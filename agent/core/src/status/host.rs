@@ -1,0 +1,167 @@
+//! Inputs about the host: its address, the results of calls to it, its loss.
+
+use core::time::Duration;
+
+use super::{
+    AGAIN, CONNECT_FOR, Connect, Heard, How, LOST, Phase, READ, REFRESH, State, Status, StatusLine,
+    Timer, VERIFY, Verification, pace,
+};
+use crate::host_address::HostAddress;
+use crate::time::Uptime;
+
+impl Status {
+    /// Takes the address in `agent.conf` at start. It is verified in the background while announcements go on.
+    /// Does nothing once the host has given its address itself.
+    pub fn know(&mut self, now: Uptime, address: HostAddress) {
+        if self.state() == State::Started && self.heard == Heard::Nothing {
+            self.known = Some(Connect { address, fingerprint: None });
+            self.verification = None;
+            self.timers.stop(Timer::Call);
+            self.timers.stop(Timer::Expire);
+            self.timers.set(Timer::Retry, now);
+            self.phase = Phase::Started { pause: AGAIN.0 };
+        }
+    }
+
+    /// `PUT /1.0` was received. Its handler makes the call itself and reports the result to
+    /// [`Status::verified`] with the number that this returns.
+    pub fn put_started(&mut self, now: Uptime, address: HostAddress) -> u32 {
+        if self.state() == State::Stopped {
+            // Stopping: `verified` ignores this number.
+            return self.attempts;
+        }
+        let target = Connect { address, fingerprint: None };
+        self.forget_line();
+        // Kept even if the verification fails, as by the Go agents (P§3.3): the retries go there.
+        self.known = Some(target);
+        self.follow(now, now, target, How::Put);
+        self.timers.stop(Timer::Call);
+        self.attempts
+    }
+
+    /// Begins a verification, due at `when`. It replaces any other.
+    pub(super) fn verify(&mut self, when: Uptime, target: Connect, how: How) {
+        self.attempts = self.attempts.wrapping_add(1);
+        self.verification = Some(Verification { attempt: self.attempts, target, how });
+        self.timers.set(Timer::Call, when);
+        self.timers.set(Timer::Expire, when + VERIFY);
+        self.timers.stop(Timer::Retry);
+    }
+
+    /// Enters CONNECT with a verification that is due at `when`. Nothing is written in CONNECT.
+    pub(super) fn follow(&mut self, now: Uptime, when: Uptime, target: Connect, how: How) {
+        self.verify(when, target, how);
+        for timer in [Timer::Announce, Timer::Refresh, Timer::Turn] {
+            self.timers.stop(timer);
+        }
+        self.enter(now, Phase::Connect);
+    }
+
+    /// Takes the result of a verification. Returns false, without effect, if `attempt` is not the number of
+    /// the current one.
+    pub fn verified(&mut self, now: Uptime, attempt: u32, ok: bool) -> bool {
+        let verification = self.verification.take_if(|it| it.attempt == attempt);
+        let Some(Verification { target, how, .. }) = verification else { return false };
+        self.timers.stop(Timer::Call);
+        self.timers.stop(Timer::Expire);
+        match (how, ok) {
+            (How::Put, true) => self.confirmed(now, target, Heard::Put),
+            (How::Connect { .. }, true) => self.confirmed(now, target, Heard::Connect),
+            // Still connected.
+            (How::Own, true) if self.state() == State::Connected => {}
+            (How::Own, true) => self.regained(now),
+            (How::Put, false) => {
+                // The host is alive, since it sent a PUT, but it sends no other by itself.
+                self.heard = Heard::Put;
+                self.lost(now, READ);
+            }
+            (How::Connect { since }, false) => {
+                let again = now + self.intervals.connect.max(now - since);
+                if again < since + CONNECT_FOR {
+                    self.follow(now, again, target, how);
+                } else {
+                    self.lost(now, LOST);
+                }
+            }
+            (How::Own, false) => match &mut self.phase {
+                Phase::Started { pause } => {
+                    self.timers.set(Timer::Retry, now + *pause);
+                    *pause = (*pause * 2).min(AGAIN.1);
+                }
+                Phase::Connect | Phase::Connected { .. } | Phase::Stopped { .. } => {
+                    self.lost(now, LOST);
+                }
+            },
+        }
+        true
+    }
+
+    /// An ordinary call to the host succeeded. That proves nothing, but in STARTED it brings the agent's own
+    /// verification forward. Returns whether it did, so that the shell must poll.
+    pub fn call_ok(&mut self, now: Uptime) -> bool {
+        self.state() == State::Started && self.verify_soon(now)
+    }
+
+    /// The host answered an ordinary call with 401. In CONNECTED this brings the agent's own verification
+    /// forward, which fails if the host no longer knows the agent. Returns whether it did.
+    pub fn call_refused(&mut self, now: Uptime) -> bool {
+        self.state() == State::Connected && self.verify_soon(now)
+    }
+
+    fn verify_soon(&mut self, now: Uptime) -> bool {
+        let at = now.max(self.not_before.own);
+        let sooner = self.known.is_some()
+            && self.verification.is_none()
+            && self.timers.get(Timer::Retry).is_none_or(|due| at < due);
+        if sooner {
+            self.timers.set(Timer::Retry, at);
+        }
+        sooner
+    }
+
+    /// An ordinary call to the host failed.
+    pub fn host_lost(&mut self, now: Uptime) {
+        if self.state() == State::Connected {
+            self.lost(now, LOST);
+        }
+    }
+
+    fn confirmed(&mut self, now: Uptime, target: Connect, heard: Heard) {
+        self.known = Some(target);
+        self.heard = heard;
+        self.connected(now, 0, true);
+    }
+
+    /// A verification by the agent itself succeeded. CONNECTED is not written: it would hide STARTED from a
+    /// host that has not read it yet.
+    fn regained(&mut self, now: Uptime) {
+        let eager = if self.heard == Heard::Nothing { pace::EAGER } else { 0 };
+        self.connected(now, eager, false);
+    }
+
+    fn connected(&mut self, now: Uptime, eager: u8, owed: bool) {
+        self.timers.stop(Timer::Turn);
+        match self.heard {
+            Heard::Nothing | Heard::Put => self.timers.set(Timer::Refresh, now + REFRESH),
+            // Such a host reads the port itself, not a ring: no line is silent, each STARTED may be
+            // answered with CONNECT, and a restarted daemon sends CONNECT by itself (seeds §1).
+            Heard::Connect => self.timers.stop(Timer::Refresh),
+        }
+        // After the STOPPED of `Timer::Turn` its STARTED must still be written.
+        let pause = if self.last == StatusLine::Stopped { READ } else { self.announce_pace(eager) };
+        self.timers.set(Timer::Announce, now + pause);
+        self.enter(now, Phase::Connected { eager, owed });
+    }
+
+    /// Enters STARTED and announces at once; writes STOPPED and STARTED after `patience` if the host does not
+    /// call. A running verification goes on.
+    fn lost(&mut self, now: Uptime, patience: Duration) {
+        self.timers.stop(Timer::Refresh);
+        self.timers.set(Timer::Announce, self.at_once(now));
+        self.timers.set(Timer::Turn, self.not_before.turn.max(now + patience));
+        if self.verification.is_none() && self.known.is_some() {
+            self.timers.set(Timer::Retry, now + AGAIN.0);
+        }
+        self.enter(now, Phase::Started { pause: AGAIN.0 * 2 });
+    }
+}

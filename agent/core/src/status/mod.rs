@@ -1,0 +1,281 @@
+//! The status channel as one state machine: when to write which line to the serial port, what a received line
+//! means, when to call the host. P§2, seeds §1.
+//!
+//! ```text
+//!                PUT or CONNECT                 verified
+//!  STARTED ─────────────────────────▶ CONNECT ───────────▶ CONNECTED
+//!     ▲  ▲                               │ failed              │
+//!     │  └───────────────────────────────┘                     │
+//!     └───────── a call failed, at once ───────────────────────┘
+//! ```
+//! In STARTED a known address is verified again in the background. Only a verification leads to CONNECTED:
+//! answers to other calls bring one forward. The host keeps a ring of 16 bytes and acts on the last complete
+//! line only, so lines are repeated rather than assumed to be read.
+//!
+//! Inputs are the methods of [`Status`]; outputs are [`Status::poll`] and [`Status::deadline`]. The machine does
+//! no I/O. The address in a CONNECT line becomes the known one only after its verification; those of PUT and
+//! `agent.conf` do at once, since their source is trusted.
+
+mod connect;
+mod host;
+pub mod line;
+mod pace;
+mod phase;
+mod poll;
+#[cfg(test)]
+mod tests;
+mod timers;
+
+use core::time::Duration;
+
+pub use connect::{Connect, RefusedLine};
+pub use pace::{
+    AGAIN, CONNECT, CONNECT_FOR, CONNECTED, Intervals, LOST, READ, REFRESH, REFRESHED, REPLACED,
+    SHORTEST, STARTED, TURN, VERIFY,
+};
+pub use phase::State;
+pub use poll::{Action, STARTED_LINE, STOPPED_LINES};
+
+use crate::host_address::HostAddress;
+use crate::status::line::{Line, LineBuf};
+use crate::time::Uptime;
+use phase::{How, Phase, Verification};
+use timers::{Timer, Timers};
+
+/// A line that the agent writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StatusLine {
+    Started,
+    /// STARTED twice, without an event.
+    Refresh,
+    Connected,
+    Stopped,
+}
+
+/// How the host last gave its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Nothing,
+    Put,
+    Connect,
+}
+
+/// Earliest time of the next action of each kind.
+#[derive(Debug)]
+struct NotBefore {
+    /// Write to the port, after a failed one.
+    write: Uptime,
+    /// Follow a CONNECT line.
+    connect: Uptime,
+    /// Verify the known address.
+    own: Uptime,
+    /// Write STOPPED and STARTED for a host that does not call.
+    turn: Uptime,
+    /// Log a refused line.
+    refused: Uptime,
+}
+
+/// Actions for the log that are still to be returned by [`Status::poll`].
+#[derive(Debug, Default)]
+struct ForTheLog {
+    /// The state that was logged last.
+    state: Option<State>,
+    /// The address in a CONNECT line that is followed.
+    followed: Option<HostAddress>,
+    /// The reason why a CONNECT line was refused.
+    refused: Option<RefusedLine>,
+}
+
+/// The state machine of the status channel.
+#[derive(Debug)]
+pub struct Status {
+    intervals: Intervals,
+    phase: Phase,
+    /// Time at which the state was entered.
+    since: Uptime,
+    verification: Option<Verification>,
+    timers: Timers,
+    not_before: NotBefore,
+    buf: LineBuf,
+    trust_known: bool,
+    /// The host's address and, if a CONNECT line gave it, fingerprint.
+    known: Option<Connect>,
+    heard: Heard,
+    /// The latest CONNECT line, until [`Timer::Follow`].
+    waiting: Option<Connect>,
+    /// Number of the latest verification.
+    attempts: u32,
+    /// The line written last.
+    last: StatusLine,
+    /// Time of that write; `None` before the first.
+    written: Option<Uptime>,
+    log: ForTheLog,
+}
+
+impl Status {
+    /// A machine in STARTED, with an announcement due at once.
+    #[must_use]
+    pub fn new(now: Uptime, intervals: Intervals) -> Self {
+        let mut timers = Timers::default();
+        timers.set(Timer::Announce, now);
+        timers.set(Timer::Turn, now + LOST);
+        Self {
+            intervals: intervals.bounded(),
+            phase: Phase::Started { pause: AGAIN.0 },
+            verification: None,
+            since: now,
+            timers,
+            not_before: NotBefore { write: now, connect: now, own: now, turn: now, refused: now },
+            buf: LineBuf::default(),
+            trust_known: false,
+            known: None,
+            heard: Heard::Nothing,
+            waiting: None,
+            attempts: 0,
+            last: StatusLine::Started,
+            written: None,
+            log: ForTheLog::default(),
+        }
+    }
+
+    /// The current state.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.phase.state()
+    }
+
+    /// Time at which the current state was entered.
+    #[must_use]
+    pub fn since(&self) -> Uptime {
+        self.since
+    }
+
+    /// The known address of the host: from PUT, from `agent.conf`, or from a CONNECT line after its
+    /// verification.
+    #[must_use]
+    pub fn address(&self) -> Option<HostAddress> {
+        self.known.map(|known| known.address)
+    }
+
+    /// Time at which the shell wakes at the latest while the port is open: at [`Status::deadline`], or earlier
+    /// to read the port without a wake-up by the kernel, which may get lost in the restore of a snapshot, in a
+    /// migration, or by a driver's bug. These reads are as frequent as the announcements of the state; in
+    /// CONNECT, which is short and has none, they are more frequent.
+    #[must_use]
+    pub fn wake(&self, now: Uptime) -> Uptime {
+        let look = now
+            + match self.state() {
+                State::Connect => self.intervals.connect,
+                State::Started | State::Stopped => self.intervals.started,
+                State::Connected => self.intervals.connected,
+            };
+        self.deadline().map_or(look, |due| due.min(look))
+    }
+
+    /// Sets whether a host certificate is known, so that a CONNECT line needs no fingerprint.
+    pub fn trust_known(&mut self, known: bool) {
+        self.trust_known = known;
+    }
+
+    /// Takes bytes from the port, in pieces of any size. Noise and echoes of the agent's own lines are skipped.
+    pub fn received(&mut self, now: Uptime, bytes: &[u8]) {
+        if self.state() == State::Stopped {
+            return;
+        }
+        for byte in bytes {
+            let parsed = match self.buf.push(*byte) {
+                None => continue,
+                Some(Line::TooLong) => Ok(None),
+                Some(Line::Full(line)) => Connect::parse(&line),
+            };
+            match parsed {
+                Ok(None) => {}
+                Ok(Some(Connect { fingerprint: None, .. })) if !self.trust_known => {
+                    self.refuse(now, RefusedLine::NoCertificate);
+                }
+                Ok(Some(connect)) => self.connect_line(connect),
+                Err(why) => self.refuse(now, why),
+            }
+        }
+    }
+
+    fn refuse(&mut self, now: Uptime, why: RefusedLine) {
+        if now >= self.not_before.refused {
+            self.log.refused = Some(why);
+            self.not_before.refused = now + pace::REFUSED;
+        }
+    }
+
+    fn connect_line(&mut self, connect: Connect) {
+        let under_way = self.verification.is_some_and(|verification| {
+            verification.target == connect && verification.how != How::Own
+        });
+        // A repeated line changes nothing, but as the latest one it replaces any that is pending.
+        if under_way {
+            self.forget_line();
+        } else {
+            self.waiting = Some(connect);
+            self.timers.set(Timer::Follow, self.not_before.connect);
+        }
+    }
+
+    /// Drops the pending CONNECT line.
+    fn forget_line(&mut self) {
+        self.waiting = None;
+        self.timers.stop(Timer::Follow);
+    }
+
+    /// Interval between announcements in CONNECTED, with that many left at the short one.
+    fn announce_pace(&self, eager: u8) -> Duration {
+        if eager > 0 { self.intervals.started } else { self.intervals.connected }
+    }
+
+    /// `now`, or [`pace::GAP`] after the last line if that is later.
+    fn at_once(&self, now: Uptime) -> Uptime {
+        self.written.map_or(now, |written| now.max(written + pace::GAP))
+    }
+
+    fn enter(&mut self, now: Uptime, phase: Phase) {
+        if self.state() != phase.state() {
+            self.since = now;
+        }
+        self.phase = phase;
+    }
+
+    /// The port has appeared, perhaps again. Announces at once, since its reader has seen no line yet.
+    pub fn port_appeared(&mut self, now: Uptime) {
+        self.buf.clear();
+        self.not_before.write = self.at_once(now);
+        self.timers.advance(Timer::Announce, self.not_before.write);
+    }
+
+    /// The last write failed. It is repeated later.
+    pub fn write_failed(&mut self, now: Uptime) {
+        let again = now
+            + match self.state() {
+                // The service manager or the power-off does not wait for long.
+                State::Stopped => self.intervals.connect,
+                State::Started | State::Connect | State::Connected => self.intervals.started,
+            };
+        self.not_before.write = again;
+        match (self.last, &mut self.phase) {
+            (StatusLine::Started | StatusLine::Refresh, _) => {
+                self.timers.advance(Timer::Announce, again);
+            }
+            (StatusLine::Stopped, Phase::Stopped { owed })
+            | (StatusLine::Connected, Phase::Connected { owed, .. }) => *owed = true,
+            (StatusLine::Stopped, Phase::Started { .. }) => self.timers.set(Timer::Turn, again),
+            // The state has changed since: the line is out of date.
+            (StatusLine::Stopped | StatusLine::Connected, _) => {}
+        }
+    }
+
+    /// The agent ends: STOPPED is written, and nothing after it.
+    pub fn stop(&mut self, now: Uptime) {
+        self.not_before.write = now;
+        self.verification = None;
+        self.waiting = None;
+        self.timers.stop_all();
+        self.enter(now, Phase::Stopped { owed: true });
+    }
+}

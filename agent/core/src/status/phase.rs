@@ -1,0 +1,96 @@
+//! The four states and the data of each.
+
+use core::time::Duration;
+
+use super::Connect;
+use crate::time::Uptime;
+
+/// State of the status channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The agent announces itself.
+    Started,
+    /// The host has given its address and is being verified.
+    Connect,
+    /// The host was verified.
+    Connected,
+    /// The agent is stopping.
+    Stopped,
+}
+
+impl State {
+    /// Name in status lines, the log and the status file.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Started => "STARTED",
+            Self::Connect => "CONNECT",
+            Self::Connected => "CONNECTED",
+            Self::Stopped => "STOPPED",
+        }
+    }
+}
+
+/// Cause of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Put,
+    /// A CONNECT line, followed since that time.
+    Connect {
+        since: Uptime,
+    },
+    /// A retry of the known address by the agent itself.
+    Own,
+}
+
+/// A call to the host that checks its address. In CONNECT there always is one, caused by PUT or a CONNECT line.
+/// In STARTED and CONNECTED there may be one in the background: the agent's own, or one caused by a CONNECT
+/// line with the address that was already connected. [`Timer::Call`](super::Timer::Call) begins it,
+/// [`Timer::Expire`](super::Timer::Expire) ends it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verification {
+    /// Its number, with which the result is reported.
+    pub(super) attempt: u32,
+    pub(super) target: Connect,
+    pub(super) how: How,
+}
+
+/// A [`State`] with its data.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Phase {
+    Started {
+        /// Pause after the next own verification that fails.
+        pause: Duration,
+    },
+    Connect,
+    Connected {
+        /// Announcements left at the short interval: see [`EAGER`](super::pace::EAGER).
+        eager: u8,
+        /// CONNECTED is still to be written.
+        owed: bool,
+    },
+    Stopped {
+        /// STOPPED is still to be written.
+        owed: bool,
+    },
+}
+
+impl Phase {
+    /// The state without its data.
+    pub(super) fn state(self) -> State {
+        match self {
+            Self::Started { .. } => State::Started,
+            Self::Connect => State::Connect,
+            Self::Connected { .. } => State::Connected,
+            Self::Stopped { .. } => State::Stopped,
+        }
+    }
+
+    /// Whether the state's own line is still to be written: CONNECTED or STOPPED.
+    pub(super) fn owes_line(self) -> bool {
+        match self {
+            Self::Connected { owed, .. } | Self::Stopped { owed } => owed,
+            Self::Started { .. } | Self::Connect => false,
+        }
+    }
+}

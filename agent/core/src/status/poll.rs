@@ -1,0 +1,181 @@
+//! Outputs of the status machine: the action that is due, and the time of the next one.
+
+use super::{
+    AGAIN, Connect, How, Phase, READ, REFRESH, REFRESHED, REPLACED, RefusedLine, State, Status,
+    StatusLine, TURN, Timer, Verification,
+};
+use crate::host_address::HostAddress;
+use crate::time::Uptime;
+
+/// An action for the shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Write to the port.
+    Write {
+        /// One or two whole lines.
+        line: &'static [u8],
+        /// Close the port after the write, so that QEMU raises an event; else keep it open.
+        visible: bool,
+        /// Open and close the dummy port after the write, so that the event is raised at once.
+        kick: bool,
+    },
+    /// Call the host, then report the result to [`Status::verified`].
+    Verify {
+        /// Address to call.
+        address: HostAddress,
+        /// SHA-256 of the certificate to expect; `None` for the known certificate.
+        fingerprint: Option<[u8; 32]>,
+        /// Number to report the result with.
+        attempt: u32,
+    },
+    /// For the log: a CONNECT line was refused.
+    Refused(RefusedLine),
+    /// For the log: a CONNECT line is followed.
+    Told(HostAddress),
+    /// For the log: the new state.
+    Changed(State),
+}
+
+/// The line that announces the agent.
+pub const STARTED_LINE: &[u8] = b"STARTED\n";
+/// The lines that report the agent's end: twice, since newer Incus reads the last line but one (P§2.3).
+pub const STOPPED_LINES: &[u8] = b"STOPPED\nSTOPPED\n";
+
+impl StatusLine {
+    fn text(self) -> &'static [u8] {
+        match self {
+            Self::Started => STARTED_LINE,
+            // 16 bytes, which fill the ring: newer Incus reads the last line but one (P§2.3), and a
+            // restarted host must not find an old CONNECTED there.
+            Self::Refresh => b"STARTED\nSTARTED\n",
+            Self::Connected => b"CONNECTED\n",
+            Self::Stopped => STOPPED_LINES,
+        }
+    }
+}
+
+impl Status {
+    /// The next action that is due; to be called until it returns `None`. After a long pause one line is
+    /// written, not all that were missed.
+    pub fn poll(&mut self, now: Uptime) -> Option<Action> {
+        if let Some(why) = self.log.refused.take() {
+            return Some(Action::Refused(why));
+        }
+        self.expire(now);
+        self.follow_line(now);
+        self.retry(now);
+        if let Some(address) = self.log.followed.take() {
+            return Some(Action::Told(address));
+        }
+        if self.timers.is_due(Timer::Call, now)
+            && let Some(Verification { attempt, target, .. }) = self.verification
+        {
+            self.timers.stop(Timer::Call);
+            let Connect { address, fingerprint } = target;
+            return Some(Action::Verify { address, fingerprint, attempt });
+        }
+        let state = self.state();
+        if self.log.state != Some(state) {
+            self.log.state = Some(state);
+            return Some(Action::Changed(state));
+        }
+        if now < self.not_before.write {
+            return None;
+        }
+        let line = self.owed_line().or_else(|| self.due_line(now))?;
+        self.last = line;
+        self.written = Some(now);
+        let visible = line != StatusLine::Refresh;
+        let kick = visible && state != State::Connected;
+        Some(Action::Write { line: line.text(), visible, kick })
+    }
+
+    /// The CONNECTED or STOPPED that the state still has to write.
+    fn owed_line(&mut self) -> Option<StatusLine> {
+        let (owed, line) = match &mut self.phase {
+            Phase::Connected { owed, .. } => (owed, StatusLine::Connected),
+            Phase::Stopped { owed } => (owed, StatusLine::Stopped),
+            Phase::Started { .. } | Phase::Connect => return None,
+        };
+        core::mem::take(owed).then_some(line)
+    }
+
+    /// The line whose timer is due. Sets the timer for the next one.
+    fn due_line(&mut self, now: Uptime) -> Option<StatusLine> {
+        if self.timers.is_due(Timer::Turn, now) {
+            self.not_before.turn = now + TURN;
+            self.timers.set(Timer::Turn, now + TURN);
+            self.timers.set(Timer::Announce, now + READ);
+            return Some(StatusLine::Stopped);
+        }
+        if self.timers.is_due(Timer::Announce, now) {
+            let mut pace = self.intervals.started;
+            if let Phase::Connected { eager, .. } = &mut self.phase {
+                *eager = eager.saturating_sub(1);
+                let left = *eager;
+                pace = self.announce_pace(left);
+            }
+            self.timers.set(Timer::Announce, now + pace);
+            if self.timers.get(Timer::Refresh).is_some() {
+                self.timers.set(Timer::Refresh, now + REFRESH);
+            }
+            return Some(StatusLine::Started);
+        }
+        if self.timers.is_due(Timer::Refresh, now) {
+            self.timers.set(Timer::Refresh, now + REFRESHED);
+            return Some(StatusLine::Refresh);
+        }
+        None
+    }
+
+    /// Fails a verification that takes too long.
+    fn expire(&mut self, now: Uptime) {
+        if self.timers.is_due(Timer::Expire, now)
+            && let Some(late) = self.verification
+        {
+            self.verified(now, late.attempt, false);
+        }
+    }
+
+    /// Follows the pending CONNECT line if it is due. Polled before [`Status::retry`], over which it has
+    /// precedence.
+    fn follow_line(&mut self, now: Uptime) {
+        if !self.timers.is_due(Timer::Follow, now) {
+            return;
+        }
+        let Some(connect) = self.waiting else { return };
+        self.forget_line();
+        let replaces = self.verification.is_some();
+        let pause = if replaces { REPLACED } else { self.intervals.connect };
+        self.not_before.connect = now + pause;
+        let how = How::Connect { since: now };
+        if self.state() == State::Connected && self.known == Some(connect) {
+            // A CONNECT line with the current address only verifies it again.
+            self.verify(now, connect, how);
+            self.phase = Phase::Connected { eager: 0, owed: false };
+        } else {
+            self.log.followed = Some(connect.address);
+            self.follow(now, now, connect, how);
+        }
+    }
+
+    /// Begins a verification of the known address if [`Timer::Retry`] is due.
+    fn retry(&mut self, now: Uptime) {
+        if !self.timers.is_due(Timer::Retry, now) {
+            return;
+        }
+        let Some(known) = self.known else { return };
+        self.not_before.own = now + AGAIN.0;
+        self.verify(now, known, How::Own);
+    }
+
+    /// Time at which [`Status::poll`], after it returned `None`, has the next action; `None` if there will be
+    /// none without an input. Any other method may change it.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Uptime> {
+        let blocked = self.not_before.write;
+        let next = self.timers.next(blocked);
+        let owed = self.phase.owes_line().then_some(blocked);
+        [next, owed].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,68 @@
+//! Effect of ordinary calls to the host.
+
+use super::*;
+
+#[test]
+fn an_answer_to_an_ordinary_call_is_no_proof_of_the_way_back() {
+    // As when the files are another instance's: the host answers, but every verification fails.
+    let mut status = status();
+    status.know(at(0), HOST);
+    let mut seen = run_with(&mut status, 0, 0, Some(false));
+    for now in (0..60_000).step_by(10) {
+        status.call_ok(at(now));
+        seen.extend(run_with(&mut status, now, now, Some(false)));
+        assert_eq!(status.state(), State::Started);
+    }
+    assert!(tries(&seen).len() <= 61, "{}", tries(&seen).len());
+}
+
+#[test]
+fn a_refused_call_has_the_host_looked_at_anew() {
+    for still_ours in [true, false] {
+        let mut status = connected(0);
+        run(&mut status, 0, 5000);
+        let announced = status.deadline();
+        assert!(status.call_refused(at(5000)) && !status.call_refused(at(5000)));
+        let seen = run_with(&mut status, 5000, 5000, Some(still_ours));
+        assert_eq!(tries(&seen), [5000]);
+        let expected = if still_ours { State::Connected } else { State::Started };
+        assert_eq!(status.state(), expected);
+        if still_ours {
+            assert_eq!((lines(&seen), status.deadline()), (Vec::new(), announced));
+        }
+        // Bad requests without end are no flood of verifications.
+        let mut seen = Vec::new();
+        for now in 5000..9000 {
+            status.call_refused(at(now));
+            seen.extend(run_with(&mut status, now, now, Some(still_ours)));
+        }
+        assert!(tries(&seen).len() <= 4, "{:?}", tries(&seen));
+    }
+}
+
+#[test]
+fn a_call_that_fails_is_started_at_once() {
+    let mut status = connected(10);
+    run(&mut status, 10, 700);
+    status.host_lost(at(700));
+    assert_eq!(status.state(), State::Started);
+    assert_eq!(actions(&mut status, 700), [started()]);
+    regain(&mut status, 800);
+    assert_eq!((status.state(), status.since()), (State::Connected, at(800)));
+    assert!(times(&run(&mut status, 800, 7000), "CONNECTED").is_empty());
+}
+
+#[test]
+fn a_host_that_comes_and_goes_is_not_flooded_with_announcements() {
+    let (mut status, mut seen) = (connected(0), Vec::new());
+    run(&mut status, 0, 0);
+    for now in 0..10_000 {
+        status.host_lost(at(now));
+        seen.extend(run_with(&mut status, now, now, Some(true)));
+        status.call_ok(at(now));
+        seen.extend(run_with(&mut status, now, now, Some(true)));
+    }
+    assert!(lines(&seen).len() <= 50, "{}", lines(&seen).len());
+    // Nor with calls, though each of its answers asks for one.
+    assert!(tries(&seen).len() <= 11, "{:?}", tries(&seen));
+}

@@ -1,0 +1,241 @@
+//! CONNECT lines: cut and merged, echoed, hostile, true and false ones.
+
+use super::*;
+use std::format;
+use std::string::String;
+
+fn trusting() -> Status {
+    let mut status = status();
+    status.trust_known(true);
+    run(&mut status, 0, 0);
+    status
+}
+
+/// A machine that has followed a CONNECT line to `HOST` and verified it, at 0.
+fn by_line() -> Status {
+    let mut status = trusting();
+    status.received(at(0), b"CONNECT 2:4000\n");
+    let seen = run_with(&mut status, 0, 0, Some(true));
+    assert_eq!(lines(&seen), [(0, "CONNECTED", true)]);
+    status
+}
+
+#[test]
+fn a_connect_line_is_followed_however_it_is_cut() {
+    let text = b"noise\0\nSTARTED\r\nCONNECT 2:4000\r\nSTAR";
+    for size in 1..=text.len() {
+        let mut status = trusting();
+        for cut in text.chunks(size) {
+            status.received(at(100), cut);
+        }
+        let expected = Action::Verify { address: HOST, fingerprint: None, attempt: 1 };
+        assert_eq!(actions(&mut status, 100), [expected], "{size}");
+        assert_eq!(status.state(), State::Connect);
+        assert!(status.verified(at(120), 1, true));
+        assert_eq!(lines(&run(&mut status, 120, 120)), [(120, "CONNECTED", true)]);
+        // The bytes behind it are the beginning of the next line.
+        status.received(at(130), b"TED\nCONNECT 2:5\n");
+        assert_eq!(tries(&run(&mut status, 130, 300)), [200], "{size}");
+    }
+}
+
+#[test]
+fn each_new_address_is_told_to_the_log_once() {
+    let mut status = trusting();
+    status.received(at(0), b"CONNECT 2:4000\n");
+    let all: Vec<_> = core::iter::from_fn(|| status.poll(at(0))).collect();
+    let verify = Action::Verify { address: HOST, fingerprint: None, attempt: 1 };
+    assert_eq!(all, [Action::Told(HOST), verify, Action::Changed(State::Connect)]);
+    assert!(status.verified(at(1), 1, false));
+    let all: Vec<_> = core::iter::from_fn(|| status.poll(at(200))).collect();
+    assert_eq!(all, [Action::Verify { address: HOST, fingerprint: None, attempt: 2 }]);
+}
+
+#[test]
+fn an_overlong_line_is_no_connect_and_the_next_one_is() {
+    let mut status = trusting();
+    let long = format!("CONNECT 2:4000{}\nCONNECT 2:7\n", " ".repeat(crate::limits::LINE));
+    status.received(at(0), long.as_bytes());
+    let seven = HostAddress { cid: 2, port: 7 };
+    let expected = Action::Verify { address: seven, fingerprint: None, attempt: 1 };
+    assert_eq!(actions(&mut status, 0), [expected]);
+}
+
+#[test]
+fn half_a_line_dies_with_its_port() {
+    let mut status = trusting();
+    status.received(at(0), b"CONNECT 2:40");
+    status.port_appeared(at(1));
+    status.received(at(2), b"00\nCONNECT 2:7\n");
+    assert_eq!(tries(&run(&mut status, 2, 2)), [2]);
+    assert!(status.verified(at(2), 1, true));
+    assert_eq!(status.address(), Some(HostAddress { cid: 2, port: 7 }));
+    // And one that would have been a false address.
+    status.received(at(3), b"CONNECT 2:4");
+    status.port_appeared(at(1000));
+    status.received(at(1001), b"0\n");
+    assert!(tries(&run(&mut status, 1001, 3000)).is_empty());
+}
+
+#[test]
+fn our_own_echo_changes_nothing() {
+    // Shared memory: every line comes back, torn in two.
+    let (mut plain, mut echoed) = (by_line(), by_line());
+    let (mut now, mut seen) = (1, Vec::new());
+    while now <= 30_000 {
+        for action in actions(&mut echoed, now) {
+            if let Action::Write { line, .. } = action {
+                let (front, back) = line.split_at(line.len() / 3);
+                echoed.received(at(now), front);
+                echoed.received(at(now), back);
+            }
+            seen.push((now, action));
+        }
+        now = echoed.deadline().unwrap().as_millis();
+    }
+    assert_eq!(seen, run(&mut plain, 1, 30_000));
+}
+
+#[test]
+fn a_certificate_is_never_taken_on_trust() {
+    let mut status = status();
+    run(&mut status, 0, 0);
+    status.received(at(1), b"CONNECT 2:4000\n");
+    assert_eq!(actions(&mut status, 1), [Action::Refused(RefusedLine::NoCertificate)]);
+    // Refusals are logged at intervals, not each time.
+    status.received(at(2), b"CONNECT 2:4000\nCONNECT x\n");
+    assert_eq!(actions(&mut status, 2), []);
+    status.received(at(10_001), b"CONNECT x\n");
+    assert!(actions(&mut status, 10_001).contains(&Action::Refused(RefusedLine::Malformed)));
+    let pinned = format!("CONNECT 2:4000 {}\n", "ab".repeat(32));
+    status.received(at(10_002), pinned.as_bytes());
+    let expected = Action::Verify { address: HOST, fingerprint: Some([0xab; 32]), attempt: 1 };
+    assert_eq!(actions(&mut status, 10_002), [expected]);
+}
+
+#[test]
+fn a_told_host_is_tried_for_a_while_then_announced_to_again() {
+    let mut status = trusting();
+    status.received(at(0), b"CONNECT 2:4000\n");
+    let seen = run_with(&mut status, 0, 2500, Some(false));
+    // With growing pauses: many other guests may be calling it too.
+    assert_eq!(tries(&seen), [0, 100, 200, 400, 800, 1600]);
+    assert_eq!(lines(&seen)[0], (1600, "STARTED", true));
+    assert_eq!(status.state(), State::Started);
+}
+
+#[test]
+fn a_lie_does_not_replace_an_address_that_was_true() {
+    let mut status = connected(0);
+    status.trust_known(true);
+    run(&mut status, 0, 500);
+    status.received(at(600), b"CONNECT 2:666\n");
+    run_with(&mut status, 600, 2600, Some(false));
+    assert_eq!((status.state(), status.address()), (State::Started, Some(HOST)));
+    let seen = run_with(&mut status, 2601, 4000, Some(true));
+    let own = seen.iter().find_map(|(_, action)| match action {
+        Action::Verify { address, .. } => Some(*address),
+        Action::Write { .. } | Action::Refused(_) | Action::Told(_) | Action::Changed(_) => None,
+    });
+    assert_eq!((own, status.state()), (Some(HOST), State::Connected));
+}
+
+#[test]
+fn our_own_tries_ask_for_the_certificate_that_the_line_named() {
+    let mut status = status();
+    status.received(at(0), format!("CONNECT 2:4000 {}\n", "01".repeat(32)).as_bytes());
+    run_with(&mut status, 0, 0, Some(true));
+    status.host_lost(at(500));
+    let seen = run(&mut status, 500, 1500);
+    let expected = Action::Verify { address: HOST, fingerprint: Some([1; 32]), attempt: 2 };
+    assert!(seen.contains(&(1500, expected)), "{seen:?}");
+}
+
+#[test]
+fn a_restarted_host_may_send_connect_while_we_are_connected() {
+    let mut status = connected(0);
+    status.trust_known(true);
+    run(&mut status, 0, 500);
+    status.received(at(600), b"CONNECT 2:5000\n");
+    let new = HostAddress { cid: 2, port: 5000 };
+    let expected = Action::Verify { address: new, fingerprint: None, attempt: 2 };
+    assert_eq!(actions(&mut status, 600), [expected]);
+    assert_eq!((status.state(), status.address()), (State::Connect, Some(HOST)));
+    assert!(status.verified(at(610), 2, true));
+    assert_eq!((status.state(), status.address()), (State::Connected, Some(new)));
+    assert_eq!(lines(&run(&mut status, 610, 610)), [(610, "CONNECTED", true)]);
+}
+
+#[test]
+fn the_same_address_again_is_checked_and_answered_without_leaving_connected() {
+    let mut status = by_line();
+    run(&mut status, 0, 700);
+    status.received(at(700), b"CONNECT 2:4000\n");
+    let all: Vec<_> = core::iter::from_fn(|| status.poll(at(700))).collect();
+    assert_eq!(all, [Action::Verify { address: HOST, fingerprint: None, attempt: 2 }]);
+    assert_eq!(status.state(), State::Connected);
+    assert!(status.verified(at(710), 2, true));
+    assert_eq!((status.state(), status.since()), (State::Connected, at(0)));
+    assert_eq!(lines(&run(&mut status, 710, 710)), [(710, "CONNECTED", true)]);
+    // If the host is gone it is tried for a while, then lost.
+    status.received(at(900), b"CONNECT 2:4000\n");
+    let seen = run_with(&mut status, 900, 3500, Some(false));
+    let while_connected = [900, 1000, 1100, 1300, 1700, 2500];
+    assert_eq!((&tries(&seen)[..6], status.state()), (&while_connected[..], State::Started));
+}
+
+#[test]
+fn a_host_that_reads_every_line_is_written_to_seldom() {
+    let seen = run(&mut by_line(), 1, 62_000);
+    assert_eq!(lines(&seen), [(30_000, "STARTED", true), (60_000, "STARTED", true)]);
+}
+
+#[test]
+fn a_put_goes_before_a_line_that_waits() {
+    let mut status = trusting();
+    status.received(at(0), b"CONNECT 2:1\n");
+    run(&mut status, 0, 0);
+    status.received(at(1), b"CONNECT 2:2\n");
+    let attempt = status.put_started(at(2), HOST);
+    assert!(tries(&run(&mut status, 2, 1000)).is_empty());
+    assert!(status.verified(at(1000), attempt, true));
+    assert_eq!(status.address(), Some(HOST));
+}
+
+#[test]
+fn the_latest_line_wins() {
+    let mut status = trusting();
+    status.received(at(0), b"CONNECT 2:1\n");
+    run(&mut status, 0, 0);
+    // The second is dropped: the host went back to the first, which is under way.
+    status.received(at(1), b"CONNECT 2:2\nCONNECT 2:1\n");
+    assert!(tries(&run(&mut status, 1, 1000)).is_empty());
+    status.received(at(1000), b"CONNECT 2:2\nCONNECT 2:3\n");
+    let third = HostAddress { cid: 2, port: 3 };
+    let expected = Action::Verify { address: third, fingerprint: None, attempt: 2 };
+    assert_eq!(actions(&mut status, 1000), [expected]);
+}
+
+#[test]
+fn a_hostile_writer_costs_a_bounded_number_of_calls() {
+    // Whether the calls hang, fail or succeed.
+    for (answer, most) in [(None, 11), (Some(false), 110), (Some(true), 110)] {
+        let (mut status, mut calls) = (trusting(), 0);
+        for now in 0..10_000 {
+            let words: String =
+                (1..20).map(|port| format!("CONNECT {}:{port}\n", now + 2)).collect();
+            status.received(at(now), words.as_bytes());
+            status.received(at(now), &[b'x'; 300]);
+            status.received(at(now), b"\n");
+            for action in actions(&mut status, now) {
+                if let Action::Verify { attempt, .. } = action {
+                    calls += 1;
+                    if let Some(ok) = answer {
+                        assert!(status.verified(at(now), attempt, ok));
+                    }
+                }
+            }
+        }
+        assert!((10..=most).contains(&calls), "{answer:?}: {calls}");
+    }
+}

@@ -1,0 +1,225 @@
+//! The status machine against a simulated host.
+
+use super::*;
+use std::string::String;
+
+#[derive(PartialEq)]
+enum Daemon {
+    Down,
+    /// The host knows of no agent.
+    Unaware,
+    Started,
+}
+
+/// A host according to P§2.3. It reads its ring at its start, after an event of the port, and every 10 s without
+/// one. The last complete line counts, or on newer Incus the one before it. It sends PUT only once, when that
+/// line becomes STARTED.
+struct Host {
+    ring: Vec<u8>,
+    incus: bool,
+    /// Time from a visible write to its event if there is no dummy port to kick.
+    lag: u64,
+    daemon: Daemon,
+    reads: Vec<u64>,
+    /// Number of PUTs that will fail.
+    failing: u32,
+    address: HostAddress,
+}
+
+impl Host {
+    fn new(incus: bool, lag: u64) -> Self {
+        let (ring, reads) = (Vec::new(), [0].into());
+        Self { ring, incus, lag, daemon: Daemon::Unaware, reads, failing: 0, address: HOST }
+    }
+
+    fn write(&mut self, now: u64, line: &[u8], visible: bool) {
+        self.ring.extend_from_slice(line);
+        let size = if self.incus { 16_384 } else { 16 };
+        let over = self.ring.len().saturating_sub(size);
+        self.ring.drain(..over);
+        if visible && self.up() {
+            // Each event restarts the period of its own looks.
+            self.reads.retain(|read| *read <= now + self.lag);
+            self.reads.push(now + self.lag);
+        }
+    }
+
+    fn up(&self) -> bool {
+        self.daemon != Daemon::Down
+    }
+
+    fn next_read(&self) -> u64 {
+        self.reads.iter().copied().min().unwrap_or(u64::MAX)
+    }
+
+    fn read(&mut self, now: u64, status: &mut Status) {
+        self.reads.retain(|at| *at > now);
+        if self.reads.is_empty() {
+            self.reads.push(now + 10_000);
+        }
+        let text = String::from_utf8(core::mem::take(&mut self.ring)).unwrap();
+        let entries: Vec<_> = text.split('\n').collect();
+        let back = if self.incus && entries.len() > 2 { 3 } else { 2 };
+        match entries.len().checked_sub(back).map(|index| entries[index]) {
+            Some("STARTED") if self.daemon == Daemon::Unaware => {
+                self.daemon = Daemon::Started;
+                if self.failing > 0 {
+                    // The PUT does not reach the agent.
+                    self.failing -= 1;
+                    return;
+                }
+                let attempt = status.put_started(at(now), self.address);
+                assert!(status.verified(at(now), attempt, true));
+            }
+            Some("STOPPED") => self.daemon = Daemon::Unaware,
+            Some(_) | None => {}
+        }
+    }
+
+    /// Restarts the daemon: it knows no agent, listens on another port, and looks at the ring at once.
+    fn start(&mut self, now: u64) {
+        self.address.port += 1;
+        (self.daemon, self.reads) = (Daemon::Unaware, [now].into());
+    }
+
+    fn stop(&mut self) {
+        (self.daemon, self.reads) = (Daemon::Down, Vec::new());
+    }
+}
+
+/// Performs the actions that are due; returns the time of the next one.
+fn step(host: &mut Host, status: &mut Status, now: u64) -> u64 {
+    for action in actions(status, now) {
+        match action {
+            Action::Write { line, visible, .. } => host.write(now, line, visible),
+            Action::Verify { address, attempt, .. } => {
+                status.verified(at(now), attempt, host.up() && address == host.address);
+            }
+            Action::Refused(_) | Action::Changed(_) | Action::Told(_) => {}
+        }
+    }
+    if host.up() && host.next_read() <= now {
+        host.read(now, status);
+    }
+    status.deadline().unwrap().as_millis().min(host.next_read()).max(now + 1)
+}
+
+/// Runs both until `end`, or until they are connected; returns the time.
+fn together(host: &mut Host, status: &mut Status, mut now: u64, end: u64) -> u64 {
+    while now < end {
+        let next = step(host, status, now);
+        let known = status.address() == Some(host.address);
+        if host.daemon == Daemon::Started && known && status.state() == State::Connected {
+            break;
+        }
+        now = next.min(end);
+    }
+    now
+}
+
+const NEVER: u64 = 1_000_000;
+
+#[test]
+fn a_restarted_host_has_us_back_within_two_seconds() {
+    let mut slowest = 0;
+    for (incus, lag) in [(false, 0), (true, 0), (false, 1000), (true, 1000)] {
+        for down in [2000, 5000, 16_000, 60_000] {
+            // Whether a guest has noticed meanwhile, and when.
+            for noticed in [None, Some(100), Some(1900)] {
+                // Between two announcements, and a little more.
+                for phase in (0..32_000).step_by(500) {
+                    let (mut host, mut status) = (Host::new(incus, lag), status());
+                    let begun = together(&mut host, &mut status, 0, NEVER);
+                    // Some time in CONNECTED, with the host looking on.
+                    let mut now = begun;
+                    while now < begun + phase {
+                        now = step(&mut host, &mut status, now);
+                    }
+                    let killed = begun + phase;
+                    host.stop();
+                    now = killed;
+                    if let Some(when) = noticed {
+                        together(&mut host, &mut status, killed, killed + when);
+                        now = killed + when;
+                        status.host_lost(at(now));
+                    }
+                    together(&mut host, &mut status, now, killed + down);
+                    host.start(killed + down);
+                    let back = together(&mut host, &mut status, killed + down, NEVER);
+                    let took = back - killed - down;
+                    slowest = slowest.max(took);
+                    assert!(
+                        took <= 2000 + lag,
+                        "incus {incus} lag {lag} down {down} noticed {noticed:?} phase {phase}: {took}"
+                    );
+                }
+            }
+        }
+    }
+    std::println!("slowest: {slowest} ms");
+}
+
+#[test]
+fn a_host_whose_put_got_lost_is_made_to_send_another() {
+    for incus in [false, true] {
+        for failing in 1..4 {
+            let (mut host, mut status) = (Host::new(incus, 0), status());
+            host.failing = failing;
+            let took = together(&mut host, &mut status, 0, NEVER);
+            // 15 s, then each 30 s; the STARTED follows 1.5 s later (twice on Incus, at worst).
+            let turns = 15_000 + u64::from(failing - 1) * 30_000;
+            assert!((turns..=turns + 3000).contains(&took), "{failing}: {took}");
+        }
+    }
+}
+
+#[test]
+fn an_agent_that_was_killed_is_told_although_the_host_noticed_nothing() {
+    let (mut host, mut first) = (Host::new(false, 0), status());
+    let killed = together(&mut host, &mut first, 0, NEVER);
+    drop(first);
+    let mut second = Status::new(at(killed + 50), Intervals::default());
+    let took = together(&mut host, &mut second, killed + 50, NEVER) - killed;
+    assert!(took <= 17_000, "{took}");
+    // With agent.conf the agent need not wait for that.
+    let mut third = Status::new(at(took + 100_000), Intervals::default());
+    third.know(at(took + 100_000), host.address);
+    assert_eq!(together(&mut host, &mut third, took + 100_000, NEVER), took + 100_000);
+}
+
+#[test]
+fn the_first_host_that_looks_finds_us_whenever_it_comes() {
+    for incus in [false, true] {
+        for late in (0..70_000).step_by(130) {
+            let (mut host, mut status) = (Host::new(incus, 0), status());
+            host.stop();
+            together(&mut host, &mut status, 0, late);
+            host.start(late);
+            let took = together(&mut host, &mut status, late, NEVER) - late;
+            assert!(took <= 2000, "incus {incus} late {late}: {took}");
+        }
+    }
+}
+
+#[test]
+fn stopped_is_read_by_every_host_whatever_stood_before_it() {
+    for incus in [false, true] {
+        for when in (0..12_000).step_by(170) {
+            let (mut host, mut status) = (Host::new(incus, 0), status());
+            let begun = together(&mut host, &mut status, 0, NEVER);
+            for action in run(&mut status, begun, when) {
+                if let (now, Action::Write { line, visible, .. }) = action {
+                    host.write(now, line, visible);
+                }
+            }
+            status.stop(at(when.max(begun)));
+            for action in actions(&mut status, when.max(begun)) {
+                if let Action::Write { line, visible, .. } = action {
+                    host.write(when, line, visible);
+                }
+            }
+            host.read(when, &mut status);
+            assert!(host.daemon != Daemon::Started, "incus {incus} when {when}");
+        }
+    }
+}

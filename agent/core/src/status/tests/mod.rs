@@ -1,0 +1,389 @@
+//! The status machine on a virtual clock: announcements, addresses by PUT and `agent.conf`, loss of the host,
+//! the end.
+
+mod calls;
+mod connect_lines;
+mod host;
+mod ops;
+mod table;
+
+use super::*;
+use std::vec::Vec;
+
+const REFRESH_TEXT: &str = "STARTED\nSTARTED";
+const HOST: HostAddress = HostAddress { cid: 2, port: 4000 };
+
+fn at(millis: u64) -> Uptime {
+    Uptime::from_millis(millis)
+}
+
+fn status() -> Status {
+    Status::new(at(0), Intervals::default())
+}
+
+/// All actions due at `millis` but those for the log.
+fn actions(status: &mut Status, millis: u64) -> Vec<Action> {
+    let all: Vec<_> = core::iter::from_fn(|| status.poll(at(millis))).take(100).collect();
+    assert!(all.len() < 100, "a burst");
+    if let Some(next) = status.deadline() {
+        assert!(next > at(millis), "deadline {next:?} is not after {millis}");
+    }
+    let for_the_log = |action: &Action| matches!(action, Action::Changed(_) | Action::Told(_));
+    all.into_iter().filter(|action| !for_the_log(action)).collect()
+}
+
+/// Runs the clock until `end`; returns all writes and calls with their times. Calls are answered by `answer`,
+/// or hang if it returns `None`.
+fn run_with(status: &mut Status, from: u64, end: u64, answer: Option<bool>) -> Vec<(u64, Action)> {
+    let (mut now, mut seen) = (from, Vec::new());
+    while now <= end {
+        for action in actions(status, now) {
+            seen.push((now, action));
+            if let (Action::Verify { attempt, .. }, Some(ok)) = (action, answer) {
+                assert!(status.verified(at(now), attempt, ok));
+            }
+        }
+        // An answer may have made other actions due.
+        seen.extend(actions(status, now).into_iter().map(|action| (now, action)));
+        match status.deadline() {
+            Some(next) => now = next.as_millis(),
+            None => break,
+        }
+    }
+    seen
+}
+
+fn run(status: &mut Status, from: u64, end: u64) -> Vec<(u64, Action)> {
+    run_with(status, from, end, None)
+}
+
+fn lines(seen: &[(u64, Action)]) -> Vec<(u64, &'static str, bool)> {
+    seen.iter()
+        .filter_map(|(now, action)| match action {
+            Action::Write { line, visible, .. } => {
+                Some((*now, core::str::from_utf8(line).unwrap().trim_end(), *visible))
+            }
+            Action::Verify { .. } | Action::Refused(_) | Action::Told(_) | Action::Changed(_) => {
+                None
+            }
+        })
+        .collect()
+}
+
+/// Times at which that line was written.
+fn times(seen: &[(u64, Action)], text: &str) -> Vec<u64> {
+    lines(seen).into_iter().filter(|line| line.1 == text).map(|line| line.0).collect()
+}
+
+fn tries(seen: &[(u64, Action)]) -> Vec<u64> {
+    let verify = |action: &Action| matches!(action, Action::Verify { .. });
+    seen.iter().filter(|(_, action)| verify(action)).map(|(now, _)| *now).collect()
+}
+
+fn started() -> Action {
+    Action::Write { line: b"STARTED\n", visible: true, kick: true }
+}
+
+/// A PUT, verified at `millis`; CONNECTED is still to be written.
+fn connected(millis: u64) -> Status {
+    let mut status = status();
+    run(&mut status, 0, millis);
+    let attempt = status.put_started(at(millis), HOST);
+    assert!(status.verified(at(millis), attempt, true));
+    status
+}
+
+/// An ordinary call succeeds, and so does the verification that follows. Returns the other actions.
+fn regain(status: &mut Status, millis: u64) -> Vec<Action> {
+    assert!(status.call_ok(at(millis)));
+    let mut due = actions(status, millis);
+    let verify = due.iter().position(|action| matches!(action, Action::Verify { .. }));
+    let Action::Verify { attempt, .. } = due.remove(verify.unwrap()) else { unreachable!() };
+    assert!(status.verified(at(millis), attempt, true));
+    due
+}
+
+#[test]
+fn it_announces_itself_at_once_and_then_each_second() {
+    let seen = run(&mut status(), 0, 3500);
+    assert_eq!(lines(&seen), [0, 1000, 2000, 3000].map(|now| (now, "STARTED", true)));
+    assert_eq!(seen[0].1, started());
+}
+
+#[test]
+fn a_late_poll_says_one_line_and_no_burst() {
+    let mut started_long_ago = status();
+    run(&mut started_long_ago, 0, 0);
+    assert_eq!(actions(&mut started_long_ago, 14_900), [started()]);
+    assert_eq!(started_long_ago.deadline(), Some(at(15_000)));
+    let mut connected_long_ago = connected(0);
+    run(&mut connected_long_ago, 0, 0);
+    let seen = actions(&mut connected_long_ago, 1_000_000_000);
+    assert_eq!(seen, [Action::Write { line: b"STARTED\n", visible: true, kick: false }]);
+    assert_eq!(connected_long_ago.deadline(), Some(at(1_000_001_500)));
+}
+
+#[test]
+fn an_interval_of_nothing_is_not_a_busy_loop() {
+    let zero = Duration::ZERO;
+    let intervals = Intervals { connect: zero, started: zero, connected: zero };
+    let seen = run(&mut Status::new(at(0), intervals), 0, 1000);
+    assert_eq!(seen.len(), 101);
+}
+
+#[test]
+fn a_put_that_is_verified_says_connected_and_goes_on_quietly() {
+    let mut status = connected(10);
+    assert_eq!(status.state(), State::Connected);
+    let seen = run(&mut status, 10, 62_000);
+    assert_eq!(times(&seen, "CONNECTED"), [10]);
+    assert_eq!(times(&seen, "STARTED"), [30_010, 60_010]);
+    // Between them only lines without an event, soon after each of the host's own looks.
+    let silent = [1_510, 6_510, 11_510, 16_510, 21_510, 26_510, 31_510];
+    assert_eq!(times(&seen, REFRESH_TEXT)[..7], silent);
+    assert!(lines(&seen).iter().all(|line| line.2 != (line.1 == REFRESH_TEXT)));
+}
+
+#[test]
+fn nothing_is_written_while_the_host_is_called() {
+    let mut status = status();
+    run(&mut status, 0, 900);
+    status.put_started(at(900), HOST);
+    assert_eq!(status.state(), State::Connect);
+    assert_eq!(lines(&run(&mut status, 900, 2500)), []);
+    // The verification took too long: announced again.
+    assert_eq!(lines(&run(&mut status, 3900, 3900)), [(3900, "STARTED", true)]);
+    assert_eq!(status.state(), State::Started);
+}
+
+#[test]
+fn a_lost_address_is_tried_again_ever_more_slowly() {
+    let mut status = connected(0);
+    status.host_lost(at(0));
+    let seen = run_with(&mut status, 0, 100_000, Some(false));
+    assert_eq!(tries(&seen), [1000, 3000, 7000, 15_000, 31_000, 61_000, 91_000]);
+    let seen = run_with(&mut status, 100_001, 130_000, Some(true));
+    assert_eq!((tries(&seen), status.state()), ([121_000].into(), State::Connected));
+    // Lost again, it begins anew.
+    status.host_lost(at(130_000));
+    let seen = run_with(&mut status, 130_000, 134_000, Some(false));
+    assert_eq!(tries(&seen), [131_000, 133_000]);
+}
+
+#[test]
+fn a_try_of_our_own_that_hangs_has_failed_after_three_seconds() {
+    let mut status = connected(0);
+    status.host_lost(at(0));
+    assert_eq!(tries(&run(&mut status, 0, 20_000)), [1000, 6000, 13_000]);
+}
+
+#[test]
+fn a_host_that_never_calls_again_is_told_stopped_then_started() {
+    let mut status = connected(0);
+    status.host_lost(at(0));
+    let seen = run_with(&mut status, 0, 50_000, Some(false));
+    assert_eq!(times(&seen, "STOPPED\nSTOPPED"), [15_000, 45_000]);
+    let next = lines(&seen).into_iter().find(|line| line.0 > 15_000).unwrap();
+    assert_eq!(next, (16_500, "STARTED", true));
+}
+
+#[test]
+fn a_host_that_does_not_know_of_our_restart_is_told_too() {
+    let seen = run(&mut status(), 0, 50_000);
+    assert_eq!(times(&seen, "STOPPED\nSTOPPED"), [15_000, 45_000]);
+}
+
+#[test]
+fn a_failed_put_turns_the_host_around_soon() {
+    let mut status = status();
+    run(&mut status, 0, 100);
+    let attempt = status.put_started(at(500), HOST);
+    assert!(status.verified(at(600), attempt, false));
+    let seen = run(&mut status, 600, 4000);
+    assert_eq!(
+        lines(&seen),
+        [
+            (600, "STARTED", true),
+            (1600, "STARTED", true),
+            (2100, "STOPPED\nSTOPPED", true),
+            (3600, "STARTED", true)
+        ]
+    );
+}
+
+#[test]
+fn puts_that_fail_again_and_again_turn_the_host_around_twice_a_minute() {
+    let (mut status, mut seen, mut edge) = (status(), Vec::new(), true);
+    for now in (0..120_000).step_by(100) {
+        let written = actions(&mut status, now);
+        if written.contains(&started()) && core::mem::take(&mut edge) {
+            let attempt = status.put_started(at(now), HOST);
+            assert!(status.verified(at(now), attempt, false));
+        }
+        seen.extend(written.into_iter().map(|action| (now, action)));
+        edge |= times(&seen, "STOPPED\nSTOPPED").last() == Some(&now);
+    }
+    assert_eq!(times(&seen, "STOPPED\nSTOPPED"), [1500, 31_500, 61_500, 91_500]);
+}
+
+#[test]
+fn regained_between_stopped_and_started_the_started_still_comes() {
+    for by_put in [false, true] {
+        let mut status = connected(0);
+        status.host_lost(at(0));
+        let seen = run_with(&mut status, 0, 15_000, Some(false));
+        assert_eq!(times(&seen, "STOPPED\nSTOPPED"), [15_000]);
+        if by_put {
+            let attempt = status.put_started(at(15_100), HOST);
+            assert!(status.verified(at(15_100), attempt, true));
+        } else {
+            // The last own verification was at 15 s.
+            regain(&mut status, 16_000);
+        }
+        let seen = run(&mut status, 16_000, 19_000);
+        let visible = lines(&seen).into_iter().rfind(|line| line.2).unwrap();
+        assert_eq!((visible.0, visible.1), (if by_put { 16_600 } else { 17_500 }, "STARTED"));
+    }
+}
+
+#[test]
+fn agent_conf_connects_in_the_background_while_started_is_still_said() {
+    let mut status = status();
+    status.know(at(0), HOST);
+    let first = actions(&mut status, 0);
+    let Action::Verify { address: HOST, fingerprint: None, attempt } = first[0] else {
+        panic!("{first:?}");
+    };
+    assert_eq!((first[1], status.state()), (started(), State::Started));
+    assert!(status.verified(at(50), attempt, true));
+    assert_eq!(status.state(), State::Connected);
+    // No CONNECTED: it would hide STARTED from a host that reads the last line only.
+    let seen = lines(&run(&mut status, 50, 45_000));
+    let visible: Vec<_> = seen.iter().filter(|line| line.2).map(|line| (line.0, line.1)).collect();
+    let eager = (1..=10).map(|second| (second * 1000 + 50, "STARTED"));
+    assert_eq!(visible[..10], eager.collect::<Vec<_>>());
+    assert_eq!(visible[10..], [(40_050, "STARTED")]);
+}
+
+#[test]
+fn agent_conf_does_not_replace_what_the_host_said() {
+    let mut status = connected(0);
+    let other = HostAddress { cid: 2, port: 9 };
+    status.know(at(1), other);
+    assert_eq!((status.address(), status.state()), (Some(HOST), State::Connected));
+    status.host_lost(at(2));
+    status.know(at(3), other);
+    assert_eq!(status.address(), Some(HOST));
+}
+
+#[test]
+fn a_write_that_fails_is_repeated_later() {
+    let mut status = connected(0);
+    let words = actions(&mut status, 0);
+    assert_eq!(words.len(), 1);
+    status.write_failed(at(0));
+    assert_eq!(actions(&mut status, 500), []);
+    assert_eq!(actions(&mut status, 1000), words);
+}
+
+#[test]
+fn a_line_that_was_not_written_is_forgotten_when_it_is_no_longer_true() {
+    // CONNECTED, then the host is lost.
+    let mut status = connected(0);
+    actions(&mut status, 0);
+    status.write_failed(at(0));
+    status.host_lost(at(10));
+    assert!(times(&run(&mut status, 10, 10_000), "CONNECTED").is_empty());
+    // CONNECTED, then another PUT.
+    let mut status = connected(0);
+    actions(&mut status, 0);
+    status.write_failed(at(0));
+    status.put_started(at(10), HOST);
+    assert!(times(&run(&mut status, 10, 2900), "CONNECTED").is_empty());
+    // The STOPPED of `Timer::Turn`, then connected.
+    let mut status = connected(0);
+    status.host_lost(at(0));
+    run_with(&mut status, 0, 15_000, Some(false));
+    status.write_failed(at(15_000));
+    // Before that STOPPED is tried again, at 16 s.
+    let attempt = status.put_started(at(15_010), HOST);
+    assert!(status.verified(at(15_010), attempt, true));
+    assert!(times(&run(&mut status, 15_010, 60_000), "STOPPED\nSTOPPED").is_empty());
+}
+
+#[test]
+fn a_turn_that_was_not_written_is_taken_again() {
+    let mut status = connected(0);
+    status.host_lost(at(0));
+    run_with(&mut status, 0, 15_000, Some(false));
+    status.write_failed(at(15_000));
+    let seen = run_with(&mut status, 15_001, 18_000, Some(false));
+    assert_eq!(lines(&seen), [(16_000, "STOPPED\nSTOPPED", true), (17_500, "STARTED", true)]);
+}
+
+#[test]
+fn a_port_that_takes_nothing_is_tried_once_a_second() {
+    let (mut status, mut writes, mut now) = (status(), 0, 0);
+    while now < 60_000 {
+        for action in actions(&mut status, now) {
+            if matches!(action, Action::Write { .. }) {
+                writes += 1;
+                status.write_failed(at(now));
+            }
+        }
+        now = status.deadline().unwrap().as_millis();
+    }
+    assert!((50..=61).contains(&writes), "{writes}");
+}
+
+#[test]
+fn a_port_that_appears_is_written_to_at_once_but_a_flapping_one_is_not_flooded() {
+    let mut status = status();
+    run(&mut status, 0, 0);
+    status.write_failed(at(100));
+    status.port_appeared(at(500));
+    assert_eq!(actions(&mut status, 500), [started()]);
+    let mut writes = 0;
+    for now in 501..1501 {
+        status.port_appeared(at(now));
+        writes += actions(&mut status, now).len();
+    }
+    assert!((4..=5).contains(&writes), "{writes}");
+}
+
+#[test]
+fn old_results_do_not_count() {
+    let mut status = status();
+    let first = status.put_started(at(0), HOST);
+    let second = status.put_started(at(1), HOST);
+    assert!(!status.verified(at(2), first, false));
+    assert_eq!(status.state(), State::Connect);
+    assert!(status.verified(at(3), second, true));
+    assert!(!status.verified(at(4), second, false));
+    assert_eq!(status.state(), State::Connected);
+}
+
+#[test]
+fn stopped_is_the_last_word() {
+    let mut status = connected(0);
+    let before = status.put_started(at(4), HOST);
+    status.stop(at(5));
+    let stopped = Action::Write { line: b"STOPPED\nSTOPPED\n", visible: true, kick: true };
+    assert_eq!(actions(&mut status, 5), [stopped]);
+    status.trust_known(true);
+    status.received(at(6), b"CONNECT 2:1\n");
+    status.call_ok(at(6));
+    status.call_refused(at(6));
+    status.host_lost(at(6));
+    status.know(at(6), HOST);
+    status.port_appeared(at(6));
+    assert!(!status.verified(at(6), before, true));
+    let after = status.put_started(at(6), HOST);
+    assert!(!status.verified(at(7), after, true));
+    assert_eq!((actions(&mut status, 100_000), status.deadline()), (Vec::new(), None));
+    assert_eq!(status.state(), State::Stopped);
+    // Unless it was not written.
+    status.write_failed(at(100_000));
+    assert_eq!(actions(&mut status, 100_099), []);
+    assert_eq!(actions(&mut status, 100_100), [stopped]);
+}

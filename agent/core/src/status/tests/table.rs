@@ -1,0 +1,126 @@
+//! The transition table: every state under every input.
+
+use super::*;
+
+const OTHER: HostAddress = HostAddress { cid: 3, port: 77 };
+
+/// A machine in that state at 10 s, with no action due.
+fn machine(state: State) -> Status {
+    let mut status = connected(0);
+    status.trust_known(true);
+    run(&mut status, 0, 9000);
+    match state {
+        State::Started => status.host_lost(at(9000)),
+        State::Connect => assert!(status.put_started(at(9000), HOST) > 0),
+        State::Connected => {}
+        State::Stopped => status.stop(at(9000)),
+    }
+    run(&mut status, 9000, 9000);
+    assert_eq!(status.state(), state);
+    status
+}
+
+/// An input, and the state that it leads to from STARTED, CONNECT, CONNECTED, STOPPED.
+type Row = (&'static str, fn(&mut Status), [State; 4]);
+
+#[test]
+fn every_input_leads_from_every_state_where_it_should() {
+    use State::{Connect, Connected, Started, Stopped};
+    let rows: [Row; 16] = [
+        ("nothing", |_| {}, [Started, Connect, Connected, Stopped]),
+        (
+            "noise",
+            |it| it.received(at(10_000), &[0, 255, 10]),
+            [Started, Connect, Connected, Stopped],
+        ),
+        (
+            "echo",
+            |it| it.received(at(10_000), b"STARTED\nCONNECTED\nSTOPPED\n"),
+            [Started, Connect, Connected, Stopped],
+        ),
+        (
+            "half a line",
+            |it| it.received(at(10_000), b"CONNECT 3:77"),
+            [Started, Connect, Connected, Stopped],
+        ),
+        (
+            "a line",
+            |it| it.received(at(10_000), b"CONNECT 3:77\n"),
+            [Connect, Connect, Connect, Stopped],
+        ),
+        (
+            "the known line",
+            |it| it.received(at(10_000), b"CONNECT 2:4000\n"),
+            [Connect, Connect, Connected, Stopped],
+        ),
+        ("agent.conf", |it| it.know(at(10_000), OTHER), [Started, Connect, Connected, Stopped]),
+        (
+            "a PUT",
+            |it| assert!(it.put_started(at(10_000), OTHER) > 0),
+            [Connect, Connect, Connect, Stopped],
+        ),
+        (
+            "a false number",
+            |it| assert!(!it.verified(at(10_000), 99, true)),
+            [Started, Connect, Connected, Stopped],
+        ),
+        ("a call worked", |it| _ = it.call_ok(at(10_000)), [Started, Connect, Connected, Stopped]),
+        (
+            "a call was refused",
+            |it| _ = it.call_refused(at(10_000)),
+            [Started, Connect, Connected, Stopped],
+        ),
+        ("a call failed", |it| it.host_lost(at(10_000)), [Started, Connect, Started, Stopped]),
+        ("port", |it| it.port_appeared(at(10_000)), [Started, Connect, Connected, Stopped]),
+        ("write", |it| it.write_failed(at(10_000)), [Started, Connect, Connected, Stopped]),
+        ("stop", |it| it.stop(at(10_000)), [Stopped; 4]),
+        ("a PUT that proves true", put_and_verify, [Connected, Connected, Connected, Stopped]),
+    ];
+    for (name, input, expected) in rows {
+        for (from, to) in [Started, Connect, Connected, Stopped].into_iter().zip(expected) {
+            let mut status = machine(from);
+            input(&mut status);
+            actions(&mut status, 10_000);
+            assert_eq!(status.state(), to, "{name} in {}", from.name());
+        }
+    }
+}
+
+fn put_and_verify(status: &mut Status) {
+    let attempt = status.put_started(at(10_000), OTHER);
+    let counted = status.verified(at(10_000), attempt, true);
+    assert_eq!(counted, status.state() != State::Stopped);
+}
+
+#[test]
+fn the_port_is_looked_at_as_often_as_the_state_needs() {
+    let pause = |state| {
+        let mut status = machine(state);
+        actions(&mut status, 10_000);
+        status.wake(at(10_000)) - at(10_000)
+    };
+    assert_eq!(pause(State::Connect), CONNECT);
+    assert!(pause(State::Started) <= STARTED);
+    assert!(pause(State::Connected) <= CONNECTED);
+}
+
+/// An idle machine wakes only for its writes, and the port is read then.
+#[test]
+fn looking_at_the_port_costs_no_wake_up_of_its_own() {
+    const TEN_MINUTES: u64 = 600_000;
+    let wakes = |state, looking: bool| {
+        let mut status = machine(state);
+        let (mut now, mut count) = (10_000, 0);
+        while now < 10_000 + TEN_MINUTES {
+            actions(&mut status, now);
+            let due = status.deadline().unwrap();
+            now = if looking { status.wake(at(now)) } else { due }.as_millis();
+            count += 1;
+        }
+        count
+    };
+    assert_eq!(wakes(State::Connected, true), wakes(State::Connected, false));
+    // One more between STOPPED and STARTED, which are further apart than other lines.
+    let turns = TEN_MINUTES / u64::try_from(TURN.as_millis()).unwrap();
+    assert!(wakes(State::Started, true) <= wakes(State::Started, false) + turns);
+}

@@ -1,0 +1,135 @@
+//! The timers of the status channel in one table.
+
+use crate::time::Uptime;
+
+/// A timer, by its purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Timer {
+    // The first three write a line, so a failed write delays them.
+    /// Write STARTED. Runs in STARTED and CONNECTED.
+    Announce,
+    /// Write STARTED without an event. Runs in CONNECTED, unless the host reads every line.
+    Refresh,
+    /// Write STOPPED, then STARTED, for a host that does not call. Runs in STARTED.
+    Turn,
+    /// Have the shell make the call of the verification. Stops once it was asked to.
+    Call,
+    /// Fail the verification, which has taken too long. Runs during each verification.
+    Expire,
+    /// Verify the known address. Runs only while there is no verification.
+    Retry,
+    /// Follow the latest CONNECT line. Runs while one is pending.
+    Follow,
+}
+
+/// Number of timers that write a line.
+const LINES: usize = Timer::Call as usize;
+/// Number of timers.
+const COUNT: usize = Timer::Follow as usize + 1;
+
+/// Due time of each timer; `None` if it does not run.
+#[derive(Debug, Default)]
+pub(super) struct Timers([Option<Uptime>; COUNT]);
+
+impl Timers {
+    #[expect(clippy::indexing_slicing, reason = "the array has a slot for each timer")]
+    fn slot(&mut self, timer: Timer) -> &mut Option<Uptime> {
+        &mut self.0[timer as usize]
+    }
+
+    /// Due time of the timer; `None` if it does not run.
+    #[expect(clippy::indexing_slicing, reason = "the array has a slot for each timer")]
+    pub(super) fn get(&self, timer: Timer) -> Option<Uptime> {
+        self.0[timer as usize]
+    }
+
+    /// Starts the timer, or changes its due time.
+    pub(super) fn set(&mut self, timer: Timer, when: Uptime) {
+        *self.slot(timer) = Some(when);
+    }
+
+    /// Brings the timer forward to `when`, if it runs and is due later.
+    pub(super) fn advance(&mut self, timer: Timer, when: Uptime) {
+        let slot = self.slot(timer);
+        *slot = slot.map(|due| due.min(when));
+    }
+
+    /// Stops the timer.
+    pub(super) fn stop(&mut self, timer: Timer) {
+        *self.slot(timer) = None;
+    }
+
+    /// Stops all timers.
+    pub(super) fn stop_all(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether the timer runs and is due.
+    pub(super) fn is_due(&self, timer: Timer, now: Uptime) -> bool {
+        self.get(timer).is_some_and(|due| due <= now)
+    }
+
+    /// Due time of the first timer. Those that write a line are not due before `blocked`.
+    pub(super) fn next(&self, blocked: Uptime) -> Option<Uptime> {
+        let (lines, others) = self.0.split_at(LINES);
+        let first = |timers: &[Option<Uptime>]| timers.iter().flatten().min().copied();
+        let line = first(lines).map(|due| due.max(blocked));
+        [line, first(others)].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Timer; COUNT] = [
+        Timer::Announce,
+        Timer::Refresh,
+        Timer::Turn,
+        Timer::Call,
+        Timer::Expire,
+        Timer::Retry,
+        Timer::Follow,
+    ];
+
+    fn at(millis: u64) -> Uptime {
+        Uptime::from_millis(millis)
+    }
+
+    #[test]
+    fn each_timer_has_a_slot_of_its_own() {
+        let mut timers = Timers::default();
+        for (timer, millis) in ALL.into_iter().zip(1..) {
+            timers.set(timer, at(millis));
+        }
+        for (timer, millis) in ALL.into_iter().zip(1..) {
+            assert_eq!(timers.get(timer), Some(at(millis)), "{timer:?}");
+            timers.stop(timer);
+            assert_eq!(timers.get(timer), None);
+        }
+    }
+
+    #[test]
+    fn the_first_is_next_but_lines_wait_for_the_port() {
+        let mut timers = Timers::default();
+        assert_eq!(timers.next(at(0)), None);
+        timers.set(Timer::Announce, at(5));
+        assert_eq!((timers.next(at(0)), timers.next(at(9))), (Some(at(5)), Some(at(9))));
+        timers.set(Timer::Expire, at(7));
+        assert_eq!((timers.next(at(0)), timers.next(at(9))), (Some(at(5)), Some(at(7))));
+        timers.stop_all();
+        assert_eq!(timers.next(at(0)), None);
+    }
+
+    #[test]
+    fn only_what_runs_is_brought_forward_and_nothing_is_put_off() {
+        let mut timers = Timers::default();
+        timers.advance(Timer::Announce, at(5));
+        assert_eq!(timers.get(Timer::Announce), None);
+        timers.set(Timer::Announce, at(9));
+        timers.advance(Timer::Announce, at(10));
+        assert_eq!(timers.get(Timer::Announce), Some(at(9)));
+        timers.advance(Timer::Announce, at(5));
+        assert!(timers.is_due(Timer::Announce, at(5)) && !timers.is_due(Timer::Announce, at(4)));
+    }
+}

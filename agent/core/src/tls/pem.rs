@@ -1,0 +1,207 @@
+//! Decodes PEM (RFC 7468) to DER: the first block with a label, into the caller's buffer.
+
+use core::fmt;
+
+/// Longest PEM text accepted, bytes.
+pub const LONGEST: usize = 32 * 1024;
+
+/// Reason why there is no DER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PemError {
+    /// No block of the wanted kind.
+    Missing,
+    /// The block has no matching END line.
+    Unended,
+    /// The block's content is not base64, or is empty.
+    BadBase64,
+    /// The text is longer than [`LONGEST`], or the DER than the buffer.
+    TooLong,
+}
+
+impl fmt::Display for PemError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Missing => "no PEM block of that kind",
+            Self::Unended => "the PEM block has no end",
+            Self::BadBase64 => "the PEM block is not base64",
+            Self::TooLong => "too long",
+        })
+    }
+}
+
+/// Encoding of a private key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// `EC PRIVATE KEY` (RFC 5915), as LXD and Incus write it.
+    Sec1,
+    /// `PRIVATE KEY` (RFC 5958).
+    Pkcs8,
+}
+
+/// Decodes the first certificate into `out`.
+///
+/// # Errors
+/// Any [`PemError`].
+pub fn certificate<'o>(pem: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], PemError> {
+    block(pem, b"CERTIFICATE-----", out)
+}
+
+/// Decodes the first EC private key into `out`, or the first PKCS #8 one if there is none.
+///
+/// # Errors
+/// Any [`PemError`].
+pub fn private_key<'o>(pem: &[u8], out: &'o mut [u8]) -> Result<(KeyKind, &'o [u8]), PemError> {
+    let (label, kind): (&[u8], _) = if find(pem, b"-----BEGIN EC PRIVATE KEY-----").is_some() {
+        (b"EC PRIVATE KEY-----", KeyKind::Sec1)
+    } else {
+        (b"PRIVATE KEY-----", KeyKind::Pkcs8)
+    };
+    block(pem, label, out).map(|der| (kind, der))
+}
+
+fn block<'o>(pem: &[u8], label: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], PemError> {
+    if pem.len() > LONGEST {
+        return Err(PemError::TooLong);
+    }
+    let mut rest = pem;
+    let body = loop {
+        let begin = find(rest, b"-----BEGIN ").ok_or(PemError::Missing)?;
+        rest = rest.get(begin + 11..).unwrap_or_default();
+        if let Some(body) = rest.strip_prefix(label) {
+            break body;
+        }
+    };
+    let end = find(body, b"-----END ").ok_or(PemError::Unended)?;
+    if !body.get(end + 9..).unwrap_or_default().starts_with(label) {
+        return Err(PemError::Unended);
+    }
+    base64(body.get(..end).unwrap_or_default(), out)
+}
+
+fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+    text.windows(what.len()).position(|window| window == what)
+}
+
+/// Decodes base64, ignoring white space. The padding must be complete.
+fn base64<'o>(text: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], PemError> {
+    let (mut bits, mut held, mut pads, mut length) = (0u32, 0u32, 0u32, 0);
+    for byte in text.iter().filter(|byte| !byte.is_ascii_whitespace()) {
+        let value = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            b'=' => {
+                pads += 1;
+                continue;
+            }
+            _ => return Err(PemError::BadBase64),
+        };
+        if pads > 0 {
+            return Err(PemError::BadBase64);
+        }
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            let [.., low] = (bits >> held).to_be_bytes();
+            *out.get_mut(length).ok_or(PemError::TooLong)? = low;
+            length += 1;
+            bits &= (1 << held) - 1;
+        }
+    }
+    // The bits left over must be 0, 4 or 2 zeroes, with 0, 2 or 1 padding characters.
+    let padded = matches!((held, pads), (0, 0) | (4, 2) | (2, 1));
+    if bits != 0 || !padded || length == 0 {
+        return Err(PemError::BadBase64);
+    }
+    Ok(out.get(..length).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{format, vec::Vec};
+
+    fn pem(label: &str, body: &str) -> Vec<u8> {
+        format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n").into_bytes()
+    }
+
+    fn read(pem: &[u8]) -> Result<Vec<u8>, PemError> {
+        certificate(pem, &mut [0; 64]).map(<[u8]>::to_vec)
+    }
+
+    #[test]
+    fn rfc_4648_vectors_are_read() {
+        for (text, plain) in
+            [("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9v\r\nYmFy", "foobar")]
+        {
+            assert_eq!(read(&pem("CERTIFICATE", text)).unwrap(), plain.as_bytes());
+        }
+    }
+
+    #[test]
+    fn the_wanted_block_is_found_among_others() {
+        let mut all = pem("EC PARAMETERS", "AAAA");
+        all.extend(pem("EC PRIVATE KEY", "Zm9v"));
+        all.extend(pem("CERTIFICATE", "Zm8="));
+        all.extend(pem("CERTIFICATE", "Zg=="));
+        assert_eq!(read(&all).unwrap(), b"fo");
+        let mut out = [0; 8];
+        assert_eq!(private_key(&all, &mut out), Ok((KeyKind::Sec1, &b"foo"[..])));
+        let pkcs8 = pem("PRIVATE KEY", "Zm9v");
+        assert_eq!(private_key(&pkcs8, &mut out), Ok((KeyKind::Pkcs8, &b"foo"[..])));
+    }
+
+    #[test]
+    fn broken_blocks_are_refused() {
+        assert_eq!(read(b""), Err(PemError::Missing));
+        assert_eq!(read(&pem("PRIVATE KEY", "Zm9v")), Err(PemError::Missing));
+        assert_eq!(read(b"-----BEGIN CERTIFICATE-----\nZm9v"), Err(PemError::Unended));
+        for bad in ["", "Zg", "Zg=", "Zg==Zg==", "Zh==", "Z", "Zm9v====", "Zm*v"] {
+            assert_eq!(read(&pem("CERTIFICATE", bad)), Err(PemError::BadBase64), "{bad}");
+        }
+        assert_eq!(read(&pem("CERTIFICATE", &"AAAA".repeat(22))), Err(PemError::TooLong));
+    }
+    #[test]
+    fn the_limits_hold_to_the_byte() {
+        let text = pem("CERTIFICATE", &"AAAA".repeat(21));
+        assert_eq!(certificate(&text, &mut [0; 63]).map(<[u8]>::len), Ok(63));
+        assert_eq!(certificate(&text, &mut [0; 62]), Err(PemError::TooLong));
+        let mut long = text;
+        long.resize(LONGEST, b'\n');
+        assert!(certificate(&long, &mut [0; 63]).is_ok());
+        long.push(b'\n');
+        assert_eq!(certificate(&long, &mut [0; 63]), Err(PemError::TooLong));
+    }
+
+    #[test]
+    fn every_cut_of_a_block_is_refused() {
+        let whole = pem("CERTIFICATE", "Zm9vYmFy");
+        let end = whole.len() - 1;
+        assert_eq!(read(&whole[..end]).unwrap(), b"foobar");
+        for cut in 0..end {
+            assert!(read(&whole[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_block_ends_with_its_own_label() {
+        let text = b"-----BEGIN CERTIFICATE-----\nZm9v\n-----END PRIVATE KEY-----\n";
+        assert_eq!(read(text), Err(PemError::Unended));
+        // RFC 7468 forbids headers, which an encrypted key has.
+        let encrypted = pem("PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\n\nZm9v");
+        assert_eq!(private_key(&encrypted, &mut [0; 64]), Err(PemError::BadBase64));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_give_an_answer(text in "(-----(BEGIN|END) (CERTIFICATE|PRIVATE KEY)-----|[A-Za-z+/=\n -]{0,9}){0,12}") {
+            let mut out = [0; 32];
+            if let Ok(der) = certificate(text.as_bytes(), &mut out) {
+                proptest::prop_assert!(text.contains("BEGIN CERTIFICATE") && !der.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Decides which call to the host resumes a TLS session and which makes a full handshake, at twelve
+//! times the work (docs/cost.md). The host gives a ticket in each connection, for one use (RFC 8446
+//! §4.6.1, C.4). Without a limit, many calls at once would all make full handshakes for want of
+//! tickets. So only a few do at a time, and the others wait for the tickets that those get. A call
+//! uses one ticket and gets another, so the number of tickets grows with each full handshake and a
+//! burst is over after a few rounds.
+
+use heapless::Deque;
+
+/// Most tickets kept. In a burst there are more, but a waiting call takes each at once.
+const KEPT: usize = 8;
+/// Most full handshakes at once.
+const EARNERS: u8 = 2;
+
+/// Admission of a new call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Begin: a ticket is available, or the host gives none.
+    Go,
+    /// Begin with a full handshake; [`Tickets::earned`] must follow when it has ended.
+    Earn(Earner),
+    /// Ask again after [`Tickets::put`] or [`Tickets::earned`]; begin anyway after too long a wait.
+    Wait,
+}
+
+/// Permit for a full handshake, in which the host may give a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Earner {
+    seen: u32,
+}
+
+/// The tickets of one host.
+#[derive(Debug)]
+pub struct Tickets<T> {
+    /// Oldest first.
+    kept: Deque<T, KEPT>,
+    /// Number of tickets ever received; wraps around.
+    came: u32,
+    /// Number of full handshakes in progress.
+    earners: u8,
+    /// A full handshake was answered without a ticket, and none has come since.
+    gives_none: bool,
+}
+
+impl<T> Default for Tickets<T> {
+    fn default() -> Self {
+        Self { kept: Deque::new(), came: 0, earners: 0, gives_none: false }
+    }
+}
+
+impl<T> Tickets<T> {
+    /// Decides if a call may begin. On [`Turn::Go`] it must [`Tickets::take`] a ticket at once.
+    pub fn turn(&mut self) -> Turn {
+        if !self.kept.is_empty() || self.gives_none {
+            return Turn::Go;
+        }
+        if self.earners >= EARNERS {
+            return Turn::Wait;
+        }
+        self.earners += 1;
+        Turn::Earn(Earner { seen: self.came })
+    }
+
+    /// Takes the newest ticket, the one that the host is most likely to accept still.
+    pub fn take(&mut self) -> Option<T> {
+        self.kept.pop_back()
+    }
+
+    /// Adds a ticket; drops the oldest if there are too many.
+    pub fn put(&mut self, ticket: T) {
+        self.came = self.came.wrapping_add(1);
+        self.gives_none = false;
+        if self.kept.is_full() {
+            drop(self.kept.pop_front());
+        }
+        let Ok(()) = self.kept.push_back(ticket) else { unreachable!("one has just gone") };
+    }
+
+    /// Gives back a permit. If the call was `answered` and no ticket has come since the permit was
+    /// given, the host gives none: a ticket comes before the answer.
+    pub fn earned(&mut self, earner: Earner, answered: bool) {
+        self.earners = self.earners.saturating_sub(1);
+        self.gives_none |= answered && earner.seen == self.came;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn earn(tickets: &mut Tickets<u32>) -> Earner {
+        match tickets.turn() {
+            Turn::Earn(earner) => earner,
+            other @ (Turn::Go | Turn::Wait) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_newest_is_used_once_and_eight_are_kept() {
+        let mut tickets = Tickets::default();
+        (0..10).for_each(|ticket| tickets.put(ticket));
+        let all: Vec<u32> = std::iter::from_fn(|| tickets.take()).collect();
+        assert_eq!(all, [9, 8, 7, 6, 5, 4, 3, 2]);
+    }
+
+    #[test]
+    fn two_make_full_handshakes_and_the_others_wait_for_their_tickets() {
+        let mut tickets = Tickets::default();
+        let (first, second) = (earn(&mut tickets), earn(&mut tickets));
+        assert_eq!(tickets.turn(), Turn::Wait);
+        tickets.put(1);
+        assert_eq!(tickets.turn(), Turn::Go);
+        assert_eq!(tickets.take(), Some(1));
+        // The call keeps its permit until its answer comes, though its ticket has come.
+        assert_eq!(tickets.turn(), Turn::Wait);
+        tickets.earned(first, true);
+        let third = earn(&mut tickets);
+        assert_eq!(tickets.turn(), Turn::Wait);
+        // No answer says nothing about tickets.
+        tickets.earned(second, false);
+        tickets.earned(third, false);
+        assert!(matches!(tickets.turn(), Turn::Earn(_)));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_host_that_gives_none_until_it_does() {
+        let mut tickets = Tickets::default();
+        let (first, second) = (earn(&mut tickets), earn(&mut tickets));
+        tickets.earned(first, true);
+        assert_eq!(tickets.turn(), Turn::Go);
+        assert_eq!(tickets.take(), None);
+        tickets.put(1);
+        // A ticket has come since it began, so its answer proves nothing.
+        tickets.earned(second, true);
+        assert_eq!((tickets.turn(), tickets.take()), (Turn::Go, Some(1)));
+        assert!(matches!(tickets.turn(), Turn::Earn(_)));
+    }
+
+    /// Begins as many of the remaining calls as may; adds the permit of each to `begun`.
+    fn begin(tickets: &mut Tickets<u32>, left: &mut usize, begun: &mut Vec<Option<Earner>>) {
+        while *left > 0 {
+            begun.push(match tickets.turn() {
+                Turn::Go => tickets.take().map(|_| None).expect("a ticket"),
+                Turn::Earn(earner) => Some(earner),
+                Turn::Wait => return,
+            });
+            *left -= 1;
+        }
+    }
+
+    /// Simulates `calls` at once, with one ticket, to a host that answers each call one step later.
+    /// Returns the number of steps and of full handshakes.
+    fn burst(calls: usize) -> (usize, usize) {
+        let mut tickets = Tickets::default();
+        tickets.put(0);
+        let (mut left, mut steps, mut full) = (calls, 0, 0);
+        let mut begun = Vec::new();
+        begin(&mut tickets, &mut left, &mut begun);
+        while !begun.is_empty() {
+            steps += 1;
+            let mut next = Vec::new();
+            for earner in begun {
+                tickets.put(1);
+                if let Some(earner) = earner {
+                    full += 1;
+                    tickets.earned(earner, true);
+                }
+                begin(&mut tickets, &mut left, &mut next);
+            }
+            begun = next;
+        }
+        assert_eq!(left, 0);
+        (steps, full)
+    }
+
+    #[test]
+    fn a_burst_is_soon_over_and_few_of_it_are_full_handshakes() {
+        assert_eq!(burst(1), (1, 0));
+        assert_eq!(burst(3), (1, 2));
+        let (steps, full) = burst(64);
+        assert!(steps <= 8 && full <= 14, "{steps} steps, {full} full handshakes");
+    }
+}

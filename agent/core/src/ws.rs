@@ -1,0 +1,375 @@
+//! WebSocket frames (RFC 6455), server side, sans-IO. Peers' expectations: P§4.1 and P§4.3.
+//!
+//! Frames are written whole. Frames of any size are read piece by piece as they arrive and unmasked
+//! in place, so that a message of gigabytes needs no memory. Never allocates.
+
+use core::fmt::Write;
+
+/// Appended to the client's key before hashing (RFC 6455 §1.3).
+pub const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// Longest payload of a control frame, bytes (RFC 6455 §5.5).
+pub const CONTROL: usize = 125;
+/// Longest header that we write, bytes: no mask, 64-bit length.
+pub const HEADER: usize = 10;
+
+/// Frame types (RFC 6455 §11.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opcode {
+    /// Next fragment of a message.
+    Continuation,
+    /// UTF-8 text.
+    Text,
+    /// Binary data.
+    Binary,
+    /// End of the connection.
+    Close,
+    /// Request for a pong.
+    Ping,
+    /// Reply to a ping.
+    Pong,
+}
+
+impl Opcode {
+    fn bits(self) -> u8 {
+        match self {
+            Self::Continuation => 0x0,
+            Self::Text => 0x1,
+            Self::Binary => 0x2,
+            Self::Close => 0x8,
+            Self::Ping => 0x9,
+            Self::Pong => 0xa,
+        }
+    }
+
+    fn parse(bits: u8) -> Option<Self> {
+        Some(match bits {
+            0x0 => Self::Continuation,
+            0x1 => Self::Text,
+            0x2 => Self::Binary,
+            0x8 => Self::Close,
+            0x9 => Self::Ping,
+            0xa => Self::Pong,
+            _ => return None,
+        })
+    }
+}
+
+/// Writes the header of a final, unmasked frame (a server never masks); returns its length, bytes.
+#[must_use]
+pub fn header(opcode: Opcode, payload: usize, out: &mut [u8; HEADER]) -> usize {
+    let length = u64::try_from(payload).unwrap_or(u64::MAX).to_be_bytes();
+    let [_, _, _, _, _, _, high, low] = length;
+    let mut all = [0u8; HEADER];
+    all[0] = 0x80 | opcode.bits();
+    let size = if payload <= CONTROL {
+        all[1] = low;
+        2
+    } else if payload <= 0xffff {
+        all[1] = 126;
+        all[2] = high;
+        all[3] = low;
+        4
+    } else {
+        all[1] = 127;
+        for (slot, byte) in all.iter_mut().skip(2).zip(length) {
+            *slot = byte;
+        }
+        HEADER
+    };
+    *out = all;
+    size
+}
+
+/// Result of one [`Reader::take`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Incoming<'i> {
+    /// Nothing to report yet: more bytes are needed.
+    More,
+    /// Part of a message; an empty message has one empty part.
+    Data {
+        /// The message is text.
+        text: bool,
+        /// Unmasked bytes of the part.
+        bytes: &'i [u8],
+        /// The message ends with this part.
+        last: bool,
+    },
+    /// A pong; its payload is dropped.
+    Pong,
+    /// A ping, to be answered by a pong with this payload.
+    Ping(heapless::Vec<u8, CONTROL>),
+    /// A close frame, with its status code if it has one; to be answered with the same (§5.5.1).
+    Close(Option<u16>),
+}
+
+/// The peer broke RFC 6455: close the connection with [`Violation::code`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// A client's frame without a mask (§5.1).
+    NotMasked,
+    /// Reserved bits or an unknown opcode.
+    Reserved,
+    /// A control frame that is too long or fragmented (§5.5).
+    BadControl,
+    /// A continuation without a message, or a new message within another (§5.4).
+    BadFragment,
+    /// A length with its top bit set, or not in its shortest form (§5.2).
+    BadLength,
+    /// A close frame with one byte of a status code, or with a code that must not be sent (§7.4).
+    BadClose,
+    /// Text, or the reason in a close frame, that is not UTF-8 (§8.1).
+    BadText,
+}
+
+impl Violation {
+    /// The status code to close with (§7.4.1).
+    #[must_use]
+    pub fn code(self) -> u16 {
+        match self {
+            Self::BadText => 1007,
+            Self::NotMasked
+            | Self::Reserved
+            | Self::BadControl
+            | Self::BadFragment
+            | Self::BadLength
+            | Self::BadClose => 1002,
+        }
+    }
+}
+
+/// Reads a client's frames from input that may be cut anywhere.
+#[derive(Debug)]
+pub struct Reader {
+    state: Reading,
+    /// A message has begun and is not complete; true if it is text.
+    message: Option<bool>,
+    /// Bytes of a text's character that is cut at the end of the input.
+    character: heapless::Vec<u8, 4>,
+}
+
+#[derive(Debug)]
+enum Reading {
+    /// The bytes of a header read so far.
+    Header(heapless::Vec<u8, 14>),
+    /// `at` is the offset in the payload, bytes; `kept` has the payload of a control frame.
+    Payload { frame: Header, at: usize, kept: heapless::Vec<u8, CONTROL> },
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        let state = Reading::Header(heapless::Vec::new());
+        Self { state, message: None, character: heapless::Vec::new() }
+    }
+}
+
+impl Reader {
+    /// Takes bytes from the front of `input`, up to the end of one frame or of the input, and
+    /// returns their number. To be called again until no input is left.
+    ///
+    /// # Errors
+    /// [`Violation`]: the connection must be closed.
+    pub fn take<'i>(&mut self, input: &'i mut [u8]) -> Result<(usize, Incoming<'i>), Violation> {
+        let mut used = 0;
+        if let Reading::Header(bytes) = &mut self.state {
+            let frame = loop {
+                if let Some(frame) = Header::parse(bytes)? {
+                    break frame;
+                }
+                let Some(byte) = input.get(used) else { return Ok((used, Incoming::More)) };
+                bytes.push(*byte).map_err(|_| Violation::Reserved)?;
+                used += 1;
+            };
+            self.begin(&frame)?;
+            self.state = Reading::Payload { frame, at: 0, kept: heapless::Vec::new() };
+        }
+        let Reading::Payload { frame, at, kept } = &mut self.state else {
+            return Ok((used, Incoming::More));
+        };
+        let rest = input.get_mut(used..).unwrap_or_default();
+        let most = usize::try_from(frame.length).unwrap_or(usize::MAX).min(rest.len());
+        let piece = rest.get_mut(..most).unwrap_or_default();
+        unmask(piece, frame.mask, *at);
+        *at = at.wrapping_add(most);
+        frame.length -= u64::try_from(most).unwrap_or(0);
+        let whole = frame.length == 0;
+        used += most;
+        if is_control(frame.opcode) {
+            kept.extend_from_slice(piece).map_err(|_| Violation::BadControl)?;
+            if !whole {
+                return Ok((used, Incoming::More));
+            }
+            let (opcode, payload) = (frame.opcode, core::mem::take(kept));
+            self.state = Reading::Header(heapless::Vec::new());
+            return Ok((used, control(opcode, payload)?));
+        }
+        if most == 0 && !whole {
+            return Ok((used, Incoming::More));
+        }
+        let last = whole && frame.last;
+        let text = self.message.unwrap_or(false);
+        if text {
+            check_text(&mut self.character, piece)?;
+        }
+        if last {
+            self.message = None;
+            if !self.character.is_empty() {
+                return Err(Violation::BadText);
+            }
+        }
+        if whole {
+            self.state = Reading::Header(heapless::Vec::new());
+        }
+        Ok((used, Incoming::Data { text, bytes: piece, last }))
+    }
+
+    /// Checks that the frame may follow the frames before it.
+    fn begin(&mut self, frame: &Header) -> Result<(), Violation> {
+        let text = match frame.opcode {
+            Opcode::Close | Opcode::Ping | Opcode::Pong => return Ok(()),
+            Opcode::Continuation if self.message.is_some() => return Ok(()),
+            Opcode::Continuation => return Err(Violation::BadFragment),
+            Opcode::Text => true,
+            Opcode::Binary => false,
+        };
+        match self.message.replace(text) {
+            None => Ok(()),
+            Some(_) => Err(Violation::BadFragment),
+        }
+    }
+}
+
+fn control(
+    opcode: Opcode,
+    payload: heapless::Vec<u8, CONTROL>,
+) -> Result<Incoming<'static>, Violation> {
+    match opcode {
+        Opcode::Ping => Ok(Incoming::Ping(payload)),
+        Opcode::Pong => Ok(Incoming::Pong),
+        Opcode::Close | Opcode::Continuation | Opcode::Text | Opcode::Binary => {
+            close_code(&payload).map(Incoming::Close)
+        }
+    }
+}
+
+/// The status code of a close frame. Its reason is checked and dropped.
+fn close_code(payload: &[u8]) -> Result<Option<u16>, Violation> {
+    let Some((code, reason)) = payload.split_first_chunk::<2>() else {
+        return if payload.is_empty() { Ok(None) } else { Err(Violation::BadClose) };
+    };
+    let code = u16::from_be_bytes(*code);
+    match code {
+        1000..=1003 | 1007..=1014 | 3000..=4999 => {}
+        // Unassigned, or for use within a program only.
+        _ => return Err(Violation::BadClose),
+    }
+    core::str::from_utf8(reason).map_err(|_| Violation::BadText)?;
+    Ok(Some(code))
+}
+
+/// Checks the next piece of a text. `character` holds the bytes of a character that is cut.
+fn check_text(character: &mut heapless::Vec<u8, 4>, mut piece: &[u8]) -> Result<(), Violation> {
+    while let ([next, rest @ ..], false) = (piece, character.is_empty()) {
+        character.push(*next).map_err(|_| Violation::BadText)?;
+        piece = rest;
+        match core::str::from_utf8(character) {
+            Ok(_) => character.clear(),
+            Err(error) if error.error_len().is_none() => {}
+            Err(_) => return Err(Violation::BadText),
+        }
+    }
+    match core::str::from_utf8(piece) {
+        Ok(_) => Ok(()),
+        Err(error) if error.error_len().is_none() => {
+            let cut = piece.get(error.valid_up_to()..).unwrap_or_default();
+            character.extend_from_slice(cut).map_err(|_| Violation::BadText)
+        }
+        Err(_) => Err(Violation::BadText),
+    }
+}
+
+/// Unmasks bytes that begin `at` bytes into their payload (§5.3). Eight at a time, since this is
+/// the only work of the agent's own on each byte of an exec's input.
+fn unmask(bytes: &mut [u8], mut mask: [u8; 4], at: usize) {
+    mask.rotate_left(at % 4);
+    let [a, b, c, d] = mask;
+    let wide = u64::from_ne_bytes([a, b, c, d, a, b, c, d]);
+    let (eights, rest) = bytes.as_chunks_mut::<8>();
+    for eight in eights {
+        *eight = (u64::from_ne_bytes(*eight) ^ wide).to_ne_bytes();
+    }
+    for (byte, key) in rest.iter_mut().zip(mask.iter().cycle()) {
+        *byte ^= key;
+    }
+}
+
+fn is_control(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Close | Opcode::Ping | Opcode::Pong)
+}
+
+#[derive(Debug)]
+struct Header {
+    opcode: Opcode,
+    /// The frame is the last of its message.
+    last: bool,
+    /// Payload bytes still to be read.
+    length: u64,
+    mask: [u8; 4],
+}
+
+impl Header {
+    /// Parses a header; `None` while bytes are missing.
+    fn parse(bytes: &[u8]) -> Result<Option<Self>, Violation> {
+        let [first, second, rest @ ..] = bytes else { return Ok(None) };
+        if first & 0x70 != 0 {
+            return Err(Violation::Reserved);
+        }
+        let opcode = Opcode::parse(first & 0x0f).ok_or(Violation::Reserved)?;
+        if second & 0x80 == 0 {
+            return Err(Violation::NotMasked);
+        }
+        let form = second & 0x7f;
+        if is_control(opcode) && (form > 125 || first & 0x80 == 0) {
+            return Err(Violation::BadControl);
+        }
+        let (length, least, rest) = match form {
+            126 => {
+                let [a, b, rest @ ..] = rest else { return Ok(None) };
+                (u64::from(u16::from_be_bytes([*a, *b])), 126, rest)
+            }
+            127 => {
+                let Some((eight, rest)) = rest.split_first_chunk::<8>() else { return Ok(None) };
+                (u64::from_be_bytes(*eight), 0x1_0000, rest)
+            }
+            short => (u64::from(short), 0, rest),
+        };
+        if length < least || length > u64::MAX / 2 {
+            return Err(Violation::BadLength);
+        }
+        let Some((mask, _)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        Ok(Some(Self { opcode, last: first & 0x80 != 0, length, mask: *mask }))
+    }
+}
+
+/// Writes standard base64 with padding (for `Sec-WebSocket-Accept`).
+///
+/// # Errors
+/// Only those of `out`.
+pub fn write_base64(out: &mut impl Write, bytes: &[u8]) -> core::fmt::Result {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |value: u32| {
+        let index = usize::try_from(value & 63).unwrap_or(0);
+        char::from(ALPHABET.get(index).copied().unwrap_or(b'='))
+    };
+    for three in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        out.write_char(digit(bits >> 18))?;
+        out.write_char(digit(bits >> 12))?;
+        out.write_char(if three.len() > 1 { digit(bits >> 6) } else { '=' })?;
+        out.write_char(if three.len() > 2 { digit(bits) } else { '=' })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+use super::*;
+use std::{string::String, vec, vec::Vec};
+
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mask = [1u8, 2, 3, 4];
+    let mut frame = vec![first];
+    match payload.len() {
+        short @ ..126 => frame.push(0x80 | u8::try_from(short).unwrap()),
+        long => {
+            frame.push(0xfe);
+            frame.extend(u16::try_from(long).unwrap().to_be_bytes());
+        }
+    }
+    frame.extend(mask);
+    frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, key)| byte ^ key));
+    frame
+}
+
+/// Reads frames in pieces of `size` bytes; returns them as text, with each message joined.
+fn read(bytes: &[u8], size: usize) -> Result<Vec<String>, Violation> {
+    let mut reader = Reader::default();
+    let mut seen = Vec::new();
+    let mut message = Vec::new();
+    for cut in bytes.chunks(size) {
+        let mut cut = cut.to_vec();
+        let mut rest = cut.as_mut_slice();
+        while !rest.is_empty() {
+            let (used, incoming) = reader.take(rest)?;
+            match incoming {
+                Incoming::More => {}
+                Incoming::Data { text, bytes, last } => {
+                    message.extend_from_slice(bytes);
+                    if last {
+                        seen.push(std::format!("{text} {:?}", core::mem::take(&mut message)));
+                    }
+                }
+                Incoming::Pong | Incoming::Ping(_) | Incoming::Close(_) => {
+                    seen.push(std::format!("{incoming:?}"));
+                }
+            }
+            rest = &mut rest[used..];
+        }
+    }
+    Ok(seen)
+}
+
+#[test]
+fn frames_are_read_at_every_cut() {
+    let long: Vec<u8> = (0..=255).chain(0..=99).collect();
+    let mut bytes = frame(0x81, b"text");
+    bytes.extend(frame(0x82, &long));
+    bytes.extend(frame(0x81, b""));
+    bytes.extend(frame(0x02, b"in"));
+    bytes.extend(frame(0x89, b"hello"));
+    bytes.extend(frame(0x80, b"two"));
+    bytes.extend(frame(0x8a, b""));
+    bytes.extend(frame(0x88, b"\x03\xe8"));
+    let expected = [
+        std::format!("true {:?}", b"text"),
+        std::format!("false {long:?}"),
+        "true []".into(),
+        std::format!("Ping({:?})", b"hello"),
+        std::format!("false {:?}", b"intwo"),
+        "Pong".into(),
+        "Close(Some(1000))".into(),
+    ];
+    for size in 1..=bytes.len() {
+        assert_eq!(read(&bytes, size).unwrap(), expected, "pieces of {size}");
+    }
+}
+
+#[test]
+fn broken_frames_are_violations() {
+    let take = |bytes: &[u8]| read(bytes, 1);
+    assert_eq!(take(&[0x81, 0x01, b'x']), Err(Violation::NotMasked));
+    assert_eq!(take(&[0xf1, 0x81]), Err(Violation::Reserved));
+    assert_eq!(take(&[0x83, 0x81]), Err(Violation::Reserved));
+    assert_eq!(take(&[0x09, 0x81]), Err(Violation::BadControl));
+    for length in [126, 127, 0x80 | 126, 0x80 | 127] {
+        let expected = if length < 0x80 { Violation::NotMasked } else { Violation::BadControl };
+        // Refused before its extended length is read, even if that is small.
+        assert_eq!(take(&[0x89, length]), Err(expected));
+    }
+    assert_eq!(take(&[0x88, 0x00]), Err(Violation::NotMasked));
+    for bits in [0xb, 0xf, 0x3, 0x7] {
+        assert_eq!(take(&[0x80 | bits, 0x80]), Err(Violation::Reserved), "{bits}");
+    }
+    for bit in [0x40, 0x20, 0x10] {
+        assert_eq!(take(&[0x82 | bit, 0x80]), Err(Violation::Reserved), "{bit}");
+    }
+    assert_eq!(take(&frame(0x80, b"x")), Err(Violation::BadFragment));
+    let within = [frame(0x01, b"a"), frame(0x81, b"b")].concat();
+    assert_eq!(take(&within), Err(Violation::BadFragment));
+}
+
+/// A header with this length form and extended length.
+fn with_length(form: u8, length: u64) -> Vec<u8> {
+    let bytes = length.to_be_bytes();
+    let size = if form == 126 { 2 } else { 8 };
+    [&[0x82, 0x80 | form], &bytes[8 - size..], &[0; 4]].concat()
+}
+
+#[test]
+fn a_length_has_its_shortest_form_and_63_bits() {
+    for (form, length) in
+        [(126, 0), (126, 125), (127, 0), (127, 125), (127, 0xffff), (127, 1 << 63)]
+    {
+        let seen = read(&with_length(form, length), 1);
+        assert_eq!(seen, Err(Violation::BadLength), "{form} {length}");
+    }
+    for (form, length) in [(126, 126), (126, 0xffff), (127, 0x1_0000), (127, (1 << 63) - 1)] {
+        assert_eq!(read(&with_length(form, length), 1), Ok(vec![]), "{form} {length}");
+    }
+}
+
+#[test]
+fn a_close_frame_gives_its_code_or_is_a_violation() {
+    let close = |payload: &[u8]| read(&frame(0x88, payload), 1);
+    let with = |code: u16, reason: &[u8]| close(&[&code.to_be_bytes(), reason].concat());
+    assert_eq!(close(b"").unwrap(), ["Close(None)"]);
+    for code in [1000, 1001, 1003, 1007, 1011, 1014, 3000, 4999] {
+        assert_eq!(with(code, b"why").unwrap(), [std::format!("Close(Some({code}))")]);
+    }
+    for code in [0, 999, 1004, 1005, 1006, 1015, 1016, 2999, 5000, 65535] {
+        assert_eq!(with(code, b""), Err(Violation::BadClose), "{code}");
+    }
+    assert_eq!(close(b"x"), Err(Violation::BadClose));
+    assert_eq!(with(1000, b"\xff"), Err(Violation::BadText));
+    assert_eq!(with(1000, "\u{1f600}".as_bytes()).unwrap(), ["Close(Some(1000))"]);
+}
+
+#[test]
+fn text_is_utf8_however_it_is_cut() {
+    let text = "a\u{e4}\u{20ac}\u{1f600}b".as_bytes();
+    for cut in 0..=text.len() {
+        // Also between two fragments, with a ping between them.
+        let (left, right) = text.split_at(cut);
+        let bytes = [frame(0x01, left), frame(0x89, b""), frame(0x80, right)].concat();
+        for size in [1, 2, 3, bytes.len()] {
+            let seen = read(&bytes, size).unwrap();
+            assert_eq!(seen.last(), Some(&std::format!("true {text:?}")), "{cut} {size}");
+        }
+    }
+    for bad in [&b"\xff"[..], b"a\x80", b"\xc3", b"\xe2\x82", b"\xe2a\x82", b"\xed\xa0\x80"] {
+        for size in [1, 99] {
+            assert_eq!(read(&frame(0x81, bad), size), Err(Violation::BadText), "{bad:?}");
+        }
+        assert!(read(&frame(0x82, bad), 1).is_ok(), "bytes may be anything");
+        let cut = [frame(0x01, bad), frame(0x80, b"")].concat();
+        assert_eq!(read(&cut, 1), Err(Violation::BadText), "{bad:?}");
+    }
+    // A cut character does not carry over to the next message.
+    assert!(read(&[frame(0x81, b"a"), frame(0x81, b"b")].concat(), 1).is_ok());
+}
+
+#[test]
+fn a_violation_is_1002_and_bad_text_1007() {
+    let all = [
+        Violation::NotMasked,
+        Violation::Reserved,
+        Violation::BadControl,
+        Violation::BadFragment,
+        Violation::BadLength,
+        Violation::BadClose,
+    ];
+    assert!(all.iter().all(|violation| violation.code() == 1002));
+    assert_eq!(Violation::BadText.code(), 1007);
+}
+
+#[test]
+fn headers_take_the_shortest_form() {
+    let mut out = [0; HEADER];
+    for (length, size) in [(0, 2), (125, 2), (126, 4), (65535, 4), (65536, 10)] {
+        assert_eq!(header(Opcode::Text, length, &mut out), size, "{length}");
+    }
+    assert_eq!(header(Opcode::Ping, 0, &mut out), 2);
+    assert_eq!(out[..2], [0x89, 0]);
+}
+
+#[test]
+fn base64_matches_rfc_4648() {
+    for (plain, encoded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v")] {
+        let mut out = String::new();
+        write_base64(&mut out, plain.as_bytes()).unwrap();
+        assert_eq!(out, encoded);
+    }
+}

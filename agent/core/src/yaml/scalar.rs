@@ -1,0 +1,165 @@
+//! Scalars and the text that they stand for (YAML 1.2 §7.3, §8.1).
+
+/// Style of a scalar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    Single,
+    Double,
+    /// Literal or folded (`|`, `>`); its text is not decoded.
+    Block,
+}
+
+/// A scalar as it stands in the document, without its quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scalar<'y> {
+    pub(super) raw: &'y str,
+    pub(super) style: Style,
+}
+
+impl<'y> Scalar<'y> {
+    /// An omitted value.
+    pub(super) const EMPTY: Self = Self { raw: "", style: Style::Plain };
+
+    pub(super) fn style(&self) -> Style {
+        self.style
+    }
+
+    /// True for null.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        self.style == Style::Plain && matches!(self.raw, "" | "~" | "null" | "Null" | "NULL")
+    }
+
+    /// The value as a boolean, in any spelling of YAML 1.1, as the hosts' own parser takes it.
+    #[must_use]
+    pub fn truth(&self) -> Option<bool> {
+        if self.style != Style::Plain {
+            return None;
+        }
+        match self.raw {
+            "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => {
+                Some(true)
+            }
+            "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n"
+            | "N" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// True for a block scalar, whose text is not available.
+    #[must_use]
+    pub fn is_block(&self) -> bool {
+        self.style == Style::Block
+    }
+
+    /// True if the scalar's text is `text`.
+    #[must_use]
+    pub fn is(&self, text: &str) -> bool {
+        let mut rest = Some(text);
+        self.text(|piece| rest = rest.and_then(|rest| rest.strip_prefix(piece)));
+        rest == Some("")
+    }
+
+    /// Passes the text to `sink`, piece by piece; nothing for a block scalar.
+    pub fn text(&self, mut sink: impl FnMut(&str)) {
+        let mut rest = match self.style {
+            Style::Plain | Style::Single | Style::Double => self.raw,
+            Style::Block => "",
+        };
+        while !rest.is_empty() {
+            let special = |byte: u8| match byte {
+                b' ' | b'\t' | b'\n' => true,
+                b'\'' => self.style == Style::Single,
+                b'\\' => self.style == Style::Double,
+                _ => false,
+            };
+            let plain = rest.bytes().position(special).unwrap_or(rest.len());
+            let (text, after) = rest.split_at(plain);
+            if !text.is_empty() {
+                sink(text);
+            }
+            rest = match after.as_bytes().first() {
+                None => "",
+                // '' stands for one quote.
+                Some(b'\'') => {
+                    sink("'");
+                    after.get(2..).unwrap_or_default()
+                }
+                Some(b'\\') => escape(after, &mut sink),
+                Some(_) => white(after, &mut sink),
+            };
+        }
+    }
+}
+
+/// Decodes white space: kept within a line, folded around a line's end (§6.5).
+fn white<'y>(after: &'y str, sink: &mut impl FnMut(&str)) -> &'y str {
+    let next = after.trim_start_matches([' ', '\t']);
+    if !next.starts_with('\n') {
+        let (run, rest) = after.split_at(after.len() - next.len());
+        sink(run);
+        return rest;
+    }
+    let rest = next.trim_start_matches([' ', '\t', '\n']);
+    let (run, rest) = next.split_at(next.len() - rest.len());
+    match run.bytes().filter(|byte| *byte == b'\n').count() {
+        1 => sink(" "),
+        ends => (1..ends).for_each(|_| sink("\n")),
+    }
+    rest
+}
+
+/// Decodes an escape in double quotes, which was checked when it was read.
+fn escape<'y>(after: &'y str, sink: &mut impl FnMut(&str)) -> &'y str {
+    let Some(letter) = after.as_bytes().get(1).copied() else { return "" };
+    let rest = after.get(2..).unwrap_or_default();
+    if letter == b'\n' {
+        // An escaped line end joins two lines; empty lines after it are kept.
+        let next = rest.trim_start_matches([' ', '\t', '\n']);
+        let (run, next) = rest.split_at(rest.len() - next.len());
+        run.bytes().filter(|byte| *byte == b'\n').for_each(|_| sink("\n"));
+        return next;
+    }
+    let digits = escape_digits(letter);
+    let code = if digits > 0 {
+        rest.get(..digits).and_then(|hex| u32::from_str_radix(hex, 16).ok())
+    } else {
+        escaped(letter)
+    };
+    if let Some(character) = code.and_then(char::from_u32) {
+        sink(character.encode_utf8(&mut [0; 4]));
+    }
+    rest.get(digits..).unwrap_or_default()
+}
+
+/// Number of hex digits after `\` and this letter.
+pub(super) fn escape_digits(letter: u8) -> usize {
+    match letter {
+        b'x' => 2,
+        b'u' => 4,
+        b'U' => 8,
+        _ => 0,
+    }
+}
+
+/// The code that `\` and this letter stand for (§5.7).
+pub(super) fn escaped(letter: u8) -> Option<u32> {
+    Some(match letter {
+        b'0' => 0,
+        b'a' => 7,
+        b'b' => 8,
+        b't' | b'\t' => 9,
+        b'n' => 10,
+        b'v' => 11,
+        b'f' => 12,
+        b'r' => 13,
+        b'e' => 27,
+        b' ' | b'"' | b'/' | b'\\' => u32::from(letter),
+        b'N' => 0x85,
+        b'_' => 0xa0,
+        b'L' => 0x2028,
+        b'P' => 0x2029,
+        _ => return None,
+    })
+}

@@ -1,0 +1,325 @@
+//! The state that tasks share. There is one thread, so plain cells; no borrow is held across an await.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_executor::{LocalExecutor, Task};
+use mote_core::devlxd::ready::{Ready, write_state};
+use mote_core::dial::Retry;
+use mote_core::flavour::Flavour;
+use mote_core::host_address::HostAddress;
+use mote_core::hostapi::host_info::HostInfo;
+use mote_core::hostapi::policy::{Capability, Policy};
+use mote_core::json::{Document, Envelope, Value};
+use mote_core::log_limit::LogLimit;
+use mote_core::status::{State, Status};
+
+use crate::built::BoxFuture;
+use crate::cli::options::Options;
+use crate::hostapi::event_bus::Events;
+use crate::hostapi::operation_table::Operations;
+use crate::net::host_call::{Call, Failed, HostReply, Link, call};
+use crate::net::tls::{Identity, Pin, certificate_bytes};
+use crate::runtime::children::Children;
+use crate::runtime::clock::{now, within};
+use crate::runtime::log;
+use crate::runtime::permits::Semaphore;
+use crate::runtime::wake::Signal;
+use crate::status::notes::Notes;
+
+/// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).
+const VERIFY: Duration = Duration::from_millis(2500);
+/// How long the host may take to answer an ordinary request.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Shortest interval between log lines about callers with another certificate: a real host calls again
+/// for each request of its user, and anybody on the host can call without end.
+pub(crate) const STRANGERS: Duration = Duration::from_secs(30);
+/// Error text for the host's 401.
+pub(crate) const REFUSED: &str = "the host refused this agent's certificate (401)";
+/// Longest part of the host's error text that is passed on, bytes.
+const SAID: usize = 200;
+
+/// Subject of an error, so that it can be cleared once resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// Connections to and from the host; cleared when CONNECTED.
+    Host,
+    /// The status port; cleared when it is open.
+    Port,
+    /// Anything else; never cleared.
+    Else,
+}
+
+/// Everything that more than one task needs.
+pub(crate) struct Agent {
+    /// Command-line options.
+    pub(crate) options: Options,
+    /// The server that the host runs.
+    pub(crate) flavour: Flavour,
+    /// Capabilities that the guest's policy leaves the host.
+    pub(crate) policy: Policy,
+    /// The policy as text, with the errors of its files.
+    pub(crate) policy_text: String,
+    /// Our certificate, and the caller's.
+    pub(crate) identity: Identity,
+    /// The status channel's state machine.
+    pub(crate) status: RefCell<Status>,
+    /// Raised when `status` may have something to do.
+    pub(crate) status_changed: Signal,
+    /// The host, once known.
+    pub(crate) link: RefCell<Option<Rc<Link>>>,
+    /// True while devlxd is on: host and policy allow it.
+    pub(crate) devlxd: Cell<bool>,
+    /// Raised when `devlxd` changed.
+    pub(crate) devlxd_changed: Signal,
+    /// One permit: device events are handled one after the other.
+    pub(crate) plugging: Rc<Semaphore>,
+    /// Listeners of `/1.0/events`.
+    pub(crate) events: Rc<Events>,
+    /// The last state that an application set.
+    pub(crate) ready: RefCell<Ready>,
+    /// The last error that is not resolved, for the status file.
+    pub(crate) last_error: RefCell<Option<(About, String)>>,
+    /// Rate limit of log lines about callers with another certificate.
+    pub(crate) strangers: RefCell<LogLimit>,
+    /// The files below `/run/mote`.
+    pub(crate) notes: Notes,
+    /// Source of the host's files, for the status file.
+    pub(crate) files: String,
+    /// Operations that the host started.
+    pub(crate) operations: Operations,
+    /// Permits of SFTP sessions.
+    pub(crate) sessions: Rc<Semaphore>,
+    /// Child processes.
+    pub(crate) children: Children,
+    /// Runs the tasks. Some of them hold the agent that holds this: both live to the end.
+    pub(crate) executor: LocalExecutor<'static>,
+}
+
+impl Agent {
+    /// Starts a task that runs to its end.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.task(task).detach();
+    }
+
+    /// Starts a task that is cancelled when the returned handle is dropped. All are boxed to one type:
+    /// the executor's code for each type is more than half a kilobyte.
+    pub(crate) fn task(&self, task: impl Future<Output = ()> + 'static) -> Task<()> {
+        let task: BoxFuture<'static> = Box::pin(task);
+        self.executor.spawn(task)
+    }
+
+    /// Runs `change` on the status machine and wakes its task.
+    pub(crate) fn status<T>(&self, change: impl FnOnce(&mut Status) -> T) -> T {
+        let result = change(&mut self.status.borrow_mut());
+        self.status_changed.raise();
+        result
+    }
+
+    /// State of the status machine.
+    pub(crate) fn state(&self) -> State {
+        self.status.borrow().state()
+    }
+
+    /// Notes an error for the log and the status file.
+    pub(crate) fn trouble(&self, text: &str) {
+        self.trouble_about(About::Else, text);
+    }
+
+    /// The same, for an error that [`Agent::mended`] can clear.
+    pub(crate) fn trouble_about(&self, about: About, text: &str) {
+        log::warn(format_args!("{text}"));
+        *self.last_error.borrow_mut() = Some((about, text.to_owned()));
+        self.status_changed.raise();
+    }
+
+    /// Clears the last error if it is about this.
+    pub(crate) fn mended(&self, about: About) {
+        self.last_error.borrow_mut().take_if(|(was, _)| *was == about);
+    }
+
+    /// Notes that a call to the host, made in that state, failed.
+    pub(crate) fn host_trouble(&self, made_in: State, why: &str) {
+        let lost = if made_in == State::Connected { "lost host: " } else { "" };
+        self.trouble_about(About::Host, &format!("{lost}{why}"));
+    }
+
+    /// Notes that a caller has shown another certificate than `server.crt`.
+    pub(crate) fn stranger(&self) {
+        let Some(held) = self.strangers.borrow_mut().again(now()) else { return };
+        let often = if held > 0 { format!(" ({held} more before)") } else { String::new() };
+        let why = "refused a caller whose certificate is not server.crt";
+        let hint = "is this another host's share?";
+        self.trouble_about(About::Host, &format!("{why}{often}: {hint}"));
+    }
+
+    /// Notes what the agent waits for: in the log as information, in the status file as the last error
+    /// until it is [`Agent::mended`].
+    pub(crate) fn note(&self, about: About, text: &str) {
+        log::info(format_args!("{text}"));
+        *self.last_error.borrow_mut() = Some((about, text.to_owned()));
+        self.status_changed.raise();
+    }
+
+    /// Adopts the host info: address and certificate. Session tickets are kept only if the certificate
+    /// is the same.
+    ///
+    /// # Errors
+    /// Why the certificate is unusable; nothing is changed then.
+    pub(crate) fn take(&self, info: &HostInfo<'_>) -> Result<Rc<Link>, String> {
+        let mut pem = Vec::new();
+        info.certificate_pem(|piece| pem.extend_from_slice(piece));
+        let pin = Pin::Certificate(certificate_bytes(&pem, "certificate")?);
+        let link = self.link_to(info.address, pin)?;
+        *self.link.borrow_mut() = Some(link.clone());
+        self.status(|status| status.trust_known(true));
+        Ok(link)
+    }
+
+    /// A link to that address, with the current link's TLS state if the pin is the same.
+    ///
+    /// # Errors
+    /// The text of rustls's error.
+    pub(crate) fn link_to(&self, address: HostAddress, pin: Pin) -> Result<Rc<Link>, String> {
+        let known = self.link.borrow().clone();
+        let tls = match known {
+            Some(known) if known.pin == pin => known.tls.clone(),
+            Some(_) | None => self.identity.client(pin.clone())?,
+        };
+        Ok(Rc::new(Link { transport: self.options.transport.clone(), address, pin, tls }))
+    }
+
+    /// Switches devlxd on or off; it stays off where the guest's policy says so.
+    pub(crate) fn allow_devlxd(&self, allowed: bool) {
+        let allowed = allowed && self.policy.allows(Capability::GuestApi);
+        if self.devlxd.replace(allowed) != allowed {
+            self.devlxd_changed.raise();
+        }
+    }
+
+    /// Checks that the host answers at `link`. 403 is an answer: devlxd may be just about to be
+    /// switched on (P§3.3). Returns the host's view of our state, if the answer has it.
+    ///
+    /// # Errors
+    /// [`Failed`] after any other status, or no answer within [`VERIFY`].
+    pub(crate) async fn verify(&self, link: &Link) -> Result<Option<String>, Failed> {
+        let request = Call {
+            method: "GET",
+            target: "/1.0",
+            body: None,
+            extra: &[],
+            patience: VERIFY,
+            retry: Retry::Dial,
+        };
+        let reply = match within(VERIFY, call(link, &request)).await {
+            Some(reply) => reply?,
+            None => return Err(Failed("the host took too long to answer".into())),
+        };
+        match reply.status {
+            200 => Ok(host_state(&reply.body)),
+            403 => Ok(None),
+            401 => Err(Failed(format!("{REFUSED}: are these another instance's files?"))),
+            status => {
+                let said = error_text(&reply.body);
+                Err(Failed(format!("the host answered GET /1.0 with status {status}: {said}")))
+            }
+        }
+    }
+
+    /// Makes a call to the host and reports its result to the status machine.
+    ///
+    /// # Errors
+    /// As [`call`], or if the host's address is unknown.
+    pub(crate) async fn ask(&self, request: &Call<'_>) -> Result<HostReply, Failed> {
+        let link = self.known_link()?;
+        let result = call(&link, request).await;
+        self.judge(result.as_ref().map(|reply| reply.status));
+        result
+    }
+
+    /// The link to the host.
+    ///
+    /// # Errors
+    /// [`Failed`] while the host's address is unknown.
+    pub(crate) fn known_link(&self) -> Result<Rc<Link>, Failed> {
+        let link = self.link.borrow().clone();
+        link.ok_or_else(|| Failed("the host has not told its address yet".into()))
+    }
+
+    /// Reports a call's result to the status machine: the HTTP status, or why there was none.
+    pub(crate) fn judge(&self, result: Result<u16, &Failed>) {
+        let news = match result {
+            Ok(200..300) => self.status.borrow_mut().call_ok(now()),
+            Ok(401) => self.status.borrow_mut().call_refused(now()),
+            Ok(_) => false,
+            Err(Failed(why)) => {
+                self.host_trouble(self.state(), why);
+                self.status.borrow_mut().host_lost(now());
+                true
+            }
+        };
+        if news {
+            self.status_changed.raise();
+        }
+    }
+
+    /// After a connection was verified: sends the ready state again if the host has forgotten it.
+    pub(crate) async fn replay_ready(&self, host_state: Option<&str>) {
+        let Some(host_state) = host_state else { return };
+        if !self.options.replay_ready {
+            return;
+        }
+        let Some(state) = self.ready.borrow().on_connected(host_state) else { return };
+        let body = Document::new(32, |json| write_state(json, state.name()));
+        let request = Call {
+            method: "PATCH",
+            target: "/1.0",
+            body: Some(body.value().raw().as_bytes()),
+            extra: &[("Content-Type", "application/json")],
+            patience: PATIENCE,
+            retry: Retry::Dial,
+        };
+        match self.ask(&request).await {
+            Ok(reply) if reply.status == 200 => log::info(format_args!("ready replayed")),
+            Ok(reply) => {
+                self.trouble(&format!("ready not replayed: the host answered {}", reply.status));
+            }
+            // Logged by `judge`.
+            Err(_) => {}
+        }
+    }
+}
+
+/// First line of an error's body, at most [`SAID`] bytes: of an envelope's `error`, or of the body itself.
+fn error_text(body: &[u8]) -> String {
+    let said = Value::parse(body).ok().and_then(|body| body.member("error"));
+    let enveloped = said.and_then(|text| text.string().ok());
+    let mut text = enveloped.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    text.truncate(text.find('\n').unwrap_or(SAID).min(text.floor_char_boundary(SAID)));
+    text
+}
+
+/// `metadata.state` of the host's `GET /1.0`.
+fn host_state(body: &[u8]) -> Option<String> {
+    Envelope::parse(body).ok()?.metadata.member("state")?.string().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_says_is_one_short_line() {
+        for (body, text) in [
+            ("Instance not found\n", "Instance not found"),
+            ("{\"error\":\"Instance not found\",\"error_code\":500}", "Instance not found"),
+            ("", ""),
+        ] {
+            assert_eq!(error_text(body.as_bytes()), text);
+        }
+        let long = format!("x{}", "\u{e9}".repeat(SAID));
+        assert_eq!(error_text(long.as_bytes()).len(), SAID - 1);
+    }
+}

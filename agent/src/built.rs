@@ -1,0 +1,66 @@
+//! Parts that a build can leave out (Cargo features), for tiny images or guests that trust their host
+//! less. Rule: a feature is checked only where a request or a subcommand comes in. All code is always
+//! compiled and tested; what nothing can call is not linked.
+
+use std::fmt;
+use std::pin::Pin;
+use std::process::ExitCode;
+
+use crate::cli::print;
+
+/// `--version`: the release, and the commit that this was built from if `scripts/build` did it.
+pub(crate) fn version() -> String {
+    let commit = option_env!("MOTE_COMMIT").unwrap_or("of an unknown commit");
+    format!("{} ({commit})\n", env!("CARGO_PKG_VERSION"))
+}
+
+/// A boxed future. An async block links the code of all that it could await, even behind a constant
+/// false; boxed, only what is constructed is linked.
+pub(crate) type BoxFuture<'a, T = ()> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// The cipher for CPUs without AES instructions: 50 KB. Go hosts do not need it.
+pub(crate) const CHACHA20: bool = cfg!(feature = "chacha20");
+/// `/1.0/exec`: commands.
+pub(crate) const EXEC: bool = cfg!(feature = "exec");
+/// `/1.0/sftp`: files.
+pub(crate) const FILES: bool = cfg!(feature = "files");
+/// Templates and NIC names at first boot.
+pub(crate) const FIRST_BOOT: bool = cfg!(feature = "first-boot");
+/// `/1.0/metrics`.
+pub(crate) const METRICS: bool = cfg!(feature = "metrics");
+/// Shared directories.
+pub(crate) const MOUNTS: bool = cfg!(feature = "mounts");
+/// Connections to ports in the guest.
+pub(crate) const PORT_FORWARD: bool = cfg!(feature = "port-forward");
+/// `/1.0/state`.
+pub(crate) const STATE: bool = cfg!(feature = "state");
+
+/// The features by name; `--check` shows the absent ones.
+const FEATURES: [(&str, bool); 8] = [
+    ("chacha20", CHACHA20),
+    ("exec", EXEC),
+    ("files", FILES),
+    ("first-boot", FIRST_BOOT),
+    ("metrics", METRICS),
+    ("mounts", MOUNTS),
+    ("port-forward", PORT_FORWARD),
+    ("state", STATE),
+];
+
+/// Exit of a subcommand that this build leaves out.
+pub(crate) fn absent() -> ExitCode {
+    print::complain(format_args!("this build does not have that; it was made {Build}"));
+    ExitCode::from(2)
+}
+
+/// Displays what this build leaves out.
+pub(crate) struct Build;
+
+impl fmt::Display for Build {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut absent = FEATURES.iter().filter(|(_, built)| !built).map(|(name, _)| name);
+        let Some(first) = absent.next() else { return out.write_str("with everything") };
+        write!(out, "without {first}")?;
+        absent.try_for_each(|name| write!(out, ", {name}"))
+    }
+}

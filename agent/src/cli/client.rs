@@ -1,0 +1,392 @@
+//! The built-in client, for images without curl: sends requests on the devlxd socket, or reads the status
+//! file. `--help` lists the exit codes.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mote_core::devlxd::ready::{ReadyState, write_state};
+use mote_core::flavour::Flavour;
+use mote_core::http::body::Decoder;
+use mote_core::http::head::{self, Method};
+use mote_core::http::reply::{RequestLine, write_request};
+use mote_core::json::{Document, Value};
+use mote_core::status::State;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+
+use crate::built;
+use crate::cli::options::{Command, Options};
+use crate::cli::print;
+use crate::start::lock;
+use crate::start::lock::Running;
+use crate::status::view;
+
+/// Longest response body, bytes.
+const ANSWER: usize = mote_core::limits::HOST_REPLY + 64 * 1024;
+/// Read timeout for a response; the agent itself waits 30 s for the host.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Longest wait for the agent to accept the connection.
+const ACCEPT: Duration = Duration::from_secs(5);
+
+/// Why a command failed, in words; each kind has its exit code.
+enum Failure {
+    /// The host refuses the request, or its result is unusable.
+    Refused(String),
+    /// No agent answers.
+    NoAgent(String),
+    /// The agent does not reach its host.
+    NoHost(String),
+}
+
+impl Failure {
+    /// Prints the message and returns the exit code.
+    fn report(self) -> ExitCode {
+        let (code, text) = match self {
+            Self::Refused(text) => (1, text),
+            Self::NoAgent(text) => (3, text),
+            Self::NoHost(text) => (4, text),
+        };
+        print::complain(format_args!("{}", text.trim_end()));
+        ExitCode::from(code)
+    }
+}
+
+/// Runs the command.
+#[inline(never)] // the agent itself needs none of its stack
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match answer(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn answer(options: &Options) -> Result<(), Failure> {
+    match &options.command {
+        Command::Ready => set(options, ReadyState::Ready),
+        Command::Started => set(options, ReadyState::Started),
+        Command::Get(key) => print(&get(options, &format!("/1.0/config/{}", encoded(key)))?),
+        Command::Config => config(options),
+        Command::Metadata => print(&get(options, "/1.0/meta-data")?),
+        Command::Devices => print(&get(options, "/1.0/devices")?),
+        Command::Events => events(options),
+        Command::Status => status(options),
+        Command::MountWorker(_)
+        | Command::Run
+        | Command::Check
+        | Command::Report(_)
+        | Command::Version
+        | Command::Help
+        | Command::SftpServer(_) => Ok(()),
+    }
+}
+
+fn set(options: &Options, state: ReadyState) -> Result<(), Failure> {
+    let body = Document::new(32, |json| write_state(json, state.name()));
+    ask(options, "PATCH", "/1.0", Some(body.value().raw().as_bytes())).map(drop)
+}
+
+fn get(options: &Options, target: &str) -> Result<Vec<u8>, Failure> {
+    ask(options, "GET", target, None)
+}
+
+/// A key, percent-encoded as one path segment.
+fn encoded(key: &str) -> String {
+    let mut out = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+/// Prints the bytes, with a newline if they do not end with one.
+fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let newline: &[u8] = if bytes.ends_with(b"\n") { b"" } else { b"\n" };
+    let written = out.write_all(bytes).and_then(|()| out.write_all(newline));
+    written.map_err(|error| Failure::Refused(error.to_string()))
+}
+
+/// Prints all configuration values, a line `key: value` each.
+fn config(options: &Options) -> Result<(), Failure> {
+    let list = get(options, "/1.0/config")?;
+    // An answer that is no JSON has no keys.
+    for url in Value::parse(&list).unwrap_or(Value::NULL).elements() {
+        let Ok(url) = url.string() else { continue };
+        let value = get(options, &url)?;
+        let key = url.strip_prefix("/1.0/config/").unwrap_or(&url);
+        let mut line = format!("{key}: ").into_bytes();
+        line.extend_from_slice(&value);
+        print(&line)?;
+    }
+    Ok(())
+}
+
+/// Connects to the devlxd socket of the given flavour, or of any.
+fn connect(options: &Options) -> Result<UnixStream, Failure> {
+    let flavours: &[Flavour] = match &options.flavour {
+        Some(flavour) => std::slice::from_ref(flavour),
+        None => &[Flavour::Incus, Flavour::Lxd],
+    };
+    let mut errors = Vec::new();
+    for flavour in flavours {
+        let path = options.root.join(flavour.socket_path().trim_start_matches('/'));
+        match connect_within(&path) {
+            Ok(stream) => return Ok(stream),
+            Err(Errno::AGAIN) => return Err(Failure::NoAgent("the agent does not answer".into())),
+            Err(error) => errors.push((flavour, path, error)),
+        }
+    }
+    let view = view::read(&options.root).unwrap_or_default();
+    let known = view::flavour(view.value());
+    let mut why = String::new();
+    for (flavour, path, error) in errors {
+        // The socket of the other flavour is missing as it should be.
+        if known.is_none_or(|known| known.socket_path() == flavour.socket_path()) {
+            let between = if why.is_empty() { "" } else { "; " };
+            let error = io::Error::from(error);
+            why.extend([between, &format!("{}: {error}", path.display())]);
+        }
+    }
+    Err(Failure::NoAgent(match lock::running(&options.root) {
+        Running::Yes => unserved(view.value(), &why),
+        Running::Hidden(hidden) => format!("{hidden} ({why})"),
+        Running::No => format!("no agent is running ({why})"),
+        Running::Unknown(blind) => format!("{why}; {blind} to see if an agent is running"),
+    }))
+}
+
+/// Why an agent that runs serves no guests, by its own view.
+fn unserved(view: Value<'_>, why: &str) -> String {
+    if !built::STATE {
+        // The reason is left out of the smallest build to save bytes.
+        return format!("an agent is running, but serves no guests ({why})");
+    }
+    let member = |key| view::member(view, key).unwrap_or_default();
+    let (state, policy, last_error) = (member("state"), member("policy"), member("last_error"));
+    let denied = policy.split(';').next().unwrap_or_default().split(' ');
+    let reason = if view::is_waiting(&state) {
+        format!("it is still {state}; 'mote-agent --check' says what is missing")
+    } else if denied.clone().next() == Some("denied:")
+        && denied.clone().any(|one| one == "guestapi")
+    {
+        format!("this guest's own policy lets no program ask the host ({policy})")
+    } else if state == State::Connected.name() {
+        format!(
+            "the host has not allowed devlxd: security.devlxd (Incus: security.guestapi) is false ({why})"
+        )
+    } else if !last_error.is_empty() {
+        format!("it cannot ask the host: {last_error}")
+    } else {
+        format!("the host has not called it yet ({why})")
+    };
+    format!("an agent is running, but {reason}")
+}
+
+/// Connects to a unix socket; `EAGAIN` if its queue is full for [`ACCEPT`].
+fn connect_within(path: &Path) -> Result<UnixStream, Errno> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(ACCEPT))?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket.into())
+}
+
+/// Connects and sends one request.
+fn send(
+    options: &Options,
+    method: &str,
+    target: &str,
+    body: Option<&[u8]>,
+) -> Result<UnixStream, Failure> {
+    let mut stream = connect(options)?;
+    let gone = |error: io::Error| Failure::NoAgent(error.to_string());
+    stream.set_read_timeout(Some(PATIENCE)).map_err(gone)?;
+    let mut out = String::new();
+    let length = body.map(|body| u64::try_from(body.len()).unwrap_or(u64::MAX));
+    let request =
+        RequestLine { method, target, host: "mote", body: length, close: true, extra: &[] };
+    write_request(&mut out, &request).map_err(|_| Failure::Refused("not a usable path".into()))?;
+    let mut out = out.into_bytes();
+    out.extend_from_slice(body.unwrap_or_default());
+    stream.write_all(&out).map_err(gone)?;
+    Ok(stream)
+}
+
+/// Sends a request and returns the body of a successful response.
+fn ask(
+    options: &Options,
+    method: &str,
+    target: &str,
+    body: Option<&[u8]>,
+) -> Result<Vec<u8>, Failure> {
+    let mut stream = send(options, method, target, body)?;
+    let mut answer = Answer::default();
+    while answer.more(&mut stream)? {
+        if answer.body.len() > ANSWER {
+            return Err(Failure::Refused("the answer is too long".into()));
+        }
+    }
+    answer.into_result()
+}
+
+/// Follows the event stream until it ends.
+fn events(options: &Options) -> Result<(), Failure> {
+    let mut stream = send(options, "GET", "/1.0/events", None)?;
+    let mut answer = Answer::default();
+    while answer.more(&mut stream)? {
+        // The response has begun: from now on silence is normal.
+        let gone = |error: io::Error| Failure::NoAgent(error.to_string());
+        stream.set_read_timeout(None).map_err(gone)?;
+        if answer.status == 200 {
+            let mut out = io::stdout().lock();
+            let written = out.write_all(&answer.body).and_then(|()| out.flush());
+            written.map_err(|error| Failure::Refused(error.to_string()))?;
+            answer.body.clear();
+        }
+    }
+    answer.into_result().map(drop)
+}
+
+/// A response being received.
+#[derive(Default)]
+struct Answer {
+    raw: Vec<u8>,
+    status: u16,
+    decoder: Option<Decoder>,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    /// Reads more of the response; false at its end.
+    fn more(&mut self, stream: &mut UnixStream) -> Result<bool, Failure> {
+        let mut buffer = [0; 16 * 1024];
+        let count = match stream.read(&mut buffer) {
+            Ok(count) => count,
+            Err(error) => return Err(Failure::NoAgent(error.to_string())),
+        };
+        self.raw.extend_from_slice(buffer.get(..count).unwrap_or_default());
+        let garbled = || Failure::NoAgent("the agent's answer is garbled".into());
+        if self.decoder.is_none() {
+            let parsed = head::response(&self.raw, Method::Get).map_err(|_| garbled())?;
+            let Some((status, framing, length)) =
+                parsed.map(|(response, length)| (response.status, response.framing, length))
+            else {
+                return if count > 0 { Ok(true) } else { Err(garbled()) };
+            };
+            self.status = status;
+            self.decoder = Some(Decoder::new(framing));
+            drop(self.raw.drain(..length));
+        }
+        let Some(decoder) = &mut self.decoder else { return Err(garbled()) };
+        loop {
+            let step = decoder.decode(&self.raw).map_err(|_| garbled())?;
+            self.body.extend_from_slice(step.data);
+            let consumed = step.consumed;
+            drop(self.raw.drain(..consumed));
+            if decoder.finished() {
+                return Ok(false);
+            }
+            if consumed == 0 {
+                break;
+            }
+        }
+        if count > 0 {
+            return Ok(true);
+        }
+        decoder.eof().map(|()| false).map_err(|_| garbled())
+    }
+
+    /// The body of a successful response, or else the failure for its status code.
+    fn into_result(self) -> Result<Vec<u8>, Failure> {
+        let text = || String::from_utf8_lossy(&self.body).into_owned();
+        match self.status {
+            200..300 => Ok(self.body),
+            500 | 503 => Err(Failure::NoHost(text())),
+            status => Err(Failure::Refused(format!("{} ({status})", text().trim_end()))),
+        }
+    }
+}
+
+/// Prints the agent's own view; fails if no agent runs.
+fn status(options: &Options) -> Result<(), Failure> {
+    let (running, hidden) = match lock::running(&options.root) {
+        Running::Yes => (true, None),
+        Running::Hidden(hidden) => (true, Some(hidden.to_string())),
+        Running::No => (false, None),
+        Running::Unknown(why) => return Err(Failure::NoAgent(why)),
+    };
+    // What is there of a hidden one is another's.
+    let text = hidden.map_or_else(|| view::read(&options.root), Err);
+    let member = |key| view::member(text.as_ref().ok()?.value(), key);
+    let mut out = String::with_capacity(512);
+    let mut line = |key: &str, value: &str| {
+        out.extend([key, ": ", value, "\n"]);
+    };
+    line("running", if running { "yes" } else { "no" });
+    for key in
+        ["version", "pid", "flavour", "files", "port", "state", "host", "devlxd", "ready", "policy"]
+    {
+        // Most of a dead agent's view is no longer true.
+        let counts = running || ["version", "flavour"].contains(&key);
+        line(key, member(key).filter(|_| counts).as_deref().unwrap_or("-"));
+    }
+    let unread = text.as_ref().err().filter(|_| running);
+    let last_error = unread.cloned().or_else(|| member("last_error"));
+    line("last_error", last_error.as_deref().unwrap_or("-"));
+    let since = member("since_uptime_ms").and_then(|since| since.parse().ok());
+    if let Some(since) = since.filter(|_| running) {
+        let lasts = crate::runtime::clock::now() - mote_core::time::Uptime::from_millis(since);
+        line("for", &format!("{}.{:03} s", lasts.as_secs(), lasts.subsec_millis()));
+    }
+    print(out.as_bytes())?;
+    match (running, member("pid"), member("state")) {
+        (true, _, _) => Ok(()),
+        (false, Some(pid), Some(state)) if state != "STOPPED" => Err(Failure::NoAgent(format!(
+            "no agent is running; process {pid} was one, {state}, and ended without saying so"
+        ))),
+        (false, _, _) => Err(Failure::NoAgent("no agent is running".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_for_a_missing_socket_is_named() {
+        let rows = [
+            (r#"{"state":"waiting for vsock"}"#, "it is still waiting for vsock; "),
+            (
+                r#"{"state":"CONNECTED","policy":"denied: exec guestapi; f: line 1"}"#,
+                "policy lets no program ask the host (denied: exec guestapi; f: line 1)",
+            ),
+            (
+                r#"{"state":"CONNECTED","policy":"denied: exec; guestapi"}"#,
+                "the host has not allowed devlxd: security.devlxd",
+            ),
+            (
+                r#"{"state":"STARTED","policy":"everything is allowed","last_error":"no vsock: x"}"#,
+                "it cannot ask the host: no vsock: x",
+            ),
+            (r#"{"state":"STARTED","last_error":null}"#, "the host has not called it yet (w)"),
+        ];
+        for (view, part) in rows {
+            let said = unserved(Value::parse(view.as_bytes()).unwrap(), "w");
+            assert!(said.starts_with("an agent is running, but ") && said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn keys_become_one_segment() {
+        assert_eq!(encoded("user.a b/c%"), "user.a%20b%2Fc%25");
+    }
+}

@@ -1,0 +1,314 @@
+//! Parses the command line into one struct.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mote_core::flavour::Flavour;
+use mote_core::hostapi::policy::Policy;
+
+use crate::net::transport::Transport;
+
+/// `--help`.
+pub(crate) const HELP: &str = "\
+mote-agent: guest agent for LXD and Incus virtual machines
+
+Usage: mote-agent [OPTIONS]            run the agent
+       mote-agent [OPTIONS] COMMAND    ask the running agent
+
+Commands:
+  ready            tell the host that this instance is Ready
+  started          withdraw Ready
+  get KEY          print a configuration value (mote-agent get user.foo)
+  config           print all configuration values
+  metadata         print the cloud-init meta-data
+  devices          print the devices (JSON)
+  events           print events as they come, one JSON document a line
+  status           print the agent's own view
+  report state     print the state that the host gets of this instance (JSON); needs no agent
+  report metrics   print the metrics that the host gets; needs no agent
+  sftp-server [-d DIR]
+                   serve SFTP on standard input and output, relative to DIR, as OpenSSH's
+                   sftp-server does; the agent starts it by itself for the host
+
+Options:
+  --config-dir DIR         directory of agent.crt, agent.key and server.crt (default: working
+                           directory, /run/lxd_agent, /run/incus_agent, else the config share,
+                           which is mounted, read and unmounted)
+  -s, --secrets-location DIR   directory of these three alone; other files are in --config-dir,
+                           or in the working directory
+  --port PATH              status port (default: found by name)
+  --flavour NAME           incus, lxd or lxd-5.0 (default: by the port's name)
+  --deny LIST              deny the host features: guestapi, exec, files, mounts,
+                           port-forward, metrics, state; separated by commas
+  --allow LIST             deny it all but these; a denied one stays denied
+                           (also /etc/mote-agent.yml, on Incus /etc/incus-agent.yml)
+  --no-wait                end with an error if devices or the host's files are missing at
+                           start (default: wait for them)
+  --no-replay-ready        do not repeat Ready to a host that was restarted
+  --interval-connect MS    period in state CONNECT (100)
+  --interval-started MS    period in state STARTED (1000)
+  --interval-connected MS  period in state CONNECTED (30000)
+  --root DIR               prefix of every absolute path (for tests)
+  --vsock-unix PREFIX      unix sockets in place of vsock (for tests)
+  --check                  report what the agent would do; exit 0 if the host will see it,
+                           1 if not: lines with 'missing' say why
+  -d, --debug              log more
+  --version, -h, --help
+
+Exit codes: 0 done, 1 refused by the host or a fatal error, 2 usage, 3 no agent, 4 no host.
+";
+
+/// The parsed command line.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "switches that have nothing in common")]
+pub(crate) struct Options {
+    /// Directory of the host's files.
+    pub(crate) config_dir: Option<PathBuf>,
+    /// Directory of the three certificate files, if another.
+    pub(crate) secrets_dir: Option<PathBuf>,
+    /// Prefix of every absolute path.
+    pub(crate) root: PathBuf,
+    /// Path of the status port.
+    pub(crate) port: Option<PathBuf>,
+    /// The server's flavour.
+    pub(crate) flavour: Option<Flavour>,
+    /// How the host is reached.
+    pub(crate) transport: Transport,
+    /// Policy by `--deny` and `--allow`.
+    pub(crate) policy: Policy,
+    /// Whether to wait at start for missing devices and files.
+    pub(crate) wait: bool,
+    /// Whether to repeat Ready to a restarted host.
+    pub(crate) replay_ready: bool,
+    /// Periods in the states CONNECT, STARTED and CONNECTED.
+    pub(crate) intervals: (Option<Duration>, Option<Duration>, Option<Duration>),
+    /// Whether to log debug lines.
+    pub(crate) debug: bool,
+    /// Whether the program is called as `lxd-agent` or `incus-agent`. These ignore unknown arguments
+    /// (P§1.1).
+    pub(crate) stands_in: bool,
+    /// The command; `Run` if none is given.
+    pub(crate) command: Command,
+}
+
+impl Options {
+    /// Whether missing devices and files are waited for: only the agent does, commands do not.
+    pub(crate) fn waits(&self) -> bool {
+        self.wait && self.command == Command::Run
+    }
+}
+
+/// The command to run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Run the agent.
+    Run,
+    /// Report what the agent would do.
+    Check,
+    /// Mount or unmount one share within this time.
+    MountWorker(Duration),
+    /// Print the version.
+    Version,
+    /// Print the help.
+    Help,
+    /// Set the instance's state to Ready.
+    Ready,
+    /// Set the instance's state to Started.
+    Started,
+    /// Print the configuration value of this key.
+    Get(String),
+    /// Print all configuration values.
+    Config,
+    /// Print the cloud-init meta-data.
+    Metadata,
+    /// Print the devices.
+    Devices,
+    /// Print events as they come.
+    Events,
+    /// Print the agent's own view.
+    Status,
+    /// Print a report for the host; the agent starts itself with this for each request.
+    Report(Report),
+    /// Serve SFTP on standard input and output, in this directory.
+    SftpServer(Option<PathBuf>),
+}
+
+/// A report for the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// `GET /1.0/state`.
+    State,
+    /// `GET /1.0/metrics`.
+    Metrics,
+}
+
+/// Parses the command line, including `argv[0]`.
+///
+/// # Errors
+/// Error message for the user.
+pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, String> {
+    let name = args.next().unwrap_or_default();
+    let stands_in = Path::new(&name).file_name().is_some_and(|name| {
+        ["lxd-agent", "incus-agent"].into_iter().any(|original| name == original)
+    });
+    let mut options = Options {
+        config_dir: None,
+        secrets_dir: None,
+        root: "/".into(),
+        port: None,
+        flavour: None,
+        transport: Transport::Vsock,
+        policy: Policy::ALL,
+        wait: true,
+        replay_ready: true,
+        intervals: (None, None, None),
+        debug: false,
+        stands_in,
+        command: Command::Run,
+    };
+    let mut words = Vec::new();
+    while let Some(arg) = args.next() {
+        let arg = arg.into_string().map_err(|_| "arguments must be UTF-8".to_owned())?;
+        if arg.starts_with('-') {
+            option(&mut options, &arg, &mut args)?;
+        } else if words.is_empty() && arg == "sftp-server" {
+            // The rest is parsed on its own: -d has another meaning there.
+            let command = sftp_server(args)?;
+            if options.command != Command::Help {
+                options.command = command;
+            }
+            return Ok(options);
+        } else {
+            words.push(arg);
+        }
+    }
+    if options.command == Command::Help {
+        // Help is given even if other arguments are wrong or missing.
+        return Ok(options);
+    }
+    match command(&words) {
+        Ok(Some(command)) => options.command = command,
+        Ok(None) => {}
+        Err(_) if options.stands_in => {}
+        Err(why) => return Err(why),
+    }
+    Ok(options)
+}
+
+/// Parses the arguments of `sftp-server`: `-d DIR`, as for OpenSSH's.
+fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, String> {
+    let Some(option) = args.next() else { return Ok(Command::SftpServer(None)) };
+    match (option.to_str(), args.next(), args.next()) {
+        (Some("--help" | "-h"), None, None) => Ok(Command::Help),
+        (Some("-d"), Some(directory), None) => Ok(Command::SftpServer(Some(directory.into()))),
+        _ => Err("sftp-server takes -d DIR and nothing else".to_owned()),
+    }
+}
+
+/// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`.
+fn option(
+    options: &mut Options,
+    arg: &str,
+    args: &mut impl Iterator<Item = OsString>,
+) -> Result<(), String> {
+    let (name, given) = match arg.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (arg, None),
+    };
+    if flag(options, name) {
+        return if given.is_some() { Err(format!("{name} takes no value")) } else { Ok(()) };
+    }
+    let mut value = || match &given {
+        Some(value) => Ok(value.clone()),
+        None => args
+            .next()
+            .and_then(|value| value.into_string().ok())
+            .ok_or_else(|| format!("{name} needs a value")),
+    };
+    let mut millis = || -> Result<Option<Duration>, String> {
+        match value()?.parse() {
+            Ok(millis @ 10..=3_600_000) => Ok(Some(Duration::from_millis(millis))),
+            _ => Err(format!("{name} takes 10 to 3600000 milliseconds")),
+        }
+    };
+    match name {
+        "--interval-connect" => options.intervals.0 = millis()?,
+        "--interval-started" => options.intervals.1 = millis()?,
+        "--interval-connected" => options.intervals.2 = millis()?,
+        "--secrets-location" | "-s" => options.secrets_dir = Some(value()?.into()),
+        "--config-dir" => options.config_dir = Some(value()?.into()),
+        "--deny" | "--allow" => {
+            let list = value()?;
+            let restrict = if name == "--deny" { Policy::without } else { Policy::only };
+            let policy = restrict(&list).map_err(|why| format!("{name}: {why}"))?;
+            options.policy = options.policy.and(policy);
+        }
+        "--root" => options.root = value()?.into(),
+        "--port" => options.port = Some(value()?.into()),
+        "--vsock-unix" => options.transport = Transport::Unix(value()?.into()),
+        #[cfg(feature = "tcp")]
+        "--vsock-tcp" => {
+            let port = value()?.parse().map_err(|_| format!("{name} takes a port"))?;
+            options.transport = Transport::Tcp(port);
+        }
+        "--flavour" => {
+            let name = value()?;
+            let flavour = Flavour::parse(&name);
+            options.flavour = Some(flavour.ok_or_else(|| format!("no flavour is called {name}"))?);
+        }
+        _ => return Err(format!("unknown option {name}")),
+    }
+    Ok(())
+}
+
+/// Parses an option without a value; false if `name` is not one.
+fn flag(options: &mut Options, name: &str) -> bool {
+    match name {
+        "--no-wait" => options.wait = false,
+        "--no-replay-ready" => options.replay_ready = false,
+        // The real agents have both short options.
+        "--debug" | "-d" | "--verbose" | "-v" => options.debug = true,
+        // Help takes precedence.
+        "--check" | "--version" if options.command == Command::Help => {}
+        "--check" => options.command = Command::Check,
+        "--version" => options.command = Command::Version,
+        "--help" | "-h" => options.command = Command::Help,
+        _ => return false,
+    }
+    true
+}
+
+/// Parses the command and its arguments; `None` if there is no command.
+fn command(words: &[String]) -> Result<Option<Command>, String> {
+    let mut words = words.iter().map(String::as_str);
+    let Some(word) = words.next() else { return Ok(None) };
+    let command = match word {
+        "ready" => Command::Ready,
+        "started" => Command::Started,
+        "get" => Command::Get(words.next().ok_or("get needs a key")?.to_owned()),
+        "config" => Command::Config,
+        "metadata" => Command::Metadata,
+        "devices" => Command::Devices,
+        "events" => Command::Events,
+        "status" => Command::Status,
+        "report" => Command::Report(match words.next() {
+            Some("state") => Report::State,
+            Some("metrics") => Report::Metrics,
+            _ => return Err("report needs state or metrics".to_owned()),
+        }),
+        "mount-worker" => {
+            let limit = words.next().and_then(|limit| limit.parse().ok());
+            let limit = limit.ok_or("mount-worker needs its limit in milliseconds")?;
+            Command::MountWorker(Duration::from_millis(limit))
+        }
+        _ => return Err(format!("unknown command {word}")),
+    };
+    match words.next() {
+        Some(extra) => Err(format!("unexpected argument {extra}")),
+        None => Ok(Some(command)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+use super::*;
+
+fn parsed(line: &str) -> Result<Options, String> {
+    parse(["mote-agent"].into_iter().chain(line.split_whitespace()).map(OsString::from))
+}
+
+#[test]
+fn values_come_after_a_space_or_an_equals_sign() {
+    for line in ["--config-dir /x --interval-started=50", "--config-dir=/x --interval-started 50"] {
+        let options = parsed(line).unwrap();
+        assert_eq!(options.config_dir, Some("/x".into()));
+        assert_eq!(options.intervals.1, Some(Duration::from_millis(50)));
+        assert_eq!(options.command, Command::Run);
+    }
+}
+
+#[test]
+fn commands_take_exactly_their_arguments() {
+    assert_eq!(parsed("get user.a").unwrap().command, Command::Get("user.a".into()));
+    assert_eq!(parsed("--debug status").unwrap().command, Command::Status);
+    for bad in [
+        "get",
+        "get a b",
+        "report",
+        "report x",
+        "status x",
+        "nope",
+        "--nope",
+        "--root",
+        "--debug=1",
+        "--flavour x",
+    ] {
+        assert!(parsed(bad).is_err(), "{bad}");
+    }
+    assert!(parsed("--interval-connect 0").is_err());
+}
+
+#[test]
+fn help_may_be_asked_for_with_any_command() {
+    for command in [
+        "ready",
+        "started",
+        "get",
+        "get user.a",
+        "config",
+        "metadata",
+        "devices",
+        "events",
+        "status",
+        "report",
+        "report state",
+        "sftp-server",
+        "mount-worker",
+        "--check",
+    ] {
+        assert_eq!(
+            parsed(&format!("{command} --help")).unwrap().command,
+            Command::Help,
+            "{command}"
+        );
+        assert_eq!(parsed(&format!("-h {command}")).unwrap().command, Command::Help, "{command}");
+    }
+}
+
+#[test]
+fn arguments_after_sftp_server_are_parsed_on_their_own() {
+    let plain = parsed("--root /r --debug sftp-server").unwrap();
+    assert_eq!((plain.command, plain.debug), (Command::SftpServer(None), true));
+    let options = parsed("sftp-server -d /x").unwrap();
+    assert_eq!(options.command, Command::SftpServer(Some("/x".into())));
+    assert!(!options.debug);
+    for bad in ["sftp-server -d", "sftp-server -e", "sftp-server -d /x y", "sftp-server /x"] {
+        assert!(parsed(bad).is_err(), "{bad}");
+    }
+    assert!(parsed("get sftp-server").unwrap().command == Command::Get("sftp-server".into()));
+}
+
+#[test]
+fn called_as_a_go_agent_it_takes_the_go_agents_arguments() {
+    let called = |line: &str| parse(line.split_whitespace().map(OsString::from));
+    let options = called("/run/incus_agent/incus-agent -d -s /run/x whatever else").unwrap();
+    assert_eq!(options.command, Command::Run);
+    assert_eq!(options.secrets_dir, Some("/run/x".into()));
+    assert_eq!(called("lxd-agent --secrets-location=/y").unwrap().secrets_dir, Some("/y".into()));
+    assert!(called("lxd-agent --nope").is_err());
+    assert!(called("mote-agent whatever").is_err());
+}
+
+#[test]
+fn allow_and_deny_only_restrict() {
+    let policy = |line| parsed(line).unwrap().policy;
+    assert_eq!(policy(""), Policy::ALL);
+    let both = policy("--allow exec,state --deny exec");
+    assert_eq!(both, policy("--deny=exec --allow=state,exec"));
+    assert_eq!(both, Policy::only("state").unwrap());
+    for option in ["--deny", "--allow"] {
+        let why = parsed(&format!("{option} exec,ssh")).unwrap_err();
+        assert!(why.starts_with(&format!("{option}: unknown feature \"ssh\"; known: ")), "{why}");
+    }
+}

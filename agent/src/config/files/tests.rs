@@ -1,0 +1,144 @@
+use crate::runtime::scratch::scratch;
+
+use super::*;
+
+fn options(root: &Path, directory: Option<&Path>) -> Options {
+    let mut options = crate::cli::options::parse([].into_iter()).unwrap();
+    options.root = root.to_owned();
+    options.config_dir = directory.map(Path::to_owned);
+    options
+}
+
+#[test]
+fn files_are_found_and_what_is_missing_is_named() {
+    let root = scratch("share");
+    let directory = root.join("run/incus_agent");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("agent.crt"), "c").unwrap();
+    let why = find(&options(&root, Some(&directory)), &mut |_, _| panic!("not all are there"))
+        .err()
+        .unwrap();
+    assert!(why.contains("agent.key"), "{why}");
+    std::fs::write(directory.join("agent.key"), "k").unwrap();
+    std::fs::write(directory.join("server.crt"), "s").unwrap();
+    let mut seen = Vec::new();
+    let files = find(&options(&root, None), &mut |place: &Path, _| {
+        seen.push(place.to_owned());
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(seen, [directory]);
+    assert_eq!((files.agent_crt.as_slice(), files.agent_conf), (&b"c"[..], None));
+    assert!(files.from.ends_with("run/incus_agent"));
+}
+
+#[test]
+fn certificates_may_be_elsewhere_and_what_may_be_missing_is_taken() {
+    let root = scratch("secrets");
+    let (share, secrets) = (root.join("share"), root.join("secrets"));
+    std::fs::create_dir_all(share.join("nics")).unwrap();
+    std::fs::create_dir_all(&secrets).unwrap();
+    for name in ["agent.crt", "agent.key", "server.crt"] {
+        std::fs::write(secrets.join(name), name).unwrap();
+    }
+    let files =
+        [("agent-mounts.json", "[]"), ("nics/b.json", "{}"), ("nics/a.json", "{}"), ("nics/x", "")];
+    for (name, text) in files {
+        std::fs::write(share.join(name), text).unwrap();
+    }
+    std::fs::write(share.join("nics/long.json"), vec![b' '; 5000]).unwrap();
+    let mut options = options(&root, Some(&share));
+    assert!(find(&options, &mut |_, _| Ok(())).is_err());
+    options.secrets_dir = Some(secrets);
+    let found = find(&options, &mut |place: &Path, _| {
+        assert_eq!(place, share);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!((found.agent_crt.as_slice(), found.mounts), (&b"agent.crt"[..], Some(b"[]".into())));
+    let names: Vec<_> = found.nics.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["a.json", "b.json"]);
+}
+
+#[test]
+fn what_has_a_device_is_tried_first() {
+    use Source::{Iso, Plan9, Virtiofs};
+
+    let root = scratch("sources");
+    let order = || Source::in_order(&root).collect::<Vec<_>>();
+    assert_eq!(order(), [Virtiofs, Plan9, Iso]);
+    let device = |name: &str, id: &str| {
+        let directory = root.join("sys/bus/virtio/devices").join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("device"), format!("{id}\n")).unwrap();
+    };
+    // A serial port alone.
+    device("virtio0", "0x0003");
+    assert_eq!(order(), [Iso, Virtiofs, Plan9]);
+    device("virtio1", "0x0009");
+    assert_eq!(order(), [Plan9, Iso, Virtiofs]);
+    device("virtio2", "0x001a");
+    assert_eq!(order(), [Virtiofs, Plan9, Iso]);
+}
+
+#[test]
+fn a_disk_on_a_scsi_bus_is_waited_for() {
+    let root = scratch("scsi");
+    assert_eq!(disk(&root, SCAN), None);
+    let bus = root.join("sys/bus/virtio/devices/virtio0");
+    std::fs::create_dir_all(&bus).unwrap();
+    std::fs::write(bus.join("device"), "0x0008\n").unwrap();
+    let late = root.join("dev/disk/by-label").join(LABEL);
+    let path = late.clone();
+    let scan = std::thread::spawn(move || {
+        std::thread::sleep(5 * crate::runtime::clock::LOOK);
+        std::fs::create_dir_all(path).unwrap();
+    });
+    assert_eq!(disk(&root, SCAN), Some(late));
+    scan.join().unwrap();
+}
+
+#[test]
+fn an_endless_file_is_refused() {
+    let root = scratch("endless");
+    std::fs::write(root.join("agent.crt"), vec![0; 65 * 1024]).unwrap();
+    let why = find(&options(&root, Some(&root)), &mut |_, _| Ok(())).err().unwrap();
+    assert!(why.contains("agent.crt"), "{why}");
+}
+
+#[test]
+fn what_is_mounted_over_run_meanwhile_keeps_no_share_mounted() {
+    const TEST: &str =
+        "config::files::tests::what_is_mounted_over_run_meanwhile_keeps_no_share_mounted";
+    const INSIDE: &str = "MOTE_PRIVATE_MOUNTS";
+    if std::env::var_os(INSIDE).is_none() {
+        let way = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
+        let output = std::process::Command::new("unshare")
+            .arg(way)
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", TEST, "--nocapture"])
+            .env(INSIDE, "1")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("1 passed"), "{said}");
+        return;
+    }
+    let root = scratch("over-run");
+    let place = root.join(run_dir::SHARE);
+    std::fs::create_dir_all(&place).unwrap();
+    let tmpfs = |place: &Path| mount("none", place, "tmpfs", MountFlags::empty(), None).unwrap();
+    tmpfs(&place);
+    let above = directory(place.parent().unwrap()).unwrap();
+    let mounted = Mounted { place: place.clone(), above };
+    tmpfs(&root.join("run"));
+    let mounts = || std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let here = std::env::current_dir().unwrap();
+    assert!(mounts().contains(place.to_str().unwrap()));
+    drop(mounted);
+    assert!(!mounts().contains(place.to_str().unwrap()), "{}", mounts());
+    assert_eq!(std::env::current_dir().unwrap(), here);
+    unmount(root.join("run"), UnmountFlags::empty()).unwrap();
+    assert!(!place.exists() && place.parent().unwrap().exists());
+}

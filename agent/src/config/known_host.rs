@@ -1,0 +1,59 @@
+//! The last host info, kept for an agent that is restarted: a host that has not noticed the restart does
+//! not send it again (P§2.3), and `agent.conf` is as old as the VM's start.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use crate::runtime::small_files::{read_bounded, write_small};
+use crate::runtime::{log, run_dir};
+
+/// Longest document, bytes; most of it is the certificate.
+const LONGEST: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64;
+
+/// Keeps the body of a PUT that was accepted.
+pub(crate) fn keep(root: &Path, body: &[u8]) {
+    if let Err(error) = write_small(&root.join(run_dir::KNOWN_HOST), body) {
+        log::debug(format_args!("cannot keep the host info: {error}"));
+    }
+}
+
+/// The kept body, if nobody else can have written it: it names the host that the agent trusts.
+pub(crate) fn recall(root: &Path) -> Option<Vec<u8>> {
+    let path = root.join(run_dir::KNOWN_HOST);
+    if is_ours(path.parent()?) && is_ours(&path) { read_bounded(&path, LONGEST).ok() } else { None }
+}
+
+/// Whether only this user may write there. A symbolic link is refused: its mode lets everybody write.
+fn is_ours(path: &Path) -> bool {
+    std::fs::symlink_metadata(path)
+        .is_ok_and(|of| of.uid() == rustix::process::geteuid().as_raw() && of.mode() & 0o022 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_file_that_others_can_write_is_not_recalled() {
+        let root = crate::runtime::scratch::scratch("told");
+        let path = root.join(run_dir::KNOWN_HOST);
+        fs::create_dir_all(root.join("run/mote")).unwrap();
+        fs::set_permissions(root.join("run/mote"), PermissionsExt::from_mode(0o755)).unwrap();
+        assert_eq!(recall(&root), None);
+        keep(&root, b"{}");
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        assert_eq!(recall(&root).as_deref(), Some(&b"{}"[..]));
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o620)).unwrap();
+        assert_eq!(recall(&root), None);
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        fs::set_permissions(root.join("run/mote"), PermissionsExt::from_mode(0o777)).unwrap();
+        assert_eq!(recall(&root), None);
+        fs::set_permissions(root.join("run/mote"), PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(recall(&root).is_some());
+        fs::rename(&path, root.join("elsewhere")).unwrap();
+        symlink(root.join("elsewhere"), &path).unwrap();
+        assert_eq!(recall(&root), None);
+    }
+}

@@ -1,0 +1,337 @@
+//! The devlxd socket for the guest, switched on and off by the host at run time (P§5.1). All requests
+//! but the index and the events are forwarded to the host.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_lite::FutureExt;
+use futures_lite::future::{pending, yield_now};
+use mote_core::devlxd::answer::{Body, show, unreachable};
+use mote_core::devlxd::forward::{
+    forwards, lacks_type, returns, volume_type, write_target, write_typed,
+};
+use mote_core::devlxd::ready::ReadyState;
+use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
+use mote_core::dial::Retry;
+use mote_core::flavour::Flavour;
+use mote_core::hostapi::event::Audience;
+use mote_core::hostapi::info::write_index;
+use mote_core::http::admission::Activity;
+use mote_core::http::head::{Method, Request};
+use mote_core::http::reply::{
+    Head, LAST_CHUNK, Length, Persistence, write_chunk_head, write_reply,
+};
+use mote_core::json::{Document, Value};
+use mote_core::limits;
+
+use crate::agent::{Agent, PATIENCE};
+use crate::devlxd::admission::{Entry, Guests, Kind};
+use crate::hostapi::events;
+use crate::net::host_call::{Call, Failed, Incoming, open};
+use crate::net::serve::{ACCEPT_AGAIN, Answer, Reply, Service, TEXT, serve};
+use crate::net::stream::Stream;
+use crate::net::transport::{self, Socket, is_passing};
+use crate::runtime::clock::{now, sleep};
+use crate::runtime::log;
+
+/// How long a guest may wait for a host operation (`/1.0/operations/{id}/wait`).
+const OPERATION: Duration = Duration::from_secs(3600);
+/// Pause between attempts to open the socket, which fails, say, before `/dev` is mounted.
+const REOPEN: Duration = Duration::from_secs(1);
+
+/// Opens and closes the socket as the host demands, for ever.
+pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
+    let guests = Rc::new(Guests::new());
+    loop {
+        let seen = agent.devlxd_changed.seen();
+        if !agent.devlxd.get() {
+            agent.devlxd_changed.after(seen).await;
+            continue;
+        }
+        let path = agent.options.root.join(agent.flavour.socket_path().trim_start_matches('/'));
+        match bind(&agent, &path) {
+            Ok(listener) => {
+                log::info(format_args!("devlxd on {}", path.display()));
+                agent.status_changed.raise();
+                let off = agent.devlxd_changed.after(seen);
+                accept(&agent, &listener, &guests).or(off).await;
+                // The name is removed before the listener closes: a client that finds it can connect.
+                let _gone = std::fs::remove_file(&path);
+                drop(listener);
+                if !agent.devlxd.get() {
+                    log::info(format_args!("devlxd off"));
+                    agent.status_changed.raise();
+                }
+            }
+            Err(error) => {
+                agent.trouble(&format!("cannot open {}: {error}", path.display()));
+                sleep(REOPEN).await;
+            }
+        }
+    }
+}
+
+/// Opens the socket (0600) in its directory (0755) (P§5.1).
+fn bind(agent: &Agent, path: &Path) -> io::Result<Socket> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    std::fs::set_permissions(directory, PermissionsExt::from_mode(0o755))?;
+    let listener = transport::listen_unix(path)?;
+    if agent.flavour == Flavour::Incus {
+        link_lxd(directory)?;
+    }
+    Ok(listener)
+}
+
+/// cloud-init knows `/dev/lxd/sock` only, so Incus has `/dev/lxd` → `/dev/incus` (P§5.1).
+fn link_lxd(incus: &Path) -> io::Result<()> {
+    let link: PathBuf = incus.with_file_name("lxd");
+    match symlink("incus", &link) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
+    loop {
+        match transport::accept(listener).await {
+            Ok(socket) => {
+                guests.make_room().await;
+                guests.admit(|entry| {
+                    let guest = Guest { agent: agent.clone(), entry };
+                    let serve = async move { serve(Stream::plain(socket), &guest).await };
+                    agent.task(serve)
+                });
+                // Before the next accept, a new client is read, and a closed one gives its descriptor back.
+                yield_now().await;
+            }
+            Err(error) => {
+                agent.trouble(&format!("cannot accept a guest client: {error}"));
+                if !is_passing(&error) {
+                    return;
+                }
+                guests.close_one();
+                sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Answers a guest client.
+struct Guest {
+    agent: Rc<Agent>,
+    entry: Entry,
+}
+
+impl Service for Guest {
+    const BODY: usize = limits::BODY;
+
+    async fn answer(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
+        let agent = &self.agent;
+        if !agent.devlxd.get() {
+            // A connection from before it was switched off.
+            return Answer::Reply(Reply::text(403, "Forbidden"));
+        }
+        match route(agent.flavour, request.method, request.path) {
+            Ok(Route::Index) => {
+                Answer::Reply(Reply::json(200, Document::new(16, write_index).line()))
+            }
+            Ok(Route::Events) => {
+                let answer = events::listen(agent, request, Audience::Guest);
+                if matches!(answer, Answer::Upgrade(_)) {
+                    self.entry.leave();
+                }
+                answer
+            }
+            Ok(Route::Ask(ask)) => {
+                let kind = if ask.takes_long() { Kind::Long } else { Kind::Answer };
+                if !self.entry.obtain(kind).await {
+                    return Answer::Reply(Reply::text(503, "Too many requests that take long"));
+                }
+                match self.forward(stream, request, ask, body).await {
+                    Ok(answer) => answer,
+                    // 500 and no other status: cloud-init retries after that only (P§5.4).
+                    Err(Failed(why)) => {
+                        let text = format!("{}{why}", unreachable(agent.flavour, ask));
+                        Answer::Reply(Reply::text(500, &text))
+                    }
+                }
+            }
+            Err(NoRoute::Verb) => {
+                let text = format!("Method \"{}\" not found", request.method_text);
+                Answer::Reply(Reply::text(404, &text))
+            }
+            Err(other @ (NoRoute::Path | NoRoute::Method | NoRoute::Encoding | NoRoute::Key)) => {
+                let (status, text) = other.reply();
+                Answer::Reply(Reply::text(status, text))
+            }
+        }
+    }
+
+    fn refuse(&self, status: u16, text: &str) -> Reply {
+        Reply::text(status, text)
+    }
+
+    fn entry(&self) -> Option<&Entry> {
+        Some(&self.entry)
+    }
+}
+
+impl Guest {
+    async fn forward(
+        &self,
+        stream: &Stream,
+        request: &Request<'_>,
+        ask: Ask,
+        body: &[u8],
+    ) -> Result<Answer, Failed> {
+        let agent = &*self.agent;
+        let mut target = String::with_capacity(request.path.len() + 32);
+        let _infallible = write_target(&mut target, ask, request.path, request.query);
+        let mut extra = Vec::new();
+        for (name, value) in request.headers.iter() {
+            if forwards(ask, name, value) {
+                let value = std::str::from_utf8(value);
+                extra.push((name, value.map_err(|_| Failed("a header is not UTF-8".into()))?));
+            }
+        }
+        if !body.is_empty() {
+            extra.push(("Content-Type", "application/json"));
+        }
+        let typed = if request.method == Method::Post { typed(request.path, body) } else { None };
+        let body = typed.as_ref().map_or(body, |typed| typed.value().raw().as_bytes());
+        let method = if request.method == Method::Head { "GET" } else { request.method_text };
+        let call = Call {
+            method,
+            target: &target,
+            body: (request.method != Method::Get && request.method != Method::Head).then_some(body),
+            extra: &extra,
+            patience: if ask == Ask::OperationWait { OPERATION } else { PATIENCE },
+            retry: if ask == Ask::MetaData { Retry::Patient } else { Retry::Dial },
+        };
+        if ask == Ask::ImageExport && request.method == Method::Get {
+            return self.export(stream, request, &call).await;
+        }
+        // Only a wait ends with its client: a request that changes something is completed.
+        let left = async {
+            if ask != Ask::OperationWait {
+                return pending().await;
+            }
+            stream.gone().await;
+            Err(Failed("the guest client is gone".into()))
+        };
+        let reply = agent.ask(&call).or(left).await?;
+        if ask == Ask::SetState && reply.status == 200 {
+            remember(agent, body);
+        }
+        Ok(Answer::Reply(shown(agent, ask, reply.status, &reply.body, reply.etag)))
+    }
+
+    /// Relays an image of any size, one piece at a time.
+    async fn export(
+        &self,
+        stream: &Stream,
+        request: &Request<'_>,
+        call: &Call<'_>,
+    ) -> Result<Answer, Failed> {
+        let agent = &*self.agent;
+        let link = agent.known_link()?;
+        let incoming = open(&link, call).await;
+        agent.judge(incoming.as_ref().map(|incoming| incoming.status));
+        let mut incoming = incoming?;
+        if incoming.status != 200 {
+            let mut body = Vec::new();
+            while body.len() < limits::BODY && incoming.more(&mut body).await? {}
+            let reply = shown(agent, Ask::ImageExport, incoming.status, &body, None);
+            return Ok(Answer::Reply(reply));
+        }
+        let length = incoming.header("content-length").and_then(|length| length.parse().ok());
+        let length = match length {
+            Some(length) => Length::Known(length),
+            None if request.http10 => Length::UntilClose,
+            None => Length::Chunked,
+        };
+        let whole = self.relay(stream, &mut incoming, length, Persistence::of(request)).await;
+        if let Err(Failed(why)) = &whole {
+            agent.trouble(&format!("an image download was cut: {why}"));
+        }
+        Ok(Answer::Written { keep_alive: whole.is_ok() && length != Length::UntilClose })
+    }
+
+    /// Writes head and body. After an error the guest's connection must be closed, so that the guest
+    /// notices.
+    async fn relay(
+        &self,
+        stream: &Stream,
+        incoming: &mut Incoming,
+        length: Length,
+        persistence: Persistence,
+    ) -> Result<(), Failed> {
+        let gone = |error: io::Error| Failed(format!("the guest client is gone: {error}"));
+        let extra: Vec<_> = incoming
+            .headers
+            .iter()
+            .filter(|(name, _)| returns(name))
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        let mut head = String::with_capacity(512);
+        let content_type =
+            Some(incoming.header("content-type").unwrap_or("application/octet-stream"));
+        let head_of = Head { status: 200, content_type, length, persistence, extra: &extra };
+        write_reply(&mut head, &head_of)
+            .map_err(|_| Failed("a header of the host's cannot be passed on".into()))?;
+        self.entry.note(Activity::Writing, now());
+        stream.write_all(head.as_bytes()).await.map_err(gone)?;
+        self.entry.note(Activity::Served, now());
+        let chunked = length == Length::Chunked;
+        let mut piece = Vec::new();
+        while incoming.more(&mut piece).await? {
+            self.entry.note(Activity::Writing, now());
+            if chunked {
+                let mut size = String::new();
+                let _infallible = write_chunk_head(&mut size, piece.len());
+                stream.write_all(size.as_bytes()).await.map_err(gone)?;
+                piece.extend_from_slice(b"\r\n");
+            }
+            stream.write_all(&piece).await.map_err(gone)?;
+            piece.clear();
+            self.entry.note(Activity::Served, now());
+        }
+        if chunked {
+            stream.write_all(LAST_CHUNK).await.map_err(gone)?;
+        }
+        Ok(())
+    }
+}
+
+fn shown(agent: &Agent, ask: Ask, status: u16, body: &[u8], etag: Option<String>) -> Reply {
+    let mut out = Vec::with_capacity(body.len());
+    let shown = show(agent.flavour, ask, status, body, &mut |piece| out.extend_from_slice(piece));
+    let content_type = match shown.body {
+        Body::Json => crate::net::serve::JSON,
+        Body::Raw => "application/octet-stream",
+        Body::Text => TEXT,
+    };
+    Reply { status: shown.status, content_type, etag, location: None, body: out }
+}
+
+/// A volume's body with the type in its path, if it lacks one (P§5.3).
+fn typed(path: &str, body: &[u8]) -> Option<Document> {
+    let kind = volume_type(path)?;
+    let parsed = Value::parse(body).ok().filter(|parsed| lacks_type(*parsed))?;
+    Some(Document::new(body.len() + 32, |json| write_typed(json, parsed, kind)))
+}
+
+/// Keeps the ready state that the host has just accepted, to send it again after the host restarts
+/// (seeds §2).
+fn remember(agent: &Agent, body: &[u8]) {
+    let state = Value::parse(body).ok().and_then(|body| body.member("state")?.string().ok());
+    let Some(state) = state.as_deref().and_then(ReadyState::parse) else { return };
+    agent.ready.borrow_mut().set(state);
+    log::info(format_args!("an application says {}", state.name()));
+    let _said = crate::status::status_file::keep_ready(agent);
+    agent.status_changed.raise();
+}

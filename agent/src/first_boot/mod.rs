@@ -1,0 +1,208 @@
+//! First-boot steps, done before the agent announces itself (P§1.3): hostname, the reboot for a new
+//! cloud-init seed, NICs. An error in one is logged and start-up goes on.
+
+pub(crate) mod netlink;
+pub(crate) mod nics;
+pub(crate) mod templates;
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mote_core::hostapi::exec::Program;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::statfs;
+use rustix::process::{WaitOptions, waitpid};
+use rustix::system::{RebootCommand, reboot};
+
+use crate::config::files::ConfigFiles;
+use crate::first_boot::templates::Applied;
+use crate::runtime::log;
+use crate::runtime::small_files::read_bounded;
+use crate::sys::{Plan, next_signal, spawn};
+
+/// Template that also sets the kernel's hostname.
+const HOSTNAME: &str = "etc/hostname";
+/// cloud-init's seed, which it reads only at boot.
+const SEED: &str = "var/lib/cloud/seed/nocloud-net/meta-data";
+/// Longest wait for a requested reboot, as in the real agents.
+const REBOOT: Duration = Duration::from_secs(300);
+/// Directories below the root that may have the `reboot` command.
+const PLACES: [&str; 4] = ["sbin", "usr/sbin", "bin", "usr/bin"];
+/// Magic numbers (statfs(2)) of tmpfs and ramfs, which lose their files at a reboot.
+const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// Whether the agent goes on after the first-boot steps.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Go on.
+    Run,
+    /// The system reboots: end without announcing anything.
+    Leave,
+}
+
+/// Does all steps in the order of P§1.3. The templates have been applied while their share was mounted.
+pub(crate) fn run(
+    root: &Path,
+    applied: &Applied,
+    files: &ConfigFiles,
+    signals: &impl AsFd,
+) -> Next {
+    if applied.wrote(HOSTNAME) {
+        set_hostname(root);
+    }
+    if applied.changed(SEED) && wants_reboot(root) && restart(root, signals) == Next::Leave {
+        return Next::Leave;
+    }
+    let nics = files.nics.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
+    nics::apply(root, nics);
+    Next::Run
+}
+
+/// Sets the kernel's hostname from the file; the kernel strips the newline.
+fn set_hostname(root: &Path) {
+    let kernel = root.join("proc/sys/kernel/hostname");
+    if !kernel.exists() {
+        return;
+    }
+    let set = read_bounded(&root.join(HOSTNAME), 4096)
+        .and_then(|name| std::fs::write(&kernel, &name).map(|()| name));
+    match set {
+        Ok(name) => {
+            log::info(format_args!("hostname {}", String::from_utf8_lossy(&name).trim_end()));
+        }
+        Err(error) => log::warn(format_args!("cannot set the hostname: {error}")),
+    }
+}
+
+/// Whether a changed seed needs a reboot: cloud-init has already run in this boot. The real agents reboot
+/// whenever the template is there, for ever if the host does not remove it. Here the seed must have
+/// changed, and must be kept over the reboot.
+fn wants_reboot(root: &Path) -> bool {
+    if !root.join("etc/cloud").exists() {
+        return false;
+    }
+    let in_memory = statfs(root.join(SEED))
+        .is_ok_and(|fs| IN_MEMORY.into_iter().any(|kind| i64::from(kind) == fs.f_type));
+    if in_memory {
+        log::warn(format_args!("no reboot for cloud-init's seed: it is in memory"));
+    }
+    !in_memory
+}
+
+/// Reboots by the system's `reboot` command, or by reboot(2) if that fails; then waits for it.
+fn restart(root: &Path, signals: &impl AsFd) -> Next {
+    log::info(format_args!("cloud-init has a new seed: rebooting"));
+    let cloud_init = root.join("run/cloud-init");
+    if let Err(error) = std::fs::remove_dir_all(&cloud_init)
+        && error.kind() != ErrorKind::NotFound
+    {
+        log::warn(format_args!("cannot remove {}: {error}", cloud_init.display()));
+    }
+    rustix::fs::sync();
+    if let Err(why) = command(root) {
+        log::warn(format_args!("the reboot command: {why}"));
+        // Another root means a test: it must not reboot the machine.
+        if root != Path::new("/") {
+            return Next::Run;
+        }
+        if let Err(error) = reboot(RebootCommand::Restart) {
+            log::warn(format_args!("cannot reboot: {error}"));
+            return Next::Run;
+        }
+    }
+    match told_to_end(signals) {
+        Ok(false) => {
+            log::warn(format_args!("no reboot within 300 s; going on"));
+            Next::Run
+        }
+        Ok(true) | Err(_) => Next::Leave,
+    }
+}
+
+/// Runs the `reboot` command and waits for it.
+///
+/// # Errors
+/// It cannot be started, or its exit code is not 0.
+fn command(root: &Path) -> io::Result<()> {
+    let root = root.to_str().ok_or(ErrorKind::InvalidInput)?;
+    let path = PLACES.map(|place| [root, "/", place].concat()).join(":");
+    let stderr = io::stderr();
+    let plan = Plan {
+        program: Program { name: c"reboot", path: &path },
+        arguments: &[c"reboot"],
+        environment: &[c"PATH=/usr/sbin:/usr/bin:/sbin:/bin"],
+        // It reads no input, and its output belongs in the log.
+        stdio: [stderr.as_fd(), stderr.as_fd(), stderr.as_fd()],
+        directory: None,
+        ids: None,
+        terminal: false,
+    };
+    let (child, _failure) = spawn(&plan)?;
+    let ended = waitpid(Some(child), WaitOptions::empty())?;
+    match ended.and_then(|(_, status)| status.exit_status()) {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::other(format!("exit code {code}"))),
+        None => Err(io::Error::other("killed")),
+    }
+}
+
+/// Waits up to [`REBOOT`] for a signal that asks the agent to end; false if none came. SIGCHLD is ignored.
+fn told_to_end(signals: &impl AsFd) -> io::Result<bool> {
+    let end = Instant::now() + REBOOT;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let limit = Timespec::try_from(left).map_err(|_| ErrorKind::InvalidInput)?;
+        if poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&limit))? == 0 {
+            return Ok(false);
+        }
+        if !next_signal(signals)? {
+            return Ok(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A root with cloud-init and a `reboot` that runs `command`. Not below `/tmp`, which may be a tmpfs.
+    fn root(name: &str, command: &str) -> std::path::PathBuf {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tmp");
+        let root = root.join(format!("{name}-{}", std::process::id()));
+        let _stale = fs::remove_dir_all(&root);
+        for directory in ["etc/cloud", "sbin", "run/cloud-init/x", "var/lib/cloud/seed/nocloud-net"]
+        {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        fs::write(root.join(SEED), "instance-id: a").unwrap();
+        let program = root.join("sbin/reboot");
+        fs::write(&program, format!("#!/bin/sh\n{command}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        root
+    }
+
+    #[test]
+    fn a_failing_reboot_command_lets_the_agent_go_on() {
+        let root = root("reboot-fails", "exit 3");
+        let (signals, _writer) = rustix::pipe::pipe().unwrap();
+        assert!(wants_reboot(&root));
+        assert_eq!(restart(&root, &signals), Next::Run);
+        assert!(!root.join("run/cloud-init").exists());
+        fs::remove_file(root.join("sbin/reboot")).unwrap();
+        assert_eq!(restart(&root, &signals), Next::Run);
+        fs::remove_dir_all(root.join("etc/cloud")).unwrap();
+        assert!(!wants_reboot(&root));
+    }
+
+    #[test]
+    fn the_command_is_called_once() {
+        let root = root("reboot-works", "echo \"$0\" >>\"${0%/*}/called\"");
+        command(&root).unwrap();
+        let said = fs::read_to_string(root.join("sbin/called")).unwrap();
+        assert_eq!(said, format!("{}/sbin/reboot\n", root.display()));
+    }
+}

@@ -1,0 +1,218 @@
+//! Sets names and MTUs of NICs by the host's `nics/*.json` (P§1.9). The core's `nic` decides the steps;
+//! each is one netlink request. A failure is logged and start-up goes on.
+
+use std::path::Path;
+
+use mote_core::first_boot::nic::{self, Act, MOST, Nic, Search, State, Step, Wanted};
+use mote_core::netlink::{Reply, Table};
+use rustix::io::Errno;
+
+use crate::first_boot::netlink::Netlink;
+use crate::runtime::log;
+use crate::start::modules;
+
+/// Applies the files, given as name (for the log) and contents.
+pub(crate) fn apply<'f>(root: &Path, files: impl Iterator<Item = (&'f str, &'f [u8])>) {
+    let wanted = wanted(files);
+    if wanted.is_empty() {
+        return;
+    }
+    // The Go agents missed NICs whose driver was not loaded yet (field notes 32).
+    for module in ["virtio_pci", "virtio_net"] {
+        if let Err(why) = modules::load(root, module) {
+            // It may be built in without being listed.
+            log::debug(format_args!("{why}"));
+        }
+    }
+    if let Err(error) = configure(&wanted) {
+        log::warn(format_args!("cannot list NICs: {error}"));
+    }
+}
+
+/// Parses the files; one that is malformed is logged and skipped.
+fn wanted<'f>(files: impl Iterator<Item = (&'f str, &'f [u8])>) -> Vec<Wanted> {
+    let mut wanted = Vec::new();
+    for (name, bytes) in files.take(MOST) {
+        match Wanted::parse(bytes) {
+            Ok(nic) => wanted.push(nic),
+            Err(why) => log::warn(format_args!("nics/{name}: {why}")),
+        }
+    }
+    wanted
+}
+
+fn configure(wanted: &[Wanted]) -> Result<(), Errno> {
+    let mut netlink = Netlink::open()?;
+    let mut search = Search::new(wanted);
+    netlink.dump(Table::Links, |reply| {
+        if let Reply::Link(link) = reply {
+            search.see(link);
+        }
+    })?;
+    for Wanted { mac: [a, b, c, d, e, f], .. } in search.missing() {
+        log::warn(format_args!("no NIC has {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"));
+    }
+    for group in search.groups() {
+        if let Err((index, act, error)) = walk(&mut netlink, &nic::steps(&group)) {
+            let name = group.iter().find(|nic| nic.index == index).map_or("?", |nic| &nic.name);
+            log::warn(format_args!("NIC {name}: cannot {}: {error}; left as it was", Words(&act)));
+        } else {
+            group.iter().for_each(log_change);
+        }
+    }
+    Ok(())
+}
+
+fn log_change(nic: &Nic) {
+    let name = nic.new_name.as_deref().unwrap_or(&nic.name);
+    let mtu = nic.new_mtu.unwrap_or(nic.mtu);
+    log::info(format_args!("NIC {} is now {name}, MTU {mtu}", nic.name));
+}
+
+/// Takes all steps or none: at an error, the steps already taken are undone in reverse order.
+///
+/// # Errors
+/// Interface index and action of the step that failed, and the kernel's reason.
+fn walk(netlink: &mut Netlink, steps: &[Step]) -> Result<(), (u32, Act, Errno)> {
+    for (at, step) in steps.iter().enumerate() {
+        let Err(error) = netlink.change(step.index, step.act.change()) else { continue };
+        for done in steps.iter().take(at).rev() {
+            let Some(undo) = &done.undo else { continue };
+            if let Err(error) = netlink.change(done.index, undo.change()) {
+                log::warn(format_args!(
+                    "NIC number {}: cannot {}: {error}",
+                    done.index,
+                    Words(undo)
+                ));
+            }
+        }
+        return Err((step.index, step.act.clone(), error));
+    }
+    Ok(())
+}
+
+/// A step in words, for the log.
+struct Words<'a>(&'a Act);
+
+impl std::fmt::Display for Words<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Act::Set(State::Up) => out.write_str("bring it up"),
+            Act::Set(State::Down) => out.write_str("take it down"),
+            Act::Name(name) => write!(out, "name it {name}"),
+            Act::Mtu(mtu) => write!(out, "set MTU {mtu}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn ip(args: &str) -> String {
+        let out = Command::new("ip").args(args.split_whitespace()).output().unwrap();
+        assert!(out.status.success(), "ip {args}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    /// Name, MTU, and whether it is up, of the link with this MAC address.
+    fn link(mac: &str) -> (String, u32, bool) {
+        let links = ip("-o link");
+        let line = links.lines().find(|line| line.contains(mac)).unwrap();
+        let mut words = line.split_whitespace();
+        let name = words.nth(1).unwrap().split(['@', ':']).next().unwrap().to_owned();
+        let up = words.next().unwrap().contains("UP");
+        let mtu = words.nth(1).unwrap().parse().unwrap();
+        (name, mtu, up)
+    }
+
+    fn file(mac: &str, name: &str, mtu: u32) -> Vec<u8> {
+        format!(r#"{{"device_name":"x","nic_name":"{name}","mac_address":"{mac}","mtu":{mtu}}}"#)
+            .into_bytes()
+    }
+
+    fn apply_all(files: &[Vec<u8>]) {
+        apply(Path::new("/nowhere"), files.iter().map(|file| ("x.json", file.as_slice())));
+    }
+
+    /// Runs the test of this name again in its own network namespace; true inside.
+    fn in_private_network(test: &str) -> bool {
+        if std::env::var_os("MOTE_PRIVATE_NETWORK").is_some() {
+            return true;
+        }
+        let ways = ["unshare -n", "unshare -rn", "sudo -n unshare -n"];
+        let works = |way: &&str| {
+            Command::new("sh").arg("-c").arg(format!("{way} ip link add type ifb")).output()
+        };
+        let way = ways.into_iter().find(|way| works(way).is_ok_and(|out| out.status.success()));
+        let out = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{} env MOTE_PRIVATE_NETWORK=1 \"$@\"", way.expect("a network namespace")))
+            .arg("sh")
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--nocapture"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success(), "{said}{}", String::from_utf8_lossy(&out.stderr));
+        assert!(said.contains("1 passed"), "{said}");
+        false
+    }
+
+    const A: &str = "00:16:3e:00:00:0a";
+    const B: &str = "00:16:3e:00:00:0b";
+    const C: &str = "00:16:3e:00:00:0c";
+
+    #[test]
+    fn the_kernel_renames_swaps_and_reverts() {
+        if !in_private_network("first_boot::nics::tests::the_kernel_renames_swaps_and_reverts") {
+            return;
+        }
+        ip(&format!("link add enp5s0 address {A} type veth peer name enp6s0 address {B}"));
+        ip(&format!("link add enp7s0 address {C} type ifb"));
+        ip("link set enp5s0 up");
+        ip("addr add 192.0.2.1/24 dev enp5s0");
+        // A malformed file does not stop the others, as it would in the Go agents.
+        apply_all(&[b"{".to_vec(), file(A, "eth0", 1400), file(B, "", 1300), file(C, "eth2", 0)]);
+        assert_eq!(link(A), ("eth0".into(), 1400, true));
+        assert_eq!(link(B), ("enp6s0".into(), 1300, true));
+        assert_eq!(link(C), ("eth2".into(), 1500, true));
+        assert!(ip("addr show eth0").contains("192.0.2.1/24"));
+
+        // Three names in a circle.
+        apply_all(&[file(A, "enp6s0", 0), file(B, "eth2", 0), file(C, "eth0", 1280)]);
+        assert_eq!(link(A), ("enp6s0".into(), 1400, true));
+        assert_eq!(link(B), ("eth2".into(), 1300, true));
+        assert_eq!(link(C), ("eth0".into(), 1280, true));
+
+        // A swap in which the last step fails: no veth has an MTU of 70,000.
+        ip("link set eth2 down");
+        apply_all(&[file(A, "eth2", 1500), file(B, "enp6s0", 70_000), file(C, "lan", 0)]);
+        assert_eq!(link(A), ("enp6s0".into(), 1400, true));
+        assert_eq!(link(B), ("eth2".into(), 1300, false));
+        assert_eq!(link(C), ("lan".into(), 1280, true));
+
+        // A name that another link has and keeps.
+        apply_all(&[file(C, "lo", 1500)]);
+        assert_eq!(link(C), ("lan".into(), 1280, true));
+    }
+
+    #[test]
+    fn a_bridge_that_wears_the_address_is_left_alone() {
+        if !in_private_network(
+            "first_boot::nics::tests::a_bridge_that_wears_the_address_is_left_alone",
+        ) {
+            return;
+        }
+        ip(&format!("link add enp5s0 address {A} type ifb"));
+        ip(&format!("link add br0 address {A} type bridge"));
+        apply_all(&[file(A, "eth0", 1400)]);
+        let links = ip("-o link");
+        assert!(
+            links.contains("eth0") && links.contains("br0: <BROADCAST,MULTICAST> mtu 1500"),
+            "{links}"
+        );
+    }
+}

@@ -1,0 +1,26 @@
+//! Answers to the host in its envelope (P§4).
+
+use mote_core::hostapi::info::{write_error, write_sync};
+use mote_core::json::{Document, Value};
+
+use crate::net::serve::{Answer, Reply};
+
+/// A success answer (`sync`, 200) with this metadata.
+pub(crate) fn sync(metadata: Value<'_>) -> Answer {
+    Answer::Reply(sync_reply(metadata))
+}
+
+pub(crate) fn sync_reply(metadata: Value<'_>) -> Reply {
+    let capacity = metadata.raw().len() + 128;
+    Reply::json(200, Document::new(capacity, |json| write_sync(json, metadata)).line())
+}
+
+/// An error answer; `status` is also its `error_code`.
+pub(crate) fn error(status: u16, text: &str) -> Answer {
+    Answer::Reply(error_reply(status, text))
+}
+
+pub(crate) fn error_reply(status: u16, text: &str) -> Reply {
+    let capacity = text.len() + 128;
+    Reply::json(status, Document::new(capacity, |json| write_error(json, status, text)).line())
+}

@@ -1,0 +1,158 @@
+//! `/1.0/events`: listeners get what the host posts and the changes of operations, as JSON lines or
+//! over a websocket (P§4.3). A listener that is too slow is dropped with a log line. The core's
+//! `event.rs` decides which listener may receive which event.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_lite::FutureExt;
+use mote_core::flavour::Flavour;
+use mote_core::hostapi::event::{Audience, Subscription};
+use mote_core::http::head::Request;
+use mote_core::ws::Opcode;
+
+use crate::agent::Agent;
+use crate::devlxd::admission::bounds;
+use crate::hostapi::event_bus::Listener;
+use crate::net::serve::{Answer, Reply};
+use crate::net::stream::Stream;
+use crate::net::upgrade::Upgrade;
+use crate::net::websocket::{Inbox, Received, WebSocket, upgrade};
+use crate::runtime::clock::sleep;
+use crate::runtime::log;
+use crate::runtime::wake::Signal;
+
+/// Most listeners of the host at once: each `lxc exec` has one. Beyond it: 503.
+const LISTENERS: usize = 1024;
+/// Interval between pings on a websocket (P§4.3).
+const PING: Duration = Duration::from_secs(10);
+/// Most pings without an answer (P§4.3).
+const MISSED: u32 = 2;
+
+/// Registers the caller as a listener, for events from now on.
+pub(crate) fn listen(agent: &Rc<Agent>, request: &Request<'_>, audience: Audience) -> Answer {
+    let accept = match upgrade(request) {
+        Ok(accept) => accept,
+        Err(why) => return Answer::Reply(Reply::text(400, why)),
+    };
+    let mut listeners = agent.events.listeners.borrow_mut();
+    let most = match audience {
+        Audience::Host => LISTENERS,
+        Audience::Guest => bounds().listeners,
+    };
+    if listeners.iter().filter(|other| other.subscription.audience == audience).count() >= most {
+        return Answer::Reply(Reply::text(503, "Too many event listeners"));
+    }
+    let listener = Rc::new(Listener {
+        subscription: Subscription::new(audience, request.query),
+        queue: RefCell::default(),
+        overrun: Cell::new(false),
+        signal: Signal::default(),
+    });
+    listeners.push(listener.clone());
+    let listening = Listening { agent: agent.clone(), listener, accept };
+    Answer::Upgrade(Upgrade::new(|stream| listening.serve(stream)))
+}
+
+/// A registered listener. Dropping this takes it off the list, however serving it ends.
+struct Listening {
+    agent: Rc<Agent>,
+    listener: Rc<Listener>,
+    accept: Option<String>,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut listeners = self.agent.events.listeners.borrow_mut();
+        listeners.retain(|other| !Rc::ptr_eq(other, &self.listener));
+        if listeners.is_empty() {
+            *listeners = Vec::new();
+        }
+    }
+}
+
+impl Listening {
+    /// Serves the listener until it disconnects or falls behind.
+    async fn serve(self, stream: Stream) {
+        let listener = &self.listener;
+        let result = match &self.accept {
+            Some(accept) => {
+                let payload = match self.agent.flavour {
+                    Flavour::Incus => &b"keepalive"[..],
+                    Flavour::Lxd | Flavour::LxdOld => &[],
+                };
+                listener.websocket(stream, accept, payload).await
+            }
+            None => listener.lines(stream).await,
+        };
+        if listener.overrun.get() {
+            log::warn(format_args!("an event listener was too slow and is dropped"));
+        } else if let Err(error) = result {
+            log::debug(format_args!("an event listener is gone: {error}"));
+        }
+    }
+}
+
+impl Listener {
+    /// Sends events as JSON lines until the client disconnects or falls behind.
+    async fn lines(&self, stream: Stream) -> std::io::Result<()> {
+        // No length: the stream ends with the connection. The Go agents write bare LF here.
+        let head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n\
+                     X-Content-Type-Options: nosniff\r\n\r\n";
+        stream.write_all(head).await?;
+        let write = async {
+            while let Some(event) = self.next().await {
+                let mut line = Vec::with_capacity(event.len() + 1);
+                line.extend_from_slice(event.as_bytes());
+                line.push(b'\n');
+                stream.write_all(&line).await?;
+            }
+            Ok(())
+        };
+        let read = async {
+            let mut scrap = [0; 64];
+            while stream.read(&mut scrap).await? > 0 {}
+            Ok(())
+        };
+        let result = write.or(read).await;
+        stream.close().await;
+        result
+    }
+
+    /// Sends each event as a text message, and pings.
+    async fn websocket(&self, stream: Stream, accept: &str, payload: &[u8]) -> std::io::Result<()> {
+        let socket = WebSocket::accept(stream, accept).await?;
+        let unanswered = Cell::new(0u32);
+        let write = async {
+            while let Some(event) = self.next().await {
+                socket.send(Opcode::Text, event.as_bytes()).await?;
+            }
+            Ok(())
+        };
+        let ping = async {
+            loop {
+                if unanswered.get() > MISSED {
+                    return Err(std::io::ErrorKind::TimedOut.into());
+                }
+                unanswered.set(unanswered.get() + 1);
+                socket.send(Opcode::Ping, payload).await?;
+                sleep(PING).await;
+            }
+        };
+        let receive = async {
+            let mut inbox = Inbox::new(256);
+            loop {
+                match socket.receive(&mut inbox).await? {
+                    Received::Closed | Received::Lost => return Ok(()),
+                    Received::Pong => unanswered.set(0),
+                    // Messages from a listener have no meaning.
+                    Received::Data { .. } => {}
+                }
+            }
+        };
+        let result = write.or(ping).or(receive).await;
+        socket.close().await;
+        result
+    }
+}

@@ -1,0 +1,237 @@
+//! `POST /1.0/exec` (P§4.1): a command connected to websockets. The core's `exec.rs` parses requests
+//! and writes answers; this starts the process and relays its input and output.
+//!
+//! Output is not buffered beyond the frame being sent: if the host does not read, the process blocks,
+//! as it would on a pipe.
+
+mod arrival;
+mod pty;
+mod pump;
+mod sockets;
+
+use std::cell::Cell;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_io::Async;
+use futures_lite::FutureExt;
+use futures_lite::future::{pending, zip};
+use mote_core::hostapi::exec::{Request, SNAP, exit};
+use mote_core::hostapi::operation::write_return;
+use mote_core::http::head::Framing;
+use mote_core::json::Document;
+use mote_core::limits;
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::agent::Agent;
+use crate::hostapi::envelope::error;
+use crate::hostapi::operation_table::{KEPT, Operation};
+use crate::net::serve::{Admission, Answer, Refused};
+use crate::net::websocket::WebSocket;
+use crate::runtime::children::{Child, Ended};
+use crate::runtime::clock::{sleep, within};
+use crate::runtime::permits::Permit;
+use crate::sys::Plan;
+
+pub(crate) use arrival::arrive;
+pub(crate) use sockets::Sockets;
+
+/// How long a long request waits for memory that others hold. Beyond it: 503. Shorter than a body's deadline.
+const ADMIT_WAIT: Duration = Duration::from_secs(3);
+/// Longest part of a command's name in the error if it could not be run, characters.
+const NAME: usize = 128;
+
+/// Why a command did not run.
+struct Failure {
+    /// The operation's error.
+    text: String,
+    /// Exit status as a shell would give it, if the command was tried.
+    code: Option<i32>,
+}
+
+/// Admits a request body of the declared length and reserves memory for it. A body of unknown length
+/// may be no longer than that of any other request.
+///
+/// # Errors
+/// 503 if other long requests hold the memory for [`ADMIT_WAIT`].
+pub(crate) async fn admit(agent: &Agent, framing: Framing) -> Result<Admission, Refused> {
+    let Framing::Length(length) = framing else {
+        return Ok(Admission { most: limits::HOST_BODY, share: None });
+    };
+    let most = usize::try_from(length).unwrap_or(usize::MAX).min(limits::EXEC_BODY);
+    match within(ADMIT_WAIT, agent.operations.arriving.clone().take_many(most)).await {
+        share @ Some(_) => Ok(Admission { most, share }),
+        None => Err((503, "Too many long commands at once")),
+    }
+}
+
+/// Creates the operation and answers 202; the command starts once its sockets are connected.
+pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
+    let mut request = match Request::parse(body) {
+        Ok(request) => request,
+        Err(why) => return error(400, &why.to_string()),
+    };
+    let snap = agent.options.root.join(SNAP.trim_start_matches('/'));
+    request.add_defaults(snap.exists());
+    let Some(share) = agent.operations.held.try_take_many(request.held()) else {
+        return error(503, "Too many long commands wait to be started");
+    };
+    let sockets = Sockets::new(request.interactive);
+    let mut metadata = Document::new(1024, |json| request.write_metadata(json, sockets.secrets()));
+    metadata.shrink();
+    let operation = match agent.operations.begin(metadata, sockets) {
+        Ok(operation) => operation,
+        Err(answer) => return answer,
+    };
+    let answer = operation.begun(agent.flavour);
+    let task = agent.clone();
+    agent.spawn(async move { run(&task, operation, Box::new((request, share))).await });
+    answer
+}
+
+/// A request with the permit for its memory.
+type Held = Box<(Request, Permit)>;
+
+async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, request: Held) {
+    let outcome = if operation.sockets.all_here().await {
+        // Boxed only now: thousands of operations may still wait for their sockets.
+        Box::pin(execute(agent, &operation.sockets, request)).await
+    } else {
+        drop(request);
+        let text = "Timed out waiting for websockets to connect".to_owned();
+        Err(Failure { text, code: None })
+    };
+    operation.sockets.finish_all();
+    let metadata = |code| Document::new(16, |json| write_return(json, code));
+    match outcome {
+        Ok(code) => agent.operations.end(&operation, Some(metadata(code)), None),
+        Err(Failure { text, code }) => {
+            agent.operations.end(&operation, code.map(metadata), Some(text));
+        }
+    }
+    // The host still asks for the result.
+    sleep(KEPT).await;
+    agent.operations.forget(&operation);
+}
+
+/// The process's descriptors 0, 1 and 2, and our ends of them.
+struct Stdio {
+    theirs: [OwnedFd; 3],
+    ours: Ours,
+}
+
+enum Ours {
+    Terminal(Async<OwnedFd>),
+    Pipes { input: Async<OwnedFd>, output: Async<OwnedFd>, errors: Async<OwnedFd> },
+}
+
+impl Stdio {
+    fn open(request: &Request) -> io::Result<Self> {
+        if request.interactive {
+            let (master, slave) = pty::open(request.size, request.user, request.group)?;
+            let ours = Ours::Terminal(Async::new(master)?);
+            return Ok(Self { theirs: [slave.try_clone()?, slave.try_clone()?, slave], ours });
+        }
+        let (stdin, input) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (output, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (errors, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        let ours = Ours::Pipes {
+            input: Async::new(input)?,
+            output: Async::new(output)?,
+            errors: Async::new(errors)?,
+        };
+        Ok(Self { theirs: [stdin, stdout, stderr], ours })
+    }
+}
+
+/// Runs the command; returns its exit status as a shell would give it.
+async fn execute(agent: &Agent, sockets: &Sockets, request: Held) -> Result<i32, Failure> {
+    let name: String = request.0.name().chars().take(NAME).collect();
+    let failed = |error: io::Error| Failure {
+        text: format!("Failed to run \"{name}\": {error}"),
+        code: Some(exit::not_run(error.raw_os_error())),
+    };
+    let stdio = Stdio::open(&request.0).map_err(failed)?;
+    let child = launch(agent, &request.0, &stdio).map_err(failed)?;
+    // The child has its own copies; ours would keep the pipes open and the memory taken.
+    drop((stdio.theirs, request));
+    let control = sockets.get(sockets::CONTROL).ok_or_else(gone)?;
+    let data = sockets.get(0).ok_or_else(gone)?;
+    let life = async {
+        child.started().await?;
+        let ended = child.ended().await;
+        sockets.finish(sockets::CONTROL);
+        Ok(ended)
+    };
+    let silent = Cell::new(false);
+    let ended = match stdio.ours {
+        Ours::Terminal(master) => {
+            let control = pump::control(&control, &child, Some(master.get_ref().as_fd()), &silent);
+            terminal(&child, &data, &master, life, control).await
+        }
+        Ours::Pipes { input, output, errors } => {
+            let (stdout, stderr) = (sockets.get(1), sockets.get(2));
+            let (stdout, stderr) = (stdout.ok_or_else(gone)?, stderr.ok_or_else(gone)?);
+            let inputs = async {
+                let control = pump::control(&control, &child, None, &silent);
+                zip(control, pump::input(&data, input)).await;
+                pending().await
+            };
+            let outputs = async {
+                let both = zip(pump::output(&stdout, output), pump::output(&stderr, errors));
+                silent.set(both.await == (true, true));
+            };
+            zip(life.or(inputs), outputs).await.0
+        }
+    };
+    match ended.map_err(failed)? {
+        Ended::Code(code) => Ok(code),
+        Ended::Signal(signal) => Ok(exit::signalled(signal)),
+    }
+}
+
+/// Relays a terminal, both ways on one socket, until the process has ended and its output is sent.
+async fn terminal(
+    child: &Child,
+    data: &WebSocket,
+    master: &Async<OwnedFd>,
+    life: impl Future<Output = io::Result<Ended>>,
+    control: impl Future<Output = ()>,
+) -> io::Result<Ended> {
+    let mut inbox = pump::inbox();
+    let ended = {
+        let inputs = async {
+            zip(control, pump::keys(data, &mut inbox, master)).await;
+            pending().await
+        };
+        zip(life.or(inputs), pump::screen(data, master, child)).await.0
+    };
+    pump::farewell(data, &mut inbox).await;
+    ended
+}
+
+fn gone() -> Failure {
+    Failure { text: "a websocket is gone".into(), code: None }
+}
+
+fn launch(agent: &Agent, request: &Request, stdio: &Stdio) -> io::Result<Rc<Child>> {
+    if request.is_too_long() {
+        // execve(2) would fail with this too, but only in a child, after copying all arguments.
+        return Err(Errno::TOOBIG.into());
+    }
+    let directory = CString::new(request.directory()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let [stdin, stdout, stderr] = &stdio.theirs;
+    agent.children.start(&Plan {
+        program: request.program(),
+        arguments: &request.command.iter().collect::<Vec<_>>(),
+        environment: &request.environment.iter().collect::<Vec<_>>(),
+        stdio: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+        directory: Some(&directory),
+        ids: Some((request.user, request.group)),
+        terminal: request.interactive,
+    })
+}

@@ -1,0 +1,199 @@
+//! Relays between a command and its websockets (P§4.1). Data are binary messages; an empty text
+//! message, the barrier, marks the end.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use async_io::Async;
+use futures_lite::FutureExt;
+use mote_core::hostapi::exec::{Control, control as read_control};
+use mote_core::ws::Opcode;
+use rustix::io::Errno;
+
+use super::pty;
+use crate::net::relay::write_all;
+use crate::net::websocket::{Frame, Inbox, Received, WebSocket};
+use crate::runtime::children::Child;
+use crate::runtime::clock::{now, within};
+
+/// Read size for the host's data, bytes.
+const PIECE: usize = 16 * 1024;
+/// Longest message on the control socket, bytes; a longer one is ignored.
+const MESSAGE: usize = 1024;
+/// Longest silence of a terminal that others still hold after its process has ended; then its output is
+/// complete.
+const SILENCE: Duration = Duration::from_millis(100);
+/// Longest time spent waiting for the output of such a terminal.
+const GRACE: Duration = Duration::from_secs(1);
+/// Most output read from such a terminal, bytes: more than the kernel buffers for it.
+const TAIL: usize = 256 * 1024;
+/// How long the host may take to send its own barrier or a close frame after a terminal's end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// An inbox for the host's data.
+pub(super) fn inbox() -> Inbox {
+    Inbox::new(PIECE)
+}
+
+/// Executes control messages. Losing the connection kills the command: nobody wants it any more. So does a
+/// close frame, unless all output was sent (`silent`): hosts close then, and the command may go on.
+pub(super) async fn control(
+    socket: &WebSocket,
+    child: &Child,
+    terminal: Option<BorrowedFd<'_>>,
+    silent: &Cell<bool>,
+) {
+    let mut inbox = Inbox::new(256);
+    let mut message = Vec::new();
+    loop {
+        match socket.receive(&mut inbox).await {
+            Ok(Received::Data { bytes, last, .. }) => {
+                if message.len() + bytes.len() <= MESSAGE {
+                    message.extend_from_slice(bytes);
+                }
+                if !last {
+                    continue;
+                }
+                match (read_control(&message), terminal) {
+                    (Some(Control::Resize(size)), Some(terminal)) => pty::resize(&terminal, size),
+                    (Some(Control::Signal(signal)), _) => child.signal(signal),
+                    (Some(Control::Resize(_)), None) | (None, _) => {}
+                }
+                message.clear();
+            }
+            Ok(Received::Pong) => {}
+            Ok(Received::Closed) if silent.get() => return,
+            Ok(Received::Closed | Received::Lost) | Err(_) => return child.kill(),
+        }
+    }
+}
+
+/// Copies the host's data to a pipe up to the barrier, then closes the pipe.
+pub(super) async fn input(socket: &WebSocket, pipe: Async<OwnedFd>) {
+    feed(socket, &mut inbox(), &pipe).await;
+}
+
+/// Copies the host's data to a terminal.
+pub(super) async fn keys(socket: &WebSocket, inbox: &mut Inbox, master: &Async<OwnedFd>) {
+    feed(socket, inbox, master).await;
+}
+
+/// Copies until the barrier, the socket's end or a write error.
+async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
+    loop {
+        match socket.receive(inbox).await {
+            Ok(Received::Data { text: false, bytes, .. }) => {
+                if write_all(to, bytes).await.is_err() {
+                    return;
+                }
+            }
+            Ok(Received::Pong) => {}
+            Ok(Received::Data { text: true, .. } | Received::Closed | Received::Lost) | Err(_) => {
+                return;
+            }
+        }
+    }
+}
+
+/// Copies a pipe to a socket, then sends the barrier; returns true if the pipe's end was reached. If
+/// the host leaves, the pipe is closed, so its writer gets SIGPIPE or `EPIPE`.
+pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>) -> bool {
+    let ended = Cell::new(false);
+    let copy = async {
+        let mut frame = None;
+        while let Some((frame, count)) = next(&pipe, &mut frame).await {
+            socket.send_frame(frame, count).await?;
+        }
+        drop(pipe);
+        ended.set(true);
+        socket.send(Opcode::Text, &[]).await
+    };
+    let left = async {
+        socket.left().await;
+        Err(io::ErrorKind::BrokenPipe.into())
+    };
+    let _gone = copy.or(left).await;
+    ended.get()
+}
+
+/// Reads output into a frame; returns the frame and the payload's bytes, `None` at the end. The frame
+/// is reused while output is ready, and freed before waiting.
+async fn next<'f>(
+    from: &Async<OwnedFd>,
+    frame: &'f mut Option<Frame>,
+) -> Option<(&'f mut Frame, usize)> {
+    loop {
+        match frame.get_or_insert_with(Frame::new).fill(from.get_ref()) {
+            Ok(0) => return None,
+            Ok(count) => return frame.as_mut().map(|frame| (frame, count)),
+            Err(Errno::AGAIN) => {
+                *frame = None;
+                from.readable().await.ok()?;
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Copies a terminal's output to a socket, then sends the barrier. Output ends when nobody holds the
+/// terminal any more, or when the [`Rest`] is used up after the process's end.
+pub(super) async fn screen(socket: &WebSocket, master: &Async<OwnedFd>, child: &Child) {
+    let mut frame = None;
+    let mut rest: Option<Rest> = None;
+    loop {
+        let begun = now();
+        let step = match &mut rest {
+            Some(rest) if rest.is_over() => None,
+            Some(_) => within(SILENCE, next(master, &mut frame)).await.flatten(),
+            None => {
+                let ended = async {
+                    child.ended().await;
+                    None
+                };
+                match async { Some(next(master, &mut frame).await) }.or(ended).await {
+                    Some(step) => step,
+                    None => {
+                        rest = Some(Rest { bytes: TAIL, time: GRACE });
+                        continue;
+                    }
+                }
+            }
+        };
+        let Some((frame, count)) = step else { break };
+        if let Some(rest) = &mut rest {
+            rest.bytes = rest.bytes.saturating_sub(count);
+            rest.time = rest.time.saturating_sub(now() - begun);
+        }
+        if socket.send_frame(frame, count).await.is_err() {
+            return;
+        }
+    }
+    let _gone = socket.send(Opcode::Text, &[]).await;
+}
+
+/// The output that may still be read from a terminal whose process has ended. Only waiting for the terminal counts
+/// as time, not waiting for the host: the process's own last output is never cut.
+struct Rest {
+    bytes: usize,
+    time: Duration,
+}
+
+impl Rest {
+    fn is_over(&self) -> bool {
+        self.bytes == 0 || self.time.is_zero()
+    }
+}
+
+/// Waits, at most [`FAREWELL`], for the host's own barrier or a close frame.
+pub(super) async fn farewell(socket: &WebSocket, inbox: &mut Inbox) {
+    let done = async {
+        while !matches!(
+            socket.receive(inbox).await,
+            Ok(Received::Data { text: true, .. } | Received::Closed | Received::Lost) | Err(_)
+        ) {}
+    };
+    let _patience = within(FAREWELL, done).await;
+}

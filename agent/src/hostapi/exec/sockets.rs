@@ -1,0 +1,142 @@
+//! The websockets of a command: identified by their secrets, connected in any order (P§4.1).
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use mote_core::hostapi::operation::same_secret;
+
+use crate::net::websocket::WebSocket;
+use crate::runtime::clock::within;
+use crate::runtime::digest::hex;
+use crate::runtime::random::fill_random;
+use crate::runtime::wake::Signal;
+
+/// Number of periods in which the host must connect the next socket (P§4.1).
+const PARTS: u32 = 5;
+/// One of these periods.
+const PART: Duration = Duration::from_secs(1);
+
+/// Index of the control socket; the index of a data socket is its descriptor's number.
+pub(super) const CONTROL: usize = usize::MAX;
+
+/// The websockets of one command.
+pub(crate) struct Sockets {
+    control: Expected,
+    data: Vec<Expected>,
+    pub(super) arrived: Signal,
+}
+
+pub(super) struct Expected {
+    name: &'static str,
+    secret: String,
+    pub(super) state: RefCell<State>,
+    pub(super) finished: Cell<bool>,
+    pub(super) finish: Signal,
+}
+
+pub(super) enum State {
+    Awaited,
+    /// The secret was presented; the handshake is not done yet.
+    Claimed,
+    Here(Rc<WebSocket>),
+}
+
+impl Expected {
+    fn new(name: &'static str) -> Self {
+        let mut random = [0; 32];
+        fill_random(&mut random);
+        let secret = hex(&random);
+        let (finished, finish) = (Cell::default(), Signal::default());
+        Self { name, secret, state: RefCell::new(State::Awaited), finished, finish }
+    }
+
+    fn is_here(&self) -> bool {
+        matches!(*self.state.borrow(), State::Here(_))
+    }
+
+    fn finish(&self) {
+        self.finished.set(true);
+        self.finish.raise();
+    }
+}
+
+impl Sockets {
+    /// The expected sockets: one for a terminal or three for pipes, and the control socket.
+    pub(super) fn new(interactive: bool) -> Self {
+        let names: &[_] = if interactive { &["0"] } else { &["0", "1", "2"] };
+        Self {
+            control: Expected::new("control"),
+            data: names.iter().map(|name| Expected::new(name)).collect(),
+            arrived: Signal::default(),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Expected> {
+        std::iter::once(&self.control).chain(&self.data)
+    }
+
+    pub(super) fn expected(&self, index: usize) -> Option<&Expected> {
+        if index == CONTROL { Some(&self.control) } else { self.data.get(index) }
+    }
+
+    /// Name and secret of each socket.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.all().map(|socket| (socket.name, socket.secret.as_str()))
+    }
+
+    /// Waits until all are connected; false if none connected for [`PARTS`] periods. Each one restarts
+    /// the count: hosts connect one after the other, and a busy host is slow. (The Go agents: 5 s for
+    /// all of them.) Several periods, not one: a machine that was paused loses only one of them.
+    pub(super) async fn all_here(&self) -> bool {
+        let mut left = PARTS;
+        while !self.all().all(Expected::is_here) {
+            let seen = self.arrived.seen();
+            left = match within(PART, self.arrived.after(seen)).await {
+                Some(()) => PARTS,
+                None if left == 1 => return false,
+                None => left - 1,
+            };
+        }
+        true
+    }
+
+    /// The socket of that index, if it is connected.
+    pub(super) fn get(&self, index: usize) -> Option<Rc<WebSocket>> {
+        match &*self.expected(index)?.state.borrow() {
+            State::Here(socket) => Some(socket.clone()),
+            State::Awaited | State::Claimed => None,
+        }
+    }
+
+    /// Has the socket of that index closed.
+    pub(super) fn finish(&self, index: usize) {
+        if let Some(socket) = self.expected(index) {
+            socket.finish();
+        }
+    }
+
+    /// Has all sockets closed.
+    pub(super) fn finish_all(&self) {
+        self.all().for_each(Expected::finish);
+    }
+
+    /// Claims the socket with that secret; returns its index. All secrets are compared, in constant time.
+    pub(super) fn claim(&self, secret: &str) -> Result<usize, &'static str> {
+        let mut found = None;
+        for (index, socket) in
+            (0..self.data.len()).chain([CONTROL]).zip(self.data.iter().chain([&self.control]))
+        {
+            if same_secret(socket.secret.as_bytes(), secret.as_bytes()) {
+                found = Some((index, socket));
+            }
+        }
+        let (index, socket) = found.ok_or("permission denied")?;
+        let mut state = socket.state.borrow_mut();
+        if !matches!(*state, State::Awaited) || socket.finished.get() {
+            return Err("Websocket number already connected");
+        }
+        *state = State::Claimed;
+        Ok(index)
+    }
+}

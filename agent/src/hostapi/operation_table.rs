@@ -1,0 +1,199 @@
+//! The table of operations (P§4.2). The core's `operation` writes their JSON.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use mote_core::flavour::Flavour;
+use mote_core::hostapi::event::OPERATION;
+use mote_core::hostapi::operation::{self, State};
+use mote_core::json::{Document, Writer};
+use mote_core::limits;
+
+use crate::hostapi::envelope::error;
+use crate::hostapi::event_bus::{Events, stamped};
+use crate::hostapi::exec::Sockets;
+use crate::net::serve::{Answer, Reply};
+use crate::runtime::clock;
+use crate::runtime::permits::{Permit, Semaphore};
+use crate::runtime::wake::Signal;
+
+/// How long an operation can be queried after its end (P§4.2).
+pub(crate) const KEPT: Duration = Duration::from_secs(5);
+/// Most memory for the bodies of long exec requests that are being received, bytes: two of the longest.
+const ARRIVING: usize = 2 * limits::EXEC_BODY;
+
+/// Most operations at once, including ended ones. Beyond it: 503.
+const MOST: usize = 4096;
+
+/// Most memory for all operations, bytes: their metadata, and their requests until the commands start.
+const HELD: usize = 16 * 1024 * 1024;
+
+/// The table of operations.
+pub(crate) struct Operations {
+    flavour: Flavour,
+    events: Rc<Events>,
+    pub(super) all: RefCell<Vec<Rc<Operation>>>,
+    /// A permit for each free byte of [`HELD`].
+    pub(crate) held: Rc<Semaphore>,
+    /// A permit for each free byte of [`ARRIVING`].
+    pub(crate) arriving: Rc<Semaphore>,
+}
+
+impl Operations {
+    /// An empty table. Changes of operations are published to `events`.
+    pub(crate) fn new(flavour: Flavour, events: Rc<Events>) -> Self {
+        let held = Rc::new(Semaphore::new(HELD));
+        Self {
+            flavour,
+            events,
+            all: RefCell::default(),
+            held,
+            arriving: Rc::new(Semaphore::new(ARRIVING)),
+        }
+    }
+}
+
+/// One operation.
+pub(crate) struct Operation {
+    id: String,
+    created: (u64, u32),
+    updated: Cell<(u64, u32)>,
+    pub(super) state: Cell<State>,
+    metadata: RefCell<Document>,
+    /// Permits for the bytes of the first metadata.
+    share: Cell<Option<Permit>>,
+    pub(super) error: RefCell<String>,
+    changed: Signal,
+    /// The websockets to its command.
+    pub(crate) sockets: Sockets,
+}
+
+impl Operations {
+    /// The operation with this id. Ids are compared from the end: those of about the same time begin
+    /// alike, and there may be thousands.
+    pub(crate) fn find(&self, id: &str) -> Option<Rc<Operation>> {
+        let is = |one: &&Rc<Operation>| one.id.bytes().rev().eq(id.bytes().rev());
+        self.all.borrow().iter().find(is).cloned()
+    }
+
+    /// Adds a running operation and publishes it.
+    ///
+    /// # Errors
+    /// The 503 answer, if there are too many operations or too much metadata.
+    pub(crate) fn begin(
+        &self,
+        metadata: Document,
+        sockets: Sockets,
+    ) -> Result<Rc<Operation>, Answer> {
+        let share = self.held.try_take_many(metadata.bytes());
+        if share.is_none() || self.all.borrow().len() >= MOST {
+            return Err(error(503, "Too many operations"));
+        }
+        let now = clock::wall();
+        let mut random = [0; 16];
+        crate::runtime::random::fill_random(&mut random);
+        let mut id = String::with_capacity(36);
+        let _infallible = operation::write_id(&mut id, self.flavour, now, random);
+        let operation = Rc::new(Operation {
+            id,
+            created: now,
+            updated: Cell::new(now),
+            state: Cell::new(State::Running),
+            metadata: RefCell::new(metadata),
+            share: Cell::new(share),
+            error: RefCell::default(),
+            changed: Signal::default(),
+            sockets,
+        });
+        self.all.borrow_mut().push(operation.clone());
+        self.publish(&operation);
+        Ok(operation)
+    }
+
+    fn publish(&self, operation: &Operation) {
+        let view = operation.document(self.flavour);
+        self.events.publish(OPERATION, &stamped(OPERATION, view.value()));
+    }
+
+    /// Changes the operation's state and publishes it.
+    pub(super) fn change(&self, operation: &Operation, state: State) {
+        operation.state.set(state);
+        operation.updated.set(clock::wall());
+        self.publish(operation);
+        operation.changed.raise();
+    }
+
+    /// Ends an operation with its final metadata, if any, and the error text, if it failed. The
+    /// metadata is published first, then the end, as by the originals (P§4.1).
+    pub(crate) fn end(
+        &self,
+        operation: &Operation,
+        metadata: Option<Document>,
+        failure: Option<String>,
+    ) {
+        if let Some(metadata) = metadata {
+            *operation.metadata.borrow_mut() = metadata;
+            operation.share.take();
+            self.change(operation, operation.state.get());
+        }
+        let state = if failure.is_some() { State::Failure } else { State::Success };
+        *operation.error.borrow_mut() = failure.unwrap_or_default();
+        self.change(operation, state);
+    }
+
+    /// Removes an operation from the table.
+    pub(crate) fn forget(&self, operation: &Rc<Operation>) {
+        let mut all = self.all.borrow_mut();
+        all.retain(|other| !Rc::ptr_eq(other, operation));
+        if all.is_empty() {
+            *all = Vec::new();
+        }
+    }
+}
+
+impl Operation {
+    fn view<T>(&self, look: impl FnOnce(&operation::Operation<'_>) -> T) -> T {
+        look(&operation::Operation {
+            id: &self.id,
+            created: self.created,
+            updated: self.updated.get(),
+            state: self.state.get(),
+            metadata: self.metadata.borrow().value(),
+            error: &self.error.borrow(),
+        })
+    }
+
+    pub(super) fn write(&self, json: &mut Writer<'_>, flavour: Flavour) {
+        self.view(|view| operation::write(json, flavour, view));
+    }
+
+    pub(super) fn document(&self, flavour: Flavour) -> Document {
+        Document::new(1024, |json| self.write(json, flavour))
+    }
+
+    pub(super) fn path(&self) -> String {
+        format!("/1.0/operations/{}", self.id)
+    }
+
+    /// The 202 answer to the request that created it.
+    pub(crate) fn begun(&self, flavour: Flavour) -> Answer {
+        let path = self.path();
+        let body = Document::new(1024, |json| {
+            self.view(|view| operation::write_async(json, flavour, &path, view));
+        });
+        let mut reply = Reply::json(202, body.line());
+        reply.location = Some(path);
+        Answer::Reply(reply)
+    }
+
+    /// True if it has not ended and is not being cancelled.
+    pub(crate) fn is_running(&self) -> bool {
+        self.state.get() == State::Running
+    }
+
+    /// Waits for its end.
+    pub(super) async fn ended(&self) {
+        self.changed.until(|| self.state.get().is_final().then_some(())).await;
+    }
+}

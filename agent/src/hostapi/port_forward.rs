@@ -1,0 +1,51 @@
+//! `POST /1.0/port-forward` of Incus (P§4.7): a connection to a TCP port of the guest.
+
+use std::time::Duration;
+
+use mote_core::hostapi::port_forward::Target;
+use mote_core::http::head::Request;
+
+use crate::hostapi::envelope::error;
+use crate::net::relay::relay;
+use crate::net::serve::Answer;
+use crate::net::stream::Stream;
+use crate::net::transport::{Socket, dial_tcp};
+use crate::net::upgrade::{Upgrade, switch};
+use crate::runtime::clock::within;
+use crate::runtime::log;
+
+/// Deadline for the guest's port to accept; the host itself waits for an hour.
+const DIAL: Duration = Duration::from_secs(30);
+
+/// Connects to the port and upgrades, or answers with an error.
+pub(crate) async fn answer(request: &Request<'_>, body: &[u8]) -> Answer {
+    if !request.headers.has_token("Upgrade", "tcp") {
+        return error(400, "Missing or invalid upgrade header");
+    }
+    let target = match Target::parse(body) {
+        Ok(target) => target,
+        Err(why) => return error(400, &why.to_string()),
+    };
+    let failed = |why: &str| {
+        let Target { name, port } = &target;
+        error(500, &format!("Failed connecting to \"{name}\" port {port}: {why}"))
+    };
+    let Some(address) = target.address() else { return failed("not an IP address") };
+    match within(DIAL, dial_tcp(address)).await {
+        Some(Ok(socket)) => Answer::Upgrade(Upgrade::new(|stream| serve(socket, stream))),
+        Some(Err(why)) => failed(&why.to_string()),
+        None => failed("timed out"),
+    }
+}
+
+/// Relays between both connections until either ends.
+async fn serve(local: Socket, stream: Stream) {
+    let result = match switch(&stream, "tcp").await {
+        Ok(()) => relay(&stream, local).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = result {
+        log::debug(format_args!("a forwarded connection was cut: {error}"));
+    }
+    stream.close().await;
+}

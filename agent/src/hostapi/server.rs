@@ -1,0 +1,287 @@
+//! The server that LXD or Incus calls (vsock port 8443). TLS admits only the certificate in
+//! `server.crt`: any other caller fails the handshake and never reaches HTTP. The real agents answer
+//! such a caller 500 (P§3.1).
+
+use std::convert::Infallible;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures_lite::FutureExt;
+use futures_lite::future::{pending, ready};
+use mote_core::hostapi::event::{Audience, DEVICE, Posted};
+use mote_core::hostapi::host_info::HostInfo;
+use mote_core::hostapi::host_peer::HostPeer;
+use mote_core::hostapi::info::{self, Machine, write_index, write_info};
+use mote_core::hostapi::policy::Capability;
+use mote_core::hostapi::route::{self, NoRoute, Route};
+use mote_core::http::head::Request;
+use mote_core::json::{Document, Value};
+use mote_core::limits;
+use mote_core::status::State;
+use rustls::ServerConfig;
+
+use crate::agent::Agent;
+use crate::built;
+use crate::built::BoxFuture;
+use crate::config::known_host;
+use crate::hostapi::envelope::{error, error_reply, sync, sync_reply};
+use crate::hostapi::event_bus::stamped;
+use crate::hostapi::{events, exec, mounts, operations, port_forward, sftp};
+use crate::net::host_call::Failed;
+use crate::net::serve::{ACCEPT_AGAIN, Admission, Answer, Refused, Reply, Service, serve};
+use crate::net::stream::Stream;
+use crate::net::tls_error::is_other_certificate;
+use crate::net::transport::{Listener, Socket, is_passing};
+use crate::runtime::clock::{now, sleep, within};
+use crate::runtime::digest::{hex, sha256};
+use crate::runtime::log;
+use crate::runtime::permits::Semaphore;
+use crate::workers::run;
+
+/// Most connections served at once; further ones wait in the listen queue. A running exec holds up to five.
+const CALLERS: usize = 4096;
+/// Longest report, bytes: ten times that of 500 mounts and 500 interfaces.
+const LONGEST_REPORT: usize = 4 * 1024 * 1024;
+
+/// Accepts connections on all listeners for ever.
+///
+/// # Errors
+/// Any error of accept(2) that does not pass by itself, or rustls's for an unusable identity.
+pub(crate) async fn listen(agent: Rc<Agent>, listeners: Vec<Listener>) -> io::Result<Infallible> {
+    let config = agent.identity.server().map_err(io::Error::other)?;
+    let permits = Rc::new(Semaphore::new(CALLERS));
+    let mut all: BoxFuture<'static, _> = Box::pin(pending());
+    for listener in listeners {
+        all = Box::pin(all.or(callers(agent.clone(), listener, config.clone(), permits.clone())));
+    }
+    all.await
+}
+
+/// Serves the connections of one listener.
+async fn callers(
+    agent: Rc<Agent>,
+    listener: Listener,
+    config: Arc<ServerConfig>,
+    permits: Rc<Semaphore>,
+) -> io::Result<Infallible> {
+    loop {
+        let permit = permits.clone().take().await;
+        let socket = accept(&agent, &listener).await?;
+        let (task, config) = (agent.clone(), config.clone());
+        agent.spawn(async move {
+            serve_one(&task, socket, config).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Accepts one connection; after an error that passes by itself it waits and tries again.
+async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
+    loop {
+        match listener.accept().await {
+            Ok(socket) => return Ok(socket),
+            Err(error) if is_passing(&error) => {
+                agent.trouble(&format!("cannot accept: {error}"));
+                sleep(ACCEPT_AGAIN).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: Arc<ServerConfig>) {
+    let stream = match within(limits::HEAD_TIMEOUT, Stream::accept(socket, config)).await {
+        Some(Ok(stream)) => stream,
+        Some(Err(error)) => {
+            if is_other_certificate(&error) {
+                agent.stranger();
+            }
+            log::debug(format_args!("a caller was refused: {error}"));
+            return;
+        }
+        None => {
+            log::debug(format_args!("a caller did not finish its handshake"));
+            return;
+        }
+    };
+    let Ok(peer) = stream.peer(|presented| agent.identity.receipt(presented)) else {
+        // Not expected: the handshake refuses any other certificate.
+        return;
+    };
+    serve(stream, &HostService { agent: agent.clone(), peer }).await;
+}
+
+/// The host's API on one connection.
+struct HostService {
+    agent: Rc<Agent>,
+    #[expect(dead_code, reason = "held as proof that the caller was checked")]
+    peer: HostPeer,
+}
+
+impl Service for HostService {
+    const BODY: usize = limits::BODY;
+
+    async fn admit(&self, request: &Request<'_>) -> Result<Admission, Refused> {
+        let agent = &self.agent;
+        let asked = route::route(agent.flavour, request.method, request.path);
+        if built::EXEC && asked == Ok(Route::Exec) && agent.policy.allows(Capability::Exec) {
+            let admitted: BoxFuture<'_, _> = Box::pin(exec::admit(agent, request.framing));
+            return admitted.await;
+        }
+        Ok(Admission { most: limits::HOST_BODY, share: None })
+    }
+
+    async fn answer(&self, _: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
+        let agent = &self.agent;
+        let route = match route::route(agent.flavour, request.method, request.path) {
+            Ok(route) => route,
+            Err(NoRoute::Path) => return Answer::Reply(Reply::text(404, "404 page not found")),
+            Err(NoRoute::Method) => return error(501, "Not Implemented"),
+            Err(NoRoute::Verb) => {
+                return error(404, &format!("Method \"{}\" not found", request.method_text));
+            }
+            Err(NoRoute::Encoding) => return error(400, "Invalid percent-encoding in path"),
+        };
+        self.answer_route(route, request, body).await
+    }
+
+    fn refuse(&self, status: u16, text: &str) -> Reply {
+        error_reply(status, text)
+    }
+}
+
+impl HostService {
+    /// Not an async function: that would link the code of routes that are not built.
+    fn answer_route<'a>(
+        &'a self,
+        route: Route,
+        request: &'a Request<'_>,
+        body: &'a [u8],
+    ) -> BoxFuture<'a, Answer> {
+        let agent = &self.agent;
+        if let Some(capability) = route.needs()
+            && !agent.policy.allows(capability)
+        {
+            return at_once(refused(capability));
+        }
+        let id = route::operation(request.path);
+        match route {
+            Route::Index => at_once(sync(Document::new(16, write_index).value())),
+            Route::Info => at_once(info(agent)),
+            Route::Connect => Box::pin(connect(agent, body)),
+            Route::Events => at_once(events::listen(agent, request, Audience::Host)),
+            Route::PostEvent => Box::pin(post_event(agent, body)),
+            Route::Operations => at_once(operations::list(agent, request)),
+            Route::Operation => at_once(operations::show(agent, id)),
+            Route::CancelOperation if built::EXEC => Box::pin(operations::cancel(agent, id)),
+            Route::WaitOperation if built::EXEC => Box::pin(operations::wait(agent, id, request)),
+            Route::CancelOperation | Route::WaitOperation => at_once(operations::show(agent, id)),
+            Route::Exec if built::EXEC => at_once(exec::start(agent, body)),
+            Route::OperationSocket if built::EXEC => at_once(exec::arrive(agent, id, request)),
+            Route::Sftp if built::FILES => at_once(sftp::answer(agent, request)),
+            Route::State if built::STATE => Box::pin(report(agent, "state")),
+            Route::Metrics if built::METRICS => Box::pin(report(agent, "metrics")),
+            Route::PortForward if built::PORT_FORWARD => {
+                Box::pin(port_forward::answer(request, body))
+            }
+            Route::Exec
+            | Route::OperationSocket
+            | Route::Sftp
+            | Route::State
+            | Route::Metrics
+            | Route::PortForward => {
+                let what = route.needs().map_or("exec", Capability::name);
+                at_once(error(501, &format!("This build of the agent does not serve {what}")))
+            }
+        }
+    }
+}
+
+fn at_once(answer: Answer) -> BoxFuture<'static, Answer> {
+    Box::pin(ready(answer))
+}
+
+fn info(agent: &Agent) -> Answer {
+    let uname = rustix::system::uname();
+    let text = |value: &std::ffi::CStr| value.to_string_lossy().into_owned();
+    let machine = Machine {
+        architecture: &text(uname.machine()),
+        hostname: &text(uname.nodename()),
+        release: &text(uname.release()),
+        pid: std::process::id(),
+    };
+    let metadata = Document::new(512, |json| write_info(json, agent.flavour, &machine));
+    let metadata = metadata.value();
+    let mut reply = sync_reply(metadata);
+    reply.etag = Some(format!("\"{}\"", hex(&sha256(metadata.raw().as_bytes()))));
+    Answer::Reply(reply)
+}
+
+/// `GET /1.0/state` and `/1.0/metrics` (P§4.5, 4.6), made by a worker process since reading may hang.
+async fn report(agent: &Agent, what: &str) -> Answer {
+    let report = run::report(agent, what, LONGEST_REPORT).await.map_err(|why| why.to_string());
+    match report.and_then(|json| Document::read(json).map_err(|why| why.to_string())) {
+        Ok(report) => sync(report.value()),
+        Err(why) => {
+            agent.trouble(&format!("no {what}: {why}"));
+            error(500, &format!("Failed getting {what}: {why}"))
+        }
+    }
+}
+
+/// `PUT /1.0` (P§3.3): adopts the host info, verifies it with a call back, and answers within the host's 3 s.
+async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
+    let host_info = match HostInfo::parse(body) {
+        Ok(host_info) => host_info,
+        Err(why) => {
+            agent.trouble(&format!("the host's PUT is unusable: {why}"));
+            return error(500, &why.to_string());
+        }
+    };
+    let link = match agent.take(&host_info) {
+        Ok(link) => link,
+        Err(why) => {
+            agent.trouble(&format!("the host's PUT is unusable: {why}"));
+            return error(500, &why);
+        }
+    };
+    log::info(format_args!("host address {} (from PUT)", link.address));
+    known_host::keep(&agent.options.root, body);
+    let attempt = agent.status(|status| status.put_started(now(), link.address));
+    let verified = agent.verify(&link).await;
+    agent.status(|status| status.verified(now(), attempt, verified.is_ok()));
+    match verified {
+        Ok(host_state) => {
+            agent.allow_devlxd(host_info.guest_api);
+            // In a task of its own: the host waits for our answer and may hold a lock until then.
+            let task = agent.clone();
+            agent.spawn(async move { task.replay_ready(host_state.as_deref()).await });
+            sync(Value::EMPTY)
+        }
+        Err(Failed(why)) => {
+            agent.host_trouble(State::Connect, &why);
+            error(500, &format!("{}{why}", info::unverified(agent.flavour)))
+        }
+    }
+}
+
+/// `POST /1.0/events` (P§4.3): publishes the event; a device event also mounts or unmounts. A failed
+/// mount is not an error of the request.
+async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
+    let event = match Posted::parse(body) {
+        Ok(event) => event,
+        Err(why) => return error(500, &format!("Invalid event: {why}")),
+    };
+    agent.events.publish(&event.kind, &stamped(&event.kind, event.metadata));
+    if built::MOUNTS && event.kind == DEVICE {
+        let mounted: BoxFuture<'_> = Box::pin(mounts::event(agent, event.whole));
+        mounted.await;
+    }
+    sync(Value::NULL)
+}
+
+/// The 403 for a capability that the guest's policy disables; the host shows its text to the user.
+fn refused(capability: Capability) -> Answer {
+    error(403, &format!("The guest's policy does not allow {}", capability.name()))
+}

@@ -1,0 +1,73 @@
+//! `GET /1.0/sftp` (P§4.4): an SFTP session in a process of its own, so that a file system that
+//! hangs stops that session and nothing else.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use mote_core::flavour::Flavour;
+use mote_core::http::head::Request;
+
+use crate::agent::Agent;
+use crate::net::relay::relay;
+use crate::net::serve::{Answer, Reply};
+use crate::net::stream::Stream;
+use crate::net::transport::Socket;
+use crate::net::upgrade::{Upgrade, switch};
+use crate::runtime::children::Child;
+use crate::runtime::clock::within;
+use crate::runtime::log;
+use crate::runtime::permits::Permit;
+use crate::workers::run;
+
+/// Most sessions at once. Beyond it: 503.
+pub(crate) const SESSIONS: usize = 64;
+
+/// How long a session's process may take to finish after its client has gone.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Starts a session by an upgrade, or answers 400 or 503.
+pub(crate) fn answer(agent: &Rc<Agent>, request: &Request<'_>) -> Answer {
+    if !request.headers.has_token("Upgrade", "sftp") {
+        return Answer::Reply(Reply::text(400, "Missing or invalid upgrade header"));
+    }
+    let Some(permit) = agent.sessions.try_take() else {
+        return Answer::Reply(Reply::text(503, "Too many SFTP sessions"));
+    };
+    let agent = agent.clone();
+    Answer::Upgrade(Upgrade::new(|stream| serve(agent, stream, permit)))
+}
+
+/// Serves a session to its end. The permit is held until its process has exited, also if that hangs on
+/// a dead file system: a host that retries must not collect any number of hanging processes.
+async fn serve(agent: Rc<Agent>, stream: Stream, permit: Permit) {
+    match start(&agent, &stream).await {
+        Ok((child, socket)) => {
+            if let Err(error) = relay(&stream, socket).await {
+                log::debug(format_args!("an SFTP session was cut: {error}"));
+            }
+            stream.close().await;
+            // It exits by itself after the writes that it has received.
+            if within(GRACE, child.ended()).await.is_none() {
+                child.kill();
+                child.ended().await;
+            }
+        }
+        Err(error) => {
+            log::debug(format_args!("no SFTP session: {error}"));
+            stream.close().await;
+        }
+    }
+    drop(permit);
+}
+
+async fn start(agent: &Agent, stream: &Stream) -> std::io::Result<(Rc<Child>, Socket)> {
+    // Relative paths begin at the working directory under LXD, at the root under Incus.
+    let arguments: &[&str] = match agent.flavour {
+        Flavour::Incus => &["sftp-server", "-d", "/"],
+        Flavour::Lxd | Flavour::LxdOld => &["sftp-server"],
+    };
+    let (child, socket) = run::connected(agent, arguments)?;
+    child.started().await?;
+    switch(stream, "sftp").await?;
+    Ok((child, socket))
+}

@@ -1,0 +1,323 @@
+//! mote-agent: the guest agent of LXD and Incus virtual machines. This file is the start-up, in order.
+
+#![warn(clippy::indexing_slicing)]
+
+mod agent;
+mod built;
+mod cli;
+mod config;
+mod devlxd;
+mod first_boot;
+mod hostapi;
+mod net;
+mod runtime;
+mod start;
+mod status;
+mod sys;
+mod workers;
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_io::Async;
+use futures_lite::FutureExt;
+use futures_lite::future::ready;
+use mote_core::devlxd::ready::Ready;
+use mote_core::flavour::Flavour;
+use mote_core::hostapi::host_info::HostInfo;
+use mote_core::hostapi::policy::Policy;
+use mote_core::log_limit::LogLimit;
+use mote_core::status::{Intervals, Status};
+
+use crate::agent::{About, Agent};
+use crate::built::BoxFuture;
+use crate::cli::options::{Command, Options};
+use crate::cli::{check, client, options, print};
+use crate::config::{known_host, policy};
+use crate::hostapi::event_bus::Events;
+use crate::hostapi::mounts;
+use crate::hostapi::operation_table::Operations;
+use crate::net::tls::Identity;
+use crate::net::transport::Listener;
+use crate::runtime::clock::now;
+use crate::runtime::wake::Signal;
+use crate::runtime::{children, clock, log, notify, permits, run, run_dir};
+use crate::start::listen::Way;
+use crate::start::lock::Lock;
+use crate::start::modules::Patience;
+use crate::start::prepare::{Prepared, flavour, prepare, what};
+use crate::start::wait::{Wait, Waited};
+use crate::start::{devices, listen, lock};
+use crate::status::notes::Notes;
+use crate::status::{port, pump, without_vsock};
+use crate::workers::{mount, report};
+
+/// Longest wait for STOPPED to be written.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+fn main() -> ExitCode {
+    let options = match options::parse(std::env::args_os()) {
+        Ok(options) => options,
+        Err(error) => {
+            print::complain(format_args!("{error}\nTry 'mote-agent --help'."));
+            return ExitCode::from(2);
+        }
+    };
+    log::set_debug(options.debug);
+    match &options.command {
+        Command::Run => match run(options) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                log::error(format_args!("{why}"));
+                ExitCode::FAILURE
+            }
+        },
+        Command::Check => check::run(&options),
+        Command::Report(report) => report::run(&options, *report),
+        Command::SftpServer(directory) if built::FILES => workers::sftp::run(directory.as_deref()),
+        Command::MountWorker(limit) if built::MOUNTS => mount::run(&options, *limit),
+        Command::SftpServer(_) | Command::MountWorker(_) => built::absent(),
+        Command::Version => printed(&built::version()),
+        Command::Help => printed(options::HELP),
+        Command::Ready
+        | Command::Started
+        | Command::Get(_)
+        | Command::Config
+        | Command::Metadata
+        | Command::Devices
+        | Command::Events
+        | Command::Status => client::run(&options),
+    }
+}
+
+fn printed(text: &str) -> ExitCode {
+    match print::out(format_args!("{text}")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Starts everything in order, then waits for a signal or a fatal error.
+fn run(options: Options) -> Result<(), String> {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    // Before any thread starts: threads inherit the signal mask.
+    let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
+    sys::raise_file_limit();
+    let mut lock = lock::acquire(&options.root)?;
+    let mut wait = Wait::new(&options, &signals, &mut lock);
+    let mut known = None;
+    let mut prepared = None;
+    let mut attempt = || {
+        prepared = Some(prepare(&options, &mut known)?);
+        Ok(())
+    };
+    if wait.until(&what(&options), &mut attempt)? == Waited::Leave {
+        return Ok(());
+    }
+    let prepared = prepared.ok_or("nothing was prepared")?;
+    let Prepared { identity, files, mut applied, by_port } = prepared;
+    log::info(format_args!("files from {}", files.from));
+    let flavour = flavour(&options, by_port, &files);
+    // Before the agent is visible: first boot may reboot the system (field notes 13).
+    if built::FIRST_BOOT
+        && first_boot::run(&options.root, &applied, &files, &signals) == first_boot::Next::Leave
+    {
+        return Ok(());
+    }
+    let Some(way) = listen::begin(&mut wait, &options, flavour)? else {
+        return Ok(());
+    };
+    let agent = Rc::new(new_agent(options, flavour, identity, files.from, lock));
+    if agent.policy != Policy::ALL {
+        log::info(format_args!("policy: {}", agent.policy));
+    }
+    if let Some(trouble) = applied.troubles.pop() {
+        *agent.last_error.borrow_mut() = Some((About::Else, trouble));
+    }
+    let listeners = match way {
+        Way::Calls(listeners) => Some(listeners),
+        Way::PortAlone(why) => {
+            *agent.last_error.borrow_mut() = Some((About::Host, why));
+            None
+        }
+    };
+    port::told(port::find(&agent.options).ok(), &mut known);
+    drop((files.nics, applied));
+    let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
+    run::block_on(&agent.executor, agent.executor.spawn(served))
+}
+
+fn new_agent(
+    options: Options,
+    flavour: Flavour,
+    identity: Identity,
+    files: String,
+    lock: Lock,
+) -> Agent {
+    let (connect, started, connected) = options.intervals;
+    let default = Intervals::default();
+    let intervals = Intervals {
+        connect: connect.unwrap_or(default.connect),
+        started: started.unwrap_or(default.started),
+        connected: connected.unwrap_or(default.connected),
+    };
+    let (policy, troubles) = policy::find(&options, flavour);
+    troubles.iter().for_each(|trouble| log::error(format_args!("{trouble}")));
+    let events = Rc::new(Events::default());
+    let mut ready = Ready::default();
+    if let Ok(bytes) = std::fs::read(options.root.join(run_dir::READY)) {
+        ready = Ready::restore(&bytes);
+    }
+    Agent {
+        policy_text: policy::describe(policy, &troubles),
+        policy,
+        options,
+        flavour,
+        identity,
+        status: RefCell::new(Status::new(now(), intervals)),
+        status_changed: Signal::default(),
+        link: RefCell::default(),
+        devlxd: Cell::new(false),
+        devlxd_changed: Signal::default(),
+        plugging: Rc::new(permits::Semaphore::new(1)),
+        events: events.clone(),
+        ready: RefCell::new(ready),
+        last_error: RefCell::new(troubles.into_iter().next_back().map(|why| (About::Else, why))),
+        strangers: RefCell::new(LogLimit::new(agent::STRANGERS)),
+        notes: Notes::new(lock),
+        files,
+        operations: Operations::new(flavour, events),
+        sessions: Rc::new(permits::Semaphore::new(hostapi::sftp::SESSIONS)),
+        children: children::Children::default(),
+        executor: async_executor::LocalExecutor::new(),
+    }
+}
+
+/// Opens devlxd before the host calls (P§1.3), with the host info that an earlier agent of this boot
+/// kept or with `agent.conf`. It is used before it is verified.
+fn find_host(agent: &Agent, conf: Option<&[u8]>) {
+    let kept = known_host::recall(&agent.options.root);
+    let sources = [(kept.as_deref(), run_dir::KNOWN_HOST), (conf, "agent.conf")];
+    for (bytes, source) in sources {
+        let Some(bytes) = bytes else { continue };
+        let taken = HostInfo::parse(bytes)
+            .map_err(|why| why.to_string())
+            .and_then(|info| agent.take(&info).map(|link| (link.address, info.guest_api)));
+        match taken {
+            Ok((address, guest_api)) => {
+                log::info(format_args!("host address {address} (from {source})"));
+                agent.status(|status| status.know(now(), address));
+                return agent.allow_devlxd(guest_api);
+            }
+            Err(why) => agent.trouble(&format!("{source} is unusable: {why}")),
+        }
+    }
+}
+
+/// Runs all tasks until a signal (success) or a broken host listener, then sends STOPPED.
+async fn serve(
+    agent: Rc<Agent>,
+    listeners: Option<Vec<Listener>>,
+    signals: OwnedFd,
+    shares: Option<Vec<u8>>,
+    conf: Option<Vec<u8>>,
+) -> Result<(), String> {
+    agent.spawn(never(devlxd::server::run(agent.clone())));
+    let (late, arrived) = (Rc::new(RefCell::new(None)), Rc::new(Signal::default()));
+    let announced: BoxFuture<'static> = if listeners.is_none() && built::STATE {
+        Box::pin(announce_alone(agent.clone(), late.clone(), arrived.clone()))
+    } else {
+        Box::pin(pump::run(agent.clone()))
+    };
+    let mounted: BoxFuture<'static> = match shares {
+        Some(list) if built::MOUNTS => Box::pin(mounts::at_start(agent.clone(), list)),
+        Some(_) | None => Box::pin(ready(())),
+    };
+    let task = agent.clone();
+    let serial = agent.task(async move {
+        // Services that wait for us rely on the shares (P§1.3).
+        mounted.await;
+        task.spawn(notify_loop());
+        drop(task);
+        announced.await;
+    });
+    let host = async {
+        let listeners = match listeners {
+            Some(listeners) => listeners,
+            None => arrived.until(|| late.take()).await,
+        };
+        find_host(&agent, conf.as_deref());
+        match hostapi::server::listen(agent.clone(), listeners).await {
+            Ok(never) => match never {},
+            Err(error) => Err(format!("the host listener is broken: {error}")),
+        }
+    };
+    let result = host.or(wait_for_signal(&agent, signals)).await;
+    // Removes the socket's name: where there is one, cloud-init expects a host that answers (P§5.1).
+    agent.allow_devlxd(false);
+    agent.status(|status| status.stop(now()));
+    if clock::within(GOODBYE, serial).await.is_none() {
+        log::warn(format_args!("the status port does not take STOPPED"));
+    }
+    result
+}
+
+/// Uses the status port alone until there is a vsock, then announces as always.
+async fn announce_alone(
+    agent: Rc<Agent>,
+    late: Rc<RefCell<Option<Vec<Listener>>>>,
+    arrived: Rc<Signal>,
+) {
+    let mut looked = None;
+    let listens = || {
+        // A new attempt is of use only after a device or a driver has appeared.
+        let root = &agent.options.root;
+        let seen = devices::entries(&root.join("sys/bus/virtio/devices")).len()
+            + usize::from(root.join("dev/vsock").exists());
+        if looked.replace(seen) == Some(seen) {
+            return false;
+        }
+        let listeners = listen::listen(&agent.options, agent.flavour, Patience::Look);
+        *late.borrow_mut() = listeners.ok();
+        late.borrow().is_some()
+    };
+    match without_vsock::run(agent.clone(), listens).await {
+        without_vsock::Over::Stopped => {}
+        without_vsock::Over::Listening => {
+            log::info(format_args!("vsock: there; the host can call"));
+            agent.mended(About::Host);
+            arrived.raise();
+            pump::run(agent).await;
+        }
+    }
+}
+
+async fn never(task: impl Future<Output = Infallible>) {
+    match task.await {}
+}
+
+/// Reaps children until a signal other than SIGCHLD comes.
+async fn wait_for_signal(agent: &Agent, signals: OwnedFd) -> Result<(), String> {
+    let broken = |error| format!("signals: {error}");
+    let signals = Async::new_nonblocking(signals).map_err(broken)?;
+    while signals.read_with(sys::next_signal).await.map_err(broken)? {
+        agent.children.reap();
+    }
+    notify::stopping();
+    Ok(())
+}
+
+/// Sends READY to systemd, then feeds its watchdog if it has one for us.
+async fn notify_loop() {
+    notify::ready();
+    let Some(interval) = notify::watchdog_interval() else { return };
+    loop {
+        // Half the time allowed, as sd_watchdog_enabled(3) asks for.
+        clock::sleep(interval / 2).await;
+        notify::watchdog();
+    }
+}

@@ -1,0 +1,296 @@
+//! Our calls to the host: one short-lived vsock and TLS connection each (P§3.5), with the dial policy
+//! of P§3.2. No probe precedes a request; later calls to the same host resume the TLS session.
+
+use std::io;
+use std::time::Duration;
+
+use futures_lite::future::zip;
+use mote_core::dial::{Failure, Retry, Tries};
+use mote_core::host_address::HostAddress;
+use mote_core::http::body::Decoder;
+use mote_core::http::head::{self, Framing, Method};
+use mote_core::http::reply::{RequestLine, write_request};
+use mote_core::limits;
+use rustix::io::Errno;
+
+use crate::net::stream::Stream;
+use crate::net::tls::{self, Pin};
+use crate::net::transport::{Socket, Transport};
+use crate::runtime::clock::{sleep, within};
+
+/// Deadline of one connect: Linux's own for vsock.
+const CONNECT: Duration = Duration::from_secs(2);
+/// Deadline of the TLS handshake (P§3.2).
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// Longest wait for the next piece of a body.
+const PIECE: Duration = Duration::from_secs(30);
+/// Read size for a head, bytes; most whole answers fit.
+const SHORT: usize = 2 * 1024;
+/// Read size for the rest of a body, bytes: one TLS record.
+const CHUNK: usize = 16 * 1024;
+/// `Host` header; the host ignores it (P§3.5).
+const HOST: &str = "custom.socket";
+
+/// The host's address and how to authenticate it.
+pub(crate) struct Link {
+    /// Kind of socket that reaches it.
+    pub(crate) transport: Transport,
+    /// As given by PUT, CONNECT, agent.conf or a file kept by an earlier agent.
+    pub(crate) address: HostAddress,
+    /// The certificate that it must present.
+    pub(crate) pin: Pin,
+    /// TLS configuration, with the session tickets of earlier calls.
+    pub(crate) tls: tls::Client,
+}
+
+/// One request to the host.
+pub(crate) struct Call<'a> {
+    /// HTTP method.
+    pub(crate) method: &'a str,
+    /// Path and query.
+    pub(crate) target: &'a str,
+    /// The body, if the method has one.
+    pub(crate) body: Option<&'a [u8]>,
+    /// Further headers, passed on from the guest.
+    pub(crate) extra: &'a [(&'a str, &'a str)],
+    /// How long the host may take to answer.
+    pub(crate) patience: Duration,
+    /// What to do when the host cannot be reached.
+    pub(crate) retry: Retry,
+}
+
+/// Why a call failed. A guest gets 500 for each of these (P§5.4).
+#[derive(Debug)]
+pub(crate) struct Failed(pub(crate) String);
+
+/// The host's answer, its body not read yet.
+pub(crate) struct Incoming {
+    stream: Stream,
+    buffer: Vec<u8>,
+    decoder: Decoder,
+    /// HTTP status.
+    pub(crate) status: u16,
+    /// Header names and values, in the order received.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// The host's answer with its whole body.
+pub(crate) struct HostReply {
+    /// HTTP status.
+    pub(crate) status: u16,
+    /// `ETag` header, if any.
+    pub(crate) etag: Option<String>,
+    /// The body, at most [`limits::HOST_REPLY`].
+    pub(crate) body: Vec<u8>,
+}
+
+/// Makes the call and takes the whole answer.
+///
+/// # Errors
+/// As [`open`]; also if the body breaks off or is longer than [`limits::HOST_REPLY`].
+pub(crate) async fn call(link: &Link, call: &Call<'_>) -> Result<HostReply, Failed> {
+    let mut incoming = open(link, call).await?;
+    let mut body = Vec::new();
+    while incoming.more(&mut body).await? {
+        if body.len() > limits::HOST_REPLY {
+            return Err(Failed("the host's answer is too long".into()));
+        }
+    }
+    let etag = incoming.header("etag").map(str::to_owned);
+    Ok(HostReply { status: incoming.status, etag, body })
+}
+
+/// Makes the call and takes the answer's head.
+///
+/// # Errors
+/// [`Failed`] if the host cannot be reached, fails the handshake, or sends no valid head in time.
+pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, Failed> {
+    let handshake_permit = link.tls.tickets.turn().await;
+    // Our TLS keys are generated while the connect is under way.
+    let (socket, begun) = zip(dial(link, call.retry), async { link.tls.begin() }).await;
+    let begun = begun.map_err(|why| Failed(format!("TLS with the host: {why}")))?;
+    let stream = match within(HANDSHAKE, Stream::connect(socket?, begun)).await {
+        Some(Ok(stream)) => stream,
+        Some(Err(error)) => return Err(Failed(format!("TLS with the host failed: {error}"))),
+        None => return Err(Failed("TLS with the host took too long".into())),
+    };
+    crate::runtime::log::debug(format_args!(
+        "{} {} ({})",
+        call.method,
+        call.target,
+        if stream.is_resumed() { "resumed" } else { "full handshake" }
+    ));
+    let mut out = String::with_capacity(512);
+    write_request(
+        &mut out,
+        &RequestLine {
+            method: call.method,
+            target: call.target,
+            host: HOST,
+            body: call.body.map(|body| u64::try_from(body.len()).unwrap_or(u64::MAX)),
+            close: true,
+            extra: call.extra,
+        },
+    )
+    .map_err(|_| Failed("a header cannot be sent".into()))?;
+    // Head and body in one go: the host allows 3 s for both (P§3.5).
+    let mut out = out.into_bytes();
+    out.extend_from_slice(call.body.unwrap_or_default());
+    stream.write_all(&out).await.map_err(|error| broken(&error))?;
+    let method = if call.method == "HEAD" { Method::Head } else { Method::Get };
+    let Some(incoming) = within(call.patience, read_head(stream, method)).await else {
+        return Err(Failed("the host took too long to answer".into()));
+    };
+    if let (Ok(_), Some(handshake_permit)) = (&incoming, handshake_permit) {
+        handshake_permit.answered();
+    }
+    incoming
+}
+
+async fn read_head(stream: Stream, method: Method) -> Result<Incoming, Failed> {
+    let mut buffer = Vec::new();
+    loop {
+        match parse_head(&buffer, method)? {
+            // An interim (1xx) answer; the final one follows.
+            Some(head) if head.status < 200 && head.status != 101 => {
+                drop(buffer.drain(..head.length));
+            }
+            Some(head) => {
+                drop(buffer.drain(..head.length));
+                let decoder = Decoder::new(head.framing);
+                let (status, headers) = (head.status, head.headers);
+                return Ok(Incoming { stream, buffer, decoder, status, headers });
+            }
+            None => {
+                if receive(&stream, &mut buffer, SHORT).await? == 0 {
+                    return Err(Failed("the host closed the connection without an answer".into()));
+                }
+            }
+        }
+    }
+}
+
+/// A response's head that owns its fields; `length` in bytes.
+struct OwnedHead {
+    status: u16,
+    framing: Framing,
+    headers: Vec<(String, String)>,
+    length: usize,
+}
+
+fn parse_head(bytes: &[u8], method: Method) -> Result<Option<OwnedHead>, Failed> {
+    let parsed = head::response(bytes, method)
+        .map_err(|error| Failed(format!("the host's answer: {}", error.text())))?;
+    Ok(parsed.map(|(response, length)| {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let headers = response.headers.iter();
+        let headers = headers.map(|(name, value)| (name.to_owned(), text(value))).collect();
+        OwnedHead { status: response.status, framing: response.framing, headers, length }
+    }))
+}
+
+impl Incoming {
+    /// The first header of that name.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut all = self.headers.iter();
+        all.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// Appends the next piece of the body; returns false at its end.
+    ///
+    /// # Errors
+    /// [`Failed`] if the body is invalid, ends early, or stops for [`PIECE`].
+    pub(crate) async fn more(&mut self, out: &mut Vec<u8>) -> Result<bool, Failed> {
+        loop {
+            if self.decoder.finished() {
+                return Ok(false);
+            }
+            let step = self.decoder.decode(&self.buffer);
+            let step = step.map_err(|_| Failed("the host's answer has a broken body".into()))?;
+            let (consumed, got) = (step.consumed, !step.data.is_empty());
+            out.extend_from_slice(step.data);
+            drop(self.buffer.drain(..consumed));
+            if got {
+                return Ok(true);
+            }
+            if consumed > 0 || self.decoder.finished() {
+                continue;
+            }
+            match within(PIECE, receive(&self.stream, &mut self.buffer, CHUNK)).await {
+                None => return Err(Failed("the host stopped in the middle of its answer".into())),
+                Some(Err(error)) => return Err(error),
+                Some(Ok(0)) => {
+                    return match self.decoder.eof() {
+                        Ok(()) => Ok(false),
+                        Err(_) => Err(Failed(
+                            "the host closed the connection in the middle of its answer".into(),
+                        )),
+                    };
+                }
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+}
+
+async fn receive(stream: &Stream, buffer: &mut Vec<u8>, most: usize) -> Result<usize, Failed> {
+    let old = buffer.len();
+    buffer.resize(old + most, 0);
+    let read = stream.read(buffer.get_mut(old..).unwrap_or_default()).await;
+    buffer.truncate(old + *read.as_ref().unwrap_or(&0));
+    read.map_err(|error| broken(&error))
+}
+
+/// Connects, with the retries that `retry` allows.
+async fn dial(link: &Link, retry: Retry) -> Result<Socket, Failed> {
+    let mut tries = Tries::new(retry);
+    loop {
+        let error = match within(CONNECT, link.transport.dial(link.address)).await {
+            Some(Ok(socket)) => return Ok(socket),
+            Some(Err(error)) => error,
+            None => io::ErrorKind::TimedOut.into(),
+        };
+        match tries.failed(failure(&error)) {
+            Some(pause) => sleep(pause).await,
+            None => return Err(Failed(unreachable(link.address, &error))),
+        }
+    }
+}
+
+/// Error text for a failed connect; for `ENODEV` with its likely cause.
+fn unreachable(address: HostAddress, error: &io::Error) -> String {
+    // vsock(7): no transport, or none for that context id.
+    let no_device = error.raw_os_error() == Some(Errno::NODEV.raw_os_error());
+    if no_device {
+        format!("cannot reach host {address}: has this VM a vsock device?")
+    } else {
+        format!("cannot reach host {address}: {error}")
+    }
+}
+
+fn failure(error: &io::Error) -> Failure {
+    if matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset | io::ErrorKind::NotFound
+    ) {
+        return Failure::Refused;
+    }
+    if error.kind() == io::ErrorKind::TimedOut { Failure::TimedOut } else { Failure::Other }
+}
+
+fn broken(error: &io::Error) -> Failed {
+    Failed(format!("the connection to the host broke: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vm_without_vsock_is_told_to_look_for_the_device() {
+        let address = HostAddress { cid: 2, port: 6697 };
+        let text = |errno: Errno| unreachable(address, &io::Error::from(errno));
+        assert_eq!(text(Errno::NODEV), "cannot reach host 2:6697: has this VM a vsock device?");
+        assert!(text(Errno::CONNRESET).starts_with("cannot reach host 2:6697: Connection reset"));
+    }
+}

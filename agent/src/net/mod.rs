@@ -1,0 +1,13 @@
+//! Connections to peers: sockets, TLS, HTTP/1.1 as server and as client, and upgraded connections.
+
+pub(crate) mod host_call;
+pub(crate) mod relay;
+pub(crate) mod serve;
+pub(crate) mod stream;
+pub(crate) mod tickets;
+pub(crate) mod tls;
+pub(crate) mod tls_error;
+pub(crate) mod transport;
+pub(crate) mod upgrade;
+pub(crate) mod websocket;
+pub(crate) mod wire;

@@ -1,0 +1,79 @@
+//! Copies bytes between a connection of the host and a local socket, both ways, until either ends.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use async_io::Async;
+use futures_lite::FutureExt;
+use rustix::io::Errno;
+
+use crate::net::stream::Stream;
+use crate::net::transport::Socket;
+use crate::runtime::clock::within;
+
+/// Read size towards the guest, bytes: one TLS record.
+const INWARD: usize = 16 * 1024;
+/// Read size towards the host, bytes: several answers that an SFTP server has ready.
+const OUTWARD: usize = 32 * 1024;
+/// How long the guest's side may accept nothing before we check that the host is still connected.
+/// Reading would not show that it left: data it sent before comes first.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// Copies until one side ends. All that the socket wrote before its end is sent.
+pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
+    stream.be_patient();
+    let inward = async {
+        let mut buffer = vec![0; INWARD];
+        loop {
+            let count = stream.read(&mut buffer).await?;
+            if count == 0 {
+                return Ok(());
+            }
+            let mut bytes = buffer.get(..count).unwrap_or_default();
+            while !bytes.is_empty() {
+                match within(STUCK, write_some(&socket, bytes)).await {
+                    Some(written) => bytes = bytes.get(written?..).unwrap_or_default(),
+                    None if stream.has_left() => return Err(io::ErrorKind::BrokenPipe.into()),
+                    None => {}
+                }
+            }
+        }
+    };
+    let outward = async {
+        // The buffer is freed while we wait.
+        let mut buffer = None;
+        loop {
+            let piece = buffer.get_or_insert_with(|| vec![0; OUTWARD]);
+            match rustix::io::read(socket.get_ref(), &mut *piece) {
+                Ok(0) => return stream.sent().await,
+                Ok(count) => stream.write_ahead(piece.get(..count).unwrap_or_default()).await?,
+                Err(Errno::AGAIN) => {
+                    buffer = None;
+                    stream.sent().await?;
+                    socket.readable().await?;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    };
+    outward.or(inward).await
+}
+
+/// Writes all bytes. SIGPIPE is ignored, as in every Rust program.
+pub(crate) async fn write_all(to: &Async<OwnedFd>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = write_some(to, bytes).await?;
+        bytes = bytes.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Waits until the descriptor takes some bytes; returns how many.
+///
+/// # Cancellation
+/// Nothing was written.
+async fn write_some(to: &Async<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
+    to.write_with(|fd| Ok(rustix::io::write(fd, bytes)?)).await
+}

@@ -1,0 +1,361 @@
+//! Serves HTTP on one connection, for guests and for the host, until either side ends it. The core's
+//! `http/connection.rs` has the HTTP rules and deadlines; this moves the bytes.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use mote_core::http::admission::Activity;
+use mote_core::http::connection::{self, Event, Timeouts};
+use mote_core::http::head::{Method, Request};
+use mote_core::http::reply::{Head, Length, Persistence, write_reply};
+use mote_core::time::Uptime;
+
+use crate::devlxd::admission::{Entry, Kind};
+use crate::net::stream::Stream;
+use crate::net::upgrade::Upgrade;
+use crate::runtime::clock::{now, until};
+use crate::runtime::permits::Permit;
+use futures_lite::FutureExt;
+
+/// Initial buffer, bytes: nearly all requests fit. A body longer than this needs a permit ([`Kind::Large`]).
+const ROOM: usize = 1024;
+/// Long bodies are written in pieces of this, bytes; each restarts the client's time ([`Entry::note`]).
+const PIECE: usize = 64 * 1024;
+/// Bodies up to this are written together with their head, bytes: one write, one TLS record.
+const TOGETHER: usize = 15 * 1024;
+/// Pause after an accept that failed for a reason that passes by itself, such as too few descriptors.
+pub(crate) const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Content type of plain text, as Go's `http.Error` sends it (P§5.2).
+pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
+/// Content type of JSON.
+pub(crate) const JSON: &str = "application/json";
+
+/// A connection with a buffer that can grow.
+type Connection = connection::Connection<Vec<u8>>;
+
+/// An answer with its whole body in memory.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// HTTP status.
+    pub(crate) status: u16,
+    /// `Content-Type`.
+    pub(crate) content_type: &'static str,
+    /// `ETag`, if there is one.
+    pub(crate) etag: Option<String>,
+    /// `Location`, if there is one.
+    pub(crate) location: Option<String>,
+    /// The body.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    /// A JSON answer.
+    pub(crate) fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, content_type: JSON, etag: None, location: None, body: body.into() }
+    }
+
+    /// An error as text with a newline (P§5.2).
+    pub(crate) fn text(status: u16, text: &str) -> Self {
+        let mut body = Vec::with_capacity(text.len() + 1);
+        body.extend(text.as_bytes());
+        body.push(b'\n');
+        Self { status, content_type: TEXT, etag: None, location: None, body }
+    }
+}
+
+/// A handler's answer.
+pub(crate) enum Answer {
+    /// To be written by the caller.
+    Reply(Reply),
+    /// The handler wrote a complete answer itself.
+    Written {
+        /// True if another request may follow.
+        keep_alive: bool,
+    },
+    /// The connection ends HTTP and gets another handler.
+    Upgrade(Upgrade),
+}
+
+/// Permission to send a long body.
+pub(crate) struct Admission {
+    /// Longest body, bytes. Beyond it: 413.
+    pub(crate) most: usize,
+    /// Memory reserved for the body until it is answered.
+    #[expect(dead_code, reason = "released when this is dropped")]
+    pub(crate) share: Option<Permit>,
+}
+
+/// A refusal: HTTP status and text.
+pub(crate) type Refused = (u16, &'static str);
+
+/// The refusal of a body that is too long.
+pub(crate) const TOO_LONG: Refused = (413, "Request body too long");
+
+/// A handler of requests.
+pub(crate) trait Service {
+    /// Longest body accepted without [`Service::admit`], bytes.
+    const BODY: usize;
+
+    /// Decides on a body longer than [`Service::BODY`]; called once per request.
+    ///
+    /// # Errors
+    /// The refusal to send.
+    async fn admit(&self, _request: &Request<'_>) -> Result<Admission, Refused> {
+        Err(TOO_LONG)
+    }
+
+    /// Answers one request whose body is complete.
+    async fn answer(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer;
+
+    /// The answer to a request that is refused before it reaches the handler.
+    fn refuse(&self, status: u16, text: &str) -> Reply;
+
+    /// The client's entry, if the connection may be closed in favour of others; it is kept informed.
+    fn entry(&self) -> Option<&Entry> {
+        None
+    }
+}
+
+/// Serves requests until the peer or a deadline ends it.
+///
+/// # Cancellation
+/// The connection is dropped; an answer may be cut.
+pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
+    let mut connection = Connection::with_buffer(now(), Timeouts::default(), vec![0; ROOM]);
+    let entry = service.entry();
+    let (mut body, mut admission) = (Vec::new(), None);
+    loop {
+        let time = now();
+        let step = match connection.poll(time) {
+            Event::NeedData => Step::Read,
+            Event::Request => Step::Next,
+            Event::Continue => Step::Continue,
+            Event::Body(bytes) => {
+                body.extend_from_slice(bytes);
+                grown(body.len(), S::BODY, admission.as_ref())
+            }
+            Event::EndOfBody => Step::Answer,
+            Event::Refuse { status, text } => Step::Refuse((status, text)),
+            Event::TimedOut | Event::Closed => break,
+        };
+        let going_on = match step {
+            Step::Next => true,
+            Step::Room => {
+                note(entry, connection.activity(), time);
+                make_large(entry).await;
+                true
+            }
+            // Boxed, as most connections never need it.
+            Step::Admit => match Box::pin(admit(&connection, service)).await {
+                Ok(admitted) => {
+                    admission = Some(admitted);
+                    true
+                }
+                Err(refused) => refuse(&stream, service, refused).await,
+            },
+            Step::Read => read(&stream, &mut connection, entry, time).await,
+            Step::Continue => stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok(),
+            Step::Answer => match answer(&stream, &mut connection, service, &body, time).await {
+                After::Next => {
+                    // Freed now, not at the next request: a connection may be idle for long.
+                    body = Vec::new();
+                    admission = None;
+                    true
+                }
+                After::End => false,
+                After::Upgrade(upgrade) => {
+                    stream.unread(connection.leftover());
+                    drop((connection, body, admission));
+                    return upgrade.run(stream).await;
+                }
+            },
+            Step::Refuse(refused) => refuse(&stream, service, refused).await,
+        };
+        if !going_on {
+            break;
+        }
+    }
+    drop((connection, body, admission));
+    note(entry, Activity::Closing, now());
+    stream.close().await;
+}
+
+enum Step {
+    Next,
+    Room,
+    Admit,
+    Read,
+    Continue,
+    Answer,
+    Refuse(Refused),
+}
+
+/// The step for a body of this length, bytes.
+fn grown(length: usize, unasked: usize, admission: Option<&Admission>) -> Step {
+    match admission {
+        None if length > unasked => Step::Admit,
+        Some(admission) if length > admission.most => Step::Refuse(TOO_LONG),
+        None | Some(_) if length > ROOM => Step::Room,
+        None | Some(_) => Step::Next,
+    }
+}
+
+/// Asks whether the current request's body may be long.
+async fn admit<S: Service>(connection: &Connection, service: &S) -> Result<Admission, Refused> {
+    match connection.request() {
+        Some(request) => service.admit(&request).await,
+        None => Err(TOO_LONG),
+    }
+}
+
+/// Sends the refusal; returns false, as the connection ends.
+async fn refuse(stream: &Stream, service: &impl Service, (status, text): Refused) -> bool {
+    let reply = service.refuse(status, text);
+    // The connection ends whether or not the peer gets the refusal.
+    let shape = Shape { persistence: Persistence::Close, bodiless: false };
+    drop(write(stream, &reply, shape, service.entry()).await);
+    false
+}
+
+fn note(entry: Option<&Entry>, activity: Activity, now: Uptime) {
+    if let Some(entry) = entry {
+        entry.note(activity, now);
+    }
+}
+
+/// Waits for the permit to use more memory than each connection has.
+async fn make_large(entry: Option<&Entry>) {
+    if let Some(entry) = entry {
+        entry.obtain(Kind::Large).await;
+    }
+}
+
+/// Reads once, or until the deadline; returns false if the connection is broken.
+async fn read(
+    stream: &Stream,
+    connection: &mut Connection,
+    entry: Option<&Entry>,
+    time: Uptime,
+) -> bool {
+    fit(connection, entry, time).await;
+    note(entry, connection.activity(), time);
+    let deadline = connection.deadline();
+    let late = async {
+        until(deadline).await;
+        None
+    };
+    let read = async { Some(stream.read(connection.space()).await) }.or(late).await;
+    match read {
+        Some(Ok(count)) => {
+            connection.filled(now(), count);
+            true
+        }
+        Some(Err(_)) => false,
+        None => true,
+    }
+}
+
+/// Grows the buffer if little of it is free, and shrinks it if little is used.
+async fn fit(connection: &mut Connection, entry: Option<&Entry>, time: Uptime) {
+    let space = connection.space().len();
+    let buffer = connection.buffer();
+    if buffer.len() > ROOM && buffer.len() - space <= ROOM / 2 {
+        buffer.truncate(ROOM);
+        buffer.shrink_to_fit();
+    } else if space < buffer.len() / 2 && buffer.len() < connection::BUFFER {
+        note(entry, connection.activity(), time);
+        make_large(entry).await;
+        let buffer = connection.buffer();
+        buffer.resize(connection::BUFFER.min(4 * buffer.len()), 0);
+    }
+}
+
+/// Next step after an answer.
+enum After {
+    Next,
+    End,
+    Upgrade(Upgrade),
+}
+
+/// Answers the current request.
+async fn answer(
+    stream: &Stream,
+    connection: &mut Connection,
+    service: &impl Service,
+    body: &[u8],
+    time: Uptime,
+) -> After {
+    let entry = service.entry();
+    note(entry, Activity::Served, time);
+    let (answer, shape) = {
+        let Some(request) = connection.request() else { return After::End };
+        let persistence = Persistence::of(&request);
+        let shape = Shape { persistence, bodiless: request.method == Method::Head };
+        // Boxed, so that an idle connection is small.
+        (Box::pin(service.answer(stream, &request, body)).await, shape)
+    };
+    let whole = match answer {
+        Answer::Written { keep_alive } => keep_alive,
+        Answer::Reply(reply) => write(stream, &reply, shape, entry).await.is_ok(),
+        Answer::Upgrade(upgrade) => return After::Upgrade(upgrade),
+    };
+    let keep_alive = whole && shape.persistence != Persistence::Close;
+    if let Some(entry) = entry {
+        entry.answered();
+    }
+    connection.done(now(), keep_alive);
+    if keep_alive { After::Next } else { After::End }
+}
+
+/// Form of an answer: its `Connection` header, and no body for HEAD.
+#[derive(Clone, Copy)]
+struct Shape {
+    persistence: Persistence,
+    bodiless: bool,
+}
+
+async fn write(
+    stream: &Stream,
+    reply: &Reply,
+    shape: Shape,
+    entry: Option<&Entry>,
+) -> std::io::Result<()> {
+    let mut extra = heapless::Vec::<(&str, &str), 3>::new();
+    if reply.status >= 400 {
+        // As Go's error writer does; both flavours' clients expect it (P§5.2). Room for three.
+        let _fits = extra.push(("X-Content-Type-Options", "nosniff"));
+    }
+    if let Some(etag) = &reply.etag {
+        let _fits = extra.push(("ETag", etag));
+    }
+    if let Some(location) = &reply.location {
+        let _fits = extra.push(("Location", location));
+    }
+    let mut head = String::with_capacity(256);
+    let length = u64::try_from(reply.body.len()).unwrap_or(u64::MAX);
+    let written = write_reply(
+        &mut head,
+        &Head {
+            status: reply.status,
+            content_type: Some(reply.content_type),
+            length: Length::Known(length),
+            persistence: shape.persistence,
+            extra: &extra,
+        },
+    );
+    if written.is_err() {
+        head.clear();
+        let _infallible =
+            head.write_str("HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n");
+        return stream.write_all(head.as_bytes()).await;
+    }
+    let mut out = head.into_bytes();
+    let body = if shape.bodiless { &[][..] } else { &reply.body };
+    let (first, rest) = if body.len() <= TOGETHER { (body, &[][..]) } else { (&[][..], body) };
+    out.extend_from_slice(first);
+    for piece in std::iter::once(&out[..]).chain(rest.chunks(PIECE)) {
+        note(entry, Activity::Writing, now());
+        stream.write_all(piece).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,349 @@
+//! A byte stream, plain or under TLS, behind one type so that the code above is compiled once.
+//!
+//! Both directions may be used at the same time by two futures of the one thread: `&self`
+//! everywhere, and no borrow of the TLS state is held while waiting.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{Shutdown, shutdown};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
+
+use crate::net::tls_error::invalid;
+use crate::net::transport::Socket;
+use crate::net::wire::{Wire, receive, transmit};
+use crate::runtime::clock::{sleep, within};
+use crate::runtime::yield_budget::Fair;
+
+/// How long a write may make no progress before the peer counts as gone.
+const STALLED: Duration = Duration::from_secs(10);
+/// How long [`Stream::close`] waits for the peer's end: a vsock that is closed at once may discard what
+/// it has not delivered yet.
+const LINGER: Duration = Duration::from_secs(2);
+/// Interval of checks for a hang-up while unread data or the peer's end keep the socket readable: it is
+/// no use to wait for readiness then, and a hang-up alone cannot be waited for.
+const HALF_GONE: Duration = Duration::from_secs(1);
+
+/// Boxed: it is over a kilobyte, and streams are moved.
+type Tls = Box<RefCell<Connection>>;
+
+fn boxed(tls: impl Into<Connection>) -> Tls {
+    Box::new(RefCell::new(tls.into()))
+}
+
+/// A client's TLS state before the socket is connected.
+pub(crate) struct Begun(Tls);
+
+impl From<ClientConnection> for Begun {
+    fn from(tls: ClientConnection) -> Self {
+        Self(boxed(tls))
+    }
+}
+
+/// A connection, plain or under TLS.
+pub(crate) struct Stream {
+    socket: Socket,
+    tls: Option<Tls>,
+    /// Bytes put back, to be read first.
+    unread: RefCell<Vec<u8>>,
+    /// How long a write may make no progress; `None` is no limit.
+    patience: Cell<Option<Duration>>,
+    fair: Fair,
+}
+
+impl Stream {
+    fn new(socket: Socket, tls: Option<Tls>) -> Self {
+        let patience = Cell::new(Some(STALLED));
+        Self { socket, tls, unread: RefCell::default(), patience, fair: Fair::default() }
+    }
+
+    /// A connection without TLS.
+    pub(crate) fn plain(socket: Socket) -> Self {
+        Self::new(socket, None)
+    }
+
+    /// Answers a TLS handshake.
+    ///
+    /// # Errors
+    /// Any error of the socket, `UnexpectedEof` if the peer leaves, or `InvalidData` with a `TlsError`.
+    /// The caller sets the deadline.
+    pub(crate) async fn accept(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Self> {
+        let connection = ServerConnection::new(config).map_err(invalid)?;
+        Self::new(socket, Some(boxed(connection))).handshake().await
+    }
+
+    /// Makes a TLS handshake. The caller must write first: our Finished leaves with that.
+    ///
+    /// # Errors
+    /// Any error of the socket, `UnexpectedEof` if the peer leaves, or `InvalidData` with a `TlsError`.
+    /// The caller sets the deadline.
+    pub(crate) async fn connect(socket: Socket, begun: Begun) -> io::Result<Self> {
+        Self::new(socket, Some(begun.0)).handshake().await
+    }
+
+    async fn handshake(self) -> io::Result<Self> {
+        match self.shake_hands().await {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                // Closed in order: the alert that says why could be lost with a dropped socket.
+                if error.kind() == io::ErrorKind::InvalidData {
+                    self.close().await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Our Finished is left to leave with the first application data: one packet less.
+    async fn shake_hands(&self) -> io::Result<()> {
+        let Some(tls) = &self.tls else { return Ok(()) };
+        while tls.borrow().is_handshaking() {
+            self.flush(tls).await?;
+            if self.fill(tls, Reply::Deferred).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `look` on the certificates that the peer proved to own; `None` if it has none.
+    pub(crate) fn peer<T>(&self, look: impl FnOnce(Option<&[CertificateDer<'_>]>) -> T) -> T {
+        match &self.tls {
+            Some(tls) => look(tls.borrow().peer_certificates()),
+            None => look(None),
+        }
+    }
+
+    /// True if the session was resumed from a ticket.
+    pub(crate) fn is_resumed(&self) -> bool {
+        let kind = self.tls.as_ref().and_then(|tls| tls.borrow().handshake_kind());
+        kind == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// Puts bytes back, to be read first: those after the last request belong to the upgrade.
+    pub(crate) fn unread(&self, bytes: &[u8]) {
+        self.unread.borrow_mut().extend_from_slice(bytes);
+    }
+
+    /// Lifts the write deadline from now on: the peer may stop reading, say while a person reads a page.
+    pub(crate) fn be_patient(&self) {
+        self.patience.set(None);
+    }
+
+    /// True if the peer has closed its side; data that it sent before may still be unread.
+    pub(crate) fn has_left(&self) -> bool {
+        self.shows(PollFlags::RDHUP)
+    }
+
+    /// Waits until the peer has closed both directions. A half-closed peer may still wait for an answer.
+    pub(crate) async fn gone(&self) {
+        let is_gone = || self.shows(PollFlags::HUP);
+        while !is_gone() && self.socket.readable().await.is_ok() && !is_gone() {
+            sleep(HALF_GONE).await;
+        }
+    }
+
+    fn shows(&self, flags: PollFlags) -> bool {
+        let mut look = [PollFd::new(self.socket.get_ref(), flags)];
+        matches!(poll(&mut look, Some(&Timespec::default())), Ok(1..))
+    }
+
+    /// Reads some bytes; returns how many, 0 at the end.
+    ///
+    /// # Errors
+    /// Any error of the socket, or `InvalidData` if the peer breaks TLS.
+    ///
+    /// # Cancellation
+    /// No data is lost.
+    pub(crate) async fn read(&self, out: &mut [u8]) -> io::Result<usize> {
+        self.fair.one_more().await;
+        if let Some(count) = self.reread(out) {
+            return Ok(count);
+        }
+        let Some(tls) = &self.tls else {
+            return self.socket.read_with(|fd| receive(fd, out)).await;
+        };
+        loop {
+            match tls.borrow_mut().reader().read(out) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // A peer that dies without close_notify ends its HTTP message early anyway, and
+                // that is noticed where lengths are known.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
+                other => return other,
+            }
+            self.fill(tls, Reply::AtOnce).await?;
+        }
+    }
+
+    fn reread(&self, out: &mut [u8]) -> Option<usize> {
+        let mut unread = self.unread.borrow_mut();
+        let count = unread.len().min(out.len());
+        out.get_mut(..count)?.copy_from_slice(unread.get(..count)?);
+        unread.drain(..count);
+        (count > 0).then_some(count)
+    }
+
+    /// Writes all bytes. Under TLS, two writers at once do not mix if each writes less than 32 KiB: the
+    /// TLS state takes that whole.
+    ///
+    /// # Errors
+    /// Any error of the socket, or `TimedOut` if the peer takes nothing for [`STALLED`].
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        self.fair.one_more().await;
+        let Some(tls) = &self.tls else {
+            while !bytes.is_empty() {
+                let sent = self.progress(|fd| transmit(fd, bytes)).await?;
+                bytes = bytes.get(sent..).unwrap_or_default();
+            }
+            return Ok(());
+        };
+        while !bytes.is_empty() {
+            let taken = tls.borrow_mut().writer().write(bytes)?;
+            bytes = bytes.get(taken..).unwrap_or_default();
+            self.flush(tls).await?;
+        }
+        Ok(())
+    }
+
+    /// Buffers all bytes and sends what the socket takes at once. The rest leaves with later writes or
+    /// [`Stream::sent`]. Waits only while the TLS buffer (64 KiB) is full.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
+    pub(crate) async fn write_ahead(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let Some(tls) = &self.tls else { return self.write_all(bytes).await };
+        self.fair.one_more().await;
+        while !bytes.is_empty() {
+            let taken = tls.borrow_mut().writer().write(bytes)?;
+            bytes = bytes.get(taken..).unwrap_or_default();
+            if taken == 0 {
+                self.send_some(tls).await?;
+            }
+        }
+        match tls.borrow_mut().write_tls(&mut Wire(self.socket.get_ref())) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Waits until the socket has taken all buffered bytes.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
+    pub(crate) async fn sent(&self) -> io::Result<()> {
+        match &self.tls {
+            Some(tls) => self.flush(tls).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Sends close_notify, shuts down our side, and waits at most [`LINGER`] for the peer to close its side.
+    pub(crate) async fn close(&self) {
+        if let Some(tls) = &self.tls {
+            tls.borrow_mut().send_close_notify();
+            if self.flush(tls).await.is_err() {
+                return;
+            }
+        }
+        if shutdown(self.socket.get_ref(), Shutdown::Write).is_err() {
+            return;
+        }
+        let drained = within(LINGER, async {
+            let mut scrap = [0; 256];
+            while let Ok(1..) = self.socket.read_with(|fd| receive(fd, &mut scrap)).await {
+                self.fair.one_more().await;
+            }
+        });
+        if drained.await.is_none() {
+            crate::runtime::log::debug(format_args!("a peer did not close its side"));
+        }
+    }
+
+    /// Sends all that TLS has ready.
+    async fn flush(&self, tls: &RefCell<Connection>) -> io::Result<()> {
+        while tls.borrow().wants_write() {
+            self.send_some(tls).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_some(&self, tls: &RefCell<Connection>) -> io::Result<usize> {
+        self.progress(|fd| tls.borrow_mut().write_tls(&mut Wire(fd))).await
+    }
+
+    /// Receives some bytes for TLS; 0 is the end of the socket.
+    async fn fill(&self, tls: &RefCell<Connection>, reply: Reply) -> io::Result<usize> {
+        let read = self.socket.read_with(|fd| tls.borrow_mut().read_tls(&mut Wire(fd))).await?;
+        let was_sending = tls.borrow().wants_write();
+        let processed = tls.borrow_mut().process_new_packets().map(drop);
+        if let Err(error) = processed {
+            // Best effort: the alert tells the peer why.
+            drop(self.flush(tls).await);
+            return Err(invalid(error));
+        }
+        // A key update wants an answer. If a writer is under way, it sends that too; to wait here for
+        // the other's data would keep us from reading.
+        if reply == Reply::AtOnce && !was_sending {
+            self.flush(tls).await?;
+        }
+        Ok(read)
+    }
+
+    async fn progress(&self, op: impl FnMut(&OwnedFd) -> io::Result<usize>) -> io::Result<usize> {
+        let write = self.socket.write_with(op);
+        match self.patience.get() {
+            None => write.await,
+            Some(limit) => match within(limit, write).await {
+                Some(result) => result,
+                None => Err(io::ErrorKind::TimedOut.into()),
+            },
+        }
+    }
+}
+
+/// When TLS's answer to received data is sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    /// Before reading on.
+    AtOnce,
+    /// With the next write.
+    Deferred,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::os::unix::net::UnixStream;
+    use std::pin::pin;
+
+    use async_executor::LocalExecutor;
+    use async_io::Async;
+
+    use super::*;
+    use crate::runtime::run::block_on;
+
+    #[test]
+    fn a_peer_is_gone_when_it_hangs_up_and_not_for_what_it_said_before() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let stream = Stream::plain(Async::new(ours.into()).unwrap());
+        let looked = Cell::new(0);
+        theirs.write_all(b"unread").unwrap();
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        block_on(&LocalExecutor::new(), async {
+            let mut gone = pin!(stream.gone());
+            let mut look = pin!(poll_fn(|context| {
+                looked.set(looked.get() + 1);
+                gone.as_mut().poll(context)
+            }));
+            assert!(within(Duration::from_millis(50), look.as_mut()).await.is_none());
+            assert!(looked.get() <= 6, "it waits: {}", looked.get());
+            drop(theirs);
+            assert!(within(Duration::from_secs(20), look).await.is_some());
+        });
+    }
+}

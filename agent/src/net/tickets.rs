@@ -1,0 +1,114 @@
+//! TLS session tickets of one host, stored for rustls. Calls can wait for one.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use mote_core::tls::tickets::{Earner, Tickets, Turn};
+use rustls::NamedGroup;
+use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::pki_types::ServerName;
+
+use crate::runtime::clock::within;
+use crate::runtime::wake::Waiting;
+
+/// How long a call waits for a ticket of another call; after that its own full handshake is quicker.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Ticket store of one pinned certificate. rustls's key, the server name, is ignored: it is always the same.
+#[derive(Default)]
+pub(crate) struct Store(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    tickets: Tickets<Tls13ClientSessionValue>,
+    /// The key exchange that the host chose last.
+    group: Option<NamedGroup>,
+    waiting: Waiting,
+}
+
+impl Store {
+    /// Waits until a call may begin; `Some` if other calls may wait for the tickets of its full
+    /// handshake. The caller must begin its handshake, which takes a ticket, before it next waits, and
+    /// keep the value until the host has answered.
+    pub(crate) async fn turn(self: &Arc<Self>) -> Option<Earning> {
+        let admitted = poll_fn(|context| {
+            let mut state = self.state();
+            match state.tickets.turn() {
+                Turn::Go => Poll::Ready(None),
+                Turn::Earn(earner) => Poll::Ready(Some(earner)),
+                Turn::Wait => {
+                    state.waiting.add(context.waker());
+                    Poll::Pending
+                }
+            }
+        });
+        let earner = within(PATIENCE, admitted).await.flatten()?;
+        Some(Earning { store: self.clone(), earner, answered: false })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Tickets<Tls13ClientSessionValue>)) {
+        let mut state = self.state();
+        change(&mut state.tickets);
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.wake();
+    }
+}
+
+/// A call's permit for a full handshake; other calls may wait for its tickets.
+pub(crate) struct Earning {
+    store: Arc<Store>,
+    earner: Earner,
+    answered: bool,
+}
+
+impl Earning {
+    /// Notes that the host has answered; its tickets came before that.
+    pub(crate) fn answered(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Earning {
+    fn drop(&mut self) {
+        self.store.change(|tickets| tickets.earned(self.earner, self.answered));
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Store")
+    }
+}
+
+impl ClientSessionStore for Store {
+    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
+        self.state().group = Some(group);
+    }
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        self.state().group
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
+        self.change(|tickets| tickets.put(ticket));
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.state().tickets.take()
+    }
+}

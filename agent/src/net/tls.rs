@@ -1,0 +1,393 @@
+//! TLS as mote uses it: 1.3 only, certificates compared byte for byte, no ALPN (P§3.1, P§3.5).
+//!
+//! There is no certificate authority here. Each side proves with its signature that it owns a
+//! certificate, and that certificate must be the pinned one: `server.crt` for callers, the one from the
+//! host info for the host we call. Expiry and names play no part in that, so an expired or nameless
+//! host certificate works (the Go agents refuse both).
+
+use std::sync::Arc;
+
+use mote_core::hostapi::host_peer::authenticate;
+use mote_core::tls::pem;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientConnection, Resumption};
+use rustls::crypto::{
+    CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms, ring,
+    verify_tls13_signature_with_raw_key,
+};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, ServerName,
+    SubjectPublicKeyInfoDer, UnixTime,
+};
+use rustls::server::NoServerSessionStorage;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
+};
+use webpki::ring as algorithms;
+
+use crate::built;
+use crate::config::files::ConfigFiles;
+use crate::net::stream::Begun;
+use crate::net::tickets::Store;
+use crate::net::tls_error::{not_the_one, words};
+use crate::runtime::digest::sha256;
+
+/// The name that LXD and Incus certificates carry and that Go clients ask for (P§3.1).
+const SERVER_NAME: &str = "unspecified";
+/// Longest certificate or key, bytes of DER; a P-384 certificate has about 600.
+const DER: usize = 8 * 1024;
+
+/// Signature algorithms that we accept: of the keys that LXD and Incus make (P-384), and of those that
+/// an administrator may have put in their index.
+static VERIFY: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
+    all: &[
+        algorithms::ECDSA_P384_SHA384,
+        algorithms::ECDSA_P256_SHA256,
+        algorithms::RSA_PSS_2048_8192_SHA256_LEGACY_KEY,
+        algorithms::RSA_PSS_2048_8192_SHA384_LEGACY_KEY,
+        algorithms::RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
+    ],
+    mapping: &[
+        (SignatureScheme::ECDSA_NISTP384_SHA384, &[algorithms::ECDSA_P384_SHA384]),
+        (SignatureScheme::ECDSA_NISTP256_SHA256, &[algorithms::ECDSA_P256_SHA256]),
+        (SignatureScheme::RSA_PSS_SHA256, &[algorithms::RSA_PSS_2048_8192_SHA256_LEGACY_KEY]),
+        (SignatureScheme::RSA_PSS_SHA384, &[algorithms::RSA_PSS_2048_8192_SHA384_LEGACY_KEY]),
+        (SignatureScheme::RSA_PSS_SHA512, &[algorithms::RSA_PSS_2048_8192_SHA512_LEGACY_KEY]),
+    ],
+};
+
+/// Our certificate and key, and the one caller we accept.
+pub(crate) struct Identity {
+    certified: Arc<CertifiedKey>,
+    provider: Arc<CryptoProvider>,
+    caller: Vec<u8>,
+}
+
+impl Identity {
+    /// Reads `agent.crt`, `agent.key` and `server.crt`.
+    ///
+    /// # Errors
+    /// The unusable file's name, and why it is unusable.
+    pub(crate) fn load(files: &ConfigFiles) -> Result<Self, String> {
+        let certificate =
+            certificate(&files.agent_crt).map_err(|why| format!("agent.crt: {why}"))?;
+        let key = private_key(&files.agent_key).map_err(|why| format!("agent.key: {why}"))?;
+        let caller = certificate_bytes(&files.server_crt, "server.crt")?;
+        if key.public_key().is_some_and(|key| public_key(&certificate) != Ok(key)) {
+            return Err("agent.key: does not belong to agent.crt".into());
+        }
+        let certified = CertifiedKey::new(vec![certificate], key);
+        Ok(Self { certified: Arc::new(certified), provider: Arc::new(provider()), caller })
+    }
+
+    /// TLS configuration for callers: they must prove to own `server.crt`, or the handshake fails.
+    ///
+    /// # Errors
+    /// The text of rustls's error.
+    pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, String> {
+        let verifier = Arc::new(Pinned(self.caller.clone()));
+        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(words)?
+            .with_client_cert_verifier(verifier)
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(self.certified.clone())));
+        // The real hosts keep no sessions for us: a ticket would be of no use, and a resumed session
+        // would not pass the verifier again.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        config.max_early_data_size = 0;
+        // Our order of ciphers counts: the caller may have AES in hardware where we have not.
+        config.ignore_client_order = true;
+        Ok(Arc::new(config))
+    }
+
+    /// TLS configuration for calls to the host with this pin. Its tickets die with the configuration,
+    /// so a new certificate never resumes an old session.
+    ///
+    /// # Errors
+    /// The text of rustls's error.
+    pub(crate) fn client(&self, pin: Pin) -> Result<Client, String> {
+        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(words)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(pin))
+            .with_client_cert_resolver(Arc::new(AlwaysOurs(self.certified.clone())));
+        let tickets = Arc::<Store>::default();
+        config.resumption = Resumption::store(tickets.clone());
+        config.enable_sni = true;
+        Ok(Client { config: Arc::new(config), tickets })
+    }
+
+    /// Proof that the presented certificate is the host's; handlers of the host's API need it.
+    pub(crate) fn receipt(
+        &self,
+        presented: Option<&[CertificateDer<'_>]>,
+    ) -> Result<mote_core::hostapi::host_peer::HostPeer, mote_core::hostapi::host_peer::NotTheHost>
+    {
+        let leaf = presented.and_then(<[CertificateDer<'_>]>::first);
+        authenticate(leaf.map(CertificateDer::as_ref), &self.caller)
+    }
+}
+
+/// TLS state that calls to one host share.
+#[derive(Clone)]
+pub(crate) struct Client {
+    config: Arc<ClientConfig>,
+    /// Session tickets of earlier calls.
+    pub(crate) tickets: Arc<Store>,
+}
+
+impl Client {
+    /// Begins a handshake: generates its keys, and takes a ticket if there is one.
+    ///
+    /// # Errors
+    /// The text of rustls's error.
+    pub(crate) fn begin(&self) -> Result<Begun, String> {
+        let name = ServerName::try_from(SERVER_NAME).map_err(|error| error.to_string())?;
+        let begun = ClientConnection::new(self.config.clone(), name);
+        begun.map(Begun::from).map_err(words)
+    }
+}
+
+/// Checks that the files are usable (`--check`).
+///
+/// # Errors
+/// The unusable file's name, and why it is unusable.
+pub(crate) fn check(files: &ConfigFiles) -> Result<(), String> {
+    Identity::load(files).map(drop)
+}
+
+/// The DER of a PEM certificate.
+///
+/// # Errors
+/// `name`, and why it is unusable.
+pub(crate) fn certificate_bytes(pem: &[u8], name: &str) -> Result<Vec<u8>, String> {
+    certificate(pem).map(|der| der.to_vec()).map_err(|why| format!("{name}: {why}"))
+}
+
+fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, String> {
+    let mut der = vec![0; DER];
+    let length = pem::certificate(pem, &mut der).map_err(|why| why.to_string())?.len();
+    der.truncate(length);
+    let certificate = CertificateDer::from(der);
+    public_key(&certificate).map_err(words)?;
+    Ok(certificate)
+}
+
+/// The certificate's public key. rustls's own parser reads the whole certificate, refuses some, and
+/// costs 14 KB.
+fn public_key<'c>(
+    certificate: &'c CertificateDer<'_>,
+) -> Result<SubjectPublicKeyInfoDer<'c>, Error> {
+    let key = mote_core::tls::certificate::public_key(certificate);
+    key.map(SubjectPublicKeyInfoDer::from).ok_or_else(|| CertificateError::BadEncoding.into())
+}
+
+/// Checks that the owner of `certificate` has signed the handshake.
+fn verify(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    dss: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    verify_tls13_signature_with_raw_key(message, &public_key(certificate)?, dss, &VERIFY)
+}
+
+fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
+    let mut der = vec![0; DER];
+    let (kind, length) = pem::private_key(pem, &mut der)
+        .map(|(kind, key)| (kind, key.len()))
+        .map_err(|why| why.to_string())?;
+    der.truncate(length);
+    let key = match kind {
+        pem::KeyKind::Sec1 => PrivateKeyDer::Sec1(PrivateSec1KeyDer::from(der)),
+        pem::KeyKind::Pkcs8 => PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der)),
+    };
+    ring::sign::any_ecdsa_type(&key).map_err(|_| "not an ECDSA P-256 or P-384 key".into())
+}
+
+/// ring with the algorithms that both ends have: AES, with ChaCha20 first on CPUs without AES
+/// instructions; X25519 first.
+fn provider() -> CryptoProvider {
+    let mut cipher_suites = vec![
+        ring::cipher_suite::TLS13_AES_128_GCM_SHA256,
+        ring::cipher_suite::TLS13_AES_256_GCM_SHA384,
+    ];
+    if built::CHACHA20 {
+        let index = if has_aes() { cipher_suites.len() } else { 0 };
+        cipher_suites.insert(index, ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256);
+    }
+    CryptoProvider {
+        cipher_suites,
+        kx_groups: vec![
+            ring::kx_group::X25519,
+            ring::kx_group::SECP256R1,
+            ring::kx_group::SECP384R1,
+        ],
+        signature_verification_algorithms: VERIFY,
+        secure_random: &Kernel,
+        key_provider: &EcdsaKeys,
+    }
+}
+
+/// True if the CPU has AES instructions; without them ChaCha20 takes at most a quarter of AES's time.
+fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    return std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return false;
+}
+
+/// ring's own source of random numbers: getrandom(2).
+#[derive(Debug)]
+struct Kernel;
+
+impl SecureRandom for Kernel {
+    fn fill(&self, out: &mut [u8]) -> Result<(), GetRandomFailed> {
+        use ::ring::rand::SecureRandom as _;
+        ::ring::rand::SystemRandom::new().fill(out).map_err(|_| GetRandomFailed)
+    }
+}
+
+/// Loads ECDSA keys only, as LXD and Incus make them: RSA signing would cost 30 KB for nobody.
+#[derive(Debug)]
+struct EcdsaKeys;
+
+impl KeyProvider for EcdsaKeys {
+    fn load_private_key(&self, key: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
+        ring::sign::any_ecdsa_type(&key)
+    }
+}
+
+/// Sends our certificate whatever authorities the host names: in PKI mode it names one that did not
+/// sign ours (P§3.5).
+#[derive(Debug)]
+struct AlwaysOurs(Arc<CertifiedKey>);
+
+impl rustls::client::ResolvesClientCert for AlwaysOurs {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// The certificate that the host must present.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pin {
+    /// This certificate (DER).
+    Certificate(Vec<u8>),
+    /// A certificate with this SHA-256: the serial line has no room for more.
+    Fingerprint([u8; 32]),
+}
+
+impl Pin {
+    /// True if this pins the certificate with that SHA-256.
+    pub(crate) fn has_fingerprint(&self, fingerprint: &[u8; 32]) -> bool {
+        match self {
+            Self::Certificate(known) => sha256(known) == *fingerprint,
+            Self::Fingerprint(known) => known == fingerprint,
+        }
+    }
+
+    fn accepts(&self, presented: &[u8]) -> bool {
+        match self {
+            Self::Certificate(known) => known == presented,
+            Self::Fingerprint(known) => sha256(presented) == *known,
+        }
+    }
+}
+
+impl ServerCertVerifier for Pin {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if self.accepts(end_entity.as_ref()) {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(not_the_one())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        VERIFY.supported_schemes()
+    }
+}
+
+/// The one certificate (DER) that a caller must present.
+#[derive(Debug)]
+struct Pinned(Vec<u8>);
+
+impl ClientCertVerifier for Pinned {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        match authenticate(Some(end_entity.as_ref()), &self.0) {
+            Ok(_) => Ok(ClientCertVerified::assertion()),
+            Err(_) => Err(not_the_one()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        VERIFY.supported_schemes()
+    }
+}
+
+fn only_tls13() -> Error {
+    Error::General("only TLS 1.3".into())
+}

@@ -1,0 +1,142 @@
+//! Texts for rustls's errors. rustls's own end in Debug output, which the shipped build leaves out.
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "rustls's enums, which are not exhaustive and mostly about what is not used here"
+)]
+
+use std::fmt;
+use std::io;
+
+use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+
+/// A TLS error with a text for users.
+pub(crate) struct TlsError(Error);
+
+/// The error as an I/O error of kind `InvalidData`.
+pub(crate) fn invalid(error: Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, TlsError(error))
+}
+
+/// The error's text.
+pub(crate) fn words(error: Error) -> String {
+    TlsError(error).to_string()
+}
+
+/// True if the peer presented a certificate other than the pinned one.
+pub(crate) fn is_other_certificate(error: &io::Error) -> bool {
+    let tls = error.get_ref().and_then(|error| error.downcast_ref::<TlsError>());
+    tls.is_some_and(|TlsError(error)| *error == not_the_one())
+}
+
+/// The error that our verifiers return for a certificate other than the pinned one.
+pub(crate) fn not_the_one() -> Error {
+    Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Error::AlertReceived(alert) => {
+                let number = u8::from(*alert);
+                write!(out, "the other side refused with TLS alert {number} ({})", name(*alert))
+            }
+            Error::General(text) => out.write_str(text),
+            other => out.write_str(plain(other)),
+        }
+    }
+}
+
+fn plain(error: &Error) -> &'static str {
+    match error {
+        Error::InvalidCertificate(why) => certificate(why),
+        Error::PeerIncompatible(why) => incompatible(why),
+        Error::NoCertificatesPresented => "it showed no certificate",
+        Error::InvalidMessage(_) => "what it sent is no TLS",
+        Error::InappropriateMessage { .. }
+        | Error::InappropriateHandshakeMessage { .. }
+        | Error::PeerMisbehaved(_) => "it broke the rules of TLS",
+        Error::DecryptError => "what it sent cannot be decrypted",
+        Error::PeerSentOversizedRecord => "a TLS record is too long",
+        Error::FailedToGetCurrentTime => "the time is not known",
+        Error::FailedToGetRandomBytes => "there are no random numbers",
+        _ => "an unexpected TLS error",
+    }
+}
+
+fn certificate(why: &CertificateError) -> &'static str {
+    match why {
+        CertificateError::ApplicationVerificationFailure => {
+            "its certificate is not the one we were given"
+        }
+        CertificateError::BadEncoding => "the certificate is not readable X.509",
+        CertificateError::BadSignature => "it does not own the key of its certificate",
+        _ => "its certificate or signature is of a kind that is not known here",
+    }
+}
+
+fn incompatible(why: &PeerIncompatible) -> &'static str {
+    match why {
+        PeerIncompatible::NoCipherSuitesInCommon => "it has no cipher suite in common with us",
+        PeerIncompatible::NoKxGroupsInCommon => "it has no key exchange in common with us",
+        PeerIncompatible::NoSignatureSchemesInCommon
+        | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon => {
+            "it has no kind of signature in common with us"
+        }
+        _ => "it does not speak TLS 1.3",
+    }
+}
+
+/// The alert's name in RFC 8446 section 6.2.
+fn name(alert: AlertDescription) -> &'static str {
+    match alert {
+        AlertDescription::UnexpectedMessage => "unexpected_message",
+        AlertDescription::HandshakeFailure => "handshake_failure",
+        AlertDescription::BadCertificate => "bad_certificate",
+        AlertDescription::UnsupportedCertificate => "unsupported_certificate",
+        AlertDescription::CertificateExpired => "certificate_expired",
+        AlertDescription::CertificateUnknown => "certificate_unknown",
+        AlertDescription::IllegalParameter => "illegal_parameter",
+        AlertDescription::UnknownCA => "unknown_ca",
+        AlertDescription::AccessDenied => "access_denied",
+        AlertDescription::DecodeError => "decode_error",
+        AlertDescription::DecryptError => "decrypt_error",
+        AlertDescription::ProtocolVersion => "protocol_version",
+        AlertDescription::InternalError => "internal_error",
+        AlertDescription::CertificateRequired => "certificate_required",
+        _ => "see RFC 8446",
+    }
+}
+
+impl fmt::Debug for TlsError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, out)
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_certificate_is_another_certificate() {
+        assert!(is_other_certificate(&invalid(not_the_one())));
+        for other in [
+            Error::InvalidCertificate(CertificateError::BadSignature),
+            Error::NoCertificatesPresented,
+            Error::AlertReceived(AlertDescription::BadCertificate),
+        ] {
+            assert!(!is_other_certificate(&invalid(other)));
+        }
+        assert!(!is_other_certificate(&io::ErrorKind::InvalidData.into()));
+    }
+
+    #[test]
+    fn alerts_have_their_number_and_name() {
+        let text = |alert| words(Error::AlertReceived(alert));
+        let refused = "the other side refused with TLS alert";
+        assert_eq!(text(AlertDescription::UnknownCA), format!("{refused} 48 (unknown_ca)"));
+        assert_eq!(text(AlertDescription::UserCanceled), format!("{refused} 90 (see RFC 8446)"));
+    }
+}

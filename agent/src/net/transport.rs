@@ -1,0 +1,330 @@
+//! Sockets towards host and guests: vsock or, for tests, the unix sockets that stand in for it
+//! (named as vhost-device-vsock names them). All are non-blocking descriptors in the reactor.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use async_io::Async;
+use mote_core::host_address::HostAddress;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with, sockopt,
+};
+
+use crate::runtime::yield_budget::Fair;
+use crate::sys::{self, VsockAddr};
+
+/// Any context id, so that a listener survives a change of ours (P§3.1).
+const CID_ANY: u32 = u32::MAX;
+/// The host's context id. Callers with it or a lower one are served, except vsock's loopback (1).
+const CID_HOST: u32 = 2;
+/// The vsock port that the host calls (P§3.1).
+pub(crate) const AGENT_PORT: u32 = 8443;
+/// Listen queue: connections that wait while we are busy or all permits are taken. Beyond it a
+/// non-blocking client gets `EAGAIN`, which clients in Go and Python do not retry. As large as the
+/// kernel allows by default, like the Go agents'.
+const BACKLOG: i32 = 4096;
+
+/// A connected socket.
+pub(crate) type Socket = Async<OwnedFd>;
+
+/// Kind of socket between host and agent.
+#[derive(Clone, Debug)]
+pub(crate) enum Transport {
+    /// AF_VSOCK.
+    Vsock,
+    /// Unix sockets that begin with this path (tests).
+    Unix(PathBuf),
+    /// TCP on loopback, with the agent's port; the host's is in its address (tests).
+    #[cfg(feature = "tcp")]
+    Tcp(u16),
+}
+
+/// A socket that the host calls.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    transport: Transport,
+    socket: Socket,
+}
+
+impl Transport {
+    /// Listens where the host will call.
+    ///
+    /// # Errors
+    /// Any error of socket(2), bind(2) or listen(2).
+    pub(crate) fn listen(&self) -> io::Result<Listener> {
+        let socket = match self {
+            Self::Vsock => {
+                let fd = stream(AddressFamily::VSOCK)?;
+                bind(&fd, &VsockAddr { cid: CID_ANY, port: AGENT_PORT })?;
+                listen(&fd, BACKLOG)?;
+                Async::new_nonblocking(fd)
+            }
+            Self::Unix(prefix) => listen_unix(&suffixed(prefix, ".listen_8443")),
+            #[cfg(feature = "tcp")]
+            Self::Tcp(port) => {
+                let fd = stream(AddressFamily::INET)?;
+                bind(&fd, &loopback(*port))?;
+                listen(&fd, BACKLOG)?;
+                Async::new_nonblocking(fd)
+            }
+        };
+        Ok(Listener { transport: self.clone(), socket: socket? })
+    }
+
+    /// Connects to the host once; the caller sets the deadline.
+    ///
+    /// # Errors
+    /// Any error of connect(2); a port where nobody listens is `ConnectionReset` or `ConnectionRefused`.
+    pub(crate) async fn dial(&self, address: HostAddress) -> io::Result<Socket> {
+        let (fd, started) = match self {
+            Self::Vsock => {
+                let fd = stream(AddressFamily::VSOCK)?;
+                let started = connect(&fd, &VsockAddr { cid: address.cid, port: address.port });
+                (fd, started)
+            }
+            Self::Unix(prefix) => {
+                let fd = stream(AddressFamily::UNIX)?;
+                let path = suffixed(prefix, &format!("_{}", address.port));
+                let started = connect(&fd, &SocketAddrUnix::new(&path)?);
+                (fd, started)
+            }
+            #[cfg(feature = "tcp")]
+            Self::Tcp(_) => {
+                let port = u16::try_from(address.port).map_err(io::Error::other)?;
+                let fd = stream(AddressFamily::INET)?;
+                let started = connect(&fd, &loopback(port));
+                (fd, started)
+            }
+        };
+        finish(fd, started).await
+    }
+}
+
+impl Listener {
+    /// Accepts one caller. A vsock connection that is not the host's is closed before it costs a
+    /// handshake: any local user could come through vsock's loopback.
+    ///
+    /// # Errors
+    /// Any error of accept(2) but `EAGAIN`.
+    pub(crate) async fn accept(&self) -> io::Result<Socket> {
+        let fair = Fair::default();
+        loop {
+            fair.one_more().await;
+            let socket = accept(&self.socket).await?;
+            let peer = match self.transport {
+                Transport::Vsock => sys::vsock_peer(socket.get_ref()),
+                Transport::Unix(_) => return Ok(socket),
+                #[cfg(feature = "tcp")]
+                Transport::Tcp(_) => return Ok(socket),
+            };
+            if peer.is_some_and(|peer| peer.cid <= CID_HOST && peer.cid != 1) {
+                return Ok(socket);
+            }
+        }
+    }
+}
+
+#[cfg(feature = "tcp")]
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, port))
+}
+
+/// Connects to a TCP port once; the caller sets the deadline.
+///
+/// # Errors
+/// Any error of connect(2).
+pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = stream(family)?;
+    let started = connect(&fd, &address);
+    finish(fd, started).await
+}
+
+/// Waits for a connect that was started.
+async fn finish(fd: OwnedFd, started: rustix::io::Result<()>) -> io::Result<Socket> {
+    let socket = Async::new_nonblocking(fd)?;
+    match started {
+        Ok(()) => return Ok(socket),
+        Err(Errno::INPROGRESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    socket.writable().await?;
+    match sockopt::socket_error(socket.get_ref())? {
+        Ok(()) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Checks that vsock is usable: opens and binds a socket, and returns our context id.
+///
+/// # Errors
+/// The text of what is missing.
+pub(crate) fn probe_vsock(root: &Path) -> Result<u32, String> {
+    let fd = stream(AddressFamily::VSOCK).map_err(|error| format!("no vsock sockets: {error}"))?;
+    bind(&fd, &VsockAddr { cid: CID_ANY, port: u32::MAX })
+        .map_err(|error| format!("cannot bind a vsock: {error}"))?;
+    local_cid(root)
+}
+
+/// Our own context id.
+///
+/// # Errors
+/// The text of what is missing.
+pub(crate) fn local_cid(root: &Path) -> Result<u32, String> {
+    let device = std::fs::File::open(root.join("dev/vsock"))
+        .map_err(|error| format!("/dev/vsock: {error}"))?;
+    match sys::vsock_local_cid(&device) {
+        Ok(u32::MAX) => Err("no vsock device, or its driver is not loaded".into()),
+        Ok(cid) => Ok(cid),
+        Err(error) => Err(format!("/dev/vsock: {error}")),
+    }
+}
+
+/// Listens on a unix socket of mode 0600 that replaces any file at `path`. The socket is renamed to
+/// `path` once it listens, so that a client that finds it can connect: a name made by bind(2) is
+/// refused until listen(2), and a name removed first is missing for a while.
+///
+/// # Errors
+/// Any error of bind(2), listen(2), or of replacing the file.
+pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
+    let unnamed = suffixed(path, ".new");
+    match std::fs::remove_file(&unnamed) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let fd = stream(AddressFamily::UNIX)?;
+    // The umask is 077: nobody else can connect, not even before the mode is set.
+    bind(&fd, &SocketAddrUnix::new(&unnamed)?)?;
+    std::fs::set_permissions(&unnamed, PermissionsExt::from_mode(0o600))?;
+    listen(&fd, BACKLOG)?;
+    std::fs::rename(&unnamed, path)?;
+    Async::new_nonblocking(fd)
+}
+
+/// Accepts one connection.
+///
+/// # Errors
+/// Any error of accept(2) but `EAGAIN`.
+pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let fd = listener.read_with(|fd| Ok(accept_with(fd, flags)?)).await?;
+    Async::new_nonblocking(fd)
+}
+
+fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(family, SocketType::STREAM, flags, None)
+}
+
+fn suffixed(prefix: &Path, suffix: &str) -> PathBuf {
+    let mut path = prefix.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+/// True if an error of accept passes by itself: out of descriptors or memory for now, or the caller left.
+pub(crate) fn is_passing(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let passing = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::CONNABORTED,
+        Errno::CONNRESET,
+        Errno::INTR,
+    ];
+    error
+        .raw_os_error()
+        .is_some_and(|code| passing.iter().any(|errno| errno.raw_os_error() == code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::run::block_on;
+    use futures_lite::FutureExt;
+    use std::io::Read;
+    use std::os::unix::fs::FileTypeExt;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+    #[test]
+    fn whoever_finds_a_socket_can_connect_to_it() {
+        let scratch = crate::runtime::scratch::scratch("socket");
+        let path = scratch.join("sock");
+        let done = AtomicBool::new(false);
+        // A client that looked the name up just before it was removed is refused by the closed socket:
+        // the kernel has no way round that. So a refusal counts only if nothing was closed meanwhile.
+        let closed = AtomicU32::new(0);
+        std::thread::scope(|threads| {
+            let client = threads.spawn(|| {
+                let mut found = 0_u32;
+                while !done.load(Ordering::Relaxed) {
+                    let before = closed.load(Ordering::SeqCst);
+                    match UnixStream::connect(&path) {
+                        Ok(_) => found += 1,
+                        Err(error) if before != closed.load(Ordering::SeqCst) => drop(error),
+                        Err(error) => assert_eq!(error.kind(), io::ErrorKind::NotFound),
+                    }
+                }
+                found
+            });
+            // Replaces a socket, then creates one where there is none.
+            for round in 0..2_000 {
+                let first = listen_unix(&path).expect("a socket");
+                let second = listen_unix(&path).expect("a socket in its place");
+                if round % 2 == 0 {
+                    std::thread::yield_now();
+                }
+                std::fs::remove_file(&path).expect("a name to remove");
+                closed.fetch_add(1, Ordering::SeqCst);
+                drop((first, second));
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(client.join().expect("a client never refused") > 0);
+        });
+    }
+
+    #[test]
+    fn a_socket_takes_the_place_of_a_stale_one_and_leaves_nothing_else() {
+        let scratch = crate::runtime::scratch::scratch("stale-socket");
+        let path = scratch.join("sock");
+        drop(std::os::unix::net::UnixListener::bind(suffixed(&path, ".new")).expect("a stale one"));
+        std::fs::write(&path, "a file").expect("a file in its place");
+        let _listener = listen_unix(&path).expect("a socket");
+        let names: Vec<_> = std::fs::read_dir(&scratch)
+            .expect("the directory")
+            .map(|entry| entry.expect("a name").file_name())
+            .collect();
+        assert_eq!(names, ["sock"]);
+        let about = std::fs::metadata(&path).expect("the socket");
+        assert!(about.file_type().is_socket());
+        assert_eq!(about.permissions().mode() & 0o777, 0o600);
+        UnixStream::connect(&path).expect("a listener");
+    }
+
+    #[test]
+    fn strangers_who_call_without_end_do_not_keep_others_from_running() {
+        let scratch = crate::runtime::scratch::scratch("strangers");
+        let path = scratch.join("sock");
+        let listener = listen_unix(&path).expect("a socket");
+        // No vsock at all, so no host.
+        let strangers = [(); 40].map(|()| UnixStream::connect(&path).expect("a connection"));
+        let mut last = strangers.last().expect("one of them");
+        last.set_nonblocking(true).expect("a socket");
+        let executor = async_executor::LocalExecutor::new();
+        let other = executor.spawn(async move { last.read(&mut [0]).map_err(|why| why.kind()) });
+        let seen = block_on(&executor, async {
+            let listener = Listener { transport: Transport::Vsock, socket: listener };
+            let never = async move { Err(listener.accept().await.expect("nobody")) };
+            never.or(async { Ok(other.await) }).await.ok()
+        });
+        assert_eq!(seen, Some(Err(io::ErrorKind::WouldBlock)), "all were closed before");
+    }
+}

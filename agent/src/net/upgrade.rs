@@ -1,0 +1,35 @@
+//! Upgrade of a connection after its last HTTP request. The request's buffers are freed before: an idle
+//! exec or listener costs its TLS state and little more.
+
+use crate::built::BoxFuture;
+use crate::net::stream::Stream;
+
+/// The handler of an upgraded connection, with all that it needs.
+pub(crate) struct Upgrade(Box<dyn FnOnce(Stream) -> BoxFuture<'static>>);
+
+impl Upgrade {
+    /// An upgrade to a connection that `serve` handles.
+    pub(crate) fn new<F>(serve: impl FnOnce(Stream) -> F + 'static) -> Self
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        Self(Box::new(|stream| Box::pin(serve(stream))))
+    }
+
+    /// Serves the connection to its end.
+    pub(crate) fn run(self, stream: Stream) -> BoxFuture<'static> {
+        self.0(stream)
+    }
+}
+
+/// Answers 101 for `protocol`, in a TLS record of its own: the host discards whatever it reads beyond
+/// the head (P§4.4).
+///
+/// # Errors
+/// As [`Stream::write_all`].
+pub(crate) async fn switch(stream: &Stream, protocol: &str) -> std::io::Result<()> {
+    let head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: {protocol}\r\nConnection: Upgrade\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).await
+}

@@ -1,0 +1,295 @@
+//! Server side of a websocket (RFC 6455): sends whole frames, receives messages in pieces. The core's
+//! `ws.rs` encodes and decodes the frames.
+
+use std::cell::Cell;
+use std::io;
+use std::os::fd::AsFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mote_core::http::head::Request;
+use mote_core::ws::{self, Incoming, Opcode};
+use rustix::buffer::spare_capacity;
+
+use crate::net::stream::Stream;
+use crate::runtime::clock::within;
+use crate::runtime::permits::Semaphore;
+
+/// Most payload of a [`Frame`], bytes: see [`Stream::write_all`].
+const FRAME: usize = 31 * 1024;
+/// How long a close frame may wait for a peer that does not read.
+const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// Buffer for one frame, filled in slot: the header goes right before the payload. It is not zeroed:
+/// that was a tenth of the cost of a command's output.
+pub(crate) struct Frame(Vec<u8>);
+
+impl Frame {
+    /// An empty buffer.
+    pub(crate) fn new() -> Self {
+        let mut bytes = Vec::with_capacity(ws::HEADER + FRAME);
+        bytes.extend_from_slice(&[0; ws::HEADER]);
+        Self(bytes)
+    }
+
+    /// Reads the payload; returns its bytes, 0 at the end.
+    ///
+    /// # Errors
+    /// Any error of read(2).
+    pub(crate) fn fill(&mut self, from: impl AsFd) -> rustix::io::Result<usize> {
+        self.0.truncate(ws::HEADER);
+        rustix::io::read(from, spare_capacity(&mut self.0))
+    }
+
+    /// The frame for the first `length` bytes of the payload.
+    fn around(&mut self, opcode: Opcode, length: usize) -> &[u8] {
+        let mut header = [0; ws::HEADER];
+        let size = ws::header(opcode, length, &mut header);
+        let start = ws::HEADER - size;
+        if let (Some(slot), Some(header)) = (self.0.get_mut(start..ws::HEADER), header.get(..size))
+        {
+            slot.copy_from_slice(header);
+        }
+        self.0.get(start..ws::HEADER + length).unwrap_or_default()
+    }
+}
+
+/// A websocket. Sending and receiving may go on at the same time.
+pub(crate) struct WebSocket {
+    stream: Stream,
+    /// Held while sending: a frame may be longer than what the stream takes at once.
+    write_lock: Rc<Semaphore>,
+    /// Our close frame was sent: no frame may follow (RFC 6455 §5.5.1).
+    closing: Cell<bool>,
+}
+
+/// Part of a message, a pong, or the end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Received<'i> {
+    /// Part of a message.
+    Data {
+        /// True for a text message, false for a binary one.
+        text: bool,
+        /// This part's payload.
+        bytes: &'i [u8],
+        /// True for the last part of the message.
+        last: bool,
+    },
+    /// The peer answered a ping.
+    Pong,
+    /// The peer sent a close frame.
+    Closed,
+    /// The connection ended without a close frame.
+    Lost,
+}
+
+/// Receive buffer and frame decoder, owned by the task that reads.
+pub(crate) struct Inbox {
+    buffer: Box<[u8]>,
+    at: usize,
+    end: usize,
+    reader: ws::Reader,
+}
+
+impl Inbox {
+    /// An inbox that reads up to `size` bytes at a time.
+    pub(crate) fn new(size: usize) -> Self {
+        Self { buffer: vec![0; size].into(), at: 0, end: 0, reader: ws::Reader::default() }
+    }
+}
+
+impl WebSocket {
+    /// Answers 101 to a websocket request; `accept` is from [`upgrade`].
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`].
+    pub(crate) async fn accept(stream: Stream, accept: &str) -> io::Result<Self> {
+        let head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: {accept}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await?;
+        Ok(Self::new(stream))
+    }
+
+    fn new(stream: Stream) -> Self {
+        Self { stream, write_lock: Rc::new(Semaphore::new(1)), closing: Cell::new(false) }
+    }
+
+    /// Lifts the write deadline: the peer may read slowly.
+    pub(crate) fn be_patient(&self) {
+        self.stream.be_patient();
+    }
+
+    /// Sends one whole frame; frames of two senders never mix.
+    ///
+    /// # Errors
+    /// As [`Stream::write_all`], or `BrokenPipe` after our close frame.
+    pub(crate) async fn send(&self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
+        let _writing = self.write_lock.clone().take().await;
+        self.still_open()?;
+        self.write(opcode, payload).await
+    }
+
+    fn still_open(&self) -> io::Result<()> {
+        if self.closing.get() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    }
+
+    async fn write(&self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
+        let mut header = [0; ws::HEADER];
+        let size = ws::header(opcode, payload.len(), &mut header);
+        let mut out = Vec::with_capacity(size + payload.len());
+        out.extend_from_slice(header.get(..size).unwrap_or_default());
+        out.extend_from_slice(payload);
+        self.stream.write_all(&out).await
+    }
+
+    /// Sends the first `length` bytes of the frame's payload as a binary message. Takes no write lock:
+    /// it is used on TLS only, which takes each such frame whole.
+    ///
+    /// # Errors
+    /// As [`WebSocket::send`].
+    pub(crate) async fn send_frame(&self, frame: &mut Frame, length: usize) -> io::Result<()> {
+        self.still_open()?;
+        self.stream.write_all(frame.around(Opcode::Binary, length)).await
+    }
+
+    /// Sends a close frame (1000), unless one was sent, then closes the stream.
+    pub(crate) async fn close(&self) {
+        self.send_close(Some(1000)).await;
+        self.stream.close().await;
+    }
+
+    /// Sends a close frame, the only one, with a status code or without.
+    async fn send_close(&self, code: Option<u16>) {
+        if self.closing.replace(true) {
+            return;
+        }
+        let code = code.map(u16::to_be_bytes);
+        let payload = code.as_ref().map_or(&[][..], |code| code);
+        // Best effort: the peer may be gone, or not read.
+        let _gone = within(CLOSE_WAIT, async {
+            let _writing = self.write_lock.clone().take().await;
+            self.write(Opcode::Close, payload).await
+        })
+        .await;
+    }
+
+    /// Waits for the next part of a message, pong or end. Pings and close frames are answered; a
+    /// protocol violation is answered with a close frame that has its code.
+    ///
+    /// # Errors
+    /// As [`Stream::read`] and, for our answers, [`Stream::write_all`]; `InvalidData` after a protocol
+    /// violation.
+    ///
+    /// # Cancellation
+    /// No received data is lost; an answer to a ping may be.
+    pub(crate) async fn receive<'i>(&self, inbox: &'i mut Inbox) -> io::Result<Received<'i>> {
+        loop {
+            if inbox.at == inbox.end {
+                (inbox.at, inbox.end) = (0, 0);
+                let count = self.stream.read(&mut inbox.buffer).await?;
+                if count == 0 {
+                    return Ok(Received::Lost);
+                }
+                inbox.end = count;
+            }
+            let from = inbox.at;
+            let input = inbox.buffer.get_mut(from..inbox.end).unwrap_or_default();
+            let (code, end) = match inbox.reader.take(input) {
+                Ok((used, incoming)) => {
+                    inbox.at += used;
+                    match incoming {
+                        Incoming::More => continue,
+                        Incoming::Ping(payload) => {
+                            self.send(Opcode::Pong, &payload).await?;
+                            continue;
+                        }
+                        Incoming::Pong => return Ok(Received::Pong),
+                        Incoming::Data { text, bytes, last } => {
+                            // Sliced anew: the borrow of `input` must end here.
+                            let (at, length) = (inbox.at, bytes.len());
+                            let bytes = inbox.buffer.get(at - length..at).unwrap_or_default();
+                            return Ok(Received::Data { text, bytes, last });
+                        }
+                        Incoming::Close(code) => (code, Ok(Received::Closed)),
+                    }
+                }
+                Err(violation) => (Some(violation.code()), Err(io::ErrorKind::InvalidData.into())),
+            };
+            self.send_close(code).await;
+            return end;
+        }
+    }
+
+    /// Waits until the peer leaves; its messages are ignored.
+    pub(crate) async fn left(&self) {
+        let mut inbox = Inbox::new(256);
+        while !matches!(
+            self.receive(&mut inbox).await,
+            Ok(Received::Closed | Received::Lost) | Err(_)
+        ) {}
+    }
+}
+
+/// Value of `Sec-WebSocket-Accept` for a websocket request; `None` for a plain request.
+///
+/// # Errors
+/// Text for a 400 answer.
+pub(crate) fn upgrade(request: &Request<'_>) -> Result<Option<String>, &'static str> {
+    if !request.headers.has_token("Upgrade", "websocket") {
+        return Ok(None);
+    }
+    if request.headers.get("Sec-WebSocket-Version") != Some(b"13") {
+        return Err("Unsupported websocket version");
+    }
+    let Some(key) = request.headers.get("Sec-WebSocket-Key") else {
+        return Err("Missing Sec-WebSocket-Key");
+    };
+    let mut context = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
+    context.update(key);
+    context.update(ws::ACCEPT_SUFFIX.as_bytes());
+    let mut accept = String::new();
+    let _infallible = ws::write_base64(&mut accept, context.finish().as_ref());
+    Ok(Some(accept))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use async_executor::LocalExecutor;
+    use futures_lite::future::zip;
+
+    use super::*;
+    use crate::runtime::run::block_on;
+    use async_io::Async;
+
+    #[test]
+    fn a_short_frame_does_not_get_into_a_long_one_that_waits_for_the_peer() {
+        const LONG: usize = 1024 * 1024;
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let theirs = Async::new(theirs).unwrap();
+        let socket = WebSocket::new(Stream::plain(Async::new(ours.into()).unwrap()));
+        let long = [b'a'; LONG];
+        let mut got = Vec::new();
+        let mut read = async |upto: usize| {
+            let mut piece = vec![0; 64 * 1024];
+            while got.len() < upto {
+                let count = theirs.read_with(|mut peer| peer.read(&mut piece)).await.unwrap();
+                got.extend_from_slice(&piece[..count]);
+            }
+        };
+        // The peer reads some, but too little for the kernel to wake the waiting writer.
+        let peer = async {
+            read(96 * 1024).await;
+            let short = async { socket.send(Opcode::Ping, b"x").await.unwrap() };
+            zip(short, read(10 + LONG + 3)).await;
+        };
+        let long = async { socket.send(Opcode::Text, &long).await.unwrap() };
+        block_on(&LocalExecutor::new(), zip(long, peer));
+        assert_eq!(got[10..].iter().position(|byte| *byte != b'a'), Some(LONG));
+        assert_eq!(got[10 + LONG..], [0x89, 1, b'x']);
+    }
+}

@@ -1,0 +1,88 @@
+//! Clocks and timers: all of the agent's use goes through this file.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use async_io::Timer;
+use futures_lite::future::pending;
+use mote_core::time::Uptime;
+use pin_project_lite::pin_project;
+
+/// Pause between two tries of [`look_for`].
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// Time since boot, including time in suspend, so that what came due in suspend is done at the next wake-up.
+pub(crate) fn now() -> Uptime {
+    Uptime(crate::sys::since_boot())
+}
+
+/// Seconds and nanoseconds since 1970.
+pub(crate) fn wall() -> (u64, u32) {
+    let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    (time.as_secs(), time.subsec_nanos())
+}
+
+/// Waits until `at`, or for ever if it is `None`. The timer does not count time in suspend, so it may fire late
+/// after a suspend, but never early.
+pub(crate) async fn until(at: Option<Uptime>) {
+    match at {
+        Some(at) => sleep(at - now()).await,
+        None => pending().await,
+    }
+}
+
+/// Waits for `duration`.
+pub(crate) async fn sleep(duration: Duration) {
+    Timer::after(duration).await;
+}
+
+/// Calls `look` until it returns something, the last time after `limit`. Blocks the thread: only for the start,
+/// before there are tasks.
+pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = now() + limit;
+    loop {
+        let late = now() >= end;
+        let found = look();
+        if found.is_some() || late {
+            return found;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The future's output, or `None` if it took longer than `limit`. The time is counted from the first poll
+/// that is pending.
+///
+/// # Cancellation
+/// The future is dropped at the limit.
+pub(crate) fn within<F: Future>(
+    limit: Duration,
+    future: F,
+) -> impl Future<Output = Option<F::Output>> {
+    Within { future, limit, late: None }
+}
+
+pin_project! {
+    /// Written by hand, since an async block would have room for the future twice.
+    struct Within<F> {
+        #[pin]
+        future: F,
+        limit: Duration,
+        late: Option<Timer>,
+    }
+}
+
+impl<F: Future> Future for Within<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        let late = this.late.get_or_insert_with(|| Timer::after(*this.limit));
+        Pin::new(late).poll(context).map(|_| None)
+    }
+}

@@ -1,0 +1,166 @@
+//! Log lines on standard error, one fact each, with a level. Writing never blocks.
+
+use std::fmt::{Arguments, Write};
+use std::fs::File;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+/// Longest line, bytes.
+const LINE: usize = 512;
+
+/// Lines dropped since the last one that was written.
+static LOST: AtomicU32 = AtomicU32::new(0);
+/// Whether only a part of the last line was written.
+static TORN: AtomicBool = AtomicBool::new(false);
+/// The output, chosen at the first line.
+static OUTPUT: OnceLock<Output> = OnceLock::new();
+/// Whether debug lines are written.
+static DEBUG: AtomicBool = AtomicBool::new(false);
+
+/// Switches debug lines on or off.
+pub(crate) fn set_debug(on: bool) {
+    DEBUG.store(on, Ordering::Relaxed);
+}
+
+/// Whether debug lines are written.
+pub(crate) fn is_debug() -> bool {
+    DEBUG.load(Ordering::Relaxed)
+}
+
+/// Logs the reason why the agent ends.
+pub(crate) fn error(fact: Arguments<'_>) {
+    line("error", '3', fact);
+}
+
+/// Logs an error after which the agent goes on.
+pub(crate) fn warn(fact: Arguments<'_>) {
+    line("warn", '4', fact);
+}
+
+/// Logs an event of normal operation.
+pub(crate) fn info(fact: Arguments<'_>) {
+    line("info", '6', fact);
+}
+
+/// Logs a detail, with `--debug` only.
+pub(crate) fn debug(fact: Arguments<'_>) {
+    if is_debug() {
+        line("debug", '7', fact);
+    }
+}
+
+fn line(level: &str, priority: char, fact: Arguments<'_>) {
+    let mut out = Line(String::with_capacity(128));
+    // The journal reads the level from this prefix (sd-daemon(3)).
+    let prefix = if std::env::var_os("JOURNAL_STREAM").is_some() {
+        write!(out, "<{priority}>{fact}")
+    } else {
+        write!(out, "mote: {level}: {fact}")
+    };
+    if prefix.is_err() {
+        out.0.push_str("...");
+    }
+    out.0.push('\n');
+    let lost = LOST.swap(0, Ordering::Relaxed);
+    let mut text = String::new();
+    if TORN.swap(false, Ordering::Relaxed) {
+        text.push('\n');
+    }
+    if lost > 0 {
+        let _infallible = writeln!(text, "mote: warn: {lost} lines lost");
+    }
+    text.push_str(&out.0);
+    // One write, so that lines of several processes do not mix.
+    match OUTPUT.get_or_init(Output::find).write(text.as_bytes()) {
+        Ok(written) => TORN.store(written < text.len(), Ordering::Relaxed),
+        Err(_) => _ = LOST.fetch_add(lost.saturating_add(1), Ordering::Relaxed),
+    }
+}
+
+/// Standard error, by the way to write to it without blocking: a console stopped by ^S or a pipe that
+/// nobody reads must not stop the agent.
+enum Output {
+    /// A socket, such as the journal's: written with `MSG_DONTWAIT`.
+    Socket,
+    /// A pipe or terminal, opened again with `O_NONBLOCK`: the original descriptor is shared with other
+    /// processes, which may need it to block.
+    Own(File),
+    /// A file, or an output that cannot be opened again: polled before each write. A pipe that polls
+    /// writable has room for a whole line, unless another process writes first.
+    Shared,
+}
+
+impl Output {
+    /// Chooses the way by the type of standard error.
+    fn find() -> Self {
+        let Ok(status) = rustix::fs::fstat(std::io::stderr()) else { return Self::Shared };
+        let kind = FileType::from_raw_mode(status.st_mode);
+        if kind == FileType::Socket {
+            return Self::Socket;
+        }
+        if kind != FileType::Fifo && kind != FileType::CharacterDevice {
+            // A file that is opened again would be overwritten from its start.
+            return Self::Shared;
+        }
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let again = rustix::fs::open("/proc/self/fd/2", flags, Mode::empty());
+        again.map_or(Self::Shared, |again| Self::Own(again.into()))
+    }
+
+    /// Writes without blocking; returns the number of bytes written.
+    fn write(&self, text: &[u8]) -> Result<usize, Errno> {
+        let stderr = std::io::stderr();
+        match self {
+            Self::Socket => {
+                rustix::net::send(stderr, text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+            }
+            Self::Own(file) => rustix::io::write(file, text),
+            Self::Shared => {
+                let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
+                match poll(&mut ready, Some(&Timespec::default()))? {
+                    0 => Err(Errno::AGAIN),
+                    _ => rustix::io::write(&stderr, text),
+                }
+            }
+        }
+    }
+}
+
+/// Text with control characters escaped, truncated at [`LINE`].
+struct Line(String);
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        for character in text.chars() {
+            if self.0.len() >= LINE {
+                return Err(std::fmt::Error);
+            }
+            if character.is_control() {
+                // A peer's text must not control the terminal.
+                self.0.extend(character.escape_default());
+            } else {
+                self.0.push(character);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_and_long_lines_cut() {
+        let mut out = Line(String::new());
+        write!(out, "a\x1b[2J\nb").unwrap();
+        assert_eq!(out.0, "a\\u{1b}[2J\\nb");
+        assert!(write!(out, "{}", "x".repeat(1000)).is_err());
+        assert_eq!(out.0.len(), LINE);
+    }
+}

@@ -1,0 +1,58 @@
+//! Messages to the service manager, as sd_notify(3) sends them; none without `NOTIFY_SOCKET`.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+use crate::runtime::log;
+
+/// Reports that start-up is complete.
+pub(crate) fn ready() {
+    send("READY=1");
+}
+
+/// Reports start-up as complete, so that other units can start, and what the agent still waits for.
+pub(crate) fn waiting(what: &str) {
+    send(&format!("READY=1\nSTATUS=waiting for {what}"));
+}
+
+/// Reports the end of waiting.
+pub(crate) fn running() {
+    send("STATUS=running");
+}
+
+/// Reports that the agent ends.
+pub(crate) fn stopping() {
+    send("STOPPING=1");
+}
+
+/// Sends a watchdog ping.
+pub(crate) fn watchdog() {
+    send("WATCHDOG=1");
+}
+
+/// Longest interval between two pings, if the service manager expects them of this process.
+pub(crate) fn watchdog_interval() -> Option<Duration> {
+    let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
+    if number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id())) {
+        return None;
+    }
+    number("WATCHDOG_USEC").filter(|micros| *micros > 0).map(Duration::from_micros)
+}
+
+fn send(fact: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let bytes = path.as_encoded_bytes();
+    let address = match bytes.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let sent = address.and_then(|address| {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        socket.send_to_addr(fact.as_bytes(), &address)
+    });
+    if let Err(error) = sent {
+        log::warn(format_args!("cannot notify the service manager: {error}"));
+    }
+}

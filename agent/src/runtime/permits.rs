@@ -1,0 +1,50 @@
+//! A semaphore for one thread.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::runtime::wake::Signal;
+
+/// A number of permits: one for each peer that is served, or one for each byte that is held.
+pub(crate) struct Semaphore {
+    free: Cell<usize>,
+    freed: Signal,
+}
+
+/// One permit or several; returned to the semaphore when dropped.
+pub(crate) struct Permit(Rc<Semaphore>, usize);
+
+impl Semaphore {
+    /// A semaphore with `count` permits.
+    pub(crate) fn new(count: usize) -> Self {
+        Self { free: Cell::new(count), freed: Signal::default() }
+    }
+
+    /// Waits for one permit.
+    pub(crate) async fn take(self: Rc<Self>) -> Permit {
+        self.take_many(1).await
+    }
+
+    /// Waits until `count` permits are free at once. Later, smaller requests may overtake it.
+    pub(crate) async fn take_many(self: Rc<Self>, count: usize) -> Permit {
+        self.freed.until(|| self.try_take_many(count)).await
+    }
+
+    /// One permit, if one is free.
+    pub(crate) fn try_take(self: &Rc<Self>) -> Option<Permit> {
+        self.try_take_many(1)
+    }
+
+    /// `count` permits, if that many are free.
+    pub(crate) fn try_take_many(self: &Rc<Self>, count: usize) -> Option<Permit> {
+        self.free.set(self.free.get().checked_sub(count)?);
+        Some(Permit(self.clone(), count))
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.free.set(self.0.free.get() + self.1);
+        self.0.freed.raise();
+    }
+}

@@ -1,0 +1,119 @@
+//! The loop of the main thread, on which all tasks run. When no task is ready the thread sleeps until async-io's
+//! thread, which polls the kernel, wakes one.
+
+use async_executor::LocalExecutor;
+use futures_lite::FutureExt;
+use futures_lite::future::yield_now;
+
+/// Most runs of tasks between two polls of the future, if there always is a task that is ready.
+const TASKS: usize = 64;
+
+/// Runs a future and an executor's tasks until the future is ready. The future is polled whenever any task was
+/// woken, so one that polls many others had better be a task itself.
+///
+/// The executor's own `run` supports several threads and takes a queue of 8 KiB for each.
+pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Output = T>) -> T {
+    let others = async {
+        loop {
+            for _ in 0..TASKS {
+                executor.tick().await;
+            }
+            yield_now().await;
+        }
+    };
+    // Not async-io's `block_on`, which polls the kernel on this thread too: the two threads would compete for
+    // that, and async-io's would check up to ten times after each wake-up of this one whether it may poll.
+    futures_lite::future::block_on(future.or(others))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+    use std::future::poll_fn;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::rc::Rc;
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use async_io::Async;
+
+    use super::*;
+    use crate::runtime::clock::{now, sleep, until, within};
+
+    #[test]
+    fn timers_fire_in_order_and_not_before_their_time() {
+        // One task for each timer and a common start: on a busy machine several may be due at once, and the
+        // futures within one task are polled in a fixed order.
+        let executor = LocalExecutor::new();
+        let fired = Rc::new(RefCell::new(Vec::new()));
+        let start = now();
+        let tasks = [30, 10, 20, 0].map(|millis| {
+            let fired = fired.clone();
+            executor.spawn(async move {
+                let at = start + Duration::from_millis(millis);
+                until(Some(at)).await;
+                assert!(now() >= at, "{millis}");
+                fired.borrow_mut().push(millis);
+            })
+        });
+        block_on(&executor, async {
+            for task in tasks {
+                task.await;
+            }
+        });
+        assert_eq!(*fired.borrow(), [0, 10, 20, 30]);
+        let executor = LocalExecutor::new();
+        block_on(&executor, async {
+            assert!(within(Duration::from_millis(1), until(None)).await.is_none());
+            assert!(within(Duration::from_secs(60), yield_now()).await.is_some());
+        });
+    }
+
+    #[test]
+    fn tasks_run_beside_the_future_and_each_other_and_wake_it() {
+        let executor = LocalExecutor::new();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let count = Rc::new(Cell::new(0));
+        let busy = executor.spawn(async {
+            // Always ready; the others must run all the same.
+            loop {
+                yield_now().await;
+            }
+        });
+        for millis in 0..3 {
+            let count = count.clone();
+            let task = async move {
+                sleep(Duration::from_millis(millis)).await;
+                count.set(count.get() + 1);
+            };
+            executor.spawn(task).detach();
+        }
+        let answer = executor.spawn(async move {
+            let ours = Async::new(ours).unwrap();
+            let mut piece = [0; 64];
+            let count = ours.read_with(|mut socket| socket.read(&mut piece)).await.unwrap();
+            piece[..count].to_vec()
+        });
+        let asked = async move {
+            // By then the reader is waiting for its socket.
+            sleep(Duration::from_millis(50)).await;
+            theirs.write_all(b"x").unwrap();
+            answer.await
+        };
+        assert_eq!(block_on(&executor, asked), b"x");
+        assert_eq!(count.get(), 3);
+        drop(busy);
+    }
+
+    #[test]
+    fn a_future_that_wakes_itself_goes_on_with_nobody_beside_it() {
+        let mut polls = 0;
+        let woken = poll_fn(|context| {
+            polls += 1;
+            context.waker().wake_by_ref();
+            if polls > 200 { Poll::Ready(polls) } else { Poll::Pending }
+        });
+        assert_eq!(block_on(&LocalExecutor::new(), woken), 201);
+    }
+}

@@ -1,0 +1,33 @@
+//! Paths of the files in `/run/mote`, relative to the root.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Locked by the running agent.
+pub(crate) const LOCK: &str = "run/mote/lock";
+/// Id of the boot in which the other files were written: not every guest has its `/run` in memory.
+pub(crate) const BOOT: &str = "run/mote/boot";
+/// The last host info.
+pub(crate) const KNOWN_HOST: &str = "run/mote/told";
+/// The agent's own view, for `mote-agent status`.
+pub(crate) const STATUS: &str = "run/mote/status";
+/// The last state that an application set, Ready or Started.
+pub(crate) const READY: &str = "run/mote/ready";
+/// Outstanding mounts with their processes.
+pub(crate) const HANGING: &str = "run/mote/hanging";
+/// Mount point of the host's share while it is read.
+pub(crate) const SHARE: &str = "run/mote/share";
+/// Mount point for `--check`, which may run beside the agent.
+pub(crate) const CHECKED_SHARE: &str = "run/mote/check";
+
+/// Error message for a file in `/run/mote`, with advice.
+#[inline(never)] // its size
+pub(crate) fn unwritable(verb: &str, path: &Path, error: &std::io::Error) -> String {
+    let advice = [
+        (ErrorKind::PermissionDenied, "; the agent needs to be root"),
+        (ErrorKind::StorageFull, "; free some space on /run"),
+        (ErrorKind::ReadOnlyFilesystem, "; mount a tmpfs on /run"),
+    ];
+    let advice = advice.iter().find(|(kind, _)| *kind == error.kind()).map_or("", |found| found.1);
+    format!("cannot {verb} {}: {error}{advice}", path.display())
+}

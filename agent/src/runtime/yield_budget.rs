@@ -1,0 +1,84 @@
+//! Cooperative budget: a task whose peer is always ready (a fast relay, a peer that never stops sending,
+//! connections to refuse without end) never waits, and would keep the one thread to itself. It yields after
+//! a number of operations.
+
+use std::cell::Cell;
+
+use futures_lite::future::yield_now;
+
+/// Operations before a yield. They take some milliseconds, beside which the cost of a yield does not count.
+const BUDGET: u32 = 16;
+
+/// Operations since the last yield.
+#[derive(Debug, Default)]
+pub(crate) struct Fair(Cell<u32>);
+
+impl Fair {
+    /// To be called before each read, write or accept: yields to other tasks if the budget is used up.
+    pub(crate) async fn one_more(&self) {
+        self.0.set(self.0.get() + 1);
+        if self.0.get() > BUDGET {
+            self.0.set(1);
+            yield_now().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
+    use std::rc::Rc;
+
+    use async_executor::LocalExecutor;
+    use async_io::Async;
+
+    use super::*;
+    use crate::net::stream::Stream;
+    use crate::runtime::run::block_on;
+
+    /// Number of runs of another task while `talk` has a peer that has sent 64 KiB and its end.
+    fn runs_beside(talk: impl AsyncFnOnce(Stream)) -> u32 {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&[b'x'; 64 * 1024]).unwrap();
+        theirs.shutdown(Shutdown::Write).unwrap();
+        let stream = Stream::plain(Async::new(ours.into()).unwrap());
+        let (executor, runs) = (LocalExecutor::new(), Rc::new(Cell::new(0)));
+        let count = runs.clone();
+        let other = executor.spawn(async move {
+            loop {
+                count.set(count.get() + 1);
+                yield_now().await;
+            }
+        });
+        block_on(&executor, talk(stream));
+        drop(other);
+        runs.get()
+    }
+
+    #[test]
+    fn who_hears_a_peer_that_never_stops_lets_others_run() {
+        let runs = runs_beside(async |stream| {
+            let mut scrap = [0; 64];
+            while stream.read(&mut scrap).await.unwrap() > 0 {}
+        });
+        assert!(runs >= 32, "{runs}");
+    }
+
+    #[test]
+    fn who_waits_for_a_peers_end_lets_others_run() {
+        let runs = runs_beside(async |stream| stream.close().await);
+        assert!(runs >= 8, "{runs}");
+    }
+
+    #[test]
+    fn who_writes_to_a_peer_that_takes_it_lets_others_run() {
+        let runs = runs_beside(async |stream| {
+            for _ in 0..64 {
+                stream.write_all(b"x").await.unwrap();
+            }
+        });
+        assert!(runs >= 2, "{runs}");
+    }
+}

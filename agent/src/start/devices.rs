@@ -1,0 +1,118 @@
+//! The virtio devices of the VM as sysfs shows them: on the PCI bus, on the virtio bus, or bound to a
+//! driver.
+
+use std::fs::read_dir;
+use std::path::{Path, PathBuf};
+
+/// A device type (VIRTIO 1.2 §5) as sysfs writes its number on the virtio bus and on PCI. The PCI number
+/// is the modern one, 0x1040 plus the type (§4.1.2).
+pub(crate) struct Kind {
+    virtio: &'static str,
+    pci: &'static str,
+}
+
+pub(crate) const CONSOLE: Kind = Kind { virtio: "0x0003", pci: "0x1043" };
+pub(crate) const SCSI: Kind = Kind { virtio: "0x0008", pci: "0x1048" };
+pub(crate) const PLAN9: Kind = Kind { virtio: "0x0009", pci: "0x1049" };
+pub(crate) const VSOCK: Kind = Kind { virtio: "0x0013", pci: "0x1053" };
+pub(crate) const FS: Kind = Kind { virtio: "0x001a", pci: "0x105a" };
+
+/// PCI vendor of all virtio devices (§4.1.2).
+const VENDOR: &str = "0x1af4";
+
+/// How far a device has been set up, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Device {
+    /// Not seen on either bus.
+    Absent,
+    /// On the PCI bus only: `virtio_pci` is missing.
+    Pci,
+    /// On the virtio bus, without its own driver.
+    Bus,
+    /// Bound to a driver.
+    Driven,
+}
+
+/// Stage of the device of this type; of several, the furthest.
+pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
+    let mut furthest = Device::Absent;
+    for path in entries(&root.join("sys/bus/virtio/devices")) {
+        if says(&path, "device", kind.virtio) {
+            let driven = path.join("driver").exists();
+            furthest = furthest.max(if driven { Device::Driven } else { Device::Bus });
+        }
+    }
+    if furthest == Device::Absent {
+        for path in entries(&root.join("sys/bus/pci/devices")) {
+            // A transitional device has its type as the subsystem number.
+            let is_it =
+                says(&path, "device", kind.pci) || says(&path, "subsystem_device", kind.virtio);
+            if is_it && says(&path, "vendor", VENDOR) {
+                return Device::Pci;
+            }
+        }
+    }
+    furthest
+}
+
+/// Whether the device's file `name` holds this number.
+fn says(device: &Path, name: &str, number: &str) -> bool {
+    std::fs::read(device.join(name)).is_ok_and(|text| text.trim_ascii_end() == number.as_bytes())
+}
+
+/// Paths of a directory's entries, unsorted; empty if it cannot be read.
+#[inline(never)] // its size
+pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for entry in read_dir(directory).into_iter().flatten().flatten() {
+        paths.push(entry.path());
+    }
+    paths
+}
+
+/// Which of `/sys` and `/dev` is not mounted, as a suffix for an error message; empty if both are.
+pub(crate) fn unmounted(root: &Path) -> &'static str {
+    let is_there = |path: &str| root.join(path).exists();
+    match (is_there("sys/bus"), is_there("dev/null") || is_there("dev/console")) {
+        (true, true) => "",
+        (false, true) => "; /sys is not mounted: mount -t sysfs sysfs /sys",
+        (true, false) => "; /dev is empty: mount -t devtmpfs devtmpfs /dev",
+        (false, false) => "; neither /sys (sysfs) nor /dev (devtmpfs) is mounted",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn the_stage_of_a_device_is_read_from_sysfs() {
+        let root = crate::runtime::scratch::scratch("devices");
+        assert_eq!(find(&root, &CONSOLE), Device::Absent);
+        // Another vendor's device with the same number.
+        for (name, text) in [("vendor", "0x8086\n"), ("device", "0x1043\n")] {
+            put(&root, &format!("sys/bus/pci/devices/0000:00:02.0/{name}"), text);
+        }
+        assert_eq!(find(&root, &CONSOLE), Device::Absent);
+        // A transitional one: a console is 0x1003 there, and only the subsystem has the type.
+        let files = [("vendor", "0x1af4"), ("device", "0x1003"), ("subsystem_device", "0x0003")];
+        for (name, text) in files {
+            put(&root, &format!("sys/bus/pci/devices/0000:00:03.0/{name}"), text);
+        }
+        assert_eq!(find(&root, &CONSOLE), Device::Pci);
+        for (name, text) in [("vendor", "0x1af4\n"), ("device", "0x105a\n")] {
+            put(&root, &format!("sys/bus/pci/devices/0000:00:04.0/{name}"), text);
+        }
+        assert_eq!((find(&root, &FS), find(&root, &VSOCK)), (Device::Pci, Device::Absent));
+        put(&root, "sys/bus/virtio/devices/virtio0/device", "0x0003\n");
+        assert_eq!(find(&root, &CONSOLE), Device::Bus);
+        put(&root, "sys/bus/virtio/devices/virtio0/driver/x", "");
+        assert_eq!((find(&root, &CONSOLE), find(&root, &FS)), (Device::Driven, Device::Pci));
+    }
+}

@@ -1,0 +1,100 @@
+//! Opens the listener for the host before STARTED is written: the host calls as soon as it reads that,
+//! and does not try again after a refused connection (P§3.2). A missing vsock device is waited for, except
+//! under Incus, which does without vsock and reads the status port instead (P§2.4).
+
+use std::io::ErrorKind;
+
+use mote_core::flavour::Flavour;
+
+use crate::built;
+use crate::cli::options::Options;
+use crate::net::transport::{AGENT_PORT, Listener, Transport, probe_vsock};
+use crate::runtime::log;
+use crate::start::modules::{self, Patience};
+use crate::start::wait::{Wait, Waited};
+use crate::status::port;
+
+/// How the host reaches the agent.
+pub(crate) enum Way {
+    /// It connects to this listener.
+    Calls(Vec<Listener>),
+    /// It only reads the status port, for this reason.
+    PortAlone(String),
+}
+
+/// Message for [`Way::PortAlone`].
+pub(crate) const PORT_ALONE: &str = "the host sees this agent by the status port alone";
+
+/// Why the agent cannot listen.
+pub(crate) enum ListenError {
+    /// No vsock device, driver or node.
+    NoVsock(String),
+    /// Another process listens on the port.
+    Taken(String),
+}
+
+/// Listens as soon as that is possible; `None` if a signal asked the agent to end before.
+///
+/// # Errors
+/// What is missing, under `--no-wait`; any error of [`Wait::until`].
+pub(crate) fn begin(
+    wait: &mut Wait<'_>,
+    options: &Options,
+    flavour: Flavour,
+) -> Result<Option<Way>, String> {
+    let alone = flavour == Flavour::Incus && built::STATE;
+    let patience = if options.wait && !alone { Patience::Look } else { Patience::Wait };
+    let mut way = None;
+    let mut attempt = || match listen(options, flavour, patience) {
+        Ok(listeners) => {
+            way = Some(Way::Calls(listeners));
+            Ok(())
+        }
+        Err(ListenError::NoVsock(why)) if alone => {
+            let why = format!("no vsock: {why}; {PORT_ALONE}");
+            log::warn(format_args!("{why}"));
+            way = Some(Way::PortAlone(why));
+            Ok(())
+        }
+        Err(ListenError::NoVsock(why) | ListenError::Taken(why)) => Err(why),
+    };
+    let waited = wait.until("vsock", &mut attempt)?;
+    Ok(way.filter(|_| waited == Waited::Found))
+}
+
+/// Loads the modules that vsock needs, and listens.
+///
+/// # Errors
+/// [`ListenError`]; under LXD a node without a device is only logged.
+pub(crate) fn listen(
+    options: &Options,
+    flavour: Flavour,
+    patience: Patience,
+) -> Result<Vec<Listener>, ListenError> {
+    if matches!(options.transport, Transport::Vsock) {
+        let doubt = modules::load_vsock(&options.root, patience).map_err(ListenError::NoVsock)?;
+        match (probe_vsock(&options.root), flavour) {
+            (Ok(_), _) => {}
+            // The node has no device behind it; Incus has the status port instead (P§2.4).
+            (Err(why), Flavour::Incus) => return Err(ListenError::NoVsock(doubt.unwrap_or(why))),
+            (Err(why), Flavour::Lxd | Flavour::LxdOld) => {
+                let why = doubt.unwrap_or(why);
+                log::warn(format_args!("{why}: the host cannot call this agent"));
+            }
+        }
+    }
+    options.transport.listen().map(|listener| vec![listener]).map_err(|error| {
+        if error.kind() == ErrorKind::AddrInUse {
+            return ListenError::Taken(taken(options));
+        }
+        ListenError::NoVsock(format!("cannot listen: {error}"))
+    })
+}
+
+/// Error message naming the process that has the status port open, which is the other agent.
+fn taken(options: &Options) -> String {
+    let port = port::find(options).ok();
+    let who = port.and_then(|port| port::holder(&options.root, &port.path));
+    let who = who.map_or_else(String::new, |(pid, name)| format!(": end process {pid} ({name})"));
+    format!("another agent listens on vsock port {AGENT_PORT} already{who}")
+}

@@ -1,0 +1,174 @@
+//! Loads kernel modules without modprobe: an initramfs may have the modules and not the tool.
+
+use std::fs::{File, read_to_string};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::system::{finit_module, uname};
+
+use crate::built;
+use crate::runtime::clock::look_for;
+use crate::runtime::log;
+use crate::start::devices::{self, Device, VSOCK};
+
+/// `MODULE_INIT_COMPRESSED_FILE`: the kernel decompresses the module (Linux 5.17).
+const COMPRESSED: i32 = 4;
+/// The virtio transport of vsock; it depends on the rest of vsock.
+const VSOCK_DRIVER: &str = "vmw_vsock_virtio_transport";
+/// Longest wait for `/dev/vsock`.
+const DEVICE: Duration = Duration::from_secs(5);
+
+/// Loads a module and its dependencies, unless it is loaded already or built in.
+///
+/// # Errors
+/// No `modules.dep`, no such module in it, or the kernel's reason; each names the module.
+pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
+    if is_loaded(root, name) {
+        return Ok(());
+    }
+    let release = uname().release().to_string_lossy().into_owned();
+    let directory = root.join("lib/modules").join(release);
+    let built_in = read_to_string(directory.join("modules.builtin")).unwrap_or_default();
+    if built_in.lines().any(|line| is_named(line, name)) {
+        return Ok(());
+    }
+    let path = directory.join("modules.dep");
+    let dependencies = read_to_string(&path)
+        .map_err(|error| format!("module {name}: {}: {error}", path.display()))?;
+    // A module's line lists all dependencies, the deepest last (depmod(8)).
+    let line = dependencies
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(file, _)| is_named(file, name))
+        .ok_or_else(|| format!("module {name}: not in {}", path.display()))?;
+    for file in line.1.split_whitespace().rev().chain([line.0]) {
+        insert(&directory.join(file)).map_err(|why| format!("module {name}: {file}: {why}"))?;
+    }
+    log::debug(format_args!("loaded module {name}"));
+    Ok(())
+}
+
+fn insert(path: &Path) -> Result<(), String> {
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    let compressed = path.extension().is_some_and(|extension| extension != "ko");
+    match finit_module(&file, c"", if compressed { COMPRESSED } else { 0 }) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn is_loaded(root: &Path, name: &str) -> bool {
+    root.join("sys/module").join(name.replace('-', "_")).exists()
+}
+
+/// Whether `path` is that module's file; `-` and `_` are equal in names.
+fn is_named(path: &str, name: &str) -> bool {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    let stem = file.split('.').next().unwrap_or(file);
+    stem.replace('-', "_") == name.replace('-', "_")
+}
+
+/// Whether to wait for `/dev/vsock` once its driver is loaded (P§1.3).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Wait for it, up to [`DEVICE`].
+    Wait,
+    /// Look once: the caller tries again.
+    Look,
+}
+
+/// Loads the virtio transport of vsock and checks for `/dev/vsock`. With the node there, returns a reason
+/// why vsock may not work all the same: no device, or no driver bound to it.
+///
+/// # Errors
+/// `/dev/vsock` is missing: the reason, and what to do.
+pub(crate) fn load_vsock(root: &Path, patience: Patience) -> Result<Option<String>, String> {
+    let device = root.join("dev/vsock");
+    if devices::find(root, &VSOCK) == Device::Pci {
+        load(root, "virtio_pci")?;
+    }
+    let loaded = load(root, VSOCK_DRIVER);
+    if device.exists() {
+        return Ok(doubt(root, loaded));
+    }
+    if loaded.is_err() {
+        return Err(doubt(root, loaded).unwrap_or_default());
+    }
+    let limit = if patience == Patience::Wait { DEVICE } else { Duration::ZERO };
+    look_for(limit, || device.exists().then_some(None)).ok_or_else(|| {
+        format!(
+            "the vsock driver is loaded, but {} is not there: mount devtmpfs on /dev",
+            device.display()
+        )
+    })
+}
+
+/// The reason why vsock may not work, from the stage of its device and the result of loading its driver.
+fn doubt(root: &Path, loaded: Result<(), String>) -> Option<String> {
+    if !built::STATE {
+        // The details are left out of the smallest build to save bytes.
+        return loaded.err().map(|why| format!("no vsock driver: {why}"));
+    }
+    match (devices::find(root, &VSOCK), loaded) {
+        (Device::Driven, Ok(())) => None,
+        (Device::Driven, Err(why)) => Some(format!("no vsock driver: {why}")),
+        (Device::Absent, Ok(())) => Some("no vsock device in this VM".into()),
+        (Device::Absent, Err(why)) => {
+            Some(format!("no vsock device in this VM, and no vsock driver: {why}"))
+        }
+        (Device::Pci | Device::Bus, loaded) => {
+            let why = loaded.err().unwrap_or_else(|| "loaded, but it does not take it".into());
+            Some(format!("there is a vsock device, but no driver ({VSOCK_DRIVER}) has it: {why}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_names_are_matched_like_modprobe_does() {
+        assert!(is_named("kernel/net/9p/9pnet_virtio.ko.xz", "9pnet-virtio"));
+        assert!(is_named("kernel/fs/fuse/virtiofs.ko", "virtiofs"));
+        assert!(!is_named("kernel/fs/fuse/virtiofs.ko", "virtio"));
+    }
+
+    #[test]
+    fn what_the_kernel_has_needs_no_file() {
+        let root = crate::runtime::scratch::scratch("modules");
+        std::fs::create_dir_all(root.join("sys/module/some_thing")).unwrap();
+        assert_eq!(load(&root, "some-thing"), Ok(()));
+        let why = load(&root, "other").unwrap_err();
+        assert!(why.contains("modules.dep"), "{why}");
+    }
+
+    #[test]
+    fn a_vsock_driver_that_is_not_there_is_named_though_the_node_is() {
+        let root = crate::runtime::scratch::scratch("vsock-driver");
+        let put = |path: &str, text: &str| {
+            std::fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            std::fs::write(root.join(path), text).unwrap();
+        };
+        put("dev/vsock", "");
+        put("sys/bus/virtio/devices/virtio1/device", "0x0013\n");
+        let release = uname().release().to_string_lossy().into_owned();
+        put(&format!("lib/modules/{release}/modules.dep"), "kernel/net/vmw_vsock/vsock.ko:\n");
+        let doubt = || load_vsock(&root, Patience::Look).unwrap().unwrap_or_default();
+        let why = doubt();
+        assert!(
+            why.starts_with(
+                "there is a vsock device, but no driver (vmw_vsock_virtio_transport) has it: "
+            ) && why.contains("not in ")
+                && why.ends_with("modules.dep"),
+            "{why}"
+        );
+        put("sys/module/vmw_vsock_virtio_transport/x", "");
+        assert!(doubt().ends_with("has it: loaded, but it does not take it"), "{}", doubt());
+        put("sys/bus/virtio/devices/virtio1/driver/x", "");
+        assert_eq!(load_vsock(&root, Patience::Look), Ok(None));
+        std::fs::remove_dir_all(root.join("sys/bus")).unwrap();
+        assert_eq!(doubt(), "no vsock device in this VM");
+    }
+}

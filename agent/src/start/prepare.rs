@@ -1,0 +1,72 @@
+//! One attempt to find everything the agent needs to start: the status port and the host's config files.
+//! Templates are applied in the same step, while their share is mounted.
+
+use std::path::Path;
+
+use mote_core::flavour::Flavour;
+
+use crate::built;
+use crate::cli::options::Options;
+use crate::config::files::{self, ConfigFiles};
+use crate::first_boot::templates::{self, Applied};
+use crate::net::tls::Identity;
+use crate::status::port::{self, Found};
+
+/// Name of the config files for the "waiting for" line.
+pub(crate) fn what(options: &Options) -> String {
+    match options.config_dir.as_ref().or(options.secrets_dir.as_ref()) {
+        Some(directory) => format!("the config files in {}", directory.display()),
+        None => "the config share".to_owned(),
+    }
+}
+
+/// Result of [`prepare`].
+pub(crate) struct Prepared {
+    /// The agent's certificate, and the pinned one of the host.
+    pub(crate) identity: Identity,
+    /// All files of the host.
+    pub(crate) files: ConfigFiles,
+    /// Templates written, and their errors.
+    pub(crate) applied: Applied,
+    /// Flavour by the port's name.
+    pub(crate) by_port: Option<Flavour>,
+}
+
+/// Finds port and files, and applies the templates while the share is mounted. Logs the port if it is
+/// not the `known` one.
+///
+/// # Errors
+/// What is missing, and what to do about it.
+pub(crate) fn prepare(options: &Options, known: &mut Option<Found>) -> Result<Prepared, String> {
+    let found = port::find_early(options);
+    let by_port = port::flavour(options, &found);
+    let no_port = found.as_ref().err().cloned();
+    port::told(found.ok(), known);
+    let (mut identity, mut applied) = (None, Applied::default());
+    let mut visit = |place: &Path, files: &ConfigFiles| {
+        identity = Some(Identity::load(files)?);
+        let flavour = flavour(options, by_port, files);
+        if built::FIRST_BOOT {
+            applied = templates::apply(place, &options.root, flavour);
+        }
+        Ok(())
+    };
+    let files = files::find(options, &mut visit).map_err(|why| match no_port {
+        Some(also) => format!("{why}; nor is there a status port: {also}"),
+        None => why,
+    })?;
+    let identity = identity.ok_or("the files were not looked at")?;
+    Ok(Prepared { identity, files, applied, by_port })
+}
+
+/// The flavour by option, else by the port's name, else by the files, else LXD (P§7).
+pub(crate) fn flavour(options: &Options, port: Option<Flavour>, files: &ConfigFiles) -> Flavour {
+    options.flavour.or(port).or_else(|| flavour_by(files)).unwrap_or(Flavour::Lxd)
+}
+
+/// Incus if `agent.conf` has the member that only Incus writes.
+pub(crate) fn flavour_by(files: &ConfigFiles) -> Option<Flavour> {
+    let conf = files.agent_conf.as_deref()?;
+    let known = mote_core::json::Value::parse(conf).ok()?.member("dev_incus");
+    known.map(|_| Flavour::Incus)
+}

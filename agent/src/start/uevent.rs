@@ -1,0 +1,41 @@
+//! Kernel events of devices that are added, removed or changed (`NETLINK_KOBJECT_UEVENT`), with or
+//! without udev. They only wake the agent; their text is not read.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+
+/// Multicast group of the kernel's own events; udev's is 2.
+const KERNEL: u32 = 1;
+/// Receive buffer, bytes; a longer event is truncated, since its text is not read.
+const EVENT: usize = 64;
+
+/// Opens a non-blocking socket for the events.
+///
+/// # Errors
+/// Any error of socket(2) or bind(2), such as a kernel without netlink.
+pub(crate) fn listen() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket =
+        socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))?;
+    bind(&socket, &SocketAddrNetlink::new(0, KERNEL))?;
+    Ok(socket)
+}
+
+/// Discards all pending events.
+pub(crate) fn drain(socket: impl AsFd) {
+    // ENOBUFS ends the loop too: events that are still pending wake the next poll.
+    while recv(&socket, &mut [0; EVENT], RecvFlags::DONTWAIT).is_ok() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_to_read_is_no_reason_to_wait() {
+        drain(listen().unwrap());
+    }
+}

@@ -1,0 +1,79 @@
+//! State of the files in `/run/mote`: whether the agent still has the lock, and whether writes succeed.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use mote_core::devlxd::ready::ReadyState;
+use mote_core::time::Uptime;
+
+use crate::runtime::clock::now;
+use crate::runtime::log;
+use crate::runtime::run_dir::unwritable;
+use crate::start::lock::{Kept, Lock};
+
+/// Least time between two checks of the lock.
+const LOOKS: Duration = Duration::from_secs(1);
+
+/// Log line for a new directory.
+pub(crate) const MOVED: &str =
+    "/run/mote is another directory now: lock and status are written there";
+
+/// State of the files in `/run/mote`.
+#[derive(Debug)]
+pub(crate) struct Notes {
+    lock: RefCell<Lock>,
+    /// Time of the next check of the lock.
+    next_look: Cell<Uptime>,
+    /// Number of checks in a row that found the lock lost.
+    lost: Cell<u8>,
+    /// The state in the ready file; `None` before it is written.
+    pub(super) ready: Cell<Option<ReadyState>>,
+    /// Whether a write has failed and none has succeeded since.
+    pub(super) failing: Cell<bool>,
+}
+
+impl Notes {
+    /// For the holder of the lock, with no file written yet.
+    pub(crate) fn new(lock: Lock) -> Self {
+        let (lost, ready, failing) = Default::default();
+        Self { lock: RefCell::new(lock), next_look: Cell::new(now()), lost, ready, failing }
+    }
+
+    /// Checks the lock. Returns true if the directory has been replaced and all files must be written again.
+    pub(super) fn moved(&self, root: &Path) -> bool {
+        // One call by the host wakes the agent several times.
+        if now() < self.next_look.get() {
+            return false;
+        }
+        self.next_look.set(now() + LOOKS);
+        match self.lock.borrow_mut().keep(root) {
+            Kept::Same => self.lost.set(0),
+            Kept::Anew => {
+                log::info(format_args!("{MOVED}"));
+                self.ready.set(None);
+                return true;
+            }
+            Kept::Lost(why) => {
+                // Not at the first time: a process that checks for an agent holds the lock for a moment.
+                let looks = self.lost.get().saturating_add(1);
+                self.lost.set(looks);
+                if looks == 2 {
+                    log::warn(format_args!("/run/mote is no longer this agent's: {why}"));
+                }
+            }
+        }
+        false
+    }
+
+    /// Warns of a failed write, once until writes succeed again. Returns whether this one succeeded.
+    pub(super) fn judge(&self, path: &Path, written: io::Result<()>) -> bool {
+        if let Err(error) = &written
+            && !self.failing.replace(true)
+        {
+            log::warn(format_args!("{}", unwritable("write", path, error)));
+        }
+        written.is_ok()
+    }
+}

@@ -1,0 +1,405 @@
+//! The status port (P§2.1): finds it by name, with or without udev, and loads its driver if it has none. While
+//! there is no port the message says what is missing and what to do.
+
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions, read_link, read_to_string};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mote_core::flavour::{Flavour, LEGACY_PORT, PORT_NAMES, misspelt};
+use mote_core::time::Uptime;
+use rustix::fs::{Access, OFlags, access};
+
+use crate::built;
+use crate::cli::options::Options;
+use crate::runtime::clock::{LOOK, look_for, now};
+use crate::runtime::log;
+use crate::start::devices::{self, CONSOLE, Device, entries};
+use crate::start::modules;
+
+/// Longest wait for the names of the ports after the driver's start: the driver asks the host for each.
+const NAMED: Duration = Duration::from_millis(500);
+/// Pause between two looks for a missing port during [`AT_FIRST`].
+const SOON: Duration = Duration::from_millis(100);
+/// Pause between two looks for a missing port after [`AT_FIRST`].
+const LATER: Duration = Duration::from_secs(1);
+/// Time of frequent looks for a missing port: at boot devices appear one after the other.
+const AT_FIRST: Duration = Duration::from_secs(10);
+/// Time for which a busy port is not reported: a forked child has a copy of a just closed descriptor until its
+/// exec, and the descriptor of a killed agent is closed after its lock.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// A status port.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Path of its device node or link.
+    pub(crate) path: PathBuf,
+    /// The server that has a port of this name.
+    pub(crate) flavour: Flavour,
+    /// Path of the dummy port beside it, for [`kick`].
+    pub(crate) legacy: Option<PathBuf>,
+    /// Warning if it may not be the port that the host reads.
+    pub(crate) doubt: Option<String>,
+}
+
+/// Finds the port by its three names.
+pub(crate) fn discover(root: &Path) -> Option<Found> {
+    let ports = PORT_NAMES.iter().find_map(|(name, flavour)| Some((named(root, name)?, *flavour)));
+    let (path, flavour) = ports?;
+    let legacy = match flavour {
+        Flavour::LxdOld => None,
+        Flavour::Incus | Flavour::Lxd => named(root, LEGACY_PORT),
+    };
+    let doubt = if built::STATE && flavour == Flavour::LxdOld { doubt(root) } else { None };
+    Some(Found { path, flavour, legacy, doubt })
+}
+
+/// Warning if a port beside the old one has a misspelt name of a current server's port.
+fn doubt(root: &Path) -> Option<String> {
+    for port in entries(&root.join("sys/class/virtio-ports")) {
+        let name = name_of(&port);
+        if let Some(meant) = misspelt(&name) {
+            return Some(format!(
+                "there is a port named {name}: should that be {meant}? As it is, {LEGACY_PORT} is taken, \
+                 the port of LXD before 5.20, and a newer host does not read it"
+            ));
+        }
+    }
+    None
+}
+
+/// Path of the port of that name: by udev's link, or by the list in sysfs.
+fn named(root: &Path, name: &str) -> Option<PathBuf> {
+    let link = root.join("dev/virtio-ports").join(name);
+    if link.exists() {
+        return Some(link);
+    }
+    for port in entries(&root.join("sys/class/virtio-ports")) {
+        if name_of(&port) == name {
+            return Some(root.join("dev").join(port.file_name()?));
+        }
+    }
+    None
+}
+
+/// Name that the host gave a port; empty if it gave none.
+fn name_of(port: &Path) -> String {
+    let name = read_to_string(port.join("name")).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// The port of `--port`, or else the one found by its name, if it can be opened.
+///
+/// # Errors
+/// A message with the reason and advice.
+pub(crate) fn find(options: &Options) -> Result<Found, String> {
+    if let Some(path) = &options.port {
+        usable(path, "--port names no device; without it the port is found by its name")?;
+        let flavour = options.flavour.unwrap_or(Flavour::Lxd);
+        return Ok(Found { path: path.clone(), flavour, legacy: None, doubt: None });
+    }
+    let found = discover(&options.root).ok_or_else(|| missing(&options.root))?;
+    usable(&found.path, "the kernel has the port, but no node for it: mount devtmpfs on /dev")?;
+    Ok(found)
+}
+
+/// Checks that the agent may open the path, without opening it: a port has one opener at a time.
+fn usable(path: &Path, absent: &str) -> Result<(), String> {
+    let refused = |why: &dyn std::fmt::Display| Err(format!("{}: {why}", path.display()));
+    match path.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => refused(&absent),
+        Err(error) => refused(&error),
+        Ok(about) if about.is_file() || about.is_dir() => {
+            refused(&"a file or directory is no port: remove it, or name another with --port")
+        }
+        Ok(_) => match access(path, Access::READ_OK | Access::WRITE_OK) {
+            Ok(()) => Ok(()),
+            Err(error) => refused(&format_args!("{error}: the agent needs to be root")),
+        },
+    }
+}
+
+/// Message for a VM without a port of the three names. Loads the driver if it is missing.
+fn missing(root: &Path) -> String {
+    let mut foreign = String::new();
+    for port in entries(&root.join("sys/class/virtio-ports")) {
+        let comma = if foreign.is_empty() { "" } else { ", " };
+        let node = port.file_name().unwrap_or_default().display();
+        let _infallible = write!(foreign, "{comma}{} ({node})", name_of(&port));
+    }
+    let [(incus, _), (lxd, _), (old, _)] = PORT_NAMES;
+    let expected = format!("expected a port named {incus}, {lxd} or {old}");
+    if !foreign.is_empty() {
+        return format!("{expected}, found only {foreign}: name one in the VM's configuration so");
+    }
+    if !root.join("sys/bus").exists() {
+        return "/sys is not mounted, where ports have their names: mount -t sysfs sysfs /sys, or \
+                name the device with --port"
+            .into();
+    }
+    let loaded = load_driver(root);
+    match devices::find(root, &CONSOLE) {
+        Device::Absent => {
+            format!("this VM has no virtio-serial device; {expected} on one")
+        }
+        Device::Pci | Device::Bus => {
+            let why = loaded.err().unwrap_or_else(|| "loaded, but it does not take it".into());
+            format!("there is a virtio-serial device, but no driver (virtio_console) has it: {why}")
+        }
+        Device::Driven => format!("the virtio-serial device has no port; {expected} on it"),
+    }
+}
+
+/// Loads the driver of virtio-serial if there is a device without it.
+fn load_driver(root: &Path) -> Result<(), String> {
+    match devices::find(root, &CONSOLE) {
+        Device::Absent | Device::Driven => return Ok(()),
+        Device::Pci => modules::load(root, "virtio_pci")?,
+        Device::Bus => {}
+    }
+    modules::load(root, "virtio_console")
+}
+
+/// The server by the name of the status port; with `--port` by that of the port that would be found without it.
+pub(crate) fn flavour(options: &Options, found: &Result<Found, String>) -> Option<Flavour> {
+    match &options.port {
+        Some(_) => discover(&options.root).map(|found| found.flavour),
+        None => found.as_ref().map(|found| found.flavour).ok(),
+    }
+}
+
+/// Like [`find`], but if a driver is there waits up to [`NAMED`] for the ports' names.
+///
+/// # Errors
+/// As [`find`].
+pub(crate) fn find_early(options: &Options) -> Result<Found, String> {
+    match find(options) {
+        Err(_) if devices::find(&options.root, &CONSOLE) == Device::Driven => {
+            look_for(NAMED, || find(options).ok()).map_or_else(|| find(options), Ok)
+        }
+        found => found,
+    }
+}
+
+/// Logs the port in use, if it is another than `known`.
+pub(crate) fn told(found: Option<Found>, known: &mut Option<Found>) {
+    if let Some(found) = found
+        && known.as_ref() != Some(&found)
+    {
+        log::info(format_args!("port {} ({})", found.path.display(), found.flavour.name()));
+        if let Some(doubt) = &found.doubt {
+            log::warn(format_args!("{doubt}"));
+        }
+        *known = Some(found);
+    }
+}
+
+/// The search for the port, with one message for each change of what is in the way.
+#[derive(Default)]
+pub(crate) struct Search {
+    /// The last message; empty after a loss.
+    trouble: Option<String>,
+    /// Whether another process has the port open.
+    busy: Busy,
+    /// Time since which the port is missing.
+    missing: Option<Uptime>,
+}
+
+/// Whether another process has the port open.
+#[derive(Clone, Copy, Default)]
+enum Busy {
+    #[default]
+    No,
+    Since(Uptime),
+    /// Reported.
+    Told,
+}
+
+/// Result of one look.
+pub(crate) enum Looked {
+    /// The port is open now.
+    Open(Found, Port, Before),
+    /// The port is not open; with the message to log, if it is a new one.
+    Shut(Option<String>),
+}
+
+/// Whether an open port was missing before.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Before {
+    There,
+    Missing,
+}
+
+impl Search {
+    /// Looks once, and opens the port if it is there.
+    pub(crate) fn look(&mut self, options: &Options) -> Looked {
+        let why = match find(options) {
+            Ok(found) => match Port::open(&found.path) {
+                Ok(port) => {
+                    let missing = self.trouble.take().is_some();
+                    (self.busy, self.missing) = (Busy::No, None);
+                    let before = if missing { Before::Missing } else { Before::There };
+                    return Looked::Open(found, port, before);
+                }
+                Err(error) if error.kind() == ErrorKind::ResourceBusy => match self.busy {
+                    Busy::No => {
+                        self.busy = Busy::Since(now());
+                        return Looked::Shut(None);
+                    }
+                    Busy::Since(since) if now() - since >= BUSY => {
+                        self.busy = Busy::Told;
+                        busy(&options.root, &found.path)
+                            .unwrap_or_else(|| format!("{} is busy: {ONE}", found.path.display()))
+                    }
+                    Busy::Since(_) | Busy::Told => return Looked::Shut(None),
+                },
+                Err(error) => format!("cannot open {}: {error}", found.path.display()),
+            },
+            Err(why) => {
+                self.busy = Busy::No;
+                why
+            }
+        };
+        self.missing.get_or_insert_with(now);
+        let news = self.trouble.as_ref() != Some(&why);
+        Looked::Shut(news.then(|| self.trouble.insert(why).clone()))
+    }
+
+    /// The port that was open is gone.
+    pub(crate) fn lost(&mut self) {
+        // An empty message differs from the next one, which is therefore logged.
+        self.trouble = Some(String::new());
+    }
+
+    /// Time until the next look.
+    pub(crate) fn pause(&self) -> Duration {
+        match (self.busy, self.missing) {
+            (Busy::Since(_), _) => LOOK,
+            (Busy::No | Busy::Told, Some(since)) if now() - since < AT_FIRST => SOON,
+            (Busy::No | Busy::Told, _) => LATER,
+        }
+    }
+}
+
+/// Part of the message for a busy port.
+const ONE: &str = "another process has it open, and a port has one opener at a time";
+
+/// Message with the process that has the port open; `None` if no visible process has.
+pub(crate) fn busy(root: &Path, path: &Path) -> Option<String> {
+    let (pid, name) = holder(root, path)?;
+    Some(format!("{} is busy: {ONE}; end process {pid} ({name})", path.display()))
+}
+
+/// Id and name of another process that has the port open.
+pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u32, String)> {
+    // Resolves udev's link.
+    let node = read_link(path).unwrap_or_else(|_| path.to_owned());
+    let node = Path::new("/dev").join(node.file_name()?);
+    for process in entries(&root.join("proc")) {
+        let Some(pid) = process.file_name()?.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let open = entries(&process.join("fd"));
+        if pid != std::process::id()
+            && open.iter().any(|fd| read_link(fd).ok().as_ref() == Some(&node))
+        {
+            let name = read_to_string(process.join("comm")).unwrap_or_default();
+            return Some((pid, name.trim_end().to_owned()));
+        }
+    }
+    None
+}
+
+/// An open port, non-blocking: else a write to a port whose host does not read would block for ever.
+#[derive(Debug)]
+pub(crate) struct Port(File);
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Port {
+    /// Opens a port.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if another process has it open; `InvalidInput` if it is a plain file; any error of open(2).
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = i32::try_from(flags.bits()).unwrap_or(0);
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+        if file.metadata()?.is_file() {
+            // A plain file would grow with each line.
+            return Err(io::Error::new(ErrorKind::InvalidInput, "a plain file is no port"));
+        }
+        Ok(Self(file))
+    }
+
+    /// Writes a line. QEMU raises an event only when the port is closed after it.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the host does not read; `WriteZero` if only a part was written; any error of write(2).
+    pub(crate) fn write(&self, line: &[u8]) -> io::Result<()> {
+        // The kernel takes a short line whole or not at all.
+        match (&self.0).write(line)? {
+            written if written == line.len() => Ok(()),
+            _ => Err(ErrorKind::WriteZero.into()),
+        }
+    }
+
+    /// Reads bytes by the host; returns their number, 0 if no host is connected.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is nothing to read; any error of read(2).
+    pub(crate) fn read(&self, out: &mut [u8]) -> io::Result<usize> {
+        (&self.0).read(out)
+    }
+}
+
+/// Opens and closes the dummy port. QEMU delays a port's second event for up to a second, but the dummy port has
+/// its own events, and the host reads the status port after any event.
+pub(crate) fn kick(dummy: &Path) {
+    // If that fails the host reads the status port a little later.
+    drop(Port::open(dummy));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn kernel_port(root: &Path, node: &str, name: &str) {
+        let directory = root.join("sys/class/virtio-ports").join(node);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("name"), format!("{name}\n")).unwrap();
+    }
+
+    #[test]
+    fn the_newest_name_wins_and_the_dummy_is_known() {
+        let root = crate::runtime::scratch::scratch("ports");
+        assert_eq!(discover(&root), None);
+        kernel_port(&root, "vport1p1", "org.linuxcontainers.lxd");
+        let old = discover(&root).unwrap();
+        assert_eq!((old.flavour, old.legacy), (Flavour::LxdOld, None));
+        assert_eq!(old.path, root.join("dev/vport1p1"));
+        kernel_port(&root, "vport1p2", "com.canonical.lxd");
+        let new = discover(&root).unwrap();
+        assert_eq!((new.flavour, new.legacy), (Flavour::Lxd, Some(root.join("dev/vport1p1"))));
+        kernel_port(&root, "vport1p3", "org.linuxcontainers.incus");
+        assert_eq!(discover(&root).unwrap().flavour, Flavour::Incus);
+    }
+
+    #[test]
+    fn udevs_link_is_taken_first() {
+        let root = crate::runtime::scratch::scratch("links");
+        kernel_port(&root, "vport1p1", "com.canonical.lxd");
+        let links = root.join("dev/virtio-ports");
+        fs::create_dir_all(&links).unwrap();
+        fs::write(links.join("com.canonical.lxd"), "").unwrap();
+        assert_eq!(discover(&root).unwrap().path, links.join("com.canonical.lxd"));
+    }
+}

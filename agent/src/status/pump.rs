@@ -1,0 +1,254 @@
+//! Drives the status machine of the core: passes it the bytes from the port, performs its actions, and waits for
+//! its deadline. All decisions are in the core's `status`. Never blocks on the port.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_io::Async;
+use futures_lite::FutureExt;
+use futures_lite::future::yield_now;
+use mote_core::host_address::HostAddress;
+use mote_core::status::{Action, State};
+
+use crate::agent::{About, Agent};
+use crate::net::host_call::{Failed, Link};
+use crate::net::tls::Pin;
+use crate::runtime::clock::{now, sleep, until};
+use crate::runtime::log;
+use crate::status::port::{self, Before, Found, Looked, Port, Search};
+use crate::status::status_file;
+
+/// Prefix of messages while there is no port (hot-plug, restore, or a driver that is not loaded yet).
+pub(crate) const WAITING: &str = "waiting for the status port: ";
+/// Pause between two reads of a port whose host is away: poll(2) returns at once for a hung-up port, and a host
+/// that is back writes at once.
+const ABSENT: Duration = Duration::from_millis(200);
+/// Longest read, bytes.
+const CHUNK: usize = 256;
+/// Most reads of [`CHUNK`] bytes from a port before it is closed.
+const LEFT: usize = 64;
+
+/// Runs the status channel until STOPPED is written. It also runs without a port, since the host may call by
+/// itself.
+pub(crate) async fn run(agent: Rc<Agent>) {
+    let mut pump =
+        Pump { agent, found: None, port: None, search: Search::default(), reported: String::new() };
+    while pump.step().await {}
+}
+
+struct Pump {
+    agent: Rc<Agent>,
+    found: Option<Found>,
+    port: Option<Async<Port>>,
+    search: Search,
+    reported: String,
+}
+
+/// What ended a wait.
+enum Woken {
+    Due,
+    Read(std::io::Result<usize>),
+}
+
+impl Pump {
+    /// Performs all actions that are due, then waits. Returns false after the last one.
+    async fn step(&mut self) -> bool {
+        if self.port.is_none() {
+            self.open();
+        }
+        let seen = self.agent.status_changed.seen();
+        while let Some(action) = self.next_action() {
+            self.act(action);
+        }
+        let path = self.found.as_ref().map(|found| found.path.as_path());
+        status_file::update(&self.agent, path, &mut self.reported);
+        let last = {
+            let status = self.agent.status.borrow();
+            status.state() == State::Stopped && status.deadline().is_none()
+        };
+        if !last {
+            self.wait(seen).await;
+        }
+        !last
+    }
+
+    fn next_action(&self) -> Option<Action> {
+        self.agent.status.borrow_mut().poll(now())
+    }
+
+    /// Waits for bytes from the port, for the core's deadline, or for a signal by another task.
+    async fn wait(&mut self, seen: u64) {
+        let deadline = match &self.port {
+            // The read below tries before it waits, so a lost wake-up does no harm.
+            Some(_) => Some(self.agent.status.borrow().wake(now())),
+            None => self.agent.status.borrow().deadline(),
+        };
+        let due = async {
+            until(deadline).await;
+            Woken::Due
+        };
+        let poked = async {
+            self.agent.status_changed.after(seen).await;
+            Woken::Due
+        };
+        let mut buffer = [0; CHUNK];
+        let woken = match &self.port {
+            Some(port) => {
+                let read =
+                    async { Woken::Read(port.read_with(|port| port.read(&mut buffer)).await) };
+                read.or(due).or(poked).await
+            }
+            None => {
+                let search = async {
+                    sleep(self.search.pause()).await;
+                    Woken::Due
+                };
+                search.or(due).or(poked).await
+            }
+        };
+        match woken {
+            Woken::Due => {}
+            // No host at the other end, which would be read again and again: waits for a moment.
+            Woken::Read(Ok(0)) => {
+                until(deadline).or(sleep(ABSENT)).or(self.agent.status_changed.after(seen)).await;
+            }
+            Woken::Read(Ok(count)) => {
+                let bytes = buffer.get(..count).unwrap_or_default();
+                self.agent.status.borrow_mut().received(now(), bytes);
+                // A host that never stops writing must not keep other tasks from running.
+                yield_now().await;
+            }
+            Woken::Read(Err(error)) => self.lost(&error),
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Write { line, visible, kick } => self.write(line, visible, kick),
+            Action::Verify { address, fingerprint, attempt } => {
+                let agent = self.agent.clone();
+                self.agent.spawn(async move {
+                    verify(&agent, address, fingerprint, attempt).await;
+                });
+            }
+            Action::Refused(why) => self.agent.trouble(&format!("serial line refused: {why}")),
+            Action::Told(at) => log::info(format_args!("host address {at} (from CONNECT)")),
+            Action::Changed(state) => match (state, self.agent.status.borrow().address()) {
+                (State::Connected, Some(address)) => {
+                    log::info(format_args!("CONNECTED {address}"));
+                    self.agent.mended(About::Host);
+                }
+                (State::Started, _) if self.port.is_none() => {
+                    log::info(format_args!(
+                        "STARTED, which no host can read without a status port"
+                    ));
+                }
+                (state, _) => log::info(format_args!("{}", state.name())),
+            },
+        }
+    }
+
+    /// Finds the port and opens it.
+    fn open(&mut self) {
+        match self.search.look(&self.agent.options) {
+            Looked::Open(found, port, before) => {
+                if before == Before::There {
+                    self.found = Some(found);
+                } else {
+                    self.found = None;
+                    port::told(Some(found), &mut self.found);
+                    self.agent.status.borrow_mut().port_appeared(now());
+                    self.agent.mended(About::Port);
+                }
+                match Async::new_nonblocking(port) {
+                    Ok(port) => self.port = Some(port),
+                    Err(error) => self.lost(&error),
+                }
+            }
+            Looked::Shut(why) => {
+                if let Some(why) = why {
+                    self.found = None;
+                    self.agent.note(About::Port, &format!("{WAITING}{why}"));
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, line: &'static [u8], visible: bool, kick: bool) {
+        let Some(port) = self.port.take() else {
+            return self.agent.status.borrow_mut().write_failed(now());
+        };
+        if !visible {
+            if port.get_ref().write(line).is_err() {
+                self.agent.status.borrow_mut().write_failed(now());
+            }
+            self.port = Some(port);
+            return;
+        }
+        // Bytes that have arrived since the last read would be lost when the descriptor is closed.
+        let mut buffer = [0; CHUNK];
+        for _ in 0..LEFT {
+            let Ok(count @ 1..) = port.get_ref().read(&mut buffer) else { break };
+            let bytes = buffer.get(..count).unwrap_or_default();
+            self.agent.status.borrow_mut().received(now(), bytes);
+        }
+        let written = port.get_ref().write(line);
+        drop(port);
+        let legacy = self.found.as_ref().and_then(|found| found.legacy.as_deref()).filter(|_| kick);
+        match written {
+            Ok(()) => legacy.into_iter().for_each(port::kick),
+            Err(error) => {
+                self.agent.status.borrow_mut().write_failed(now());
+                log::debug(format_args!("cannot write to the status port: {error}"));
+            }
+        }
+        if self.agent.status.borrow().state() != State::Stopped {
+            self.open();
+        }
+    }
+
+    fn lost(&mut self, error: &std::io::Error) {
+        log::debug(format_args!("the status port is gone: {error}"));
+        self.port = None;
+        self.search.lost();
+    }
+}
+
+/// Calls the host to verify its address. The link becomes the known one only if the call succeeds and no newer
+/// verification has begun.
+async fn verify(
+    agent: &Rc<Agent>,
+    address: HostAddress,
+    fingerprint: Option<[u8; 32]>,
+    attempt: u32,
+) {
+    let result = try_verify(agent, address, fingerprint).await;
+    let before = agent.state();
+    let counts = agent.status(|status| status.verified(now(), attempt, result.is_ok()));
+    match result {
+        _ if !counts => {}
+        Ok((link, host_state)) => {
+            *agent.link.borrow_mut() = Some(link);
+            agent.replay_ready(host_state.as_deref()).await;
+        }
+        Err(Failed(why)) => agent.host_trouble(before, &why),
+    }
+}
+
+async fn try_verify(
+    agent: &Rc<Agent>,
+    address: HostAddress,
+    fingerprint: Option<[u8; 32]>,
+) -> Result<(Rc<Link>, Option<String>), Failed> {
+    let known = agent.link.borrow().as_ref().map(|link| link.pin.clone());
+    let pin = match (fingerprint, known) {
+        // The same certificate: keeps its session tickets.
+        (Some(fingerprint), Some(known)) if known.has_fingerprint(&fingerprint) => known,
+        (Some(fingerprint), _) => Pin::Fingerprint(fingerprint),
+        (None, Some(known)) => known,
+        (None, None) => return Err(Failed("no host certificate is known".into())),
+    };
+    let link = agent.link_to(address, pin).map_err(Failed)?;
+    let host_state = agent.verify(&link).await?;
+    Ok((link, host_state))
+}

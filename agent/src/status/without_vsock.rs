@@ -1,0 +1,87 @@
+//! Status channel without vsock under Incus (P§2.4): the host cannot call, so the guest's state is written to the
+//! status port after every STARTED, where Incus 7.0.1 and later read it. If the policy denies the state, STARTED
+//! is written alone.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_lite::FutureExt;
+use mote_core::hostapi::policy::Capability;
+use mote_core::status::{STARTED_LINE, STOPPED_LINES, State};
+
+use crate::agent::{About, Agent};
+use crate::runtime::clock::{now, sleep};
+use crate::runtime::log;
+use crate::status::port::{self, Port};
+use crate::status::pump::WAITING;
+use crate::status::status_file;
+use crate::workers::run;
+
+/// Interval between two announcements, as in the Go agents (P§2.2).
+const PACE: Duration = Duration::from_secs(5);
+/// Size of the host's ring, bytes (P§2.1). A longer state would overwrite the STARTED before it.
+const RING: usize = 16 * 1024;
+
+/// Reason for the end of [`run`].
+pub(crate) enum Over {
+    /// STOPPED was written.
+    Stopped,
+    /// The guest has vsock after all, so the host can call.
+    Listening,
+}
+
+/// Announces the agent with its state until STOPPED is written, or until `listens` returns that the host can
+/// call.
+pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> Over {
+    let mut reported = String::new();
+    // The error that vsock is missing: it is the last error whenever there is no other.
+    let lasting = agent.last_error.borrow().clone();
+    loop {
+        let seen = agent.status_changed.seen();
+        // The actions of the status machine are not performed here; only its end counts.
+        while agent.status.borrow_mut().poll(now()).is_some() {}
+        let found = port::find(&agent.options);
+        let path = found.as_ref().map(|found| found.path.clone()).ok();
+        if let Err(why) = found
+            && agent.last_error.borrow().as_ref().is_none_or(|(_, last)| !last.ends_with(&why))
+        {
+            agent.note(About::Port, &format!("{WAITING}{why}"));
+        } else if path.is_some() {
+            agent.mended(About::Port);
+            let mut last = agent.last_error.borrow_mut();
+            *last = last.take().or_else(|| lasting.clone());
+        }
+        status_file::update(&agent, path.as_deref(), &mut reported);
+        let stopped = agent.status.borrow().state() == State::Stopped;
+        if !stopped && listens() {
+            return Over::Listening;
+        }
+        let text = if stopped { STOPPED_LINES.to_vec() } else { started(&agent).await };
+        if let Some(path) = path
+            && let Err(error) = Port::open(&path).and_then(|port| port.write(&text))
+        {
+            log::debug(format_args!("cannot write to {}: {error}", path.display()));
+        }
+        if stopped {
+            return Over::Stopped;
+        }
+        sleep(PACE).or(agent.status_changed.after(seen)).await;
+    }
+}
+
+/// STARTED, followed by the state if the policy allows it and it is available.
+async fn started(agent: &Agent) -> Vec<u8> {
+    let mut text = STARTED_LINE.to_vec();
+    if !agent.policy.allows(Capability::State) {
+        return text;
+    }
+    let most = RING - text.len() - 1;
+    match run::report(agent, "state", most).await {
+        Ok(json) => {
+            text.extend_from_slice(json.trim_ascii());
+            text.push(b'\n');
+        }
+        Err(why) => log::warn(format_args!("no state: {why}")),
+    }
+    text
+}

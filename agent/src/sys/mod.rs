@@ -1,0 +1,163 @@
+//! All `unsafe` code: vsock addresses and context id, which rustix does not have, signals as a
+//! descriptor, fork and exec, the clock, the heap, and two replacements of libc functions. `unsafe` is
+//! allowed nowhere else.
+#![allow(unsafe_code)]
+
+mod heap;
+mod spawn;
+
+pub(crate) use spawn::{Plan, raise_file_limit, spawn};
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::process::Pid;
+
+/// `IOCTL_VM_SOCKETS_GET_LOCAL_CID`, `_IO(7, 0xb9)` (vsock(7)).
+const GET_LOCAL_CID: libc::Ioctl = 0x7b9;
+
+#[expect(clippy::cast_possible_truncation, reason = "AF_VSOCK is 40")]
+const FAMILY: libc::sa_family_t = libc::AF_VSOCK as libc::sa_family_t;
+#[expect(clippy::cast_possible_truncation, reason = "16 bytes")]
+const SIZE: SocketAddrLen = size_of::<libc::sockaddr_vm>() as SocketAddrLen;
+
+/// An AF_VSOCK address: context id and port (`struct sockaddr_vm`, vsock(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VsockAddr {
+    /// Context id; 2 is the host, `u32::MAX` means any.
+    pub(crate) cid: u32,
+    /// Port number; `u32::MAX` means any.
+    pub(crate) port: u32,
+}
+
+impl VsockAddr {
+    fn raw(self) -> libc::sockaddr_vm {
+        // SAFETY: sockaddr_vm is plain integers; all zeroes is a valid value.
+        let mut raw: libc::sockaddr_vm = unsafe { MaybeUninit::zeroed().assume_init() };
+        raw.svm_family = FAMILY;
+        raw.svm_cid = self.cid;
+        raw.svm_port = self.port;
+        raw
+    }
+}
+
+// SAFETY: the pointer given to `f` is to a whole, initialised sockaddr_vm that lives until `f` has
+// returned, and the length is its size.
+unsafe impl SocketAddrArg for VsockAddr {
+    unsafe fn with_sockaddr<R>(
+        &self,
+        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
+    ) -> R {
+        let raw = self.raw();
+        f((&raw const raw).cast(), SIZE)
+    }
+}
+
+/// Time since boot. The C library reads the clock in the vDSO without a system call; a devlxd call reads
+/// it 18 times. rustix would look for the vDSO even under valgrind, which hides it.
+pub(crate) fn since_boot() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` can be written to for the length of the call.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    debug_assert_eq!(result, 0, "every Linux since 2.6.39 has this clock");
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Address of the peer of a vsock connection; `None` for another kind of socket.
+pub(crate) fn vsock_peer(socket: &impl AsFd) -> Option<VsockAddr> {
+    let mut raw = VsockAddr { cid: 0, port: 0 }.raw();
+    let mut length = SIZE;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: `raw` is writable for `length` bytes, and the kernel writes at most that many.
+    let result = unsafe { libc::getpeername(fd, (&raw mut raw).cast(), &raw mut length) };
+    (result == 0 && raw.svm_family == FAMILY)
+        .then_some(VsockAddr { cid: raw.svm_cid, port: raw.svm_port })
+}
+
+/// This guest's context id, from an open `/dev/vsock`; `u32::MAX` if no transport is loaded yet.
+///
+/// # Errors
+/// Any error of ioctl(2).
+pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
+    let mut cid = 0u32;
+    let fd = device.as_fd().as_raw_fd();
+    // SAFETY: this ioctl writes one u32 to its argument.
+    let result = unsafe { libc::ioctl(fd, GET_LOCAL_CID, &raw mut cid) };
+    if result == 0 { Ok(cid) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A descriptor for SIGTERM, SIGINT, SIGHUP and SIGCHLD, which are blocked. To be called before any thread
+/// starts, since threads inherit the mask. SIGPIPE is ignored by Rust's runtime already. SIGCHLD is reset
+/// to its default: if it was inherited as ignored, the kernel would reap children without a signal.
+///
+/// # Errors
+/// Any error of sigprocmask(2) or signalfd(2).
+pub(crate) fn signals() -> io::Result<OwnedFd> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set before the others read it; signalfd gives a new
+    // descriptor that nobody else owns.
+    unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGCHLD] {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}
+
+/// Reads one signal from the descriptor of [`signals`]; true if it is SIGCHLD.
+///
+/// # Errors
+/// Any error of read(2).
+pub(crate) fn next_signal(signals: &impl AsFd) -> io::Result<bool> {
+    let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+    // The kernel writes whole structures only; the signal's number is the first field.
+    rustix::io::read(signals, &mut info)?;
+    let number = info.first_chunk().map(|number| u32::from_ne_bytes(*number));
+    Ok(number.and_then(|number| i32::try_from(number).ok()) == Some(libc::SIGCHLD))
+}
+
+/// Sends a signal by its number, real-time signals included. An invalid number is ignored.
+pub(crate) fn kill(process: Pid, signal: i32) {
+    const LAST: i32 = 64;
+    if (1..=LAST).contains(&signal) {
+        // SAFETY: kill takes no pointers. It fails if the process has ended, which is no error here.
+        let _gone = unsafe { libc::kill(process.as_raw_nonzero().get(), signal) };
+    }
+}
+
+/// Replaces musl's function, which links 10 KB of printf to name threads other than the caller; std
+/// only names the caller.
+#[cfg(target_env = "musl")]
+#[unsafe(no_mangle)]
+extern "C" fn pthread_setname_np(_: libc::pthread_t, name: *const libc::c_char) -> libc::c_int {
+    // SAFETY: std gives a C string that lives until this returns.
+    let name = unsafe { std::ffi::CStr::from_ptr(name) };
+    rustix::thread::set_name(name).map_or_else(rustix::io::Errno::raw_os_error, |()| 0)
+}
+
+/// Replaces musl's function, which finds nothing in a static program either and links printf for its error
+/// text. std calls it to look for functions of newer C libraries.
+#[cfg(target_env = "musl")]
+#[unsafe(no_mangle)]
+extern "C" fn dlsym(_: *mut libc::c_void, _: *const libc::c_char) -> *mut libc::c_void {
+    std::ptr::null_mut()
+}
+
+/// Closes a descriptor and returns the error, which `drop` would discard.
+///
+/// # Errors
+/// Any error of close(2); the descriptor is closed all the same.
+pub(crate) fn close(fd: OwnedFd) -> io::Result<()> {
+    // SAFETY: the descriptor is taken out of its owner, so nobody uses or closes it again.
+    let result = unsafe { libc::close(fd.into_raw_fd()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

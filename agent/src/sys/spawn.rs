@@ -1,0 +1,167 @@
+//! fork and exec. Between the two, the child makes only system calls on memory prepared before, which is
+//! safe in a process with threads. A failure there is sent as an errno through a pipe; a successful exec
+//! closes the pipe. The caller polls it and so never waits for a file system.
+
+use std::ffi::{CStr, c_char};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::null;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mote_core::hostapi::exec::{LONGEST, Program};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+
+/// Wanted limit of descriptors: some hundred concurrent execs need eight each.
+const FILES: u64 = 16_384;
+/// Umask of a child, as after a login: others may read the files that it creates.
+const UMASK: libc::mode_t = 0o022;
+
+/// Highest signal number.
+const SIGNALS: i32 = 64;
+/// Flag of close_range(2): set close-on-exec instead of closing.
+const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
+
+/// The soft limit of descriptors that the agent was started with, given back to children; 0 if it was not
+/// changed.
+static FILE_LIMIT: AtomicU64 = AtomicU64::new(0);
+
+/// Raises the agent's soft limit of descriptors to [`FILES`], or to the hard limit if that is lower.
+pub(crate) fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let Some(current) = limit.current.filter(|current| *current < FILES) else { return };
+    let wanted = limit.maximum.unwrap_or(FILES).min(FILES);
+    let raised = Rlimit { current: Some(wanted), maximum: limit.maximum };
+    if setrlimit(Resource::Nofile, raised).is_ok() {
+        FILE_LIMIT.store(current, Ordering::Relaxed);
+    }
+}
+
+/// A program to start.
+#[derive(Debug)]
+pub(crate) struct Plan<'p> {
+    /// The program's name and search path; the first file that can be executed is.
+    pub(crate) program: Program<'p>,
+    /// `argv`.
+    pub(crate) arguments: &'p [&'p CStr],
+    /// The whole environment, as `NAME=value`.
+    pub(crate) environment: &'p [&'p CStr],
+    /// Descriptors 0, 1 and 2.
+    pub(crate) stdio: [BorrowedFd<'p>; 3],
+    /// Working directory, entered with the rights of `ids`.
+    pub(crate) directory: Option<&'p CStr>,
+    /// User and group id; supplementary groups are dropped.
+    pub(crate) ids: Option<(u32, u32)>,
+    /// Whether descriptor 0 becomes the controlling terminal.
+    pub(crate) terminal: bool,
+}
+
+/// Starts the program in its own session; returns its process id and a non-blocking pipe. The pipe gives
+/// end of file once the program runs, or else the errno of what failed (four bytes, native order).
+///
+/// # Errors
+/// Any error of pipe(2) or fork(2).
+pub(crate) fn spawn(plan: &Plan<'_>) -> io::Result<(Pid, OwnedFd)> {
+    let (failure, report) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    let arguments = pointers(plan.arguments);
+    let environment = pointers(plan.environment);
+    // SAFETY: the child calls nothing but async-signal-safe functions and never returns.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: both arrays end in null and point to strings that outlive this call.
+            let errno = unsafe { become_program(plan, &arguments, &environment) };
+            let bytes = errno.to_ne_bytes();
+            // SAFETY: `bytes` is readable for its length; _exit runs no destructors of the parent's.
+            unsafe {
+                let _best_effort =
+                    libc::write(report.as_raw_fd(), bytes.as_ptr().cast(), bytes.len());
+                libc::_exit(127)
+            }
+        }
+        pid => match Pid::from_raw(pid) {
+            Some(child) if pid > 0 => Ok((child, failure)),
+            Some(_) | None => Err(io::Error::last_os_error()),
+        },
+    }
+}
+
+fn pointers(strings: &[&CStr]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([null()]).collect()
+}
+
+/// Executes the program in the child; returns only on failure, with its errno.
+///
+/// # Safety
+/// To be called after fork only, with null-terminated arrays of valid strings.
+unsafe fn become_program(
+    plan: &Plan<'_>,
+    arguments: &[*const c_char],
+    environment: &[*const c_char],
+) -> i32 {
+    // SAFETY: system calls on prepared memory; the types of `Plan` guarantee what each call's manual page
+    // requires.
+    unsafe {
+        let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut());
+        // A command must not inherit ignored signals.
+        for signal in 1..=SIGNALS {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        libc::umask(UMASK);
+        libc::setsid();
+        let limit = FILE_LIMIT.load(Ordering::Relaxed);
+        if limit != 0 {
+            let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) == 0 {
+                files.rlim_cur = limit;
+                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
+            }
+        }
+        for (fd, wanted) in plan.stdio.iter().zip(0..) {
+            if libc::dup2(fd.as_raw_fd(), wanted) < 0 {
+                return errno();
+            }
+        }
+        // The agent's descriptors are all close-on-exec; inherited ones may not be.
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, CLOSE_RANGE_CLOEXEC);
+        if plan.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+            return errno();
+        }
+        if let Some((user, group)) = plan.ids {
+            // Only root can drop groups; for others the two calls below fail if the ids differ.
+            if libc::geteuid() == 0 && libc::setgroups(0, null()) < 0 {
+                return errno();
+            }
+            if libc::setgid(group) < 0 || libc::setuid(user) < 0 {
+                return errno();
+            }
+        }
+        if let Some(directory) = plan.directory
+            && libc::chdir(directory.as_ptr()) < 0
+        {
+            return errno();
+        }
+        let mut failed = libc::ENOENT;
+        let mut buffer = [0; LONGEST];
+        for directory in plan.program.directories() {
+            let Some(place) = plan.program.place(directory, &mut buffer) else { continue };
+            // execve(2) copies all arguments before it finds the file missing; access(2) is cheaper.
+            if libc::access(place.as_ptr(), libc::F_OK) == 0 {
+                libc::execve(place.as_ptr(), arguments.as_ptr(), environment.as_ptr());
+            }
+            match errno() {
+                // Try the next directory.
+                libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG => {}
+                // As execvp(3): try the next directory, but report EACCES if no other file works.
+                libc::EACCES => failed = libc::EACCES,
+                other => return other,
+            }
+        }
+        failed
+    }
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}

@@ -1,0 +1,44 @@
+//! `mote-agent report state|metrics`: prints one line of JSON and ends. It may hang in a dead file system
+//! in the agent's stead. Standard output is closed after the line: a thread that hangs in the kernel
+//! keeps its process, and every open descriptor, alive.
+
+mod filesystems;
+pub(crate) mod hanging;
+mod lines;
+mod metrics;
+mod pipe;
+mod processes;
+mod state;
+
+use std::fmt;
+use std::process::ExitCode;
+
+use mote_core::flavour::Flavour;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::stdio::dup2_stdout;
+
+use crate::built;
+use crate::cli::options::{Options, Report};
+use crate::runtime::log;
+use crate::workers::report::pipe::Pipe;
+
+/// Writes the report.
+#[inline(never)] // the agent itself needs none of its stack
+pub(crate) fn run(options: &Options, report: Report) -> ExitCode {
+    let flavour = options.flavour.unwrap_or(Flavour::Lxd);
+    let out = Pipe::new();
+    let done = match report {
+        Report::State if built::STATE => {
+            let mut out = out;
+            let line = state::write(flavour, &options.root, &mut out);
+            line.and_then(|()| fmt::Write::write_char(&mut out, '\n')).map(|()| out)
+        }
+        Report::Metrics if built::METRICS => metrics::write(flavour, &options.root, out),
+        Report::State | Report::Metrics => return built::absent(),
+    };
+    let done = done.and_then(|mut out| out.flush());
+    if let Err(error) = open("/dev/null", OFlags::WRONLY, Mode::empty()).and_then(dup2_stdout) {
+        log::debug(format_args!("cannot close standard output: {error}"));
+    }
+    if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,45 @@
+//! A buffered writer for standard output.
+
+use std::fmt;
+
+use rustix::stdio::stdout;
+
+/// Size of the buffer, bytes: `PIPE_BUF`, up to which a write to a pipe is atomic.
+const BUFFER: usize = 4096;
+
+/// Standard output, and the text not yet written to it.
+pub(crate) struct Pipe(Vec<u8>);
+
+impl Pipe {
+    /// An empty buffer.
+    pub(crate) fn new() -> Self {
+        Self(Vec::with_capacity(BUFFER))
+    }
+
+    /// Writes the buffered text.
+    ///
+    /// # Errors
+    /// The reader has closed the pipe.
+    pub(crate) fn flush(&mut self) -> fmt::Result {
+        let mut rest = self.0.as_slice();
+        while !rest.is_empty() {
+            let written = rustix::io::retry_on_intr(|| rustix::io::write(stdout(), rest));
+            let written = written.map_err(|_| fmt::Error)?;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        self.0.clear();
+        Ok(())
+    }
+}
+
+impl fmt::Write for Pipe {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for piece in text.as_bytes().chunks(BUFFER) {
+            if self.0.len() + piece.len() > BUFFER {
+                self.flush()?;
+            }
+            self.0.extend_from_slice(piece);
+        }
+        Ok(())
+    }
+}

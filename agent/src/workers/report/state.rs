@@ -1,0 +1,110 @@
+//! `GET /1.0/state`: reads the figures; the core's `state` has the format.
+
+use std::fmt;
+use std::path::Path;
+
+use mote_core::flavour::Flavour;
+use mote_core::json::Writer;
+use mote_core::netlink::{Address, Reply, Table};
+use mote_core::report::proc::memory::Memory;
+use mote_core::report::proc::stat::Cpu;
+use mote_core::report::proc::{keyed, number, release};
+use mote_core::report::state::{self, State, System};
+
+use crate::first_boot::netlink::Netlink;
+use crate::runtime::log;
+use crate::workers::report::{lines, processes};
+
+/// Most addresses shown, about 100 KB of JSON.
+const ADDRESSES: usize = 4096;
+
+/// Writes the document.
+///
+/// # Errors
+/// The output is closed.
+pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> fmt::Result {
+    let uname = rustix::system::uname();
+    let host = uname.nodename().to_bytes();
+    let mut system = (Vec::new(), Vec::new(), Vec::new());
+    if flavour == Flavour::Incus {
+        system = read_system(root, host);
+    }
+    let processes = processes::count(root, flavour);
+    let state = State {
+        memory: memory(root),
+        memory_peak: peak(root, ["memory.peak", "memory/memory.max_usage_in_bytes"]),
+        swap_peak: peak(root, ["memory.swap.peak", ""]),
+        cpu: cpu(root),
+        processes,
+        system: System {
+            name: &system.0,
+            version: &system.1,
+            kernel: uname.release().to_bytes(),
+            host,
+            full_host: &system.2,
+        },
+    };
+    let mut json = Writer::new(out);
+    state::begin(&mut json, flavour, &state);
+    if let Err(error) = networks(&mut json) {
+        log::warn(format_args!("cannot list interfaces: {error}"));
+    }
+    state::end(&mut json);
+    json.done()
+}
+
+/// The figures of `/proc/meminfo`.
+pub(crate) fn memory(root: &Path) -> Memory {
+    let mut memory = Memory::default();
+    lines::each(&root.join("proc/meminfo"), |line| memory.line(line));
+    memory
+}
+
+/// Number in the first of these files that exists in the topmost cgroup, else 0. Those of v2 exist only
+/// in a container, those of v1 always.
+fn peak(root: &Path, files: [&str; 2]) -> u64 {
+    let cgroup = root.join("sys/fs/cgroup");
+    let read = |file: &&str| lines::find(&cgroup.join(file), number);
+    files.iter().filter(|file| !file.is_empty()).find_map(read).unwrap_or(0)
+}
+
+/// CPU time used, nanoseconds: by cgroup v2, by v1, or by `/proc/stat`, which the Go agents do not try.
+fn cpu(root: &Path) -> Option<u64> {
+    let v2 = || {
+        let usage = |line: &[u8]| keyed(line, "usage_usec");
+        Some(lines::find(&root.join("sys/fs/cgroup/cpu.stat"), usage)?.saturating_mul(1000))
+    };
+    let v1 = || lines::find(&root.join("sys/fs/cgroup/cpuacct/cpuacct.usage"), number);
+    let kernel = || lines::find(&root.join("proc/stat"), |line| Some(Cpu::parse(line)?.busy()));
+    v2().or_else(v1).or_else(kernel)
+}
+
+/// Name and version of the system, and the fully qualified host name. Incus' agent asks the resolver for
+/// that, which may wait for an unreachable server.
+fn read_system(root: &Path, host: &[u8]) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let release = |name| {
+        let read = |file| lines::find(&root.join(file), |line| release::variable(line, name));
+        read("etc/os-release").or_else(|| read("usr/lib/os-release")).unwrap_or_default()
+    };
+    let full = lines::find(&root.join("etc/hosts"), |line| {
+        release::full_name(line, host).map(<[u8]>::to_vec)
+    });
+    (release("NAME"), release("VERSION_ID"), full.unwrap_or_else(|| host.to_vec()))
+}
+
+fn networks(json: &mut Writer<'_>) -> Result<(), rustix::io::Errno> {
+    let mut netlink = Netlink::open()?;
+    let mut addresses: Vec<Address> = Vec::new();
+    netlink.dump(Table::Addresses, |reply| {
+        if let Reply::Address(address) = reply
+            && addresses.len() < ADDRESSES
+        {
+            addresses.push(*address);
+        }
+    })?;
+    netlink.dump(Table::Links, |reply| {
+        if let Reply::Link(link) = reply {
+            state::network(json, link, &addresses);
+        }
+    })
+}

@@ -1,0 +1,157 @@
+//! Runs work that may hang or take long (file systems that are not the agent's, mounts, `/proc` of a
+//! large guest) in a process of its own: this binary again, with a subcommand. A worker that hangs blocks
+//! nothing else, and its memory is freed when it ends.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_io::Async;
+use mote_core::hostapi::exec::Program;
+use rustix::buffer::spare_capacity;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use crate::agent::Agent;
+use crate::net::transport::Socket;
+use crate::runtime::children::{Child, Ended};
+use crate::runtime::clock::within;
+use crate::runtime::log;
+use crate::sys::Plan;
+
+/// This program, even if its file has been replaced or removed.
+const SELF: &CStr = c"/proc/self/exe";
+
+/// Longest time for a report: the host waits for 3 s (P§3.2).
+const REPORT: Duration = Duration::from_millis(2500);
+/// Longest time for a worker to exit once it has closed its output.
+const LINGER: Duration = Duration::from_millis(300);
+
+/// Least room in the buffer for each read of a worker's output, bytes.
+const PIECE: usize = 4096;
+
+/// Kills the worker when dropped: its result is no longer wanted.
+struct KillOnDrop(Rc<Child>);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+/// Output of `mote-agent report WHAT`, at most `most` bytes.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) async fn report(agent: &Agent, what: &str, most: usize) -> io::Result<Vec<u8>> {
+    run(agent, &["report", what], &[], most, REPORT).await
+}
+
+/// Runs `mote-agent ARGUMENTS` with `input` on its standard input; returns its output. A worker that
+/// prints more than `most` bytes or runs longer than `limit` is killed.
+///
+/// # Errors
+/// `TimedOut` after `limit`; `FileTooLarge` if `input` does not fit into a pipe or the output is longer
+/// than `most`; exit code and output of a worker that failed; any error of starting it.
+pub(crate) async fn run(
+    agent: &Agent,
+    arguments: &[&str],
+    input: &[u8],
+    most: usize,
+    limit: Duration,
+) -> io::Result<Vec<u8>> {
+    // The input fits into a pipe, so that one write is enough.
+    let (input_end, fill) = pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&fill, true)?;
+    if rustix::io::write(&fill, input)? != input.len() {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    drop(fill);
+    let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let child = KillOnDrop(start(agent, arguments, input_end.as_fd(), output_end.as_fd())?);
+    drop((input_end, output_end));
+    let work = async {
+        child.0.started().await?;
+        let printed = read_all(output, most).await?;
+        let Some(ended) = within(LINGER, child.0.ended()).await else {
+            // The output is complete, but a thread hangs in the kernel and keeps the process alive.
+            return if printed.ends_with(b"\n") {
+                Ok(printed)
+            } else {
+                Err(io::ErrorKind::TimedOut.into())
+            };
+        };
+        match ended {
+            Ended::Code(0) => Ok(printed),
+            Ended::Code(code) => {
+                let text = String::from_utf8_lossy(&printed);
+                let text = text.trim_end();
+                Err(io::Error::other(format!("exit code {code}: {text}")))
+            }
+            Ended::Signal(signal) => Err(io::Error::other(format!("killed by signal {signal}"))),
+        }
+    };
+    within(limit, work).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Starts `mote-agent ARGUMENTS` with one end of a socket pair as its input and output, and returns the
+/// other end. The worker exits when that is closed.
+///
+/// # Errors
+/// Any error of socketpair(2), or of starting the worker.
+pub(crate) fn connected(agent: &Agent, arguments: &[&str]) -> io::Result<(Rc<Child>, Socket)> {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let child = start(agent, arguments, theirs.as_fd(), theirs.as_fd())?;
+    Ok((child, Async::new(ours)?))
+}
+
+fn start(
+    agent: &Agent,
+    arguments: &[&str],
+    input: BorrowedFd<'_>,
+    output: BorrowedFd<'_>,
+) -> io::Result<Rc<Child>> {
+    let mut words = vec![c"mote-agent".to_owned(), c"--flavour".to_owned()];
+    let root = agent.options.root.to_str().ok_or(io::ErrorKind::InvalidInput)?;
+    let ours = [agent.flavour.name(), "--root", root];
+    let debug = log::is_debug().then_some("--debug");
+    for word in ours.iter().chain(&debug).chain(arguments) {
+        words.push(CString::new(*word).map_err(|_| io::ErrorKind::InvalidInput)?);
+    }
+    // Gives the worker's log lines the agent's format.
+    let journal = std::env::var_os("JOURNAL_STREAM")
+        .and_then(|id| CString::new([b"JOURNAL_STREAM=", id.as_encoded_bytes()].concat()).ok());
+    let stderr = io::stderr();
+    let words: Vec<&CStr> = words.iter().map(CString::as_c_str).collect();
+    let journal = journal.as_deref();
+    let plan = Plan {
+        program: Program { name: SELF, path: "" },
+        arguments: &words,
+        environment: journal.as_slice(),
+        stdio: [input, output, stderr.as_fd()],
+        directory: None,
+        ids: None,
+        terminal: false,
+    };
+    agent.children.start(&plan)
+}
+
+/// Reads to the end of a pipe; `FileTooLarge` if there are more than `most` bytes.
+async fn read_all(from: OwnedFd, most: usize) -> io::Result<Vec<u8>> {
+    let from = Async::new(from)?;
+    let mut all = Vec::new();
+    loop {
+        all.reserve(PIECE);
+        let count =
+            from.read_with(|fd| Ok(rustix::io::read(fd, spare_capacity(&mut all))?)).await?;
+        if count == 0 {
+            return Ok(all);
+        }
+        if all.len() > most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! File attributes: converted for replies, and set.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use mote_core::sftp::attrs::Attrs;
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid};
+use rustix::io::Errno;
+
+use crate::workers::sftp::files;
+use crate::workers::sftp::refusal::Refusal;
+
+/// The attributes of SFTP 3. Its times are limited to 1970 to 2106.
+pub(super) fn of(stat: &Stat) -> Attrs {
+    let seconds = |time: i64| u32::try_from(time.max(0)).unwrap_or(u32::MAX);
+    Attrs {
+        size: Some(u64::try_from(stat.st_size).unwrap_or(0)),
+        owner: Some((stat.st_uid, stat.st_gid)),
+        permissions: Some(stat.st_mode),
+        times: Some((seconds(stat.st_atime), seconds(stat.st_mtime))),
+    }
+}
+
+/// The file whose attributes are set.
+#[derive(Clone, Copy)]
+pub(super) enum Target<'a> {
+    /// The file at this path; symbolic links are followed.
+    Path(&'a CStr),
+    /// The file at this path; of a symbolic link, the link itself.
+    Link(&'a CStr),
+    /// An open file or directory.
+    Open(BorrowedFd<'a>),
+}
+
+/// Sets the given attributes. The size comes first, since it changes the times; the owner before the
+/// permissions, since chown(2) clears set-user-id.
+pub(super) fn set(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
+    if let Some(size) = attrs.size {
+        resize(target, size)?;
+    }
+    if let Some((user, group)) = attrs.owner {
+        // For chown(2), all ones mean no change.
+        let user = (user != u32::MAX).then(|| Uid::from_raw(user));
+        let group = (group != u32::MAX).then(|| Gid::from_raw(group));
+        match target {
+            Target::Path(path) => rustix::fs::chownat(CWD, path, user, group, AtFlags::empty())?,
+            Target::Link(path) => {
+                rustix::fs::chownat(CWD, path, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+            Target::Open(fd) => rustix::fs::fchown(fd, user, group)?,
+        }
+    }
+    if let Some(permissions) = attrs.permissions {
+        let mode = Mode::from_raw_mode(permissions & files::MODE);
+        match target {
+            // Linux cannot set permissions of symbolic links.
+            Target::Link(path) if is_link(path)? => return Err(Refusal::Unsupported),
+            Target::Path(path) | Target::Link(path) => rustix::fs::chmod(path, mode)?,
+            Target::Open(fd) => rustix::fs::fchmod(fd, mode)?,
+        }
+    }
+    if let Some((access, modification)) = attrs.times {
+        let time = |seconds: u32| Timespec { tv_sec: seconds.into(), tv_nsec: 0 };
+        let times = Timestamps { last_access: time(access), last_modification: time(modification) };
+        match target {
+            Target::Path(path) => rustix::fs::utimensat(CWD, path, &times, AtFlags::empty())?,
+            Target::Link(path) => {
+                rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+            }
+            Target::Open(fd) => rustix::fs::futimens(fd, &times)?,
+        }
+    }
+    Ok(())
+}
+
+fn is_link(path: &CStr) -> Result<bool, Errno> {
+    let mode = rustix::fs::lstat(path)?.st_mode;
+    Ok(FileType::from_raw_mode(mode) == FileType::Symlink)
+}
+
+fn resize(target: Target<'_>, size: u64) -> Result<(), Refusal> {
+    let by_path = |path, follow| {
+        let file = files::open_regular(path, OFlags::WRONLY | follow, Mode::empty())?;
+        Ok(rustix::fs::ftruncate(file.as_fd(), size)?)
+    };
+    match target {
+        Target::Path(path) => by_path(path, OFlags::empty()),
+        Target::Link(path) => by_path(path, OFlags::NOFOLLOW),
+        Target::Open(fd) => Ok(rustix::fs::ftruncate(fd, size)?),
+    }
+}

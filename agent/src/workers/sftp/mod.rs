@@ -1,0 +1,53 @@
+//! `mote-agent sftp-server [-d DIR]`: SFTP 3 on standard input and output, like OpenSSH's `sftp-server`
+//! (P§4.4). The agent starts one process for each session, so that a dead mount blocks one session and
+//! not the agent. To try it: `sftp -D "mote-agent sftp-server"`.
+//!
+//! The exit code is 0 at the end of input, 1 after an I/O error or a malformed frame. Requests are done
+//! one at a time, replies come in the same order, and memory is constant whatever the client does.
+//!
+//! Decisions that the draft leaves open:
+//! - Only regular files are opened. On others offsets mean nothing, and opening one can have an effect (a
+//!   watchdog starts, a tape rewinds) or hang. A directory can be opened too, for reading only: Incus
+//!   opens a path before it asks for its type, and OpenSSH's and the Go agents' servers allow it. READ on
+//!   it fails.
+//! - New files are 0644 and new directories 0755 unless the client gives a mode, and the umask is 022
+//!   whatever the agent's is, as with both upstreams.
+//! - Symbolic links are followed where OpenSSH follows them: not by LSTAT, READLINK, REMOVE, RENAME
+//!   and lsetstat.
+//! - RENAME replaces a file, as the Go agents' server does and their clients expect; OpenSSH's
+//!   refuses. Only posix-rename replaces an empty directory.
+
+mod answer;
+mod attributes;
+mod directories;
+mod files;
+mod handles;
+mod paths;
+mod perform;
+mod refusal;
+mod session;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use rustix::fs::Mode;
+
+use crate::runtime::log;
+
+/// Serves one session until its input ends.
+#[inline(never)] // the agent itself needs none of its stack
+pub(crate) fn run(directory: Option<&Path>) -> ExitCode {
+    // The agent's own umask would make every file private.
+    rustix::process::umask(Mode::from_raw_mode(0o022));
+    let entered = directory.map_or(Ok(()), |directory| {
+        std::env::set_current_dir(directory)
+            .map_err(|error| format!("{}: {error}", directory.display()))
+    });
+    match entered.and_then(|()| session::serve()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            log::error(format_args!("sftp: {why}"));
+            ExitCode::FAILURE
+        }
+    }
+}

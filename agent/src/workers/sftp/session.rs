@@ -1,0 +1,168 @@
+//! The loop of a session: reads available frames, answers them in order, and writes the replies together.
+//!
+//! Both buffers are allocated once; the kernel provides their pages at first use. A long frame is read to
+//! its end and no further: the next frame then begins at the front of an empty buffer, and no data is
+//! copied.
+
+use mote_core::sftp::handles::Handles;
+use mote_core::sftp::reply::{self, Full};
+use mote_core::sftp::request::{Malformed, Packet};
+use mote_core::sftp::{PACKET, REPLY, SMALL_REPLY, frame};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::stdio::{stdin, stdout};
+
+use crate::workers::sftp::handles::{self, Open};
+use crate::workers::sftp::perform::perform;
+use crate::workers::sftp::refusal::Refusal;
+
+/// Most bytes read at a time while frames are short: two WRITEs of the usual 32 KiB.
+const AHEAD: usize = 64 * 1024;
+
+/// Why a session ended.
+enum End {
+    /// The client closed the connection.
+    Gone,
+    /// An I/O error or a malformed frame, in words.
+    Broken(String),
+}
+
+/// Serves one session.
+///
+/// # Errors
+/// An I/O error or a malformed frame, in words.
+pub(super) fn serve() -> Result<(), String> {
+    let mut input = Input { bytes: vec![0; 4 + PACKET], start: 0, end: 0 };
+    let mut output = Output { bytes: vec![0; REPLY], used: 0 };
+    let mut handles = handles::table();
+    loop {
+        match round(&mut input, &mut handles, &mut output) {
+            Ok(()) => {}
+            Err(End::Gone) => return Ok(()),
+            Err(End::Broken(why)) => {
+                // Send the replies to earlier requests; fails if the output itself is broken.
+                let _sent = output.flush();
+                return Err(why);
+            }
+        }
+    }
+}
+
+/// Answers all complete frames, then waits for more input.
+fn round(input: &mut Input, handles: &mut Handles<Open>, output: &mut Output) -> Result<(), End> {
+    while let Some(frame) = input.frame()? {
+        answer(frame, handles, output)?;
+    }
+    output.flush()?;
+    input.fill()
+}
+
+fn answer(frame: &[u8], handles: &mut Handles<Open>, output: &mut Output) -> Result<(), End> {
+    let (id, refusal) = match Packet::parse(frame) {
+        Ok(Packet::Init) => return output.add(reply::version),
+        Ok(Packet::Request { id, request }) => {
+            let room = output.room(request.reply_room())?;
+            let answer = perform(handles, id, &request, room);
+            match answer.and_then(|answer| Ok(answer.write(id, room)?)) {
+                Ok(length) => {
+                    output.used += length;
+                    return Ok(());
+                }
+                Err(refusal) => (id, refusal),
+            }
+        }
+        Err(Malformed::Fields { id }) => (id, Refusal::Malformed),
+        Err(Malformed::Nameless) => return Err(broken("a packet without an id")),
+    };
+    output.add(|out| reply::status(out, id, refusal.code(), &refusal))
+}
+
+fn broken(why: &str) -> End {
+    End::Broken(why.to_owned())
+}
+
+fn failed(errno: Errno) -> End {
+    match errno {
+        Errno::PIPE | Errno::CONNRESET => End::Gone,
+        errno => End::Broken(errno.to_string()),
+    }
+}
+
+/// Bytes read and not yet answered: `start..end` of the buffer.
+struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    fn waiting(&self) -> &[u8] {
+        self.bytes.get(self.start..self.end).unwrap_or_default()
+    }
+
+    fn next_length(&self) -> Result<Option<usize>, End> {
+        frame::length(self.waiting()).map_err(|_| broken("a packet of an impossible length"))
+    }
+
+    /// Content of the next frame; `None` if it is not complete.
+    fn frame(&mut self) -> Result<Option<&[u8]>, End> {
+        match self.next_length()? {
+            Some(length) if length <= self.end - self.start => {
+                let content = self.start + 4..self.start + length;
+                self.start += length;
+                Ok(self.bytes.get(content))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads more input behind the incomplete frame, of which there is at most one.
+    fn fill(&mut self) -> Result<(), End> {
+        let wanted = self.next_length()?.unwrap_or(0).max(AHEAD);
+        if self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let Some(room) = self.bytes.get_mut(self.end..wanted) else { return Err(End::Gone) };
+        match retry_on_intr(|| rustix::io::read(stdin(), &mut *room)).map_err(failed)? {
+            0 => Err(End::Gone),
+            count => {
+                self.end += count;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Replies not yet sent: the first `used` bytes of the buffer.
+struct Output {
+    bytes: Vec<u8>,
+    used: usize,
+}
+
+impl Output {
+    /// The free part of the buffer, flushed first if that is shorter than `least` bytes.
+    fn room(&mut self, least: usize) -> Result<&mut [u8], End> {
+        if self.bytes.len() - self.used < least {
+            self.flush()?;
+        }
+        Ok(self.bytes.get_mut(self.used..).unwrap_or_default())
+    }
+
+    /// Appends a reply of at most [`SMALL_REPLY`] bytes.
+    fn add(&mut self, write: impl FnOnce(&mut [u8]) -> Result<usize, Full>) -> Result<(), End> {
+        let length = write(self.room(SMALL_REPLY)?);
+        self.used += length.map_err(|Full| broken("a reply does not fit"))?;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), End> {
+        let mut rest = self.bytes.get(..self.used).unwrap_or_default();
+        while !rest.is_empty() {
+            let count = retry_on_intr(|| rustix::io::write(stdout(), rest)).map_err(failed)?;
+            rest = rest.get(count..).unwrap_or_default();
+        }
+        self.used = 0;
+        Ok(())
+    }
+}
