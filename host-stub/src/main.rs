@@ -1,57 +1,41 @@
 //! mote-host: plays the LXD or Incus host, so that an agent can be run and tested without either.
 //! It shares no code with the agent, so that the two cannot agree on a mistake.
+//!
+//! A folder imports only from those below it (tests/tests/house checks that there is no cycle):
+//!
+//! ```text
+//! cli       the command line
+//! exec      commands in the guest      files   SFTP      report   state and metrics
+//! control   the daemon's own socket, both ends; which instances are served
+//! devlxd    guests' requests           channel   the status port
+//! daemon    instances and what is known of their agents
+//! agent     calls to an agent
+//! instance  what an instance is, and its files
+//! net       TLS, HTTP, time limits     common   clock, text, random numbers
+//! ```
 
 #![forbid(unsafe_code)]
 
-mod agent_cli;
-mod agent_client;
-mod agent_state;
-mod args;
-mod certs;
+mod agent;
+mod channel;
 mod cli;
-mod clock;
+mod common;
 mod control;
 mod daemon;
 mod devlxd;
-mod devlxd_server;
-mod events;
 mod exec;
-mod exec_request;
-mod exec_sockets;
-mod exec_wait;
-mod fault;
-mod file;
-mod file_tree;
-mod http;
+mod files;
 mod instance;
-mod metrics;
-mod operations;
-mod port_forward;
-mod progress;
-mod pump;
-mod serial_connect;
-mod sftp_client;
-mod sftp_transfer;
-mod sftp_wire;
-mod share;
-mod slots;
-mod state;
-mod status_ring;
-mod storage;
-mod store;
-mod stream;
-mod terminal;
-mod tls;
-mod upgrade;
-mod websocket;
+mod net;
+mod report;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match cli::run(std::env::args().skip(1).collect()) {
+    match cli::run() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("mote-host: {error:#}");
+            common::printable::complain(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::guest::Guest;
-use crate::host::{Host, SOON, wait};
-use crate::qmp::Qemu;
+use crate::peers::guest::Guest;
+use crate::peers::host::{Host, SOON, wait};
+use crate::peers::qmp::Qemu;
 
 #[test]
 fn a_daemon_killed_while_it_writes_leaves_a_readable_state() {
@@ -65,7 +65,7 @@ fn a_directory_has_one_daemon_and_dead_sockets_are_replaced() {
     let second = host.command(&["daemon"]).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("another daemon runs in"));
-    assert_eq!(host.run(&["list"]), "vm1\n", "the first one did not mind");
+    assert_eq!(host.run(&["list", "--quiet"]), "vm1\n", "the first one did not mind");
     host.kill();
     assert!(host.path("control.sock").exists());
     host.start();
@@ -79,7 +79,7 @@ fn two_daemons_with_two_instances_each_know_their_own() {
     for (n, host) in hosts.iter_mut().enumerate() {
         let share = host.init("other", "lxd", &["user.n=other"]);
         host.start();
-        assert_eq!(host.run(&["list"]), "other\nvm1\n");
+        assert_eq!(host.run(&["list", "-q"]), "other\nvm1\n");
         assert_eq!(Guest::of(host).get("/1.0/config/user.n").1, json!(n.to_string()));
         let other = Guest::with_share(host, "other", Some(&share));
         assert_eq!(other.get("/1.0/config/user.n").1, "other");
@@ -92,9 +92,9 @@ fn an_instance_made_while_the_daemon_runs_is_served_and_half_of_one_is_ignored()
     let mut host = Host::new();
     std::fs::create_dir_all(host.path("instances/half/config")).unwrap();
     host.start();
-    assert_eq!(host.run(&["list"]), "");
+    assert_eq!(host.run(&["list", "-q"]), "");
     host.init("vm1", "lxd", &[]);
-    assert_eq!(host.run(&["list"]), "vm1\n");
+    assert_eq!(host.run(&["list", "-q"]), "vm1\n");
     assert_eq!(Guest::of(&host).get("/1.0").0, 200);
     assert_eq!(host.conf()["port"], host.port());
     let again =

@@ -6,9 +6,9 @@ use std::sync::mpsc::channel;
 
 use serde_json::{Value, json};
 
-use crate::guest::Guest;
-use crate::host::{Host, SOON, wait};
-use crate::qmp::Qemu;
+use crate::peers::guest::Guest;
+use crate::peers::host::{Host, SOON, wait};
+use crate::peers::qmp::Qemu;
 
 fn started(flavour: &str, config: &[&str]) -> (Host, Guest) {
     let mut host = Host::with_instance(flavour, config);

@@ -5,9 +5,9 @@ use std::process::{Child, Output, Stdio};
 
 use serde_json::json;
 
-use crate::host::{Host, SOON, wait};
-use crate::qmp::Qemu;
-use crate::shell::{End, ID, Shell};
+use crate::peers::host::{Host, SOON, wait};
+use crate::peers::qmp::Qemu;
+use crate::peers::shell::{End, ID, Shell};
 
 fn world(flavour: &str, end: End) -> (Host, Qemu, Shell) {
     let mut host = Host::with_instance(flavour, &["environment.A=of the instance"]);
@@ -76,12 +76,40 @@ fn an_end_of_which_no_event_tells_is_found_by_asking() {
 
 #[test]
 fn special_codes_have_their_words() {
-    for (code, words) in [(127, "Command not found"), (126, "Command not executable")] {
+    let missing = "Command not found: cat, or what it runs (PATH is /usr/local/sbin:/usr/local/bin:/usr/sbin:\
+                   /usr/bin:/sbin:/bin)";
+    for (code, words) in [(127, missing), (126, "Command not executable")] {
         let (host, _qemu, _shell) = world("lxd", End::Event { code });
         let output = run(&host, &["vm1", "cat"], b"");
         assert_eq!(output.status.code().map(i64::from), Some(code));
         assert_eq!(errors(&output), format!("mote-host: {words}\n"));
     }
+}
+
+#[test]
+fn a_shell_is_a_login_shell_as_the_servers_own() {
+    let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
+    let mut command = host.command(&["shell", "-T", "-e", "A=b=c", "vm1"]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    assert_eq!(errors(&output), "");
+    assert_eq!(shell.body()["command"], json!(["su", "-l"]));
+    assert_eq!(shell.body()["environment"]["A"], "b=c");
+    assert_eq!((&shell.body()["user"], &shell.body()["cwd"]), (&json!(0), &json!("/root")));
+}
+
+#[test]
+fn info_says_who_answers_and_without_an_answer_why_not() {
+    let (host, qemu, _shell) = world("incus", End::Event { code: 0 });
+    let info = host.run(&["info", "vm1"]);
+    for row in ["Status       Running", "Agent        CONNECTED for ", "Program      incus-agent"] {
+        assert!(info.lines().any(|line| line.starts_with(row)), "{row} in {info}");
+    }
+    assert!(info.contains("Uptime       at least "), "{info}");
+    qemu.say("STOPPED\n");
+    host.wait_for("STOPPED");
+    let info = host.run(&["info", "vm1"]);
+    assert!(info.contains("Program      -\n"), "{info}");
+    assert!(info.contains("In words     the agent has stopped"), "{info}");
 }
 
 #[test]

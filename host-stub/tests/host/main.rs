@@ -3,17 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's set-up fails the test")]
 
-mod agent;
+mod cli;
 mod daemon;
 mod devlxd;
 mod exec;
 mod faults;
-mod guest;
-mod host;
-mod qmp;
+mod peers;
 mod ring;
 mod serial;
 mod share;
-mod shell;
 mod storage;
-mod wire;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::agent::{Agent, Mood, Preamble};
-use crate::guest::Guest;
-use crate::host::{Host, SOON, text, wait};
-use crate::qmp::Qemu;
+use crate::peers::agent::{Agent, Mood, Preamble};
+use crate::peers::guest::Guest;
+use crate::peers::host::{Host, SOON, text, wait};
+use crate::peers::qmp::Qemu;
 
 fn agent_socket(host: &Host) -> PathBuf {
     host.path("vm1.p.listen_8443")

@@ -8,9 +8,9 @@ use std::time::Duration;
 use ring::digest::{SHA256, digest};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::agent::{Agent, Preamble};
-use crate::host::{Host, SOON, text, wait};
-use crate::wire::certificate;
+use crate::peers::agent::{Agent, Preamble};
+use crate::peers::host::{Host, SOON, text, wait};
+use crate::peers::wire::certificate;
 
 /// Makes an instance whose port is at `path`.
 fn init(host: &Host, path: &str, extra: &[&str]) {

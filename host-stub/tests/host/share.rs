@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::host::{Host, text};
+use crate::peers::host::{Host, text};
 
 fn json_of(host: &Host, name: &str) -> Value {
     serde_json::from_slice(&std::fs::read(host.share("vm1").join(name)).unwrap()).unwrap()

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::guest::Guest;
-use crate::host::Host;
+use crate::peers::guest::Guest;
+use crate::peers::host::Host;
 
 const TOKEN: &str = "Authorization: Bearer secret\r\n";
 const VOLUMES: &str = "/1.0/storage-pools/default/volumes";

@@ -1,0 +1,173 @@
+//! Calls to an agent: vsock (or what stands in for it), TLS with exactly its certificate, one
+//! request a connection (P§3.2).
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use serde_json::Value;
+use vsock::VsockStream;
+
+use crate::instance::store;
+use crate::instance::{Instance, Vsock};
+use crate::net::certs::{Pair, certificate};
+use crate::net::http::{Message, read_answer, write_request};
+use crate::net::pump;
+use crate::net::stream::{Limit, Timed};
+use crate::net::tls;
+
+/// For a whole PUT or event, the preceding GET included (P§3.2).
+const DEADLINE: Duration = Duration::from_secs(3);
+/// Where agents listen.
+const AGENT_PORT: u32 = 8443;
+/// vhost-device-vsock's answer is `OK <port>`.
+const ANSWER: usize = 64;
+
+/// A connection with TLS and a limit.
+pub(crate) type Stream = StreamOwned<ClientConnection, Timed>;
+
+/// Tells the agent where we are.
+pub(crate) fn put(root: &Path, instance: &Instance, body: &[u8]) -> Result<()> {
+    tell(root, instance, "PUT", "/1.0", body)
+}
+
+/// Posts an event to the agent's listeners.
+pub(crate) fn post_event(root: &Path, instance: &Instance, event: &[u8]) -> Result<()> {
+    tell(root, instance, "POST", "/1.0/events", event)
+}
+
+fn tell(root: &Path, instance: &Instance, method: &str, path: &str, body: &[u8]) -> Result<()> {
+    let limit = Limit::Until(Instant::now() + DEADLINE);
+    if instance.flavour.greets() {
+        greet(root, instance, limit)?;
+    }
+    let answer = request(root, instance, method, path, body, limit)?;
+    success(method, &answer)
+}
+
+/// What clients ask first: who are you, and what can you do (P§3.4)?
+pub(crate) fn greet(root: &Path, instance: &Instance, limit: Limit) -> Result<Vec<String>> {
+    let info = metadata(root, instance, "GET", "/1.0", limit)?;
+    let server = &info["environment"]["server"];
+    if server != instance.flavour.agent() {
+        let expected = instance.flavour.agent();
+        bail!(
+            "the agent calls itself {server} and not {expected}: has the status port the name of \
+             another server?"
+        );
+    }
+    let extensions: Option<Vec<String>> =
+        serde_json::from_value(info["api_extensions"].clone()).context("api_extensions")?;
+    Ok(extensions.unwrap_or_default())
+}
+
+fn success(method: &str, answer: &Message) -> Result<()> {
+    if answer.status == 200 {
+        return Ok(());
+    }
+    bail!("{method}: status {}: {}", answer.status, complaint(&answer.body))
+}
+
+/// What an agent says is wrong: an envelope's error, or the text itself.
+pub(crate) fn complaint(body: &[u8]) -> String {
+    let envelope: Option<Value> = serde_json::from_slice(body).ok();
+    let error = envelope.and_then(|body| body["error"].as_str().map(str::to_owned));
+    error.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned())
+}
+
+/// The `metadata` of a sync answer; any other is an error.
+pub(crate) fn metadata(
+    root: &Path,
+    instance: &Instance,
+    method: &str,
+    target: &str,
+    limit: Limit,
+) -> Result<Value> {
+    let answer = request(root, instance, method, target, b"", limit)?;
+    success(method, &answer)?;
+    let mut envelope = answer.json()?;
+    if envelope["type"] != "sync" {
+        bail!("{method} {target}: not a sync answer: {envelope}");
+    }
+    Ok(envelope["metadata"].take())
+}
+
+/// Any request.
+pub(crate) fn request(
+    root: &Path,
+    instance: &Instance,
+    method: &str,
+    target: &str,
+    body: &[u8],
+    limit: Limit,
+) -> Result<Message> {
+    let mut stream = open(root, instance, limit)?;
+    write_request(&mut stream, method, target, body).context("agent")?;
+    read_answer(&mut stream).context("agent")
+}
+
+/// A connection for something longer than a request, as a socket without TLS or a limit.
+pub(crate) fn plain(root: &Path, instance: &Instance, limit: Limit) -> Result<UnixStream> {
+    let mut stream = open(root, instance, limit)?;
+    // The handshake has to keep to the limit, nothing after it does.
+    stream.conn.complete_io(&mut stream.sock).context("agent")?;
+    pump::plain(stream)
+}
+
+/// Dials and prepares TLS; the handshake comes with the first byte.
+pub(crate) fn open(root: &Path, instance: &Instance, limit: Limit) -> Result<Stream> {
+    let socket = dial(&instance.vsock, limit)?;
+    let directory = store::directory(root, &instance.name);
+    let pair = Pair::load_or_make(&directory, "agent-client")?;
+    let agent = certificate(&store::share(root, &instance.name).join("agent.crt"))?;
+    let config = tls::client(&pair, agent)?;
+    let connection = ClientConnection::new(config, ServerName::try_from("unspecified")?)?;
+    Ok(StreamOwned::new(connection, socket))
+}
+
+/// Connects to the agent's port.
+fn dial(vsock: &Vsock, limit: Limit) -> Result<Timed> {
+    match vsock {
+        Vsock::Cid(cid) => {
+            // The kernel gives up by itself after 2 s.
+            let stream = VsockStream::connect_with_cid_port(*cid, AGENT_PORT).context("vsock")?;
+            // Any stream socket will do from here on.
+            Ok(Timed::new(UnixStream::from(stream.as_fd().try_clone_to_owned()?), limit))
+        }
+        Vsock::Plain(prefix) => {
+            let mut path = prefix.as_os_str().to_owned();
+            path.push(format!(".listen_{AGENT_PORT}"));
+            let path = PathBuf::from(path);
+            Timed::connect(&path, limit).with_context(|| path.display().to_string())
+        }
+        Vsock::Uds(path) => {
+            let mut socket =
+                Timed::connect(path, limit).with_context(|| path.display().to_string())?;
+            say_connect(&mut socket).context("vsock")?;
+            Ok(socket)
+        }
+    }
+}
+
+/// vhost-device-vsock's preamble. Nothing more may be sent before its OK: it would be lost.
+fn say_connect(socket: &mut Timed) -> Result<()> {
+    socket.write_all(format!("CONNECT {AGENT_PORT}\n").as_bytes())?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\n") {
+        // Byte by byte, so as not to take what belongs to TLS.
+        let mut byte = [0];
+        if socket.read(&mut byte)? == 0 || answer.len() == ANSWER {
+            bail!("connection refused");
+        }
+        answer.push(byte[0]);
+    }
+    if !answer.starts_with(b"OK ") {
+        bail!("{}", String::from_utf8_lossy(&answer).trim());
+    }
+    Ok(())
+}

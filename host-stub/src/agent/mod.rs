@@ -1,0 +1,5 @@
+//! Calls to an agent, as a host makes them.
+
+pub(crate) mod client;
+pub(crate) mod upgrade;
+pub(crate) mod websocket;

@@ -1,0 +1,149 @@
+//! Websockets to an agent. Two threads may use one: the half that reads and the half that writes share
+//! nothing but the socket, into which a frame goes whole.
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode};
+use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
+
+use super::client;
+use crate::instance::Instance;
+use crate::net::stream::Limit;
+
+/// For connecting, TLS and the upgrade together (P§3.2).
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// What comes in.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// Payload.
+    Bytes(Bytes),
+    /// Text: on a data socket it is the barrier, whatever it says (P§4.1).
+    Text(String),
+    /// The peer closed with 1000.
+    Closed,
+}
+
+/// A connected websocket.
+pub(crate) struct Socket {
+    /// The reading half.
+    pub(crate) incoming: Incoming,
+    /// The writing half.
+    pub(crate) outgoing: Outgoing,
+    /// For hanging up from elsewhere.
+    pub(crate) line: Line,
+}
+
+/// The connection below.
+pub(crate) struct Line(UnixStream);
+
+impl Line {
+    /// Another handle.
+    pub(crate) fn again(&self) -> Result<Self> {
+        Ok(Self(self.0.try_clone()?))
+    }
+
+    /// Hangs up without a close frame, as Go's `Conn.Close` does; the peer gets what was sent before.
+    pub(crate) fn hang_up(&self) {
+        let _gone = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// The reading half.
+pub(crate) struct Incoming(WebSocket<Half>);
+
+/// The writing half.
+pub(crate) struct Outgoing(WebSocket<Half>);
+
+struct Half {
+    read: UnixStream,
+    /// The reading half answers pings.
+    write: Arc<Mutex<UnixStream>>,
+}
+
+impl Read for Half {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.read.read(buffer)
+    }
+}
+
+impl Write for Half {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.write.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Connects to a path of the agent's.
+pub(crate) fn connect(root: &Path, instance: &Instance, target: &str) -> Result<Socket> {
+    let socket = client::plain(root, instance, Limit::within(CONNECT))?;
+    socket.set_read_timeout(Some(CONNECT))?;
+    let write = Arc::new(Mutex::new(socket.try_clone()?));
+    let half = || -> Result<Half> { Ok(Half { read: socket.try_clone()?, write: write.clone() }) };
+    // Each frame at once: nobody comes by to flush.
+    let config = Some(WebSocketConfig::default().write_buffer_size(0));
+    let url = format!("ws://custom.socket{target}");
+    let incoming = match tungstenite::client::client_with_config(url, half()?, config) {
+        Ok((incoming, _)) => incoming,
+        Err(HandshakeError::Failure(Error::Http(answer))) => {
+            let body = answer.body().as_deref().unwrap_or_default();
+            bail!("status {}: {}", answer.status().as_u16(), client::complaint(body));
+        }
+        Err(error) => return Err(anyhow!("{error}")).context("websocket"),
+    };
+    socket.set_read_timeout(None)?;
+    let outgoing = WebSocket::from_raw_socket(half()?, Role::Client, config);
+    let (incoming, outgoing) = (Incoming(incoming), Outgoing(outgoing));
+    Ok(Socket { incoming, outgoing, line: Line(socket) })
+}
+
+impl Incoming {
+    /// Waits for what comes next. Pings are answered on the way.
+    pub(crate) fn next(&mut self) -> Result<Piece> {
+        loop {
+            match self.0.read() {
+                Ok(Message::Binary(bytes)) => return Ok(Piece::Bytes(bytes)),
+                Ok(Message::Text(text)) => return Ok(Piece::Text(text.to_string())),
+                Ok(Message::Close(frame)) => match frame.map(|frame| frame.code) {
+                    Some(CloseCode::Normal) => return Ok(Piece::Closed),
+                    code => bail!("closed with {}", code.map_or(0, u16::from)),
+                },
+                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
+                Err(error) => return Err(error).context("websocket"),
+            }
+        }
+    }
+}
+
+impl Outgoing {
+    /// Payload.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.0.send(Message::Binary(Bytes::copy_from_slice(bytes)))?)
+    }
+
+    /// Text.
+    pub(crate) fn text(&mut self, text: String) -> Result<()> {
+        Ok(self.0.send(Message::Text(text.into()))?)
+    }
+
+    /// The end of a stream, after which the socket stays (P§4.1).
+    pub(crate) fn barrier(&mut self) -> Result<()> {
+        self.text(String::new())
+    }
+
+    /// Says goodbye.
+    pub(crate) fn close(&mut self) -> Result<()> {
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        Ok(self.0.close(Some(frame))?)
+    }
+}

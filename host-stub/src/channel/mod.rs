@@ -1,0 +1,4 @@
+//! The status port, from the host's side.
+
+pub(crate) mod ring;
+pub(crate) mod serial;

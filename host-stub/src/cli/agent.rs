@@ -1,0 +1,148 @@
+//! Commands that ask an agent something: `state`, `metrics`, `operations`, `events --agent` (P§4.2-4.6).
+
+use std::io::{Write, stdout};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use crate::agent::client::{self, metadata};
+use crate::agent::websocket::{self, Piece};
+use crate::common::printable::{self, Shape, text};
+use crate::control::client::ask;
+use crate::control::known::{self, Known};
+use crate::instance::Instance;
+use crate::net::stream::Limit;
+use crate::report::{metrics, state};
+
+/// For state and metrics, greeting included (P§3.2).
+const QUICK: Duration = Duration::from_secs(3);
+/// For anything else.
+const REQUEST: Duration = Duration::from_secs(20);
+
+/// `operations`.
+#[derive(Debug, Args)]
+pub(crate) struct OperationsArgs {
+    /// The instance
+    name: String,
+    /// What to do
+    #[arg(value_enum, default_value = "list")]
+    action: Action,
+    /// Of which operation, unless all are listed
+    #[arg(required_if_eq_any = [("action", "show"), ("action", "wait"), ("action", "delete")])]
+    id: Option<String>,
+    /// For wait: give up after so many seconds
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    timeout: Option<i64>,
+}
+
+/// What to do with operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Action {
+    /// List all
+    List,
+    /// Show one
+    Show,
+    /// Wait for the end of one
+    Wait,
+    /// End one
+    Delete,
+}
+
+/// `state`.
+pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
+    let (instance, known) = asked(root, name)?;
+    let said = match known {
+        Known::State(state) => state,
+        Known::Absent => bail!(instance.flavour.absent()),
+        Known::Reachable => {
+            let limit = Limit::within(QUICK);
+            client::greet(root, &instance, limit)?;
+            metadata(root, &instance, "GET", "/1.0/state", limit)?
+        }
+    };
+    // What it is, is the host's to say: agents leave that open (P§4.5).
+    let target = format!("/1.0/internal/{name}/agent-state");
+    let host = ask(root, "GET", &target, &Value::Null)?;
+    let readable = state::readable(&instance, &said)?;
+    let status = text(host["status"].as_str().unwrap_or("-"));
+    print(shape, &said, &format!("status     {status}\n{readable}"))
+}
+
+/// `metrics`.
+pub(crate) fn metrics(root: &Path, name: &str, shape: Shape) -> Result<()> {
+    let (instance, known) = asked(root, name)?;
+    let said = match known {
+        Known::Absent | Known::State(_) => bail!(instance.flavour.absent()),
+        Known::Reachable => {
+            let limit = Limit::within(QUICK);
+            if instance.flavour.greets() {
+                client::greet(root, &instance, limit)?;
+            }
+            metadata(root, &instance, "GET", "/1.0/metrics", limit)?
+        }
+    };
+    let published = metrics::openmetrics(&instance, &said)?;
+    print(shape, &said, &published)
+}
+
+/// The instance, if its agent may be asked for a report.
+fn asked(root: &Path, name: &str) -> Result<(Instance, Known)> {
+    let (instance, known) = known::known(root, name)?;
+    if instance.is_false("security.agent.metrics") {
+        bail!("security.agent.metrics is false: the agent is not asked");
+    }
+    Ok((instance, known))
+}
+
+fn print(shape: Shape, said: &Value, readable: &str) -> Result<()> {
+    match shape {
+        Shape::Json => writeln!(stdout(), "{}", printable::json(said))?,
+        Shape::Text => printable::print_exact(readable.as_bytes())?,
+    }
+    Ok(())
+}
+
+/// `operations`.
+pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
+    let instance = known::reach(root, &args.name)?;
+    let one = format!("/1.0/operations/{}", args.id.as_deref().unwrap_or_default());
+    let (method, target, limit) = match (args.action, args.timeout) {
+        (Action::List, _) => ("GET", "/1.0/operations?recursion=1".to_owned(), Some(REQUEST)),
+        (Action::Show, _) => ("GET", one, Some(REQUEST)),
+        (Action::Delete, _) => ("DELETE", one, None),
+        (Action::Wait, None) => ("GET", format!("{one}/wait"), None),
+        (Action::Wait, Some(seconds)) => ("GET", format!("{one}/wait?timeout={seconds}"), None),
+    };
+    // Who waits for an operation waits for as long as it takes.
+    let limit = limit.map_or(Limit::Each(Duration::from_secs(3600)), Limit::within);
+    let said = metadata(root, &instance, method, &target, limit)?;
+    if args.action != Action::List {
+        return Ok(writeln!(stdout(), "{}", printable::pretty_json(&said))?);
+    }
+    let groups = said.as_object().context("operations are no object")?;
+    for operation in groups.values().filter_map(Value::as_array).flatten() {
+        let word = |key: &str| text(operation[key].as_str().unwrap_or("-"));
+        writeln!(stdout(), "{} {} {}", word("id"), word("status"), word("description"))?;
+    }
+    Ok(())
+}
+
+/// `events NAME --agent`: the agent's own, one line each, until it ends.
+pub(crate) fn events(root: &Path, name: &str, types: Option<&str>) -> Result<()> {
+    let instance: Instance = known::reach(root, name)?;
+    let target = types.map_or("/1.0/events".into(), |types| format!("/1.0/events?type={types}"));
+    let mut socket = websocket::connect(root, &instance, &target).context("events")?;
+    loop {
+        match socket.incoming.next()? {
+            Piece::Text(text) => {
+                let event: Value = serde_json::from_str(&text).context("an event is not JSON")?;
+                writeln!(stdout(), "{}", printable::json(&event))?;
+            }
+            Piece::Bytes(_) => bail!("an event came as bytes"),
+            Piece::Closed => return Ok(()),
+        }
+    }
+}

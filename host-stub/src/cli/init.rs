@@ -1,0 +1,218 @@
+//! `init`: makes an instance, and says how a VM is booted that finds this host.
+
+use std::collections::BTreeMap;
+use std::io::{Write, stdout};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::Value;
+
+use super::qemu::Recipe;
+use super::values::{context_id, nic};
+use crate::common::pair::pair;
+use crate::control::client::{ask, is_running};
+use crate::instance::create::create;
+use crate::instance::share::{Device, Template};
+use crate::instance::store;
+use crate::instance::{Channel, Flavour, Instance, VSOCK_ID, Vsock};
+
+/// An instance to make.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// The new instance: letters, digits and dashes
+    name: String,
+    /// The server to play
+    #[arg(long, value_enum, default_value = "lxd")]
+    flavour: Flavour,
+    /// Reach the guest through vhost-device-vsock's socket PATH (default: vsock beside the instance)
+    #[arg(long, value_name = "PATH", group = "vsock")]
+    vsock_uds: Option<PathBuf>,
+    /// Reach an agent without a VM by unix sockets (mote-agent --vsock-unix PREFIX)
+    #[arg(long, value_name = "PREFIX", group = "vsock")]
+    vsock_plain: Option<PathBuf>,
+    /// The guest's context id, and the way to it unless another is given
+    #[arg(long, value_name = "CID", value_parser = context_id)]
+    vsock_cid: Option<u32>,
+    /// Read the status port from a ring buffer by QEMU's monitor PATH (default: qmp beside the
+    /// instance)
+    #[arg(long, value_name = "PATH", group = "channel")]
+    qmp: Option<PathBuf>,
+    /// Read and write the status port: a socket or a terminal device (the CONNECT dialect)
+    #[arg(long, value_name = "PATH", group = "channel")]
+    serial: Option<PathBuf>,
+    /// Give back every byte of the status port, as shared memory would (with --serial)
+    #[arg(long)]
+    shared_memory: bool,
+    /// Put this agent into the config share, as real hosts do
+    #[arg(long, value_name = "FILE")]
+    agent: Option<PathBuf>,
+    /// Set a configuration value
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    config: Vec<(String, String)>,
+    /// Let the guest name the NIC with this MAC address
+    #[arg(long = "nic", value_name = "NAME=MAC[,mtu=N]", value_parser = nic)]
+    nics: Vec<(String, Device)>,
+    /// Let the guest make a file
+    #[arg(
+        long = "template",
+        value_name = "TARGET=FILE[,create_only][,mode=M][,uid=N][,gid=N]",
+        value_parser = Template::parse
+    )]
+    templates: Vec<Template>,
+}
+
+/// Makes the instance. Its share goes to stdout, for programs; how to boot it to stderr, for people.
+pub(crate) fn run(root: &Path, mut args: InitArgs) -> Result<()> {
+    let (agent, templates) = (args.agent.take(), std::mem::take(&mut args.templates));
+    let instance = described(root, args)?;
+    let share = create(root, &instance, agent.as_deref(), &templates)?;
+    writeln!(stdout(), "{}", share.display())?;
+    eprint!("{}", Recipe::of(root, &instance, &share));
+    // A daemon that runs is told; if there is none, the next one finds it.
+    if is_running(root) {
+        let target = format!("/1.0/instances/{}/adopt", instance.name);
+        ask(root, "POST", &target, &Value::Null)?;
+    }
+    Ok(())
+}
+
+/// The instance that the arguments describe.
+fn described(root: &Path, args: InitArgs) -> Result<Instance> {
+    // Paths are used by a daemon that may run elsewhere.
+    let path =
+        |path: PathBuf| std::path::absolute(&path).with_context(|| path.display().to_string());
+    let beside = |name: &str| path(store::directory(root, &args.name).join(name));
+    let mut config = BTreeMap::new();
+    if let Some(cid) = args.vsock_cid {
+        config.insert(VSOCK_ID.to_owned(), cid.to_string());
+    }
+    let vsock = match (args.vsock_uds, args.vsock_plain, args.vsock_cid) {
+        (Some(_), Some(_), _) => bail!("there is one way to the guest, not two"),
+        (Some(uds), None, _) => Vsock::Uds(path(uds)?),
+        (None, Some(prefix), _) => Vsock::Plain(path(prefix)?),
+        (None, None, Some(cid)) => Vsock::Cid(cid),
+        (None, None, None) => Vsock::Uds(beside("vsock")?),
+    };
+    let shared = args.shared_memory;
+    let channel = match (args.qmp, args.serial) {
+        (Some(_), Some(_)) => bail!("there is one status port, not two"),
+        (_, None) if shared => bail!("--shared-memory goes with --serial"),
+        (Some(qmp), None) => Channel::Qmp(path(qmp)?),
+        (None, Some(serial)) => Channel::Serial { path: path(serial)?, shared },
+        (None, None) => Channel::Qmp(beside("qmp")?),
+    };
+    config.extend(args.config);
+    if !args.nics.is_empty() {
+        config.insert("agent.nic_config".into(), "true".into());
+    }
+    fits(&vsock, &channel)?;
+    Ok(Instance {
+        name: args.name,
+        flavour: args.flavour,
+        vsock,
+        channel,
+        config,
+        devices: args.nics.into_iter().collect(),
+        volumes: BTreeMap::new(),
+    })
+}
+
+/// The system takes no socket with a longer path; the host's own has a port number behind it.
+fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
+    const LONGEST: usize = 107;
+    const PORT: usize = "_65535".len();
+    let way = match vsock {
+        Vsock::Uds(path) | Vsock::Plain(path) => Some((path, PORT, "--vsock-uds")),
+        Vsock::Cid(_) => None,
+    };
+    let status = match channel {
+        Channel::Qmp(path) => (path, 0, "--qmp"),
+        Channel::Serial { path, .. } => (path, 0, "--serial"),
+    };
+    for (path, more, option) in way.into_iter().chain([status]) {
+        let length = path.as_os_str().len() + more;
+        if length > LONGEST {
+            let path = path.display();
+            bail!(
+                "{path} is too long for a socket ({length} of {LONGEST} bytes): choose another by {option}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: InitArgs,
+    }
+
+    fn parsed(line: &str) -> Result<Instance> {
+        let line = Line::try_parse_from(["init"].into_iter().chain(line.split_whitespace()))?;
+        described(Path::new("/d"), line.args)
+    }
+
+    #[test]
+    fn an_instance_is_read_from_the_arguments_in_any_order() {
+        let line = "--vsock-plain /p --config a=b --config c=d=e vm1 --flavour incus \
+                    --serial /s --shared-memory --vsock-cid 7";
+        let instance = parsed(line).unwrap();
+        assert_eq!((instance.name.as_str(), instance.flavour), ("vm1", Flavour::Incus));
+        assert_eq!(instance.channel, Channel::Serial { path: "/s".into(), shared: true });
+        assert_eq!(instance.vsock, Vsock::Plain("/p".into()));
+        assert_eq!(instance.config["c"], "d=e");
+        assert_eq!(instance.config[VSOCK_ID], "7");
+        let line = "vm1 --flavour lxd --qmp /q --vsock-cid 7";
+        assert_eq!(parsed(line).unwrap().vsock, Vsock::Cid(7));
+    }
+
+    #[test]
+    fn a_name_is_enough() {
+        let instance = parsed("vm1").unwrap();
+        assert_eq!(instance.flavour, Flavour::Lxd);
+        assert_eq!(instance.vsock, Vsock::Uds("/d/instances/vm1/vsock".into()));
+        assert_eq!(instance.channel, Channel::Qmp("/d/instances/vm1/qmp".into()));
+    }
+
+    #[test]
+    fn paths_too_long_for_a_socket_are_refused_at_once() {
+        let long = "x".repeat(102);
+        let error = parsed(&format!("vm1 --vsock-uds /{long}")).unwrap_err().to_string();
+        assert!(error.contains("107 bytes") && error.contains("--vsock-uds"), "{error}");
+        assert!(parsed(&format!("vm1 --qmp /{long}")).is_ok());
+        assert!(parsed(&format!("vm1 --qmp /{long}{long}")).is_err());
+    }
+
+    #[test]
+    fn nics_are_devices_and_switch_their_configuration_on() {
+        let line = "vm1 --flavour lxd --qmp /q --vsock-cid 7 --nic eth0=AA:bb,mtu=1400 --nic x=cc";
+        let instance = parsed(line).unwrap();
+        assert_eq!(instance.devices["eth0"]["mtu"], "1400");
+        assert_eq!(instance.devices["x"]["hwaddr"], "cc");
+        assert_eq!(instance.config["agent.nic_config"], "true");
+        assert!(nic("eth0=aa,mut=1").is_err());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "vm1 --flavour lxc --vsock-plain /p --qmp /q",
+            "vm1 --flavour lxd --vsock-plain /p --vsock-uds /u --qmp /q",
+            "vm1 --flavour lxd --vsock-plain /p --qmp /q --serial /s",
+            "vm1 --flavour lxd --vsock-plain /p --qmp /q --shared-memory",
+            "vm1 --flavour lxd --vsock-plain /p --shared-memory",
+            "vm1 --flavour lxd --vsock-plain /p --qmp /q --vsock-cid 2",
+            "vm1 --flavour lxd --vsock-plain /p --qmp /q --config novalue",
+            "vm1 extra --flavour lxd --vsock-plain /p --qmp /q",
+            "--flavour lxd --vsock-plain /p --qmp /q",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+}

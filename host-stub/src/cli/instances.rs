@@ -1,0 +1,202 @@
+//! `list` and `info`: instances with their states, for people.
+
+use std::io::{Write, stdout};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::{look, why};
+use crate::agent::client;
+use crate::common::printable::{self, text};
+use crate::common::units;
+use crate::control::client::ask;
+use crate::control::known::{self, Known};
+use crate::net::stream::Limit;
+
+/// For an agent that is asked who it is; who looks does not want to wait.
+const GREETING: Duration = Duration::from_secs(3);
+/// The agent's port (P§3.2).
+const AGENT_PORT: u32 = 8443;
+
+/// `list`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+pub(crate) struct ListArgs {
+    /// Only the names
+    #[arg(long, short)]
+    quiet: bool,
+    /// As JSON
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
+}
+
+/// Prints all instances.
+pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
+    let all = ask(root, "GET", "/1.0/instances", &Value::Null)?;
+    let names: Vec<&str> = all.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut out = stdout().lock();
+    if args.quiet {
+        return Ok(names.iter().try_for_each(|name| writeln!(out, "{name}"))?);
+    }
+    let mut rows = vec![["NAME", "STATUS", "AGENT", "SERVER", "FAULT"].map(str::to_owned)];
+    let mut states = Vec::new();
+    for name in names {
+        // One that was just deleted is no longer there.
+        let Ok(state) = look::known(root, name) else { continue };
+        let word = |key: &str| state[key].as_str().unwrap_or("-").to_owned();
+        rows.push([name.into(), word("status"), word("state"), word("flavour"), word("fault")]);
+        states.push(json!({"name": name, "status": word("status"), "agent": word("state"),
+            "server": word("flavour"), "fault": word("fault")}));
+    }
+    if args.json {
+        return Ok(writeln!(out, "{}", printable::json(&json!(states)))?);
+    }
+    Ok(write!(out, "{}", table(&rows))?)
+}
+
+/// Columns as wide as their widest cell.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut shown = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, cell) in row.iter().enumerate() {
+            let widths = rows.iter().filter_map(|row| row.get(column)).map(String::len);
+            let width = widths.max().unwrap_or(0);
+            line += &format!("{cell:width$}  ");
+        }
+        shown += line.trim_end();
+        shown.push('\n');
+    }
+    shown
+}
+
+/// Prints one.
+pub(crate) fn info(root: &Path, name: &str) -> Result<()> {
+    let state = look::known(root, name)?;
+    // It is asked itself where a host would; one that does not answer is described all the same.
+    let said = match known::known(root, name)? {
+        (instance, Known::Reachable) => {
+            let limit = Limit::within(GREETING);
+            let said = client::metadata(root, &instance, "GET", "/1.0", limit);
+            Some(said.map_err(|error| format!("{error:#}")))
+        }
+        (_, Known::Absent | Known::State(_)) => None,
+    };
+    Ok(write!(stdout(), "{}", described(name, &state, said))?)
+}
+
+/// The rows of `info`.
+fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> String {
+    let word = |key: &str| match state[key].as_str() {
+        None | Some("") => "-".to_owned(),
+        Some(word) => text(word),
+    };
+    let server = match state["flavour"].as_str() {
+        Some("incus") => "Incus".to_owned(),
+        Some("lxd") => "LXD, 5.20 and later".to_owned(),
+        Some("lxd-5.0") => "LXD, before 5.20".to_owned(),
+        other => other.unwrap_or("-").to_owned(),
+    };
+    let agent = format!("{} for {}", word("state"), why::lasted(state));
+    let program = match said {
+        None => "-".to_owned(),
+        Some(Err(why)) => format!("does not answer: {}", text(&why)),
+        Some(Ok(said)) => program(&said["environment"]),
+    };
+    let uptime = state["running_ms"].as_u64().map_or("-".to_owned(), |millis| {
+        format!("at least {}", units::duration(Duration::from_millis(millis)))
+    });
+    let (connections, resumed) = (&state["connections"], &state["resumed"]);
+    let rows = [
+        ("Name", name.to_owned()),
+        ("Status", word("status")),
+        ("Server", server),
+        ("Agent", agent),
+        ("Program", program),
+        ("Uptime", uptime),
+        ("Guest", format!("{}, port {AGENT_PORT}", way(&state["vsock"]))),
+        ("Host", format!("vsock 2:{}", state["port"])),
+        ("Status port", port(&state["channel"])),
+        ("Calls", format!("{connections}, {resumed} resumed; the last: {}", word("last_request"))),
+        ("Last line", why::by_port_alone(state).map_or_else(|| word("last_line"), str::to_owned)),
+        ("Last PUT", text(&why::last_put(state))),
+        ("Last error", text(&why::last_error(state))),
+        ("Fault", word("fault")),
+        ("In words", text(&why::why(state))),
+    ];
+    rows.iter().map(|(what, value)| format!("{what:<12} {value}\n")).collect()
+}
+
+/// What an agent says of itself.
+fn program(environment: &Value) -> String {
+    let word = |key: &str| text(environment[key].as_str().unwrap_or("-"));
+    format!(
+        "{} {}, {} {} on {}",
+        word("server"),
+        word("server_version"),
+        word("kernel"),
+        word("kernel_version"),
+        word("kernel_architecture")
+    )
+}
+
+fn way(vsock: &Value) -> String {
+    match (vsock["cid"].as_u64(), vsock["uds"].as_str(), vsock["plain"].as_str()) {
+        (Some(cid), _, _) => format!("vsock {cid}"),
+        (None, Some(path), _) => format!("vsock by {path}"),
+        (None, None, Some(prefix)) => format!("unix sockets {prefix}"),
+        (None, None, None) => "-".to_owned(),
+    }
+}
+
+fn port(channel: &Value) -> String {
+    match (channel["qmp"].as_str(), channel["serial"].as_str()) {
+        (Some(path), _) => format!("ring buffer, by QEMU's monitor {path}"),
+        (None, Some(path)) => format!("socket {path}"),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [["NAME", "STATUS"], ["a-long-name", "x"]].map(|row| row.map(str::to_owned));
+        assert_eq!(table(&rows), "NAME         STATUS\na-long-name  x\n");
+    }
+
+    #[test]
+    fn the_tail_of_a_state_is_no_line_to_show() {
+        let state =
+            json!({"state": "UNKNOWN", "flavour": "incus", "last_line": "g\",\"usage\":0}}"});
+        let shown = described("vm1", &state, None);
+        assert!(shown.contains("Last line    the end of its state: "), "{shown}");
+        assert!(!shown.contains("usage"), "{shown}");
+    }
+
+    #[test]
+    fn info_escapes_what_the_guest_says() {
+        let state = json!({"state": "CONNECTED", "since_ms": 1250, "status": "Ready",
+            "flavour": "lxd", "vsock": {"cid": 7}, "channel": {"qmp": "/q"}, "port": 5,
+            "last_line": "\x1b]0;x\x07", "running_ms": 61_000, "fault": "slow 5",
+            "connections": 3, "resumed": 2, "last_request": "GET /\u{202e}"});
+        let said = json!({"environment": {"server": "lxd-agent\x1b[2J", "server_version": "0.1.0",
+            "kernel": "Linux", "kernel_version": "6.1", "kernel_architecture": "x86_64"}});
+        let shown = described("vm1", &state, Some(Ok(said)));
+        assert!(!shown.contains('\x1b') && !shown.contains('\u{202e}'), "{shown}");
+        for row in [
+            "Agent        CONNECTED for 1.2 s\n",
+            "Program      lxd-agent\\x1b[2J 0.1.0, Linux 6.1 on x86_64\n",
+            "Uptime       at least 1 min 1 s\n",
+            "Guest        vsock 7, port 8443\n",
+            "Fault        slow 5\n",
+        ] {
+            assert!(shown.contains(row), "{row} in {shown}");
+        }
+    }
+}

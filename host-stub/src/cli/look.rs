@@ -1,0 +1,141 @@
+//! Commands that print what the host has or knows.
+
+use std::io::{Write, stdout};
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::agent;
+use super::why;
+use crate::common::printable::{self, Shape, text};
+use crate::control::client::{ask, print_events};
+
+/// `get`.
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// The instance
+    name: String,
+    /// The configuration key
+    key: String,
+}
+
+/// `events`.
+#[derive(Debug, Args)]
+pub(crate) struct EventsArgs {
+    /// Only this instance
+    name: Option<String>,
+    /// The agent's own events in place of the host's
+    #[arg(long, requires = "name")]
+    agent: bool,
+    /// Only these types, separated by commas
+    #[arg(long = "type", value_name = "A,B", requires = "agent")]
+    types: Option<String>,
+}
+
+/// `query`.
+#[derive(Debug, Args)]
+pub(crate) struct QueryArgs {
+    /// The instance
+    name: String,
+    /// GET, PUT, POST ...
+    method: String,
+    /// For example /1.0
+    path: String,
+    /// What to send
+    #[arg(default_value = "", allow_hyphen_values = true)]
+    body: String,
+}
+
+/// An instance as it is stored.
+fn stored(root: &Path, name: &str) -> Result<Value> {
+    ask(root, "GET", &format!("/1.0/instances/{name}"), &Value::Null)
+}
+
+/// What the host knows of an agent.
+pub(crate) fn known(root: &Path, name: &str) -> Result<Value> {
+    ask(root, "GET", &format!("/1.0/internal/{name}/agent-state"), &Value::Null)
+}
+
+/// `show`.
+pub(crate) fn show(root: &Path, name: &str) -> Result<()> {
+    Ok(writeln!(stdout(), "{}", printable::pretty_json(&stored(root, name)?))?)
+}
+
+/// `get`.
+pub(crate) fn get(root: &Path, args: &GetArgs) -> Result<()> {
+    let shown = stored(root, &args.name)?;
+    let value = shown["config"][&args.key].as_str();
+    let value = value.with_context(|| format!("{} has no {}", args.name, args.key))?;
+    Ok(printable::print_exact(format!("{value}\n").as_bytes())?)
+}
+
+/// `agent-state`.
+pub(crate) fn agent_state(root: &Path, name: &str, shape: Shape) -> Result<()> {
+    let state = known(root, name)?;
+    match shape {
+        Shape::Json => writeln!(stdout(), "{}", printable::json(&state))?,
+        Shape::Text => write!(stdout(), "{}", readable(name, &state))?,
+    }
+    Ok(())
+}
+
+/// `events`.
+pub(crate) fn events(root: &Path, args: &EventsArgs) -> Result<()> {
+    match (&args.name, args.agent) {
+        (Some(name), true) => agent::events(root, name, args.types.as_deref()),
+        (name, _) => print_events(root, name.as_deref()),
+    }
+}
+
+/// `query`.
+pub(crate) fn query(root: &Path, args: &QueryArgs) -> Result<()> {
+    let query = json!({"method": args.method, "path": args.path, "body": args.body});
+    let answer = ask(root, "POST", &format!("/1.0/instances/{}/query", args.name), &query)?;
+    let said = format!("{}\n{}\n", answer["status"], answer["body"].as_str().unwrap_or(""));
+    Ok(printable::print_exact(said.as_bytes())?)
+}
+
+fn readable(name: &str, state: &Value) -> String {
+    let word = |key: &str| match state[key].as_str() {
+        Some("") => "-".to_owned(),
+        Some(word) => text(word),
+        None => state[key].to_string(),
+    };
+    format!(
+        "{name}: agent {} since {}\n  status        {}\n  started       {}\n  last line     {}\n  \
+         last PUT      {}\n  last error    {}\n  connections   {}, {} resumed\n  last request  {}\n  \
+         host port     {}\n  fault         {}\n",
+        word("state"),
+        word("since"),
+        word("status"),
+        if state["started"] == true { "yes" } else { "no" },
+        word("last_line"),
+        text(&why::last_put(state)),
+        text(&why::last_error(state)),
+        word("connections"),
+        word("resumed"),
+        word("last_request"),
+        word("port"),
+        word("fault"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readable_state_says_what_failed() {
+        let state = json!({"state": "STARTED", "since": "t", "status": "Running", "started": true,
+            "last_line": "", "connections": 3, "resumed": 1, "last_request": "GET /\x1b", "port": 5,
+            "fault": "none", "last_put": {"ok": false, "error": "refused", "at": "u", "ms": 7}});
+        let text = readable("vm1", &state);
+        assert!(text.starts_with("vm1: agent STARTED since t\n"), "{text}");
+        assert!(text.contains("started       yes\n"), "{text}");
+        assert!(text.contains("last line     -\n"), "{text}");
+        assert!(text.contains("last PUT      failed after 7 ms, u: refused\n"), "{text}");
+        assert!(text.contains("last request  GET /\\x1b\n"), "{text}");
+    }
+}

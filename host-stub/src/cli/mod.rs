@@ -1,0 +1,201 @@
+//! The command line. `init` and `daemon` work on the directory, everything else asks the daemon.
+
+mod agent;
+mod change;
+mod daemon;
+mod init;
+mod instances;
+mod look;
+mod port_forward;
+mod qemu;
+mod values;
+mod wait;
+mod why;
+
+use std::io::stdout;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::exec::request::{ExecArgs, ShellArgs};
+use crate::exec::run as exec;
+use crate::files::args::{FileCommand, SftpArgs};
+use crate::files::commands;
+
+/// Plays the LXD or Incus host for a guest agent, so that an agent or an image can be tried without
+/// either.
+#[derive(Debug, Parser)]
+#[command(
+    name = "mote-host",
+    version,
+    arg_required_else_help = true,
+    subcommand_required = true,
+    after_help = "To begin: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host; \
+                  mote-host wait vm1 --for CONNECTED waits for the agent."
+)]
+struct Cli {
+    /// Where this host keeps its instances; also by the environment variable
+    #[arg(long, global = true, value_name = "DIR", env = "MOTE_HOST_DIR", hide_env_values = true)]
+    dir: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make an instance; prints the folder of its config share, and on stderr how to boot a VM with it
+    Init(Box<init::InitArgs>),
+    /// Print QEMU's options for an instance on stdout
+    Qemu(qemu::QemuArgs),
+    /// Run the host in the foreground
+    Daemon(daemon::DaemonArgs),
+    /// List the instances with their states
+    List(instances::ListArgs),
+    /// Show an instance and its agent: state, address, version, last error, fault
+    Info(OneArgs),
+    /// Wait until an agent or instance is in a state; exit code 124 if it is not in time
+    Wait(wait::WaitArgs),
+    /// Remove an instance and its files
+    Delete(change::DeleteArgs),
+    /// Print an instance as it is stored (JSON)
+    Show(OneArgs),
+    /// Print what the host knows of an instance's agent
+    AgentState(ReportArgs),
+    /// Print one configuration value
+    Get(look::GetArgs),
+    /// Set configuration values
+    ///
+    /// Keys of mote-host's own: mote.bearer (the token for storage, instances and operations),
+    /// mote.image.size (bytes of any image), mote.operation.ms (how long operations take).
+    Set(change::SetArgs),
+    /// Remove a configuration value
+    Unset(change::UnsetArgs),
+    /// Add a device, or change one
+    DeviceAdd(change::DeviceAddArgs),
+    /// Remove a device
+    DeviceRemove(change::DeviceRemoveArgs),
+    /// Follow what happens
+    Events(look::EventsArgs),
+    /// Send any request to the agent
+    Query(look::QueryArgs),
+    /// Run a command in the guest; the exit code is the command's, 129 if the guest is lost
+    Exec(ExecArgs),
+    /// Start a login shell in the guest, as lxc shell does
+    Shell(ShellArgs),
+    /// Move files, and do what else SFTP can do
+    #[command(subcommand)]
+    File(FileCommand),
+    /// Carry SFTP on stdin and stdout, for sftp -D "mote-host --dir DIR sftp NAME"
+    Sftp(SftpArgs),
+    /// Print the state that the agent reports; an error if a host would not understand it
+    State(ReportArgs),
+    /// Print the metrics that the agent reports; an error if a host would not understand them
+    Metrics(ReportArgs),
+    /// List, show, wait for or delete the agent's operations
+    Operations(agent::OperationsArgs),
+    /// Carry connections into the guest (Incus)
+    PortForward(port_forward::ForwardArgs),
+    /// Tell the host that the VM was switched on
+    Start(OneArgs),
+    /// Tell the host that the VM was switched off
+    Stop(OneArgs),
+    /// Let the host misbehave to this instance; without KIND, show the fault in force
+    #[command(after_help = crate::daemon::fault::HELP)]
+    Fault(change::FaultArgs),
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// An instance.
+#[derive(Debug, Args)]
+struct OneArgs {
+    /// The instance
+    name: String,
+}
+
+/// A report on an instance.
+#[derive(Debug, Args)]
+struct ReportArgs {
+    /// The instance
+    name: String,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads the command line and does what it says; gives the exit code.
+pub(crate) fn run() -> Result<u8> {
+    let Cli { dir, command } = Cli::parse();
+    if let Command::Completions { shell } = command {
+        clap_complete::generate(shell, &mut Cli::command(), "mote-host", &mut stdout());
+        return Ok(0);
+    }
+    let root = dir.context(
+        "where the instances are kept is not known: give --dir DIR, or set MOTE_HOST_DIR",
+    )?;
+    act(&root, command)
+}
+
+fn act(root: &Path, command: Command) -> Result<u8> {
+    match command {
+        Command::Exec(args) => return exec::run(root, &args.into()),
+        Command::Shell(args) => return exec::run(root, &args.into()),
+        Command::Wait(args) => return wait::run(root, &args),
+        Command::Init(args) => init::run(root, *args),
+        Command::Qemu(args) => qemu::run(root, &args),
+        Command::Daemon(args) => daemon::run(root, &args),
+        Command::List(args) => instances::list(root, &args),
+        Command::Info(args) => instances::info(root, &args.name),
+        Command::Delete(args) => change::delete(root, &args),
+        Command::Show(args) => look::show(root, &args.name),
+        Command::AgentState(args) => look::agent_state(root, &args.name, args.json.into()),
+        Command::Get(args) => look::get(root, &args),
+        Command::Set(args) => change::set(root, args),
+        Command::Unset(args) => change::unset(root, &args),
+        Command::DeviceAdd(args) => change::device_add(root, args),
+        Command::DeviceRemove(args) => change::device_remove(root, &args),
+        Command::Events(args) => look::events(root, &args),
+        Command::Query(args) => look::query(root, &args),
+        Command::File(command) => commands::run(root, command),
+        Command::Sftp(args) => commands::pipe(root, &args.name),
+        Command::State(args) => agent::state(root, &args.name, args.json.into()),
+        Command::Metrics(args) => agent::metrics(root, &args.name, args.json.into()),
+        Command::Operations(args) => agent::operations(root, &args),
+        Command::PortForward(args) => port_forward::run(root, &args),
+        Command::Start(args) => change::power(root, &args.name, "start"),
+        Command::Stop(args) => change::power(root, &args.name, "stop"),
+        Command::Fault(args) => change::fault(root, &args),
+        // Done without a directory.
+        Command::Completions { .. } => Ok(()),
+    }
+    .map(|()| 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_every_command_has_help() {
+        Cli::command().debug_assert();
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn the_directory_may_stand_before_or_behind_the_command() {
+        for line in ["mote-host --dir /d list", "mote-host list --dir /d"] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(cli.dir, Some("/d".into()), "{line}");
+        }
+        // Behind exec's NAME it is the command's own.
+        let cli = Cli::try_parse_from("mote-host exec vm1 ls --dir /d".split(' ')).unwrap();
+        assert_eq!(cli.dir, None);
+    }
+}

@@ -1,0 +1,113 @@
+//! `port-forward`: a listener here whose connections the agent carries on inside the guest (P§4.7).
+//! Incus only. Whichever side ends a connection ends it for both.
+
+use std::io::Write;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::json;
+
+use crate::agent::upgrade::upgrade;
+use crate::common::printable::complain;
+use crate::control::known;
+use crate::instance::{Flavour, Instance};
+use crate::net::slots::{AT_ONCE, Slots};
+
+/// `port-forward`.
+#[derive(Debug, Args)]
+pub(crate) struct ForwardArgs {
+    /// The instance
+    name: String,
+    /// Where to listen here; with port 0 the one that it became is printed
+    #[arg(value_name = "LISTEN_ADDRESS:PORT")]
+    listen: String,
+    /// Where to in the guest
+    #[arg(value_name = "[ADDRESS:]PORT", value_parser = parse)]
+    target: Target,
+}
+
+/// An address and port in the guest.
+type Target = (Option<String>, u16);
+
+/// Carries connections until it is ended.
+pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
+    let ForwardArgs { name, listen, target: (address, port) } = args;
+    let port = *port;
+    let instance = known::reach(root, name)?;
+    if instance.flavour != Flavour::Incus {
+        bail!("only Incus has port-forward");
+    }
+    let listener = TcpListener::bind(listen).with_context(|| listen.clone())?;
+    // With port 0 it is told which one it became.
+    writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
+    let slots = Slots::new(AT_ONCE);
+    let (root, instance) = (root.to_owned(), Arc::new(instance));
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else { continue };
+        let (root, instance, address) = (root.clone(), instance.clone(), address.clone());
+        slots.serve(move || {
+            if let Err(error) = carry(&root, &instance, &address, port, &stream) {
+                complain(&format!("{error:#}"));
+            }
+        });
+    }
+    Ok(())
+}
+
+fn parse(target: &str) -> Result<Target> {
+    let (address, port) = match target.rsplit_once(':') {
+        Some((address, port)) => (Some(address.trim_matches(['[', ']']).to_owned()), port),
+        None => (None, target),
+    };
+    let port = port.parse().ok().filter(|port| *port > 0);
+    Ok((address, port.with_context(|| format!("{target} is no port"))?))
+}
+
+fn carry(
+    root: &Path,
+    instance: &Instance,
+    address: &Option<String>,
+    port: u16,
+    stream: &TcpStream,
+) -> Result<()> {
+    let mut body = json!({ "port": port });
+    if let Some(address) = address {
+        body["address"] = json!(address);
+    }
+    let body = body.to_string();
+    let request = ("POST", "/1.0/port-forward");
+    let guest = upgrade(root, instance, request, "tcp", body.as_bytes())?;
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let _cut = std::io::copy(&mut &*stream, &mut &guest);
+            end(stream, &guest);
+        });
+        let _cut = std::io::copy(&mut &guest, &mut &*stream);
+        end(stream, &guest);
+    });
+    Ok(())
+}
+
+fn end(stream: &TcpStream, guest: &UnixStream) {
+    let _gone = stream.shutdown(Shutdown::Both);
+    let _gone = guest.shutdown(Shutdown::Both);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_be_left_out() {
+        assert_eq!(parse("80").unwrap(), (None, 80));
+        assert_eq!(parse("10.0.0.1:80").unwrap(), (Some("10.0.0.1".into()), 80));
+        assert_eq!(parse("[::1]:80").unwrap(), (Some("::1".into()), 80));
+        for wrong in ["", "0", "x", "1.1.1.1:", "1.1.1.1:65536"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Values of the command line that are more than a word or a number.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, anyhow, bail};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::common::pair::pair;
+use crate::instance::share::Device;
+
+/// `NAME=MAC[,mtu=N]`: a NIC that the guest is to call so.
+pub(crate) fn nic(text: &str) -> Result<(String, Device)> {
+    let (name, rest) = pair(text)?;
+    let (address, more) = rest.split_once(',').unwrap_or((&rest, ""));
+    let more = more.split(',').filter(|more| !more.is_empty());
+    let mut device = more.map(pair).collect::<Result<BTreeMap<String, String>>>()?;
+    if device.keys().any(|key| key != "mtu") {
+        bail!("a NIC is NAME=MAC[,mtu=N]");
+    }
+    let about = [("type", "nic"), ("name", name.as_str()), ("hwaddr", address)];
+    device.extend(about.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    Ok((name, device))
+}
+
+/// The first three are taken (P§3.2).
+pub(crate) fn context_id(text: &str) -> Result<u32> {
+    text.parse()
+        .ok()
+        .filter(|id| *id > 2)
+        .with_context(|| format!("{text} is no guest's context id: those begin with 3"))
+}
+
+/// As real hosts choose one at each start (P§3.3).
+pub(crate) fn random_port() -> Result<u32> {
+    const FIRST: u32 = 1024;
+    let mut bytes = [0; 4];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow!("no random numbers"))?;
+    Ok(FIRST + u32::from_be_bytes(bytes) % (65_536 - FIRST))
+}

@@ -1,0 +1,121 @@
+//! `wait`: until an agent or its instance is in a state.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+use super::{look, why};
+use crate::common::printable::complain;
+use crate::control::client::is_running;
+
+/// The exit code for too late, as of timeout(1).
+const LATE: u8 = 124;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// For a daemon that does not run yet, or not at the moment.
+const DAEMON: Duration = Duration::from_secs(5);
+
+/// `wait`.
+#[derive(Debug, Args)]
+pub(crate) struct WaitArgs {
+    /// The instance
+    name: String,
+    /// What to wait for
+    #[arg(long = "for", value_enum, ignore_case = true, value_name = "STATE")]
+    state: Awaited,
+    /// Give up after so many seconds (otherwise never)
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<f64>,
+}
+
+/// What may be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Awaited {
+    /// The agent has announced itself
+    #[value(name = "STARTED")]
+    Started,
+    /// The agent and the host reach each other
+    #[value(name = "CONNECTED")]
+    Connected,
+    /// A program in the guest has said that the instance is ready
+    #[value(name = "Ready")]
+    Ready,
+    /// The agent has said goodbye, or the VM was switched off
+    #[value(name = "STOPPED")]
+    Stopped,
+}
+
+impl Awaited {
+    /// Whether that is so.
+    fn is_reached(self, state: &Value) -> bool {
+        let agent = state["state"].as_str().unwrap_or("");
+        match self {
+            // Whoever is connected was started.
+            Self::Started => matches!(agent, "STARTED" | "CONNECTED"),
+            Self::Connected => agent == "CONNECTED",
+            Self::Ready => state["status"] == "Ready",
+            Self::Stopped => agent == "STOPPED",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Started => "STARTED",
+            Self::Connected => "CONNECTED",
+            Self::Ready => "Ready",
+            Self::Stopped => "STOPPED",
+        }
+    }
+}
+
+/// Waits; gives the exit code.
+pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
+    let limit = args.timeout.map(Duration::try_from_secs_f64).transpose()?;
+    let begun = Instant::now();
+    let mut answered = begun;
+    loop {
+        let state = match look::known(root, &args.name) {
+            Ok(state) => state,
+            // It was started at the same time as we, or is being started again.
+            Err(_) if !is_running(root) && answered.elapsed() < DAEMON => {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        answered = Instant::now();
+        if args.state.is_reached(&state) {
+            return Ok(0);
+        }
+        if let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) {
+            let (name, state, why) = (&args.name, args.state.name(), why::why(&state));
+            complain(&format!("{name} is not {state} after {} s: {why}", limit.as_secs_f64()));
+            return Ok(LATE);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_connected_agent_has_started_and_an_unknown_one_has_not_stopped() {
+        let is = |awaited: Awaited, agent: &str, status: &str| {
+            awaited.is_reached(&json!({"state": agent, "status": status}))
+        };
+        assert!(is(Awaited::Started, "STARTED", "Running"));
+        assert!(is(Awaited::Started, "CONNECTED", "Ready"));
+        assert!(!is(Awaited::Connected, "STARTED", "Running"));
+        assert!(is(Awaited::Ready, "CONNECTED", "Ready"));
+        assert!(!is(Awaited::Ready, "CONNECTED", "Running"));
+        assert!(is(Awaited::Stopped, "STOPPED", "Stopped"));
+        assert!(!is(Awaited::Stopped, "UNKNOWN", "Stopped"));
+    }
+}

@@ -1,0 +1,330 @@
+//! The running host: its instances, what it knows of their agents, and what it does when an agent or a
+//! VM comes and goes (P§2.3, P§6). Threads hold its one lock only to look or to change, never while
+//! they wait for a peer.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::agent_state::{AgentState, Edge, Put};
+use super::events::Events;
+use super::fault::Fault;
+use super::operations::Operations;
+use crate::agent::client;
+use crate::common::clock;
+use crate::common::printable;
+use crate::instance::store;
+use crate::instance::{AGENT, Channel, Flavour, Instance, POWER, READY};
+use crate::net::certs::Pair;
+
+/// A host daemon.
+pub(crate) struct Daemon {
+    /// Where its files are.
+    pub(crate) root: PathBuf,
+    /// Where guests reach it.
+    pub(crate) port: u32,
+    /// Its own certificate.
+    pub(crate) pair: Pair,
+    /// Who follows.
+    pub(crate) events: Events,
+    /// What guests started.
+    pub(crate) operations: Operations,
+    instances: Mutex<BTreeMap<String, Live>>,
+    sockets: Mutex<Vec<PathBuf>>,
+    begun: Instant,
+}
+
+/// An instance and what is known of it while the daemon runs.
+pub(crate) struct Live {
+    /// As on disk.
+    pub(crate) instance: Instance,
+    /// Its agent.
+    pub(crate) agent: AgentState,
+    /// A fault to play.
+    pub(crate) fault: Fault,
+    /// Its guest has called with the right certificate: it runs, whoever started it.
+    pub(crate) called: bool,
+    /// Since when it is seen to run.
+    pub(crate) running: Option<Instant>,
+    /// Ends the threads that serve it.
+    pub(crate) life: Life,
+}
+
+/// Whether an instance is still served. One that is made anew under the same name has another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Life(Arc<AtomicBool>);
+
+impl Life {
+    /// Whether it is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Ends it.
+    pub(crate) fn end(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Daemon {
+    /// Reads the state and forgets every Ready, as a starting host must (P§6).
+    pub(crate) fn new(root: &Path, port: u32) -> Result<Arc<Self>> {
+        let pair = Pair::load_or_make(root, "server")?;
+        store::save_port(root, port)?;
+        let daemon = Self {
+            root: root.to_owned(),
+            port,
+            pair,
+            events: Events::default(),
+            operations: Operations::default(),
+            instances: Mutex::default(),
+            sockets: Mutex::default(),
+            begun: Instant::now(),
+        };
+        Ok(Arc::new(daemon))
+    }
+
+    /// One line on stderr, with the time since start. Guests have a say in many of them.
+    pub(crate) fn log(&self, fact: &str) {
+        let (ago, fact) = (self.begun.elapsed(), printable::text(fact));
+        let line = format!("[{:4}.{:03}] {fact}\n", ago.as_secs(), ago.subsec_millis());
+        let _lost = std::io::stderr().write_all(line.as_bytes());
+    }
+
+    /// Something between host and guest went wrong: for the log, and for whoever asks later.
+    pub(crate) fn failed(&self, name: &str, error: &str) {
+        self.log(&format!("{name}: {error}"));
+        let _gone = self.with(name, |live| live.agent.failed(error));
+    }
+
+    /// Remembers a socket's file, to be removed at the end.
+    pub(crate) fn bound(&self, path: &Path) {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
+    }
+
+    /// Removes the sockets' files.
+    pub(crate) fn unbind(&self) {
+        for path in self.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _gone = std::fs::remove_file(path);
+        }
+    }
+
+    /// All instances. A thread that panicked has not left them half-changed.
+    pub(crate) fn instances(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `look` on one.
+    pub(crate) fn with<T>(&self, name: &str, look: impl FnOnce(&mut Live) -> T) -> Result<T> {
+        let mut all = self.instances();
+        let live = all.get_mut(name).with_context(|| format!("no instance is called {name}"))?;
+        Ok(look(live))
+    }
+
+    /// A copy of one.
+    pub(crate) fn instance(&self, name: &str) -> Result<Instance> {
+        self.with(name, |live| live.instance.clone())
+    }
+
+    /// Changes one, on disk first: what is answered has happened.
+    pub(crate) fn change<T>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut Instance) -> T,
+    ) -> Result<T> {
+        self.with(name, |live| {
+            let mut changed = live.instance.clone();
+            let result = change(&mut changed);
+            if changed != live.instance {
+                store::save(&self.root, &changed)?;
+                live.instance = changed;
+            }
+            Ok(result)
+        })?
+    }
+
+    /// Tells those who follow, and the log.
+    pub(crate) fn event(&self, name: &str, action: &str) {
+        self.log(&format!("{name}: {action}"));
+        let source = format!("/1.0/instances/{name}");
+        self.events.tell(name, "lifecycle", &json!({"action": action, "source": source}));
+    }
+
+    /// Lines of the agent's were read; `decisive` is the one that counts (P§2.3).
+    pub(crate) fn heard(self: &Arc<Self>, name: &str, lines: &[&str], decisive: Option<&str>) {
+        let edge = self.with(name, |live| {
+            for line in lines {
+                live.agent.note(line);
+            }
+            if live.instance.flavour == Flavour::Incus {
+                live.agent.note_state(lines);
+            }
+            decisive.map_or(Edge::Same, |line| live.agent.decide(line))
+        });
+        for line in lines {
+            // STARTED is a heartbeat; only the first is news.
+            if matches!(*line, "CONNECTED" | "STOPPED") {
+                self.log(&format!("{name}: agent {line}"));
+            }
+        }
+        match edge {
+            Ok(Edge::Began) => self.agent_began(name),
+            Ok(Edge::Ended) => self.agent_noted(name, "STOPPED", "instance-agent-stopped"),
+            Ok(Edge::Same) | Err(_) => {}
+        }
+    }
+
+    fn agent_began(self: &Arc<Self>, name: &str) {
+        self.log(&format!("{name}: agent STARTED"));
+        self.power_on(name);
+        let Ok(instance) = self.instance(name) else { return };
+        if matches!(instance.channel, Channel::Serial { .. }) {
+            // It was told by CONNECT, that is the point of this dialect.
+            return self.agent_noted(name, "STARTED", "instance-agent-started");
+        }
+        let (daemon, name) = (self.clone(), name.to_owned());
+        std::thread::spawn(move || {
+            // Nobody tries again if it fails (P§2.3).
+            if daemon.advertise(&instance).is_ok() {
+                daemon.agent_noted(&name, "STARTED", "instance-agent-started");
+            }
+        });
+    }
+
+    /// Incus keeps note of agents; LXD does not (P§6).
+    fn agent_noted(&self, name: &str, state: &str, action: &str) {
+        let noted = self.change(name, |instance| {
+            let is_incus = instance.flavour == Flavour::Incus;
+            if is_incus {
+                instance.config.insert(AGENT.into(), state.into());
+            }
+            is_incus
+        });
+        if noted.is_ok_and(|is_incus| is_incus) {
+            self.event(name, action);
+        }
+    }
+
+    /// `PUT /1.0`, once, within 3 s. `instance` may be ahead of what is on disk.
+    pub(crate) fn advertise(&self, instance: &Instance) -> Result<()> {
+        let name = instance.name.as_str();
+        if self.with(name, |live| live.fault)? == Fault::DenyPut {
+            self.log(&format!("{name}: PUT withheld"));
+            bail!("PUT withheld");
+        }
+        let begun = Instant::now();
+        let body = instance.told(self.port, &self.pair.pem).to_string();
+        let result = client::put(&self.root, instance, body.as_bytes());
+        let took = begun.elapsed();
+        let error = result.as_ref().err().map(|error| format!("{error:#}"));
+        let millis = clock::millis(took);
+        self.log(&match &error {
+            None => format!("{name}: PUT /1.0 ok in {millis} ms"),
+            Some(why) => format!("{name}: PUT /1.0 failed after {millis} ms: {why}"),
+        });
+        let put = Put { error, at: SystemTime::now(), took };
+        self.with(name, |live| live.agent.put(put))?;
+        result
+    }
+
+    /// The VM runs.
+    pub(crate) fn power_on(&self, name: &str) {
+        let set = self.change(name, |instance| {
+            instance
+                .config
+                .insert(POWER.into(), "RUNNING".into())
+                .is_none_or(|was| was != "RUNNING")
+        });
+        // A daemon that finds it running has not seen it start, and counts from here.
+        let _gone = self.with(name, |live| {
+            live.running.get_or_insert_with(Instant::now);
+        });
+        match set {
+            Ok(true) => self.event(name, "instance-started"),
+            Ok(false) => {}
+            Err(error) => self.log(&format!("{name}: {error:#}")),
+        }
+    }
+
+    /// The VM is off: Ready is over (P§6). Also prepares the share for the next start, of which
+    /// nobody may tell us in time.
+    pub(crate) fn power_off(&self, name: &str) {
+        let set = self.change(name, |instance| {
+            instance.config.insert(READY.into(), "false".into());
+            instance
+                .config
+                .insert(POWER.into(), "STOPPED".into())
+                .is_none_or(|was| was != "STOPPED")
+        });
+        let instance = self.with(name, |live| {
+            live.agent.power_off();
+            live.called = false;
+            live.running = None;
+            live.instance.clone()
+        });
+        let result = match (set, instance) {
+            (Ok(true), Ok(instance)) => {
+                self.event(name, "instance-stopped");
+                if instance.flavour == Flavour::Incus && instance.config.contains_key(AGENT) {
+                    self.agent_noted(name, "STOPPED", "instance-agent-stopped");
+                }
+                match instance.channel {
+                    Channel::Serial { .. } => Ok(()),
+                    Channel::Qmp(_) => {
+                        store::write_conf(&self.root, &instance, self.port, &self.pair.pem)
+                    }
+                }
+            }
+            (Ok(false), Ok(_)) => Ok(()),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        if let Err(error) = result {
+            self.log(&format!("{name}: {error:#}"));
+        }
+    }
+
+    /// The state of an instance's agent, for people and tests.
+    pub(crate) fn agent_state(&self, name: &str) -> Result<Value> {
+        self.with(name, |live| {
+            let instance = &live.instance;
+            // An agent without a VM has nobody who would say that it runs.
+            let is_running = instance.is_running() || live.called;
+            let status = match (is_running, instance.is_ready()) {
+                (false, _) => "Stopped",
+                (true, true) => "Ready",
+                (true, false) => "Running",
+            };
+            let mut shown = live.agent.to_json();
+            shown["ready"] = json!(instance.is_ready());
+            shown["status"] = json!(status);
+            shown["port"] = json!(self.port);
+            shown["flavour"] = json!(instance.flavour.name());
+            shown["vsock"] = instance.vsock.to_json();
+            shown["channel"] = instance.channel.to_json();
+            shown["fault"] = json!(live.fault.to_string());
+            shown["running_ms"] =
+                json!(live.running.map(|running| clock::millis(running.elapsed())));
+            shown
+        })
+    }
+}
+
+impl Live {
+    /// Nothing is known yet.
+    pub(crate) fn new(instance: Instance) -> Self {
+        Self {
+            instance,
+            agent: AgentState::new(),
+            fault: Fault::None,
+            called: false,
+            running: None,
+            life: Life::default(),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! `exec` and `shell`: the host's half.
+
+pub(crate) mod operation;
+pub(crate) mod request;
+pub(crate) mod run;
+pub(crate) mod sockets;
+pub(crate) mod terminal;
+pub(crate) mod wait;

@@ -1,0 +1,41 @@
+//! Starting a command: the request, and what a real client checks of its answer (P§4.1).
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::agent::client;
+use crate::instance::Instance;
+use crate::net::stream::Limit;
+
+/// For the request.
+const REQUEST: Duration = Duration::from_secs(20);
+
+/// A started operation.
+pub(crate) struct Operation {
+    /// Its id.
+    pub(crate) id: String,
+    /// Secrets by the names of the sockets.
+    pub(crate) fds: Value,
+}
+
+/// Posts `body`.
+pub(crate) fn start(root: &Path, instance: &Instance, body: &Value) -> Result<Operation> {
+    let (body, limit) = (body.to_string(), Limit::within(REQUEST));
+    let answer = client::request(root, instance, "POST", "/1.0/exec", body.as_bytes(), limit)?;
+    let envelope = answer.json().with_context(|| client::complaint(&answer.body))?;
+    if envelope["type"] == "error" || answer.status != 202 {
+        bail!("{}", client::complaint(&answer.body));
+    }
+    let id = envelope["metadata"]["id"].as_str().context("an operation without an id")?;
+    let path = format!("/1.0/operations/{id}");
+    if envelope["type"] != "async" || envelope["operation"] != path.as_str() {
+        bail!("not an operation's envelope: {envelope}");
+    }
+    if answer.header("location") != Some(path.as_str()) {
+        bail!("Location is {:?}, not {path}", answer.header("location"));
+    }
+    Ok(Operation { id: id.to_owned(), fds: envelope["metadata"]["metadata"]["fds"].clone() })
+}

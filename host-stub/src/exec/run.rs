@@ -1,0 +1,143 @@
+//! `exec`: a command in the guest, with the sequence of calls and sockets that the servers' own client
+//! has (P§4.1).
+//!
+//! ```text
+//! GET /1.0 → events → POST exec → sockets: control, 0, 1, 2 (or control, 0)
+//! stdin ─▶ 0 ─▶ barrier     1, 2 ─▶ stdout, stderr until barrier     signals, sizes ─▶ control
+//! all output done: goodbye on control     operation ended: exit with its `return`
+//! ```
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::operation;
+use super::request::Exec;
+use super::sockets::Sockets;
+use super::terminal::Raw;
+use super::wait::{self, Disconnected, Outcome};
+use crate::agent::{client, websocket};
+use crate::common::printable::{self, complain};
+use crate::control::known;
+use crate::files::session;
+use crate::instance::Instance;
+use crate::net::stream::Limit;
+
+/// For the first request.
+const REQUEST: Duration = Duration::from_secs(20);
+/// After a failed operation, for what its sockets still hold.
+const REST: Duration = Duration::from_secs(2);
+/// Without it user, group and directory would be ignored (P§3.4).
+const IDENTITY: &str = "container_exec_user_group_cwd";
+/// What a caller gets who lost the guest.
+const DISCONNECTED: u8 = 129;
+
+/// Runs a command; gives its exit code.
+pub(crate) fn run(root: &Path, exec: &Exec) -> Result<u8> {
+    let instance = known::reach(root, &exec.instance)?;
+    let extensions = client::greet(root, &instance, Limit::within(REQUEST))?;
+    if exec.needs_identity() && !extensions.iter().any(|name| name == IDENTITY) {
+        bail!("The server is missing the required \"{IDENTITY}\" API extension");
+    }
+    let mut events = websocket::connect(root, &instance, "/1.0/events").context("events")?;
+    let is_interactive = exec.is_interactive();
+    let body = exec.body(&instance, is_interactive);
+    let operation = operation::start(root, &instance, &body)?;
+    let sockets = Sockets::connect(root, &instance, &operation, exec)?;
+    let raw = if is_interactive { Raw::begin()? } else { None };
+    let all_output = sockets.serve(exec)?;
+    let outcome = wait::wait(root, &instance, &operation.id, &mut events.incoming);
+    let cuts = match &outcome {
+        Ok(Outcome { error: None, .. }) => all_output.wait(None),
+        Ok(Outcome { error: Some(_), .. }) => all_output.wait(Some(REST)),
+        Err(Disconnected) => Vec::new(),
+    };
+    drop(raw);
+    if let Ok(Outcome { error: None, .. }) = &outcome {
+        cuts.iter().for_each(|cut| complain(cut));
+    }
+    exit_code(outcome, || not_found(root, &instance, &body))
+}
+
+/// What 127 means: agents give it for a missing command and for a missing directory alike (P§4.1).
+/// Which of them it was is seen by a look at the directory, if the guest lets us look.
+fn not_found(root: &Path, instance: &Instance, body: &Value) -> String {
+    let cwd = body["cwd"].as_str().unwrap_or_default();
+    if !cwd.is_empty() && session::is_no_directory(root, instance, Path::new(cwd)) {
+        return format!("there is no directory {} in the guest to run it in", printable::name(cwd));
+    }
+    no_command(body)
+}
+
+/// A shell ends with the same code for what it was told to run.
+fn no_command(body: &Value) -> String {
+    let command = body["command"][0].as_str().unwrap_or_default();
+    let where_to = match (command.contains('/'), body["environment"]["PATH"].as_str()) {
+        (true, _) => {
+            "the guest has no such file; without a slash it is looked for in PATH".to_owned()
+        }
+        (false, Some(path)) => format!("PATH is {}", printable::name(path)),
+        (false, None) => {
+            "PATH is the agent's own: give the whole path, or -e PATH=DIR:DIR".to_owned()
+        }
+    };
+    format!("Command not found: {}, or what it runs ({where_to})", printable::name(command))
+}
+
+/// What a real client makes of the end.
+fn exit_code(
+    outcome: Result<Outcome, Disconnected>,
+    not_found: impl FnOnce() -> String,
+) -> Result<u8> {
+    let say = |text: &str, code| {
+        complain(text);
+        Ok(code)
+    };
+    match outcome {
+        Err(Disconnected) => say("Disconnected", DISCONNECTED),
+        Ok(Outcome { code: Some(127), .. }) => say(&not_found(), 127),
+        Ok(Outcome { code: Some(126), .. }) => say("Command not executable", 126),
+        Ok(Outcome { error: Some(error), .. }) => bail!("{error}"),
+        // As `exit` does with what is more than a byte: -1 is 255.
+        Ok(Outcome { code: Some(code), error: None }) => Ok(u8::try_from(code & 0xff)?),
+        Ok(Outcome { code: None, error: None }) => bail!("the operation says no exit code"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_missing_command_is_named_with_where_it_was_looked_for() {
+        for (body, said) in [
+            (
+                json!({"command": ["x\x1b", "y"]}),
+                "x\\x1b, or what it runs (PATH is the agent's own: ",
+            ),
+            (json!({"command": ["x"], "environment": {"PATH": "/a:/b"}}), "(PATH is /a:/b)"),
+            (json!({"command": ["/x"]}), "/x, or what it runs (the guest has no such file; "),
+        ] {
+            let text = no_command(&body);
+            assert!(text.starts_with("Command not found: ") && text.contains(said), "{text}");
+        }
+    }
+
+    #[test]
+    fn exit_codes_are_the_commands_or_say_what_went_wrong() {
+        let exit_code = |outcome| exit_code(outcome, || "nothing there".to_owned());
+        let ended = |code: i64| Ok(Outcome { code: Some(code), error: None });
+        assert_eq!(exit_code(ended(0)).unwrap(), 0);
+        assert_eq!(exit_code(ended(137)).unwrap(), 137);
+        assert_eq!(exit_code(ended(-1)).unwrap(), 255);
+        let failed = |code: i64| Ok(Outcome { code: Some(code), error: Some("why".into()) });
+        assert_eq!(exit_code(failed(127)).unwrap(), 127);
+        assert_eq!(exit_code(failed(126)).unwrap(), 126);
+        assert_eq!(exit_code(failed(-1)).unwrap_err().to_string(), "why");
+        assert_eq!(exit_code(Err(Disconnected)).unwrap(), 129);
+        assert!(exit_code(Ok(Outcome { code: None, error: None })).is_err());
+    }
+}

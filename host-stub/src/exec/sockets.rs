@@ -1,0 +1,319 @@
+//! The websockets of one exec and the threads that serve them (P§4.1). A stream ends with a barrier;
+//! output that is not read here is not read from the agent either.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{JoinHandle, scope, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::stdio::{stderr, stdin, stdout};
+use serde_json::{Value, json};
+use signal_hook::consts::{
+    SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
+};
+use signal_hook::iterator::Signals;
+
+use super::operation::Operation;
+use super::request::{Exec, Fault, Input};
+use super::terminal::{self, write_all};
+use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Socket};
+use crate::common::printable::complain;
+use crate::instance::{Flavour, Instance};
+
+/// A stream is moved in such pieces, as Go does.
+const PIECE: usize = 32 * 1024;
+
+/// All of them; one is missing only if a fault says so.
+pub(crate) struct Sockets {
+    control: Option<Socket>,
+    data: Data,
+}
+
+enum Data {
+    /// One for both directions.
+    Terminal(Option<Box<Socket>>),
+    /// stdin, stdout, stderr.
+    Pipes(Box<[Option<Socket>; 3]>),
+}
+
+/// What goes out on the control socket.
+enum Control {
+    Resize(u16, u16),
+    Signal(i32),
+    /// All output is over.
+    Goodbye,
+    /// A fault: it is over without a word.
+    Cut,
+}
+
+/// Tells when all output was written, and which stream ended without a barrier.
+pub(crate) struct AllOutput(Receiver<String>);
+
+impl AllOutput {
+    /// Waits for that, as long as it takes or so long. Gives what was cut.
+    pub(crate) fn wait(self, limit: Option<Duration>) -> Vec<String> {
+        let Some(limit) = limit else { return self.0.iter().collect() };
+        let end = Instant::now() + limit;
+        let left = || end.saturating_duration_since(Instant::now());
+        std::iter::from_fn(|| self.0.recv_timeout(left()).ok()).collect()
+    }
+}
+
+impl Sockets {
+    /// Control first. LXD connects the others all at once, Incus and older ones one after the other.
+    pub(crate) fn connect(
+        root: &Path,
+        instance: &Instance,
+        operation: &Operation,
+        exec: &Exec,
+    ) -> Result<Self> {
+        let is_interactive = exec.is_interactive();
+        let names: &[&str] = if is_interactive { &["0"] } else { &["0", "1", "2"] };
+        let secrets = operation.fds.as_object().context("an operation without fds")?;
+        if secrets.len() != names.len() + 1 {
+            bail!("wrong set of fds: {}", operation.fds);
+        }
+        let connect = |name: &str| -> Result<Option<Socket>> {
+            let secret = secrets.get(name).and_then(Value::as_str);
+            let secret = secret.with_context(|| format!("no secret for {name}"))?;
+            connect_one(root, instance, &operation.id, name, secret, &exec.faults)
+                .with_context(|| format!("socket {name}"))
+        };
+        let control = connect("control")?;
+        let data: Vec<Option<Socket>> = if instance.flavour == Flavour::Lxd {
+            scope(|threads| {
+                let all: Vec<_> =
+                    names.iter().map(|name| threads.spawn(|| connect(name))).collect();
+                let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                    thread.join().unwrap_or_else(|_| bail!("a thread panicked"))
+                };
+                all.into_iter().map(join).collect::<Result<_>>()
+            })?
+        } else {
+            names.iter().map(|name| connect(name)).collect::<Result<_>>()?
+        };
+        let mut data = data.into_iter();
+        let mut next = || data.next().flatten();
+        let data = if is_interactive {
+            Data::Terminal(next().map(Box::new))
+        } else {
+            Data::Pipes(Box::new([next(), next(), next()]))
+        };
+        Ok(Self { control, data })
+    }
+
+    /// Moves everything, in threads.
+    pub(crate) fn serve(self, exec: &Exec) -> Result<AllOutput> {
+        let (control, orders) = channel();
+        if let Some(socket) = self.control {
+            spawn(move || drain(socket.incoming));
+            spawn(move || steer(socket.outgoing, &socket.line, &orders));
+        }
+        let is_interactive = matches!(self.data, Data::Terminal(_));
+        watch_signals(control.clone(), is_interactive)?;
+        for fault in &exec.faults {
+            if let Fault::DropControl(after) = *fault {
+                let control = control.clone();
+                spawn(move || {
+                    sleep(after);
+                    let _over = control.send(Control::Cut);
+                });
+            }
+        }
+        let mut outputs = Vec::new();
+        let input = match self.data {
+            Data::Terminal(None) => None,
+            Data::Terminal(Some(socket)) => {
+                let Socket { incoming, outgoing, line } = *socket;
+                let echo = line.again()?;
+                outputs.push(receive("terminal", incoming, echo, exec, |piece| {
+                    write_all(stdout(), piece)
+                }));
+                Some((outgoing, line))
+            }
+            Data::Pipes(sockets) => {
+                let [input, output, errors] = *sockets;
+                if let Some(Socket { incoming, line, .. }) = output {
+                    let to = |piece: &[u8]| write_all(stdout(), piece);
+                    outputs.push(receive("stdout", incoming, line, exec, to));
+                }
+                if let Some(Socket { incoming, line, .. }) = errors {
+                    let to = |piece: &[u8]| write_all(stderr(), piece);
+                    outputs.push(receive("stderr", incoming, line, exec, to));
+                }
+                input.map(|Socket { incoming, outgoing, line }| {
+                    spawn(move || drain(incoming));
+                    (outgoing, line)
+                })
+            }
+        };
+        let input_line = input.as_ref().map(|(_, line)| line.again()).transpose()?;
+        if let Some((outgoing, line)) = input {
+            let (source, faults) = (exec.input, exec.faults.clone());
+            spawn(move || send(outgoing, &line, source, is_interactive, &faults));
+        }
+        Ok(finish(outputs, input_line, control))
+    }
+}
+
+/// When all output is over, input is hung up on, then control hears of it, as with real hosts.
+fn finish(
+    outputs: Vec<JoinHandle<Option<String>>>,
+    input: Option<Line>,
+    control: Sender<Control>,
+) -> AllOutput {
+    let (done, all_output) = channel();
+    spawn(move || {
+        for output in outputs {
+            if let Some(cut) = output.join().unwrap_or_default() {
+                let _gone = done.send(cut);
+            }
+        }
+        if let Some(line) = input {
+            line.hang_up();
+        }
+        let _over = control.send(Control::Goodbye);
+        drop(done);
+    });
+    AllOutput(all_output)
+}
+
+fn connect_one(
+    root: &Path,
+    instance: &Instance,
+    id: &str,
+    name: &str,
+    secret: &str,
+    faults: &[Fault],
+) -> Result<Option<Socket>> {
+    let is = |fault: fn(String) -> Fault| faults.contains(&fault(name.to_owned()));
+    if is(Fault::Skip) {
+        return Ok(None);
+    }
+    let secret = if is(Fault::BadSecret) { "0".repeat(64) } else { secret.to_owned() };
+    let target = format!("/1.0/operations/{id}/websocket?secret={secret}");
+    let socket = websocket::connect(root, instance, &target)?;
+    if is(Fault::Twice) {
+        match websocket::connect(root, instance, &target) {
+            Ok(_) => complain(&format!("socket {name}: connected twice")),
+            Err(error) => complain(&format!("socket {name} again: {error:#}")),
+        }
+    }
+    Ok(Some(socket))
+}
+
+/// Takes what comes in and means nothing: pings are answered on the way.
+fn drain(mut incoming: Incoming) {
+    while incoming.next().is_ok_and(|piece| !matches!(piece, Piece::Closed)) {}
+}
+
+/// The control socket's writer.
+fn steer(mut control: Outgoing, line: &Line, orders: &Receiver<Control>) {
+    for order in orders {
+        let sent = match order {
+            Control::Resize(width, height) => {
+                // Numbers as strings, and the signal always there.
+                let args = json!({"width": width.to_string(), "height": height.to_string()});
+                control.text(
+                    json!({"command": "window-resize", "args": args, "signal": 0}).to_string(),
+                )
+            }
+            Control::Signal(signal) => control
+                .text(json!({"command": "signal", "args": null, "signal": signal}).to_string()),
+            Control::Goodbye => control.close(),
+            Control::Cut => {
+                line.hang_up();
+                return;
+            }
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+/// Passes our signals on; a new size too, if there is a terminal.
+fn watch_signals(control: Sender<Control>, is_interactive: bool) -> Result<()> {
+    let mut signals = Signals::new([
+        SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
+    ])?;
+    spawn(move || {
+        for signal in signals.forever() {
+            let order = match (signal, terminal::size()) {
+                (SIGWINCH, Some((width, height))) if is_interactive => {
+                    Control::Resize(width, height)
+                }
+                (SIGWINCH, _) => continue,
+                (signal, _) => Control::Signal(signal),
+            };
+            if control.send(order).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// One output stream, to its barrier. Then we hang up.
+fn receive(
+    name: &'static str,
+    mut incoming: Incoming,
+    line: Line,
+    exec: &Exec,
+    mut write: impl FnMut(&[u8]) -> std::io::Result<()> + Send + 'static,
+) -> JoinHandle<Option<String>> {
+    let stall = exec.stall();
+    spawn(move || {
+        sleep(stall);
+        let cut = loop {
+            match incoming.next() {
+                // If nobody reads, the command is to notice.
+                Ok(Piece::Bytes(bytes)) => {
+                    if write(&bytes).is_err() {
+                        break None;
+                    }
+                }
+                Ok(Piece::Text(_)) => break None,
+                Ok(Piece::Closed) => break Some(format!("{name} was closed without a barrier")),
+                Err(error) => break Some(format!("{name}: {error:#}")),
+            }
+        };
+        line.hang_up();
+        cut
+    })
+}
+
+/// Our stdin, to its end and a barrier. Pipes are hung up on at once after it, as real clients do; a
+/// terminal's socket is needed for output.
+fn send(
+    mut outgoing: Outgoing,
+    line: &Line,
+    source: Input,
+    is_interactive: bool,
+    faults: &[Fault],
+) {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = match source {
+            Input::Stdin => {
+                rustix::io::retry_on_intr(|| rustix::io::read(stdin(), &mut piece)).unwrap_or(0)
+            }
+            Input::Nothing => 0,
+        };
+        match piece.get(..count) {
+            Some([]) | None => break,
+            Some(bytes) => {
+                if outgoing.bytes(bytes).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+    if !faults.contains(&Fault::NoBarrier) && outgoing.barrier().is_err() {
+        return;
+    }
+    if !is_interactive || faults.contains(&Fault::NoBarrier) {
+        line.hang_up();
+    }
+}

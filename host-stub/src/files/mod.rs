@@ -1,0 +1,9 @@
+//! `file` and `sftp`: the host's half.
+
+pub(crate) mod args;
+pub(crate) mod commands;
+mod progress;
+pub(crate) mod session;
+mod sftp;
+mod transfer;
+mod tree;

@@ -1,0 +1,108 @@
+//! How far a transfer has come, for people: drawn on stderr if that is a terminal, silent otherwise.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::termios::tcgetwinsize;
+
+use crate::common::printable;
+
+/// Columns that name, numbers and a bar of some length need together.
+const WIDE: u16 = 72;
+/// Columns for a name in front of a bar.
+const NAME: usize = 24;
+
+/// One transfer; of unknown length if that is 0, as files in /proc have it.
+pub(crate) fn bar(name: &str, length: u64) -> ProgressBar {
+    // A line that wraps cannot be drawn over, and fills the screen.
+    let columns = tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
+    styled(
+        if length == 0 { ProgressBar::no_length() } else { ProgressBar::new(length) },
+        name,
+        columns,
+    )
+}
+
+fn styled(bar: ProgressBar, name: &str, columns: u16) -> ProgressBar {
+    // What is `wide` gets the columns that the rest leaves, and is cut.
+    let template = match (bar.length(), columns >= WIDE) {
+        (Some(_), true) => "{msg} [{wide_bar}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
+        (Some(_), false) => "{wide_msg} {percent:>3}%",
+        (None, true) => "{msg} {spinner} {bytes} {bytes_per_sec}",
+        (None, false) => "{wide_msg} {bytes:>10}",
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    let name = printable::text(name);
+    let name = if columns >= WIDE { name.chars().take(NAME).collect() } else { name };
+    bar.set_message(name);
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Result;
+    use std::sync::{Arc, Mutex};
+
+    use indicatif::{ProgressDrawTarget, TermLike};
+
+    /// A terminal that keeps what is written.
+    #[derive(Clone, Debug)]
+    struct Terminal {
+        columns: u16,
+        lines: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl TermLike for Terminal {
+        fn width(&self) -> u16 {
+            self.columns
+        }
+        fn move_cursor_up(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, text: &str) -> Result<()> {
+            self.write_str(text)
+        }
+        fn write_str(&self, text: &str) -> Result<()> {
+            self.lines.lock().unwrap().push(text.to_owned());
+            Ok(())
+        }
+        fn clear_line(&self) -> Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_bar_fits_into_the_terminal_and_cannot_steer_it() {
+        for columns in [20, 40, 71, 72, 80, 200] {
+            for length in [0, 5_000_000_000] {
+                let lines = Arc::new(Mutex::new(Vec::new()));
+                let terminal = Terminal { columns, lines: lines.clone() };
+                let target = ProgressDrawTarget::term_like_with_hz(Box::new(terminal), 255);
+                let bar = if length == 0 { None } else { Some(length) };
+                let bar = ProgressBar::with_draw_target(bar, target);
+                let bar = styled(bar, "a name \x1b[2J that is longer than twenty columns", columns);
+                bar.inc(4_999_999_999);
+                bar.force_draw();
+                let lines = lines.lock().unwrap();
+                assert!(lines.iter().any(|line| line.contains("a name")), "{lines:?}");
+                for line in lines.iter() {
+                    assert!(line.chars().count() <= usize::from(columns), "{columns}: {line:?}");
+                    assert!(!line.contains('\x1b'), "{line:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! An SFTP session with a guest, and how paths on its two sides are called.
+
+use std::io::stdout;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::sftp::client::{self, Client};
+use super::sftp::wire::NO_SUCH_FILE;
+use crate::agent::upgrade::upgrade;
+use crate::common::printable;
+use crate::control::known;
+use crate::instance::Instance;
+
+/// A session with an agent.
+pub(crate) type Session = Client<UnixStream>;
+
+/// For a look at a directory after a command failed.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// A path in the guest, for people who may take it for one of theirs.
+pub(crate) fn guest(path: &Path) -> String {
+    format!("in the guest, {}", printable::name(path))
+}
+
+/// A path here.
+pub(crate) fn local(path: &Path) -> String {
+    printable::name(path)
+}
+
+/// stdout, which std would buffer up to the next newline.
+pub(crate) fn unbuffered_stdout() -> Result<std::fs::File> {
+    Ok(std::os::fd::AsFd::as_fd(&stdout()).try_clone_to_owned()?.into())
+}
+
+/// Opens a session; an error if the agent cannot be called.
+pub(crate) fn start(root: &Path, name: &str) -> Result<Session> {
+    let instance = known::reach(root, name)?;
+    Client::start(upgrade(root, &instance, ("GET", "/1.0/sftp"), "sftp", b"")?)
+}
+
+/// Whether this is known to be no directory; what cannot be looked at is not known.
+pub(crate) fn is_no_directory(root: &Path, instance: &Instance, path: &Path) -> bool {
+    let look = || -> Result<bool> {
+        let stream = upgrade(root, instance, ("GET", "/1.0/sftp"), "sftp", b"")?;
+        stream.set_read_timeout(Some(LOOK))?;
+        match Client::start(stream)?.stat(path) {
+            Ok(attrs) => Ok(!attrs.is_directory()),
+            Err(error) => Ok(client::code(&error) == Some(NO_SUCH_FILE)),
+        }
+    };
+    look().unwrap_or(false)
+}

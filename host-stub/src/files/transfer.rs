@@ -1,0 +1,76 @@
+//! `file push` and `file pull`: what goes where. Each error says on which side it is.
+
+use std::io::stdin;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::args::{PullArgs, PushArgs, before, inside, path};
+use super::session::{local, start, unbuffered_stdout};
+use super::tree::{self, Owner};
+
+/// `push`.
+pub(super) fn push(root: &Path, args: PushArgs) -> Result<()> {
+    let owner = Owner::from(args.owner);
+    let (name, sources, target) = before(root, args.paths)?;
+    let session = &mut start(root, &name)?;
+    let into_directory = target.ends_with('/')
+        || sources.len() > 1
+        || session.stat(&path(&target)).is_ok_and(|attrs| attrs.is_directory());
+    if args.create_dirs {
+        let target = path(&target);
+        let parent = if into_directory { Some(target.as_path()) } else { target.parent() };
+        parent.map_or(Ok(()), |parent| tree::make_parents(session, parent))?;
+    }
+    for source in sources {
+        let source = Path::new(&source);
+        let to = match (into_directory, source.file_name()) {
+            (true, Some(name)) => path(&target).join(name),
+            (true, None) | (false, _) => path(&target),
+        };
+        if source == Path::new("-") {
+            if into_directory {
+                bail!("stdin needs a file's name in the guest, not a directory's");
+            }
+            let mode = args.mode.unwrap_or(0o644);
+            tree::push_file(session, &mut stdin().lock(), ("-", 0), &to, mode, owner)?;
+        } else if args.recursive {
+            tree::push(session, source, &to, args.mode, owner)?;
+        } else {
+            tree::push_one(session, source, &to, args.mode, owner)?;
+        }
+    }
+    Ok(())
+}
+
+/// `pull`.
+pub(super) fn pull(root: &Path, mut args: PullArgs) -> Result<()> {
+    let target = args.paths.pop().context("a target is needed")?;
+    let (name, sources) = inside(args.paths)?;
+    if sources.is_empty() {
+        bail!("a path in {name} and a target are needed");
+    }
+    let session = &mut start(root, &name)?;
+    let into_directory = target.ends_with('/') || sources.len() > 1 || Path::new(&target).is_dir();
+    if args.create_dirs && into_directory {
+        std::fs::create_dir_all(&target).with_context(|| local(Path::new(&target)))?;
+    }
+    for source in sources {
+        let from = path(&source);
+        if target == "-" {
+            tree::pull_file(session, &from, &mut unbuffered_stdout()?)?;
+            continue;
+        }
+        let target = Path::new(&target);
+        let to = match (into_directory, from.file_name()) {
+            (true, Some(name)) => target.join(name),
+            (true, None) | (false, _) => target.to_owned(),
+        };
+        if args.recursive {
+            tree::pull(session, &from, &to)?;
+        } else {
+            tree::pull_one(session, &from, &to)?;
+        }
+    }
+    Ok(())
+}

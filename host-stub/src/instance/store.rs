@@ -1,0 +1,99 @@
+//! Instances on disk: one JSON file each, replaced whole, so that a daemon killed at any moment
+//! leaves it readable. The same for everything else that is written.
+//!
+//! ```text
+//! DIR/server.{crt,key}  port  lock  control.sock
+//! DIR/instances/NAME/instance.json  agent-client.{crt,key}
+//!                   /config/  the share: agent.{crt,key} server.crt agent.conf files/metadata.yaml
+//!                             agent-mounts.json nics/
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::Instance;
+use crate::common::whole_file::write_whole;
+
+/// An instance's directory below the daemon's.
+pub(crate) fn directory(root: &Path, name: &str) -> PathBuf {
+    root.join("instances").join(name)
+}
+
+/// The share that its guest sees.
+pub(crate) fn share(root: &Path, name: &str) -> PathBuf {
+    directory(root, name).join("config")
+}
+
+/// Reads one.
+pub(crate) fn load(root: &Path, name: &str) -> Result<Instance> {
+    let path = directory(root, name).join("instance.json");
+    if !exists(root, name) {
+        bail!("no instance is called {name} in {}", root.display());
+    }
+    let text = fs::read(&path).with_context(|| path.display().to_string())?;
+    serde_json::from_slice(&text).with_context(|| path.display().to_string())
+}
+
+/// Whether there is one of that name.
+pub(crate) fn exists(root: &Path, name: &str) -> bool {
+    let is_name = !name.is_empty() && name.chars().all(is_usable);
+    is_name && directory(root, name).join("instance.json").exists()
+}
+
+/// What a name is made of.
+pub(crate) fn is_usable(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '-'
+}
+
+/// Reads all. A directory without a file is an `init` that was killed: it never existed.
+pub(crate) fn load_all(root: &Path) -> Result<Vec<Instance>> {
+    let Ok(entries) = fs::read_dir(root.join("instances")) else { return Ok(Vec::new()) };
+    entries
+        .flatten()
+        .filter(|entry| entry.path().join("instance.json").exists())
+        .map(|entry| load(root, &entry.file_name().to_string_lossy()))
+        .collect()
+}
+
+/// Writes one.
+pub(crate) fn save(root: &Path, instance: &Instance) -> Result<()> {
+    let path = directory(root, &instance.name).join("instance.json");
+    write_whole(&path, &serde_json::to_vec_pretty(instance)?, 0o644)
+}
+
+/// Removes one. First the file that makes it an instance: what a crash leaves of the rest is none.
+pub(crate) fn remove(root: &Path, name: &str) -> Result<()> {
+    let directory = directory(root, name);
+    let file = directory.join("instance.json");
+    fs::remove_file(&file).with_context(|| file.display().to_string())?;
+    fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())
+}
+
+/// Writes agent.conf into the share (P§3.3).
+pub(crate) fn write_conf(root: &Path, instance: &Instance, port: u32, pem: &str) -> Result<()> {
+    let text = format!("{}\n", instance.told(port, pem));
+    write_whole(&share(root, &instance.name).join("agent.conf"), text.as_bytes(), 0o644)
+}
+
+/// The port of the daemon that last ran here.
+pub(crate) fn last_port(root: &Path) -> Option<u32> {
+    fs::read_to_string(root.join("port")).ok()?.trim().parse().ok()
+}
+
+/// Remembers the port.
+pub(crate) fn save_port(root: &Path, port: u32) -> Result<()> {
+    write_whole(&root.join("port"), format!("{port}\n").as_bytes(), 0o644)
+}
+
+/// Makes this process the only daemon of a directory, for as long as the file is kept.
+pub(crate) fn lock(root: &Path) -> Result<File> {
+    fs::create_dir_all(root)?;
+    let file =
+        OpenOptions::new().write(true).create(true).truncate(false).open(root.join("lock"))?;
+    if file.try_lock().is_err() {
+        bail!("another daemon runs in {}", root.display());
+    }
+    Ok(file)
+}

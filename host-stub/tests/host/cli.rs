@@ -1,0 +1,277 @@
+//! The command line as people use it: help, completions, states, waiting, deleting.
+
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::peers::agent::{Agent, Preamble};
+use crate::peers::guest::Guest;
+use crate::peers::host::{Host, SOON, wait};
+use crate::peers::qmp::Qemu;
+
+fn output(host: &Host, args: &[&str]) -> Output {
+    host.command(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn mote_host(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mote-host"));
+    command.args(args).env_remove("MOTE_HOST_DIR");
+    command
+}
+
+fn printed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The names of all commands, from the help.
+fn commands() -> Vec<String> {
+    let help = printed(&mut mote_host(&["--help"]));
+    let rows = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    // Long explanations go on in further lines, which are indented more.
+    let rows = rows.take_while(|line| !line.is_empty());
+    let names = rows.filter(|line| !line.starts_with("   "));
+    names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_command_has_help_and_needs_no_host_for_it() {
+    let commands = commands();
+    assert!(commands.len() > 20, "{commands:?}");
+    for command in commands.iter().filter(|command| *command != "help") {
+        let help = printed(&mut mote_host(&[command, "--help"]));
+        assert!(help.contains(&format!("Usage: mote-host {command}")), "{help}");
+    }
+    assert!(printed(&mut mote_host(&["exec", "--help"])).contains("--cwd <DIR>"));
+    assert!(printed(&mut mote_host(&["file", "push", "--help"])).contains("NAME/PATH"));
+    let version = printed(&mut mote_host(&["--version"]));
+    assert_eq!(version, concat!("mote-host ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn completions_know_every_command_and_are_sound() {
+    for (shell, check) in [("bash", true), ("zsh", false), ("fish", false)] {
+        let text = printed(&mut mote_host(&["completions", shell]));
+        for command in commands() {
+            assert!(text.contains(&command), "{shell}: {command}");
+        }
+        if check {
+            let mut bash = Command::new("bash");
+            assert!(bash.args(["-n", "-c", &text]).status().unwrap().success());
+        }
+    }
+}
+
+#[test]
+fn the_directory_may_come_from_the_environment_and_is_asked_for_otherwise() {
+    let mut host = Host::with_instance("lxd", &[]);
+    host.start();
+    let mut list = mote_host(&["list", "-q"]);
+    assert_eq!(printed(list.env("MOTE_HOST_DIR", &host.directory)), "vm1\n");
+    let error = errors(&mote_host(&["list"]).output().unwrap());
+    assert!(error.contains("--dir DIR, or set MOTE_HOST_DIR"), "{error}");
+}
+
+#[test]
+fn a_daemon_that_was_just_started_is_waited_for() {
+    let mut host = Host::with_instance("lxd", &[]);
+    let list = host.command(&["list", "-q"]).stdout(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    host.start();
+    let output = list.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == b"vm1\n", "{}", errors(&output));
+}
+
+#[test]
+fn an_agent_without_vsock_reports_itself_by_the_port() {
+    let mut host = Host::with_instance("incus", &[]);
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    host.start();
+    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    // Of which the ring keeps 16 bytes.
+    qemu.say("STARTED\n{\"pid\":1,\"processes\":7,\"swap_usage\":0}\n");
+    let words = "In words     the agent reports itself by the port alone: no vsock in the guest";
+    let info = || printed(&mut host.command(&["info", "vm1"]));
+    wait("the reason", SOON, || info().contains(words).then_some(()));
+    assert!(info().contains("Last line    the end of its state: "), "{}", info());
+}
+
+#[test]
+fn an_agent_that_calls_and_has_no_status_port_is_told_from_a_silent_one() {
+    let mut host = Host::with_instance("lxd", &[]);
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    host.start();
+    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    assert_eq!(Guest::of(&host).get("/1.0").0, 200);
+    let info = printed(&mut host.command(&["info", "vm1"]));
+    let words = "In words     the agent answers over vsock, but nothing came by the status port; is there \
+                 one with the name com.canonical.lxd, ";
+    assert!(info.contains(words), "{info}");
+}
+
+#[test]
+fn a_vm_that_never_ran_is_not_running() {
+    let mut host = Host::with_instance("lxd", &[]);
+    host.start();
+    assert_eq!(
+        (&host.state()["status"], &host.state()["state"]),
+        (&"Stopped".into(), &"UNKNOWN".into())
+    );
+    let list = host.run(&["list"]);
+    let rows: Vec<Vec<&str>> = list.lines().map(|row| row.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["NAME", "STATUS", "AGENT", "SERVER", "FAULT"]);
+    assert_eq!(rows[1], ["vm1", "Stopped", "UNKNOWN", "lxd", "none"]);
+    let info = host.run(&["info", "vm1"]);
+    assert!(
+        info.contains("In words     the VM does not run: nothing answers at QEMU's monitor"),
+        "{info}"
+    );
+}
+
+#[test]
+fn waiting_ends_with_the_state_or_says_what_is_in_the_way() {
+    let mut host = Host::with_instance("lxd", &[]);
+    let agent = Agent::start(
+        &host.path("vm1.p.listen_8443"),
+        &host.share("vm1"),
+        "lxd-agent",
+        Preamble::None,
+    );
+    host.start();
+    let late = output(&host, &["wait", "vm1", "--for", "CONNECTED", "--timeout", "0.2"]);
+    assert_eq!(late.status.code(), Some(124));
+    let error = errors(&late);
+    assert!(error.contains("vm1 is not CONNECTED after 0.2 s: the VM does not run"), "{error}");
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    agent.mood(crate::peers::agent::Mood::Refuses);
+    qemu.say("STARTED\n");
+    host.run(&["wait", "vm1", "--for", "started", "--timeout", "10"]);
+    wait("the PUT", SOON, || (!host.state()["last_put"].is_null()).then_some(()));
+    let late = output(&host, &["wait", "vm1", "--for", "CONNECTED", "--timeout", "0"]);
+    assert!(errors(&late).contains("call to it failed: PUT: status 500: no way back"), "{late:?}");
+    let waiting = std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| output(&host, &["wait", "vm1", "--for", "CONNECTED"]));
+        std::thread::sleep(Duration::from_millis(200));
+        qemu.say("CONNECTED\n");
+        waiting.join().unwrap()
+    });
+    assert!(waiting.status.success(), "{}", errors(&waiting));
+    let late = output(&host, &["wait", "vm1", "--for", "Ready", "--timeout", "0"]);
+    assert!(errors(&late).contains("no program in the guest has said Ready"), "{late:?}");
+    let guest = Guest::of(&host);
+    assert_eq!(guest.ask("PATCH", "/1.0", r#"{"state":"Ready"}"#).0, 200);
+    host.run(&["wait", "vm1", "--for", "Ready", "--timeout", "10"]);
+    drop(qemu);
+    host.run(&["wait", "vm1", "--for", "STOPPED", "--timeout", "10"]);
+    let unknown = output(&host, &["wait", "vm2", "--for", "STOPPED"]);
+    assert_eq!(unknown.status.code(), Some(1), "{}", errors(&unknown));
+}
+
+#[test]
+fn a_daemon_that_is_being_started_is_waited_for_too() {
+    let mut host = Host::with_instance("lxd", &[]);
+    let mut waiting = host.command(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "0"]);
+    let waiting = waiting.stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    host.start();
+    let late = waiting.wait_with_output().unwrap();
+    assert_eq!(late.status.code(), Some(124), "{}", errors(&late));
+    host.kill();
+    let begun = Instant::now();
+    let never = output(&host, &["wait", "vm1", "--for", "CONNECTED"]);
+    assert!(errors(&never).contains("no daemon is running"), "{}", errors(&never));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn the_fault_in_force_is_shown_wherever_one_looks() {
+    let mut host = Host::with_instance("lxd", &[]);
+    host.start();
+    host.run(&["fault", "vm1", "slow", "40"]);
+    assert!(host.run(&["list"]).contains("slow 40"));
+    assert!(host.run(&["info", "vm1"]).contains("Fault        slow 40\n"));
+    let shown = host.run(&["fault", "vm1"]);
+    assert!(
+        shown.starts_with("fault in force: slow 40\n") && shown.contains("wrong-cert"),
+        "{shown}"
+    );
+    let error = host.try_run(&["fault", "bogus"]).unwrap_err();
+    assert!(error.contains("deny-put") && error.contains("no instance is called bogus"), "{error}");
+    let error = host.try_run(&["fault", "vm1", "slow"]).unwrap_err();
+    assert!(error.contains("milliseconds"), "{error}");
+}
+
+#[test]
+fn what_the_guest_wrote_cannot_steer_a_terminal() {
+    let mut host = Host::with_instance("lxd", &[]);
+    host.start();
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    qemu.say("\x1b[2J\u{202e}\n");
+    wait("the line", SOON, || (host.state()["last_line"] != "").then_some(()));
+    let _refused = Guest::of(&host).try_ask("GET", "/\x7f\u{9b}31m", "", "");
+    for args in [&["agent-state", "vm1"][..], &["info", "vm1"], &["agent-state", "vm1", "--json"]] {
+        let shown = host.run(args);
+        let steers = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
+        assert!(!shown.contains(steers), "{args:?}: {shown:?}");
+        assert!(shown.contains("x1b[2J") || shown.contains("u001b[2J"), "{shown}");
+    }
+    assert!(!host.log().contains(|letter: char| letter != '\n' && letter.is_control()));
+}
+
+#[test]
+fn a_deleted_instance_is_gone_and_its_name_is_free() {
+    let mut host = Host::with_instance("lxd", &["user.n=1"]);
+    host.start();
+    let door = host.path(&format!("vm1.p_{}", host.port()));
+    host.run(&["start", "vm1"]);
+    let error = host.try_run(&["delete", "vm1"]).unwrap_err();
+    assert!(error.contains("vm1 is running") && error.contains("--force"), "{error}");
+    host.run(&["stop", "vm1"]);
+    host.run(&["delete", "vm1"]);
+    assert_eq!(host.run(&["list", "-q"]), "");
+    assert!(!host.path("instances/vm1").exists() && !door.exists());
+    assert!(host.try_run(&["info", "vm1"]).unwrap_err().contains("no instance is called vm1"));
+    // The next one of that name is another one.
+    host.init("vm1", "lxd", &["user.n=2"]);
+    assert_eq!(Guest::of(&host).get("/1.0/config/user.n").1, "2");
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    qemu.say("CONNECTED\n");
+    host.wait_for("CONNECTED");
+    host.run(&["delete", "--force", "vm1"]);
+    let begun = Instant::now();
+    qemu.say("CONNECTED\n");
+    while begun.elapsed() < Duration::from_millis(300) {
+        assert_eq!(host.run(&["list", "-q"]), "");
+    }
+    // Without a daemon too.
+    host.init("vm2", "lxd", &[]);
+    host.kill();
+    host.run(&["delete", "vm2"]);
+    assert!(!host.path("instances/vm2").exists());
+    assert!(host.try_run(&["delete", "vm2"]).unwrap_err().contains("no instance is called vm2"));
+}
+
+#[test]
+fn init_needs_a_name_only_and_says_how_to_boot() {
+    let host = Host::new();
+    let made = output(&host, &["init", "vm1"]);
+    let share = String::from_utf8(made.stdout.clone()).unwrap();
+    assert_eq!(share.trim(), host.share("vm1").canonicalize().unwrap().to_str().unwrap());
+    let recipe = errors(&made);
+    let again = host.run(&["qemu", "vm1"]);
+    assert_eq!(again, recipe, "the same again");
+    let mut bash = Command::new("bash");
+    assert!(bash.args(["-n", "-c", &recipe]).status().unwrap().success(), "{recipe}");
+    for option in host.run(&["qemu", "vm1", "--args"]).lines() {
+        assert!(recipe.contains(option), "{option} in {recipe}");
+    }
+    assert!(host.run(&["qemu", "vm1", "--memory", "96", "--args"]).contains("size=96M,share=on"));
+    assert!(host.try_run(&["qemu", "vm2"]).unwrap_err().contains("no instance is called vm2"));
+}

@@ -1,0 +1,120 @@
+//! A guest: calls the host's port with the certificates of its share.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use serde_json::Value;
+
+use super::host::Host;
+use super::wire::{Message, Pinned, certificate, key, provider, read};
+
+pub(crate) type Stream = StreamOwned<ClientConnection, UnixStream>;
+
+/// A guest of a host's.
+pub(crate) struct Guest {
+    socket: PathBuf,
+    config: Arc<ClientConfig>,
+}
+
+impl Guest {
+    /// The guest of `vm1`.
+    pub(crate) fn of(host: &Host) -> Self {
+        Self::with_share(host, "vm1", Some(&host.share("vm1")))
+    }
+
+    /// Somebody behind an instance's vsock, with a share's certificate or with none.
+    pub(crate) fn with_share(host: &Host, instance: &str, share: Option<&Path>) -> Self {
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Pinned(certificate(
+                &host.path("server.crt"),
+            ))));
+        let config = match share {
+            Some(share) => builder
+                .with_client_auth_cert(
+                    vec![certificate(&share.join("agent.crt"))],
+                    key(&share.join("agent.key")),
+                )
+                .unwrap(),
+            None => builder.with_no_client_auth(),
+        };
+        let socket = host.path(&format!("{instance}.p_{}", host.port()));
+        Self { socket, config: Arc::new(config) }
+    }
+
+    /// A connection on which nothing was sent yet.
+    pub(crate) fn connect(&self) -> Stream {
+        let socket = UnixStream::connect(&self.socket).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let name = ServerName::try_from("unspecified").unwrap();
+        let connection = ClientConnection::new(self.config.clone(), name).unwrap();
+        StreamOwned::new(connection, socket)
+    }
+
+    /// Below TLS.
+    pub(crate) fn connect_raw(&self) -> UnixStream {
+        let socket = UnixStream::connect(&self.socket).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        socket
+    }
+
+    /// Sends a request; whatever comes back, or why nothing does.
+    pub(crate) fn try_ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &str,
+    ) -> std::io::Result<Message> {
+        let mut stream = self.connect();
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: custom.socket\r\n{headers}Content-Length: {length}\r\n\r\n"
+        );
+        stream.write_all((head + body).as_bytes())?;
+        stream.flush()?;
+        read(&mut stream)
+    }
+
+    /// Sends a request with headers; status, and metadata or the error's text.
+    pub(crate) fn ask_with(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &str,
+    ) -> (u16, Value) {
+        let answer = self.try_ask(method, path, headers, body).unwrap();
+        let status: u16 = answer.first_line().split(' ').nth(1).unwrap().parse().unwrap();
+        let envelope = answer.json();
+        if status == 200 {
+            assert_eq!(envelope["type"], "sync");
+            (status, envelope["metadata"].clone())
+        } else {
+            assert_eq!(envelope["error_code"], status);
+            (status, envelope["error"].clone())
+        }
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        self.ask_with(method, path, "", body)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> (u16, Value) {
+        self.ask("GET", path, "")
+    }
+}
+
+/// What comes until the other side closes; an error is an end too.
+pub(crate) fn drain(stream: &mut impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _cut = stream.read_to_end(&mut bytes);
+    bytes
+}

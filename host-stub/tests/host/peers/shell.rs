@@ -1,0 +1,272 @@
+//! An agent that knows one command: `cat`, which ends when it is told to. It notes who came in which
+//! order and what was said on control. Websockets are made by hand, frame by frame.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use rustls::{ServerConnection, StreamOwned};
+use serde_json::{Value, json};
+
+use super::agent::tls;
+use super::host::SOON;
+use super::wire::{Message, read_request};
+
+type Stream = StreamOwned<ServerConnection, UnixStream>;
+
+/// How the command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// An event says so.
+    Event { code: i64 },
+    /// No event ever comes; whoever asks is told.
+    Asked { code: i64 },
+    /// The agent dies: everything is closed, nobody answers.
+    Gone,
+}
+
+#[derive(Default)]
+struct Seen {
+    order: Vec<String>,
+    body: Value,
+    control: Vec<String>,
+    input: Option<Vec<u8>>,
+    ended: bool,
+    events: Option<Stream>,
+}
+
+/// The agent.
+#[derive(Clone)]
+pub(crate) struct Shell {
+    seen: Arc<(Mutex<Seen>, Condvar)>,
+    end: End,
+    server: &'static str,
+}
+
+pub(crate) const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
+
+impl Shell {
+    pub(crate) fn start(socket: &Path, share: &Path, server: &'static str, end: End) -> Self {
+        let (config, listener) = (tls(share), UnixListener::bind(socket).unwrap());
+        let shell = Self { seen: Arc::default(), end, server };
+        let ours = shell.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (shell, config) = (ours.clone(), config.clone());
+                std::thread::spawn(move || {
+                    let tls = ServerConnection::new(config).unwrap();
+                    let _cut = shell.serve(StreamOwned::new(tls, stream));
+                });
+            }
+        });
+        shell
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.0.lock().unwrap()
+    }
+
+    /// Who came, in which order: paths, or the names of sockets.
+    pub(crate) fn order(&self) -> Vec<String> {
+        self.seen().order.clone()
+    }
+
+    /// What was asked for.
+    pub(crate) fn body(&self) -> Value {
+        self.seen().body.clone()
+    }
+
+    /// What was said on control.
+    pub(crate) fn control(&self) -> Vec<String> {
+        self.seen().control.clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Seen)) {
+        change(&mut self.seen());
+        self.seen.1.notify_all();
+    }
+
+    fn wait<T>(&self, mut look: impl FnMut(&mut Seen) -> Option<T>) -> Option<T> {
+        let mut found = None;
+        let is_missing = |seen: &mut Seen| {
+            found = look(seen);
+            found.is_none()
+        };
+        drop(self.seen.1.wait_timeout_while(self.seen(), SOON, is_missing).unwrap());
+        found
+    }
+
+    fn serve(&self, mut stream: Stream) -> std::io::Result<()> {
+        let message = read_request(&mut stream)?;
+        let target = message.first_line().split(' ').nth(1).unwrap().to_owned();
+        let name = target.split_once("secret=").map_or(target.clone(), |(_, name)| name.to_owned());
+        if self.seen().ended && self.end == End::Gone {
+            return Ok(());
+        }
+        self.change(|seen| seen.order.push(name.clone()));
+        match name.as_str() {
+            "/1.0" => {
+                let extensions = ["container_exec_user_group_cwd"];
+                let info = json!({"environment": {"server": self.server},
+                    "api_extensions": extensions});
+                sync(&mut stream, &info)
+            }
+            "/1.0/exec" => self.begin(&mut stream, &message),
+            "/1.0/events" => {
+                accept(&mut stream, &message)?;
+                self.change(|seen| seen.events = Some(stream));
+                Ok(())
+            }
+            "control" => self.control_socket(stream, &message),
+            "0" => self.input_socket(stream, &message),
+            "1" => self.output_socket(stream, &message),
+            "2" => {
+                accept(&mut stream, &message)?;
+                frame(&mut stream, 1, b"")?;
+                until_hang_up(&mut stream);
+                Ok(())
+            }
+            _ => {
+                let code = match self.end {
+                    End::Asked { code } => self.wait(|seen| seen.ended.then_some(code)),
+                    End::Event { .. } | End::Gone => None,
+                };
+                sync(&mut stream, &operation(code))
+            }
+        }
+    }
+
+    fn begin(&self, stream: &mut Stream, message: &Message) -> std::io::Result<()> {
+        self.change(|seen| seen.body = message.json());
+        let fds = json!({"control": "control", "0": "0", "1": "1", "2": "2"});
+        let mut started = operation(None);
+        started["metadata"] = json!({ "fds": fds });
+        let path = format!("/1.0/operations/{ID}");
+        let body = json!({"type": "async", "status_code": 100, "operation": path, "error": "",
+            "metadata": started});
+        answer(stream, &format!("202 Accepted\r\nLocation: {path}"), &body)
+    }
+
+    /// Ends everything when the host says goodbye, which it does after all output.
+    fn control_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
+        accept(&mut stream, message)?;
+        while let Ok((opcode, payload)) = next_frame(&mut stream) {
+            let text = String::from_utf8_lossy(&payload).into_owned();
+            let note = if opcode == 8 { "goodbye".to_owned() } else { text };
+            self.change(|seen| seen.control.push(note));
+            if opcode == 8 {
+                break;
+            }
+        }
+        let events = self.seen().events.take();
+        self.change(|seen| seen.ended = true);
+        if let (End::Event { code }, Some(mut events)) = (self.end, events) {
+            let event = json!({"type": "operation", "metadata": operation(Some(code))});
+            // Somebody else's first.
+            frame(
+                &mut events,
+                1,
+                br#"{"type":"operation","metadata":{"id":"x","status_code":200}}"#,
+            )?;
+            frame(&mut events, 1, event.to_string().as_bytes())?;
+            until_hang_up(&mut events);
+        }
+        Ok(())
+    }
+
+    fn input_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
+        accept(&mut stream, message)?;
+        let mut input = Vec::new();
+        while let (2, payload) = next_frame(&mut stream)? {
+            input.extend(payload);
+        }
+        self.change(|seen| seen.input = Some(input));
+        until_hang_up(&mut stream);
+        Ok(())
+    }
+
+    fn output_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
+        accept(&mut stream, message)?;
+        let input = self.wait(|seen| seen.input.clone()).unwrap_or_default();
+        for piece in input.chunks(1000) {
+            frame(&mut stream, 2, piece)?;
+        }
+        frame(&mut stream, 1, b"")?;
+        until_hang_up(&mut stream);
+        Ok(())
+    }
+}
+
+fn operation(code: Option<i64>) -> Value {
+    let (status, metadata) = match code {
+        Some(code) => (200, json!({ "return": code })),
+        None => (103, json!({})),
+    };
+    json!({"id": ID, "class": "websocket", "status_code": status, "err": "", "metadata": metadata})
+}
+
+fn sync(stream: &mut Stream, metadata: &Value) -> std::io::Result<()> {
+    let body = json!({"type": "sync", "status_code": 200, "error": "", "metadata": metadata});
+    answer(stream, "200 OK", &body)
+}
+
+fn answer(stream: &mut Stream, status: &str, body: &Value) -> std::io::Result<()> {
+    let body = body.to_string();
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all((head + &body).as_bytes())?;
+    stream.conn.send_close_notify();
+    stream.flush()
+}
+
+fn accept(stream: &mut Stream, message: &Message) -> std::io::Result<()> {
+    let key = message.header("Sec-WebSocket-Key").unwrap();
+    let key = tungstenite::handshake::derive_accept_key(key.as_bytes());
+    let head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {key}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.flush()
+}
+
+/// Servers' frames are not masked.
+fn frame(stream: &mut Stream, opcode: u8, payload: &[u8]) -> std::io::Result<()> {
+    let mut bytes = vec![0x80 | opcode];
+    match u8::try_from(payload.len()) {
+        Ok(short) if short < 126 => bytes.push(short),
+        _ => {
+            bytes.push(126);
+            bytes.extend(u16::try_from(payload.len()).unwrap().to_be_bytes());
+        }
+    }
+    bytes.extend(payload);
+    stream.write_all(&bytes)?;
+    stream.flush()
+}
+
+/// Clients' frames are masked, and whole.
+fn next_frame(stream: &mut Stream) -> std::io::Result<(u8, Vec<u8>)> {
+    let mut take = |count: usize| -> std::io::Result<VecDeque<u8>> {
+        let mut bytes = vec![0; count];
+        stream.read_exact(&mut bytes)?;
+        Ok(bytes.into())
+    };
+    let head = take(2)?;
+    assert!(head[0] & 0x80 != 0 && head[1] & 0x80 != 0, "{head:?}");
+    let more = match head[1] & 0x7f {
+        126 => take(2)?,
+        127 => take(8)?,
+        short => [short].into(),
+    };
+    let length = more.iter().fold(0, |length: usize, byte| length << 8 | usize::from(*byte));
+    let mask = take(4)?;
+    let payload = take(length)?;
+    let payload = payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
+    Ok((head[0] & 0x0f, payload.collect()))
+}
+
+fn until_hang_up(stream: &mut Stream) {
+    while stream.read(&mut [0; 512]).is_ok_and(|count| count > 0) {}
+}
