@@ -6,18 +6,18 @@
 
 pub mod agent;
 pub mod bench;
+pub mod clients;
 pub mod column;
 pub mod conform;
 pub mod cost;
 pub mod fleet;
 pub mod guest;
 pub mod host;
+pub mod pages;
 pub mod proc;
 pub mod report;
 pub mod sftp;
-pub mod svg;
 pub mod terminal;
-pub mod text;
 pub mod vm;
 pub mod world;
 
@@ -25,6 +25,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A file named by the environment, or where a plain `cargo build` leaves it.
 #[must_use]
@@ -77,13 +79,13 @@ pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     std::fs::write(path, content).expect("a file");
 }
 
-/// Sends a signal, `-STOP` say.
+/// Sends a signal.
 ///
 /// # Panics
 /// If there is no such process.
-pub fn kill(signal: &str, pid: u32) {
-    let sent = Command::new("kill").args([signal, &pid.to_string()]).status().expect("kill");
-    assert!(sent.success(), "{signal} to {pid}");
+pub fn kill(signal: Signal, pid: u32) {
+    let process = pid.try_into().ok().and_then(Pid::from_raw).expect("a process id");
+    kill_process(process, signal).unwrap_or_else(|error| panic!("{signal:?} to {pid}: {error}"));
 }
 
 /// A process that is killed when dropped.

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{
+    OptionalActions, SpecialCodeIndex, Winsize, tcgetattr, tcsetattr, tcsetwinsize,
+};
 
 /// For what is waited for.
 const SOON: Duration = Duration::from_secs(60);
@@ -31,8 +33,7 @@ impl Terminal {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pty");
         grantpt(&ours).expect("grant");
         unlockpt(&ours).expect("unlock");
-        let name = ptsname(&ours, Vec::new()).expect("a name");
-        let name = name.to_str().expect("a name");
+        let name = ptsname(&ours, Vec::new()).expect("a name").into_string().expect("a name");
         let theirs = File::options().read(true).write(true).open(name).expect("a terminal");
         let terminal = Self { ours, theirs: theirs.into(), text: String::new() };
         terminal.resize(columns, rows);
@@ -46,6 +47,28 @@ impl Terminal {
     pub fn resize(&self, columns: u16, rows: u16) {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.ours, size).expect("a size");
+    }
+
+    /// Makes it carry bytes as they are, and the kernel say that there are some only when there are 255: a shorter
+    /// text can be read, but nobody who waits for it is woken (`VMIN`, termios(3)).
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn never_signal(&self) {
+        let mut settings = tcgetattr(&self.theirs).expect("its settings");
+        settings.make_raw();
+        settings.special_codes[SpecialCodeIndex::VMIN] = u8::MAX;
+        settings.special_codes[SpecialCodeIndex::VTIME] = 0;
+        tcsetattr(&self.theirs, OptionalActions::Now, &settings).expect("new settings");
+    }
+
+    /// The name of the side for programs.
+    ///
+    /// # Panics
+    /// If it has none.
+    #[must_use]
+    pub fn path(&self) -> String {
+        ptsname(&self.ours, Vec::new()).expect("a name").into_string().expect("a name")
     }
 
     /// The side for programs, for one of their streams.

@@ -24,6 +24,8 @@ pub struct Spec {
     pub ring: u32,
     /// Whether it has a vsock.
     pub vsock: bool,
+    /// What of it is not there when it boots: [`Vm::plug_late`] brings it.
+    pub late: Vec<Late>,
     /// How the config share comes in.
     pub share: Share,
     /// Further virtiofs shares that are there from the start, with their tags.
@@ -42,6 +44,17 @@ pub struct Spec {
     pub extra: Vec<String>,
 }
 
+/// What may be plugged in later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// The virtio-serial device with the status port.
+    Port,
+    /// The vsock device.
+    Vsock,
+    /// The config disk.
+    Disk,
+}
+
 /// How the config share comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
@@ -58,6 +71,7 @@ impl Default for Spec {
             socket: false,
             ring: 16,
             vsock: true,
+            late: Vec::new(),
             share: Share::Iso,
             shares: Vec::new(),
             nic: None,
@@ -77,6 +91,7 @@ pub struct Vm {
     helpers: Vec<Process>,
     directory: PathBuf,
     shell: Option<UnixStream>,
+    late: Vec<(Late, Vec<String>)>,
 }
 
 /// vhost-device-vsock's socket in a test's directory.
@@ -118,10 +133,7 @@ impl Vm {
         } else {
             format!("ringbuf,id=qemu_serial-chardev,size={}", spec.ring)
         };
-        let named = format!(
-            "virtserialport,chardev=qemu_serial-chardev,name={},id=qemu_serial,bus=serial.0",
-            spec.port
-        );
+        let (now, late) = backed(spec);
         let memory = spec.memory;
         let mut command = Command::new("qemu-system-x86_64");
         command
@@ -133,9 +145,10 @@ impl Vm {
             .args(["-chardev", &console])
             .args(["-serial", "chardev:console"])
             .args(["-serial", &format!("unix:{},server=on,wait=off", path("shell"))])
-            .args(["-device", "virtio-serial-pci,id=serial", "-chardev", &status])
-            .args(["-device", &named])
+            .args(["-chardev", &status])
+            .args(["-chardev", &format!("socket,id=vs,path={}", path("vhost"))])
             .args(config)
+            .args(now.iter().flat_map(|device| ["-device", device]))
             .args(devices)
             .args(&spec.extra)
             .args(["-chardev", &format!("socket,id=hot,path={},server=on,wait=off", path("hot"))])
@@ -149,21 +162,12 @@ impl Vm {
                 "-append",
                 &format!("console=ttyS0 quiet panic=-1 no_timer_check {}", spec.words),
             ]);
-        if spec.vsock {
-            command.args(["-chardev", &format!("socket,id=vs,path={}", path("vhost"))]);
-            command.args(["-device", "vhost-user-vsock-pci,chardev=vs"]);
-        }
-        if spec.port != "org.linuxcontainers.lxd" {
-            // The dummy that current servers keep (P§2.1).
-            let legacy = "virtserialport,name=org.linuxcontainers.lxd,id=legacy,bus=serial.0";
-            command.args(["-device", legacy]);
-        }
         let log = File::create(directory.join("qemu.log")).expect("a log");
         let qemu = Process::start(command.stdin(stdin).stderr(log));
         // Connected before the guest says anything: QEMU keeps nothing for a late listener.
         let shell = directory.join("shell");
         let (shell, _) = wait("QEMU", Duration::from_secs(20), || UnixStream::connect(&shell).ok());
-        Self { qemu, helpers, directory: directory.into(), shell: Some(shell) }
+        Self { qemu, helpers, directory: directory.into(), shell: Some(shell), late }
     }
 
     /// Its shell, once it is there. There is one.
@@ -181,29 +185,44 @@ impl Vm {
     /// If QEMU does not want it.
     pub fn plug(&mut self, tag: &str, source: &Path) {
         let socket = start_virtiofs(&self.directory, tag, source, &mut self.helpers);
+        let path = socket.display();
+        self.order(&[
+            format!(
+                "{{\"execute\":\"chardev-add\",\"arguments\":{{\"id\":\"{tag}\",\"backend\":{{\"type\":\
+                 \"socket\",\"data\":{{\"server\":false,\"addr\":{{\"type\":\"unix\",\"data\":\
+                 {{\"path\":\"{path}\"}}}}}}}}}}}}"
+            ),
+            device_add(&format!("vhost-user-fs-pci,chardev={tag},tag={tag},id=dev-{tag}")),
+        ]);
+    }
+
+    /// Plugs in what was not there when it booted.
+    ///
+    /// # Panics
+    /// If QEMU does not want it.
+    pub fn plug_late(&self, what: Late) {
+        let late = self.late.iter().filter(|(late, _)| *late == what);
+        let orders: Vec<_> =
+            late.flat_map(|(_, devices)| devices).map(|it| device_add(it)).collect();
+        assert!(!orders.is_empty(), "{what:?} is there already");
+        self.order(&orders);
+    }
+
+    /// Tells QEMU what to do while it runs.
+    fn order(&self, orders: &[String]) {
         let hot = UnixStream::connect(self.directory.join("hot")).expect("the second monitor");
         hot.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
         let mut answers = BufReader::new(&hot).lines();
-        let mut ask = |command: String| {
-            (&hot).write_all(command.as_bytes()).expect("the second monitor");
+        let hello = "{\"execute\":\"qmp_capabilities\"}".to_owned();
+        for order in [&hello].into_iter().chain(orders) {
+            (&hot).write_all(order.as_bytes()).expect("the second monitor");
             let told = answers.by_ref().map_while(Result::ok);
             let answer = told
                 .into_iter()
                 .find(|line| !line.contains("\"event\"") && !line.contains("\"QMP\""));
             let answer = answer.unwrap_or_default();
-            assert!(answer.contains("\"return\""), "{command}: {answer}");
-        };
-        let path = socket.display();
-        ask("{\"execute\":\"qmp_capabilities\"}".into());
-        ask(format!(
-            "{{\"execute\":\"chardev-add\",\"arguments\":{{\"id\":\"{tag}\",\"backend\":{{\"type\":\
-             \"socket\",\"data\":{{\"server\":false,\"addr\":{{\"type\":\"unix\",\"data\":\
-             {{\"path\":\"{path}\"}}}}}}}}}}}}"
-        ));
-        ask(format!(
-            "{{\"execute\":\"device_add\",\"arguments\":{{\"driver\":\"vhost-user-fs-pci\",\
-             \"chardev\":\"{tag}\",\"tag\":\"{tag}\",\"id\":\"dev-{tag}\"}}}}"
-        ));
+            assert!(answer.contains("\"return\""), "{order}: {answer}");
+        }
     }
 
     /// What it printed on its console, the agent's log among it.
@@ -273,14 +292,15 @@ fn config_share(
         Share::Iso => {
             let iso = directory.join("config.iso");
             let made = Command::new("genisoimage")
-                .args(["-quiet", "-R", "-J", "-V", "incus-agent", "-o"])
+                // Without what a daemon is just writing beside a file whose name it will take.
+                .args(["-quiet", "-R", "-J", "-V", "incus-agent", "-m", "*.new", "-o"])
                 .arg(&iso)
                 .arg(share)
                 .status()
                 .expect("genisoimage");
             assert!(made.success(), "genisoimage failed");
             let drive = format!("file={},if=none,id=config,format=raw,readonly=on", iso.display());
-            ["-drive", &drive, "-device", "virtio-blk-pci,drive=config"].map(String::from).into()
+            ["-drive", &drive].map(String::from).into()
         }
         Share::Virtiofs => {
             let socket = start_virtiofs(directory, "config", share, helpers);
@@ -289,6 +309,47 @@ fn config_share(
             ["-chardev", &chardev, "-device", device].map(String::from).into()
         }
     }
+}
+
+/// The devices whose other ends are there from the start: those that are too, and those that come later.
+fn backed(spec: &Spec) -> (Vec<String>, Vec<(Late, Vec<String>)>) {
+    let mut ports = vec![
+        "virtio-serial-pci,id=serial".to_owned(),
+        format!(
+            "virtserialport,chardev=qemu_serial-chardev,name={},id=qemu_serial,bus=serial.0",
+            spec.port
+        ),
+    ];
+    if spec.port != "org.linuxcontainers.lxd" {
+        // The dummy that current servers keep (P§2.1).
+        ports.push("virtserialport,name=org.linuxcontainers.lxd,id=legacy,bus=serial.0".into());
+    }
+    let mut all = vec![(Late::Port, ports)];
+    if spec.share == Share::Iso {
+        all.push((Late::Disk, vec!["virtio-blk-pci,drive=config,id=disk".into()]));
+    }
+    if spec.vsock || spec.late.contains(&Late::Vsock) {
+        all.push((Late::Vsock, vec!["vhost-user-vsock-pci,chardev=vs,id=vsock".into()]));
+    }
+    let (late, now): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|(what, _)| spec.late.contains(what));
+    (now.into_iter().flat_map(|(_, devices)| devices).collect(), late)
+}
+
+/// QEMU's order for a device, from what `-device` takes.
+fn device_add(device: &str) -> String {
+    let (driver, properties) = device.split_once(',').expect("a device has properties");
+    let properties: Vec<_> = properties
+        .split(',')
+        .map(|property| {
+            let (name, value) = property.split_once('=').expect("a name and a value");
+            format!("\"{name}\":\"{value}\"")
+        })
+        .collect();
+    format!(
+        "{{\"execute\":\"device_add\",\"arguments\":{{\"driver\":\"{driver}\",{}}}}}",
+        properties.join(",")
+    )
 }
 
 /// QEMU's arguments for further shares and a NIC.

@@ -28,11 +28,16 @@ impl Meeting {
         std::fs::create_dir(meeting.path("share")).unwrap();
         meeting.make(agent, "share/agent");
         meeting.make(host, "server");
-        let certificate = std::fs::read_to_string(meeting.path("server.crt")).unwrap();
-        std::fs::write(meeting.path("share/server.crt"), &certificate).unwrap();
-        let told = serde_json::json!({"cid": 2, "port": 9, "certificate": certificate});
-        std::fs::write(meeting.path("share/agent.conf"), told.to_string()).unwrap();
+        meeting.tell();
         meeting
+    }
+
+    /// Puts `server.crt` into the share, as the caller's and as the called one's.
+    fn tell(&self) {
+        let certificate = std::fs::read_to_string(self.path("server.crt")).unwrap();
+        std::fs::write(self.path("share/server.crt"), &certificate).unwrap();
+        let told = serde_json::json!({"cid": 2, "port": 9, "certificate": certificate});
+        std::fs::write(self.path("share/agent.conf"), told.to_string()).unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -71,12 +76,29 @@ impl Meeting {
         client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut client = client.spawn().unwrap();
         let request = b"GET /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        // A refused caller may be hung up on before it has written.
+        // A refused caller's connection may be closed before it has written.
         let _refused = client.stdin.take().unwrap().write_all(request);
         let mut said = String::new();
         client.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         client.wait().unwrap();
         said
+    }
+
+    /// A host that does not let the agent in, with these arguments of OpenSSL's; then what the agent says
+    /// of it.
+    fn be_refused(&mut self, args: &[&str], expected: &str) {
+        let mut server = self.openssl();
+        server.args(["s_server", "-unix", "vs_9", "-HTTP", "-cert", "server.crt", "-key"]);
+        server.arg("server.key").args(args).stdin(Stdio::null());
+        let _server = Process::start(server.stdout(Stdio::null()).stderr(Stdio::null()));
+        wait("s_server", SOON, || self.path("vs_9").exists().then_some(()));
+        self.start();
+        let refused = || self.log().contains(expected).then_some(());
+        wait(expected, SOON, refused);
+        // Texts that only a debug build has would be missing after a colon.
+        for line in self.log().lines() {
+            assert!(!line.trim_end().ends_with(':'), "{line}");
+        }
     }
 
     /// The agent asks the host until an answer has come; what OpenSSL said about it.
@@ -95,6 +117,29 @@ impl Meeting {
         self.start();
         wait("CONNECTED", SOON, || self.log().contains("CONNECTED 2:9").then_some(()));
         std::fs::read_to_string(self.path("server.log")).unwrap()
+    }
+
+    /// Makes `server.crt` anew, of the same key, for other days.
+    fn redate(&self, begin: &str, end: &str) {
+        let config = "[ca]\ndefault_ca=c\n[c]\ndatabase=index\nrand_serial=yes\n\
+                      default_md=sha256\npolicy=p\nnew_certs_dir=.\n[p]\ncommonName=supplied\n";
+        std::fs::write(self.path("ca.cnf"), config).unwrap();
+        std::fs::write(self.path("index"), "").unwrap();
+        let run = |args: &[&str]| {
+            let output = self.openssl().args(args).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        };
+        run(&["req", "-new", "-key", "server.key", "-subj", "/CN=x", "-out", "server.csr"]);
+        let by = ["ca", "-batch", "-config", "ca.cnf", "-selfsign", "-keyfile", "server.key"];
+        let what = ["-in", "server.csr", "-notext", "-out", "server.crt"];
+        run(&[&by[..], &what, &["-startdate", begin, "-enddate", end]].concat());
+        self.tell();
+    }
+
+    /// Lines of the agent's log with that in them, without those for debugging.
+    fn lines(&self, text: &str) -> usize {
+        let log = self.log();
+        log.lines().filter(|line| line.contains(text) && !line.contains("debug:")).count()
     }
 
     /// Rewrites a PKCS#8 key as SEC1, in DER or PEM.
@@ -174,12 +219,87 @@ fn who_shows_server_crt_without_owning_its_key_is_refused() {
 }
 
 #[test]
-fn a_key_that_belongs_to_another_certificate_is_refused_at_start() {
+fn a_handshake_with_the_host_that_fails_is_told_in_words() {
+    let told = "TLS with the host failed: its certificate is not the one we were given";
+    let mut meeting = Meeting::between(P384, P384);
+    meeting.make(P384, "other");
+    meeting.be_refused(&["-cert", "other.crt", "-key", "other.key"], told);
+    // A host that wants a certificate of its own authority: ours is signed by nobody.
+    let alert = "the other side refused with TLS alert 48 (unknown_ca)";
+    let picky = ["-Verify", "1", "-verify_return_error"];
+    Meeting::between(P384, P384).be_refused(&picky, alert);
+    let old = "the other side refused with TLS alert 70 (protocol_version)";
+    Meeting::between(P384, P384).be_refused(&["-tls1_2"], old);
+    let suites = ["-tls1_3", "-ciphersuites", "TLS_AES_128_CCM_SHA256"];
+    let cipher = "the other side refused with TLS alert 40 (handshake_failure)";
+    Meeting::between(P384, P384).be_refused(&suites, cipher);
+}
+
+#[test]
+fn a_caller_with_another_certificate_is_told_of_once_however_often_it_calls() {
+    const LINE: &str = "refused a caller whose certificate is not server.crt";
+    let mut meeting = Meeting::between(P384, P384);
+    meeting.start();
+    meeting.make(P384, "other");
+    assert!(meeting.call(&[]).contains("HTTP/1.1 200 OK"), "{}", meeting.log());
+    // The host itself, whose handshake fails for another reason; somebody with no certificate at all;
+    // somebody who leaves in the middle.
+    meeting.call(&["-groups", "P-521"]);
+    let mut bare = meeting.openssl();
+    bare.args(["s_client", "-tls1_3", "-unix", "vs.listen_8443"]).stdin(Stdio::null());
+    bare.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    let mut half = UnixStream::connect(meeting.path("vs.listen_8443")).unwrap();
+    half.write_all(&[22, 3, 1, 2]).unwrap();
+    drop(half);
+    assert_eq!(meeting.lines("refused a caller"), 0, "{}", meeting.log());
+    let begun = std::time::Instant::now();
+    let other = ["-cert", "other.crt", "-key", "other.key"];
+    assert!(!meeting.call(&other).contains("HTTP/1.1"), "{}", meeting.log());
+    // At once: the agent's own tries to reach the host go on, and the next failure is the last one.
+    let last_error = || {
+        let status = std::fs::read(meeting.path("root/run/mote/status")).ok()?;
+        let status: serde_json::Value = serde_json::from_slice(&status).ok()?;
+        status["last_error"].as_str().filter(|error| error.starts_with(LINE)).map(str::to_owned)
+    };
+    let error = wait("the last error", SOON, last_error).0;
+    assert!(error.ends_with("is this another host's share?"), "{error}");
+    for _ in 1..50 {
+        assert!(!meeting.call(&other).contains("HTTP/1.1"), "{}", meeting.log());
+    }
+    let most = 1 + usize::try_from(begun.elapsed().as_secs() / 30).unwrap();
+    let lines = meeting.lines(LINE);
+    assert!((1..=most).contains(&lines), "{lines} lines in {:?}", begun.elapsed());
+}
+
+#[test]
+fn the_days_of_the_pinned_certificate_do_not_matter() {
+    // A VM may have no clock until it has a network; the Go agents refuse such a host.
+    for (begin, end) in
+        [("20000101000000Z", "20000102000000Z"), ("20980101000000Z", "20980102000000Z")]
+    {
+        let mut meeting = Meeting::between(P384, P384);
+        meeting.redate(begin, end);
+        let _said = meeting.be_called(&[]);
+        let said = meeting.call(&[]);
+        assert!(said.contains("HTTP/1.1 200 OK"), "{begin}: {said}\n{}", meeting.log());
+        // Another one of the same owner is another one, though its days be right.
+        let sign = ["req", "-x509", "-key", "server.key", "-subj", "/CN=x", "-out", "new.crt"];
+        assert!(meeting.openssl().args(sign).status().unwrap().success());
+        assert!(!meeting.call(&["-cert", "new.crt"]).contains("HTTP/1.1"));
+    }
+}
+
+#[test]
+fn with_a_key_that_belongs_to_another_certificate_it_waits_for_the_right_one() {
     let meeting = Meeting::between(P384, P384);
     meeting.make(P384, "other");
-    std::fs::copy(meeting.path("other.key"), meeting.path("share/agent.key")).unwrap();
+    let file = meeting.path("share/agent.key");
+    let right = std::fs::read(&file).unwrap();
+    std::fs::copy(meeting.path("other.key"), &file).unwrap();
     let mut agent = launch(&meeting.scratch.0, "lxd", &meeting.path("share"));
-    let end = wait("the end", SOON, || agent.0.try_wait().unwrap()).0;
-    assert_eq!(end.code(), Some(1));
-    assert!(meeting.log().contains("agent.key: does not belong to agent.crt"));
+    let why = "agent.key: does not belong to agent.crt";
+    wait("the reason", SOON, || meeting.log().contains(why).then_some(()));
+    assert!(agent.0.try_wait().unwrap().is_none(), "they may be half copied");
+    std::fs::write(&file, right).unwrap();
+    wait("its listener", SOON, || UnixStream::connect(meeting.path("vs.listen_8443")).ok());
 }

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mote_agent::http::body::{BodyError, Decoder};
-use mote_agent::http::head::Framing;
+use mote_core::http::body::{BodyError, Decoder};
+use mote_core::http::head::Framing;
 
 /// The data and the bytes left over.
 fn decode<'i>(

@@ -8,9 +8,9 @@
 use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use mote_agent::http::connection::{Connection, Event, Timeouts};
-use mote_agent::limits;
-use mote_agent::time::Uptime;
+use mote_core::http::connection::{Connection, Event, Timeouts};
+use mote_core::limits;
+use mote_core::time::Uptime;
 
 struct Run {
     connection: Connection,

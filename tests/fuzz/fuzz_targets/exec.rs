@@ -4,33 +4,39 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mote_agent::exec::{Control, Request, control};
+use mote_core::hostapi::exec::{Control, LONGEST, Request, SHOWN, control};
+use mote_core::json::Document;
 use serde_json::Value;
 
 fn request(data: &[u8]) {
     let Ok(mut request) = Request::parse(data) else { return };
-    assert!(!request.command.is_empty() && !request.command[0].is_empty());
-    let texts = request.command.iter().chain(request.environment.iter().map(|(name, _)| name));
-    assert!(texts.chain([&request.directory]).all(|text| !text.contains('\0')));
+    assert!(!request.name().is_empty() && !request.directory.contains('\0'));
+    let words = |request: &Request| -> Vec<String> {
+        request.command.texts().map(Into::into).collect()
+    };
+    assert_eq!(words(&request).len(), request.command.count());
     // Lone surrogates are JSON to us, as to Go.
     if let Ok(theirs) = serde_json::from_slice::<Value>(data) {
-        assert_eq!(theirs["command"], Value::from(request.command.clone()));
+        assert_eq!(theirs["command"], Value::from(words(&request)));
         let user = theirs["user"].as_u64().unwrap_or(0);
         assert_eq!(u64::from(request.user), user);
     }
     assert!(request.size.width > 0 && request.size.height > 0);
     request.add_defaults(data.len() % 2 == 0);
     assert!(request.variable("PATH").is_some() && !request.directory().is_empty());
-    for program in request.programs() {
-        assert!(program.contains('/'));
+    let program = request.program();
+    for directory in program.directories() {
+        if let Some(place) = program.place(directory, &mut [0; LONGEST]) {
+            assert!(place.to_bytes().contains(&b'/'));
+        }
     }
-    let mut metadata = String::new();
-    request.write_metadata(&mut metadata, [("control", "s")].into_iter()).unwrap();
-    let metadata: Value = serde_json::from_str(&metadata).expect("JSON");
-    assert_eq!(metadata["command"], Value::from(request.command.clone()));
-    for (name, value) in &request.environment {
-        assert_eq!(metadata["environment"][name], Value::from(value.clone()));
-    }
+    let secrets = [("control", "s")].into_iter();
+    let metadata = Document::new(0, |json| request.write_metadata(json, secrets));
+    assert!(metadata.bytes() < 2 * SHOWN + 200);
+    let metadata: Value = serde_json::from_str(metadata.value().raw()).expect("JSON");
+    let shown = metadata["command"].as_array().expect("a list");
+    assert!(shown.iter().zip(words(&request)).all(|(one, other)| *one == Value::from(other)));
+    assert!(data.len() > SHOWN / 6 || shown.len() == request.command.count());
 }
 
 fuzz_target!(|data: &[u8]| {

@@ -3,8 +3,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mote_agent::flavour::Flavour;
-use mote_agent::mount::{Wanted, entries, wanted};
+use mote_core::flavour::Flavour;
+use mote_core::hostapi::mount::{Wanted, entries, wanted};
+use mote_core::json::Value;
 
 fn good_target(target: &str) {
     assert!(!target.is_empty() && !target.starts_with('/') && !target.contains('\0'));
@@ -24,8 +25,9 @@ fn escaped(word: &str) -> String {
 }
 
 fuzz_target!(|data: &[u8]| {
+    let document = Value::parse(data).unwrap_or(Value::NULL);
     for flavour in [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld] {
-        match wanted(flavour, data, |bytes| [bytes.len() as u8; 32]) {
+        match wanted(flavour, document, |bytes| [bytes.len() as u8; 32]) {
             Ok(Wanted::Mount { source, target, ways, .. }) => {
                 good_target(&target);
                 assert!(!source.is_empty() && !source.contains('\0') && !ways.is_empty());

@@ -5,9 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mote_agent::peer::{BadTold, CERTIFICATE, Told};
-use mote_agent::pem::{self, PemError};
-use mote_agent::status::Address;
+use mote_core::hostapi::host_info::{BadHostInfo, CERTIFICATE, HostInfo};
+use mote_core::tls::pem::{self, PemError};
+use mote_core::host_address::HostAddress;
 use serde_json::Value;
 
 fn base64(bytes: &[u8]) -> String {
@@ -25,7 +25,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 fn told(data: &[u8]) {
-    let ours = Told::parse(data);
+    let ours = HostInfo::parse(data);
     let theirs = serde_json::from_slice::<Value>(data).ok().filter(Value::is_object);
     let Some(theirs) = theirs else {
         // Lone surrogates and huge numbers elsewhere are JSON too.
@@ -33,7 +33,7 @@ fn told(data: &[u8]) {
     };
     let number = |key: &str| theirs[key].as_u64().and_then(|number| u32::try_from(number).ok());
     let (cid, port) = (number("cid"), number("port"));
-    let address = cid.zip(port).and_then(|(cid, port)| Address::new(cid, port));
+    let address = cid.zip(port).and_then(|(cid, port)| HostAddress::new(cid, port));
     match ours {
         Ok(told) => {
             assert_eq!(Some(told.address), address);
@@ -43,14 +43,14 @@ fn told(data: &[u8]) {
             told.certificate_pem(|piece| text.extend_from_slice(piece));
             assert_eq!(theirs["certificate"].as_str().map(str::as_bytes), Some(text.as_slice()));
         }
-        Err(BadTold::Address) => assert_eq!(address, None),
-        Err(BadTold::Certificate) => {
+        Err(BadHostInfo::Address) => assert_eq!(address, None),
+        Err(BadHostInfo::Certificate) => {
             let text = theirs["certificate"].as_str();
             // An escape of six bytes is one character.
             assert!(text.is_none_or(|text| text.len() > CERTIFICATE / 6));
         }
         // Only deeper than we go.
-        Err(BadTold::Json(_)) => {
+        Err(BadHostInfo::Json(_)) => {
             assert!(data.iter().filter(|byte| b"[{".contains(byte)).count() > 30)
         }
     }

@@ -4,16 +4,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mote_agent::flavour::Flavour;
-use mote_agent::json::Writer;
-use mote_agent::metrics::{self, Section, Totals};
-use mote_agent::netlink::{self, Reply};
-use mote_agent::nic::{self, Search, Wanted};
-use mote_agent::proc::memory::Memory;
-use mote_agent::proc::mounts::Space;
-use mote_agent::proc::stat::{Cpu, Disk};
-use mote_agent::proc::{keyed, number, release};
-use mote_agent::state::{self, State, System};
+use mote_core::flavour::Flavour;
+use mote_core::json::Writer;
+use mote_core::report::metrics::{self, Section, Totals};
+use mote_core::netlink::{self, Reply};
+use mote_core::first_boot::nic::{self, Search, Wanted};
+use mote_core::report::proc::memory::Memory;
+use mote_core::report::proc::mounts::Space;
+use mote_core::report::proc::stat::{Cpu, Disk};
+use mote_core::report::proc::{keyed, number, release};
+use mote_core::report::state::{self, State, System};
 use serde_json::Value;
 
 fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -63,13 +63,13 @@ fn memory_of(data: &[u8]) -> Memory {
 fn check_metrics(flavour: Flavour, data: &[u8]) {
     let mut out = String::new();
     let mut json = Writer::new(&mut out);
-    json.open('{');
+    json.begin_object();
     let sections = [Section::Cpu, Section::Disk, Section::Filesystem, Section::Network];
     let counts = sections.map(|which| section(&mut json, flavour, data, which));
     let oom = lines(data).find_map(|line| keyed(line, "oom_kill")).unwrap_or(0);
     metrics::memory(&mut json, flavour, &memory_of(data), oom);
     metrics::totals(&mut json, flavour, &Totals { cpus: oom, ..Totals::default() });
-    json.close('}');
+    json.end_object();
     json.done().unwrap();
     let value: Value = serde_json::from_str(&out).unwrap();
     for (name, count) in ["cpu_seconds_total", "disk", "filesystem", "network"].iter().zip(counts) {

@@ -4,11 +4,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mote_agent::sftp::attrs::Attrs;
-use mote_agent::sftp::longname::Listed;
-use mote_agent::sftp::reply::{self, Full, Names};
-use mote_agent::sftp::request::{Malformed, Packet, Wish};
-use mote_agent::sftp::{PACKET, REPLY, frame};
+use mote_core::sftp::attrs::Attrs;
+use mote_core::sftp::longname::Listed;
+use mote_core::sftp::reply::{self, Full, Names};
+use mote_core::sftp::request::{Malformed, Packet, Request};
+use mote_core::sftp::{PACKET, REPLY, frame};
 
 /// Splits like a session does, and looks at each packet.
 fn stream(input: &[u8]) {
@@ -27,10 +27,10 @@ fn packet(content: &[u8]) {
     if let Err(Malformed::Fields { id }) = parsed {
         assert_eq!(id.to_be_bytes(), content[1..5]);
     }
-    if let Ok(Packet::Request { id, wish }) = parsed {
+    if let Ok(Packet::Request { id, request }) = parsed {
         assert_eq!(id.to_be_bytes(), content[1..5]);
-        assert!(wish.reply_room() <= REPLY);
-        if let Wish::Write { data, .. } = wish {
+        assert!(request.reply_room() <= REPLY);
+        if let Request::Write { data, .. } = request {
             assert!(content.as_ptr_range().contains(&data.as_ptr()) || data.is_empty());
         }
         let longer = [content, b"\0\0\0\x01x"].concat();
@@ -41,7 +41,7 @@ fn packet(content: &[u8]) {
 fn prefixes(content: &[u8], cut: usize) {
     if let Ok(whole) = Packet::parse(content) {
         let prefix = Packet::parse(&content[..cut]);
-        let unknown = matches!(prefix, Ok(Packet::Request { wish: Wish::Unknown, .. }));
+        let unknown = matches!(prefix, Ok(Packet::Request { request: Request::Unknown, .. }));
         assert!(prefix.is_err() || prefix == Ok(whole) || unknown, "cut at {cut}");
     }
 }

@@ -8,8 +8,9 @@
 use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use mote_agent::status::{Action, Address, Intervals, State, Status};
-use mote_agent::time::Uptime;
+use mote_core::host_address::HostAddress;
+use mote_core::status::{Action, Intervals, State, Status};
+use mote_core::time::Uptime;
 
 struct Run {
     status: Status,
@@ -38,7 +39,7 @@ impl Run {
                 }
                 Action::Verify { address, attempt, .. } => {
                     assert!(!self.attempts.contains(&attempt));
-                    assert!(Address::new(address.cid, address.port).is_some());
+                    assert!(HostAddress::new(address.cid, address.port).is_some());
                     self.attempts.push(attempt);
                     self.calls.push(self.now);
                 }
@@ -61,7 +62,7 @@ impl Run {
 
     fn apply(&mut self, op: u8, value: u8, rest: &mut &[u8]) {
         let (now, status) = (self.now, &mut self.status);
-        match op % 12 {
+        match op % 13 {
             0 => self.wait(Duration::from_millis(u64::from(value) * 16), false),
             1 => self.wait(Duration::from_secs(u64::from(value).pow(3)), true),
             2 => {
@@ -78,7 +79,7 @@ impl Run {
             5 => {
                 self.told += 1;
                 let port = u32::from(value) + 1;
-                self.attempts.push(status.put_started(now, Address { cid: 2, port }));
+                self.attempts.push(status.put_started(now, HostAddress { cid: 2, port }));
             }
             6 => {
                 let back = usize::from(value / 2 % 4);
@@ -96,10 +97,11 @@ impl Run {
             }
             9 => status.write_failed(now),
             10 => status.port_appeared(now),
+            11 => _ = status.call_refused(now),
             _ if value % 2 == 0 => status.trust_known(value % 4 == 0),
             _ => {
                 self.told += 1;
-                status.know(now, Address { cid: 2, port: u32::from(value) + 1 });
+                status.know(now, HostAddress { cid: 2, port: u32::from(value) + 1 });
             }
         }
         self.settle();
@@ -142,7 +144,7 @@ fuzz_target!(|data: &[u8]| {
     run.settle();
     assert_eq!(run.last_line, b"STOPPED\nSTOPPED\n");
     let written = run.writes.len();
-    for (op, value) in (2..12).zip(0..) {
+    for (op, value) in (2..13).zip(0..) {
         if op != 9 {
             run.apply(op, value, &mut &b""[..]);
         }

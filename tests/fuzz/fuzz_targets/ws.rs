@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mote_agent::ws::{CONTROL, Incoming, Reader, Violation};
+use mote_core::ws::{CONTROL, Incoming, Reader, Violation};
 
 /// Everything that comes out, in one string of bytes: kinds, and payloads put together.
 fn read(data: &[u8], cut: usize) -> (Vec<u8>, Option<Violation>) {
@@ -16,6 +16,8 @@ fn read(data: &[u8], cut: usize) -> (Vec<u8>, Option<Violation>) {
         while !rest.is_empty() {
             let (used, incoming) = match reader.take(rest) {
                 Ok(step) => step,
+                // What came before in the same piece is not given out.
+                Err(Violation::BadText) => return (Vec::new(), Some(Violation::BadText)),
                 Err(violation) => return (out, Some(violation)),
             };
             assert!(used > 0, "no progress");
@@ -35,7 +37,7 @@ fn read(data: &[u8], cut: usize) -> (Vec<u8>, Option<Violation>) {
                     assert!(payload.len() <= CONTROL);
                     out.extend_from_slice(b"<ping>");
                 }
-                Incoming::Close => out.extend_from_slice(b"<close>"),
+                Incoming::Close(_) => out.extend_from_slice(b"<close>"),
             }
             rest = &mut rest[used..];
         }

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mote_agent::policy::Policy;
-use mote_agent::target::Target;
-use mote_agent::template;
-use mote_agent::yaml::{self, Event, YamlError};
+use mote_core::hostapi::policy::Policy;
+use mote_core::guest_path::Target;
+use mote_core::first_boot::template;
+use mote_core::yaml::{self, Event, YamlError};
 use saphyr_parser::{Event as Theirs, Parser, ScalarStyle};
 
 /// One step, as both see it.
@@ -74,7 +74,7 @@ fn theirs(text: &str) -> Result<Vec<Step>, String> {
 
 fuzz_target!(|data: &[u8]| {
     // What is made of it: no panic, and no path that leads out.
-    let _policy = Policy::from_yaml(data);
+    let _policy = Policy::from_yaml(data, &mut |_| {});
     let _end = template::each(data, |one| {
         if let Ok(template) = one {
             assert!(Target::absolute(&template.target).is_some() && !template.name.contains('/'));

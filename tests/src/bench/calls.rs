@@ -1,20 +1,18 @@
-//! devlxd from inside: `mote-calls` in the guest, the same client for all.
+//! Calls to devlxd by `mote-calls` in the guest, the same client for all agents.
 
 use std::time::Duration;
 
 use super::book::Found;
 use super::rows::FLOOR;
-use super::visit::Visit;
+use super::visit::{IMAGE, Visit};
 use crate::column::Column;
 
-/// What an image has, bytes.
-pub(super) const IMAGE: usize = 32 << 20;
 /// For one run of the client.
 const LIMIT: Duration = Duration::from_secs(180);
-/// What is asked, an answer of the host's.
+/// Target of the calls that the host answers.
 pub(super) const CONFIG: &str = "/1.0/config";
 
-/// What the client said.
+/// Output of the client.
 struct Said(String);
 
 impl Said {
@@ -24,30 +22,30 @@ impl Said {
         found.unwrap_or_else(|| panic!("no {name}: {}", self.0))
     }
 
-    /// How the last of those failed that did.
+    /// Reason of the last failed call.
     fn why(&self) -> &str {
         self.0.trim().split_once(" why=").map_or("", |(_, why)| why)
     }
 
-    /// Calls a second.
+    /// Answered calls per second.
     fn rate(&self) -> f64 {
         self.get("answered") / self.get("seconds")
     }
 
-    /// Milliseconds that so many percent of the calls did not exceed.
+    /// A quantile of the calls' times, ms, such as `p99`.
     fn quantile(&self, percent: &str) -> f64 {
         self.get(percent) / 1e3
     }
 }
 
-/// So many calls; all must be answered.
+/// Makes `calls` calls, all of which must be answered.
 fn all(visit: &mut Visit, target: &str, clients: u32, calls: u32) -> Said {
     let said = run(visit, target, clients, calls);
     assert!(said.get("failed") < 0.5, "calls failed: {}", said.0.trim());
     said
 }
 
-/// So many calls.
+/// Makes `calls` calls by `clients` clients at once.
 fn run(visit: &mut Visit, target: &str, clients: u32, calls: u32) -> Said {
     let socket = visit.column.socket();
     run_at(visit, socket, target, clients, calls)
@@ -61,12 +59,12 @@ fn run_at(visit: &mut Visit, socket: &str, target: &str, clients: u32, calls: u3
     said
 }
 
-/// So many calls of one client, whose times do not matter.
+/// Makes calls by one client without recording their times.
 pub(super) fn make(visit: &mut Visit, target: &str, calls: u32) {
     let _times = all(visit, target, 1, calls);
 }
 
-/// One client, 300 calls.
+/// Rows of one client: 300 calls.
 pub(super) fn sequential(visit: &mut Visit) -> Found {
     let config = all(visit, CONFIG, 1, 200);
     let root = all(visit, "/", 1, 100);
@@ -79,10 +77,10 @@ pub(super) fn sequential(visit: &mut Visit) -> Found {
     ]
 }
 
-/// The calls of `root`, answered by a program that does nothing else.
+/// The row of calls like `root` that are answered by a program that does nothing else.
 pub(super) fn floor(visit: &mut Visit) -> Found {
     const SOCKET: &str = "/run/floor";
-    // It is told of mote's VMs alone.
+    // The page has this row only for mote's VMs.
     if visit.column.program().is_some() {
         return Vec::new();
     }
@@ -94,7 +92,7 @@ pub(super) fn floor(visit: &mut Visit) -> Found {
     vec![(FLOOR, Ok(said.quantile("p50")))]
 }
 
-/// Several clients. Who is overwhelmed counts with what he answered, and it is said.
+/// Rows of several clients at once. Failed calls are noted, and only answered ones are counted.
 pub(super) fn at_once(visit: &mut Visit) -> Found {
     let mut found = Vec::new();
     for (clients, calls, rate, late) in [(8, 64, "rate8", "late8"), (64, 128, "rate64", "late64")] {
@@ -109,7 +107,7 @@ pub(super) fn at_once(visit: &mut Visit) -> Found {
     found
 }
 
-/// An image, thrown away as it comes. Incus has none for guests, and LXD 5.0.2 not yet.
+/// The row of an image export, discarded as it arrives. Incus' and LXD 5.0.2's agents lack it.
 pub(super) fn image(visit: &mut Visit) -> Found {
     if visit.column != Column::MoteLxd {
         return Vec::new();

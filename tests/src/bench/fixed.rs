@@ -1,25 +1,26 @@
-//! What does not change from round to round: bytes, and the smallest VM.
+//! Rows that are the same in each round: sizes of the binary, and the smallest VM.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::attempt;
+use super::attempt::attempt;
 use super::book::Found;
 use crate::column::Column;
 use crate::vm::Spec;
 use crate::world::{self, World};
 use crate::{agent, tool};
 
-/// The VM's memory is looked for between these, MiB.
+/// Least memory of a VM tried, MiB.
 const LEAST: u32 = 32;
+/// Most memory of a VM tried, MiB.
 const MOST: u32 = 256;
-/// And in such steps.
+/// Granularity of the memory tried, MiB.
 const STEP: u32 = 2;
-/// For CONNECTED with little memory, where it gets there at all.
+/// Time limit for CONNECTED with little memory.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The program itself.
+/// Path of the agent's program.
 fn binary(column: Column) -> PathBuf {
     match column.program() {
         None => agent(),
@@ -28,7 +29,7 @@ fn binary(column: Column) -> PathBuf {
     }
 }
 
-/// Its bytes, as they are and packed.
+/// Sizes of the program: plain and compressed.
 pub(super) fn bytes(column: Column) -> Found {
     let file = binary(column);
     let plain = std::fs::metadata(&file).map_err(|error| error.to_string());
@@ -53,7 +54,7 @@ fn count(bytes: Option<usize>) -> Result<f64, String> {
     bytes.and_then(|bytes| u32::try_from(bytes).ok()).map(f64::from).ok_or("too large".into())
 }
 
-/// The smallest memory with which the VM gets to CONNECTED, with an image of just this agent.
+/// Least memory with which a VM reaches CONNECTED, with an image that has only this agent.
 pub(super) fn least(column: Column) -> Found {
     let image = match column.program() {
         None => tool("MOTE_IMAGE", "target/image"),
@@ -66,7 +67,8 @@ pub(super) fn least(column: Column) -> Found {
     vec![("least", least.and_then(|least| least.map(f64::from).ok_or_else(none)))]
 }
 
-/// The smallest of `low..=high` in steps for which it is so, if what is so stays so for larger ones.
+/// Binary search for the smallest value of `low..=high` in steps for which `is_so`; that must then
+/// hold for all larger values.
 fn smallest(low: u32, high: u32, step: u32, mut is_so: impl FnMut(u32) -> bool) -> Option<u32> {
     let (mut from, mut to) = (0, (high - low) / step);
     if !is_so(low + to * step) {
@@ -79,7 +81,7 @@ fn smallest(low: u32, high: u32, step: u32, mut is_so: impl FnMut(u32) -> bool) 
     Some(low + to * step)
 }
 
-/// Whether a VM gets to CONNECTED. Ends as soon as it cannot any more.
+/// True if a VM reaches CONNECTED. Returns early if the console shows that it cannot.
 fn connects(column: Column, spec: &Spec) -> bool {
     let mut world = World::boot(column, spec, &[]);
     let begun = Instant::now();

@@ -1,23 +1,23 @@
-//! What the host asks for: commands, files, reports, by `mote-host`, the same client for all. The time
-//! of a call is that of its process, with its TLS connections.
+//! Calls from the host (commands, files, metrics) by `mote-host`, the same client for all agents.
+//! The time of a call is that of its process, TLS connections included.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::attempt;
+use super::attempt::attempt;
 use super::book::Found;
 use super::visit::Visit;
 use crate::host::{Host, NAME};
 use crate::noise;
 
-/// Commands one after another.
+/// Number of commands, one after the other.
 const COMMANDS: u32 = 8;
-/// Calls of which the one in the middle counts.
+/// Number of metrics calls, of which the median counts.
 const REPORTS: usize = 5;
-/// What is moved, bytes.
+/// Size of files and outputs, bytes.
 const BYTES: usize = 16 << 20;
 
-/// All rows; one that fails leaves the others.
+/// All rows; a failure of one does not affect the others.
 pub(super) fn all(visit: &mut Visit) -> Found {
     let (host, scratch) = (&visit.world.host, visit.world.scratch.0.as_path());
     let file = scratch.join("sent");
@@ -32,8 +32,8 @@ pub(super) fn all(visit: &mut Visit) -> Found {
     found
 }
 
-/// One that fails is said, and does not count. On a busy machine LXD 5.0.2 loses some whose end comes
-/// before all of their sockets.
+/// Commands per second. Failed ones are noted and not counted: on a busy machine LXD 5.0.2 loses
+/// some that end before all of their sockets are connected.
 fn commands(host: &Host) -> Found {
     let (begun, mut done, mut why) = (Instant::now(), 0.0, None);
     for _ in 0..COMMANDS {
@@ -63,7 +63,7 @@ fn get(host: &Host, sent: &Path, back: &Path) {
     assert!(same, "the file came back changed");
 }
 
-/// MB/s.
+/// Rate of a transfer of [`BYTES`], MB/s.
 fn rate(mut moves: impl FnMut()) -> f64 {
     let begun = Instant::now();
     moves();
@@ -71,7 +71,7 @@ fn rate(mut moves: impl FnMut()) -> f64 {
     f64::from(bytes) / begun.elapsed().as_secs_f64() / 1e6
 }
 
-/// ms.
+/// Median time of a metrics call, ms.
 fn metrics(host: &Host) -> f64 {
     let mut times: Vec<Duration> = Vec::new();
     for _ in 0..REPORTS {

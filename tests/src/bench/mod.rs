@@ -1,7 +1,8 @@
 //! `scripts/bench`: the same measurements on mote and on Debian's Go agents, in the same VM, by the same
-//! host and the same clients, in turn. `rows` says what, `visit`, `quiet` and `fixed` measure, `page`
+//! host and the same clients, in turn. `rows` says what, `steps`, `quiet` and `fixed` measure, `page`
 //! and `picture` show.
 
+mod attempt;
 pub mod book;
 mod calls;
 mod fixed;
@@ -12,24 +13,25 @@ mod quiet;
 pub mod rows;
 mod start;
 pub mod stats;
+mod steps;
 mod visit;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::Instant;
 
+use attempt::attempt;
 use book::Book;
 
 use crate::column::Column;
 use crate::vm::Spec;
 use crate::world;
 
-/// What to do.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How often each agent is booted and measured.
+    /// Number of times that each agent is booted and measured.
     pub rounds: u32,
-    /// Names of rows; all if there are none.
+    /// Names of the rows to measure; all if empty.
     pub only: Vec<String>,
 }
 
@@ -39,10 +41,10 @@ impl Options {
     }
 }
 
-/// Measures everything; what fails is in the book too.
+/// Measures all rows that are wanted; failures are in the book too.
 #[must_use]
 pub fn run(options: &Options) -> Book {
-    // A row that fails is one line; the rest goes on.
+    // A failing row prints one line, and the run goes on.
     std::panic::set_hook(Box::new(|failure| eprintln!("{failure}")));
     let mut book = Book::on(machine(options));
     let begun = Instant::now();
@@ -50,9 +52,9 @@ pub fn run(options: &Options) -> Book {
     let wants = |row: &str| options.wants(row);
     for round in 1..=options.rounds {
         for column in Column::ALL {
-            if visit::is_wanted(&wants) {
+            if steps::is_wanted(&wants) {
                 say(&format!("round {round} of {}: {}", options.rounds, column.title()));
-                book.add(column, visit::visit(column, &wants));
+                book.add(column, steps::visit(column, &wants));
             }
         }
     }
@@ -80,15 +82,6 @@ pub fn run(options: &Options) -> Book {
     book
 }
 
-/// Runs it; what it panics with is why it failed. The harness panics when a deadline is over.
-fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        text.unwrap_or_else(|| "a panic".into())
-    })
-}
-
 /// On what and how it was measured.
 fn machine(options: &Options) -> Vec<(String, String)> {
     let say = |program: &str, args: &[&str]| {
@@ -113,7 +106,7 @@ fn machine(options: &Options) -> Vec<(String, String)> {
         ("accelerator", variable("MOTE_ACCEL", "tcg")),
         ("CPU of the VM", format!("1 x {}", variable("MOTE_CPU", "qemu64"))),
         ("memory of the VM", format!("{} MiB", visit::MEMORY)),
-        // Figures of a busy machine are worth less.
+        // For judging the figures: those of a busy machine are less reliable.
         ("load average before", load.split(' ').next().unwrap_or_default().to_owned()),
         ("kernel of the VM", kernel.unwrap_or_default().trim().to_owned()),
     ];

@@ -1,4 +1,4 @@
-//! The tables: all of it for `docs/bench.md` and the terminal, the short one for README.
+//! The tables: the whole one for `docs/bench.md` and the terminal, the short one for README.
 
 use std::fmt::Write;
 
@@ -7,11 +7,11 @@ use super::rows::{FLOOR, Goal, Row, find};
 use super::stats::{Summary, number, times};
 use crate::column::Column;
 
-/// Between these README's part stands.
+/// Marks around the generated part of README.
 const BEGIN: &str = "<!-- bench:begin -->\n";
 const END: &str = "<!-- bench:end -->";
 
-/// How things were measured, below the table.
+/// Notes on the method, below the table.
 const HOW: &str = "\
 mote is measured twice, as LXD's agent and as Incus', and held against the Go agent of the same server.
 The Go agents are Debian's packages, unpacked. A ratio is that of the medians and says how many times
@@ -43,7 +43,7 @@ as LXD's, lxd-agent, mote as Incus', incus-agent, and again. All boot the same i
   as there are rounds. Wake-ups are context switches of all threads, asked for or not.
 ";
 
-/// What a start is made of.
+/// Composition of the time of a start.
 const START: &str = "\
 - **Start**: half goes by before STARTED, in which modules are loaded and the config share is found, mounted and read
   (the Go agents' script does the same). Then the host's call and ours back are one full handshake each, of 20 million
@@ -51,7 +51,7 @@ const START: &str = "\
   faster P-384, or a second CPU, is what would be needed.
 ";
 
-/// What a call to the host is made of.
+/// Composition of the time of a call to the host.
 const CALL: &str = "\
 - **`GET /1.0/config`**: a call is a TLS 1.3 handshake with the host, resumed. Of what the agent executes in user mode 59 %
   is X25519 and 14 % the key schedule's SHA-256 (callgrind, docs/cost.md); the rest is spread thin. The row of
@@ -60,13 +60,13 @@ const CALL: &str = "\
   host is dialled.
 ";
 
-/// What a local answer is made of.
+/// Composition of the time of a local answer.
 const ROOT: &str = "\
 - **`GET /`**: connecting, switching and closing, which are the kernel's, are nearly all of it. A program that does nothing
   but accept, read, write and close, asked by the same client, shows how far an agent could get:
 ";
 
-/// `docs/bench.md`.
+/// Renders `docs/bench.md`.
 #[must_use]
 pub fn whole(book: &Book) -> String {
     let mut page = String::from(
@@ -93,7 +93,7 @@ pub fn whole(book: &Book) -> String {
     page
 }
 
-/// Why a goal was missed, where that is known.
+/// Known reasons for missed goals.
 fn shortfalls(book: &Book) -> String {
     let missed = |id| find(id).is_some_and(|row| book.reached(row) == Some(false));
     let mut text = String::new();
@@ -121,7 +121,7 @@ fn shortfalls(book: &Book) -> String {
     if text.is_empty() { text } else { format!("\n## Short of a goal\n\n{text}") }
 }
 
-/// The large table.
+/// The table of all rows.
 #[must_use]
 pub fn table(book: &Book) -> String {
     let mut table = String::from("| | |");
@@ -175,10 +175,10 @@ pub fn short(book: &Book) -> String {
     table
 }
 
-/// README with its part replaced.
+/// README with its generated part replaced.
 ///
 /// # Errors
-/// If the marks are not there.
+/// If a mark is missing.
 pub fn into_readme(readme: &str, book: &Book) -> Result<String, String> {
     let (before, rest) = readme.split_once(BEGIN).ok_or("README has no mark for the beginning")?;
     let (_, after) = rest.split_once(END).ok_or("README has no mark for the end")?;
@@ -251,7 +251,7 @@ mod tests {
         let page = whole(&book);
         assert!(page.contains("| binary | bytes | 2 | 30.5 (30 - 40.5) | 15.2× |"), "{page}");
         assert!(page.contains("\n- image export, incus-agent 6.0.4: 404\n"), "{page}");
-        // Nothing of a row that nobody has.
+        // A row without samples is left out.
         assert!(!page.contains("| image export |"), "{page}");
     }
 

@@ -1,28 +1,29 @@
-//! `docs/bench.svg`: how many times better mote is, as bars on a logarithmic scale, with the goals.
+//! `docs/bench.svg`: the ratios by which mote is better, as bars on a logarithmic scale, with
+//! goals.
 
 use super::book::{Book, rows_of};
 use super::rows::{Goal, Row};
 use super::stats::times;
 use crate::column::Column;
-use crate::svg::{Anchor, Ink, Svg, Type};
+use crate::pages::svg::{Anchor, Ink, Svg, Type};
 
 const WIDTH: f64 = 860.0;
-/// Titles end here, bars begin.
+/// Left edge of the bars, px; titles end here.
 const LEFT: f64 = 320.0;
 const RIGHT: f64 = WIDTH - 70.0;
-/// Of the first row.
+/// Top of the first row, px.
 const TOP: f64 = 74.0;
-/// From row to row.
+/// Distance between rows, px.
 const ROW: f64 = 36.0;
 const BAR: f64 = 12.0;
-/// Where bars may end, times.
+/// Ratios with a grid line.
 const SCALE: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 
-/// Whose bars are in which colour.
+/// Colours of the bars, by the agent compared with.
 const THEIRS: [(Ink, Column); 2] =
     [(Ink::First, Column::LxdAgent), (Ink::Second, Column::IncusAgent)];
 
-/// The picture, of the rows that README has and that have a ratio.
+/// Draws the rows that README has and that have a ratio.
 #[must_use]
 pub fn draw(book: &Book) -> String {
     let has = |row: &&Row| row.short && most(book, row).is_some();
@@ -43,19 +44,19 @@ pub fn draw(book: &Book) -> String {
     svg.finish()
 }
 
-/// Its largest ratio.
+/// Largest ratio of a row.
 fn most(book: &Book, row: &Row) -> Option<f64> {
     let ratios = THEIRS.map(|(_, theirs)| book.ratio(row, theirs));
     ratios.into_iter().flatten().max_by(f64::total_cmp)
 }
 
-/// From ratios to pixels.
+/// Conversion of ratios to pixels.
 struct Scale {
     end: f64,
 }
 
 impl Scale {
-    /// Room for all, and to 20 at least.
+    /// A scale for all these ratios, and for at least 20.
     fn for_ratios(ratios: impl Iterator<Item = f64>) -> Self {
         let most = ratios.fold(20.0, f64::max);
         Self { end: most * 1.1 }
@@ -85,7 +86,7 @@ fn grid(svg: &mut Svg, scale: &Scale, bottom: f64) {
     }
 }
 
-/// Bars begin at 1: to the right mote is better, to the left it is not.
+/// Draws a row. Bars begin at ratio 1 and extend to the right where mote is better.
 fn one_row(svg: &mut Svg, book: &Book, row: &Row, scale: &Scale, top: f64) {
     let title = row.title.replace('`', "");
     svg.text((LEFT - 12.0, top + BAR + 4.0), Anchor::End, Type::Plain, &title);
@@ -98,7 +99,7 @@ fn one_row(svg: &mut Svg, book: &Book, row: &Row, scale: &Scale, top: f64) {
         let Some(ratio) = book.ratio(row, theirs) else { continue };
         let end = scale.x(ratio);
         let label = one.max(end) + 6.0;
-        // Behind the goal's line if it would be on it.
+        // To the right of the goal's line if it would be on it.
         let label =
             goal.filter(|x| (label - 8.0..label + 36.0).contains(x)).map_or(label, |x| x + 6.0);
         svg.bar((one.min(end), y), ((end - one).abs().max(1.0), BAR), ink);

@@ -1,34 +1,35 @@
-//! What an agent takes when nothing happens, and what one call takes in guest instructions: growth of
-//! the kernel's own counters over all threads of the agent.
+//! Cost of an idle agent, and guest instructions of one call: growth of the kernel's own counters
+//! of all threads of the agent.
 
 use std::time::Duration;
 
+use super::attempt::attempt;
 use super::book::Found;
 use super::visit::{MEMORY, Visit};
-use super::{attempt, calls, start};
+use super::{calls, start};
 use crate::column::Column;
 use crate::vm::Spec;
 use crate::world;
 
-/// After CONNECTED, before idleness is measured: garbage collectors and first heartbeats.
+/// Wait after CONNECTED before idleness is measured: garbage collectors and first heartbeats.
 const SETTLED: Duration = Duration::from_secs(10);
-/// Of idleness; figures are for a minute.
+/// Length of a measurement of idleness; figures are per minute.
 const WINDOW: Duration = Duration::from_secs(30);
-/// Before calls are counted.
+/// Number of calls before counting.
 const WARM: u32 = 20;
-/// Counted together.
+/// Number of calls counted.
 const CALLS: u32 = 50;
 
-/// Rows of instructions, and what is called for them.
+/// Rows of instructions, and the targets of their calls.
 const CONFIG: (&str, &str) = ("instructions", calls::CONFIG);
 const ROOT: (&str, &str) = ("instructions0", "/");
 
-/// Counters of all threads.
+/// Sums of the counters of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Spent {
-    /// Instructions, in user space and in the kernel: ns of the guest's clock on a CPU.
+    /// Instructions in user space and kernel: CPU time in ns of the guest's clock.
     instructions: f64,
-    /// Context switches, asked for and not.
+    /// Context switches, voluntary and not.
     switches: f64,
 }
 
@@ -55,7 +56,8 @@ impl Spent {
     }
 }
 
-/// Idle in CONNECTED, so many windows: all agents side by side, each in its VM, which mostly sleeps.
+/// Measures idleness in CONNECTED, `windows` times: all agents at once, each in its VM, which
+/// mostly sleeps.
 pub(super) fn idle(columns: &[Column], windows: u32) -> Vec<(Column, Found)> {
     let failed = |why: &String| vec![("idle", Err(why.clone())), ("wakeups", Err(why.clone()))];
     let mut visits: Vec<(Column, Result<Visit, String>)> = Vec::new();
@@ -93,8 +95,8 @@ pub(super) fn idle(columns: &[Column], windows: u32) -> Vec<(Column, Found)> {
     found
 }
 
-/// A VM whose clock counts instructions, 1 ns each, and real time while it sleeps. The kernel counts that
-/// clock for each thread, so its figures do not depend on how busy the machine is.
+/// A VM whose clock advances by 1 ns per instruction, and in real time while it sleeps. The
+/// kernel's CPU times use that clock, so they do not depend on the load of the machine.
 fn counting(column: Column) -> Spec {
     let extra = ["-icount", "shift=0,sleep=on"].map(str::to_owned).into();
     Spec { memory: MEMORY, extra, ..world::spec(column) }
@@ -105,7 +107,7 @@ fn started(mut visit: Visit) -> Visit {
     visit
 }
 
-/// Guest instructions of the agent's threads for a call.
+/// Measures guest instructions of the agent's threads per call.
 pub(super) fn instructions(column: Column) -> Found {
     let spec = counting(column);
     let mut visit = match attempt(|| started(Visit::boot(column, &spec))) {

@@ -1,27 +1,27 @@
-//! Start and recovery, by the host's clock: the host stamps what it hears, and we stamp the moment before
-//! the agent is started, when a line comes out of the guest's serial port.
+//! Start and recovery, by the host's clock. The host stamps what it receives; a line on the guest's
+//! serial port just before the agent's start gives its beginning.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
 use super::book::Found;
-use super::visit::{Visit, millis};
+use super::visit::Visit;
 use crate::wait;
 use crate::world::BOOT;
 
-/// How long there is no host.
+/// Time without a host.
 const DOWN: Duration = Duration::from_secs(2);
-/// A Go agent speaks every 5 s; a host looks every 10 s at the latest.
+/// Time limit of recovery: a Go agent announces itself every 5 s, a host polls every 10 s.
 const BACK: Duration = Duration::from_secs(30);
-/// Seldom, because asking takes time from the guest; the stamps do not depend on it.
+/// Interval of polling the host. Long, as polling slows the guest; the stamps do not depend on it.
 const LOOK: Duration = Duration::from_millis(200);
-/// A sign of life, then what a service manager would do: a Go agent's set-up, and the agent.
+/// Prints a line, then does a service manager's work: a Go agent's set-up, and the agent's start.
 const START: &str = "echo begin; [ ! -e /run/agent.setup ] || sh /run/agent.setup; \
                      start-stop-daemon -S -b -x /run/agent.start";
 
-/// Until the kernel has random numbers. Without a device for them (LXD's and Incus' VMs have one) it
-/// gathers for a second when the first is asked for, and every agent would be made to wait for that.
+/// Waits for the kernel's random numbers. Without a device for them, which LXD's and Incus' VMs
+/// have, the first request takes a second, which every agent's start would include.
 const RANDOM: &str = "head -c 1 /dev/random >/dev/null";
 
 /// Starts the agent.
@@ -52,7 +52,7 @@ pub(super) fn start(visit: &mut Visit) -> Found {
     vec![("started", started), ("answered", answered), ("told", told)]
 }
 
-/// Kills the host, starts it again: from its start to CONNECTED.
+/// Kills and restarts the host; measures the time from its start to CONNECTED.
 pub(super) fn recover(visit: &mut Visit) -> Found {
     let host = &mut visit.world.host;
     host.kill();
@@ -63,7 +63,7 @@ pub(super) fn recover(visit: &mut Visit) -> Found {
     vec![("back", moment(&host.state()["since"]).map(|at| millis(begun, at)))]
 }
 
-/// A time of day as `mote-host` writes it, today or yesterday: `2026-11-21T10:55:38.123Z`.
+/// Reads a time as `mote-host` writes it, of today or yesterday: `2026-11-21T10:55:38.123Z`.
 fn moment(value: &Value) -> Result<SystemTime, String> {
     let parse = |text: &str| {
         let mut parts = text.split_once('T')?.1.strip_suffix('Z')?.split(':');
@@ -74,9 +74,18 @@ fn moment(value: &Value) -> Result<SystemTime, String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
     let day = 86_400.0;
     let at = (now / day).floor().mul_add(day, of_day);
-    // Of two midnights the one that is not in the future.
+    // A time of day more than an hour ahead is yesterday's.
     let at = if at > now + 3600.0 { at - day } else { at };
     Ok(UNIX_EPOCH + Duration::from_secs_f64(at))
+}
+
+/// Milliseconds from one moment to another.
+#[must_use]
+fn millis(from: SystemTime, to: SystemTime) -> f64 {
+    match to.duration_since(from) {
+        Ok(time) => time.as_secs_f64() * 1e3,
+        Err(error) => -error.duration().as_secs_f64() * 1e3,
+    }
 }
 
 #[cfg(test)]

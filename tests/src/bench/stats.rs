@@ -1,20 +1,20 @@
-//! Samples of a row: what is made of several, and how numbers are written.
+//! Summaries of samples, and formatting of numbers.
 
-use crate::text::grouped;
+use crate::pages::text::grouped;
 
-/// What several samples come to.
+/// Summary of several samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// The smallest.
+    /// Smallest sample.
     pub min: f64,
-    /// The one in the middle; between the two if there are two.
+    /// Median: of an even number, the mean of the two in the middle.
     pub median: f64,
-    /// The largest.
+    /// Largest sample.
     pub max: f64,
 }
 
 impl Summary {
-    /// Nothing, if there are none.
+    /// The summary of these samples; `None` if there are none.
     #[must_use]
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
@@ -30,11 +30,11 @@ impl Summary {
     }
 }
 
-/// A number with at least three digits that count, and commas.
+/// Formats a number with at least three significant digits, and commas.
 #[must_use]
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
-        // Nothing behind the point of a whole number.
+        // A whole number has no decimals.
         _ if value.fract() == 0.0 => 0,
         size if size >= 99.95 => 0,
         size if size >= 9.995 => 1,
@@ -44,12 +44,12 @@ pub fn number(value: f64) -> String {
     let text = format!("{value:.digits$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
-    // What is no number, or has more digits than there are, stays as it is.
+    // NaN, infinity and numbers beyond `u64` stay as they are.
     let digits = digits.parse().map_or_else(|_| digits.to_owned(), grouped);
     format!("{sign}{digits}{rest}")
 }
 
-/// A ratio: how many times better.
+/// Formats a ratio with at least three digits.
 #[must_use]
 pub fn times(ratio: f64) -> String {
     let digits = usize::from(ratio < 99.95) + usize::from(ratio < 9.995);

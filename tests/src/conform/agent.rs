@@ -1,4 +1,4 @@
-//! An agent under test in a VM: the host it is connected to, and the guest it lives in.
+//! An agent under test in a VM, with its host and its guest.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::host::Host;
 /// An agent in a VM.
 #[derive(Debug)]
 pub struct Agent {
-    /// Which one.
+    /// The agent's column.
     pub column: Column,
     /// The host it is connected to.
     pub host: Mutex<Host>,
@@ -33,7 +33,7 @@ impl Deref for Agent {
 }
 
 impl Agent {
-    /// Takes a VM whose agent is connected.
+    /// Wraps a VM whose agent is connected.
     ///
     /// # Panics
     /// If the host's certificates cannot be read.
@@ -43,7 +43,7 @@ impl Agent {
         Self { column, client, host: Mutex::new(host), guest: Mutex::new(guest) }
     }
 
-    /// Runs a command in the guest, past the agent.
+    /// Runs a command in the guest without the agent; returns exit code and output.
     #[must_use]
     pub fn sh(&self, command: &str) -> (i32, String) {
         self.guest.lock().unwrap_or_else(PoisonError::into_inner).sh(command)
@@ -52,7 +52,7 @@ impl Agent {
     /// The output of a command in the guest that must succeed, without its last newline.
     ///
     /// # Errors
-    /// If it fails.
+    /// Command and output, if its exit code is not 0.
     pub fn guest(&self, command: &str) -> Result<String, String> {
         let (code, output) = self.sh(command);
         if code == 0 {
@@ -62,17 +62,17 @@ impl Agent {
         }
     }
 
-    /// Where guests find devlxd.
+    /// Path of devlxd's socket in the guest.
     #[must_use]
     pub fn socket(&self) -> &'static str {
         self.column.socket()
     }
 
-    /// Says bytes to devlxd in the guest, and gives what comes back until it hangs up. `%` and `'`
-    /// cannot be said.
+    /// Sends bytes to devlxd in the guest and returns all that it sends until it closes. The bytes
+    /// must not include `%` or `'`.
     ///
     /// # Errors
-    /// If it does not hang up in time.
+    /// If devlxd does not close the connection in time, or the command fails.
     pub fn devlxd_raw(&self, bytes: &str) -> Result<String, String> {
         let bytes = bytes.replace('\\', "\\\\").replace('\r', "\\r").replace('\n', "\\n");
         let (code, output) =
@@ -84,10 +84,10 @@ impl Agent {
         }
     }
 
-    /// A request to devlxd.
+    /// Sends a request to devlxd.
     ///
     /// # Errors
-    /// If there is no answer.
+    /// As [`Agent::devlxd_raw`], and if the answer is not HTTP.
     pub fn devlxd(&self, method: &str, target: &str, body: &str) -> Result<Answer, String> {
         let length = match (method, body) {
             ("GET", "") => String::new(),
@@ -99,30 +99,30 @@ impl Agent {
         Answer::parse(&text)
     }
 
-    /// Runs a command of the host.
+    /// Runs a command of `mote-host`.
     ///
     /// # Errors
-    /// If it fails.
+    /// If the command fails.
     pub fn host(&self, args: &[&str]) -> Result<String, String> {
         self.host.lock().unwrap_or_else(PoisonError::into_inner).try_run(args)
     }
 
-    /// Where the host writes what happens.
+    /// Path of the host's log.
     #[must_use]
     pub fn host_log(&self) -> PathBuf {
         self.host.lock().unwrap_or_else(PoisonError::into_inner).log_path()
     }
 
-    /// What the host knows of the agent.
+    /// The host's record of the agent.
     #[must_use]
     pub fn seen_by_host(&self) -> Value {
         self.host.lock().unwrap_or_else(PoisonError::into_inner).state()
     }
 
-    /// Looks until it is so.
+    /// Polls until `look` is true.
     ///
     /// # Errors
-    /// If it is not in time.
+    /// [`Miss::No`] if it is not within `limit`.
     pub fn wait(
         &self,
         what: &str,

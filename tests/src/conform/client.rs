@@ -1,5 +1,4 @@
-//! Calls to an agent as its host makes them: where it listens, by which certificates it knows us, and
-//! connections that can be used again.
+//! Calls to an agent as its host makes them: its port, the certificates, and reuse of connections.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,27 +14,53 @@ use serde_json::Value;
 use super::wire::{Answer, PATIENCE, Wire};
 use crate::host::{Host, NAME};
 
-/// Where agents listen.
+/// Port on which agents listen.
 const PORT: u32 = 8443;
 
-/// Who calls.
+/// The caller, by its certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
     /// The instance's host.
     Host,
-    /// Somebody with a certificate of his own.
+    /// A client with a certificate that is not the host's.
     Stranger,
-    /// Somebody without one.
+    /// A client without a certificate.
     Nobody,
 }
 
-/// The way to an agent's port.
+/// Transport to an agent's port.
 #[derive(Clone, Debug)]
 pub enum Way {
-    /// A VM's vsock device, where a port is asked for first.
+    /// A VM's vsock device, behind a socket that takes the port in a line first.
     Device(PathBuf),
-    /// A unix socket that stands in for it.
+    /// A unix socket in place of the port.
     Socket(PathBuf),
+}
+
+impl Way {
+    /// Connects to `port`, which a [`Way::Socket`] ignores.
+    ///
+    /// # Errors
+    /// If the connection is refused or times out.
+    pub fn dial(&self, port: u32) -> Result<UnixStream, String> {
+        let text = |error: std::io::Error| error.to_string();
+        let (path, asks) = match self {
+            Self::Device(path) => (path, true),
+            Self::Socket(path) => (path, false),
+        };
+        let mut socket = UnixStream::connect(path).map_err(text)?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        if !asks {
+            return Ok(socket);
+        }
+        socket.write_all(format!("CONNECT {port}\n").as_bytes()).map_err(text)?;
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while byte != *b"\n" {
+            socket.read_exact(&mut byte).map_err(|_| "connection refused".to_owned())?;
+            line.push(byte[0]);
+        }
+        if line.starts_with(b"OK ") { Ok(socket) } else { Err("connection refused".into()) }
+    }
 }
 
 /// A host that calls an agent.
@@ -48,7 +73,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Calls with the certificates of this host.
+    /// A client with the certificates of this host.
     ///
     /// # Panics
     /// If they cannot be read.
@@ -62,42 +87,26 @@ impl Client {
         Self { way, share: host.share.clone(), host_tls, idle: Mutex::default() }
     }
 
-    /// A connection to the agent's port, before TLS.
+    /// Connects to the agent's port, without TLS.
     ///
     /// # Errors
-    /// If there is none.
+    /// As [`Way::dial`].
     pub fn dial(&self) -> Result<UnixStream, String> {
-        let text = |error: std::io::Error| error.to_string();
-        let (path, asks) = match &self.way {
-            Way::Device(path) => (path, true),
-            Way::Socket(path) => (path, false),
-        };
-        let mut socket = UnixStream::connect(path).map_err(text)?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(text)?;
-        if !asks {
-            return Ok(socket);
-        }
-        socket.write_all(format!("CONNECT {PORT}\n").as_bytes()).map_err(text)?;
-        let (mut line, mut byte) = (Vec::new(), [0]);
-        while byte != *b"\n" {
-            socket.read_exact(&mut byte).map_err(|_| "connection refused".to_owned())?;
-            line.push(byte[0]);
-        }
-        if line.starts_with(b"OK ") { Ok(socket) } else { Err("connection refused".into()) }
+        self.way.dial(PORT)
     }
 
-    /// A connection as the host.
+    /// Connects as the host, with TLS.
     ///
     /// # Errors
-    /// If there is none.
+    /// As [`Way::dial`] and [`Wire::new`].
     pub fn connect(&self) -> Result<Wire, String> {
         self.connect_with(self.host_tls.clone())
     }
 
-    /// A connection as somebody else.
+    /// Connects as this caller, with TLS.
     ///
     /// # Errors
-    /// If there is none.
+    /// As [`Way::dial`] and [`Wire::new`].
     pub fn connect_as(&self, caller: Caller) -> Result<Wire, String> {
         self.connect_with(match caller {
             Caller::Host => self.host_tls.clone(),
@@ -115,10 +124,10 @@ impl Client {
         Wire::new(connection, self.dial()?)
     }
 
-    /// A request, on a connection that may have been used before.
+    /// Sends a request and reads the answer, on an idle connection if there is one.
     ///
     /// # Errors
-    /// If there is no answer in time.
+    /// If there is no answer in time on a new connection either.
     pub fn ask(&self, method: &str, target: &str, body: &str) -> Result<Answer, String> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(mut wire) = kept
@@ -139,24 +148,24 @@ impl Client {
         }
     }
 
-    /// Forgets connections that a restart of the agent has ended.
+    /// Drops the idle connections, which a restart of the agent has ended.
     pub fn forget(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// What `GET` gives, which must succeed.
+    /// The metadata of the answer to `GET target`.
     ///
     /// # Errors
-    /// If it does not.
+    /// As [`Client::ask`], and if the status is not 200.
     pub fn get(&self, target: &str) -> Result<Value, String> {
         let answer = self.ask("GET", target, "")?;
         if answer.status == 200 { Ok(answer.metadata()) } else { Err(answer.short()) }
     }
 
-    /// The document that tells the agent where the host is, as the share has it.
+    /// The host's connection information in the share: `agent.conf`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If the file is missing or not JSON.
     pub fn told(&self) -> Result<Value, String> {
         let text =
             std::fs::read(self.share.join("agent.conf")).map_err(|error| error.to_string())?;

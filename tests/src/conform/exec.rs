@@ -1,4 +1,4 @@
-//! Commands by way of `POST /1.0/exec`, as the servers' clients run them (P§4.1).
+//! Commands through `POST /1.0/exec`, as the servers' clients run them (P§4.1).
 
 use std::time::Duration;
 
@@ -8,38 +8,38 @@ use super::client::Client;
 use super::wire::PATIENCE;
 use super::ws::Ws;
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// `metadata.return`.
     pub code: i64,
-    /// What it wrote.
+    /// Standard output; with a terminal, all output.
     pub out: String,
-    /// What it complained of.
+    /// Standard error.
     pub err: String,
 }
 
-/// A command that was asked for.
+/// A command that the agent has accepted.
 #[derive(Debug)]
 pub struct Exec {
     /// `/1.0/operations/ID`.
     pub operation: String,
-    /// The operation as it was when it was made.
+    /// The operation in the answer to the request.
     pub made: Value,
 }
 
 /// A command with all its sockets.
 #[derive(Debug)]
 pub struct Running {
-    /// The command.
+    /// The command's operation.
     pub exec: Exec,
-    /// For signals and window sizes.
+    /// Socket for signals and window sizes.
     pub control: Ws,
-    /// Its input; with a terminal, both directions.
+    /// Standard input; with a terminal, both directions.
     pub stdin: Ws,
-    /// Its output, if it has no terminal.
+    /// Standard output; none with a terminal.
     pub out: Option<Ws>,
-    /// Its complaints, if it has no terminal.
+    /// Standard error; none with a terminal.
     pub err: Option<Ws>,
 }
 
@@ -49,19 +49,19 @@ pub fn plain(command: &[&str]) -> Value {
     json!({"command": command, "wait-for-websocket": true, "interactive": false, "environment": {}})
 }
 
-/// The request for a shell's script.
+/// The request for a shell script without a terminal.
 #[must_use]
 pub fn script(text: &str) -> Value {
     plain(&["sh", "-c", text])
 }
 
-/// The same with a terminal.
+/// The request for a shell script with a terminal.
 #[must_use]
 pub fn terminal(text: &str) -> Value {
     with(script(text), json!({"interactive": true}))
 }
 
-/// A request with other members.
+/// The request with these members added or replaced.
 #[must_use]
 pub fn with(mut request: Value, members: Value) -> Value {
     if let (Some(request), Value::Object(members)) = (request.as_object_mut(), members) {
@@ -71,10 +71,10 @@ pub fn with(mut request: Value, members: Value) -> Value {
 }
 
 impl Exec {
-    /// Asks for a command; its sockets are not connected yet.
+    /// Requests a command, without connecting its sockets.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If there is no answer, or its status is not 202.
     pub fn ask(agent: &Client, request: &Value) -> Result<Self, String> {
         let answer = agent.ask("POST", "/1.0/exec", &request.to_string())?;
         if answer.status != 202 {
@@ -85,7 +85,7 @@ impl Exec {
         Ok(Self { operation: format!("/1.0/operations/{id}"), made })
     }
 
-    /// Where a socket is.
+    /// Target of a socket's request, with its secret.
     #[must_use]
     pub fn target(&self, name: &str) -> String {
         let secret = self.made["metadata"]["fds"][name].as_str().unwrap_or_default();
@@ -95,15 +95,15 @@ impl Exec {
     /// Connects a socket.
     ///
     /// # Errors
-    /// If it is refused.
+    /// As [`Ws::open`].
     pub fn socket(&self, agent: &Client, name: &str) -> Result<Ws, String> {
         Ws::open(agent, &self.target(name)).map_err(|error| format!("socket {name}: {error}"))
     }
 
-    /// Connects all of them.
+    /// Connects all sockets of the command.
     ///
     /// # Errors
-    /// If one is refused.
+    /// As [`Exec::socket`].
     pub fn connect(self, agent: &Client) -> Result<Running, String> {
         let control = self.socket(agent, "control")?;
         let stdin = self.socket(agent, "0")?;
@@ -113,10 +113,10 @@ impl Exec {
         Ok(Running { exec: self, control, stdin, out, err })
     }
 
-    /// The operation when it has ended, or what waiting for it came to.
+    /// Polls until the operation has ended; returns it.
     ///
     /// # Errors
-    /// If it does not end in time.
+    /// As [`Client::get`], and if it does not end within `limit`.
     pub fn ended(&self, agent: &Client, limit: Duration) -> Result<Value, String> {
         let begun = std::time::Instant::now();
         loop {
@@ -131,10 +131,10 @@ impl Exec {
         }
     }
 
-    /// Its exit code when it has ended.
+    /// Waits for the command's exit code.
     ///
     /// # Errors
-    /// As with [`Exec::ended`], or if there is none.
+    /// As [`Exec::ended`], and if the operation has none.
     pub fn code(&self, agent: &Client, limit: Duration) -> Result<i64, String> {
         let operation = self.ended(agent, limit)?;
         let code = operation["metadata"]["return"].as_i64();
@@ -145,24 +145,24 @@ impl Exec {
 }
 
 impl Running {
-    /// Starts a command.
+    /// Requests a command and connects its sockets.
     ///
     /// # Errors
-    /// If that fails.
+    /// As [`Exec::ask`] and [`Exec::connect`].
     pub fn start(agent: &Client, request: &Value) -> Result<Self, String> {
         Exec::ask(agent, request)?.connect(agent)
     }
 
-    /// Closes its input, reads all its output, gives its exit code.
+    /// Closes the command's input, reads all its output and waits for its exit code.
     ///
     /// # Errors
-    /// If any of that does not come in time.
+    /// As [`Exec::code`]; also if the end of the output does not come in time.
     pub fn finish(mut self, agent: &Client) -> Result<Done, String> {
         let streams = self.streams();
         let code = self.exec.code(agent, PATIENCE)?;
         let (out, err) = match streams {
             Ok(streams) => streams,
-            // What could not be run has no output, and perhaps no sockets by now.
+            // A command that could not be run has no output, and its sockets may be closed.
             Err(_) if [126, 127].contains(&code) => (Vec::new(), Vec::new()),
             Err(error) => return Err(error),
         };
@@ -173,7 +173,7 @@ impl Running {
     fn streams(&mut self) -> Result<(Vec<u8>, Vec<u8>), String> {
         let Some(out) = &mut self.out else {
             let out = self.stdin.output()?;
-            // The agent waits for our end too (P§4.1).
+            // The agent waits for our barrier too (P§4.1).
             self.stdin.barrier()?;
             return Ok((out, Vec::new()));
         };
@@ -184,7 +184,7 @@ impl Running {
     /// Sends a control message.
     ///
     /// # Errors
-    /// If it cannot be sent.
+    /// As [`Ws::frame`].
     pub fn tell(&mut self, message: &Value) -> Result<(), String> {
         self.control.text(&message.to_string())
     }
@@ -192,7 +192,7 @@ impl Running {
     /// Sends a signal.
     ///
     /// # Errors
-    /// If it cannot be sent.
+    /// As [`Ws::frame`].
     pub fn signal(&mut self, number: i32) -> Result<(), String> {
         self.tell(&json!({"command": "signal", "args": null, "signal": number}))
     }
@@ -201,7 +201,7 @@ impl Running {
 /// Runs a command to its end, with this input.
 ///
 /// # Errors
-/// If it does not end in time.
+/// As [`Running::start`], [`Ws::frame`] and [`Running::finish`].
 pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Result<Done, String> {
     let mut running = Running::start(agent, request)?;
     running.stdin.binary(input)?;
@@ -211,7 +211,7 @@ pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Result<Done, String
 /// The output of a script that must succeed, without its last newline.
 ///
 /// # Errors
-/// If it fails.
+/// As [`run`], and if the exit code is not 0.
 pub fn output(agent: &Client, request: &Value) -> Result<String, String> {
     let done = run(agent, request, b"")?;
     if done.code == 0 {

@@ -1,14 +1,16 @@
-//! What hosts and guests may rely on, as claims about any agent, checked on the wire: written from
-//! the protocol notes (P§n), used on mote and on Debian's Go agents alike. `table` puts what was seen
-//! side by side; `reasons` says why it is not the same everywhere.
+//! Conformance: claims about any agent, checked on the wire. They are written from docs/protocol
+//! (P§n) and checked on mote and on Debian's Go agents. `table` writes the results side by side;
+//! `reasons` explains the differences.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "what a claim does not name is all the same: not as claimed"
+    reason = "any outcome that a claim does not name is a failure of the claim"
 )]
 
 pub mod agent;
+mod check;
 pub mod checks;
+mod claim;
 pub mod client;
 pub mod exec;
 pub mod reasons;
@@ -18,178 +20,7 @@ pub mod wire;
 pub mod world;
 pub mod ws;
 
-use std::fmt::Display;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
-
-use agent::Agent;
+pub use check::{Check, Pace, Seen, run};
+pub use claim::{Claim, Miss, SOON, hold, same};
 
 pub use crate::column::Column;
-
-/// Why a claim does not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Miss {
-    /// It is not there, or ends in an error.
-    No(String),
-    /// Something else happens.
-    Differs(String),
-}
-
-impl From<String> for Miss {
-    fn from(text: String) -> Self {
-        Self::No(text)
-    }
-}
-
-impl From<&str> for Miss {
-    fn from(text: &str) -> Self {
-        Self::No(text.into())
-    }
-}
-
-/// What a check comes to.
-pub type Claim = Result<(), Miss>;
-
-/// Demands equality; says what was seen.
-///
-/// # Errors
-/// If there is a difference.
-pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: U) -> Claim {
-    if seen == wanted {
-        Ok(())
-    } else {
-        Err(Miss::Differs(format!("{what} is `{seen}`, not `{wanted}`")))
-    }
-}
-
-/// Demands that something holds.
-///
-/// # Errors
-/// If not.
-pub fn hold(what: impl Into<String>, holds: bool) -> Claim {
-    if holds { Ok(()) } else { Err(Miss::Differs(what.into())) }
-}
-
-/// When a check runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// One after the other.
-    Quick,
-    /// Beside the others, because it mostly waits.
-    Slow,
-    /// When nothing else runs, because it changes the agent or looks at all of it.
-    Alone,
-}
-
-/// A claim and how it is checked.
-#[derive(Clone, Copy, Debug)]
-pub struct Check {
-    /// The heading it stands under.
-    pub group: &'static str,
-    /// What is claimed.
-    pub claim: &'static str,
-    /// Where the protocol says so.
-    pub source: &'static str,
-    /// When it runs.
-    pub pace: Pace,
-    /// The servers whose agents have it; none is all of them.
-    pub incus: Option<bool>,
-    /// Looks.
-    pub run: fn(&Agent) -> Claim,
-}
-
-impl Check {
-    /// A quick one for all servers.
-    #[must_use]
-    pub const fn new(
-        group: &'static str,
-        source: &'static str,
-        claim: &'static str,
-        run: fn(&Agent) -> Claim,
-    ) -> Self {
-        Self { group, claim, source, pace: Pace::Quick, incus: None, run }
-    }
-
-    /// It mostly waits.
-    #[must_use]
-    pub const fn slow(mut self) -> Self {
-        self.pace = Pace::Slow;
-        self
-    }
-
-    /// It must be alone.
-    #[must_use]
-    pub const fn alone(mut self) -> Self {
-        self.pace = Pace::Alone;
-        self
-    }
-
-    /// Only Incus has it.
-    #[must_use]
-    pub const fn incus(mut self) -> Self {
-        self.incus = Some(true);
-        self
-    }
-
-    /// Only LXD has it.
-    #[must_use]
-    pub const fn lxd(mut self) -> Self {
-        self.incus = Some(false);
-        self
-    }
-
-    fn applies(&self, column: Column) -> bool {
-        self.incus.is_none_or(|incus| incus == column.is_incus())
-    }
-}
-
-/// What was seen: check by check, nothing where one does not apply.
-pub type Seen = Vec<Option<Claim>>;
-
-/// Runs all checks on an agent. `MOTE_ONLY` runs those whose claim or group has it in it.
-#[must_use]
-pub fn run(agent: &Agent, checks: &[Check]) -> Seen {
-    let only = std::env::var("MOTE_ONLY").unwrap_or_default();
-    let wanted = |check: &Check| {
-        check.applies(agent.column) && (check.claim.contains(&only) || check.group.contains(&only))
-    };
-    let mut seen: Seen = checks.iter().map(|_| None).collect();
-    let look = |check: &Check| {
-        let begun = Instant::now();
-        let mut claim = (check.run)(agent);
-        // On a busy machine a deadline may be missed: once is said, twice counts.
-        if let (Err(miss), true) = (&claim, agent.column.is_mote() && check.pace != Pace::Alone) {
-            println!("{}: {}: once more after {miss:?}", agent.column.title(), check.claim);
-            claim = (check.run)(agent);
-        }
-        let took = begun.elapsed();
-        if std::env::var_os("MOTE_TIMES").is_some() {
-            println!("{:6.2} s  {} {claim:?}", took.as_secs_f64(), check.claim);
-        }
-        claim
-    };
-    let pick = |pace: Pace| {
-        checks.iter().enumerate().filter(move |(_, check)| check.pace == pace && wanted(check))
-    };
-    std::thread::scope(|scope| {
-        let (send, receive) = mpsc::channel();
-        for (index, check) in pick(Pace::Slow) {
-            let send = send.clone();
-            scope.spawn(move || send.send((index, look(check))));
-        }
-        drop(send);
-        for (index, check) in pick(Pace::Quick) {
-            seen[index] = Some(look(check));
-        }
-        for (index, claim) in receive {
-            seen[index] = Some(claim);
-        }
-    });
-    for (index, check) in pick(Pace::Alone) {
-        seen[index] = Some(look(check));
-    }
-    seen
-}
-
-/// A little while, for what may take a moment to be seen.
-pub const SOON: Duration = Duration::from_secs(10);

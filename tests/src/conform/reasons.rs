@@ -1,18 +1,18 @@
-//! Why an agent does not do what a row says. A cell that is not "yes" needs a reason, and a reason
-//! needs such a cell.
+//! Reasons for the differences between agents. Every cell that is not "yes" needs a reason, and
+//! every reason such a cell.
 
 use super::Column;
 
 /// A known difference.
 #[derive(Clone, Copy, Debug)]
 pub struct Reason {
-    /// The row.
+    /// Claim of the row.
     pub claim: &'static str,
-    /// The columns.
+    /// Columns with this difference.
     pub columns: &'static [Column],
-    /// Why it is so, behind what was observed.
+    /// Explanation; follows the observation in the note.
     pub why: &'static str,
-    /// Whether it is so only now and then; then nothing is said of what was observed.
+    /// True if the claim sometimes holds; then the note has no observation.
     pub sometimes: bool,
 }
 
@@ -33,7 +33,7 @@ const INCUS_AGENT: &[Column] = &[Column::IncusAgent];
 const OLDER: &str = "It predates this.";
 const SIGNALS: &str = "It predates 128 plus the signal.";
 
-/// All of them.
+/// All known differences.
 pub const REASONS: &[Reason] = &[
     because(
         "refused callers are told 500 `Not authorized`",
@@ -53,11 +53,6 @@ pub const REASONS: &[Reason] = &[
         "403 counts as reachable on LXD, as an error on Incus",
         MOTE_INCUS,
         "A host that says no is there; Incus' never says it here.",
-    ),
-    because(
-        "what does not parse is 500",
-        MOTE,
-        "It is the caller's mistake, and hosts show either in the same way.",
     ),
     because("`may_cancel` and `resources` are as this server has them", LXD_AGENT, OLDER),
     because("an unknown one is 500, in the server's words", LXD_AGENT, OLDER),

@@ -1,14 +1,15 @@
-//! What was seen, side by side, as `docs/conformance.md` shows it.
+//! Writes the results of all agents side by side, as `docs/conformance.md`.
 
 use std::fmt::Write;
 
 use super::reasons::{REASONS, Reason};
 use super::{Check, Claim, Column, Miss, Seen};
+use crate::pages::notes::{Notes, sentence};
 
-/// The generated page, and what has no reason.
+/// The generated page, and the gaps in the reasons.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// The page.
+    /// Text of the page.
     pub page: String,
     /// Cells without a listed reason, and reasons without a cell.
     pub unexplained: Vec<String>,
@@ -19,17 +20,17 @@ const HEAD: &str = "\
 
 Written by `scripts/test` (`tests/tests/conformance.rs`), which boots a VM for each column and checks
 each row on the wire; it fails if this page and what it sees are not the same. The checks
-(`tests/src/conform/`) are written from the protocol notes, not from any agent; P§n is the section a
-row comes from. Rows say what the agents of a *current* LXD or Incus do; Debian's agents are older.
+(`tests/src/conform/`) are written from [the protocol pages](protocol/README.md), not from any agent; P§n
+is the section there that a row comes from. Rows say what the agents of a *current* LXD or Incus do; Debian's agents are older.
 
 **yes**: as the row says. **no**: not there, or an error instead. **differs**: something else happens.
 **sometimes**: not always. **-**: the server of this column has no such thing. Numbers are notes below the table.
 ";
 
-/// Makes the page.
+/// Renders the page.
 #[must_use]
 pub fn render(checks: &[Check], columns: &[(Column, Seen)]) -> Table {
-    let mut notes: Vec<String> = Vec::new();
+    let mut notes = Notes::default();
     let mut unexplained = Vec::new();
     let mut used = vec![false; REASONS.len()];
     let mut body = String::new();
@@ -48,7 +49,7 @@ pub fn render(checks: &[Check], columns: &[(Column, Seen)]) -> Table {
             let cell = cell(check, *column, seen[row].as_ref(), &mut used, &mut unexplained);
             let (word, note) = cell;
             words.push(word);
-            let number = note.map(|note| number(&mut notes, note));
+            let number = note.map(|note| notes.number(note));
             let number = number.map_or(String::new(), |number| format!(" {number}"));
             let _fits = write!(body, " {word}{number} |");
         }
@@ -60,19 +61,8 @@ pub fn render(checks: &[Check], columns: &[(Column, Seen)]) -> Table {
             unexplained.push(format!("a reason for what was not seen: {}", reason.claim));
         }
     }
-    let mut page = format!("{HEAD}{}{body}\n## Notes\n\n", sums(columns, &words));
-    for (index, note) in notes.iter().enumerate() {
-        let _fits = writeln!(page, "{}. {note}", index + 1);
-    }
+    let page = format!("{HEAD}{}{body}{}", sums(columns, &words), notes.list());
     Table { page, unexplained }
-}
-
-fn number(notes: &mut Vec<String>, note: String) -> usize {
-    let known = notes.iter().position(|known| *known == note);
-    known.unwrap_or_else(|| {
-        notes.push(note);
-        notes.len() - 1
-    }) + 1
 }
 
 fn cell(
@@ -102,15 +92,7 @@ fn cell(
     (word, Some(format!("{} {}", sentence(text), REASONS[at].why)))
 }
 
-/// One line that a table of Markdown can hold.
-fn sentence(text: &str) -> String {
-    let line = text.replace('\n', " ").replace('|', "\\|");
-    let mut letters = line.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str())
-}
-
-/// How many of each.
+/// The table of counts: cells of each kind by column.
 fn sums(columns: &[(Column, Seen)], words: &[Vec<&str>]) -> String {
     let kinds = ["yes", "differs", "no", "sometimes"];
     let mut sums =

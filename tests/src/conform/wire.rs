@@ -1,5 +1,5 @@
-//! Bytes to and from an agent with a deadline: TLS as the servers' clients do it (P§3.2), and as
-//! little HTTP as they use.
+//! A connection to an agent with deadlines: TLS as the servers' clients do it (P§3.2), and the
+//! part of HTTP that they use.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
-/// For everything that is not a claim about time.
+/// Time limit of all steps that no claim about time covers.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connection to an agent.
@@ -20,29 +20,29 @@ pub struct Wire {
     end: Instant,
 }
 
-/// An answer of HTTP.
+/// An HTTP answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status code.
     pub status: u16,
-    /// The head as it came.
+    /// The head as received.
     pub head: String,
-    /// The body.
+    /// The body, without framing.
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// A whole answer whose body goes to the end.
+    /// Parses a whole answer whose body extends to the end.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the head has no end or no status.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (head, body) = text.split_once("\r\n\r\n").ok_or("no HTTP")?;
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
         Ok(Self { status: status.ok_or("no HTTP")?, head: head.into(), body: body.into() })
     }
 
-    /// A field of the head, empty if it is not there.
+    /// A field of the head; empty if it is missing.
     #[must_use]
     pub fn field(&self, name: &str) -> &str {
         let of = |line: &'_ str| {
@@ -58,7 +58,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON, null if it is none.
+    /// The body as JSON; null if it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
@@ -70,7 +70,7 @@ impl Answer {
         self.json()["metadata"].clone()
     }
 
-    /// Status and error text in a line, for comparing and for showing.
+    /// Status and error text in one line.
     #[must_use]
     pub fn short(&self) -> String {
         let json = self.json();
@@ -80,10 +80,10 @@ impl Answer {
 }
 
 impl Wire {
-    /// Shakes hands.
+    /// Makes the TLS handshake.
     ///
     /// # Errors
-    /// What went wrong, as text.
+    /// If it fails or times out.
     pub fn new(connection: ClientConnection, socket: UnixStream) -> Result<Self, String> {
         let link = StreamOwned::new(connection, socket);
         let mut wire =
@@ -95,7 +95,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// How long each of the calls below may take from now on.
+    /// Sets the time limit of each later call.
     pub fn within(&mut self, limit: Duration) -> &mut Self {
         self.limit = limit;
         self
@@ -105,6 +105,7 @@ impl Wire {
         self.end = Instant::now() + self.limit;
     }
 
+    /// Sets the socket's timeouts to the time that is left.
     fn hurry(&self) -> Result<(), String> {
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -118,7 +119,7 @@ impl Wire {
     /// Sends bytes.
     ///
     /// # Errors
-    /// If they cannot be sent in time.
+    /// If they cannot be sent within the time limit.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.begin();
         self.hurry()?;
@@ -126,7 +127,7 @@ impl Wire {
         sent.map_err(|error| format!("sending failed: {}", error.kind()))
     }
 
-    /// Reads what there is; false at the end.
+    /// Reads some more bytes; false at the end of the connection.
     fn fill(&mut self) -> Result<bool, String> {
         let mut buffer = [0; 16384];
         loop {
@@ -148,10 +149,10 @@ impl Wire {
         }
     }
 
-    /// Takes so many bytes.
+    /// Reads `count` bytes.
     ///
     /// # Errors
-    /// If they do not come in time, or the connection ends before.
+    /// If they do not come within the time limit, or the connection ends before.
     pub fn take(&mut self, count: usize) -> Result<Vec<u8>, String> {
         self.begin();
         while self.have.len() < count {
@@ -163,10 +164,10 @@ impl Wire {
         Ok(std::mem::replace(&mut self.have, rest))
     }
 
-    /// Takes all up to and with `mark`.
+    /// Reads up to and including `mark`.
     ///
     /// # Errors
-    /// As with [`Wire::take`].
+    /// As [`Wire::take`].
     pub fn until(&mut self, mark: &[u8]) -> Result<Vec<u8>, String> {
         self.begin();
         let mut from = 0;
@@ -182,10 +183,10 @@ impl Wire {
         }
     }
 
-    /// Takes all up to the end of the connection.
+    /// Reads up to the end of the connection.
     ///
     /// # Errors
-    /// If it does not end in time.
+    /// If it does not end within the time limit.
     pub fn rest(&mut self) -> Result<Vec<u8>, String> {
         self.begin();
         while self.fill()? {}
@@ -195,7 +196,7 @@ impl Wire {
     /// Sends a request and reads its answer.
     ///
     /// # Errors
-    /// If there is none in time.
+    /// As [`Wire::send`] and [`Wire::answer`].
     pub fn ask(
         &mut self,
         method: &str,
@@ -217,10 +218,10 @@ impl Wire {
         self.answer()
     }
 
-    /// Reads an answer.
+    /// Reads an answer; of a 101, only the head.
     ///
     /// # Errors
-    /// If there is none in time.
+    /// As [`Wire::take`], and if the answer is not HTTP.
     pub fn answer(&mut self) -> Result<Answer, String> {
         let head = String::from_utf8_lossy(&self.until(b"\r\n\r\n")?).into_owned();
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
@@ -253,7 +254,7 @@ impl Wire {
         }
     }
 
-    /// Hangs up as a client does that is done.
+    /// Ends TLS and closes the connection, as a client does when it has finished.
     pub fn close(mut self) {
         self.link.conn.send_close_notify();
         let _gone = self.link.flush();

@@ -27,7 +27,7 @@ pub fn look(column: Column, checks: &[Check]) -> Seen {
     let mut world = World::boot(column, &spec, &config);
     world.connected(BOOT);
     println!("{}: connected after {:.1} s", column.title(), begun.elapsed().as_secs_f64());
-    // Dropped in the opposite order.
+    // Locals are dropped in reverse order: the scratch directory last.
     let World { scratch, host, mut vm } = world;
     let agent = Agent::new(column, vsock(&scratch.0), host, vm.guest());
     let seen = run(&agent, checks);

@@ -1,28 +1,28 @@
-//! The client's side of RFC 6455, by hand: what is claimed is what is on the wire.
+//! The client side of RFC 6455, written out here so that claims concern the bytes on the wire.
 
 use std::time::Duration;
 
 use super::client::Client;
 use super::wire::{Answer, Wire};
 
-/// RFC 6455 §1.3's own example, so that the right answer needs no SHA-1 here.
+/// The example of RFC 6455 §1.3, so that the answer can be checked without SHA-1.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
-/// As large as Go's writes (P§4.1).
+/// Largest message sent, bytes: the size of Go's writes (P§4.1).
 const CHUNK: usize = 32 * 1024;
 
-/// A message, or a frame that stands alone.
+/// A message or a control frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// Text; an empty one is the barrier of exec.
     Text(Vec<u8>),
-    /// Binary.
+    /// Binary data.
     Binary(Vec<u8>),
-    /// A ping.
+    /// A ping with its payload.
     Ping(Vec<u8>),
-    /// A pong.
+    /// A pong with its payload.
     Pong(Vec<u8>),
-    /// The end, with its code; 1005 if it has none.
+    /// A close frame with its code; 1005 if it has none.
     Close(u16),
 }
 
@@ -30,23 +30,23 @@ pub enum Message {
 #[derive(Debug)]
 pub struct Ws {
     wire: Wire,
-    /// Pings that came and were answered.
+    /// Number of pings that were answered.
     pub pings: usize,
 }
 
 impl Ws {
-    /// Opens one.
+    /// Opens a websocket.
     ///
     /// # Errors
-    /// If it is refused.
+    /// As [`Ws::try_open`], and if the agent refuses it.
     pub fn open(agent: &Client, target: &str) -> Result<Self, String> {
         Self::try_open(agent, target)?.map_err(|answer| answer.short())
     }
 
-    /// Opens one, or gives the refusal.
+    /// Opens a websocket, or returns the answer that refuses it.
     ///
     /// # Errors
-    /// If there is no answer.
+    /// If there is no answer, or `Sec-WebSocket-Accept` is wrong.
     pub fn try_open(agent: &Client, target: &str) -> Result<Result<Self, Answer>, String> {
         let mut wire = agent.connect()?;
         let fields = format!(
@@ -63,16 +63,16 @@ impl Ws {
         Ok(Ok(Self { wire, pings: 0 }))
     }
 
-    /// How long each message may take from now on.
+    /// Sets the time limit of each later message.
     pub fn within(&mut self, limit: Duration) -> &mut Self {
         self.wire.within(limit);
         self
     }
 
-    /// Sends a frame; clients mask theirs.
+    /// Sends a frame with `first` as its first byte, masked as a client's must be.
     ///
     /// # Errors
-    /// If it cannot be sent in time.
+    /// As [`Wire::send`].
     pub fn frame(&mut self, first: u8, payload: &[u8]) -> Result<(), String> {
         const MASK: [u8; 4] = [0x5a, 0x01, 0xfe, 0x77];
         let mut bytes = vec![first];
@@ -97,7 +97,7 @@ impl Ws {
     /// Sends bytes as binary messages.
     ///
     /// # Errors
-    /// As with [`Ws::frame`].
+    /// As [`Ws::frame`].
     pub fn binary(&mut self, bytes: &[u8]) -> Result<(), String> {
         bytes.chunks(CHUNK).try_for_each(|chunk| self.frame(0x82, chunk))
     }
@@ -105,20 +105,20 @@ impl Ws {
     /// Sends a text message.
     ///
     /// # Errors
-    /// As with [`Ws::frame`].
+    /// As [`Ws::frame`].
     pub fn text(&mut self, text: &str) -> Result<(), String> {
         self.frame(0x81, text.as_bytes())
     }
 
-    /// Says that no more will come: an empty text message (P§4.1).
+    /// Sends the barrier, an empty text message that ends our data (P§4.1).
     ///
     /// # Errors
-    /// As with [`Ws::frame`].
+    /// As [`Ws::frame`].
     pub fn barrier(&mut self) -> Result<(), String> {
         self.text("")
     }
 
-    /// The next frame: final bit, opcode, payload.
+    /// Reads the next frame: final bit, opcode, payload.
     fn raw(&mut self) -> Result<(bool, u8, Vec<u8>), String> {
         let head = self.wire.take(2)?;
         if head[1] & 0x80 != 0 {
@@ -133,10 +133,10 @@ impl Ws {
         Ok((head[0] & 0x80 != 0, head[0] & 0x0f, self.wire.take(length)?))
     }
 
-    /// The next message or lone frame, whatever it is.
+    /// Reads the next message or control frame.
     ///
     /// # Errors
-    /// If none comes in time.
+    /// As [`Wire::take`], and if a frame is masked or its opcode unknown.
     pub fn any(&mut self) -> Result<Message, String> {
         let (mut last, kind, mut payload) = self.raw()?;
         while !last {
@@ -157,10 +157,10 @@ impl Ws {
         })
     }
 
-    /// The next message that carries data; pings are answered.
+    /// Reads the next data message or close frame; answers pings before it.
     ///
     /// # Errors
-    /// If none comes in time.
+    /// As [`Ws::any`].
     pub fn message(&mut self) -> Result<Message, String> {
         loop {
             match self.any()? {
@@ -176,10 +176,10 @@ impl Ws {
         }
     }
 
-    /// All binary messages up to the barrier.
+    /// Reads all binary messages up to the barrier.
     ///
     /// # Errors
-    /// If it does not come in time, or something else does.
+    /// As [`Ws::message`], and if text or a close frame comes before the barrier.
     pub fn output(&mut self) -> Result<Vec<u8>, String> {
         let mut all = Vec::new();
         loop {
@@ -195,10 +195,10 @@ impl Ws {
         }
     }
 
-    /// Reads binary messages until they hold `mark`; gives all of them.
+    /// Reads binary messages until they contain `mark`; returns all of them.
     ///
     /// # Errors
-    /// If it does not come in time.
+    /// As [`Ws::message`], and if text or a close frame comes before `mark`.
     pub fn until(&mut self, mark: &str) -> Result<String, String> {
         let mut all = Vec::new();
         loop {
@@ -213,15 +213,15 @@ impl Ws {
         }
     }
 
-    /// Hangs up without a word.
+    /// Closes the connection without a close frame.
     pub fn drop_line(self) {
         self.wire.close();
     }
 
-    /// Closes as RFC 6455 has it.
+    /// Sends a close frame with code 1000.
     ///
     /// # Errors
-    /// As with [`Ws::frame`].
+    /// As [`Ws::frame`].
     pub fn close(&mut self) -> Result<(), String> {
         self.frame(0x88, &1000_u16.to_be_bytes())
     }

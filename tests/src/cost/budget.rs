@@ -1,4 +1,4 @@
-//! What each thing may cost: `scripts/cost-budget`, a line each. More than that fails; less is only told,
+//! What each thing may cost: `tests/budgets/cost`, a line each. More than that fails; less is only told,
 //! so that what was won can be kept.
 
 use std::collections::BTreeMap;
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 
 use super::Row;
 
-/// How much more or less a figure may be, in percent. Runs differ by less than 1 %, but in a short call by
-/// up to 6 %: what a wake-up more or less is.
+/// Tolerance of a figure, percent. Runs differ by less than 1 %, but short calls by up to 6 %,
+/// which is one wake-up.
 fn tolerance(cost: u64) -> u64 {
     if cost > 1_000_000 { 3 } else { 10 }
 }
 
-/// The lines: name, how many there are, cost.
+/// Costs by name and number of things.
 type Budget = BTreeMap<(String, usize), u64>;
 
-/// The figures that are held.
+/// The figures that the budget limits.
 fn held(rows: &[Row]) -> impl Iterator<Item = ((String, usize), u64)> {
     rows.iter().flat_map(|row| {
         let held = row.cost.iter().filter(|(count, _)| row.held.contains(count));
@@ -25,7 +25,7 @@ fn held(rows: &[Row]) -> impl Iterator<Item = ((String, usize), u64)> {
 }
 
 fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../scripts/cost-budget")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/budgets/cost")
 }
 
 fn read() -> Budget {
@@ -38,10 +38,10 @@ fn read() -> Budget {
     text.lines().filter_map(line).collect()
 }
 
-/// Writes the figures in.
+/// Records the figures in the budget.
 ///
 /// # Panics
-/// If they cannot be written.
+/// If the file cannot be written.
 pub fn record(rows: &[Row]) {
     let mut budget = read();
     budget.extend(held(rows));
@@ -52,7 +52,7 @@ pub fn record(rows: &[Row]) {
     std::fs::write(path(), text).expect("the budget");
 }
 
-/// Which figures are over the budget, and by how much.
+/// Messages about the figures over the budget.
 #[must_use]
 pub fn exceeded(rows: &[Row]) -> Vec<String> {
     let budget = read();

@@ -1,13 +1,13 @@
-//! Instructions of a process, as valgrind's callgrind counts them: the same number each time, give or
-//! take what randomness and timing change, on whichever machine has AVX2 (valgrind shows every such CPU
-//! as the same one).
+//! Instructions of a process, counted by valgrind's callgrind. The numbers vary only with
+//! randomness and timing, and are the same on every machine with AVX2 (valgrind emulates one CPU
+//! for all).
 
 use std::process::Command;
 use std::time::Duration;
 
 use crate::{Scratch, wait};
 
-/// Counts what processes do that were started by [`Counter::by`].
+/// Counts the instructions of processes that were started with [`Counter::by`].
 #[derive(Debug)]
 pub struct Counter {
     pipes: Scratch,
@@ -15,7 +15,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A counter.
+    /// A counter with its pipes in this directory.
     #[must_use]
     pub fn new(pipes: Scratch) -> Self {
         let prefix = format!("--vgdb-prefix={}", pipes.0.join("vgdb").display());
@@ -24,16 +24,16 @@ impl Counter {
         Self { pipes, by: [valgrind, quiet, tool, out, prefix] }
     }
 
-    /// What to put before a command.
+    /// Words to put before a command.
     #[must_use]
     pub fn by(&self) -> [&str; 5] {
         self.by.each_ref().map(String::as_str)
     }
 
-    /// Instructions so far, once the process has nothing to do.
+    /// Instructions so far, once the process is idle.
     ///
     /// # Panics
-    /// If it has always something to do, or cannot be asked.
+    /// If it is not idle within 60 s, or vgdb gives no count.
     #[must_use]
     pub fn count(&self, pid: u32) -> u64 {
         let mut last = None;
@@ -44,8 +44,8 @@ impl Counter {
         self.look(pid)
     }
 
-    /// Instructions of one of `times` rounds of this, the cheapest time of three: what else the process
-    /// does now and then is not its cost.
+    /// Instructions of one of `times` actions, the least of three runs: occasional other work of
+    /// the process does not count.
     pub fn of(&self, pid: u32, times: u64, mut action: impl FnMut()) -> u64 {
         let mut last = self.count(pid);
         let mut cheapest = u64::MAX;
@@ -58,7 +58,7 @@ impl Counter {
         cheapest
     }
 
-    /// Instructions of this, the first time.
+    /// Instructions of a single action.
     pub fn once(&self, pid: u32, action: impl FnOnce()) -> u64 {
         let begun = self.count(pid);
         action();
@@ -69,13 +69,13 @@ impl Counter {
         let output = Command::new("vgdb")
             .arg(format!("--vgdb-prefix={}", self.pipes.0.join("vgdb").display()))
             .arg(format!("--pid={pid}"))
-            // A process that sleeps in a system call does not look by itself.
+            // A process that sleeps in a system call must be interrupted to answer.
             .arg("--max-invoke-ms=1")
             .args(["status", "internal"])
             .output()
             .expect("vgdb");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        // `events-THREAD: COUNT`; with a second number it is a frame's.
+        // `events-THREAD: COUNT`; lines with a second number are about frames.
         let of = |line: &str| -> Option<u64> {
             let (thread, count) = line.strip_prefix("events-")?.split_once(": ")?;
             thread.parse::<u32>().ok()?;
@@ -87,7 +87,7 @@ impl Counter {
     }
 }
 
-/// How long each thread has run so far, if all of them sleep.
+/// The scheduler's statistics of each thread, if all of them sleep.
 fn asleep(pid: u32) -> Option<Vec<String>> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a living process");
     let thread = |entry: std::fs::DirEntry| {

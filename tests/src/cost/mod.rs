@@ -1,5 +1,4 @@
-//! What one more of each thing costs the agent, in bytes and in instructions: how it is measured, what
-//! it may be, and the page that says it.
+//! Marginal costs of the agent in bytes and instructions: measuring, budget, and page.
 
 pub mod budget;
 pub mod callgrind;
@@ -9,29 +8,29 @@ use std::ops::Range;
 
 use crate::proc;
 
-/// Costs are looked at with so many things there.
+/// Numbers of things for which costs are measured.
 pub const STEPS: [usize; 4] = [1, 10, 100, 1000];
 
-/// What a thing costs, by how many of them there are.
+/// Cost of one thing, by the number of them.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The thing.
+    /// Name of the thing.
     pub name: &'static str,
-    /// What there are more and more of, or why there cannot be 1,000 of them.
+    /// Note in the page: what is counted, or why there cannot be 1,000 of it.
     pub note: &'static str,
-    /// How many, and the cost of one.
+    /// Number of things, and the cost of one.
     pub cost: Vec<(usize, u64)>,
-    /// With how many of them the budget holds it: elsewhere timing has its part in the figure.
+    /// Numbers for which the budget limits the cost; for others it depends on timing.
     pub held: Range<usize>,
 }
 
-/// Held with any number.
+/// The budget limits the cost for any number.
 pub const ALWAYS: Range<usize> = 0..usize::MAX;
 
-/// Bytes of a process that are nobody else's and no file's.
+/// Anonymous memory of a process, bytes.
 ///
 /// # Panics
-/// If it is gone.
+/// If the process has ended.
 #[must_use]
 pub fn anonymous(pid: u32) -> u64 {
     proc::memory(pid, "smaps_rollup", "Anonymous:") * 1024

@@ -1,28 +1,28 @@
-//! `docs/cost.md`, made from what was measured.
+//! Renders `docs/cost.md` from the measurements.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::Row;
-use crate::text::grouped;
+use crate::pages::text::grouped;
 
-/// A table: what it is about, and its rows.
+/// A table of the page.
 #[derive(Debug)]
 pub struct Table<'a> {
-    /// Above it.
+    /// Text above the table.
     pub text: &'a str,
-    /// The first column's title.
+    /// Title of the first column.
     pub what: &'a str,
-    /// Its rows.
+    /// Rows of the table.
     pub rows: &'a [Row],
 }
 
-/// The page.
+/// Renders the page.
 #[must_use]
 pub fn render(tables: &[Table<'_>]) -> String {
     let mut page = String::from(TOP);
     for table in tables {
-        // A string takes everything.
+        // Writing to a string never fails.
         let _infallible = table.write(&mut page);
     }
     page
@@ -55,5 +55,5 @@ const TOP: &str = "\
 
 Made by `cargo test -p mote-tests --test cost` with `MOTE_WRITE_DOCS=1`, from the shipped binary over unix
 sockets. Each figure is the cost of one, with 1, 10, 100 and 1,000 of them there. `scripts/test` fails when one
-that is in `scripts/cost-budget` is exceeded by more than 3 %, of short calls 10 %.
+that is in `tests/budgets/cost` is exceeded by more than 3 %, of short calls 10 %.
 ";

@@ -1,20 +1,20 @@
-//! Calls between the daemon and the agents: what each side has to do, by turns.
+//! Calls between the daemon and the agents: the CPU work of each side, which alternates.
 
-use mote_agent::status::Address;
+use mote_core::host_address::HostAddress;
 
 use super::clock::Micros;
 use super::model::Model;
 
-/// Who calls whom, why.
+/// Caller and purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The daemon: `GET /1.0`, then `PUT /1.0`. LXD does both.
+    /// From the daemon: `GET /1.0`, then `PUT /1.0`, as LXD does.
     Advertise,
     /// The agent: is the host there? With the number that the status machine wants back, and the
     /// call that is answered with the result.
-    Verify { attempt: u32, address: Address, answers: Option<usize> },
+    Verify { attempt: u32, address: HostAddress, answers: Option<usize> },
     /// The agent, for a program in the guest.
-    Ask { address: Address },
+    Ask { address: HostAddress },
 }
 
 /// One call.
@@ -22,15 +22,15 @@ pub(super) enum Kind {
 pub(super) struct Call {
     pub(super) kind: Kind,
     pub(super) vm: usize,
-    /// Turns that were taken.
+    /// Number of steps done.
     pub(super) step: usize,
-    /// What a turn costs.
+    /// CPU time of one step.
     pub(super) cost: Micros,
     pub(super) is_over: bool,
 }
 
 impl Call {
-    /// Whether somebody has something to compute: each handshake costs each side once.
+    /// True while steps are left: each handshake has one per side.
     pub(super) fn goes_on(&self) -> bool {
         let handshakes = match self.kind {
             Kind::Advertise => 2,
@@ -41,7 +41,7 @@ impl Call {
 }
 
 impl Model {
-    /// What one side of a handshake costs.
+    /// CPU time of one side of a handshake.
     pub(super) fn handshake(&self, has_ticket: bool) -> Micros {
         if has_ticket { self.resumed } else { self.full }
     }

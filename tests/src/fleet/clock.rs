@@ -1,10 +1,10 @@
-//! The virtual clock: what happens when, in order, and numbers that only look random.
+//! The virtual clock: an ordered queue of events, and reproducible pseudo-random numbers.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use mote_agent::time::Uptime;
+use mote_core::time::Uptime;
 
 /// Microseconds since the simulation began.
 pub type Micros = u64;
@@ -14,19 +14,19 @@ pub const MILLI: Micros = 1_000;
 /// One second.
 pub const SECOND: Micros = 1_000_000;
 
-/// What the agents take for their uptime. All have the same: only differences matter to them.
+/// The agents' uptime. It is the same for all, since they use only differences.
 #[must_use]
 pub fn uptime(now: Micros) -> Uptime {
     Uptime(Duration::from_micros(now))
 }
 
-/// The first microsecond that is not before `then`.
+/// An uptime in microseconds, rounded up.
 #[must_use]
 pub fn micros(then: Uptime) -> Micros {
     u64::try_from(then.0.as_nanos().div_ceil(1_000)).unwrap_or(Micros::MAX)
 }
 
-/// Events in the order of their time; those of one time in the order they were put down.
+/// Queue of events by time; events of one time are in the order of insertion.
 #[derive(Debug)]
 pub struct Agenda<E> {
     heap: BinaryHeap<Reverse<(Micros, u64, E)>>,
@@ -40,13 +40,13 @@ impl<E: Ord> Default for Agenda<E> {
 }
 
 impl<E: Ord> Agenda<E> {
-    /// Puts an event down.
+    /// Adds an event at time `when`.
     pub fn at(&mut self, when: Micros, event: E) {
         self.count += 1;
         self.heap.push(Reverse((when, self.count, event)));
     }
 
-    /// The next one before `end`.
+    /// Removes the next event before `end`.
     pub fn next(&mut self, end: Micros) -> Option<(Micros, E)> {
         if self.heap.peek()?.0.0 >= end {
             return None;
@@ -56,7 +56,7 @@ impl<E: Ord> Agenda<E> {
     }
 }
 
-/// `SplitMix64`: the same seed, the same run.
+/// `SplitMix64`, so that one seed always gives the same run.
 #[derive(Clone, Debug)]
 pub struct Dice(pub u64);
 

@@ -1,10 +1,10 @@
-//! The cores: what is to be done waits in one line, as in Go's scheduler, and each takes its time.
+//! The cores: work waits in one queue, as in Go's scheduler, and occupies a core for its CPU time.
 
 use std::collections::VecDeque;
 
 use super::clock::Micros;
 
-/// Cores and what waits for them.
+/// Free cores and the queue of work.
 #[derive(Debug)]
 pub(super) struct Cpu<W> {
     free: usize,
@@ -16,13 +16,13 @@ impl<W> Cpu<W> {
         Self { free: cores, waiting: VecDeque::new() }
     }
 
-    /// Something to do.
+    /// Adds work with its CPU time.
     pub(super) fn queue(&mut self, work: W, cost: Micros) {
         self.waiting.push_back((work, cost));
     }
 
-    /// What is begun now on a free core, and how long it takes. What nobody wants any longer is
-    /// passed over.
+    /// Begins the next work if a core is free; returns it and its CPU time. Drops work that is no
+    /// longer `wanted`.
     pub(super) fn begin(&mut self, wanted: impl Fn(&W) -> bool) -> Option<(W, Micros)> {
         if self.free == 0 {
             return None;
@@ -36,7 +36,7 @@ impl<W> Cpu<W> {
         None
     }
 
-    /// A core has done what it had begun.
+    /// Frees a core whose work is done.
     pub(super) fn done(&mut self) {
         self.free += 1;
     }

@@ -1,39 +1,39 @@
-//! What is measured: the host's load over time, and when the agents were CONNECTED.
+//! Measurements: the host's load over time, and the number of CONNECTED agents.
 
 use super::clock::{MILLI, Micros, SECOND};
 
-/// The width of one slice of time.
+/// Length of a time slice.
 pub const SLICE: Micros = 100 * MILLI;
 
-/// What happened in one slice.
+/// Measurements in one time slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     /// QMP events that reached the daemon.
     pub events: u64,
-    /// Readings of a ring, or lines read from a port.
+    /// Reads of a ring, or of a line from a port.
     pub reads: u64,
-    /// CPU time that was begun.
+    /// CPU time of the work that began in it.
     pub cpu: Micros,
-    /// Calls of the daemon's and to the daemon that failed: refused, or out of time.
+    /// Calls from or to the daemon that failed: refused, or timed out.
     pub failed: u64,
-    /// The most calls that were under way.
+    /// Largest number of calls in progress.
     pub calls: u64,
-    /// Agents that are CONNECTED to this very daemon, at the end.
+    /// Agents CONNECTED to the current daemon process, at its end.
     pub connected: u32,
 }
 
-/// All slices, from 0.
+/// All time slices from 0 on.
 #[derive(Debug, Default)]
 pub struct Load {
     slices: Vec<Slice>,
     calls: u64,
     connected: u32,
-    /// How many were CONNECTED, at each change.
+    /// Time and new number of CONNECTED agents, for each change.
     changes: Vec<(Micros, u32)>,
 }
 
 impl Load {
-    /// The slice of that moment.
+    /// The slice that contains `now`.
     pub(super) fn slice(&mut self, now: Micros) -> &mut Slice {
         let at = usize::try_from(now / SLICE).unwrap_or(usize::MAX);
         while self.slices.len() <= at {
@@ -69,7 +69,7 @@ impl Load {
         &self.slices[at(begin)..at(end)]
     }
 
-    /// How long after `since` so many were CONNECTED for the first time.
+    /// Time from `since` until at least `count` agents were CONNECTED.
     #[must_use]
     pub fn reached(&self, since: Micros, count: u32) -> Option<Micros> {
         let reached = self.changes.iter().find(|(when, now)| *when >= since && *now >= count);
@@ -77,7 +77,7 @@ impl Load {
     }
 }
 
-/// Per second, the mean over these slices.
+/// Mean over these slices, per second.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
 pub fn per_second(slices: &[Slice], what: impl Fn(&Slice) -> u64) -> f64 {
@@ -85,7 +85,7 @@ pub fn per_second(slices: &[Slice], what: impl Fn(&Slice) -> u64) -> f64 {
     sum as f64 * SECOND as f64 / (slices.len().max(1) as u64 * SLICE) as f64
 }
 
-/// Per second, the most in one slice.
+/// Largest value of a slice, per second.
 #[must_use]
 pub fn peak(slices: &[Slice], what: impl Fn(&Slice) -> u64) -> u64 {
     slices.iter().map(what).max().unwrap_or_default() * (SECOND / SLICE)

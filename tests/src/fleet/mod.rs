@@ -1,11 +1,12 @@
-//! A fleet in simulation: the agent's real status machine, thousands of times on one virtual clock,
-//! against a model of the host that restarts, fails, or just lives on. What comes of it is
-//! `docs/fleet.md`.
+//! Simulation of a fleet: the agent's real status machine, thousands of times on one virtual clock,
+//! with a model of a host that restarts or fails. `docs/fleet.md` has the results.
 
 mod call;
 pub mod clock;
 mod cpu;
 mod daemon;
+mod event;
+mod hosting;
 pub mod load;
 pub mod model;
 pub mod page;

@@ -1,28 +1,26 @@
-//! What a simulation is told: how fast the machine is, what happens to the host, how the agents are
-//! set. Each number with where it is from.
+//! Parameters of a simulation: speed of the machine, failures of the host, intervals of the agents.
 
-use mote_agent::status::Intervals;
+use mote_core::status::Intervals;
 
 use super::clock::{MILLI, Micros, SECOND};
 
-/// The machine. All CPU time is taken from one pool: the host's daemon, QEMU's main loops and the
-/// guests' TLS run on the same cores.
+/// The machine. The daemon, QEMU's main loops and the guests' TLS share all cores. Times are in µs.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Cores.
+    /// Number of cores.
     pub cores: usize,
-    /// One side of a full TLS handshake with P-384 certificates on both sides.
+    /// CPU time of one side of a full TLS handshake with P-384 certificates on both sides.
     pub full: Micros,
-    /// One side of a resumed one.
+    /// CPU time of one side of a resumed handshake.
     pub resumed: Micros,
-    /// A QMP event and the `ringbuf-read` it causes, or a line read from the port and answered.
+    /// CPU time of a QMP event and its `ringbuf-read`, or of reading and answering a line.
     pub read: Micros,
-    /// A daemon that starts takes up its VMs one after another (LXD's `devicesRegister`): QMP, and
-    /// what it has to load.
+    /// CPU time to register one VM at the daemon's start (LXD's `devicesRegister`, one after the
+    /// other): QMP and loading of data.
     pub register: Micros,
-    /// Between two things that sides do by turns.
+    /// Delay between the steps of the two sides of a call.
     pub latency: Micros,
-    /// Between the opening of the port and the line being in the ring.
+    /// Delay from the opening of the port to the line in the ring.
     pub write: Micros,
 }
 
@@ -40,72 +38,72 @@ impl Default for Model {
     }
 }
 
-/// The daemon gives a PUT so long, and a caller so long to say what it wants (P§3.2, P§3.5).
+/// Time limit of the daemon's PUT, and of a call to the daemon (P§3.2, P§3.5).
 pub(super) const PATIENCE: Micros = 3 * SECOND;
-/// Without an event it reads the ring after this (P§2.3).
+/// Time without an event after which the daemon reads the ring (P§2.3).
 pub(super) const POLL: Micros = 10 * SECOND;
-/// QEMU sends `VSERPORT_CHANGE` of one port once in this time (P§2.2).
+/// Period in which QEMU sends at most one `VSERPORT_CHANGE` per port (P§2.2).
 pub(super) const THROTTLE: Micros = SECOND;
-/// How the host and the agent tell each other that they are there.
+/// Channel by which host and agent announce themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// QEMU's ring and `PUT /1.0`, as every LXD and Incus.
+    /// QEMU's ring and `PUT /1.0`, as with every LXD and Incus.
     Ring,
-    /// A port that carries both ways, and `CONNECT`.
+    /// A bidirectional port with `CONNECT` lines.
     Line,
 }
 
-/// How the agents begin.
+/// Initial state of the agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// All started within this time, with `agent.conf`.
+    /// All start within this time, with `agent.conf`.
     Boot(Micros),
-    /// They became CONNECTED long ago, at moments that differ by up to this.
+    /// All have been CONNECTED for long, since moments that differ by up to this.
     Settled(Micros),
 }
 
-/// What happens to the host.
+/// Failure of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing.
+    /// No failure.
     None,
-    /// The daemon is away for so long, and has another port then.
+    /// The daemon is down for this time, and returns with another port.
     Restart(Micros),
-    /// Every call to it fails for so long, though it reads and calls itself.
+    /// Every call to the daemon fails for this time, though it reads and calls itself.
     Failing(Micros),
 }
 
 /// One simulation.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How many agents.
+    /// Number of agents.
     pub agents: u32,
-    /// Of all that looks random.
+    /// Seed of the pseudo-random numbers.
     pub seed: u64,
-    /// How they are told.
+    /// Channel between host and agents.
     pub channel: Channel,
-    /// How often they speak.
+    /// Intervals of the agents' announcements.
     pub intervals: Intervals,
-    /// None is 0. Up to so many 256th an agent's intervals are shorter than said, each agent's by
-    /// its own part, and its own calls begin later by up to as much of a second.
+    /// Largest jitter, in 256ths; 0 is none. Each agent's intervals are shorter by its own random
+    /// part, and each of its verifications is delayed by up to this part of a second.
     pub jitter: u64,
-    /// How they begin.
+    /// Initial state of the agents.
     pub start: Start,
-    /// What happens at [`Plan::BEGIN`].
+    /// Failure of the host, from [`Plan::BEGIN`] on.
     pub trouble: Trouble,
-    /// Programs in each guest ask the host something this often.
+    /// Mean interval between two requests of the programs in each guest.
     pub asks: Micros,
-    /// For how long it is watched, from [`Plan::BEGIN`].
+    /// Length of the simulation after [`Plan::BEGIN`].
     pub watch: Micros,
     /// The machine.
     pub model: Model,
 }
 
 impl Plan {
-    /// When trouble begins.
+    /// Time at which the host's failure begins.
     pub const BEGIN: Micros = 20 * SECOND;
 
-    /// So many agents, all else as usual.
+    /// A plan with default values for everything else.
     #[must_use]
     pub fn new(agents: u32, start: Start, trouble: Trouble) -> Self {
         Self {
@@ -122,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// When there begins to be something to see.
+    /// Start of the time to evaluate.
     #[must_use]
     pub fn begin(&self) -> Micros {
         match self.start {
@@ -131,7 +129,7 @@ impl Plan {
         }
     }
 
-    /// When the host is as it should be, for the first or the second time.
+    /// Time from which the host works, after its failure if there is one.
     #[must_use]
     pub fn well(&self) -> Micros {
         match (self.start, self.trouble) {

@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::clock::{Micros, SECOND};
 use super::model::{Channel, Plan};
 use super::study::{Figures, Scenario, figures};
-use crate::text::grouped;
+use crate::pages::text::grouped;
 
-/// How many agents the tables have.
+/// Numbers of agents in the tables.
 pub const SIZES: [u32; 5] = [1, 10, 100, 1_000, 10_000];
-/// A quarter: as much jitter as is tried.
+/// The jitter of the tables: a quarter, in 256ths.
 const QUARTER: u64 = 64;
 
-/// The page: text, with the tables where they belong.
+/// The page: its text with the tables filled in.
 #[must_use]
 pub fn page() -> String {
     let text = include_str!("page.md");
@@ -29,14 +29,14 @@ pub fn page() -> String {
     ];
     let mut page = text.to_owned();
     for (name, table) in tables {
-        let place = format!("<!-- {name} -->\n");
-        assert!(page.contains(&place), "no place for {name}");
-        page = page.replace(&place, &table);
+        let mark = format!("<!-- {name} -->\n");
+        assert!(page.contains(&mark), "no mark for {name}");
+        page = page.replace(&mark, &table);
     }
     page
 }
 
-/// How long it takes, for each size.
+/// The table of times until 99 % and all agents are CONNECTED again, for each size.
 #[must_use]
 pub fn back(channel: Channel, sizes: &[u32]) -> String {
     let mut head = String::from("| agents |");
@@ -55,7 +55,7 @@ pub fn back(channel: Channel, sizes: &[u32]) -> String {
     out
 }
 
-/// What the host has to do, for one size.
+/// The table of the host's load, for one size.
 #[must_use]
 pub fn load(agents: u32) -> String {
     let head = format!(
@@ -93,7 +93,7 @@ fn named(scenario: Scenario, channel: Channel) -> String {
     }
 }
 
-/// What a quarter of jitter changes.
+/// The table of effects of jitter.
 #[must_use]
 pub fn jitter() -> String {
     let mut out = String::from(
@@ -198,7 +198,7 @@ fn machine() -> String {
     );
     for (cores, register) in [(16, 1_000), (16, 100), (16, 10_000), (4, 1_000), (64, 1_000)] {
         let mut plan = Scenario::RESTART.plan(10_000, Channel::Ring);
-        // The slowest takes longer than usual.
+        // The slowest case takes longer than the default.
         plan.watch = 200 * SECOND;
         (plan.model.cores, plan.model.register) = (cores, register);
         let it = figures(&plan);
@@ -215,7 +215,7 @@ fn machine() -> String {
     out
 }
 
-/// `1.4`; finer where it is short.
+/// Formats seconds with one digit, or with two below 1 s.
 fn seconds(time: Option<Micros>) -> String {
     match time.map(|time| Duration::from_micros(time).as_secs_f64()) {
         None => "-".into(),

@@ -5,17 +5,17 @@ use super::load::{SLICE, Slice};
 use super::model::{Channel, Plan};
 use super::run;
 use super::study::Scenario;
-use crate::svg::{Anchor, Ink, Panel, Svg, Type, round_up};
+use crate::pages::svg::{Anchor, Ink, Panel, Svg, Type, round_up};
 
 const AGENTS: u32 = 10_000;
-/// How long before and after the host is well.
+/// Times shown before and after the moment from which the host works.
 const SHOWN: (Micros, Micros) = (4 * SECOND, 24 * SECOND);
-/// As in the page.
+/// The jitter, as in the page's tables.
 const QUARTER: u64 = 64;
-/// Without jitter, and with.
+/// Colours without jitter and with it.
 const INKS: [Ink; 2] = [Ink::First, Ink::Second];
 
-/// A row of panels: what it shows, and how to read that off.
+/// A row of panels: its title, and its value of a slice.
 type Row = (&'static str, fn(&Slice) -> f64);
 
 #[expect(clippy::cast_precision_loss, reason = "a picture")]
@@ -51,7 +51,7 @@ pub fn picture() -> String {
     svg.finish()
 }
 
-/// Slices with their time, in seconds from when the host is well.
+/// Slices with their time in seconds, relative to the moment from which the host works.
 #[expect(clippy::cast_precision_loss, reason = "a picture")]
 fn shown(plan: &Plan) -> Vec<(f64, Slice)> {
     let (well, load) = (plan.well(), run(plan));

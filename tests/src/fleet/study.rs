@@ -1,14 +1,14 @@
-//! What is simulated for `docs/fleet.md`, and what is read off.
+//! The scenarios of `docs/fleet.md` and the figures taken from each simulation.
 
 use super::clock::{Micros, SECOND};
 use super::load::{Slice, peak, per_second};
 use super::model::{Channel, Plan, Start, Trouble};
 use super::run;
 
-/// Something that can happen to a fleet.
+/// A scenario for a fleet.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// For people.
+    /// Title in the tables.
     pub name: &'static str,
     start: Start,
     trouble: Trouble,
@@ -17,49 +17,49 @@ pub struct Scenario {
 const LONG_AGO: Start = Start::Settled(10 * SECOND);
 
 impl Scenario {
-    /// Nothing at all.
+    /// All agents CONNECTED, no failure.
     pub const QUIET: Self =
         Self { name: "nothing happens", start: LONG_AGO, trouble: Trouble::None };
-    /// Agents that all speak at the same moments, as after the whole machine was suspended.
+    /// Agents that all announce themselves at the same moments, as after the machine was suspended.
     pub const IN_STEP: Self =
         Self { name: "all in step", start: Start::Settled(0), trouble: Trouble::None };
-    /// Shorter than the pause between two silent announcements.
+    /// A restart shorter than the interval of silent announcements.
     pub const BLINK: Self = Self {
         name: "the host is down for 0.5 s",
         start: LONG_AGO,
         trouble: Trouble::Restart(SECOND / 2),
     };
-    /// A restart.
+    /// An ordinary restart.
     pub const RESTART: Self = Self {
         name: "the host is down for 2 s",
         start: LONG_AGO,
         trouble: Trouble::Restart(2 * SECOND),
     };
-    /// An upgrade.
+    /// A restart as long as an upgrade.
     pub const UPGRADE: Self = Self {
         name: "the host is down for 30 s",
         start: LONG_AGO,
         trouble: Trouble::Restart(30 * SECOND),
     };
-    /// It answers no call, but reads and calls itself.
+    /// The host fails every call, but reads and calls itself.
     pub const FAILING: Self = Self {
         name: "every call to the host fails for 30 s",
         start: LONG_AGO,
         trouble: Trouble::Failing(30 * SECOND),
     };
-    /// All in the same moment, which is the worst that can be.
+    /// All VMs start at one moment, the worst case.
     pub const BOOT: Self = Self {
         name: "all VMs start at the same moment",
         start: Start::Boot(0),
         trouble: Trouble::None,
     };
-    /// As fast as a script can.
+    /// All VMs start as fast as a script can start them.
     pub const SPREAD: Self = Self {
         name: "all VMs start within 10 s",
         start: Start::Boot(10 * SECOND),
         trouble: Trouble::None,
     };
-    /// Those with something to come back from, then the others.
+    /// All scenarios of the tables.
     pub const ALL: [Self; 7] = [
         Self::BLINK,
         Self::RESTART,
@@ -70,40 +70,40 @@ impl Scenario {
         Self::QUIET,
     ];
 
-    /// With so many agents, told that way.
+    /// The plan of the scenario for this number of agents and channel.
     #[must_use]
     pub fn plan(self, agents: u32, channel: Channel) -> Plan {
         let watch = 100 * SECOND;
         Plan { channel, watch, ..Plan::new(agents, self.start, self.trouble) }
     }
 
-    /// Whether agents have to become CONNECTED in it.
+    /// True if agents have to become CONNECTED in it.
     #[must_use]
     pub fn comes_back(self) -> bool {
         matches!(self.start, Start::Boot(_)) || self.trouble != Trouble::None
     }
 }
 
-/// What is read off a simulation.
+/// Figures of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Until 50, 99 and 100 % were CONNECTED, from when the host was well.
+    /// Times until 50, 99 and 100 % were CONNECTED, from the moment from which the host worked.
     pub back: [Option<Micros>; 3],
-    /// Ring reads a second, or lines from ports: mean, and the most in a tenth of a second.
+    /// Reads of rings or of lines per second: mean, and largest in a tenth of a second.
     pub reads: (f64, u64),
-    /// The most once things have settled: of the last 40 s.
+    /// Largest number of reads per second in the last 40 s.
     pub late_reads: u64,
-    /// Cores in use: mean, most.
+    /// Cores in use: mean, largest.
     pub cores: (f64, f64),
-    /// Calls that were under way at once.
+    /// Largest number of calls in progress.
     pub calls: u64,
-    /// Calls that failed.
+    /// Number of failed calls.
     pub failed: u64,
     /// Agents that were CONNECTED at the end.
     pub at_end: u32,
 }
 
-/// Simulates it.
+/// Runs the simulation of a plan.
 #[must_use]
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]
 pub fn figures(plan: &Plan) -> Figures {

@@ -1,45 +1,46 @@
-//! One VM: the agent's real status machine, and what QEMU puts between it and the daemon.
+//! One VM: the agent's real status machine, and the parts of QEMU between it and the daemon.
 
-use mote_agent::status::{Address, State, Status};
+use mote_core::host_address::HostAddress;
+use mote_core::status::{State, Status};
 
 use super::clock::Micros;
 use super::model::THROTTLE;
 
-/// The bytes that QEMU keeps for the daemon (P§2.3).
+/// Size of QEMU's ring buffer, bytes (P§2.3).
 const RING: usize = 16;
 
-/// A VM. What the daemon knows of it is in here too: it forgets that when it restarts.
+/// A VM, with the daemon's record of it, which is reset when the daemon restarts.
 #[derive(Debug)]
 pub(super) struct Vm {
     /// The agent, once it runs.
     pub(super) status: Option<Status>,
-    /// For telling apart wake-ups that were put off.
+    /// Number of the current wake-up; events of earlier ones are ignored.
     pub(super) wake: u32,
     /// The address of the host to which the agent has a TLS ticket.
-    pub(super) ticket: Option<Address>,
+    pub(super) ticket: Option<HostAddress>,
     pub(super) ring: Ring,
-    /// Of the status port, and of the legacy one that only makes events.
+    /// Event throttles of the status port and of the legacy port.
     pub(super) ports: [Throttle; 2],
-    /// Counted as CONNECTED to this daemon.
+    /// Counted as CONNECTED to the current daemon.
     pub(super) good: bool,
     pub(super) seen: Seen,
 }
 
-/// What the daemon has seen.
+/// The daemon's record of a VM.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) knows: Knows,
-    /// For telling apart polls that an event has put off.
+    /// Number of the current poll; events of earlier ones are ignored.
     pub(super) poll: u32,
 }
 
-/// What it knows.
+/// The daemon's knowledge of a VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knows {
     Nothing,
     /// It has a monitor connection, or has opened the port.
     Vm,
-    /// It has read STARTED: only the first is acted upon.
+    /// It has read STARTED; further ones are ignored.
     Agent,
 }
 
@@ -57,14 +58,14 @@ impl Vm {
     }
 
     /// Whether the agent is CONNECTED to the host there.
-    pub(super) fn is_connected_to(&self, host: Option<Address>) -> bool {
+    pub(super) fn is_connected_to(&self, host: Option<HostAddress>) -> bool {
         self.status.as_ref().is_some_and(|status| {
             status.state() == State::Connected && host.is_some() && status.address() == host
         })
     }
 }
 
-/// QEMU's ring: the newest bytes, until they are read.
+/// QEMU's ring buffer: the newest bytes that have not been read.
 #[derive(Debug, Default)]
 pub(super) struct Ring(Vec<u8>);
 
@@ -74,7 +75,7 @@ impl Ring {
         self.0.drain(..self.0.len().saturating_sub(RING));
     }
 
-    /// The last whole line, as LXD takes it. Reading empties the ring.
+    /// Empties the ring; returns its last whole line, which is all that LXD uses.
     pub(super) fn read(&mut self) -> Option<Vec<u8>> {
         let bytes = std::mem::take(&mut self.0);
         let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
@@ -83,25 +84,25 @@ impl Ring {
     }
 }
 
-/// QEMU's throttle of one port's events: the first goes at once, the last of those that follow
-/// within a second at its end.
+/// QEMU's throttle of one port's events: the first is sent at once, and of those within the next
+/// second only the last, at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Throttle {
-    /// The next one goes at once.
+    /// The next event is sent at once.
     #[default]
     Idle,
-    /// One went less than a second ago.
+    /// An event was sent less than a second ago.
     Shut,
-    /// Another is held back.
+    /// Another event is held back since.
     Holds,
 }
 
-/// What an event comes to.
+/// Effect of an event on the throttle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// Sent, and the throttle is to be looked at then.
+    /// An event is sent; [`Throttle::over`] is due at this time.
     Now(Micros),
-    /// Held back.
+    /// No event is sent now.
     Later,
 }
 
@@ -119,7 +120,7 @@ impl Throttle {
         }
     }
 
-    /// The second is over: what was held back goes now.
+    /// The second is over: an event that was held back is sent.
     pub(super) fn over(&mut self, now: Micros) -> Sent {
         let held = std::mem::take(self) == Self::Holds;
         if held { self.event(now) } else { Sent::Later }

@@ -1,63 +1,18 @@
 //! The simulation: agents, QEMU and time. Each event is one thing that happens; what follows from it
-//! goes on the agenda. The daemon's part is in `daemon.rs`.
+//! goes on the agenda. The daemon's part is in `hosting.rs`.
 
 use std::time::Duration;
 
-use mote_agent::status::{Action, Intervals, Status};
+use mote_core::status::{Action, Intervals, Status};
 
 use super::call::{Call, Kind};
 use super::clock::{Agenda, Dice, Micros, SECOND, micros, uptime};
 use super::cpu::Cpu;
 use super::daemon::{Daemon, Health};
+use super::event::{Event, Work};
 use super::load::Load;
 use super::model::{Channel, PATIENCE, Plan, Start, Trouble};
 use super::vm::{Knows, Sent, Vm};
-
-/// What happens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Event {
-    /// The agent starts.
-    Boot(usize),
-    /// It has become CONNECTED, for a beginning without one.
-    Settle(usize),
-    /// The agent's deadline, unless it was put off.
-    Wake(usize, u32),
-    /// What the agent writes is with QEMU, the port is closed again.
-    Written { vm: usize, line: &'static [u8], kick: bool },
-    /// A second after an event of that port's.
-    Throttle(usize, usize),
-    /// The daemon has heard no event for long, unless it has.
-    Poll(usize, u32),
-    /// A core has done this.
-    Done(Work),
-    /// The other side of a call has its turn.
-    Turn(usize),
-    /// A call has taken too long.
-    Late(usize),
-    /// A program in the guest asks the host something.
-    Asks(usize),
-    /// The daemon dies.
-    Down,
-    /// It is back.
-    Up,
-    /// Calls to it fail.
-    Fails,
-    /// They no longer do.
-    Works,
-}
-
-/// What takes CPU time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Work {
-    /// The daemon takes up a VM.
-    TakeUp { vm: usize, daemon: u32 },
-    /// It reads the ring.
-    Read { vm: usize, daemon: u32 },
-    /// It reads a line from the port.
-    Hear { vm: usize, daemon: u32, line: &'static [u8] },
-    /// A part of a call.
-    Step(usize),
-}
 
 /// All there is.
 #[derive(Debug)]
@@ -74,7 +29,7 @@ pub(super) struct World<'a> {
     dice: Dice,
 }
 
-/// Runs it to its end.
+/// Runs a simulation to its end; returns its measurements.
 #[must_use]
 pub fn run(plan: &Plan) -> Load {
     let mut world = World::new(plan);
@@ -162,7 +117,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Gives free cores what waits for them.
+    /// Begins waiting work on free cores.
     fn work(&mut self) {
         loop {
             let (calls, daemon) = (&self.calls, &self.daemon);
@@ -178,9 +133,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The agent as the shell starts it.
+    /// The agent's status machine as the shell starts it.
     fn agent(&mut self) -> Status {
-        // Earlier, never later.
+        // Jitter only shortens intervals.
         let less = self.dice.below(self.plan.jitter.max(1));
         let jittered = |interval: Duration| {
             interval - interval * u32::try_from(less).unwrap_or_default() / 256
@@ -194,7 +149,7 @@ impl<'a> World<'a> {
 
     fn boot(&mut self, vm: usize) {
         let mut status = self.agent();
-        // From `agent.conf`.
+        // The address in `agent.conf`.
         status.know(uptime(self.now), self.daemon.address());
         self.vms[vm].status = Some(status);
         self.take_up(vm);
@@ -225,14 +180,14 @@ impl<'a> World<'a> {
         self.pump(vm);
     }
 
-    /// Tells the agent something and does what it wants then.
+    /// Passes an input to the agent's status machine and carries out its actions.
     pub(super) fn tell<T>(&mut self, vm: usize, tell: impl FnOnce(&mut Status) -> T) -> Option<T> {
         let result = tell(self.vms[vm].status.as_mut()?);
         self.pump(vm);
         Some(result)
     }
 
-    /// Does what the agent wants done, and sees to it that it is asked again in time.
+    /// Carries out the actions of the agent's status machine and schedules its deadline.
     fn pump(&mut self, vm: usize) {
         let now = uptime(self.now);
         while let Some(action) = self.vms[vm].status.as_mut().and_then(|status| status.poll(now)) {
@@ -257,7 +212,7 @@ impl<'a> World<'a> {
         self.count(vm);
     }
 
-    /// Whether it is CONNECTED, for the record.
+    /// Updates the number of CONNECTED agents.
     pub(super) fn count(&mut self, vm: usize) {
         let host = self.daemon.is_up().then(|| self.daemon.address());
         let it = &mut self.vms[vm];
@@ -284,7 +239,7 @@ impl<'a> World<'a> {
                 let work = Work::Hear { vm, daemon: self.daemon.number, line };
                 self.cpu.queue(work, self.plan.model.read);
             }
-            // Nobody is at the other end.
+            // The daemon has not opened the port.
             Channel::Line => {}
         }
     }
@@ -316,7 +271,7 @@ impl<'a> World<'a> {
         let call = self.calls.len();
         self.calls.push(Call { kind, vm, step: 0, cost, is_over: false });
         self.load.call_began(self.now);
-        // With jitter an agent's own calls are put off, by what a shell could add.
+        // Jitter delays the verifications that an agent starts itself.
         let later = match kind {
             Kind::Verify { answers: None, .. } => self.dice.below(SECOND * self.plan.jitter / 256),
             Kind::Advertise | Kind::Verify { .. } | Kind::Ask { .. } => 0,
@@ -327,7 +282,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// The port that has a ring behind it.
+/// Index of the status port, which has a ring.
 const STATUS: usize = 0;
-/// The one that only makes events.
+/// Index of the legacy port, which only causes events.
 const LEGACY: usize = 1;

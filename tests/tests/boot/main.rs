@@ -1,6 +1,9 @@
 //! The real binary at its start, in a directory in place of `/`: what it makes of the host's files,
-//! what the guest's policy allows, and that no reader of its output can stop it.
+//! what the guest's policy allows, what it waits for, what it says is wrong, and that no reader of its output can stop it.
 
+mod check;
+mod early;
+mod host;
 mod policy;
 mod share;
 mod stuck;

@@ -9,7 +9,7 @@ use mote_tests::host::NAME;
 use mote_tests::{Process, agent, report, wait};
 use rustix::fs::OFlags;
 
-use crate::world::{Boot, LIMIT};
+use crate::world::{Boot, LIMIT, whole};
 
 #[test]
 fn a_guest_that_denies_mounts_mounts_nothing_and_answers_all_the_same() {
@@ -41,12 +41,53 @@ fn the_guests_policy_counts_for_every_server_and_a_broken_one_denies_everything(
         agent = boot.start(&["--deny", "guestapi"]);
         boot.logged("STARTED");
         wait("exec", LIMIT, || exec(&boot).ok());
+        // Who asks is told by whom it is denied.
+        let (code, text) = boot.ask(&["ready"]);
+        let why = "this guest's own policy lets no program ask the host (denied: guestapi files ";
+        assert!(code == Some(3) && text.contains(why), "{text}");
         assert!(!boot.log().split("policy: denied").last().unwrap().contains("devlxd on"));
         agent.kill();
         boot.put(file, "features: {exec: *x}\n");
         let _agent = boot.start(&[]);
         boot.logged("line 1: an alias is not supported");
         wait("a refusal", LIMIT, || exec(&boot).err().filter(|why| why.contains("policy")));
+    }
+}
+
+#[test]
+fn a_misspelt_policy_denies_everything_and_says_where_it_is_wrong() {
+    for (flavour, file) in [("lxd", "etc/mote-agent.yml"), ("incus", "etc/incus-agent.yml")] {
+        let boot = Boot::new(flavour);
+        for (text, why) in [
+            ("feature:\n  exec: true\n", "line 1: unknown key \"feature\"; known: features"),
+            (
+                "features:\n  exce: true\n",
+                "line 2: unknown feature \"exce\"; known: guestapi, exec,",
+            ),
+            ("features:\n  exec: 1\n", "line 2: \"1\" is neither true nor false"),
+        ] {
+            boot.put(file, text);
+            let why = format!("{file}: {why}");
+            let checked = boot.command(&["--check"]).stdout(Stdio::piped()).output().unwrap();
+            let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+            assert!(!checked.status.success() && said.contains(&why), "{said}");
+            let agent = boot.start(&[]);
+            boot.logged(&why);
+            let denied = || boot.host.try_run(&["exec", NAME, "--", "true"]).err();
+            wait("a refusal", LIMIT, || denied().filter(|why| why.contains("policy")));
+            let status = boot.command(&["status"]).stdout(Stdio::piped()).output().unwrap();
+            let status = String::from_utf8_lossy(&status.stdout).into_owned();
+            let policy =
+                status.lines().find(|line| line.starts_with("policy: denied: guestapi exec"));
+            assert!(policy.is_some_and(|policy| policy.contains(&why)), "{status}");
+            drop(agent);
+        }
+    }
+    let boot = Boot::new("lxd");
+    for option in ["--deny", "--allow"] {
+        let (code, text) = boot.ask(&[option, "exec,ssh"]);
+        assert_eq!(code, Some(2));
+        assert!(text.contains("unknown feature \"ssh\"; known: guestapi, exec,"), "{text}");
     }
 }
 
@@ -60,6 +101,8 @@ fn check_tells_what_would_be_done_and_does_nothing() {
         r#"[{"source":"incus_d","target":"/mnt/d","fstype":"virtiofs"}]"#,
     );
     boot.put("etc/incus-agent.yml", "features: {exec: true}");
+    // Without a port the host would not see it, and the exit code says so.
+    whole(&boot);
     let output = boot.command(&["--check"]).stdout(Stdio::piped()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
@@ -100,4 +143,40 @@ fn without_vsock_a_denied_state_does_not_go_through_the_port_either() {
     for policy in [["--deny", "state"], ["--allow", "guestapi"]] {
         assert_eq!(told(&policy), "", "{policy:?}");
     }
+}
+
+#[test]
+fn without_vsock_who_asks_in_the_guest_reads_that_there_is_none() {
+    let boot = Boot::new("incus");
+    whole(&boot);
+    boot.put("sys/class/virtio-ports/vport0p1/name", "org.linuxcontainers.incus\n");
+    let command = |words: &[&str]| {
+        let mut command = Command::new(agent());
+        command.arg("--root").arg(boot.root("")).arg("--config-dir").arg(&boot.host.share);
+        command.args(words).stdin(Stdio::null());
+        command
+    };
+    let _agent = Process::start(command(&[]).stderr(Stdio::null()));
+    let ask = |words: &[&str]| {
+        let output = command(words).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let none = "no vsock: no vsock device in this VM, and no vsock driver: module ";
+    wait("the view", LIMIT, || {
+        ask(&["status"]).1.contains(&format!("last_error: {none}")).then_some(())
+    });
+    let (code, text) = ask(&["ready"]);
+    assert!(text.contains(&format!("it cannot ask the host: {none}")), "{text}");
+    assert!(code == Some(3) && !text.contains("lxd"), "{text}");
+    let (code, text) = ask(&["--check"]);
+    for line in [
+        "missing  vsock: no vsock device in this VM, ",
+        "by the status port alone, and cannot call it\n",
+        "ok       devlxd: would be at /dev/incus/sock\n",
+        &format!("missing  it is not CONNECTED: {none}"),
+    ] {
+        assert!(text.contains(line), "no {line:?} in:\n{text}");
+    }
+    assert_eq!(code, Some(1), "{text}");
 }

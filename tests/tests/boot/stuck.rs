@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mote_tests::{Process, kill, put, wait};
+use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, terminate};
 
@@ -126,7 +127,7 @@ fn the_client_says_whether_there_is_an_agent() {
     boot.serves();
     assert_eq!(ask(&["config"]), (Some(0), String::new()));
     // An agent that is stopped, and a queue before its socket that is full.
-    kill("-STOP", agent.0.id());
+    kill(Signal::STOP, agent.0.id());
     let begun = Instant::now();
     let (sender, queue) = std::sync::mpsc::channel();
     let socket = boot.root("dev/lxd/sock");

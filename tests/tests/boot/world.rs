@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mote_tests::host::Host;
 use mote_tests::{Process, Scratch, agent, kill, put, wait};
+use rustix::process::Signal;
 
 /// For each thing that is waited for, on a busy machine.
 pub(crate) const LIMIT: Duration = Duration::from_secs(40);
@@ -78,7 +79,55 @@ impl Boot {
 }
 
 pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
-    kill("-TERM", agent.0.id());
+    kill(Signal::TERM, agent.0.id());
     let (status, _) = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten());
     status.code()
+}
+
+/// An account without rights.
+pub(crate) const NOBODY: u32 = 65_534;
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub(crate) fn fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
+}
+
+/// Makes the root that of a guest with all an agent needs.
+pub(crate) fn whole(boot: &Boot) {
+    for directory in ["proc/self", "run/mote", "etc", "sys/bus/virtio/devices/virtio0/driver"] {
+        fs::create_dir_all(boot.root(directory)).expect("a directory");
+    }
+    boot.put("dev/null", "");
+    boot.put("sys/bus/virtio/devices/virtio0/device", "0x0003\n");
+    boot.put("sys/class/virtio-ports/vport0p1/name", "com.canonical.lxd\n");
+    fifo(&boot.root("dev/vport0p1"));
+}
+
+/// Mounts over `place`; in a mount namespace of the test's own.
+pub(crate) fn mount(args: &[&str], place: &Path) {
+    let mounted = Command::new("mount").args(args).arg(place).status().expect("mount");
+    assert!(mounted.success(), "{args:?} on {}", place.display());
+}
+
+/// Runs the test of this name again in a mount namespace of its own; true in there.
+pub(crate) fn in_private_mounts(test: &str) -> bool {
+    const INSIDE: &str = "MOTE_PRIVATE_MOUNTS";
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let way = if is_root() { "-m" } else { "-rm" };
+    let output = Command::new("unshare")
+        .arg(way)
+        .arg(std::env::current_exe().expect("this test"))
+        .args(["--exact", test, "--nocapture"])
+        .env(INSIDE, "1")
+        .output()
+        .expect("unshare");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("1 passed"), "{said}");
+    false
 }

@@ -17,7 +17,7 @@ use mote_tests::sftp::{Session, bytes as path_bytes, open};
 use mote_tests::terminal::Terminal;
 use mote_tests::{Scratch, wait};
 
-use crate::steps;
+use crate::steps::steps;
 
 pub(crate) const TEXT: &str = "\
 ## Bytes
@@ -74,7 +74,7 @@ struct Thing {
 const THINGS: &[Thing] = &[
     Thing {
         name: "idle guest client",
-        note: "128 at most; further ones wait in the kernel",
+        note: "1,024 at most; then the longest resting gives way",
         most: 100,
         short: 100,
         linger: Duration::from_secs(1),
@@ -225,7 +225,7 @@ fn sftp_handle() -> Row {
     handles.iter().for_each(|handle| close(&mut session, handle));
     assert!(anonymous(pid) < before + SLACK);
     // A page is as much as all of them, so it is not held.
-    Row { name: "open SFTP handle", note: "128 of a session at most", cost, held: 0..0 }
+    Row { name: "open SFTP handle", note: "65,536 of a session at most", cost, held: 0..0 }
 }
 
 fn close(session: &mut Session, handle: &[u8]) {

@@ -1,4 +1,4 @@
-//! What one more of each thing costs the shipped agent: held by `scripts/cost-budget`, told by
+//! What one more of each thing costs the shipped agent: held by `tests/budgets/cost`, told by
 //! `docs/cost.md`.
 //!
 //! `MOTE_RECORD=1` writes the budget, `MOTE_LONG=1` also goes to 1,000 where that takes minutes, and
@@ -9,27 +9,12 @@ mod bytes;
 mod calls;
 mod others;
 mod sftp;
+mod steps;
 
 use mote_tests::cost::page::{Table, render};
 use mote_tests::cost::{Row, budget};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-/// Whether a word is set.
-fn set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some()
-}
-
-/// As many as there may be, in the steps of the page; fewer if it must not take long.
-fn steps(most: usize, short: usize) -> Vec<usize> {
-    let long = set("MOTE_LONG") || set("MOTE_WRITE_DOCS");
-    let most = if long { most } else { most.min(short) };
-    let mut steps: Vec<_> =
-        mote_tests::cost::STEPS.into_iter().filter(|step| *step <= most).collect();
-    if !steps.contains(&most) {
-        steps.push(most);
-    }
-    steps
-}
+use steps::set;
 
 /// Measures, and shows it.
 fn told(what: &str, measure: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
@@ -75,7 +60,7 @@ fn nothing_costs_more_than_the_budget_says() {
         std::fs::write(path, page).unwrap();
     }
     let exceeded = budget::exceeded(&rows);
-    assert!(exceeded.is_empty(), "over scripts/cost-budget:\n{}", exceeded.join("\n"));
+    assert!(exceeded.is_empty(), "over tests/budgets/cost:\n{}", exceeded.join("\n"));
 }
 
 /// A thousand of something have a thousand descriptors or more.

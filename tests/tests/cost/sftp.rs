@@ -7,7 +7,7 @@ use mote_tests::cost::{ALWAYS, Row};
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open};
 use mote_tests::{Scratch, agent};
 
-use crate::steps;
+use crate::steps::steps;
 
 pub(crate) const TEXT: &str = "\
 ## SFTP
@@ -62,7 +62,7 @@ pub(crate) fn all() -> Vec<Row> {
             }),
         ));
     }
-    let note = "128 of a session at most";
+    let note = "65,536 of a session at most";
     vec![
         Row { name: "SFTP: open and close", note, cost: opened, held: ALWAYS },
         Row { name: "SFTP: read 32 KiB", note, cost: read, held: ALWAYS },

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's set-up fails the test")]
 
+mod handles;
 mod hostile;
 mod openssh;
+mod people;
 mod requests;
 mod through;
 

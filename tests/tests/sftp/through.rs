@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
 use mote_tests::{Process, kill, tool, wait};
+use rustix::process::Signal;
 
 use crate::openssh::{assert_same, batch, big_file};
 
@@ -48,7 +49,7 @@ fn hung(pair: &Pair, others: &[u32]) -> u32 {
         let words = fs::read_to_string(format!("/proc/{server}/cmdline")).ok()?;
         words.ends_with("sftp-server\0").then_some(server)
     });
-    kill("-STOP", server);
+    kill(Signal::STOP, server);
     server
 }
 

@@ -16,16 +16,27 @@ fn bad_requests_get_a_clear_error_and_the_agent_lives() {
     let long = "x".repeat(20_000);
     for (bytes, status) in [
         ("\u{16}\u{3}\u{1} not http\r\n\r\n".to_owned(), 400),
-        (format!("GET /{long} HTTP/1.1\r\n\r\n"), 431),
-        (format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(60)), 431),
-        ("PUT / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n".into(), 400),
+        (format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"), 431),
+        (format!("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n", "A: b\r\n".repeat(60)), 431),
         (
-            format!("PATCH /1.0 HTTP/1.1\r\nContent-Length: 100000\r\n\r\n{}", "x".repeat(100_000)),
+            "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                .into(),
+            400,
+        ),
+        (
+            format!(
+                "PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{}",
+                "x".repeat(100_000)
+            ),
             413,
         ),
-        ("PATCH /1.0 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".into(), 400),
-        ("PATCH /1.0 HTTP/1.1\r\nContent-Length: 3\r\n\r\n{x}".into(), 400),
-        ("PATCH /1.0 HTTP/1.1\r\nContent-Length: 15\r\n\r\n{\"state\":\"Odd\"}".into(), 400),
+        ("PATCH /1.0 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".into(), 400),
+        ("PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n{x}".into(), 400),
+        (
+            "PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 15\r\n\r\n{\"state\":\"Odd\"}"
+                .into(),
+            400,
+        ),
         ("GET / HTTP/3.0\r\n\r\n".into(), 505),
         ("GET / HTTP/1.1".into(), 0),
     ] {
@@ -118,7 +129,7 @@ fn who_no_longer_waits_for_an_operation_gives_its_place_back() {
     let before = files();
     let mut waiting: Vec<_> = (0..10).map(|_| pair.connect()).collect();
     for stream in &mut waiting {
-        stream.write_all(b"GET /1.0/operations/x/wait HTTP/1.1\r\n\r\n").unwrap();
+        stream.write_all(b"GET /1.0/operations/x/wait HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     }
     // Who has said all still waits for the answer.
     waiting[0].shutdown(std::net::Shutdown::Write).unwrap();

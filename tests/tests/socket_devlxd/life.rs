@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use mote_tests::agent::{launch, launch_with};
 use mote_tests::host::NAME;
-use mote_tests::{kill, wait};
+use mote_tests::{Process, kill, wait};
+use rustix::process::Signal;
 
 use super::lxd;
 
@@ -47,11 +48,20 @@ fn unusable_files_are_named_and_a_second_agent_is_refused() {
         // As root the mode does not matter; the copy is ours anyway.
         std::fs::remove_file(share.join(file)).unwrap();
         std::fs::write(share.join(file), content).unwrap();
-        let mut agent = launch(&scratch.0, "lxd", &share);
+        let log = || std::fs::read_to_string(scratch.0.join("agent.log")).unwrap_or_default();
+        let mut command = mote_tests::agent::command(&scratch.0, "lxd", &share);
+        let mut agent = Process::start(command.arg("--no-wait"));
         let end = wait("the agent", Duration::from_secs(5), || agent.0.try_wait().unwrap()).0;
-        let log = std::fs::read_to_string(scratch.0.join("agent.log")).unwrap();
-        assert_eq!(end.code(), Some(1), "{log}");
-        assert!(log.contains(expected), "{log}");
+        assert_eq!(end.code(), Some(1), "{}", log());
+        assert!(log().contains(expected), "{}", log());
+        // They may be mended, or be copied just now: by default that is waited for.
+        let mut agent = launch(&scratch.0, "lxd", &share);
+        let waiting =
+            || log().lines().any(|line| line.contains("waiting") && line.contains(expected));
+        wait("its word", Duration::from_secs(5), || waiting().then_some(()));
+        std::fs::copy(pair.host.share.join(file), share.join(file)).unwrap();
+        wait("STARTED", Duration::from_secs(20), || log().contains("info: STARTED").then_some(()));
+        assert!(agent.0.try_wait().unwrap().is_none());
     }
 }
 
@@ -73,7 +83,7 @@ fn the_service_manager_hears_ready_watchdog_and_stopping() {
     assert_eq!([hear(), hear(), hear()], ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]);
     // By then it listens: whoever waits for READY may ask.
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
-    kill("-TERM", pair.agent.0.id());
+    kill(Signal::TERM, pair.agent.0.id());
     let mut last = hear();
     while last == "WATCHDOG=1" {
         last = hear();
@@ -92,7 +102,8 @@ fn an_agent_that_is_killed_and_started_again_still_knows_ready() {
     pair.agent.kill();
     pair.host.kill();
     pair.host.start();
-    assert_eq!(pair.host.state()["status"], "Running");
+    // Nobody has called it yet: to this host nothing runs.
+    assert_eq!(pair.host.state()["status"], "Stopped");
     pair.agent = launch(&pair.scratch.0, "lxd", &pair.host.share);
     wait("Ready", Duration::from_secs(5), || {
         (pair.host.state()["status"] == "Ready").then_some(())

@@ -1,7 +1,9 @@
 //! The agent on real sockets: what guests ask, what they get wrong, what the host gets wrong.
 
+mod fairness;
 mod faults;
 mod life;
+mod wire;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -91,8 +93,10 @@ fn storage_instances_and_operations_need_a_token_and_pass_through() {
     let bad = pair.ask_with("GET", "/1.0/operations/x/wait?timeout=a", token, "");
     assert_eq!(bad, (400, "Invalid timeout value\n".into()));
     let whole = pair.talk(
-        format!("GET /1.0/instances/{NAME} HTTP/1.1\r\nConnection: close\r\n{token}\r\n")
-            .as_bytes(),
+        format!(
+            "GET /1.0/instances/{NAME} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{token}\r\n"
+        )
+        .as_bytes(),
     );
     let etag = whole.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("an ETag");
     let change = "{\"devices\":{\"d\":{\"type\":\"disk\"}}}";
@@ -107,17 +111,18 @@ fn storage_instances_and_operations_need_a_token_and_pass_through() {
 #[test]
 fn keep_alive_pipelining_chunks_expect_and_head_work() {
     let pair = lxd();
-    let both = "GET /1.0/config/user.foo HTTP/1.1\r\n\r\n\
-                PATCH /1.0 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
+    let both = "GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n\
+                PATCH /1.0 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
                 11\r\n{\"state\":\"Ready\"}\r\n0\r\n\r\n\
-                HEAD /1.0/config/user.foo HTTP/1.1\r\nConnection: close\r\n\r\n";
+                HEAD /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     let answer = pair.talk(both.as_bytes());
     assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
     assert!(answer.contains("\r\n\r\nbarHTTP/1.1"), "{answer}");
     assert!(answer.ends_with("\r\n\r\n"), "HEAD has no body: {answer}");
     assert_eq!(pair.host.state()["status"], "Ready");
     let mut stream = pair.connect();
-    let head = b"PATCH /1.0 HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 19\r\n\r\n";
+    let head =
+        b"PATCH /1.0 HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 19\r\n\r\n";
     stream.write_all(head).unwrap();
     let mut buffer = [0; 100];
     let count = stream.read(&mut buffer).unwrap();
@@ -133,7 +138,9 @@ fn an_image_of_any_size_passes_in_constant_memory() {
     let pair = lxd();
     let before = pair.memory("VmHWM:");
     let mut stream = pair.connect();
-    stream.write_all(b"GET /1.0/images/ab/export HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
+    stream
+        .write_all(b"GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .unwrap();
     let (_, mut reader) = answered(stream);
     let copied = std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
     assert_eq!(copied, 200 * 1024 * 1024);
@@ -145,11 +152,11 @@ fn an_image_of_any_size_passes_in_constant_memory() {
 fn events_reach_streams_and_websockets_until_they_leave() {
     let pair = lxd();
     let mut plain = pair.connect();
-    plain.write_all(b"GET /1.0/events?type=config HTTP/1.1\r\n\r\n").unwrap();
+    plain.write_all(b"GET /1.0/events?type=config HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut socket = pair.connect();
     socket
         .write_all(
-            b"GET /1.0/events HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+            b"GET /1.0/events HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
               Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
         )
         .unwrap();
@@ -196,9 +203,11 @@ fn the_host_api_answers_as_each_flavour_does() {
         assert!(query("GET", "/1.0", "").contains(server));
         assert!(query("GET", "/1.0/nope", "").starts_with(unknown), "{flavour}");
         assert!(query("DELETE", "/1.0", "").starts_with("501"));
-        assert!(query("PUT", "/1.0", "{").starts_with("400"));
-        assert!(query("PUT", "/1.0", &"[".repeat(60_000)).starts_with("400"));
-        assert!(query("POST", "/1.0/events", "{}").starts_with("400"));
+        assert!(query("PUT", "/1.0", "{").starts_with("500"));
+        assert!(query("PUT", "/1.0", &"[".repeat(60_000)).starts_with("500"));
+        assert!(query("POST", "/1.0/events", "{").starts_with("500"));
+        assert!(query("POST", "/1.0/events", "{\"type\":1}").starts_with("500"));
+        assert!(query("POST", "/1.0/events", "{}").starts_with("200"));
         assert_eq!(pair.ask("GET", "/1.0/config"), (200, "[\"/1.0/config/user.foo\"]\n".into()));
         let meta = pair.ask("GET", "/1.0/meta-data").1;
         assert_eq!(meta.starts_with("#cloud-config"), flavour == "incus", "{meta}");

@@ -126,13 +126,13 @@ fn odd_value(agent: &Agent) -> Claim {
     same("it", get(agent, "/1.0/config/user.odd")?.text(), ODD)
 }
 
-/// What `user.odd` is set to.
+/// Value of `user.odd`.
 pub(in crate::conform) const ODD: &str = "line one\nline \"two\" \\ <b>&ü\u{1f980}\n";
 
 fn key_miss(agent: &Agent) -> Claim {
     let words = match agent.column {
         Column::MoteLxd => "404 Not Found",
-        // Their hosts say it so.
+        // The wording of these agents' hosts.
         Column::LxdAgent | Column::MoteIncus | Column::IncusAgent => "404 not found",
     };
     same("it", get(agent, "/1.0/config/user.nothing")?.short(), words)
@@ -223,7 +223,7 @@ fn http10(agent: &Agent) -> Claim {
     same("it", Answer::parse(&text)?.short(), "200 bar")
 }
 
-/// Sends a request for events, changes a key, and gives what came.
+/// Requests events, changes a key, and checks that its event comes.
 fn listen(agent: &Agent, fields: &str, key: &str, mark: &str) -> Claim {
     let file = format!("/tmp/events-{key}");
     let request = format!("GET /1.0/events?type=config HTTP/1.1\\r\\nHost: x\\r\\n{fields}\\r\\n");
@@ -248,7 +248,7 @@ fn events_websocket(agent: &Agent) -> Claim {
     listen(agent, fields, "user.websocket", "101")
 }
 
-/// Looks while the host is faulty.
+/// Checks `look` while the host has this fault.
 fn while_host(agent: &Agent, fault: &str, look: impl Fn() -> Claim) -> Claim {
     let _set = agent.host(&["fault", NAME, fault])?;
     let claim = look();

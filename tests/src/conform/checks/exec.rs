@@ -1,4 +1,4 @@
-//! Exec: what a command is given, and what comes of it (P§4.1).
+//! Exec: a command's environment, and its effects (P§4.1).
 
 use serde_json::{Value, json};
 
@@ -186,7 +186,7 @@ fn session(agent: &Agent) -> Claim {
 }
 
 fn descriptors(agent: &Agent) -> Claim {
-    // The shell's own glob has one open.
+    // A glob would open a descriptor of its own.
     same("it", output(agent, &script("cd /proc/$$/fd; for fd in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do [ -e $fd ] || [ -L $fd ] && printf '%s ' $fd; done; true"))?.trim_end(), "0 1 2")
 }
 

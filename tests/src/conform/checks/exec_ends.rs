@@ -131,7 +131,7 @@ fn stalled(agent: &Agent) -> Claim {
     let command = format!("head -c {SIZE} /dev/zero");
     let mut running = Running::start(agent, &script(&command))?;
     std::thread::sleep(Duration::from_millis(300));
-    // Meanwhile.
+    // The first command is still blocked.
     same("another's output", run(agent, &plain(&["echo", "hi"]), b"")?.out, "hi\n")?;
     let out = running.out.as_mut().map_or(Ok(Vec::new()), Ws::output)?;
     same("the number of bytes", out.len(), SIZE)
@@ -153,9 +153,9 @@ fn exit_codes(agent: &Agent) -> Claim {
     Ok(())
 }
 
-/// Runs what cannot be run.
+/// Checks the operation of a command that cannot be run.
 fn fails(agent: &Agent, request: &serde_json::Value, code: i32) -> Claim {
-    // Its sockets must stay: losing them would kill it.
+    // The sockets must stay open: losing them would kill the command.
     let running = Running::start(agent, request)?;
     let operation = running.exec.ended(agent, PATIENCE)?;
     same("status", &operation["status"], &json!("Failure"))?;

@@ -1,4 +1,4 @@
-//! TLS and HTTP: who is let in, and what any answer looks like (P§3.1, P§3.4, P§4).
+//! TLS and HTTP: authentication of callers, and the form of answers (P§3.1, P§3.4, P§4).
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -36,6 +36,8 @@ pub(super) const ALL: &[Check] = &[
     Check::new(HTTP, "P§3.4", "`environment.server` is what makes it an agent", server),
     Check::new(HTTP, "P§3.4", "`environment` tells kernel, host name and pid of the guest", facts),
     Check::new(HTTP, "P§3.4", "`api_extensions` has `container_exec_user_group_cwd`", extensions),
+    Check::new(HTTP, "P§3.4", "`api_extensions` has `metrics`", metrics_extension),
+    Check::new(HTTP, "P§3.2", "HTTP/1.1 without a `Host` is 400", no_host),
     Check::new(HTTP, "P§3.4", "the caller is `trusted`, by `tls`, API `1.0`, `stable`", trusted),
 ];
 
@@ -66,16 +68,16 @@ fn tls12(agent: &Agent) -> Claim {
     socket.write_all(&hello12()).map_err(text)?;
     let mut answer = Vec::new();
     let _cut = socket.read_to_end(&mut answer);
-    // An alert of type protocol_version, or just the end; a ServerHello would be a 22.
+    // An alert or the end of the connection; a ServerHello would be of type 22.
     hold("TLS 1.2 is spoken", answer.first() != Some(&22))
 }
 
 fn shows_agent_crt(agent: &Agent) -> Claim {
-    // The verifier of this suite takes no other.
+    // The verifier of this suite accepts no other certificate.
     agent.connect().map(drop).map_err(Into::into)
 }
 
-/// What a caller gets for `GET path`; the refusal may come in the handshake.
+/// A caller's answer to `GET path`; a refusal may also come in the handshake, as an error.
 fn as_caller(agent: &Agent, caller: Caller, path: &str) -> Result<Answer, String> {
     let mut wire = agent.connect_as(caller)?;
     wire.ask("GET", path, "Connection: close\r\n", b"")
@@ -264,10 +266,24 @@ fn facts(agent: &Agent) -> Claim {
     hold("server_pid is not the agent's", environment["server_pid"].as_u64() == pid.parse().ok())
 }
 
-fn extensions(agent: &Agent) -> Claim {
+fn has_extension(agent: &Agent, name: &str) -> Claim {
     let info = agent.get("/1.0")?;
     let all = info["api_extensions"].as_array().ok_or("no api_extensions")?.clone();
-    hold("it is not there", all.contains(&json!("container_exec_user_group_cwd")))
+    hold("it is not there", all.contains(&json!(name)))
+}
+
+fn extensions(agent: &Agent) -> Claim {
+    has_extension(agent, "container_exec_user_group_cwd")
+}
+
+fn metrics_extension(agent: &Agent) -> Claim {
+    has_extension(agent, "metrics")
+}
+
+fn no_host(agent: &Agent) -> Claim {
+    let mut wire = agent.connect()?;
+    wire.send(b"GET /1.0 HTTP/1.1\r\n\r\n")?;
+    same("status", wire.answer()?.status, 400)
 }
 
 fn trusted(agent: &Agent) -> Claim {

@@ -1,4 +1,4 @@
-//! Port-forward (P§4.7), and what becomes of an agent that is stopped, killed, or provoked (P§1.3, P§2).
+//! Port-forward (P§4.7), and agents that are stopped, killed or provoked (P§1.3, P§2).
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn forward(agent: &Agent, upgrade: &str, body: &Value) -> Result<(Answer, Wire),
     Ok((answer, wire))
 }
 
-/// A listener in the guest that runs a command for each connection.
+/// Starts a listener in the guest that runs a command for each connection.
 fn listen(agent: &Agent, port: u16, command: &str) -> Result<(), String> {
     let _started = agent.guest(&format!("(nc -ll -p {port} -e {command}) >/dev/null 2>&1 &"))?;
     let look = |agent: &Agent| agent.sh(&format!("netstat -ltn | grep -q :{port}")).0 == 0;
@@ -85,16 +85,16 @@ fn connected(agent: &Agent) -> Claim {
 }
 
 const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
-/// Two turns of 5 s, and the host's look every 10 s.
+/// Two announcements, 5 s apart, and the host's poll every 10 s.
 const TURN: Duration = Duration::from_secs(25);
 
-/// Starts it again; it serves, and the host knows.
+/// Restarts the agent; waits until it answers and the host has heard of it.
 fn start(agent: &Agent) -> Claim {
     let _started = agent.guest(START)?;
     agent.forget();
     let serves = |agent: &Agent| agent.ask("GET", "/1.0", "").is_ok_and(|info| info.status == 200);
     agent.wait("`GET /1.0`", TURN, serves)?;
-    // Not CONNECTED alone: on a busy machine the host's PUT may take longer than its 3 s.
+    // STARTED is enough: on a busy machine the host's PUT may take longer than its 3 s.
     agent.wait("STARTED", TURN, |agent| is(agent, "STARTED") || is(agent, "CONNECTED"))
 }
 

@@ -1,4 +1,4 @@
-//! The claims, by what they are about.
+//! The claims, one file per subject.
 
 mod devlxd;
 mod events;
@@ -15,7 +15,7 @@ pub(super) use devlxd::ODD;
 
 use super::Check;
 
-/// All of them, in the table's order.
+/// All claims in the table's order.
 #[must_use]
 pub fn all() -> Vec<Check> {
     [

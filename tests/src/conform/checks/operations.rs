@@ -1,4 +1,4 @@
-//! Operations: what `POST /1.0/exec` makes, and what may be asked of it (P§4.2).
+//! Operations, which `POST /1.0/exec` creates, and requests about them (P§4.2).
 
 use std::time::{Duration, Instant};
 
@@ -45,14 +45,15 @@ pub(super) const ALL: &[Check] = &[
     ),
     Check::new(GROUP, "P§4.1", "a socket without a secret is 500 `missing secret`", no_secret),
     Check::new(GROUP, "P§4.1", "a secret opens one socket, not two", used_secret),
+    Check::new(GROUP, "P§4.1", "the socket of an unknown one is 500", unknown_socket),
 ];
 
-/// A command that runs until its input ends.
+/// Starts a command that runs until its input ends.
 fn cat(agent: &Agent) -> Result<Running, String> {
     Running::start(agent, &plain(&["cat"]))
 }
 
-/// Ends it, whatever the check came to.
+/// Ends the command and returns the claim.
 fn over(agent: &Agent, cat: Running, claim: Claim) -> Claim {
     let _done = cat.finish(agent)?;
     claim
@@ -86,7 +87,7 @@ fn object(agent: &Agent) -> Claim {
     hold(format!("its status is {} {}", pair.0, made["status_code"]), is_known)
 }
 
-/// `2026-01-02T03:04:05[.6]Z` or with an offset.
+/// True for `2026-01-02T03:04:05[.6]Z`, or with an offset.
 pub(super) fn is_rfc3339(text: &str) -> bool {
     let shape = "0000-00-00T00:00:00";
     let Some((head, tail)) = text.split_at_checked(shape.len()) else { return false };
@@ -198,7 +199,7 @@ fn retention(agent: &Agent) -> Claim {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(9) {
         if agent.ask("GET", &operation, "")?.status != 200 {
-            // We may be late to learn of its end, never early.
+            // Its end is noticed late, never early.
             return hold("it is gone before 3 s", begun.elapsed() > Duration::from_secs(3));
         }
         std::thread::sleep(Duration::from_millis(200));
@@ -247,15 +248,20 @@ fn no_secret(agent: &Agent) -> Claim {
     same("it", refusal(agent, &format!("{}/websocket", exec.operation))?, "500 missing secret")
 }
 
+fn unknown_socket(agent: &Agent) -> Claim {
+    let answer = agent.ask("GET", &format!("{NOBODY}/websocket?secret=x"), "")?;
+    same("status", answer.status, 500)
+}
+
 fn used_secret(agent: &Agent) -> Claim {
     let exec = Exec::ask(agent, &plain(&["true"]))?;
     let _first = exec.socket(agent, "1")?;
     if let Ok(mut second) = Ws::try_open(agent, &exec.target("1"))? {
-        // Refused too late for HTTP, but it must not stay.
+        // The upgrade may have been accepted, but the socket must be closed then.
         let end = second.within(Duration::from_secs(2)).any();
         hold("a second socket is let in", !matches!(end, Err(text) if text.contains("in time")))?;
     }
-    // The rest still works.
+    // Other commands still work.
     let done = run(agent, &plain(&["true"]), b"")?;
     same("exit code", done.code, 0)
 }

@@ -1,4 +1,4 @@
-//! `PUT /1.0`: being told where the host is (P§3.3).
+//! `PUT /1.0`: the host's connection information (P§3.3).
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn put(agent: &Agent, document: &Value) -> Result<Answer, String> {
     agent.ask("PUT", "/1.0", &document.to_string())
 }
 
-/// Tells the agent the truth again, after all that a check did.
+/// Sends the host's real information again after a check; returns the claim.
 fn restored(agent: &Agent, claim: Claim) -> Claim {
     let _calm = agent.host(&["fault", NAME, "none"]);
     let answer = put(agent, &agent.told()?)?;

@@ -1,4 +1,4 @@
-//! State and metrics: what the host shows of a running instance (P§4.5, P§4.6).
+//! State and metrics of a running instance (P§4.5, P§4.6).
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub(super) const ALL: &[Check] = &[
     Check::new(STATE, "P§4.5", "its counters are those of /sys, all eight", counters),
     Check::new(STATE, "P§4.5", "`status`, `status_code`, `disk` are left to the host", left),
     Check::new(STATE, "P§4.5", "`os_info` and `started_at` are there", os_info).incus(),
-    Check::new(STATE, "P§4.1", "PUT is 501", put_state),
+    Check::new(STATE, "P§4", "PUT is 501", put_state),
     Check::new(METRICS, "P§4.6", "sections are maps (LXD) or arrays (Incus)", shapes),
     Check::new(
         METRICS,
@@ -52,7 +52,7 @@ fn number(agent: &Agent, command: &str) -> Result<f64, String> {
     text.trim().parse().map_err(|_| format!("{command}: {text}"))
 }
 
-/// A number that moves: within so much of what it should be.
+/// Checks that a changing number is within `slack` of the wanted one.
 fn near(what: &str, seen: &Value, wanted: f64, slack: f64) -> Claim {
     let seen = seen.as_f64().ok_or_else(|| Miss::No(format!("{what} is no number")))?;
     if std::env::var_os("MOTE_TIMES").is_some() {
@@ -74,10 +74,10 @@ fn processes(agent: &Agent) -> Claim {
 }
 
 fn processes_all(agent: &Agent) -> Claim {
-    // Kernel threads are children of 2.
+    // Kernel threads are process 2 and its children.
     let family = "awk '{ if ($4 != 2 && $1 != 2) count++ } END { print count }' /proc/[0-9]*/stat";
     let all = number(agent, agent.column.pick(family, "ls -d /proc/[0-9]* | wc -l"))?;
-    // The shell that counted is gone by now; others come and go.
+    // The shell that counted has ended, and other processes come and go.
     near("it", &state(agent)?["processes"], all, 6.0)
 }
 
@@ -134,7 +134,7 @@ fn counters(agent: &Agent) -> Claim {
     ] {
         let wanted = number(agent, &format!("cat /sys/class/net/lo/statistics/{file}"))?;
         hold(format!("{member} is 0"), seen[member].as_f64() > Some(0.0))?;
-        // Go's incus-agent asks for names there while it is asked.
+        // Go's incus-agent resolves names over the loopback during the request.
         near(member, &seen[member], wanted, 5000.0)?;
     }
     Ok(())
@@ -164,7 +164,7 @@ fn metrics(agent: &Agent) -> Result<Value, String> {
     agent.get("/1.0/metrics")
 }
 
-/// A section's entries by name, whichever shape it has.
+/// A section's entries by name, from a map or a list.
 fn entries(agent: &Agent, section: &str, key: &str) -> Result<Vec<(String, Value)>, Miss> {
     let value = metrics(agent)?[section].clone();
     let all: Vec<_> = match &value {

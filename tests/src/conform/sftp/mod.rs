@@ -1,4 +1,4 @@
-//! A client of SFTP version 3 (draft-ietf-secsh-filexfer-02), as small as the claims need (P§4.4).
+//! A minimal client of SFTP version 3 (draft-ietf-secsh-filexfer-02), for the claims (P§4.4).
 
 mod packet;
 
@@ -8,22 +8,22 @@ use super::client::Client;
 use super::wire::{Answer, Wire};
 use packet::Reader;
 
-/// A session.
+/// An SFTP session.
 #[derive(Debug)]
 pub struct Sftp {
     wire: Wire,
     next: u32,
     /// The server's version.
     pub version: u32,
-    /// Its extensions, with their versions.
+    /// The server's extensions: name, version.
     pub extensions: Vec<(String, String)>,
 }
 
 impl Sftp {
-    /// Asks for an upgrade to `protocol`, and gives the answer with the connection.
+    /// Requests an upgrade to `protocol`; returns the answer and the connection.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no answer.
     pub fn upgrade(agent: &Client, protocol: &str) -> Result<(Answer, Wire), String> {
         let mut wire = agent.connect()?;
         let fields = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n");
@@ -31,10 +31,10 @@ impl Sftp {
         Ok((answer, wire))
     }
 
-    /// Opens a session.
+    /// Opens a session and reads VERSION.
     ///
     /// # Errors
-    /// If it is refused.
+    /// If the upgrade is refused, or VERSION is missing or malformed.
     pub fn open(agent: &Client) -> Result<Self, String> {
         let (answer, wire) = Self::upgrade(agent, "sftp")?;
         if answer.status != 101 {
@@ -69,10 +69,10 @@ impl Sftp {
         Ok((*kind, payload.to_vec()))
     }
 
-    /// Sends a request and does not wait; gives its number.
+    /// Sends a request without waiting; returns its id.
     ///
     /// # Errors
-    /// If it cannot be sent.
+    /// As [`Wire::send`].
     pub fn ask(&mut self, kind: u8, body: &Body) -> Result<u32, String> {
         let id = self.next;
         self.next += 1;
@@ -82,10 +82,10 @@ impl Sftp {
         Ok(id)
     }
 
-    /// The next reply, and the number it is for.
+    /// Reads the next reply; returns the id of its request too.
     ///
     /// # Errors
-    /// If it does not come, or is none.
+    /// As [`Wire::take`], and if the packet is not a reply or malformed.
     pub fn reply(&mut self) -> Result<(u32, Reply), String> {
         let (kind, payload) = self.packet()?;
         let mut reader = Reader(&payload);
@@ -111,20 +111,20 @@ impl Sftp {
         Ok((id, reply))
     }
 
-    /// Asks and waits.
+    /// Sends a request and reads its reply.
     ///
     /// # Errors
-    /// If the reply does not come.
+    /// As [`Sftp::ask`] and [`Sftp::reply`], and if the reply has another id.
     pub fn call(&mut self, kind: u8, body: &Body) -> Result<Reply, String> {
         let asked = self.ask(kind, body)?;
         let (id, reply) = self.reply()?;
         if id == asked { Ok(reply) } else { Err("a reply to something else".into()) }
     }
 
-    /// The status code of a reply that must be a status.
+    /// Sends a request whose reply must be a status; returns its code.
     ///
     /// # Errors
-    /// If it is none.
+    /// As [`Sftp::call`], and if the reply is no status.
     pub fn status(&mut self, kind: u8, body: &Body) -> Result<u32, String> {
         match self.call(kind, body)? {
             Reply::Status(code, _) => Ok(code),
@@ -132,10 +132,10 @@ impl Sftp {
         }
     }
 
-    /// A request that must succeed.
+    /// Sends a request whose reply must be the status OK.
     ///
     /// # Errors
-    /// If it does not.
+    /// As [`Sftp::call`], and if the reply is another one.
     pub fn ok(&mut self, what: &str, kind: u8, body: &Body) -> Result<(), String> {
         match self.call(kind, body)? {
             Reply::Status(OK, _) => Ok(()),
@@ -143,10 +143,10 @@ impl Sftp {
         }
     }
 
-    /// Opens a file.
+    /// Opens a file; returns its handle.
     ///
     /// # Errors
-    /// If that fails.
+    /// As [`Sftp::call`], and if the reply is no handle.
     pub fn file(&mut self, path: impl AsRef<[u8]>, flags: u32) -> Result<Vec<u8>, String> {
         let body = Body::of(path).u32(flags).attrs(&Attrs::default());
         match self.call(kind::OPEN, &body)? {
@@ -155,18 +155,18 @@ impl Sftp {
         }
     }
 
-    /// Writes at a place.
+    /// Writes at offset `at`.
     ///
     /// # Errors
-    /// If that fails.
+    /// As [`Sftp::ok`].
     pub fn write(&mut self, handle: &[u8], at: u64, bytes: &[u8]) -> Result<(), String> {
         self.ok("write", kind::WRITE, &Body::of(handle).u64(at).str(bytes))
     }
 
-    /// Reads at a place.
+    /// Reads `count` bytes at offset `at`.
     ///
     /// # Errors
-    /// If that fails.
+    /// As [`Sftp::call`].
     pub fn read(&mut self, handle: &[u8], at: u64, count: u32) -> Result<Reply, String> {
         self.call(kind::READ, &Body::of(handle).u64(at).u32(count))
     }
@@ -174,25 +174,25 @@ impl Sftp {
     /// Closes a handle.
     ///
     /// # Errors
-    /// If that fails.
+    /// As [`Sftp::ok`].
     pub fn close(&mut self, handle: &[u8]) -> Result<(), String> {
         self.ok("close", kind::CLOSE, &Body::of(handle))
     }
 
-    /// Makes a file with this content.
+    /// Creates or replaces a file with this content.
     ///
     /// # Errors
-    /// If that fails.
+    /// As [`Sftp::file`] and [`Sftp::ok`].
     pub fn put(&mut self, path: impl AsRef<[u8]>, bytes: &[u8]) -> Result<(), String> {
         let handle = self.file(path, flag::WRITE | flag::CREATE | flag::TRUNCATE)?;
         self.write(&handle, 0, bytes)?;
         self.close(&handle)
     }
 
-    /// The attributes that `kind` (STAT, LSTAT, FSTAT) gives.
+    /// The attributes in the reply to `kind` (STAT, LSTAT, FSTAT).
     ///
     /// # Errors
-    /// If there are none.
+    /// As [`Sftp::call`], and if the reply has none.
     pub fn attrs(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Result<Attrs, String> {
         match self.call(kind, &Body::of(path))? {
             Reply::Attrs(attrs) => Ok(attrs),
@@ -200,10 +200,10 @@ impl Sftp {
         }
     }
 
-    /// The one name that `kind` (REALPATH, READLINK) gives.
+    /// The name in the reply to `kind` (REALPATH, READLINK).
     ///
     /// # Errors
-    /// If there is none.
+    /// As [`Sftp::call`], and if the reply does not have exactly one.
     pub fn name(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Result<String, String> {
         match self.call(kind, &Body::of(path))? {
             Reply::Names(names) => match &names[..] {
@@ -214,10 +214,10 @@ impl Sftp {
         }
     }
 
-    /// The names in a directory, with their attributes, `.` and `..` left out.
+    /// Lists a directory without `.` and `..`: name, long name, attributes.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// As [`Sftp::call`], and if OPENDIR or READDIR fails.
     pub fn list(&mut self, path: &str) -> Result<Vec<(Vec<u8>, String, Attrs)>, String> {
         let Reply::Handle(handle) = self.call(kind::OPENDIR, &Body::of(path))? else {
             return Err("opendir failed".into());

@@ -1,6 +1,6 @@
-//! What SFTP packets are made of: numbers, attributes, bodies, replies.
+//! Parts of SFTP packets: numbers, attributes, request bodies, replies.
 
-/// Request numbers.
+/// Packet types of requests.
 pub mod kind {
     #![expect(missing_docs, reason = "the draft's names")]
     pub const INIT: u8 = 1;
@@ -25,7 +25,7 @@ pub mod kind {
     pub const EXTENDED: u8 = 200;
 }
 
-/// How a file is opened.
+/// Flags of OPEN.
 pub mod flag {
     #![expect(missing_docs, reason = "the draft's names")]
     pub const READ: u32 = 1;
@@ -36,49 +36,49 @@ pub mod flag {
     pub const EXCLUSIVE: u32 = 32;
 }
 
-/// Status codes.
+/// Status: success.
 pub const OK: u32 = 0;
-/// The end of a file or a directory.
+/// Status: end of a file or directory.
 pub const EOF: u32 = 1;
-/// No such file.
+/// Status: no such file.
 pub const NO_FILE: u32 = 2;
-/// Some other failure.
+/// Status: other failure.
 pub const FAILURE: u32 = 4;
-/// No such request.
+/// Status: request not supported.
 pub const UNSUPPORTED: u32 = 8;
 
-/// Attributes, as far as they are there.
+/// Attributes of a file; each may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
-    /// Bytes.
+    /// Size, bytes.
     pub size: Option<u64>,
-    /// User and group.
+    /// User and group id.
     pub owner: Option<(u32, u32)>,
-    /// Type and permissions.
+    /// File type and permissions.
     pub mode: Option<u32>,
-    /// Access and modification, seconds.
+    /// Times of last access and modification, seconds since 1970.
     pub times: Option<(u32, u32)>,
 }
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A status code, with its text.
+    /// STATUS: code and message.
     Status(u32, String),
-    /// A handle.
+    /// HANDLE.
     Handle(Vec<u8>),
-    /// Bytes.
+    /// DATA.
     Data(Vec<u8>),
-    /// Names, long names, attributes.
+    /// NAME: names, long names, attributes.
     Names(Vec<(Vec<u8>, String, Attrs)>),
-    /// Attributes.
+    /// ATTRS.
     Attrs(Attrs),
-    /// An extension's.
+    /// EXTENDED_REPLY: its body.
     Extended(Vec<u8>),
 }
 
 impl Reply {
-    /// In a few words, for showing.
+    /// A short description for messages.
     #[must_use]
     pub fn short(&self) -> String {
         match self {
@@ -97,13 +97,13 @@ impl Reply {
 pub struct Body(pub(super) Vec<u8>);
 
 impl Body {
-    /// Begins with a string.
+    /// A body that begins with a string.
     #[must_use]
     pub fn of(text: impl AsRef<[u8]>) -> Self {
         Self::default().str(text)
     }
 
-    /// A string.
+    /// Appends a string.
     #[must_use]
     pub fn str(mut self, text: impl AsRef<[u8]>) -> Self {
         let text = text.as_ref();
@@ -112,21 +112,21 @@ impl Body {
         self
     }
 
-    /// A number.
+    /// Appends a 32-bit number.
     #[must_use]
     pub fn u32(mut self, number: u32) -> Self {
         self.0.extend(number.to_be_bytes());
         self
     }
 
-    /// A large number.
+    /// Appends a 64-bit number.
     #[must_use]
     pub fn u64(mut self, number: u64) -> Self {
         self.0.extend(number.to_be_bytes());
         self
     }
 
-    /// Attributes.
+    /// Appends attributes.
     #[must_use]
     pub fn attrs(self, attrs: &Attrs) -> Self {
         let bit = |is: bool, bit: u32| if is { bit } else { 0 };
@@ -151,7 +151,7 @@ impl Body {
     }
 }
 
-/// A reply's body, from front to back.
+/// Reads a reply's body from front to back.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl Reader<'_> {

@@ -1,6 +1,6 @@
-//! Attributes: what is told of them, and what changes them.
+//! Attributes: reading and changing them.
 
-use super::session;
+use super::session::session;
 use crate::conform::agent::Agent;
 use crate::conform::sftp::{Attrs, Body, Reply, Sftp, flag, kind};
 use crate::conform::{Claim, same};
@@ -29,7 +29,7 @@ fn changes() -> Attrs {
     Attrs { size: Some(3), owner: Some((1000, 1001)), mode: Some(0o604), times }
 }
 
-/// Each of the changes alone.
+/// Each of [`changes`] alone.
 fn one_by_one() -> [Attrs; 4] {
     let Attrs { size, owner, mode, times } = changes();
     let none = Attrs::default;

@@ -1,6 +1,6 @@
-//! What files hold: reading, writing, opening.
+//! Content of files: reading, writing, opening.
 
-use super::session;
+use super::session::session;
 use crate::conform::agent::Agent;
 use crate::conform::sftp::{Attrs, Body, EOF, FAILURE, Reply, Sftp, flag, kind};
 use crate::conform::{Claim, Miss, hold, same};
@@ -51,7 +51,7 @@ pub(super) fn large(agent: &Agent) -> Claim {
     hold("other bytes come back", back.concat() == bytes)
 }
 
-/// What is in a file, as the guest sees it.
+/// Content of a file, read in the guest.
 fn content(agent: &Agent, path: &str) -> Result<String, String> {
     agent.guest(&format!("od -An -c {path} | tr -d ' \\n'"))
 }

@@ -3,6 +3,9 @@
 mod attributes;
 mod files;
 mod names;
+mod session;
+
+use session::session;
 
 use crate::conform::agent::Agent;
 use crate::conform::sftp::{Body, NO_FILE, Sftp, UNSUPPORTED, flag, kind};
@@ -74,13 +77,6 @@ pub(super) const ALL: &[Check] = &[
     Check::new(GROUP, "P§4.4", "a closed handle is refused", files::closed_handle),
     Check::new(GROUP, "P§4.4", "files belong to root, whoever asked last", root),
 ];
-
-/// A directory for a check; its session.
-fn session(agent: &Agent, name: &str) -> Result<(Sftp, String), String> {
-    let directory = format!("/tmp/sftp-{name}");
-    let _made = agent.guest(&format!("mkdir -p {directory}"))?;
-    Ok((Sftp::open(agent)?, directory))
-}
 
 fn upgrade(agent: &Agent) -> Claim {
     let (answer, _wire) = Sftp::upgrade(agent, "sftp")?;

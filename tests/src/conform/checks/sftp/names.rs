@@ -1,6 +1,6 @@
-//! Directories, links, renames: names and what they lead to.
+//! Names: directories, links, renames.
 
-use super::session;
+use super::session::session;
 use crate::conform::agent::Agent;
 use crate::conform::sftp::{Body, FAILURE, NO_FILE, kind};
 use crate::conform::{Claim, hold, same};

@@ -2,6 +2,9 @@
 //! command does by itself is the conformance suite's.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod arrival;
+mod long;
+
 use std::io::{BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -52,6 +55,24 @@ fn holdings(pair: &Pair) -> (usize, String) {
     let id = pair.agent.0.id();
     let children = std::fs::read_to_string(format!("{proc}/task/{id}/children")).unwrap();
     (descriptors, children)
+}
+
+#[test]
+fn a_missing_directory_is_told_from_a_missing_command() {
+    let pair = start();
+    let said = |options: &[&str], command: &str| {
+        let output = exec(&pair, options, &[command]).stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let missing = "mote-host: there is no directory /no/such in the guest to run it in\n";
+    assert_eq!(said(&["-T", "--cwd", "/no/such"], "true"), (Some(127), missing.to_owned()));
+    for options in [&["-T", "--cwd", "/tmp"][..], &["-T"]] {
+        let (code, text) = said(options, "nonesuch");
+        assert_eq!(code, Some(127), "{text}");
+        assert!(
+            text.starts_with("mote-host: Command not found: nonesuch, or what it runs (PATH is /")
+        );
+    }
 }
 
 #[test]

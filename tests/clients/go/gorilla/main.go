@@ -1,0 +1,140 @@
+// Command gorilla listens to devlxd's events with gorilla/websocket, and breaks the protocol (RFC 6455)
+// to see what it is told.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"mote/judge"
+)
+
+func main() {
+	judge.Case("an event arrives", event)
+	judge.Case("a ping is answered", ping)
+	judge.Case("a close is echoed with its code", closes)
+	violation("a frame without a mask is answered by 1002", []byte{0x81, 0x02, 'h', 'i'})
+	violation("a reserved bit is answered by 1002", masked(0xc1, 0x80))
+	violation("an unknown opcode is answered by 1002", masked(0x83, 0x80))
+	violation("a ping longer than 125 bytes is answered by 1002", masked(0x89, 0xfe, 0, 126))
+	violation("a ping in two parts is answered by 1002", masked(0x09, 0x80))
+	violation("a length with its top bit set is answered by 1002",
+		masked(0x82, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0))
+}
+
+// masked puts a mask of zeros behind the head of a frame.
+func masked(head ...byte) []byte { return append(head, 0, 0, 0, 0) }
+
+func dial() (*websocket.Conn, error) {
+	dialer := websocket.Dialer{
+		NetDialContext: func(_ context.Context, _, _ string) (net.Conn, error) {
+			return net.Dial("unix", judge.Env("MOTE_DEVLXD"))
+		},
+	}
+	conn, _, err := dialer.Dial("ws://any/1.0/events", nil)
+	if err != nil {
+		return nil, err
+	}
+	return conn, conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+}
+
+func event() error {
+	conn, err := dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	// Whether it listens already is not known: the host says it again.
+	go func() {
+		for number := range 10 {
+			_ = exec.Command(judge.Env("MOTE_POKE"), "user.gorilla", fmt.Sprint(number)).Run()
+			time.Sleep(300 * time.Millisecond)
+		}
+	}()
+	var seen struct {
+		Type     string
+		Metadata struct{ Key string }
+	}
+	for seen.Metadata.Key != "user.gorilla" {
+		if err := conn.ReadJSON(&seen); err != nil {
+			return err
+		}
+	}
+	return judge.Same("its type", seen.Type, "config")
+}
+
+func ping() error {
+	conn, err := dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	answered := errors.New("answered")
+	conn.SetPongHandler(func(text string) error {
+		if err := judge.Same("the pong", text, "hello"); err != nil {
+			return err
+		}
+		return answered
+	})
+	if err := conn.WriteControl(websocket.PingMessage, []byte("hello"), time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	for {
+		if _, _, err := conn.ReadMessage(); errors.Is(err, answered) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+func closes() error {
+	conn, err := dial()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	message := websocket.FormatCloseMessage(4321, "done")
+	if err := conn.WriteControl(websocket.CloseMessage, message, time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	return closed(conn, 4321)
+}
+
+// closed reads up to the close, and demands its code.
+func closed(conn *websocket.Conn, code int) error {
+	for {
+		_, _, err := conn.ReadMessage()
+		var seen *websocket.CloseError
+		if errors.As(err, &seen) {
+			return judge.Same("the code", seen.Code, code)
+		}
+		var late net.Error
+		if errors.As(err, &late) && late.Timeout() {
+			return errors.New("no close within 10 s")
+		}
+		if err != nil {
+			return fmt.Errorf("no close: %w", err)
+		}
+	}
+}
+
+func violation(name string, frame []byte) {
+	judge.Case(name, func() error {
+		conn, err := dial()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := conn.UnderlyingConn().Write(frame); err != nil {
+			return err
+		}
+		return closed(conn, websocket.CloseProtocolError)
+	})
+}

@@ -1,0 +1,156 @@
+//! What has the instance start or stop.
+
+use std::time::Instant;
+
+use super::check::Check;
+use super::devices::{in_guest, plug, unplug};
+use crate::server::Server;
+use crate::setup::{FIRST_IN_GUEST, nic};
+use crate::terminal::Terminal;
+use crate::world::{Seen, VM, World, has, round, same};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new("boot", "restart", restart),
+    Check::new("boot", "clean_stop_start_with_devices", clean_stop_start_with_devices),
+    Check::new("boot", "forced_stop", forced_stop),
+    Check::new("boot", "console", console),
+    Check::new("boot", "start_with_console", start_with_console),
+    Check::new("boot", "guest_powers_off", guest_powers_off),
+    Check::new("boot", "stateful_stop", stateful_stop),
+];
+
+fn boot_id(world: &World) -> Result<String, String> {
+    world.sh("cat /proc/sys/kernel/random/boot_id")
+}
+
+fn stopped(world: &World) -> Result<bool, String> {
+    Ok(world.status()? == "Stopped")
+}
+
+fn start(world: &World) -> Result<f64, String> {
+    world.cli(&["start", VM]).within(world.limit(120)).text()?;
+    world.agent_of(VM)
+}
+
+fn stop(world: &World) -> Result<f64, String> {
+    let begun = Instant::now();
+    world.cli(&["stop", VM]).within(world.limit(120)).text()?;
+    same("the status", world.status()?, "Stopped")?;
+    Ok(round(begun.elapsed()))
+}
+
+fn restart(world: &World) -> Seen {
+    world.exec(&["mote-agent", "ready"]).code(0)?;
+    let was = boot_id(world)?;
+    let begun = Instant::now();
+    world.cli(&["restart", VM]).within(world.limit(150)).text()?;
+    let returned = round(begun.elapsed());
+    let took = world.until("another boot", 120, || Ok(boot_id(world)? != was))?;
+    same("Ready does not outlive a boot", world.status()?, "Running")?;
+    Ok(format!("done after {returned} s, agent {took} s later"))
+}
+
+/// A NIC with a name and an MTU, and a directory, both there from the start.
+fn clean_stop_start_with_devices(world: &World) -> Seen {
+    let stopped = stop(world)?;
+    plug(world, "share1", "/mnt/share1", &[])?;
+    // Incus: on no bridge, since the instance has a NIC on the only one already.
+    let link = match world.server {
+        Server::Incus => vec!["nictype=p2p".to_owned()],
+        Server::Lxd => nic(world.server),
+    };
+    let link: Vec<_> = link.iter().map(String::as_str).collect();
+    let nic = ["config", "device", "add", VM, "lan", "nic", "name=lan7", "mtu=1400"];
+    let added = world.ok(&[&nic, &link[..]].concat());
+    let seen = added.and_then(|_| start(world)).and_then(|took| {
+        let (_, line) = in_guest(world, "/mnt/share1")?;
+        let nics = world.sh("cat /sys/class/net/lan7/mtu; ls /sys/class/net")?;
+        same("the MTU of lan7", nics.lines().next(), Some("1400"))?;
+        has(&nics, "eth0")?;
+        Ok((took, line))
+    });
+    // A directory that was there from the start is not taken out of a running instance: QEMU does not let it
+    // go within Incus' 10 s, with Incus' own agent neither.
+    stop(world)?;
+    let gone = unplug(world, "share1").and_then(|()| unplug(world, "lan"));
+    start(world)?;
+    let (took, line) = seen?;
+    gone?;
+    Ok(format!("stopped in {stopped} s, agent {took} s after the start; {line}; lan7 has MTU 1400"))
+}
+
+fn forced_stop(world: &World) -> Seen {
+    world.cli(&["stop", "-f", VM]).within(world.limit(60)).text()?;
+    same("the status", world.status()?, "Stopped")?;
+    Ok(format!("agent {} s after the start", start(world)?))
+}
+
+/// Ctrl-a q, as fingers do it: the client looks at the first byte only of what it reads at once.
+fn detach(world: &World, terminal: &Terminal) -> Result<(), String> {
+    terminal.say("\x01")?;
+    std::thread::sleep(world.limit(1));
+    terminal.say("q")
+}
+
+fn console(world: &World) -> Seen {
+    let mut terminal = world.terminal(&["console", VM])?;
+    terminal.say("\r")?;
+    terminal.until("# ")?;
+    terminal.say("echo console$((40+2))\r")?;
+    terminal.until("console42")?;
+    detach(world, &terminal)?;
+    same("the exit code", terminal.end()?.0, 0)?;
+    Ok(String::new())
+}
+
+fn start_with_console(world: &World) -> Seen {
+    stop(world)?;
+    let mut terminal = world.terminal(&["start", "--console", VM])?;
+    let seen = terminal.until("inner: init");
+    detach(world, &terminal)?;
+    let ended = terminal.end();
+    let took = world.agent_of(VM)?;
+    seen?;
+    ended?;
+    Ok(format!("the guest's first line is seen; agent {took} s later"))
+}
+
+fn guest_powers_off(world: &World) -> Seen {
+    // The answer may come or not.
+    let _answer = world.sh("echo >/run/power");
+    let took = world.until("Stopped", 60, || stopped(world))?;
+    start(world)?;
+    Ok(format!("stopped after {took} s"))
+}
+
+fn stateful_stop(world: &World) -> Seen {
+    stop(world)?;
+    world.ok(&["config", "set", VM, "migration.stateful", "true"])?;
+    world.ok(&["config", "device", "override", VM, "root", "size.state=1GiB"])?;
+    let seen = stateful(world);
+    // Whatever it came to: as it was.
+    if !stopped(world)? {
+        world.ok(&["stop", "-f", VM])?;
+    }
+    world.ok(&["config", "unset", VM, "migration.stateful"])?;
+    start(world)?;
+    seen
+}
+
+fn stateful(world: &World) -> Seen {
+    start(world)?;
+    let was = boot_id(world)?;
+    world.sh("echo kept >/tmp/kept")?;
+    if world.server == Server::Lxd {
+        world.sh(&format!("umount {FIRST_IN_GUEST}"))?; // QEMU does not migrate with a 9p directory mounted
+    }
+    let begun = Instant::now();
+    world.cli(&["stop", "--stateful", VM]).within(world.limit(300)).text()?;
+    let stopped = round(begun.elapsed());
+    let begun = Instant::now();
+    world.cli(&["start", VM]).within(world.limit(300)).text()?;
+    world.agent_of(VM)?;
+    same("the boot", boot_id(world)?, was)?;
+    same("a file", world.sh("cat /tmp/kept")?, "kept\n")?;
+    Ok(format!("stopped in {stopped} s, agent {} s after the start", round(begun.elapsed())))
+}

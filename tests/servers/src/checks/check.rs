@@ -1,0 +1,38 @@
+//! What a check is.
+
+use crate::server::Server;
+use crate::world::{Seen, World};
+
+/// A check.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// What it is about.
+    pub group: &'static str,
+    /// Its name within the group.
+    pub name: &'static str,
+    /// The only server that has it, if not both do.
+    pub only: Option<Server>,
+    /// Looks.
+    pub run: fn(&World) -> Seen,
+}
+
+impl Check {
+    pub(super) const fn new(
+        group: &'static str,
+        name: &'static str,
+        run: fn(&World) -> Seen,
+    ) -> Self {
+        Self { group, name, only: None, run }
+    }
+
+    pub(super) const fn incus(mut self) -> Self {
+        self.only = Some(Server::Incus);
+        self
+    }
+
+    /// Its name for people and on the command line.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{}.{}", self.group, self.name)
+    }
+}

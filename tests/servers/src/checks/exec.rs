@@ -1,0 +1,210 @@
+//! Commands in the instance.
+
+use std::time::Instant;
+
+use super::check::Check;
+use crate::run::Background;
+use crate::world::{Seen, VM, World, checksum, first_word, has, noise, round, same};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new("exec", "uname", uname),
+    Check::new("exec", "exit_codes", exit_codes),
+    Check::new("exec", "not_found", not_found),
+    Check::new("exec", "not_executable", not_executable),
+    Check::new("exec", "streams_apart", streams_apart),
+    Check::new("exec", "env_cwd_user", env_cwd_user),
+    Check::new("exec", "default_environment", default_environment),
+    Check::new("exec", "big_input", big_input),
+    Check::new("exec", "big_output", big_output),
+    Check::new("exec", "both_ways", both_ways),
+    Check::new("exec", "no_input", no_input),
+    Check::new("exec", "ten_at_once", ten_at_once),
+    Check::new("exec", "in_turn", in_turn),
+    Check::new("exec", "signals", signals),
+    Check::new("exec", "background_child", background_child),
+    Check::new("exec", "recorded_output", recorded_output),
+    Check::new("exec", "monitored", monitored),
+];
+
+fn uname(world: &World) -> Seen {
+    let text = world.exec(&["uname", "-a"]).text()?;
+    has(&text, &format!("Linux {VM} "))?;
+    Ok(text.trim().to_owned())
+}
+
+fn exit_codes(world: &World) -> Seen {
+    for code in [0, 1, 7, 255] {
+        world.exec(&["sh", "-c", &format!("exit {code}")]).code(code)?;
+    }
+    for (signal, code) in [("KILL", 137), ("TERM", 143)] {
+        world.exec(&["sh", "-c", &format!("kill -{signal} $$")]).code(code)?;
+    }
+    Ok("0, 1, 7, 255; 137 by SIGKILL, 143 by SIGTERM".into())
+}
+
+fn not_found(world: &World) -> Seen {
+    Ok(world.exec(&["nosuchcommand"]).code(127)?.said())
+}
+
+fn not_executable(world: &World) -> Seen {
+    Ok(world.exec(&["/etc/passwd"]).code(126)?.said())
+}
+
+fn streams_apart(world: &World) -> Seen {
+    let output = world.exec(&["sh", "-c", "echo out; echo err >&2"]).code(0)?;
+    same("standard output", output.text(), "out\n")?;
+    same("standard error", output.err, "err\n")?;
+    Ok(String::new())
+}
+
+fn env_cwd_user(world: &World) -> Seen {
+    let script = r#"echo "$A|$(pwd)|$(id -u):$(id -g)|$HOME|$USER""#;
+    let with = ["--env", "A=b c", "--cwd", "/home/user", "--user", "1000", "--group", "1000"];
+    let words = [&["exec", VM, "-T"], &with[..], &["--", "sh", "-c", script]].concat();
+    let text = world.ok(&words)?;
+    has(&text, "b c|/home/user|1000:1000|")?;
+    Ok(text.trim().to_owned())
+}
+
+fn default_environment(world: &World) -> Seen {
+    let text = world.sh(r#"echo "$PATH|$HOME|$USER|$LANG|$(pwd)""#)?;
+    has(&text, "/usr/local/sbin:/usr/local/bin:")?;
+    has(&text, "|/root|root|C.UTF-8|/root")?;
+    Ok(text.trim().to_owned())
+}
+
+fn rate(world: &World, begun: Instant) -> String {
+    let mebibytes = u32::try_from(world.big).unwrap_or(u32::MAX);
+    let rate = f64::from(mebibytes) / begun.elapsed().as_secs_f64();
+    format!("{} MiB, {rate:.2} MiB/s", world.big)
+}
+
+fn big_input(world: &World) -> Seen {
+    let data = noise(world.big << 20);
+    let begun = Instant::now();
+    let words = ["exec", VM, "--", "sha256sum"];
+    let limit = world.limit(300);
+    let output = world.cli(&words).input(data.clone()).within(limit).code(0)?;
+    let took = rate(world, begun);
+    same("the checksum", first_word(&output)?, checksum(&data)?)?;
+    Ok(took)
+}
+
+fn big_output(world: &World) -> Seen {
+    let script = format!(
+        "dd if=/dev/urandom bs=1M count={} of=/tmp/big 2>/dev/null; sha256sum </tmp/big",
+        world.big
+    );
+    let limit = world.limit(300);
+    let wanted = first_word(&world.exec(&["sh", "-c", &script]).within(limit).code(0)?)?;
+    let begun = Instant::now();
+    let data = world.cli(&["exec", VM, "--", "cat", "/tmp/big"]).within(limit).code(0)?.out;
+    let took = rate(world, begun);
+    same("the checksum", checksum(&data)?, wanted)?;
+    world.sh("rm /tmp/big")?;
+    Ok(took)
+}
+
+fn both_ways(world: &World) -> Seen {
+    let data = noise(world.big << 18);
+    let words = ["exec", VM, "--", "cat"];
+    let output = world.cli(&words).input(data.clone()).within(world.limit(200)).code(0)?;
+    same("what came back is what was sent", output.out == data, true)?;
+    Ok(format!("{} bytes", data.len()))
+}
+
+fn no_input(world: &World) -> Seen {
+    let words = ["exec", VM, "-T", "-n", "--", "sh", "-c", "cat; echo end"];
+    let output = world.cli(&words).input(*b"unwanted").code(0)?;
+    same("standard output", output.text(), "end\n")?;
+    Ok(String::new())
+}
+
+fn ten_at_once(world: &World) -> Seen {
+    let begun = Instant::now();
+    let start = |number: i32| -> Result<(i32, Background), String> {
+        let script = format!("sleep 1; echo {number}; exit {number}");
+        Ok((number, world.exec(&["sh", "-c", &script]).start()?))
+    };
+    let all: Vec<_> = (0..10).map(start).collect::<Result<_, _>>()?;
+    for (number, one) in all {
+        let output = one.end(world.limit(60))?;
+        same("output", output.text(), format!("{number}\n"))?;
+        same("exit code", output.code, number)?;
+    }
+    Ok(format!("{} s", round(begun.elapsed())))
+}
+
+fn in_turn(world: &World) -> Seen {
+    let before = agents_memory(world)?;
+    let begun = Instant::now();
+    for turn in 0..world.turns {
+        same("output", world.exec(&["echo", &turn.to_string()]).text()?, format!("{turn}\n"))?;
+    }
+    let took = round(begun.elapsed());
+    let after = agents_memory(world)?;
+    Ok(format!(
+        "{} in {took} s; the agent's memory {before} kB before, {after} kB after",
+        world.turns
+    ))
+}
+
+fn agents_memory(world: &World) -> Result<u64, String> {
+    let text = world
+        .sh("sed -n 's/VmRSS:[^0-9]*\\([0-9]*\\).*/\\1/p' /proc/$(cat /run/agent.pid)/status")?;
+    text.trim().parse().map_err(|_| format!("no memory: {text:?}"))
+}
+
+/// What is sent to the client, and what reaches the command: a client without a terminal makes TERM of HUP.
+const SIGNALS: [(&str, &str); 4] =
+    [("INT", "INT"), ("TERM", "TERM"), ("USR1", "USR1"), ("HUP", "TERM")];
+
+fn signals(world: &World) -> Seen {
+    for (sent, name) in SIGNALS {
+        let script = format!(
+            "trap 'echo got {name}; exit 42' {name}; echo ready; while :; do sleep 0.2; done"
+        );
+        let mut command = world.exec(&["sh", "-c", &script]).start()?;
+        same("the first line", command.line()?, "ready")?;
+        command.signal(&format!("-{sent}"))?;
+        let output = command.end(world.limit(30)).map_err(|why| format!("{sent}: {why}"))?;
+        same(sent, (output.text(), output.code), (format!("got {name}\n"), 42))?;
+    }
+    Ok("INT, TERM and USR1 reach the command, HUP as TERM".into())
+}
+
+fn background_child(world: &World) -> Seen {
+    let begun = Instant::now();
+    world.sh("sleep 300 >/dev/null 2>&1 </dev/null & echo $!")?;
+    same("it keeps nobody waiting", begun.elapsed() < world.limit(10), true)?;
+    Ok(format!("{} s", round(begun.elapsed())))
+}
+
+fn recorded_output(world: &World) -> Seen {
+    let request = r#"{"command":["echo","hi"],"record-output":true,"wait-for-websocket":false}"#;
+    let path = format!("/1.0/instances/{VM}/exec");
+    let text = world.ok(&["query", "-X", "POST", "--wait", "-d", request, &path])?;
+    let operation: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    same("the exit code", &operation["metadata"]["return"], 0)?;
+    let log = operation["metadata"]["output"]["1"].as_str().unwrap_or_default().to_owned();
+    same("what was recorded", world.ok(&["query", "--raw", &log])?.trim(), "hi")?;
+    Ok(log)
+}
+
+fn monitored(world: &World) -> Seen {
+    let types = ["monitor", "--type=lifecycle", "--type=operation", "--format=json"];
+    let monitor = world.cli(&types).start()?;
+    // It says nothing when it is connected.
+    std::thread::sleep(world.limit(1));
+    for turn in 0..5 {
+        world.exec(&["echo", &turn.to_string()]).text()?;
+    }
+    std::thread::sleep(world.limit(1));
+    monitor.signal("-TERM")?;
+    let text = monitor.end(world.limit(10))?.text();
+    let count = |what: &str| text.lines().filter(|line| line.contains(what)).count();
+    let (execs, operations) = (count("instance-exec"), count("\"type\":\"operation\""));
+    same("five commands are told", execs >= 5 && operations >= 5, true)?;
+    Ok(format!("{execs} lifecycle events, {operations} of operations"))
+}

@@ -1,0 +1,247 @@
+//! Files of the instance.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::time::Instant;
+
+use super::check::Check;
+use crate::server::Server;
+use crate::world::{Seen, VM, World, checksum, first_word, has, noise, put, read, round, same};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new("files", "push_pull", push_pull),
+    Check::new("files", "push_pull_big", push_pull_big),
+    Check::new("files", "push_from_pipe", push_from_pipe),
+    Check::new("files", "push_recursive", push_recursive),
+    Check::new("files", "pull_recursive", pull_recursive),
+    Check::new("files", "create", create).incus(),
+    Check::new("files", "edit", edit),
+    Check::new("files", "delete", delete),
+    Check::new("files", "delete_full_directory", delete_full_directory),
+    Check::new("files", "pull_missing", pull_missing),
+    Check::new("files", "rest", rest),
+    Check::new("files", "mount", mount),
+    Check::new("files", "mount_many_open", mount_many_open),
+];
+
+/// Files that are open at once on a mount: more than 128, where a limit of mote's own once was.
+const OPEN: usize = 150;
+
+fn at(path: &str) -> String {
+    format!("{VM}{path}")
+}
+
+fn push_pull(world: &World) -> Seen {
+    let data = noise(3 << 20);
+    put("/tmp/there", &data)?;
+    let (path, modes) = ("/tmp/a b \u{e9}", ["--mode", "0640", "--uid", "1000", "--gid", "1000"]);
+    world.ok(&[&["file", "push", "-q", "/tmp/there", &at(path)], &modes[..]].concat())?;
+    let stat = world.sh(&format!("stat -c '%a %u %g %s' '{path}'"))?;
+    same("mode, owner, size", stat.trim(), format!("640 1000 1000 {}", data.len()))?;
+    world.ok(&["file", "pull", "-q", &at(path), "/tmp/back"])?;
+    same("it came back unchanged", read("/tmp/back")? == data, true)?;
+    Ok(stat.trim().to_owned())
+}
+
+fn push_pull_big(world: &World) -> Seen {
+    let data = noise(world.big << 20);
+    put("/tmp/there", &data)?;
+    let limit = world.limit(300);
+    let begun = Instant::now();
+    world.cli(&["file", "push", "-q", "/tmp/there", &at("/tmp/big")]).within(limit).text()?;
+    let push = round(begun.elapsed());
+    let inside = world.exec(&["sha256sum", "/tmp/big"]).within(limit).code(0)?;
+    same("the checksum", first_word(&inside)?, checksum(&data)?)?;
+    let begun = Instant::now();
+    world.cli(&["file", "pull", "-q", &at("/tmp/big"), "/tmp/back"]).within(limit).text()?;
+    let pull = round(begun.elapsed());
+    same("it came back unchanged", read("/tmp/back")? == data, true)?;
+    world.sh("rm /tmp/big")?;
+    Ok(format!("{} MiB: push {push} s, pull {pull} s", world.big))
+}
+
+fn push_from_pipe(world: &World) -> Seen {
+    let push = world.cli(&["file", "push", "-", "-p", &at("/tmp/x/y/z")]);
+    push.input(*b"piped\n").text()?;
+    same("the file", world.sh("cat /tmp/x/y/z")?, "piped\n")?;
+    same("to a pipe", world.ok(&["file", "pull", &at("/tmp/x/y/z"), "-"])?, "piped\n")?;
+    Ok(String::new())
+}
+
+/// A tree of 40 files, an empty one, a link and a mode, without the last one's traces.
+fn tree(path: &str) -> Result<(), String> {
+    let make = || -> std::io::Result<()> {
+        let _new = fs::remove_dir_all(path);
+        let deep = Path::new(path).join("d/e");
+        fs::create_dir_all(&deep)?;
+        for number in 1..=40 {
+            fs::write(Path::new(path).join(format!("d/{number}")), format!("{number}\n"))?;
+        }
+        fs::write(deep.join("empty"), "")?;
+        fs::set_permissions(&deep, fs::Permissions::from_mode(0o751))?;
+        symlink("d/1", Path::new(path).join("link"))
+    };
+    make().map_err(|error| format!("a tree: {error}"))
+}
+
+fn push_recursive(world: &World) -> Seen {
+    tree("/tmp/tree")?;
+    world.sh("rm -rf /tmp/tree")?;
+    world.ok(&["file", "push", "-q", "-r", "/tmp/tree", &at("/tmp/")])?;
+    same("files", world.sh("find /tmp/tree -type f | wc -l")?.trim(), "41")?;
+    let odd = world.sh("readlink /tmp/tree/link; stat -c %a /tmp/tree/d/e; cat /tmp/tree/d/7")?;
+    same("link, mode, a file", odd.split_whitespace().collect::<Vec<_>>(), ["d/1", "751", "7"])?;
+    Ok("41 files, a link".into())
+}
+
+fn pull_recursive(world: &World) -> Seen {
+    tree("/tmp/tree")?;
+    let _new = fs::remove_dir_all("/tmp/tree.back");
+    fs::create_dir_all("/tmp/tree.back").map_err(|error| error.to_string())?;
+    world.sh("rm -rf /tmp/tree")?;
+    world.ok(&["file", "push", "-q", "-r", "/tmp/tree", &at("/tmp/")])?;
+    world.ok(&["file", "pull", "-q", "-r", &at("/tmp/tree"), "/tmp/tree.back"])?;
+    if world.server == Server::Lxd {
+        // Its server gives a link's whole path, whatever the link says.
+        let link = Path::new("/tmp/tree.back/tree/link");
+        let target = fs::read_link(link).map_err(|error| error.to_string())?;
+        same("the link", target, Path::new("/tmp/tree/d/1").to_path_buf())?;
+        fs::remove_file(link).and_then(|()| symlink("d/1", link)).map_err(|e| e.to_string())?;
+    }
+    world.run(&["diff", "-r", "--no-dereference", "/tmp/tree", "/tmp/tree.back/tree"]).code(0)?;
+    Ok("the same tree came back".into())
+}
+
+fn create(world: &World) -> Seen {
+    world.sh("rm -rf /tmp/empty /tmp/newdir /tmp/newlink")?;
+    world.ok(&["file", "create", &at("/tmp/empty"), "--mode", "0600"])?;
+    world.ok(&["file", "create", "--type=directory", &at("/tmp/newdir")])?;
+    world.ok(&["file", "create", "--type=symlink", &at("/tmp/newlink"), "/tmp/empty"])?;
+    let seen = world.sh("stat -c '%F %a' /tmp/empty /tmp/newdir; readlink /tmp/newlink")?;
+    let wanted = "regular empty file 600\ndirectory 755\n/tmp/empty\n";
+    same("what was made", seen, wanted)?;
+    Ok("file, directory, link".into())
+}
+
+fn edit(world: &World) -> Seen {
+    put("/tmp/editor", b"#!/bin/sh\necho edited >>\"$1\"\n")?;
+    world.run(&["chmod", "755", "/tmp/editor"]).code(0)?;
+    world.sh("echo one >/tmp/edit.me")?;
+    // The client wants a terminal for an editor.
+    let file = at("/tmp/edit.me");
+    let words = ["env", "EDITOR=/tmp/editor", world.server.cli(), "file", "edit", &file];
+    let terminal = crate::terminal::Terminal::start(&words, 80, 24, world.limit(60))?;
+    same("the exit code", terminal.end()?.0, 0)?;
+    same("the file", world.sh("cat /tmp/edit.me")?, "one\nedited\n")?;
+    Ok(String::new())
+}
+
+fn delete(world: &World) -> Seen {
+    world.sh("echo >/tmp/gone; mkdir -p /tmp/gone.d")?;
+    world.ok(&["file", "delete", &at("/tmp/gone")])?;
+    world.ok(&["file", "delete", &at("/tmp/gone.d")])?;
+    same("what is left", world.sh("ls -d /tmp/gone /tmp/gone.d 2>/dev/null || true")?, "")?;
+    let again = world.cli(&["file", "delete", &at("/tmp/gone")]).code(1)?;
+    Ok(format!("once more: {}", again.said()))
+}
+
+fn delete_full_directory(world: &World) -> Seen {
+    world.sh("rm -rf /tmp/full; mkdir -p /tmp/full/a; echo >/tmp/full/a/b")?;
+    let refused = world.cli(&["file", "delete", &at("/tmp/full")]).run()?;
+    same("it is refused", refused.code != 0, true)?;
+    same("what is left", world.sh("ls /tmp/full/a")?.trim(), "b")?;
+    let force = world.cli(&["file", "delete", "-f", &at("/tmp/full")]).run()?;
+    let left = world.sh("ls -d /tmp/full 2>/dev/null || true")?;
+    Ok(format!("{}; -f: {} {}; left: {left:?}", refused.said(), force.code, force.said()))
+}
+
+fn pull_missing(world: &World) -> Seen {
+    let said = world.cli(&["file", "pull", &at("/nosuch"), "-"]).code(1)?.said();
+    let lower = said.to_lowercase();
+    let fits = ["not found", "no such file", "not exist"].iter().any(|text| lower.contains(text));
+    same("it says what is wrong", (fits, &said), (true, &said))?;
+    Ok(said)
+}
+
+fn rest(world: &World) -> Seen {
+    let header = |key: &str, value: &str| format!("X-{}-{key}: {value}", world.server.name());
+    let url = |path: &str| format!("http://x/1.0/instances/{VM}/files?path={path}");
+    let text = world.curl(&[&url("/etc/passwd")]).text()?;
+    for wanted in [&header("type", "file"), &header("mode", "0644"), "root:x:0"] {
+        has(&text.to_lowercase(), &wanted.to_lowercase())?;
+    }
+    let text = world.curl(&[&url("/etc")]).text()?;
+    has(&text.to_lowercase(), &header("type", "directory").to_lowercase())?;
+    has(&text, "hostname")?;
+    has(&world.curl(&["-I", &url("/etc/passwd")]).text()?, "200 OK")?;
+    let kind = header("type", "file");
+    let post = |more: &[&str], data: &str| {
+        let octets = "Content-Type: application/octet-stream";
+        let words = ["-X", "POST", "-H", &kind, "-H", octets, "--data-binary", data];
+        world.curl(&[&words, more, &[&url("/tmp/app")]].concat()).text()
+    };
+    has(&post(&[], "more")?, "\"status_code\":200")?;
+    post(&["-H", &header("write", "append")], " still")?;
+    same("the file", world.sh("cat /tmp/app")?, "more still")?;
+    has(&world.curl(&["-X", "DELETE", &url("/tmp/nothere")]).text()?, "404")?;
+    Ok("GET, HEAD, POST, append, DELETE".into())
+}
+
+/// The instance's directory on a path here, by the server's own `file mount` and sshfs.
+fn mounted(world: &World, path: &str, look: impl FnOnce(&Path) -> Result<String, String>) -> Seen {
+    let here = Path::new("/mnt/sftp");
+    fs::create_dir_all(here).map_err(|error| error.to_string())?;
+    let mount = world.cli(&["file", "mount", &at(path), "/mnt/sftp"]).start()?;
+    let seen =
+        world.until("mounted", 30, || Ok(here.join("seen").exists())).and_then(|_| look(here));
+    let unmounted = world.run(&["umount", "/mnt/sftp"]).code(0);
+    let _over = mount.signal("-TERM");
+    unmounted?;
+    seen
+}
+
+fn mount(world: &World) -> Seen {
+    world.sh("rm -rf /tmp/m; mkdir -p /tmp/m; echo seen >/tmp/m/seen")?;
+    let data = noise(2 << 20);
+    let work = |here: &Path| -> Result<String, String> {
+        let work = || -> std::io::Result<Vec<String>> {
+            fs::write(here.join("w"), &data)?;
+            fs::create_dir(here.join("d"))?;
+            fs::rename(here.join("w"), here.join("d/w"))?;
+            symlink("seen", here.join("link"))?;
+            fs::set_permissions(here.join("seen"), fs::Permissions::from_mode(0o600))?;
+            let entries = fs::read_dir(here)?;
+            let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+            names.collect()
+        };
+        let mut names = work().map_err(|error| format!("on the mount: {error}"))?;
+        names.sort();
+        same("names", names, ["d", "link", "seen"])?;
+        let inside = world.exec(&["sha256sum", "/tmp/m/d/w"]).code(0)?;
+        same("the checksum", first_word(&inside)?, checksum(&data)?)?;
+        let odd = world.sh("stat -c %a /tmp/m/seen; readlink /tmp/m/link")?;
+        same("mode and link", odd, "600\nseen\n")?;
+        Ok("written, renamed, linked, listed".into())
+    };
+    mounted(world, "/tmp/m", work)
+}
+
+fn mount_many_open(world: &World) -> Seen {
+    let make = format!(
+        "rm -rf /tmp/many; mkdir /tmp/many; cd /tmp/many; echo >seen; for i in $(seq {OPEN}); do echo $i >$i; done"
+    );
+    world.sh(&make)?;
+    let work = |here: &Path| -> Result<String, String> {
+        let open = |number: usize| fs::File::open(here.join(number.to_string()));
+        let open: Vec<_> = (1..=OPEN)
+            .map(open)
+            .collect::<Result<_, _>>()
+            .map_err(|error| format!("with many files open: {error}"))?;
+        let last = open.last().ok_or("none")?;
+        let text = std::io::read_to_string(last).map_err(|error| error.to_string())?;
+        same("the last one", text.trim(), OPEN.to_string())?;
+        Ok(format!("{OPEN} files open at once"))
+    };
+    mounted(world, "/tmp/many", work)
+}

@@ -1,0 +1,122 @@
+//! What programs in the instance get from the server, through the agent.
+
+use super::check::Check;
+use super::devices::{in_guest, plug, unplug};
+use crate::world::{Seen, VM, World, has, line_with, same};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new("guestapi", "config_and_event", config_and_event),
+    Check::new("guestapi", "many_events", many_events),
+    Check::new("guestapi", "metadata", metadata),
+    Check::new("guestapi", "cloud_init_keys", cloud_init_keys),
+    Check::new("guestapi", "device_event", device_event).incus(),
+    Check::new("guestapi", "ready", set_ready).incus(),
+    Check::new("guestapi", "off_and_on", off_and_on),
+];
+
+fn get(world: &World, key: &str) -> Result<String, String> {
+    Ok(world.exec(&["mote-agent", "get", key]).text()?.trim().to_owned())
+}
+
+fn events(world: &World) -> Result<String, String> {
+    world.sh("cat /run/events.log || true")
+}
+
+/// The guest's listener starts again when the agent does; nothing is promised to one that is not there.
+fn listening(world: &World) -> Result<(), String> {
+    let mut turn = 0;
+    world.until("a listener in the guest", 20, || {
+        turn += 1;
+        let (key, value) = ("user.listening", format!("{turn}"));
+        world.ok(&["config", "set", VM, key, &value])?;
+        std::thread::sleep(world.limit(1));
+        Ok(events(world)?.lines().rev().take(5).any(|line| line.contains(key)))
+    })?;
+    Ok(())
+}
+
+fn config_and_event(world: &World) -> Seen {
+    listening(world)?;
+    world.ok(&["config", "set", VM, "user.foo", "bar"])?;
+    same("user.foo", get(world, "user.foo")?, "bar")?;
+    let took = world.until("the event", 15, || Ok(events(world)?.contains("user.foo")))?;
+    let line = line_with(&events(world)?, "user.foo")?;
+    world.ok(&["config", "unset", VM, "user.foo"])?;
+    let unset = world.exec(&["mote-agent", "get", "user.foo"]).run()?;
+    same("an unset key is an error", unset.code != 0, true)?;
+    Ok(format!("{line} after {took} s; unset: {}", unset.said()))
+}
+
+fn many_events(world: &World) -> Seen {
+    listening(world)?;
+    for number in 0..10 {
+        world.ok(&["config", "set", VM, "user.count", &format!("n{number}.")])?;
+    }
+    let all = || -> Result<bool, String> {
+        let text = events(world)?;
+        let mut at = 0;
+        for number in 0..10 {
+            let Some(next) = text[at..].find(&format!("\"n{number}.\"")) else { return Ok(false) };
+            at += next;
+        }
+        Ok(true)
+    };
+    let took = world.until("ten events, in order", 15, all)?;
+    world.ok(&["config", "unset", VM, "user.count"])?;
+    Ok(format!("after {took} s"))
+}
+
+fn metadata(world: &World) -> Seen {
+    let meta_data = world.exec(&["mote-agent", "metadata"]).text()?;
+    has(&meta_data, "instance-id: ")?;
+    has(&meta_data, &format!("local-hostname: {VM}"))?;
+    has(&world.exec(&["mote-agent", "config"]).text()?, "user.greeting")?;
+    has(&world.exec(&["mote-agent", "devices"]).text()?, "\"root\"")?;
+    line_with(&meta_data, "instance-id")
+}
+
+fn cloud_init_keys(world: &World) -> Seen {
+    let data = "#cloud-config\nruncmd: [touch /run/me]\n";
+    for key in ["cloud-init.user-data", "cloud-init.vendor-data"] {
+        world.ok(&["config", "set", VM, key, data])?;
+        let seen = get(world, key)?;
+        world.ok(&["config", "unset", VM, key])?;
+        same(key, seen, data.trim())?;
+    }
+    Ok("user-data and vendor-data, as they are".into())
+}
+
+fn device_event(world: &World) -> Seen {
+    listening(world)?;
+    plug(world, "told", "/mnt/told", &[])?;
+    let told = world.until("the event", 15, || Ok(events(world)?.contains("\"told\"")));
+    let mounted = in_guest(world, "/mnt/told");
+    unplug(world, "told")?;
+    let (took, _) = (told?, mounted?);
+    Ok(format!("after {took} s: {}", line_with(&events(world)?, "\"told\"")?))
+}
+
+fn set_ready(world: &World) -> Seen {
+    for (word, status) in [("ready", "Ready"), ("started", "Running"), ("ready", "Ready")] {
+        world.exec(&["mote-agent", word]).code(0)?;
+        same("the status", world.status()?, status)?;
+    }
+    let listed = world.ok(&["list", VM, "-f", "csv", "-c", "s"])?;
+    same("in the list", listed.trim(), "READY")?;
+    Ok(String::new())
+}
+
+fn off_and_on(world: &World) -> Seen {
+    let key = world.server.guest_api();
+    world.ok(&["config", "set", VM, key, "false"])?;
+    let socket = format!("ls {} 2>&1 || true", world.server.guest_socket());
+    let off = world.until("no socket", 20, || Ok(world.sh(&socket)?.contains("No such file")));
+    let refused = world.exec(&["mote-agent", "get", "user.greeting"]).run();
+    world.ok(&["config", "set", VM, key, "true"])?;
+    let works = || Ok(get(world, "user.greeting")? == "hello");
+    let on = world.until("the guest API", 20, works);
+    world.ok(&["config", "unset", VM, key])?;
+    let (off, refused, on) = (off?, refused?, on?);
+    same("it is refused while off", refused.code != 0, true)?;
+    Ok(format!("off after {off} s ({}), on after {on} s", refused.said()))
+}

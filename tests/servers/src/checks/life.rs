@@ -1,0 +1,107 @@
+//! Deaths and returns: of the agent, of the server.
+
+use std::time::{Duration, Instant};
+
+use super::check::Check;
+use super::devices::{in_guest, plug, unplug};
+use crate::setup::knows_vms;
+use crate::world::{Seen, VM, World, round, same};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new("life", "agent_killed", agent_killed),
+    Check::new("life", "pause_and_resume", pause_and_resume),
+    Check::new("life", "snapshot", snapshot),
+    Check::new("life", "server_killed", server_killed),
+    Check::new("life", "server_restarted", server_restarted),
+];
+
+/// Within this the server sees a killed agent again, on a machine that emulates nothing: a second until
+/// it is started (as services are), one for the rest.
+const BACK: u64 = 2;
+
+fn agents_pid(world: &World) -> Result<String, String> {
+    Ok(world.sh("cat /run/agent.pid")?.trim().to_owned())
+}
+
+fn agent_killed(world: &World) -> Seen {
+    let was = agents_pid(world)?;
+    let begun = Instant::now();
+    // The answer dies with the agent, or comes just before.
+    let _answer = world.exec(&["kill", "-9", &was]).run();
+    let killed = begun.elapsed();
+    world.until("another agent", 60, || Ok(agents_pid(world)? != was))?;
+    let took = begun.elapsed();
+    let back = took.checked_sub(killed).unwrap_or_default();
+    // Two execs are in it: how long one takes here is taken off.
+    let begun = Instant::now();
+    agents_pid(world)?;
+    let one = begun.elapsed();
+    let text = format!("{} s after its death, an exec takes {} s", round(back), round(one));
+    let limit = world.limit(BACK) + one;
+    if back > limit { Err(format!("{text}: more than {limit:?}")) } else { Ok(text) }
+}
+
+fn pause_and_resume(world: &World) -> Seen {
+    world.ok(&["pause", VM])?;
+    same("the status", world.status()?, "Frozen")?;
+    std::thread::sleep(Duration::from_secs(8));
+    world.ok(&[world.server.resume(), VM])?;
+    let hi = || Ok(world.exec(&["echo", "hi"]).text()? == "hi\n");
+    let took = world.until("an answer", 30, hi)?;
+    Ok(format!("answers after {took} s; {}", world.status()?))
+}
+
+fn snapshot(world: &World) -> Seen {
+    for words in world.server.snapshot(VM, "s1") {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        world.cli(&words).within(world.limit(120)).text()?;
+    }
+    same("it is alive", world.exec(&["echo", "hi"]).text()?, "hi\n")?;
+    Ok(String::new())
+}
+
+/// What must be there again when the server is: agent, guest API, Ready where there is such a status, and the same
+/// agent.
+fn all_again(world: &World, agent: &str) -> Seen {
+    let begun = Instant::now();
+    let seen = world.until("the agent", 40, || world.sees_agent(VM))?;
+    let greeting =
+        || Ok(world.exec(&["mote-agent", "get", "user.greeting"]).text()?.trim() == "hello");
+    let guest_api = world.until("the guest API", 40, greeting)?;
+    let again = if world.server.has_ready() { "Ready" } else { "Running" };
+    let ready = world.until(again, 30, || Ok(world.status()? == again));
+    same("the agent was not restarted", agents_pid(world)?, agent)?;
+    ready?;
+    let all = round(begun.elapsed());
+    Ok(format!("agent seen after {seen} s, guest API {guest_api} s later, {again} after {all} s"))
+}
+
+fn server_killed(world: &World) -> Seen {
+    world.exec(&["mote-agent", "ready"]).code(0)?;
+    let agent = agents_pid(world)?;
+    let name = world.server.name();
+    let pid = world.run(&["systemctl", "show", "-p", "MainPID", "--value", name]).text()?;
+    world.run(&["kill", "-9", pid.trim()]).code(0)?;
+    std::thread::sleep(Duration::from_secs(1));
+    // It may be started again already, by itself or through its socket.
+    let _none = world.run(&["systemctl", "reset-failed", name]).run();
+    world.run(&["systemctl", "start", name]).within(world.limit(120)).code(0)?;
+    knows_vms(world)?;
+    all_again(world, &agent)
+}
+
+fn server_restarted(world: &World) -> Seen {
+    world.exec(&["mote-agent", "ready"]).code(0)?;
+    let agent = agents_pid(world)?;
+    let restart = ["systemctl", "restart", world.server.name()];
+    world.run(&restart).within(world.limit(180)).code(0)?;
+    knows_vms(world)?;
+    let all = all_again(world, &agent)?;
+    if !world.server.plugs_directories() {
+        return Ok(all);
+    }
+    plug(world, "after", "/mnt/after", &[])?;
+    let mounted = in_guest(world, "/mnt/after");
+    unplug(world, "after")?;
+    Ok(format!("{all}; a directory plugged in then: after {} s", mounted?.0))
+}

@@ -1,0 +1,75 @@
+//! All checks. Each leaves the instance as it was, running and with its agent; `ready` sees to that
+//! where one could not.
+
+mod boot;
+mod check;
+mod devices;
+mod exec;
+mod files;
+mod guest_api;
+mod life;
+mod others;
+mod state;
+mod terminal;
+
+pub use check::Check;
+
+use crate::server::Server;
+use crate::world::{VM, World};
+
+/// Those that a server has, in their order: what restarts something comes last.
+pub fn of(server: Server) -> impl Iterator<Item = Check> {
+    let all = [
+        state::CHECKS,
+        exec::CHECKS,
+        terminal::CHECKS,
+        files::CHECKS,
+        devices::CHECKS,
+        guest_api::CHECKS,
+        life::CHECKS,
+        boot::CHECKS,
+        others::CHECKS,
+    ];
+    let has = move |check: &Check| check.only.is_none_or(|only| only == server);
+    all.into_iter().flatten().copied().filter(has)
+}
+
+/// Has the instance running with its agent, whatever the check before left.
+///
+/// # Errors
+/// If that cannot be done.
+pub fn ready(world: &World) -> Result<(), String> {
+    if world.status()? == "Frozen" {
+        world.ok(&[world.server.resume(), VM])?;
+    }
+    if world.status()? == "Stopped" {
+        // A guest that restarts by itself is started by the server at the same moment: either may win.
+        let _other = world.cli(&["start", VM]).run()?;
+    }
+    if !world.sees_agent(VM)? {
+        world.agent_of(VM)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_checks_have_the_same_name() {
+        for server in [Server::Incus, Server::Lxd] {
+            let names: Vec<_> = of(server).map(|check| check.id()).collect();
+            assert!(names.len() > 60, "{}", names.len());
+            assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
+        }
+    }
+
+    #[test]
+    fn what_a_client_does_not_know_is_not_asked_of_it() {
+        let creates = |server| of(server).any(|check| check.id() == "files.create");
+        assert!(creates(Server::Incus) && !creates(Server::Lxd));
+    }
+}

@@ -1,0 +1,103 @@
+//! What the server says of the instance, from its agent.
+
+use super::check::Check;
+use crate::world::{Seen, VM, World, has, line_with, same};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check::new("state", "agent_is_seen", agent_is_seen),
+    Check::new("state", "fields", fields),
+    Check::new("state", "info", info),
+    Check::new("state", "list_columns", list_columns),
+    Check::new("state", "address", address),
+    Check::new("state", "templates", templates),
+    Check::new("state", "metrics", metrics),
+    Check::new("state", "top", top).incus(),
+];
+
+fn agent_is_seen(world: &World) -> Seen {
+    Ok(format!("after {} s", world.agent_of(VM)?))
+}
+
+fn fields(world: &World) -> Seen {
+    let state = world.query(&format!("/1.0/instances/{VM}/state"))?;
+    for path in [
+        "/memory/usage",
+        "/memory/total",
+        "/cpu/usage",
+        "/network/lo/addresses",
+        "/network/eth0/hwaddr",
+        "/network/eth0/host_name",
+        "/pid",
+        "/processes",
+    ] {
+        let field = state.pointer(path).unwrap_or(&serde_json::Value::Null);
+        // 5.0.2's server has no total.
+        let missing = field.is_null() || field == 0 || field == "";
+        if missing && !(path == "/memory/total" && world.server.name() == "lxd") {
+            return Err(format!("{path} is {field} in {state}"));
+        }
+    }
+    Ok(format!("{} processes, memory {}", state["processes"], state["memory"]["usage"]))
+}
+
+fn info(world: &World) -> Seen {
+    let text = world.ok(&["info", VM])?;
+    for wanted in ["Processes: ", "Memory (current): ", "lo:", "eth0:", "MTU: "] {
+        has(&text, wanted)?;
+    }
+    line_with(&text, "Memory (current)")
+}
+
+fn list_columns(world: &World) -> Seen {
+    let text = world.ok(&["list", VM, "-f", "csv", "-c", "nstNmMu4"])?;
+    let processes = text.split(',').nth(3).unwrap_or_default();
+    same("the processes are a number", processes.parse::<u64>().is_ok(), true)?;
+    Ok(text.trim().to_owned())
+}
+
+fn address(world: &World) -> Seen {
+    let list = || world.ok(&["list", VM, "-f", "csv", "-c", "4"]);
+    world.until("an IPv4 address in the list", 40, || Ok(list()?.contains("10.77.0.")))?;
+    Ok(list()?.trim().to_owned())
+}
+
+fn templates(world: &World) -> Seen {
+    same("/etc/hostname", world.sh("cat /etc/hostname")?.trim(), VM)?;
+    same("the host name", world.sh("hostname")?.trim(), VM)?;
+    let text = world.sh("cat /etc/from-template")?;
+    same("a template", text.trim(), format!("instance {VM} made by the-image for hello"))?;
+    Ok(text.trim().to_owned())
+}
+
+fn metrics(world: &World) -> Seen {
+    let text = world.curl(&["http://x/1.0/metrics"]).text()?;
+    let mine = format!("name=\"{VM}\"");
+    let mut names: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains(&mine))
+        .filter_map(|line| line.split('{').next())
+        .collect();
+    names.dedup();
+    for wanted in [
+        "cpu_seconds_total",
+        "memory_MemTotal_bytes",
+        "memory_MemAvailable_bytes",
+        "procs_total",
+        "network_receive_bytes_total",
+        "filesystem_size_bytes",
+    ] {
+        let wanted = format!("{}_{wanted}", world.server.name());
+        same(&wanted, names.contains(&wanted.as_str()), true)?;
+    }
+    Ok(format!("{} names", names.len()))
+}
+
+fn top(world: &World) -> Seen {
+    if world.cli(&["top", "--help"]).run()?.code != 0 {
+        return Ok("this client has no top".into());
+    }
+    let mut terminal = world.terminal(&["top"])?;
+    terminal.until(VM)?;
+    terminal.kill();
+    Ok(format!("shows {VM}"))
+}

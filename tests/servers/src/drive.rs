@@ -1,0 +1,240 @@
+//! Boots outer VMs until each check was seen with each agent. Emulated virtualisation is not stable: an
+//! outer VM may be reset at any time, which says nothing about an agent. What was seen until then
+//! counts; the rest is seen in another boot.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::line::Line;
+use crate::options::{self, Options};
+use crate::outer::{End, Machine, Outer, Spec};
+use crate::page::seen::{Column, Run, Verdict};
+use crate::page::{reasons, seen, table};
+use crate::server::{Agent, Server};
+use crate::warm;
+
+/// Exit code: nothing fails, but something was not seen.
+const NOT_KNOWN: u8 = 75;
+
+/// `drive SERVER --outer DIR --emulator DIR --images DIR --work DIR [options]`.
+///
+/// # Errors
+/// If the words make no sense, or an outer VM cannot be started.
+pub fn drive(words: &[String]) -> Result<ExitCode, String> {
+    let Some(options) = options::parse(words)? else { return Ok(ExitCode::SUCCESS) };
+    let wanted = options::wanted(&options)?;
+    let mut columns = Vec::new();
+    for &agent in &options.agents {
+        columns.push(column(&options, agent, &wanted)?);
+    }
+    println!("\n{}", table::text(options.server, &columns));
+    Ok(ExitCode::from(verdict(options.server, &columns)))
+}
+
+/// Adds what was seen to the record and the page, if they are to be written.
+fn record(options: &Options, column: &Column) -> Result<(), String> {
+    if std::env::var_os("MOTE_WRITE_DOCS").is_none() {
+        return Ok(());
+    }
+    let mut record = seen::load(options.server)?;
+    let known = record.iter_mut().filter(|known| known.agent == column.agent);
+    known.for_each(|known| known.take_over(column));
+    seen::store(options.server, &mut record)?;
+    table::write(options.server, &record)
+}
+
+/// What does not hold is said; the exit code of all of it. A failure is one that was seen twice.
+fn verdict(server: Server, columns: &[Column]) -> u8 {
+    let (mut fails, mut unknown) = (0, 0);
+    for (column, row) in columns.iter().flat_map(|c| c.rows.iter().map(move |row| (c, row))) {
+        let who = format!("{} {}", column.agent.name(), row.check);
+        match (&row.verdict, reasons::find(server, column.agent, &row.check)) {
+            (Verdict::Holds(_), _) => {}
+            (Verdict::Fails(_), Some(reason)) => println!("no, known: {who}: {}", reason.why),
+            (Verdict::Fails(why), None) if row.tries < seen::TRIES => {
+                println!("failed once, no time for another try: {who}: {why}");
+                unknown += 1;
+            }
+            (Verdict::Fails(why), None) => {
+                println!("without a reason: {who}: {why}");
+                fails += 1;
+            }
+            (Verdict::Unknown(why), _) => {
+                println!("not known: {who}: {why}");
+                unknown += 1;
+            }
+        }
+    }
+    match (fails, unknown) {
+        (0, 0) => 0,
+        (0, _) => NOT_KNOWN,
+        (_, _) => 1,
+    }
+}
+
+/// All checks with one agent.
+fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, String> {
+    let mut column = Column::new(agent);
+    column.runs.push(Run {
+        at: options.at.clone(),
+        build: options.build.clone(),
+        machine: options.spec.machine,
+        boots: 0,
+        lost: 0,
+        seconds: 0,
+    });
+    println!(
+        "{} with {}: {} checks",
+        options.server.title(),
+        table::name(options.server, agent),
+        wanted.len()
+    );
+    for _ in 0..options.boots {
+        let left: Vec<_> = wanted.iter().filter(|id| !column.is_settled(id)).cloned().collect();
+        if left.is_empty() || Instant::now() > options.until {
+            break;
+        }
+        boot(options, &mut column, &left)?;
+    }
+    for id in wanted {
+        if column.row(id).is_none() {
+            let why = format!("not reached in {} outer VMs", options.boots);
+            column.note(&options.at, id, Verdict::Unknown(why), 0.0);
+        }
+    }
+    column.rows.sort_by_key(|row| wanted.iter().position(|id| *id == row.check));
+    Ok(column)
+}
+
+/// Says what a check came to.
+fn say(agent: &str, check: &str, seen: &Result<String, String>, took: f64) {
+    let (word, text) = match seen {
+        Ok(text) => ("PASS", text),
+        Err(why) => ("FAIL", why),
+    };
+    println!("{word} {took:6.1} s  {agent} {check}  {}", text.replace('\n', " "));
+}
+
+/// What an outer VM runs, and the files that it needs for that.
+fn payload(
+    options: &Options,
+    agent: &str,
+    left: &[String],
+) -> Result<(String, [PathBuf; 4]), String> {
+    let kvm = options.spec.machine == Machine::Kvm;
+    let big = options.big.unwrap_or(if kvm { 50 } else { 4 });
+    let turns = options.turns.unwrap_or(if kvm { 200 } else { 40 });
+    let slow = options.slow;
+    let start = format!(
+        "#!/bin/sh\nexec ./mote-servers check {} {agent} {big} {turns} {slow} {}\n",
+        options.server.name(),
+        left.join(",")
+    );
+    let file = |name: &str| options.images.join(name);
+    let files = [
+        std::env::current_exe().map_err(|error| error.to_string())?,
+        file("linux"),
+        file(&format!("{agent}.initrd")),
+        file(&format!("{agent}.tar")),
+    ];
+    Ok((start, files))
+}
+
+/// One outer VM.
+fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), String> {
+    let agent = column.agent.name();
+    let (start, files) = payload(options, agent, left)?;
+    let files: Vec<_> = files.iter().map(PathBuf::as_path).collect();
+    let boots = column.runs.last().map_or(0, |run| run.boots);
+    let work = options.work.join(format!("{}-{agent}-{boots}", options.server.name()));
+    let from = match warm::begin(options, &work) {
+        Ok(from) => from,
+        // It may have been lost like any other; a reason that stays is said as often as it is tried.
+        Err(why) => {
+            println!("  {why}");
+            column
+                .runs
+                .iter_mut()
+                .for_each(|run| (run.boots, run.lost) = (run.boots + 1, run.lost + 1));
+            return Ok(());
+        }
+    };
+    let mut outer = Outer::start(&options.spec, &work, &start, &files, &from)?;
+    column.runs.iter_mut().for_each(|run| run.boots += 1);
+    let (begun, before) = (outer.begun, column.runs.last().map_or(0, |run| run.seconds));
+    let mut running = None;
+    let end = outer.hear(options.until, |line| match line {
+        Line::Step(text, at) => println!("  {at:6.1} s  {text}"),
+        Line::Begin(check) => running = Some(check),
+        Line::End(check, seen, took) => {
+            running = None;
+            say(agent, &check, &seen, took);
+            let verdict = seen.map_or_else(Verdict::Fails, Verdict::Holds);
+            column.note(&options.at, &check, verdict, took);
+            let lived = begun.elapsed().as_secs();
+            column.runs.iter_mut().for_each(|run| run.seconds = before + lived);
+            // Now, not at the end: somebody may end a long run.
+            if let Err(why) = record(options, column) {
+                println!("  {why}");
+            }
+        }
+        Line::Over(_) => {}
+    });
+    let after = begun.elapsed().as_secs();
+    let lost = u64::from(said_lost(&end, running.as_deref(), after));
+    for run in &mut column.runs {
+        run.lost += lost;
+        run.seconds = before + after;
+    }
+    record(options, column)?;
+    if options.keep {
+        hold(&options.spec, &outer);
+    }
+    Ok(())
+}
+
+/// Says how an outer VM ended; whether it was lost.
+fn said_lost(end: &End, running: Option<&str>, after: u64) -> bool {
+    match end {
+        End::Over(why) if why.is_empty() => println!("  {after:6} s  done"),
+        End::Over(why) => println!("  {after:6} s  stopped: {why}"),
+        End::Lost(why) => {
+            let during = running.map_or_else(String::new, |check| format!(" during {check}"));
+            println!("  {after:6} s  {why}{during}: nothing is said about the agent");
+        }
+    }
+    matches!(end, End::Lost(_))
+}
+
+/// Leaves an outer VM running until Enter.
+fn hold(spec: &Spec, outer: &Outer) {
+    let key = spec.outer.join("key");
+    println!("ssh -i {} -p {} root@127.0.0.1   (Enter ends it)", key.display(), outer.port);
+    let _line = std::io::stdin().read_line(&mut String::new());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit_code(agent: Agent, noted: &[(&str, Verdict)]) -> u8 {
+        let mut column = Column::new(agent);
+        noted.iter().for_each(|(check, verdict)| column.note("r", check, verdict.clone(), 1.0));
+        verdict(Server::Incus, &[column])
+    }
+
+    #[test]
+    fn a_failure_counts_when_it_was_seen_twice_and_has_no_reason() {
+        let holds = || ("exec.uname", Verdict::Holds(String::new()));
+        let fails = |check| (check, Verdict::Fails("no".into()));
+        let unknown = || ("state.top", Verdict::Unknown("lost".into()));
+        let mote = |noted: &[_]| exit_code(Agent::Mote, noted);
+        assert_eq!(mote(&[holds()]), 0);
+        assert_eq!(mote(&[holds(), unknown()]), NOT_KNOWN);
+        assert_eq!(mote(&[holds(), fails("exec.signals")]), NOT_KNOWN);
+        assert_eq!(mote(&[unknown(), fails("exec.signals"), fails("exec.signals")]), 1);
+        let known = fails("exec.exit_codes");
+        assert_eq!(exit_code(Agent::Own, &[known.clone(), known]), 0);
+    }
+}

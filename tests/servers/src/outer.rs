@@ -1,0 +1,327 @@
+//! The outer VM: a machine of its own, with `/dev/kvm` and vhost-vsock, in which the server is real.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::line::Line;
+use crate::run;
+
+/// So long nothing may be heard; the longest check has several waits of up to fifteen minutes in it, but
+/// none was seen that took a third of this.
+const SILENCE: Duration = Duration::from_secs(1800);
+/// How often it is looked for news.
+const LOOK: Duration = Duration::from_millis(200);
+/// Memory of the outer VM, MiB: the server, one instance, and its disk in the page cache.
+const MEMORY: u32 = 3072;
+/// Size of the second disk, bytes: the checks' program, a kernel and an image take less.
+const PAYLOAD: u64 = 160 << 20;
+
+/// Who computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// QEMU's software emulation, of AMD's virtualisation too.
+    Emulated,
+    /// The processor, with virtualisation in virtual machines.
+    Kvm,
+}
+
+impl Machine {
+    /// Its name on record.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Emulated => "emulated",
+            Self::Kvm => "kvm",
+        }
+    }
+
+    /// By that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Emulated, Self::Kvm].into_iter().find(|machine| machine.name() == name)
+    }
+}
+
+/// What an outer VM is made of.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// `vmlinuz`, `initrd`, `disk.raw`, `key`, and what `warm` keeps.
+    pub outer: PathBuf,
+    /// The tree with QEMU in it.
+    pub emulator: PathBuf,
+    /// Who computes.
+    pub machine: Machine,
+    /// A library that makes its clock go slower, where it is emulated: `image/servers/clock.c`.
+    pub clock: PathBuf,
+    /// Its CPUs.
+    pub cpus: usize,
+    /// More options for QEMU, for trying.
+    pub more: Vec<String>,
+}
+
+/// How a boot ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself, when everything was said; with a reason if not everything was done.
+    Over(String),
+    /// It was reset, QEMU crashed, nothing was heard any more, or there was no more time.
+    Lost(String),
+}
+
+/// A running outer VM, gone when dropped.
+#[derive(Debug)]
+pub struct Outer {
+    qemu: Child,
+    directory: PathBuf,
+    read: usize,
+    /// Where ssh answers.
+    pub port: u16,
+    /// Its start.
+    pub begun: Instant,
+}
+
+impl Outer {
+    /// Starts one that runs `start` with these files beside it. What it writes to its disk is forgotten
+    /// with it, unless it is to be kept.
+    ///
+    /// # Errors
+    /// If QEMU or a file is not there.
+    pub fn start(
+        spec: &Spec,
+        directory: &Path,
+        start: &str,
+        files: &[&Path],
+        from: &From,
+    ) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", directory.display());
+        let _old = fs::remove_dir_all(directory);
+        fs::create_dir_all(directory).map_err(failed)?;
+        let script = directory.join("start");
+        fs::write(&script, start).map_err(failed)?;
+        let payload = pack(directory, &script, files)?;
+        let disk = match from {
+            From::Power => {
+                format!("file={},format=raw,snapshot=on", spec.outer.join("disk.raw").display())
+            }
+            From::PowerKept(kept) => format!("file={},format=qcow2,cache=unsafe", kept.display()),
+            From::Kept(kept) => format!("file={},format=qcow2,snapshot=on", kept.display()),
+        };
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.map_err(failed)?.port();
+        let mut command = qemu(spec);
+        if let From::Kept(kept) = from {
+            command.args(["-incoming", &format!("file:{}", state_of(kept).display())]);
+        }
+        command
+            .args(["-drive", &format!("{disk},if=virtio")])
+            .args([
+                "-drive",
+                &format!("file={},format=raw,if=virtio,readonly=on", payload.display()),
+            ])
+            .args([
+                "-chardev",
+                &format!("file,id=report,path={}", directory.join("report").display()),
+            ])
+            .args(["-device", "virtio-serial-pci"])
+            .args(["-device", "virtserialport,chardev=report,name=mote.report"])
+            .args(["-netdev", &format!("user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22")])
+            .args(["-serial", &format!("file:{}", directory.join("console").display())])
+            .args(["-qmp", &format!("unix:{},server=on,wait=off", directory.join("qmp").display())])
+            // Why it was reset, if it was: the registers then.
+            .args(["-d", "cpu_reset", "-D", &directory.join("resets").display().to_string()])
+            .args(&spec.more)
+            .stdin(Stdio::null())
+            .stdout(File::create(directory.join("qemu")).map_err(failed)?)
+            .stderr(File::create(directory.join("qemu.err")).map_err(failed)?);
+        let qemu = command.spawn().map_err(|error| format!("QEMU: {error}"))?;
+        Ok(Self { qemu, directory: directory.into(), read: 0, port, begun: Instant::now() })
+    }
+
+    /// Hears it out, or until then.
+    pub fn hear(&mut self, until: Instant, mut each: impl FnMut(Line)) -> End {
+        let mut news = Instant::now();
+        loop {
+            let ended = self.qemu.try_wait().ok().flatten();
+            let text = fs::read(self.directory.join("report")).unwrap_or_default();
+            while let Some(length) = text[self.read..].iter().position(|&byte| byte == b'\n') {
+                let line =
+                    String::from_utf8_lossy(&text[self.read..self.read + length]).into_owned();
+                self.read += length + 1;
+                news = Instant::now();
+                match Line::parse(&line) {
+                    Some(Line::Over(why)) => return End::Over(why),
+                    Some(line) => each(line),
+                    None => eprintln!("not understood: {line}"),
+                }
+            }
+            if let Some(status) = ended {
+                return End::Lost(self.why(status));
+            }
+            if Instant::now() > until {
+                return End::Lost("the time was over".into());
+            }
+            if news.elapsed() > SILENCE {
+                return End::Lost(format!("nothing was heard for {} s", SILENCE.as_secs()));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Writes all of its state beside the disk that is kept, and ends it.
+    ///
+    /// # Errors
+    /// If QEMU refuses.
+    pub fn keep(mut self, kept: &Path) -> Result<(), String> {
+        let mut monitor = Monitor::connect(&self.directory.join("qmp"))?;
+        let uri = format!("file:{}", state_of(kept).display());
+        monitor.ask(&json!({"execute": "migrate", "arguments": {"uri": uri}}))?;
+        let begun = Instant::now();
+        loop {
+            let state = monitor.ask(&json!({"execute": "query-migrate"}))?;
+            match state["status"].as_str() {
+                Some("completed") => break,
+                Some("failed" | "cancelled") => {
+                    return Err(format!("the outer VM's state: {state}"));
+                }
+                Some(_) | None if begun.elapsed() > SILENCE => return Err("no state".into()),
+                Some(_) | None => std::thread::sleep(LOOK),
+            }
+        }
+        monitor.ask(&json!({"execute": "quit"}))?;
+        run::wait(&mut self.qemu, SILENCE).map(drop).ok_or_else(|| "QEMU did not end".into())
+    }
+
+    fn why(&self, status: ExitStatus) -> String {
+        if status.success() {
+            return "the outer VM was reset".into(); // with -no-reboot that is QEMU's end
+        }
+        let said = fs::read_to_string(self.directory.join("qemu.err")).unwrap_or_default();
+        let last = said.lines().last().unwrap_or_default();
+        format!("QEMU ended with {}: {last}", run::code(status))
+    }
+}
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        let _gone = self.qemu.kill();
+        let _reaped = self.qemu.wait();
+    }
+}
+
+/// Where an outer VM begins.
+#[derive(Clone, Debug)]
+pub enum From {
+    /// At power-on; its disk is forgotten.
+    Power,
+    /// At power-on; its disk is this one, to be kept.
+    PowerKept(PathBuf),
+    /// Where the one with this disk was kept.
+    Kept(PathBuf),
+}
+
+fn state_of(kept: &Path) -> PathBuf {
+    kept.with_extension("state")
+}
+
+/// QEMU's monitor.
+struct Monitor(BufReader<UnixStream>);
+
+impl Monitor {
+    fn connect(path: &Path) -> Result<Self, String> {
+        let stream = UnixStream::connect(path).map_err(|error| format!("monitor: {error}"))?;
+        let mut monitor = Self(BufReader::new(stream));
+        monitor.0.read_line(&mut String::new()).map_err(|error| error.to_string())?; // its greeting
+        monitor.ask(&json!({"execute": "qmp_capabilities"}))?;
+        Ok(monitor)
+    }
+
+    /// A command's answer; events in between are passed over.
+    fn ask(&mut self, command: &Value) -> Result<Value, String> {
+        let failed = |error: std::io::Error| format!("monitor: {error}");
+        writeln!(self.0.get_mut(), "{command}").map_err(failed)?;
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).map_err(failed)? == 0 {
+                return Err("the monitor hung up".into());
+            }
+            let answer: Value = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+            match (answer.get("return"), answer.get("error")) {
+                (Some(answer), _) => return Ok(answer.clone()),
+                (None, Some(error)) => return Err(format!("{command}: {error}")),
+                (None, None) => {}
+            }
+        }
+    }
+}
+
+/// The second disk: a tar archive, of one size, since an outer VM that was kept knows its size.
+fn pack(directory: &Path, script: &Path, files: &[&Path]) -> Result<PathBuf, String> {
+    let payload = directory.join("payload.tar");
+    let mut command = Command::new("tar");
+    command.arg("--mode=755").arg("-cf").arg(&payload);
+    for file in std::iter::once(&script).chain(files) {
+        let (Some(parent), Some(name)) = (file.parent(), file.file_name()) else {
+            return Err(format!("{}: no file", file.display()));
+        };
+        command.arg("-C").arg(parent).arg(name);
+    }
+    let packed = command.status().map_err(|error| format!("tar: {error}"))?;
+    let sized = File::options().write(true).open(&payload).and_then(|file| file.set_len(PAYLOAD));
+    sized.map_err(|error| format!("{}: {error}", payload.display()))?;
+    if packed.success() { Ok(payload) } else { Err("tar failed".into()) }
+}
+
+/// How QEMU is called: a state that was kept fits this only.
+#[must_use]
+pub fn command_line(spec: &Spec) -> String {
+    format!("{:?} {:?} {PAYLOAD}", qemu(spec), spec.more)
+}
+
+/// QEMU as it was unpacked, with its own libraries: it is newer than most machines'.
+fn qemu(spec: &Spec) -> Command {
+    let tree = |path: &str| spec.emulator.join(path);
+    let mut command = Command::new("setpriv"); // it ends with us, however we end
+    let (accelerator, processor, clock) = match spec.machine {
+        // With five levels of page tables nested ones do not work.
+        Machine::Emulated => ("tcg,thread=multi,tb-size=1024", "max,la57=off", Some(&spec.clock)),
+        Machine::Kvm => ("kvm", "host", None),
+    };
+    let outer = |name: &str| spec.outer.join(name).display().to_string();
+    let words = "root=/dev/vda rw console=ttyS0 net.ifnames=0 mitigations=off nowatchdog \
+        clocksource=tsc tsc=reliable panic=1 quiet";
+    command
+        .env("QEMU_MODULE_DIR", tree("usr/lib/x86_64-linux-gnu/qemu"))
+        .args(["--pdeathsig", "KILL"])
+        .arg(tree("usr/lib64/ld-linux-x86-64.so.2"))
+        .arg("--library-path")
+        .arg(tree("usr/lib/x86_64-linux-gnu"))
+        .args(clock.iter().flat_map(|clock| [OsStr::new("--preload"), clock.as_os_str()]))
+        .arg(tree("usr/bin/qemu-system-x86_64"))
+        .arg("-L")
+        .arg(tree("usr/share/qemu"))
+        .arg("-L")
+        .arg(tree("usr/share/seabios"))
+        .args([
+            "-name",
+            "outer",
+            "-machine",
+            "q35",
+            "-display",
+            "none",
+            "-no-reboot",
+            "-nodefaults",
+        ])
+        .args(["-accel", accelerator, "-cpu", processor])
+        .args(["-smp", &spec.cpus.to_string(), "-m", &MEMORY.to_string()])
+        .args(["-kernel", &outer("vmlinuz"), "-initrd", &outer("initrd"), "-append", words])
+        .args(["-device", "virtio-net-pci,netdev=net,romfile=", "-device", "virtio-rng-pci"]);
+    command
+}

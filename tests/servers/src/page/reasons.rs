@@ -1,0 +1,80 @@
+//! Why a check fails, where it does: whose fault it is. A failure needs a reason.
+
+use crate::server::{Agent, Server};
+
+/// A known failure.
+#[derive(Clone, Copy, Debug)]
+pub struct Reason {
+    /// With which server.
+    pub server: Server,
+    /// With whose agents.
+    pub agents: &'static [Agent],
+    /// Which check.
+    pub check: &'static str,
+    /// Whose fault it is, and why.
+    pub why: &'static str,
+}
+
+/// All of them.
+pub const REASONS: &[Reason] = &[
+    Reason { server: Server::Incus, agents: OWN, check: "exec.exit_codes", why: KILLED },
+    Reason { server: Server::Incus, agents: OWN, check: "terminal.window_change", why: KILLED },
+    Reason { server: Server::Incus, agents: OWN, check: "devices.directory", why: LEFT },
+    Reason { server: Server::Incus, agents: OWN, check: "devices.directory_read_only", why: LEFT },
+    Reason { server: Server::Lxd, agents: OWN, check: "exec.exit_codes", why: KILLED },
+    Reason { server: Server::Lxd, agents: OWN, check: "terminal.window_change", why: KILLED },
+];
+
+const OWN: &[Agent] = &[Agent::Own];
+const KILLED: &str = "The server's agent says -1 for a command that a signal ended; it predates 128 and the signal, which later \
+    releases and mote say.";
+
+const LEFT: &str = "The agent of Incus 6.0.4 leaves a directory mounted that was taken out of the running instance; a \
+    current Incus' agent unmounts it (docs/protocol/differences.md).";
+
+/// What the page says of a server before its table: what was not run, and why.
+#[must_use]
+pub fn limits(server: Server) -> &'static [&'static str] {
+    match server {
+        Server::Incus => &[NOT_RUN],
+        Server::Lxd => &[NOT_RUN, LXD],
+    }
+}
+
+const NOT_RUN: &str = "\
+Not run: OVMF, secure boot and a guest with systemd (the guest is a kernel and an initramfs that QEMU itself
+loads: a boot loader takes minutes in emulated emulation); clusters and live migration (they take two servers);
+several instances at once. A directory that was there from the start was not taken out of the running instance
+with either agent (`Failed to detach path device after 10s`); it is removed while that is stopped. A large transfer has 4 MiB and a series
+40 commands: `--big 50 --turns 200` is for machines with KVM (`--kvm`), which none of these runs had.";
+
+const LXD: &str = "\
+The instance's NIC is a macvlan, on a veth pair that leads to the bridge, and a directory takes boot index 0. On a
+bridge LXD 5.0.2 has QEMU open the tap device when it is `nobody` already, which the outer VM's kernel (Debian 13's)
+refuses: `could not configure /dev/net/tun: Operation not permitted`. A kernel that QEMU itself loads takes boot index 0,
+which LXD otherwise gives to the root disk: `The bootindex 0 has already been used`. Neither has to do with an agent. It is
+not asked what LXD 5.0.2 does not have: a directory for an instance that runs (`Cannot attach directory while instance is
+running`; boot.clean_stop_start_with_devices has one from the start), an event of a device (its driver of VMs sends
+those of config only), the status Ready (since 5.5), `top`, `file create`.";
+
+/// The one for a failure.
+#[must_use]
+pub fn find(server: Server, agent: Agent, check: &str) -> Option<&'static Reason> {
+    REASONS.iter().find(|reason| {
+        reason.server == server && reason.agents.contains(&agent) && reason.check == check
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks;
+
+    #[test]
+    fn each_reason_is_for_a_check_that_there_is() {
+        for reason in REASONS {
+            let known = checks::of(reason.server).any(|check| check.id() == reason.check);
+            assert!(known, "{}", reason.check);
+        }
+    }
+}

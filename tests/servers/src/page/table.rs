@@ -1,0 +1,210 @@
+//! What was seen, for people: on the terminal and as `docs/servers.md`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use crate::checks;
+use crate::outer::Machine;
+use crate::page::reasons;
+use crate::page::seen::{Column, Row, Run, Verdict};
+use crate::server::{Agent, Server};
+
+/// The agent's name, as a column's title.
+#[must_use]
+pub fn name(server: Server, agent: Agent) -> &'static str {
+    match agent {
+        Agent::Mote => "mote",
+        Agent::Own => server.own_agent(),
+    }
+}
+
+/// The table on a terminal.
+#[must_use]
+pub fn text(server: Server, columns: &[Column]) -> String {
+    let mut text = format!("{:<40}", server.title());
+    for column in columns {
+        let _fits = write!(text, "{:>16} {:>8}", name(server, column.agent), "s");
+    }
+    text.push('\n');
+    for check in columns.iter().take(1).flat_map(|column| &column.rows).map(|row| &row.check) {
+        let _fits = write!(text, "{check:<40}");
+        for row in columns.iter().map(|column| column.row(check)) {
+            let (word, took) = row.map_or(("-", 0.0), |row| (word(row), row.took));
+            let _fits = write!(text, "{word:>16} {took:8.1}");
+        }
+        text.push('\n');
+    }
+    for column in columns {
+        let _fits = writeln!(text, "{}: {}", name(server, column.agent), sum(column));
+        for run in &column.runs {
+            let _fits = writeln!(text, "  {}", life(run));
+        }
+    }
+    text
+}
+
+fn word(row: &Row) -> &'static str {
+    match (&row.verdict, row.tries) {
+        (Verdict::Holds(_), 1) => "yes",
+        (Verdict::Holds(_), _) => "yes, 2nd try",
+        (Verdict::Fails(_), _) => "no",
+        (Verdict::Unknown(_), _) => "not known",
+    }
+}
+
+/// How many of each.
+fn sum(column: &Column) -> String {
+    let count =
+        |fits: fn(&Verdict) -> bool| column.rows.iter().filter(|row| fits(&row.verdict)).count();
+    format!(
+        "{} yes, {} no, {} not known",
+        count(|verdict| matches!(verdict, Verdict::Holds(_))),
+        count(|verdict| matches!(verdict, Verdict::Fails(_))),
+        count(|verdict| matches!(verdict, Verdict::Unknown(_))),
+    )
+}
+
+/// What a run took.
+fn life(run: &Run) -> String {
+    let machines = match (run.boots, run.lost) {
+        (1, 0) => "one outer VM".to_owned(),
+        (1, _) => "one outer VM, lost".to_owned(),
+        (boots, lost) => format!("{boots} outer VMs, {lost} of them lost"),
+    };
+    let (minutes, seconds) = (run.seconds / 60, run.seconds % 60);
+    let how = match run.machine {
+        Machine::Emulated => "emulated",
+        Machine::Kvm => "KVM",
+    };
+    format!("{} ({}): {machines}, {minutes} min {seconds} s, {how}", run.at, run.build)
+}
+
+const HEAD: &str = "\
+# Real servers
+
+mote and the servers' own agents, judged by Debian's own unmodified Incus and LXD through their own command
+lines. Written by `MOTE_WRITE_DOCS=1 scripts/real-server incus` and `... lxd`; the checks are in
+`tests/servers/src/checks/`. The server runs in an outer VM, so that `/dev/kvm` and vhost-vsock are real without
+either on this machine. Times (s) are those of emulation in emulation, by the outer VM's clock, which goes eight
+times slower than a real one, on a machine that does other things as well: they find what takes long, and
+measure no agent. The lives of outer VMs are by a real clock.
+
+Such a run is long, and the emulation may reset the outer VM at any time, so runs add up: the page shows the last
+that was seen of each check, and which runs it is from (date, time, mote's commit).
+
+Not explained: a transfer ended in `read vsock: connection reset by peer` once with Incus' own agent (exec.big_output) and once
+with mote under LXD (files.pull_recursive); both held when run again.
+
+**yes**: as it should be. **2nd try**: the first failed. **no**: not, for the reason in the note. **not known**:
+the outer VM was lost each time, which says nothing about the agent. **-**: not run.
+";
+
+/// Writes a server's part of the page; the other's stays as it is.
+///
+/// # Errors
+/// If the page cannot be written.
+pub fn write(server: Server, columns: &[Column]) -> Result<(), String> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/servers.md");
+    let old = std::fs::read_to_string(&path).unwrap_or_default();
+    let mut page = HEAD.to_owned();
+    for each in [Server::Incus, Server::Lxd] {
+        if each == server {
+            page += &section(server, columns);
+        } else {
+            page += part(&old, each).unwrap_or_default();
+        }
+    }
+    std::fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn marks(server: Server) -> [String; 2] {
+    ["begin", "end"].map(|mark| format!("\n<!-- {}:{mark} -->\n", server.name()))
+}
+
+fn part(page: &str, server: Server) -> Option<&str> {
+    let [begin, end] = marks(server);
+    let from = page.find(&begin)?;
+    Some(&page[from..page.find(&end)? + end.len()])
+}
+
+/// A server's part of the page.
+fn section(server: Server, columns: &[Column]) -> String {
+    let [begin, end] = marks(server);
+    let mut text = format!("{begin}## {}\n\n", server.title());
+    for paragraph in reasons::limits(server) {
+        let _fits = write!(text, "{paragraph}\n\n");
+    }
+    for column in columns {
+        let runs: Vec<_> = column.runs.iter().map(life).collect();
+        let runs = if runs.is_empty() { "no run".to_owned() } else { runs.join("; ") };
+        let _fits = writeln!(text, "- {}: {}. {runs}.", name(server, column.agent), sum(column));
+    }
+    let titles: Vec<_> = columns.iter().map(|column| name(server, column.agent)).collect();
+    let _fits = write!(text, "\n| check | {} |", titles.join(" | s | ") + " | s");
+    let _fits = write!(text, "\n| --- |{}\n", " --- | --: |".repeat(columns.len()));
+    let mut notes: Vec<String> = Vec::new();
+    for check in checks::of(server).map(|check| check.id()) {
+        let _fits = write!(text, "| {check} |");
+        for column in columns {
+            let Some(row) = column.row(&check) else {
+                text += " - | |";
+                continue;
+            };
+            let number = note(server, column.agent, row).map_or_else(String::new, |note| {
+                let known = notes.iter().position(|known| *known == note);
+                let at = known.unwrap_or(notes.len());
+                if known.is_none() {
+                    notes.push(note);
+                }
+                format!(" {}", at + 1)
+            });
+            let _fits = write!(text, " {}{number} | {:.1} |", word(row), row.took);
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+    for (index, note) in notes.iter().enumerate() {
+        let _fits = writeln!(text, "{}. {note}", index + 1);
+    }
+    text + &end
+}
+
+/// What is said of a cell that is not simply "yes".
+fn note(server: Server, agent: Agent, row: &Row) -> Option<String> {
+    let line = |text: &str| text.replace('\n', " ").replace('|', "\\|").replace('`', "'");
+    match &row.verdict {
+        Verdict::Holds(_) => None,
+        Verdict::Fails(why) => {
+            let reason = reasons::find(server, agent, &row.check)
+                .map_or("**Not explained.**", |reason| reason.why);
+            Some(format!("{reason} (`{}`)", line(why)))
+        }
+        Verdict::Unknown(why) => Some(line(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(agent: Agent, check: &str, verdict: Verdict) -> Column {
+        let mut column = Column::new(agent);
+        column.note("2026-01-01 10:00", check, verdict, 1.5);
+        column
+    }
+
+    #[test]
+    fn a_page_keeps_the_other_servers_part() {
+        let mote = column(Agent::Mote, "exec.uname", Verdict::Holds("seen".into()));
+        let own = column(Agent::Own, "exec.uname", Verdict::Fails("a | b\nc".into()));
+        let incus = section(Server::Incus, &[mote.clone(), own]);
+        assert!(incus.contains("| exec.uname | yes | 1.5 | no 1 | 1.5 |"), "{incus}");
+        assert!(incus.contains("| exec.signals | - | | - | |"), "{incus}");
+        assert!(incus.contains("a \\| b c"), "{incus}");
+        let lxd = section(Server::Lxd, &[mote]);
+        let page = format!("{HEAD}{incus}{lxd}");
+        assert_eq!(part(&page, Server::Incus), Some(incus.as_str()));
+        assert_eq!(part(&page, Server::Lxd), Some(lxd.as_str()));
+        assert_eq!(part(HEAD, Server::Lxd), None);
+    }
+}

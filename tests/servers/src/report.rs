@@ -1,0 +1,81 @@
+//! The half that runs in the outer VM: sets the server up, runs the checks, and sends a line for each step.
+
+use std::fs::File;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::checks;
+use crate::instance;
+use crate::line::{Line, PORT, Say, step};
+use crate::server::{Agent, Server};
+use crate::setup;
+use crate::world::{World, round};
+
+/// `check SERVER AGENT BIG TURNS SLOW CHECK,...`: in the outer VM.
+///
+/// # Errors
+/// If the words make no sense or nobody listens.
+pub fn check(words: &[String]) -> Result<ExitCode, String> {
+    let usage = || "usage: mote-servers check SERVER AGENT BIG TURNS SLOW CHECK,...".to_owned();
+    let [server, agent, big, turns, slow, wanted] = words else { return Err(usage()) };
+    let world = World {
+        server: Server::named(server).ok_or_else(usage)?,
+        agent: Agent::named(agent).ok_or_else(usage)?,
+        big: big.parse().map_err(|_| usage())?,
+        turns: turns.parse().map_err(|_| usage())?,
+        slow: slow.parse().map_err(|_| usage())?,
+    };
+    tell(|say| look(&world, wanted, say))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `prepare SERVER SLOW`: in an outer VM that is to be kept.
+///
+/// # Errors
+/// If the words make no sense or nobody listens.
+pub fn prepare(words: &[String]) -> Result<ExitCode, String> {
+    let usage = || "usage: mote-servers prepare SERVER SLOW".to_owned();
+    let [server, slow] = words else { return Err(usage()) };
+    let world = World {
+        server: Server::named(server).ok_or_else(usage)?,
+        agent: Agent::Mote,
+        big: 0,
+        turns: 0,
+        slow: slow.parse().map_err(|_| usage())?,
+    };
+    tell(|say| {
+        setup::server(&world)?;
+        say(step("the server is up"))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Does something, says what it says, and at the end why it did not get there.
+fn tell(work: impl FnOnce(Say<'_>) -> Result<(), String>) -> Result<(), String> {
+    let mut port = File::options().write(true).open(PORT).map_err(|e| format!("{PORT}: {e}"))?;
+    let mut say = |line: Line| -> Result<(), String> {
+        let text = format!("{}\n", line.json());
+        port.write_all(text.as_bytes()).map_err(|error| format!("{PORT}: {error}"))
+    };
+    let why = work(&mut say).err().unwrap_or_default();
+    say(Line::Over(why))
+}
+
+fn look(world: &World, wanted: &str, say: Say<'_>) -> Result<(), String> {
+    if !setup::is_up(world)? {
+        setup::server(world)?;
+        say(step("the server is up"))?;
+    }
+    instance::start(world, &format!("{}.tar", world.agent.name()), say)?;
+    for check in
+        checks::of(world.server).filter(|check| wanted.split(',').any(|id| id == check.id()))
+    {
+        checks::ready(world).map_err(|why| format!("before {}: {why}", check.id()))?;
+        say(Line::Begin(check.id()))?;
+        let begun = Instant::now();
+        let seen = (check.run)(world);
+        say(Line::End(check.id(), seen, round(begun.elapsed())))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! Programs with a deadline: what they print, and how they end.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether a program has ended.
+const LOOK: Duration = Duration::from_millis(10);
+/// For output that is still on its way when the program has ended.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How much of a program's output an error shows, characters from its end.
+const SHOWN: usize = 400;
+
+/// What a program did.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Its exit code, or 128 plus the signal.
+    pub code: i32,
+    /// Standard output.
+    pub out: Vec<u8>,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Output {
+    /// Standard output as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).into_owned()
+    }
+
+    /// Both outputs, without white space at the ends; of what is no text only how much it is, since it is shown on
+    /// terminals and pages.
+    #[must_use]
+    pub fn said(&self) -> String {
+        let out = match str::from_utf8(&self.out) {
+            Ok(text) => text.to_owned(),
+            Err(_) => format!("({} bytes that are no text) ", self.out.len()),
+        };
+        format!("{out}{}", self.err).trim().to_owned()
+    }
+}
+
+/// A program to run.
+#[derive(Debug)]
+pub struct Run {
+    command: Command,
+    words: String,
+    input: Vec<u8>,
+    limit: Duration,
+}
+
+impl Run {
+    /// A program and its arguments, with a minute to end in.
+    #[must_use]
+    pub fn new(words: &[&str]) -> Self {
+        let mut command = Command::new(words.first().copied().unwrap_or_default());
+        command.args(words.iter().skip(1));
+        Self { command, words: words.join(" "), input: Vec::new(), limit: Duration::from_secs(60) }
+    }
+
+    /// Its standard input.
+    #[must_use]
+    pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.input = bytes.into();
+        self
+    }
+
+    /// Another limit.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// If it cannot be started or does not end in time.
+    pub fn run(mut self) -> Result<Output, String> {
+        self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = self.command.spawn().map_err(|error| format!("{}: {error}", self.words))?;
+        let out = collect(child.stdout.take());
+        let err = collect(child.stderr.take());
+        if let Some(mut stdin) = child.stdin.take() {
+            let bytes = std::mem::take(&mut self.input);
+            // A program that ends before it has read everything is not our error.
+            std::thread::spawn(move || stdin.write_all(&bytes));
+        }
+        let Some(status) = wait(&mut child, self.limit) else {
+            let _gone = child.kill();
+            let _reaped = child.wait();
+            return Err(format!("`{}` did not end in {:?}", self.words, self.limit));
+        };
+        let out = out.recv_timeout(DRAIN).unwrap_or_default();
+        let err =
+            String::from_utf8_lossy(&err.recv_timeout(DRAIN).unwrap_or_default()).into_owned();
+        Ok(Output { code: code(status), out, err })
+    }
+
+    /// Runs it, and demands an exit code.
+    ///
+    /// # Errors
+    /// If there is another one.
+    pub fn code(self, wanted: i32) -> Result<Output, String> {
+        let words = self.words.clone();
+        let output = self.run()?;
+        if output.code == wanted {
+            return Ok(output);
+        }
+        let said = output.said();
+        let from = said.char_indices().rev().nth(SHOWN).map_or(0, |(at, _)| at);
+        Err(format!("`{words}` ended with {}, not {wanted}: {}", output.code, &said[from..]))
+    }
+
+    /// Runs it with success; gives what it printed.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn text(self) -> Result<String, String> {
+        Ok(self.code(0)?.text())
+    }
+
+    /// Starts it with its output in a pipe, for what is to run meanwhile.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(mut self) -> Result<Background, String> {
+        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let child = self.command.spawn().map_err(|error| format!("{}: {error}", self.words))?;
+        Ok(Background(child))
+    }
+}
+
+/// A program that runs beside the check, and is killed when dropped.
+#[derive(Debug)]
+pub struct Background(pub Child);
+
+impl Background {
+    /// Its output, once somebody has ended it.
+    ///
+    /// # Errors
+    /// If it does not end in time.
+    pub fn end(mut self, limit: Duration) -> Result<Output, String> {
+        let out = collect(self.0.stdout.take());
+        let status = wait(&mut self.0, limit).ok_or("a program in the background did not end")?;
+        let out = out.recv_timeout(DRAIN).unwrap_or_default();
+        Ok(Output { code: code(status), out, err: String::new() })
+    }
+
+    /// Its first line of output.
+    ///
+    /// # Errors
+    /// If it ends before.
+    pub fn line(&mut self) -> Result<String, String> {
+        let stdout = self.0.stdout.as_mut().ok_or("no output")?;
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while stdout.read(&mut byte).map_err(|error| error.to_string())? == 1 && byte[0] != b'\n' {
+            line.push(byte[0]);
+        }
+        Ok(String::from_utf8_lossy(&line).into_owned())
+    }
+
+    /// Sends a signal, `-INT` say.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn signal(&self, signal: &str) -> Result<(), String> {
+        Run::new(&["kill", signal, &self.0.id().to_string()]).code(0).map(drop)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+/// Waits for a process; nothing if it takes longer.
+pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if begun.elapsed() > limit {
+            return None;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// An exit code as shells show it.
+#[must_use]
+pub fn code(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())
+}
+
+/// Reads a pipe to its end, elsewhere.
+fn collect(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (send, receive) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What was read before an error counts.
+            let _count = pipe.read_to_end(&mut bytes);
+        }
+        send.send(bytes)
+    });
+    receive
+}

@@ -1,0 +1,161 @@
+//! The two servers, and where their command lines differ.
+
+/// A server, as Debian packages it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// Incus 6.0.4 of Debian 13.
+    Incus,
+    /// LXD 5.0.2 of Debian 12.
+    Lxd,
+}
+
+impl Server {
+    /// By the name that the command line gives it.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "incus" => Some(Self::Incus),
+            "lxd" => Some(Self::Lxd),
+            _ => None,
+        }
+    }
+
+    /// Its service, and its name in headers and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Incus => "incus",
+            Self::Lxd => "lxd",
+        }
+    }
+
+    /// As people write it.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Incus => "Incus 6.0.4 (Debian 13)",
+            Self::Lxd => "LXD 5.0.2 (Debian 12)",
+        }
+    }
+
+    /// What of it is installed, for its version.
+    #[must_use]
+    pub fn package(self) -> &'static str {
+        match self {
+            Self::Incus => "incus-base",
+            Self::Lxd => "lxd",
+        }
+    }
+
+    /// Its own agent.
+    #[must_use]
+    pub fn own_agent(self) -> &'static str {
+        match self {
+            Self::Incus => "incus-agent",
+            Self::Lxd => "lxd-agent",
+        }
+    }
+
+    /// Its command line.
+    #[must_use]
+    pub fn cli(self) -> &'static str {
+        match self {
+            Self::Incus => "incus",
+            Self::Lxd => "lxc",
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn socket(self) -> &'static str {
+        match self {
+            Self::Incus => "/var/lib/incus/unix.socket",
+            Self::Lxd => "/var/lib/lxd/unix.socket",
+        }
+    }
+
+    /// The socket of programs in the guest.
+    #[must_use]
+    pub fn guest_socket(self) -> &'static str {
+        match self {
+            Self::Incus => "/dev/incus/sock",
+            Self::Lxd => "/dev/lxd/sock",
+        }
+    }
+
+    /// The key that switches it off.
+    #[must_use]
+    pub fn guest_api(self) -> &'static str {
+        match self {
+            Self::Incus => "security.guestapi",
+            Self::Lxd => "security.devlxd",
+        }
+    }
+
+    /// The command and its first word that makes a snapshot, and the one that deletes it.
+    #[must_use]
+    pub fn snapshot(self, instance: &str, name: &str) -> [Vec<String>; 2] {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        match self {
+            Self::Incus => [
+                words(&["snapshot", "create", instance, name]),
+                words(&["snapshot", "delete", instance, name]),
+            ],
+            Self::Lxd => [
+                words(&["snapshot", instance, name]),
+                words(&["delete", &format!("{instance}/{name}")]),
+            ],
+        }
+    }
+
+    /// Whether a directory can be added to an instance that runs: 5.0.2 says `Cannot attach directory while
+    /// instance is running`.
+    #[must_use]
+    pub fn plugs_directories(self) -> bool {
+        self == Self::Incus
+    }
+
+    /// Whether it has the status Ready: since LXD 5.5 (`instance_ready_state`).
+    #[must_use]
+    pub fn has_ready(self) -> bool {
+        self == Self::Incus
+    }
+
+    /// What lets a paused instance run again.
+    #[must_use]
+    pub fn resume(self) -> &'static str {
+        match self {
+            Self::Incus => "resume",
+            Self::Lxd => "start",
+        }
+    }
+}
+
+/// Whose agent is in the instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agent {
+    /// Ours.
+    Mote,
+    /// The server's own, from its config share.
+    Own,
+}
+
+impl Agent {
+    /// Both, as the table has them.
+    pub const ALL: [Self; 2] = [Self::Mote, Self::Own];
+
+    /// By the name that the command line gives it; also the name of its image.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|agent| agent.name() == name)
+    }
+
+    /// That name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mote => "mote",
+            Self::Own => "own",
+        }
+    }
+}

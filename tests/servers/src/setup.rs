@@ -1,0 +1,118 @@
+//! A server as packaged gets a pool and a bridge.
+
+use crate::server::Server;
+use crate::world::{BRIDGE, World};
+
+/// An interface that leads to the bridge.
+const UPLINK: &str = "uplink0";
+/// A directory that takes LXD's first boot index.
+const FIRST: &str = "/srv/first-of-all";
+/// Where it is in the guest.
+pub const FIRST_IN_GUEST: &str = "/mnt/first-of-all";
+
+/// How often a server is started again that found no QEMU.
+const AGAIN: u32 = 4;
+
+/// Whether the server is up already, in an outer VM that was kept.
+///
+/// # Errors
+/// If nobody knows.
+pub fn is_up(world: &World) -> Result<bool, String> {
+    let active = world.run(&["systemctl", "is-active", "--quiet", world.server.name()]).run()?;
+    Ok(active.code == 0)
+}
+
+/// Waits for the server, and starts it again if it found no use for QEMU: it gives it a few seconds to
+/// answer at the start, once and for all, which is too short on a busy machine.
+///
+/// # Errors
+/// If it does not come, or has no VMs.
+pub fn knows_vms(world: &World) -> Result<(), String> {
+    for turn in 0..=AGAIN {
+        let mut drivers = String::new();
+        world.until("the server", 120, || {
+            let about = world.query("/1.0")?;
+            about["environment"]["driver"].as_str().unwrap_or_default().clone_into(&mut drivers);
+            Ok(true)
+        })?;
+        if drivers.contains("qemu") {
+            return Ok(());
+        }
+        if turn < AGAIN {
+            let restart = ["systemctl", "restart", world.server.name()];
+            world.run(&restart).within(world.limit(180)).code(0)?;
+        }
+    }
+    Err("the server says that it cannot run VMs".into())
+}
+
+/// Starts the server.
+///
+/// # Errors
+/// If it does not come.
+pub fn server(world: &World) -> Result<(), String> {
+    let name = world.server.name();
+    // One of the last two is not for this processor. Instances have no VMs of their own.
+    for module in ["vhost_vsock", "vhost_net", "tun", "kvm_amd nested=0", "kvm_intel"] {
+        let words: Vec<_> = ["modprobe"].into_iter().chain(module.split(' ')).collect();
+        let _other = world.run(&words).run()?;
+    }
+    world.run(&["systemctl", "start", &format!("{name}.socket")]).code(0)?;
+    world.run(&["systemctl", "start", name]).within(world.limit(180)).code(0)?;
+    knows_vms(world)?;
+    let bridge = ["ipv4.address=10.77.0.1/24", "ipv4.nat=false", "ipv6.address=none"];
+    let link = nic(world.server);
+    let eth0: Vec<&str> = link.iter().map(String::as_str).collect();
+    let commands: &[&[&str]] = &[
+        &["storage", "create", "default", "dir"],
+        &[&["network", "create", BRIDGE], &bridge[..]].concat(),
+        &[
+            "profile",
+            "device",
+            "add",
+            "default",
+            "root",
+            "disk",
+            "path=/",
+            "pool=default",
+            "size=128MiB",
+        ],
+        &[&["profile", "device", "add", "default", "eth0", "nic", "name=eth0"], &eth0[..]].concat(),
+    ];
+    for words in commands {
+        world.ok(words)?;
+    }
+    if world.server == Server::Lxd { lxd_only(world) } else { Ok(()) }
+}
+
+/// How a NIC reaches the bridge. LXD 5.0.2 has QEMU open a tap device when it is `nobody` already, which
+/// Debian 13's kernel refuses; of a macvlan it opens the device itself. One right on the bridge would
+/// not reach the bridge's own address.
+#[must_use]
+pub fn nic(server: Server) -> Vec<String> {
+    match server {
+        Server::Incus => vec![format!("network={BRIDGE}")],
+        Server::Lxd => vec!["nictype=macvlan".into(), format!("parent={UPLINK}")],
+    }
+}
+
+fn lxd_only(world: &World) -> Result<(), String> {
+    let other = "uplink1";
+    let commands: &[&[&str]] = &[
+        &["ip", "link", "add", UPLINK, "type", "veth", "peer", "name", other],
+        &["ip", "link", "set", other, "master", BRIDGE],
+        &["ip", "link", "set", other, "up"],
+        &["ip", "link", "set", UPLINK, "up"],
+        &["mkdir", "-p", FIRST],
+    ];
+    for words in commands {
+        world.run(words).code(0)?;
+    }
+    // A kernel that QEMU itself loads takes boot index 0, and LXD gives it to the first disk or NIC; a
+    // directory has no use for it.
+    let source = format!("source={FIRST}");
+    let path = format!("path={FIRST_IN_GUEST}");
+    let disk = [&source, &path, "boot.priority=100"];
+    let add = ["profile", "device", "add", "default", "first-of-all", "disk"];
+    world.ok(&[&add, &disk[..]].concat()).map(drop)
+}

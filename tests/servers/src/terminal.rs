@@ -1,0 +1,133 @@
+//! A terminal of ours with a program on it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::run;
+
+/// How much of what is on the terminal an error shows, bytes from the end.
+const SHOWN: usize = 300;
+
+/// A program on a terminal; killed when dropped.
+#[derive(Debug)]
+pub struct Terminal {
+    ours: OwnedFd,
+    child: Child,
+    text: String,
+    limit: Duration,
+    /// Bytes that the program wrote.
+    pub bytes: usize,
+}
+
+impl Terminal {
+    /// Starts a program on a terminal of this size. The limit is for each thing that is waited for.
+    ///
+    /// # Errors
+    /// If there is no terminal or no such program.
+    pub fn start(words: &[&str], columns: u16, rows: u16, limit: Duration) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("a terminal: {error}");
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map_err(|e| failed(e.into()))?;
+        grantpt(&ours).map_err(|e| failed(e.into()))?;
+        unlockpt(&ours).map_err(|e| failed(e.into()))?;
+        let name = ptsname(&ours, Vec::new()).map_err(|e| failed(e.into()))?;
+        let name = name.to_string_lossy().into_owned();
+        let theirs = File::options().read(true).write(true).open(name).map_err(failed)?;
+        let side = || theirs.try_clone().map(Stdio::from).map_err(failed);
+        // A session of its own, with this as its terminal: signals from keys and sizes reach it.
+        let mut command = Command::new("setsid");
+        command.arg("--ctty").args(words).stdin(side()?).stdout(side()?).stderr(side()?);
+        size(&ours, columns, rows)?;
+        let child = command.spawn().map_err(failed)?;
+        Ok(Self { ours, child, text: String::new(), limit, bytes: 0 })
+    }
+
+    /// Changes the size.
+    ///
+    /// # Errors
+    /// If the terminal is gone.
+    pub fn resize(&self, columns: u16, rows: u16) -> Result<(), String> {
+        size(&self.ours, columns, rows)
+    }
+
+    /// Types.
+    ///
+    /// # Errors
+    /// If the terminal is gone.
+    pub fn say(&self, text: &str) -> Result<(), String> {
+        let written = rustix::io::write(&self.ours, text.as_bytes());
+        written.map(drop).map_err(|error| format!("typing: {error}"))
+    }
+
+    /// Reads until that was seen, and forgets what came up to it. Gives all of it.
+    ///
+    /// # Errors
+    /// If it does not come in time.
+    pub fn until(&mut self, wanted: &str) -> Result<String, String> {
+        let begun = Instant::now();
+        loop {
+            if let Some(at) = self.text.find(wanted) {
+                let rest = self.text.split_off(at + wanted.len());
+                return Ok(std::mem::replace(&mut self.text, rest));
+            }
+            if begun.elapsed() > self.limit || !self.read() {
+                return Err(format!("no {wanted:?} on the terminal, but {:?}", self.end_of_text()));
+            }
+        }
+    }
+
+    /// Reads on until the program ends; its exit code.
+    ///
+    /// # Errors
+    /// If it does not end in time.
+    pub fn end(mut self) -> Result<(i32, usize), String> {
+        let begun = Instant::now();
+        while begun.elapsed() < self.limit && self.read() {}
+        let status = run::wait(&mut self.child, self.limit)
+            .ok_or_else(|| format!("the client did not end: {:?}", self.end_of_text()))?;
+        Ok((run::code(status), self.bytes))
+    }
+
+    /// Kills the client, as somebody who closes the window does.
+    pub fn kill(mut self) {
+        let _gone = self.child.kill();
+    }
+
+    fn end_of_text(&self) -> String {
+        let from = self.text.len().saturating_sub(SHOWN);
+        self.text.chars().skip(from).collect()
+    }
+
+    /// Reads what there is within a moment; whether there may be more.
+    fn read(&mut self) -> bool {
+        let mut fds = [PollFd::new(&self.ours, PollFlags::IN)];
+        let pause = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+        if !poll(&mut fds, Some(&pause)).is_ok_and(|ready| ready > 0) {
+            return true;
+        }
+        let mut piece = [0; 65536];
+        let Ok(count @ 1..) = rustix::io::read(&self.ours, &mut piece) else {
+            return false; // EIO: nobody has the other side any more
+        };
+        self.bytes += count;
+        self.text += &String::from_utf8_lossy(&piece[..count]);
+        true
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+fn size(terminal: &OwnedFd, columns: u16, rows: u16) -> Result<(), String> {
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(terminal, size).map_err(|error| format!("size of a terminal: {error}"))
+}

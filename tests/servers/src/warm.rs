@@ -1,0 +1,73 @@
+//! An outer VM whose server is up, kept: each run goes on from there and not from power-on, which in
+//! emulation saves a minute or more.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::line::Line;
+use crate::options::Options;
+use crate::outer::{self, End, From, Machine, Outer};
+
+/// What the state depends on besides the disk and QEMU.
+const SOURCE: &str = include_str!("setup.rs");
+
+/// For the first boot; on a machine that does other things at once it was seen to take five minutes.
+const FIRST_BOOT: Duration = Duration::from_secs(1800);
+
+/// Where an outer VM is to begin; makes the state that is kept if there is none yet.
+///
+/// # Errors
+/// If the server does not come up.
+pub fn begin(options: &Options, work: &Path) -> Result<From, String> {
+    let spec = &options.spec;
+    if spec.machine == Machine::Kvm {
+        return Ok(From::Power); // it boots in seconds
+    }
+    let mut hash = DefaultHasher::new();
+    (SOURCE, outer::command_line(spec)).hash(&mut hash);
+    let kept = spec.outer.join(format!("warm-{:016x}.qcow2", hash.finish()));
+    let done = kept.with_extension("done");
+    if !done.exists() {
+        forget(&spec.outer);
+        make(options, work, &kept)?;
+        fs::write(&done, "").map_err(|error| format!("{}: {error}", done.display()))?;
+    }
+    Ok(From::Kept(kept))
+}
+
+/// Earlier ones are of no use any more.
+fn forget(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("warm-")) {
+            let _gone = fs::remove_file(path);
+        }
+    }
+}
+
+fn make(options: &Options, work: &Path, kept: &PathBuf) -> Result<(), String> {
+    let spec = &options.spec;
+    println!("a first boot, until the server is up; it is kept for the next runs");
+    let mut create = Command::new("qemu-img");
+    create.args(["create", "-q", "-f", "qcow2", "-F", "raw", "-b"]);
+    let created = create.arg(spec.outer.join("disk.raw")).arg(kept).status();
+    if !created.is_ok_and(|status| status.success()) {
+        return Err("qemu-img failed".into());
+    }
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let start =
+        format!("#!/bin/sh\n./mote-servers prepare {} {}\n", options.server.name(), options.slow);
+    let mut outer = Outer::start(spec, work, &start, &[&this], &From::PowerKept(kept.clone()))?;
+    let end = outer.hear(options.until.min(Instant::now() + FIRST_BOOT), |line| {
+        if let Line::Step(text, at) = line {
+            println!("  {at:6.1} s  {text}");
+        }
+    });
+    match end {
+        End::Over(why) if why.is_empty() => outer.keep(kept),
+        End::Over(why) | End::Lost(why) => Err(format!("the first boot: {why}")),
+    }
+}

@@ -1,0 +1,279 @@
+//! The instance under test and its server, as a check sees them.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::run::{Output, Run};
+use crate::server::{Agent, Server};
+use crate::terminal::Terminal;
+
+/// What a check saw, or why it fails.
+pub type Seen = Result<String, String>;
+
+/// The instance that most checks look at.
+pub const VM: &str = "vm1";
+/// Its bridge.
+pub const BRIDGE: &str = "br-checks";
+/// For a program, before `slow`.
+const PROGRAM: Duration = Duration::from_secs(60);
+/// For something on a terminal, before `slow`.
+const TERMINAL: Duration = Duration::from_secs(40);
+/// How often it is looked whether an instance that boots has its agent, before `slow`.
+pub const BOOTING: Duration = Duration::from_secs(1);
+/// How often it is looked again, before `slow`.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// A server with one instance.
+#[derive(Clone, Copy, Debug)]
+pub struct World {
+    /// The server.
+    pub server: Server,
+    /// The agent in the instance.
+    pub agent: Agent,
+    /// MiB of a large transfer.
+    pub big: usize,
+    /// Commands of a long series.
+    pub turns: usize,
+    /// By what time limits are multiplied: emulation in emulation is slow.
+    pub slow: u32,
+}
+
+impl World {
+    /// A time limit, in seconds of a quick machine.
+    #[must_use]
+    pub fn limit(&self, seconds: u64) -> Duration {
+        Duration::from_secs(seconds) * self.slow
+    }
+
+    /// A program in the outer VM.
+    #[must_use]
+    pub fn run(&self, words: &[&str]) -> Run {
+        Run::new(words).within(PROGRAM * self.slow)
+    }
+
+    /// A command of the server's own command line.
+    #[must_use]
+    pub fn cli(&self, words: &[&str]) -> Run {
+        self.run(&[&[self.server.cli()], words].concat())
+    }
+
+    /// The same, with success.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn ok(&self, words: &[&str]) -> Result<String, String> {
+        self.cli(words).text()
+    }
+
+    /// A command in the instance.
+    #[must_use]
+    pub fn exec(&self, words: &[&str]) -> Run {
+        self.cli(&[&["exec", VM, "-T", "--"], words].concat())
+    }
+
+    /// What a command in the instance prints.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn sh(&self, script: &str) -> Result<String, String> {
+        self.exec(&["sh", "-c", script]).text()
+    }
+
+    /// A program of the server's command line on a terminal.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn terminal(&self, words: &[&str]) -> Result<Terminal, String> {
+        let words = [&[self.server.cli()], words].concat();
+        Terminal::start(&words, 97, 31, TERMINAL * self.slow)
+    }
+
+    /// A command in the instance, on a terminal.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn exec_on_terminal(&self, words: &[&str]) -> Result<Terminal, String> {
+        let with = ["exec", VM, "-t", "--env", "TERM=xterm", "--"];
+        self.terminal(&[&with, words].concat())
+    }
+
+    /// What the server's API says. Asked directly: in emulation the command line takes seconds to start,
+    /// and what is asked again and again would keep the instance from its work.
+    ///
+    /// # Errors
+    /// If it refuses, or it is no JSON.
+    pub fn query(&self, path: &str) -> Result<Value, String> {
+        let failed = |error: std::io::Error| format!("{path}: {error}");
+        let mut stream = UnixStream::connect(self.server.socket()).map_err(failed)?;
+        stream.set_read_timeout(Some(PROGRAM * self.slow)).map_err(failed)?;
+        // HTTP 1.0: the body ends with the connection.
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: server\r\n\r\n").map_err(failed)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).map_err(failed)?;
+        let (_, body) = answer.split_once("\r\n\r\n").ok_or("half an answer")?;
+        let mut body: Value =
+            serde_json::from_str(body).map_err(|error| format!("{path}: {error}"))?;
+        match body["error_code"].as_i64() {
+            Some(0) | None => Ok(body["metadata"].take()),
+            Some(_) => Err(format!("{path}: {}", body["error"])),
+        }
+    }
+
+    /// The server's API by curl, with headers.
+    #[must_use]
+    pub fn curl(&self, words: &[&str]) -> Run {
+        let with = ["curl", "-s", "-i", "--unix-socket", self.server.socket()];
+        self.run(&[&with, words].concat())
+    }
+
+    /// The instance's status, as the API says it.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn status(&self) -> Result<String, String> {
+        let instance = self.query(&format!("/1.0/instances/{VM}"))?;
+        Ok(instance["status"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Whether the server sees an agent: only one counts processes.
+    ///
+    /// # Errors
+    /// If there is no such instance.
+    pub fn sees_agent(&self, instance: &str) -> Result<bool, String> {
+        let state = self.query(&format!("/1.0/instances/{instance}/state"))?;
+        Ok(state["processes"].as_i64().is_some_and(|count| count > 0))
+    }
+
+    /// Waits for the agent after a start; seconds that it took.
+    ///
+    /// # Errors
+    /// If it does not come.
+    pub fn agent_of(&self, instance: &str) -> Result<f64, String> {
+        self.until_each(BOOTING * self.slow, "an agent", 240, || self.sees_agent(instance))
+    }
+
+    /// Looks until something holds; seconds that it took. What fails meanwhile is looked at again.
+    ///
+    /// # Errors
+    /// If it does not come to hold in time (in seconds of a quick machine).
+    pub fn until(
+        &self,
+        what: &str,
+        seconds: u64,
+        look: impl FnMut() -> Result<bool, String>,
+    ) -> Result<f64, String> {
+        self.until_each(AGAIN * self.slow, what, seconds, look)
+    }
+
+    /// The same, but it is looked that seldom: what a look costs is taken from an instance that boots.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn until_each(
+        &self,
+        pause: Duration,
+        what: &str,
+        seconds: u64,
+        mut look: impl FnMut() -> Result<bool, String>,
+    ) -> Result<f64, String> {
+        let begun = Instant::now();
+        loop {
+            let seen = look();
+            if seen == Ok(true) {
+                return Ok(round(begun.elapsed()));
+            }
+            if begun.elapsed() > self.limit(seconds) {
+                let last = seen.err().map_or_else(String::new, |error| format!("; last: {error}"));
+                return Err(format!("{what}: not within {:?}{last}", self.limit(seconds)));
+            }
+            std::thread::sleep(pause);
+        }
+    }
+}
+
+/// Seconds with one digit.
+#[must_use]
+pub fn round(time: Duration) -> f64 {
+    (time.as_secs_f64() * 10.0).round() / 10.0
+}
+
+/// Demands equality.
+///
+/// # Errors
+/// If there is a difference.
+pub fn same<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
+    what: &str,
+    seen: T,
+    wanted: U,
+) -> Result<(), String> {
+    if seen == wanted { Ok(()) } else { Err(format!("{what} is {seen:?}, not {wanted:?}")) }
+}
+
+/// Demands that a text holds another.
+///
+/// # Errors
+/// If not.
+pub fn has(text: &str, wanted: &str) -> Result<(), String> {
+    if text.contains(wanted) { Ok(()) } else { Err(format!("no {wanted:?} in {text:?}")) }
+}
+
+/// The line of a text that holds another.
+///
+/// # Errors
+/// If there is none.
+pub fn line_with(text: &str, wanted: &str) -> Result<String, String> {
+    let line = text.lines().find(|line| line.contains(wanted));
+    line.map(|line| line.trim().to_owned()).ok_or_else(|| format!("no {wanted:?} in {text:?}"))
+}
+
+/// An output and the checksum of the same bytes in the outer VM.
+///
+/// # Errors
+/// If there is no `sha256sum`.
+pub fn checksum(bytes: &[u8]) -> Result<String, String> {
+    first_word(&Run::new(&["sha256sum"]).input(bytes).code(0)?)
+}
+
+/// The first word that a program printed.
+///
+/// # Errors
+/// If it printed none.
+pub fn first_word(output: &Output) -> Result<String, String> {
+    let text = output.text();
+    text.split_whitespace().next().map(str::to_owned).ok_or_else(|| "nothing printed".to_owned())
+}
+
+/// Bytes that do not repeat soon, always the same.
+#[must_use]
+pub fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    let words = std::iter::repeat_with(&mut next).take(length / 8 + 1);
+    let mut bytes: Vec<u8> = words.flatten().collect();
+    bytes.truncate(length);
+    bytes
+}
+
+/// Writes a file in the outer VM.
+///
+/// # Errors
+/// If that fails.
+pub fn put(path: &str, content: &[u8]) -> Result<(), String> {
+    std::fs::write(path, content).map_err(|error| format!("{path}: {error}"))
+}
+
+/// Reads a file in the outer VM.
+///
+/// # Errors
+/// If that fails.
+pub fn read(path: &str) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("{path}: {error}"))
+}

@@ -1,0 +1,12 @@
+//! What the harness panics with, as an error.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs it; what it panics with is why it failed. The harness panics when a deadline is over.
+pub(super) fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        text.unwrap_or_else(|| "a panic".into())
+    })
+}

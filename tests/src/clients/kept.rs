@@ -1,0 +1,124 @@
+//! Stores the results of each agent under `target`, so that the page can be made from runs of all
+//! agents at once or one by one.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use super::{CLIENTS, Client, Judged, Place, Seen};
+use crate::column::Column;
+use crate::{put, tool};
+
+/// Stores the results of these clients in place of their earlier ones.
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn keep(judged: Judged, seen: &Seen, clients: &[&'static Client]) {
+    let directory = directory();
+    std::fs::create_dir_all(&directory).expect("a directory");
+    put(file(&directory, judged), text(&merged(load(&directory, judged), seen, clients)));
+}
+
+/// The page's columns; `None` if one of its agents has no results on this machine.
+#[must_use]
+pub fn columns() -> Option<Vec<(Judged, Seen)>> {
+    let directory = directory();
+    let all = Judged::COLUMNS.into_iter().map(|judged| {
+        let mut seen = load(&directory, judged);
+        let empty = seen.is_empty();
+        // Clients that run in the VM itself are in the column with the same title.
+        if let Some(booted) = booted(judged) {
+            let again = load(&directory, booted).into_iter();
+            seen.extend(again.filter(|((heading, _), _)| is_inside(heading)));
+        }
+        (!empty).then_some((judged, seen))
+    });
+    all.collect()
+}
+
+/// The VM with the same agent and flavour of host, if `judged` is not in a VM.
+fn booted(judged: Judged) -> Option<Judged> {
+    let title = judged.title();
+    let known = [Column::MoteLxd, Column::MoteIncus].map(Judged::Booted);
+    known.into_iter().find(|booted| *booted != judged && booted.title() == title)
+}
+
+fn is_inside(heading: &str) -> bool {
+    CLIENTS.iter().any(|client| client.heading == heading && client.place == Place::Inside)
+}
+
+fn directory() -> PathBuf {
+    tool("MOTE_CLIENTS", "target/clients").join("seen")
+}
+
+fn file(directory: &Path, judged: Judged) -> PathBuf {
+    directory.join(judged.name().replace(['/', ' '], "-"))
+}
+
+fn load(directory: &Path, judged: Judged) -> Seen {
+    let mut seen = parse(&std::fs::read_to_string(file(directory, judged)).unwrap_or_default());
+    let still = |heading: &str| {
+        CLIENTS.iter().any(|client| client.heading == heading && client.speaks_to(judged))
+    };
+    seen.retain(|((heading, _), _)| still(heading));
+    seen
+}
+
+/// The old cases of other clients and all new ones, in the page's order.
+fn merged(old: Seen, new: &Seen, clients: &[&'static Client]) -> Seen {
+    let again = |heading: &str| clients.iter().any(|client| client.heading == heading);
+    let mut all: Seen = old.into_iter().filter(|((heading, _), _)| !again(heading)).collect();
+    all.extend(new.iter().cloned());
+    all.sort_by_key(|((heading, _), _)| CLIENTS.iter().position(|of| of.heading == *heading));
+    all
+}
+
+/// Writes a line for each case, with tabs between its fields; `cases` has removed other tabs.
+fn text(seen: &Seen) -> String {
+    let mut text = String::new();
+    for ((heading, case), what) in seen {
+        let _fits = writeln!(text, "{heading}\t{case}\t{what}");
+    }
+    text
+}
+
+/// Parses what [`text`] writes. Cases of clients that no longer exist are left out.
+fn parse(text: &str) -> Seen {
+    let lines = text.lines().filter_map(|line| {
+        let (heading, rest) = line.split_once('\t')?;
+        let (case, what) = rest.split_once('\t')?;
+        let client = CLIENTS.iter().find(|client| client.heading == heading)?;
+        Some(((client.heading, case.to_owned()), what.to_owned()))
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(client: usize, name: &str, what: &str) -> ((&'static str, String), String) {
+        ((CLIENTS[client].heading, name.to_owned()), what.to_owned())
+    }
+
+    #[test]
+    fn what_is_kept_is_what_was_seen() {
+        let seen = vec![case(0, "a case | of it", "ok"), case(1, "another", "it is: late")];
+        assert_eq!(parse(&text(&seen)), seen);
+    }
+
+    #[test]
+    fn a_client_that_is_run_again_replaces_its_own_cases_only() {
+        let old = vec![case(0, "gone", "ok"), case(1, "stays", "ok")];
+        let new = vec![case(0, "new", "late")];
+        let all = merged(old, &new, &[&CLIENTS[0]]);
+        assert_eq!(all, [case(0, "new", "late"), case(1, "stays", "ok")]);
+    }
+
+    #[test]
+    fn mote_in_a_vm_is_under_the_title_of_mote_on_sockets() {
+        for judged in Judged::COLUMNS {
+            assert!(booted(judged).is_none_or(|booted| booted.title() == judged.title()));
+        }
+        assert_eq!(Judged::COLUMNS.into_iter().filter_map(booted).count(), 2);
+    }
+}

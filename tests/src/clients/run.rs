@@ -1,0 +1,119 @@
+//! Runs clients on agents, and notes what they print.
+
+use std::process::Stdio;
+use std::thread;
+use std::time::Instant;
+
+use super::judged::Judged;
+use super::list::{Client, Place};
+use super::reasons;
+use super::seen::{NOT_HERE, Seen};
+use super::world::{self, World};
+
+/// Runs these clients on an agent, one after the other.
+#[must_use]
+pub fn run(judged: Judged, clients: &[&'static Client]) -> Seen {
+    let begun = Instant::now();
+    let mut clients = clients.iter().filter(|client| client.speaks_to(judged)).peekable();
+    if clients.peek().is_none() {
+        return Seen::new();
+    }
+    let mut world = World::new(judged);
+    println!("{}: up after {:.1} s", judged.name(), begun.elapsed().as_secs_f64());
+    let mut seen = Seen::new();
+    for client in clients {
+        let begun = Instant::now();
+        let mut lines = cases(&mut world, client, 1);
+        let mut end = world.ended();
+        let unexplained = lines.iter().filter(|(case, seen)| {
+            seen != "ok"
+                && !seen.starts_with(NOT_HERE)
+                && !reasons::explained(client.heading, case, judged.title())
+        });
+        let unexplained: Vec<_> = unexplained.collect();
+        // On a busy machine a deadline may be missed: once is said, twice counts.
+        if !unexplained.is_empty() && end.is_none() {
+            println!("{}: {}: once more after {unexplained:?}", judged.name(), client.heading);
+            lines = cases(&mut world, client, 2);
+            end = world.ended();
+        }
+        if end.is_some() {
+            // The next client finds another one.
+            drop(world);
+            world = World::new(judged);
+        }
+        lines.push(("the agent lives on".into(), end.unwrap_or("ok".into())));
+        let bad = lines.iter().filter(|(_, seen)| seen != "ok").count();
+        println!(
+            "{}: {}: {} cases, {bad} not ok, {:.1} s",
+            judged.name(),
+            client.heading,
+            lines.len(),
+            begun.elapsed().as_secs_f64()
+        );
+        for (case, what) in &lines {
+            if what != "ok" {
+                println!("    {case}: {what}");
+            }
+        }
+        seen.extend(lines.into_iter().map(|(case, what)| ((client.heading, case), what)));
+    }
+    println!("{}: done after {:.1} s", judged.name(), begun.elapsed().as_secs_f64());
+    seen
+}
+
+/// Runs these clients on some agents: those without a VM beside each other, since they mostly wait.
+///
+/// # Panics
+/// If a run does.
+#[must_use]
+pub fn run_all(all: &[Judged], clients: &[&'static Client]) -> Vec<(Judged, Seen)> {
+    let (light, heavy): (Vec<Judged>, Vec<Judged>) =
+        all.iter().copied().partition(|judged| matches!(judged, Judged::Sockets(_)));
+    let mut seen: Vec<_> = thread::scope(|scope| {
+        let runs: Vec<_> =
+            light.into_iter().map(|one| (one, scope.spawn(move || run(one, clients)))).collect();
+        runs.into_iter().map(|(judged, run)| (judged, run.join().expect("a run"))).collect()
+    });
+    seen.extend(heavy.into_iter().map(|judged| (judged, run(judged, clients))));
+    // As they were asked for.
+    let at = |judged: &Judged| all.iter().position(|one| one == judged);
+    seen.sort_by_key(|(judged, _)| at(judged));
+    seen
+}
+
+/// Runs one; its cases in order. One more if it did not end well.
+fn cases(world: &mut World, client: &Client, attempt: u32) -> Vec<(String, String)> {
+    if let Some(missing) = world::missing(client) {
+        return vec![("the program is there".into(), format!("{NOT_HERE}{missing}"))];
+    }
+    let (lines, end) = match client.place {
+        Place::Inside => {
+            let (code, lines) = world.inside(client);
+            (lines, (code != 0).then(|| format!("exit status: {code}")))
+        }
+        Place::Guest | Place::Host => on_this_machine(world, client, attempt),
+    };
+    let mut cases: Vec<_> = lines
+        .lines()
+        .map(|line| line.split_once(": ").unwrap_or((line, "no `: ` in it")))
+        .map(|(case, seen)| (case.to_owned(), seen.replace('\t', " ")))
+        .collect();
+    if let Some(end) = end {
+        cases.push(("the program ends well".into(), end));
+    }
+    cases
+}
+
+/// What it printed, and how it ended if that was not well.
+fn on_this_machine(world: &World, client: &Client, attempt: u32) -> (String, Option<String>) {
+    let output =
+        world.command(client, attempt).stdin(Stdio::null()).stderr(Stdio::piped()).output();
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}", client.heading));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (lines, errors) = (text(&output.stdout), text(&output.stderr));
+    if !errors.is_empty() {
+        eprint!("{}: {errors}", client.heading);
+    }
+    (lines, (!output.status.success()).then(|| output.status.to_string()))
+}

@@ -1,0 +1,11 @@
+//! A session in a directory of its own.
+
+use crate::conform::agent::Agent;
+use crate::conform::sftp::Sftp;
+
+/// A directory for a check; its session.
+pub(super) fn session(agent: &Agent, name: &str) -> Result<(Sftp, String), String> {
+    let directory = format!("/tmp/sftp-{name}");
+    let _made = agent.guest(&format!("mkdir -p {directory}"))?;
+    Ok((Sftp::open(agent)?, directory))
+}

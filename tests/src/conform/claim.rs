@@ -1,0 +1,51 @@
+//! What a check comes to.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+/// Why a claim does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// It is not there, or ends in an error.
+    No(String),
+    /// Something else happens.
+    Differs(String),
+}
+
+impl From<String> for Miss {
+    fn from(text: String) -> Self {
+        Self::No(text)
+    }
+}
+
+impl From<&str> for Miss {
+    fn from(text: &str) -> Self {
+        Self::No(text.into())
+    }
+}
+
+/// What a check comes to.
+pub type Claim = Result<(), Miss>;
+
+/// Demands equality; says what was seen.
+///
+/// # Errors
+/// If there is a difference.
+pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: U) -> Claim {
+    if seen == wanted {
+        Ok(())
+    } else {
+        Err(Miss::Differs(format!("{what} is `{seen}`, not `{wanted}`")))
+    }
+}
+
+/// Demands that something holds.
+///
+/// # Errors
+/// If not.
+pub fn hold(what: impl Into<String>, holds: bool) -> Claim {
+    if holds { Ok(()) } else { Err(Miss::Differs(what.into())) }
+}
+
+/// A little while, for what may take a moment to be seen.
+pub const SOON: Duration = Duration::from_secs(10);

@@ -1,0 +1,319 @@
+//! An agent that is started before what it needs is there.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use mote_tests::host::NAME;
+use mote_tests::{Process, kill, put, wait};
+use rustix::process::Signal;
+
+use crate::world::{Boot, LIMIT, fifo, in_private_mounts, mount, terminate, whole};
+
+/// Its files are elsewhere until [`arrive`].
+fn started_early(boot: &Boot, args: &[&str]) -> Process {
+    fs::rename(&boot.host.share, boot.scratch.0.join("later")).expect("the guest");
+    boot.start(args)
+}
+
+/// The host's files come, one after the other, as a script copies them.
+fn arrive(boot: &Boot) {
+    fs::create_dir(&boot.host.share).expect("the guest");
+    for name in ["agent.crt", "agent.conf", "server.crt", "agent.key"] {
+        let text = fs::read_to_string(boot.scratch.0.join("later").join(name)).expect("the guest");
+        // The first half of a certificate is none.
+        put(boot.host.share.join(name), &text[..text.len() / 2]);
+        std::thread::sleep(Duration::from_millis(150));
+        put(boot.host.share.join(name), text);
+    }
+}
+
+/// Clock ticks of CPU that a process has used.
+fn ticks(process: &Process) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/stat", process.0.id())).expect("the guest");
+    let fields: Vec<_> = text.rsplit(')').next().expect("the guest").split_whitespace().collect();
+    fields[11].parse::<u64>().expect("the guest") + fields[12].parse::<u64>().expect("the guest")
+}
+
+#[test]
+fn it_waits_for_the_hosts_files_and_says_so_to_everybody() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let agent = started_early(&boot, &[]);
+    let share = boot.host.share.display().to_string();
+    let what = format!("waiting for the config files in {share}");
+    boot.logged(&format!(
+        "{what}: no config files: agent.crt, agent.key, server.crt are not in {share}, given by option"
+    ));
+    wait("the view", LIMIT, || boot.text("run/mote/status").contains("waiting").then_some(()));
+    let output = boot.command(&["status"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.starts_with("running: yes\n") && text.contains(&format!("state: {what}\n")),
+        "{text}"
+    );
+    let (code, text) = boot.ask(&["get", "user.x"]);
+    assert!(code == Some(3) && text.contains(&format!("it is still {what}")), "{text}");
+    let (code, text) = boot.ask(&[]);
+    assert!(code == Some(1) && text.contains("another mote-agent is running"), "{text}");
+    // Cheap: a hundredth of one CPU at most, at first too.
+    let (begun, before) = (Instant::now(), ticks(&agent));
+    std::thread::sleep(Duration::from_secs(4));
+    let (spent, passed) = (ticks(&agent) - before, begun.elapsed());
+    println!("{spent} ticks of CPU in {passed:?} of waiting");
+    assert!(spent <= 4, "{spent} ticks in {passed:?}");
+    arrive(&boot);
+    let begun = Instant::now();
+    boot.serves();
+    println!("served {:?} after the last file", begun.elapsed());
+    boot.logged("CONNECTED");
+    // What there was of certificates until then was not taken for one.
+    assert!(boot.log().contains("agent.key: "), "{}", boot.log());
+    let text = String::from_utf8(boot.command(&["status"]).output().unwrap().stdout).unwrap();
+    assert!(text.contains(&format!("files: {share}\n")) && text.contains("\nfor: "), "{text}");
+}
+
+#[test]
+fn who_does_not_want_to_wait_is_told_at_once() {
+    let boot = Boot::new("lxd");
+    let mut agent = started_early(&boot, &["--no-wait"]);
+    let (status, took) = wait("its end", LIMIT, || agent.0.try_wait().unwrap());
+    assert!(status.code() == Some(1) && took < Duration::from_secs(2), "{status} after {took:?}");
+    assert!(boot.log().contains("error: no config files: "), "{}", boot.log());
+}
+
+#[test]
+fn all_that_is_missing_is_told_while_one_thing_is_waited_for() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    boot.put("sys/class/virtio-ports/vport0p1/name", "org.qemu.guest_agent.0\n");
+    let _agent = started_early(&boot, &[]);
+    boot.logged("given by option; nor is there a status port: expected a port named ");
+    boot.logged("found only org.qemu.guest_agent.0 (vport0p1)");
+}
+
+#[test]
+fn it_ends_at_once_while_it_waits() {
+    let boot = Boot::new("lxd");
+    let mut agent = started_early(&boot, &[]);
+    boot.logged("waiting for the config files");
+    let begun = Instant::now();
+    assert_eq!(terminate(&mut agent), Some(0));
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+}
+
+/// systemd kills a unit that does not get ready in 90 s, and starts nothing that comes after it.
+#[test]
+fn a_service_manager_is_told_ready_while_it_waits_and_that_it_lives() {
+    let boot = Boot::new("lxd");
+    let socket = UnixDatagram::bind(boot.scratch.0.join("notify")).unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    let hear = || {
+        let mut text = [0; 128];
+        let count = socket.recv(&mut text).expect("a datagram");
+        String::from_utf8_lossy(&text[..count]).into_owned()
+    };
+    fs::rename(&boot.host.share, boot.scratch.0.join("later")).unwrap();
+    let mut command = boot.command(&[]);
+    command.env("NOTIFY_SOCKET", boot.scratch.0.join("notify")).env("WATCHDOG_USEC", "2000000");
+    let begun = Instant::now();
+    let mut agent = Process::start(&mut command);
+    let first = hear();
+    assert!(first.starts_with("READY=1\nSTATUS=waiting for the config files in "), "{first}");
+    assert!(begun.elapsed() > Duration::from_secs(9) && begun.elapsed() < Duration::from_secs(20));
+    assert_eq!([hear(), hear()], ["WATCHDOG=1", "WATCHDOG=1"]);
+    arrive(&boot);
+    wait("its state", LIMIT, || (hear() == "STATUS=running").then_some(()));
+    wait("ready", LIMIT, || (hear() == "READY=1").then_some(()));
+    assert_eq!(terminate(&mut agent), Some(0));
+}
+
+#[test]
+fn a_port_that_comes_later_is_told_used_and_no_longer_the_last_error() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    fs::remove_file(boot.root("dev/vport0p1")).unwrap();
+    let _agent = boot.start(&[]);
+    boot.logged(
+        "dev/vport0p1: the kernel has the port, but no node for it: mount devtmpfs on /dev",
+    );
+    boot.logged("info: STARTED, which no host can read without a status port\n");
+    let said = boot.log();
+    let line = said.lines().find(|line| line.contains("waiting for the status port")).unwrap();
+    assert!(line.starts_with("mote: info: waiting for the status port: "), "{line}");
+    boot.serves();
+    let status = || String::from_utf8(boot.command(&["status"]).output().unwrap().stdout).unwrap();
+    wait("the last error", LIMIT, || {
+        status().contains("error: waiting for the status").then_some(())
+    });
+    fifo(&boot.root("dev/vport0p1"));
+    let begun = Instant::now();
+    let path = boot.root("dev/vport0p1").display().to_string();
+    boot.logged(&format!("port {path} (lxd)"));
+    println!("used {:?} after it came", begun.elapsed());
+    wait("no last error", LIMIT, || status().contains("last_error: -\n").then_some(()));
+    assert!(status().contains(&format!("port: {path}\n")), "{}", status());
+    assert_eq!(boot.log().matches("waiting for the status port").count(), 1, "{}", boot.log());
+}
+
+/// An initramfs may start it first of all, and mount `/run` afterwards.
+#[test]
+fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
+    const TEST: &str = "early::an_agent_from_before_run_was_mounted_is_found_and_comes_after_it";
+    if !in_private_mounts(TEST) {
+        return;
+    }
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let agent = boot.start(&["--interval-connected", "500"]);
+    boot.serves();
+    boot.logged("CONNECTED");
+    assert_eq!(boot.ask(&["ready"]).0, Some(0));
+    let pid = agent.0.id();
+    symlink(format!("/proc/{pid}"), boot.root(&format!("proc/{pid}"))).unwrap();
+    let print = |args: &[&str]| {
+        let output = boot.command(args).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    // It has not noticed yet.
+    kill(Signal::STOP, pid);
+    mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
+    let hidden = format!("process {pid} runs, but was started before /run was mounted");
+    let (code, text) = print(&["status"]);
+    assert!(code == Some(0) && text.starts_with("running: yes\n"), "{text}");
+    assert!(text.contains(&format!("last_error: {hidden}\n")), "{text}");
+    let (_, text) = print(&["--check"]);
+    assert!(
+        text.contains(&format!("agent: {hidden}; ")) && text.contains("ok       port"),
+        "{text}"
+    );
+    let (code, text) = boot.ask(&[]);
+    assert!(code == Some(1) && text.contains("another mote-agent is running"), "{text}");
+    assert!(text.contains(&hidden), "{text}");
+    kill(Signal::CONT, pid);
+    boot.logged("lock and status are written there");
+    wait("its view", LIMIT, || print(&["status"]).1.contains("state: CONNECTED\n").then_some(()));
+    assert_eq!(boot.text("run/mote/ready"), "Ready");
+    assert!(print(&["--check"]).1.contains("ok       agent: running, CONNECTED\n"));
+    let (code, text) = boot.ask(&[]);
+    let another = format!("another mote-agent is running: process {pid}\n");
+    assert!(code == Some(1) && text.ends_with(&another), "{text}");
+    // Somebody tidies up.
+    kill(Signal::STOP, pid);
+    fs::remove_dir_all(boot.root("run/mote")).unwrap();
+    let (_, text) = print(&["status"]);
+    assert!(text.contains(&format!("{pid} runs, but /run/mote was removed under it\n")), "{text}");
+    kill(Signal::CONT, pid);
+    wait("its view", LIMIT, || print(&["status"]).1.contains("state: CONNECTED\n").then_some(()));
+    drop(agent);
+    assert_eq!(print(&["status"]).0, Some(3));
+    assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());
+}
+
+#[test]
+fn one_that_still_waits_comes_after_run_too() {
+    if !in_private_mounts("early::one_that_still_waits_comes_after_run_too") {
+        return;
+    }
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let _agent = started_early(&boot, &[]);
+    let waiting =
+        || boot.text("run/mote/status").contains("waiting for the config files").then_some(());
+    wait("the view", LIMIT, waiting);
+    mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
+    let (_, took) = wait("the view in the other", LIMIT, waiting);
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    let (code, text) = boot.ask(&[]);
+    assert!(code == Some(1) && text.contains("another mote-agent is running"), "{text}");
+    drop(_agent);
+    assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());
+}
+
+#[test]
+fn a_misspelt_port_beside_the_old_one_is_told() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    boot.put("sys/class/virtio-ports/vport0p1/name", "org.linuxcontainers.lxd\n");
+    boot.put("sys/class/virtio-ports/vport0p2/name", "com.canonical.lxdd\n");
+    let _agent = boot.start(&[]);
+    boot.logged("info: STARTED\n");
+    let log = boot.log();
+    assert!(
+        log.contains("warn: there is a port named com.canonical.lxdd: should that be"),
+        "{log}"
+    );
+    assert_eq!(log.matches("lxdd").count(), 1, "{log}");
+}
+
+#[test]
+fn a_killed_agent_is_connected_to_nobody() {
+    let boot = Boot::new("lxd");
+    let mut agent = boot.start(&[]);
+    boot.serves();
+    let pid = agent.0.id();
+    wait("the view", LIMIT, || boot.text("run/mote/status").contains("CONNECT").then_some(()));
+    agent.kill();
+    let output = boot.command(&["status"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    for line in ["running: no\n", "pid: -\n", "state: -\n", "host: -\n", "devlxd: -\n"] {
+        assert!(text.contains(line), "{text}");
+    }
+    let (_, text) = boot.ask(&["status"]);
+    let was = format!("no agent is running; process {pid} was one, CONNECT");
+    assert!(text.contains(&was) && text.contains("ended without saying so"), "{text}");
+}
+
+#[test]
+fn a_full_run_makes_nothing_wrong_and_is_told_once() {
+    if !in_private_mounts("early::a_full_run_makes_nothing_wrong_and_is_told_once") {
+        return;
+    }
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    mount(&["-t", "tmpfs", "-o", "size=64k", "tmpfs"], &boot.root("run"));
+    let fill = || {
+        let _full = Command::new("sh")
+            .arg("-c")
+            .arg(format!("cat /dev/zero >'{}' 2>/dev/null", boot.root("run/full").display()))
+            .status();
+    };
+    let status = || {
+        let output = boot.command(&["status"]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    // Filled while it runs.
+    let mut agent = boot.start(&[]);
+    boot.serves();
+    boot.logged("CONNECTED");
+    fill();
+    assert_eq!(boot.ask(&["ready"]).0, Some(0));
+    wait("Ready", LIMIT, || status().1.contains("ready: Ready\n").then_some(()));
+    assert_eq!(boot.host.state()["status"], "Ready");
+    boot.logged("run/mote/ready: No space left on device (os error 28); free some space on /run");
+    assert_eq!(boot.ask(&["started"]).0, Some(0));
+    assert_eq!(boot.ask(&["ready"]).0, Some(0));
+    assert_eq!(boot.log().matches("No space left").count(), 1, "{}", boot.log());
+    fs::remove_file(boot.root("run/full")).unwrap();
+    boot.host.ok(&["set", NAME, "security.devlxd=false"]);
+    boot.logged("is written again");
+    assert_eq!(boot.text("run/mote/ready"), "Ready");
+    assert_eq!(terminate(&mut agent), Some(0));
+    // Full before it starts: nothing can be written, but everybody agrees that it runs.
+    fs::remove_dir_all(boot.root("run/mote")).unwrap();
+    fill();
+    let _agent = boot.start(&[]);
+    boot.logged("run/mote/status: No space left on device (os error 28); free some space on /run");
+    let (code, text) = status();
+    assert!(code == Some(0) && text.starts_with("running: yes\n"), "{text}");
+    assert!(text.contains("is not there: the agent just starts, or /run is full\n"), "{text}");
+    let check = boot.command(&["--check"]).output().unwrap();
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(text.contains("ok       agent: running\n") && text.contains("no space left"), "{text}");
+    drop(_agent);
+    assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());
+}

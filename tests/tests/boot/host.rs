@@ -1,0 +1,128 @@
+//! What the agent believes of its host, and what it says about it.
+
+use std::fs;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use mote_tests::conform::client::{Client, Way};
+use mote_tests::host::{Host, NAME};
+use mote_tests::terminal::Terminal;
+use mote_tests::{Scratch, wait};
+use serde_json::Value;
+
+use crate::world::{Boot, LIMIT};
+
+fn status(boot: &Boot) -> Value {
+    serde_json::from_str(&boot.text("run/mote/status")).unwrap_or_default()
+}
+
+#[test]
+fn an_agent_that_the_host_refuses_is_never_connected() {
+    const WHY: &str = "the host refused this agent's certificate (401): are these another \
+                       instance's files?";
+    for flavour in ["lxd", "incus"] {
+        let boot = Boot::new(flavour);
+        let elsewhere = Scratch::new();
+        let other = Host::on_sockets(&elsewhere.0, &elsewhere.0.join("vs"), flavour, &[]);
+        for file in ["agent.crt", "agent.key"] {
+            fs::copy(other.share.join(file), boot.host.share.join(file)).unwrap();
+        }
+        let _agent = boot.start(&[]);
+        boot.serves();
+        boot.logged(WHY);
+        // What is forwarded gets the host's 401, which proves nothing.
+        for _ in 0..5 {
+            let (code, text) = boot.ask(&["get", "user.a"]);
+            assert!(code == Some(1) && text.contains("Unauthorized"), "{code:?} {text}");
+            sleep(Duration::from_millis(300));
+        }
+        assert!(!boot.log().contains("CONNECTED"), "{}", boot.log());
+        let status = status(&boot);
+        assert_eq!((&status["state"], &status["last_error"]), (&"STARTED".into(), &WHY.into()));
+        let output = boot.command(&["--check"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        for line in [
+            format!("missing  certificates: they fit together, but {WHY}\n"),
+            format!("missing  it is not CONNECTED: {WHY}\n"),
+        ] {
+            assert!(text.contains(&line), "no {line:?} in:\n{text}");
+        }
+        assert!(output.status.code() == Some(1) && !text.contains("usable"), "{text}");
+    }
+}
+
+#[test]
+fn an_error_of_the_host_is_forgotten_once_it_is_there() {
+    let boot = Boot::new("lxd");
+    boot.host.ok(&["fault", NAME, "garbage"]);
+    let _agent = boot.start(&[]);
+    boot.logged("the host's answer: ");
+    assert!(status(&boot)["last_error"].is_string(), "{}", status(&boot));
+    assert!(!boot.log().contains("lost host"), "it never had one: {}", boot.log());
+    boot.host.ok(&["fault", NAME, "none"]);
+    boot.logged(" CONNECTED");
+    // There is no port here, which is no news of the host's.
+    let over = || !status(&boot)["last_error"].to_string().contains("answer");
+    wait("the error to be forgotten", LIMIT, || over().then_some(()));
+}
+
+#[test]
+fn an_agent_that_was_killed_knows_its_host_though_nobody_tells_it() {
+    let mut boot = Boot::new("lxd");
+    let mut agent = boot.start(&[]);
+    boot.logged(" CONNECTED");
+    // A new daemon, elsewhere, tells the agent, and not its successor; agent.conf is as it was.
+    boot.host.kill();
+    boot.host.start();
+    let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    let told = client.told().unwrap();
+    assert_eq!(client.ask("PUT", "/1.0", &told.to_string()).unwrap().status, 200);
+    agent.kill();
+    fs::remove_file(boot.host.share.join("agent.conf")).unwrap();
+    let before = boot.log().len();
+    let _agent = boot.start(&[]);
+    let connected = format!(" CONNECTED 2:{}", told["port"]);
+    let again = || boot.log()[before..].contains(&connected).then_some(());
+    let (_, took) = wait("CONNECTED again", LIMIT, again);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    boot.serves();
+    let quiet = boot.command(&["get", "user.none"]).stderr(Stdio::null()).status().unwrap();
+    assert_eq!(quiet.code(), Some(1), "the host says that there is none");
+}
+
+/// As after the restore of a snapshot: bytes are there, and the kernel does not say so. They are read at the
+/// latest when the state's interval is over; in CONNECT that is far sooner than anything else is due.
+#[test]
+fn a_port_whose_wake_ups_are_lost_is_read_all_the_same() {
+    for (fault, state, limit) in [
+        (["slow", "9000"], " CONNECT\n", Duration::from_secs(1)),
+        (["none", "0"], " CONNECTED", Duration::from_secs(8)),
+        (["deny-put", "0"], " STARTED", Duration::from_secs(4)),
+    ] {
+        let boot = Boot::new("lxd");
+        boot.host.ok(&["fault", NAME, fault[0], fault[1]]);
+        if fault[0] == "deny-put" {
+            fs::remove_file(boot.host.share.join("agent.conf")).unwrap();
+        }
+        let port = Terminal::open(80, 24);
+        port.never_signal();
+        let _agent = boot.start(&["--port", &port.path()]);
+        if state == " CONNECT\n" {
+            // Followed for 2 s, since the host is slow to answer.
+            boot.logged(" (from agent.conf)");
+            let log = boot.log();
+            let before = log.split(" (from agent.conf)").next().unwrap();
+            let address = before.rsplit("host address ").next().unwrap();
+            port.say(&format!("CONNECT {address}\n"));
+        }
+        boot.logged(state);
+        let begun = Instant::now();
+        // Refused, and the log says so.
+        port.say("CONNECT nowhere\n");
+        boot.logged("serial line refused");
+        let took = begun.elapsed();
+        println!("read in{} after {took:?}", state.trim_end());
+        assert!(took < limit, "{state}: {took:?}");
+    }
+}

@@ -1,0 +1,45 @@
+//! Other people's clients on every agent: mote over sockets, mote in VMs, Debian's Go agents in VMs.
+//! `MOTE_COLUMNS` (part of an agent's name), `MOTE_ONLY` (part of a client's) and `MOTE_PART` (`1/3`: every
+//! third client, from the first on) run less. `MOTE_WRITE_DOCS=1` writes `docs/clients.md`, from this run
+//! and, for what it leaves out, from what was kept of earlier ones.
+
+use mote_tests::clients::{CLIENTS, Client, Judged, kept, page, run_all};
+use mote_tests::column::Column;
+use mote_tests::pages::notes;
+
+#[test]
+fn each_agent_does_what_the_page_says() {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let (columns, only, part) =
+        (variable("MOTE_COLUMNS"), variable("MOTE_ONLY"), variable("MOTE_PART"));
+    let again = [Column::MoteLxd, Column::MoteIncus].map(Judged::Booted);
+    let clients = share(&part, &only);
+    let agents: Vec<_> = Judged::COLUMNS
+        .into_iter()
+        .chain(again)
+        .filter(|judged| judged.name().contains(&columns))
+        .collect();
+    let seen = run_all(&agents, &clients);
+    for (judged, seen) in &seen {
+        kept::keep(*judged, seen, &clients);
+    }
+    let whole = [&columns, &only, &part].iter().all(|limit| limit.is_empty());
+    if whole || std::env::var_os("MOTE_WRITE_DOCS").is_some() {
+        let columns = kept::columns().expect("each agent of the page judged, now or earlier");
+        let made = page::render(&columns);
+        notes::write(page::NAME, &made.text);
+        assert!(made.unexplained.is_empty(), "without a reason:\n{}", made.unexplained.join("\n"));
+        notes::hold(page::NAME, &made.text);
+    }
+    let differing = page::differences(&notes::committed(page::NAME), &seen, &clients);
+    assert!(differing.is_empty(), "docs/clients.md says otherwise:\n{}", differing.join("\n"));
+}
+
+/// The clients whose name has `only` in it, and of these the share that `part` names.
+fn share(part: &str, only: &str) -> Vec<&'static Client> {
+    let number = |text: &str| text.parse::<usize>().expect("MOTE_PART is NUMBER/SHARES");
+    let (first, step) =
+        part.split_once('/').map_or((1, 1), |(first, step)| (number(first), number(step)));
+    let named = CLIENTS.iter().filter(|client| client.heading.contains(only));
+    named.skip(first - 1).step_by(step).collect()
+}

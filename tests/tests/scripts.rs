@@ -1,0 +1,231 @@
+//! The scripts on machines that miss something or are busy, made of a PATH with little in it; and what
+//! a build is proved by.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use mote_tests::{Scratch, agent, put};
+
+/// What every machine has.
+const TOOLS: &str =
+    "bash cat cut date dirname env grep head mktemp paste rm sed sleep sort tr true";
+/// An apt-get that says what it was asked, and does what the test wants of it.
+const APT: &str = "#!/bin/bash\necho \"apt-get $*\" >>\"$HOME/asked\"\n";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A machine with those tools and with programs of the test's.
+struct Machine(Scratch);
+
+impl Machine {
+    fn new(programs: &[(&str, &str)]) -> Self {
+        let scratch = Scratch::new();
+        let bin = scratch.0.join("bin");
+        std::fs::create_dir(&bin).expect("a directory");
+        for tool in TOOLS.split(' ') {
+            symlink(Path::new("/usr/bin").join(tool), bin.join(tool)).expect("a link");
+        }
+        for (name, script) in programs {
+            let path = bin.join(name);
+            put(&path, script);
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).expect("a mode");
+        }
+        Self(scratch)
+    }
+
+    fn sh(&self, script: &str) -> (Option<i32>, String) {
+        let mut command = Command::new("/bin/bash");
+        command.args(["-c", script]).current_dir(root()).env_clear();
+        command.env("HOME", &self.0.0).env("PATH", self.0.0.join("bin"));
+        let Output { status, stdout, stderr } = command.output().expect("bash");
+        (status.code(), String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned())
+    }
+
+    /// What apt-get was asked for.
+    fn asked(&self) -> String {
+        std::fs::read_to_string(self.0.0.join("asked")).unwrap_or_default()
+    }
+}
+
+/// The user's number, as `id -u` has it.
+const ROOT: (&str, &str) = ("id", "#!/bin/bash\necho 0\n");
+const SOMEBODY: (&str, &str) = ("id", "#!/bin/bash\necho 1000\n");
+const SET_UP: &str = ". scripts/common; . scripts/setup build";
+
+#[test]
+fn help_is_there_at_once_and_nothing_is_installed() {
+    let machine = Machine::new(&[ROOT, ("apt-get", APT), ("cargo", APT), ("rustup", APT)]);
+    for name in ["run", "test", "bench", "build", "fresh", "size", "fuzz", "docs"] {
+        for option in ["--help", "-h"] {
+            let (code, text) = machine.sh(&format!("scripts/{name} {option}"));
+            assert_eq!(code, Some(0), "{name}: {text}");
+            assert!(
+                text.contains(&format!("scripts/{name}")) && !text.contains("set -eu"),
+                "{text}"
+            );
+        }
+    }
+    assert_eq!(machine.asked(), "");
+    let (code, text) = machine.sh("scripts/run --sell");
+    assert_eq!((code, text.contains("scripts/run --shell")), (Some(2), true), "{text}");
+    assert_eq!(machine.asked(), "");
+}
+
+/// The commit is that of the sources; a build by hand has none, and says so.
+#[test]
+fn a_binary_tells_its_release_and_its_commit() {
+    let output = Command::new(agent()).arg("--version").output().expect("the agent");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let commit = text
+        .strip_prefix(concat!(env!("CARGO_PKG_VERSION"), " ("))
+        .and_then(|rest| rest.strip_suffix(")\n"))
+        .unwrap_or_else(|| panic!("{text}"));
+    let hash = commit.trim_end_matches('+');
+    let known = hash.len() >= 10 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(known || commit == "of an unknown commit", "{text}");
+}
+
+#[test]
+fn each_stage_of_the_tests_is_told_and_can_be_asked_for() {
+    let machine = Machine::new(&[ROOT, ("apt-get", APT), ("cargo", APT)]);
+    let (code, text) = machine.sh("scripts/test --list");
+    assert_eq!(code, Some(0), "{text}");
+    let script = std::fs::read_to_string(root().join("scripts/test")).expect("the script");
+    let told: Vec<_> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(told.len() > 15, "{text}");
+    for name in &told {
+        assert!(script.contains(&format!("\nstage_{name}() {{")), "{name}");
+    }
+    let written = script.matches("\nstage_").count();
+    assert_eq!(written, told.len() + 1, "all but quick");
+    let (code, text) = machine.sh("scripts/test lints nonsense");
+    assert_eq!((code, text.contains("no stage nonsense")), (Some(2), true), "{text}");
+    assert_eq!(machine.asked(), "");
+}
+
+#[test]
+fn another_package_manager_is_waited_for_at_each_of_its_locks() {
+    let busy = "case \"$*\" in *assume-no*) exit ;; *update*) lock=lists/lock ;; *) lock=dpkg ;; esac\n\
+        if [ ! -e \"$HOME/${lock//\\//-}\" ]; then\n\
+            >\"$HOME/${lock//\\//-}\"\n\
+            echo \"E: Could not get lock /var/lib/apt/$lock. It is held by process 4711 (unattended-upgr)\" >&2\n\
+            exit 100\n\
+        fi\n";
+    let machine = Machine::new(&[ROOT, ("apt-get", &format!("{APT}{busy}"))]);
+    let (code, text) = machine.sh(SET_UP);
+    assert_eq!(code, Some(0), "{text}");
+    let told = "waiting for another package manager to end (unattended-upgr, process 4711)";
+    assert_eq!(text.matches(told).count(), 2, "{text}");
+    assert!(!text.contains("E: "), "{text}");
+    assert_eq!(machine.asked().matches(" update").count(), 2, "{}", machine.asked());
+    assert_eq!(machine.asked().matches(" -y ").count(), 2, "{}", machine.asked());
+}
+
+#[test]
+fn what_apt_says_is_shown_when_it_fails_and_only_then() {
+    let fails = "case \"$*\" in *' -y '*) echo 'dlstatus:1:50:half of it'; echo 'E: No space left'; exit 100 ;; esac\n\
+        echo 'debconf: delaying package configuration, since apt-utils is not installed'\n";
+    let machine = Machine::new(&[ROOT, ("apt-get", &format!("{APT}{fails}"))]);
+    let (code, text) = machine.sh(SET_UP);
+    assert_eq!(code, Some(100), "{text}");
+    assert!(text.contains("E: No space left"), "{text}");
+    assert!(!text.contains("delaying") && !text.contains("half of it"), "{text}");
+}
+
+#[test]
+fn who_may_not_install_reads_what_to_install() {
+    let machine = Machine::new(&[SOMEBODY, ("apt-get", APT)]);
+    let (code, text) = machine.sh(". scripts/common; . scripts/setup run");
+    assert_eq!(code, Some(1), "{text}");
+    for word in ["neither root nor sudo", "gcc libc6-dev", "qemu-system-x86", "rustup"] {
+        assert!(text.contains(word), "{word} is missing in {text}");
+    }
+    assert!(!text.contains("valgrind"), "only the tests need it: {text}");
+    assert_eq!(machine.asked(), "");
+}
+
+#[test]
+fn rustup_is_told_the_names_and_its_own_error_is_shown() {
+    let rustup = "#!/bin/bash\necho \"rustup $*\" >>\"$HOME/asked\"\n\
+        [ \"$1\" = component ] || echo 'error: could not download: no route to host'\nexit 1\n";
+    let machine = Machine::new(&[ROOT, ("apt-get", APT), ("rustup", rustup), ("cargo", APT)]);
+    let (code, text) = machine.sh(SET_UP);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("error: could not download: no route to host"), "{text}");
+    let asked = machine.asked();
+    let install = asked.lines().find(|line| line.starts_with("rustup toolchain install"));
+    let channel = std::fs::read_to_string(root().join("rust-toolchain.toml")).expect("it");
+    let channel = channel.lines().find_map(|line| line.strip_prefix("channel = \"")).expect("one");
+    let named = format!("rustup toolchain install {}", channel.trim_end_matches('"'));
+    let install = install.expect("rustup was asked for a toolchain");
+    assert!(install.starts_with(&named), "{install}");
+    for part in ["--component rust-src", "--target x86_64-unknown-linux-musl"] {
+        assert!(install.contains(part), "{install}");
+    }
+}
+
+#[test]
+fn a_cargo_that_is_too_old_is_said_to_be() {
+    let cargo = "#!/bin/bash\necho 'cargo 1.63.0 (Debian)'\n";
+    let machine = Machine::new(&[ROOT, ("apt-get", APT), ("cargo", cargo)]);
+    let (code, text) = machine.sh(SET_UP);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("cargo is 1.63.0, and mote needs 1."), "{text}");
+}
+
+fn prove(binary: &Path, limit: &str) -> (bool, String) {
+    let output = Command::new(root().join("scripts/prove")).arg(binary).arg(limit).output();
+    let output = output.expect("scripts/prove");
+    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// A program of the C compiler's.
+fn compiled(scratch: &Scratch, options: &[&str]) -> PathBuf {
+    let (source, program) = (scratch.0.join("main.c"), scratch.0.join("program"));
+    put(&source, "int main(void) { return 0; }\n");
+    let made = Command::new("cc").args(options).arg("-o").arg(&program).arg(&source).status();
+    assert!(made.expect("cc").success());
+    program
+}
+
+#[test]
+fn a_build_is_proved_to_be_static_pie_stripped_and_small_enough() {
+    let scratch = Scratch::new();
+    let whole = prove(&agent(), "any size");
+    assert_eq!(whole, (true, String::new()));
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["-s", "-pie"], &["not static: a guest without /lib", "libc.so"]),
+        (&["-s", "-static", "-no-pie"], &["not PIE"]),
+        (&["-static-pie"], &["not stripped"]),
+        (&["-s", "-shared", "-nostdlib", "-fPIC"], &["not PIE"]),
+    ];
+    for (options, reasons) in cases {
+        let (proved, text) = prove(&compiled(&scratch, options), "any size");
+        assert!(!proved, "{options:?}");
+        for reason in reasons {
+            assert!(text.contains(reason), "{options:?}: {text}");
+        }
+        assert_eq!(text.lines().count(), 1, "{options:?}: {text}");
+    }
+    let (proved, text) = prove(Path::new("/etc/passwd"), "any size");
+    assert!(!proved && text.contains("not an ELF file"), "{text}");
+}
+
+#[test]
+fn a_build_over_its_limit_is_no_build() {
+    let scratch = Scratch::new();
+    let program = compiled(&scratch, &["-s", "-static-pie"]);
+    let bytes = program.metadata().expect("it").len();
+    assert_eq!(prove(&program, "limit"), (true, String::new()));
+    // Bytes behind the sections are bytes of the file.
+    let file = std::fs::File::options().append(true).open(&program).expect("it");
+    file.set_len(2_000_000).expect("more of it");
+    let (proved, text) = prove(&program, "limit");
+    assert!(!proved && text.contains("2000000 bytes, "), "{bytes}: {text}");
+    assert!(text.contains(" over the limit of "), "{text}");
+    let (proved, text) = prove(&program, "no such limit");
+    assert!(!proved && text.contains("no line 'no such limit'"), "{text}");
+}

@@ -1,0 +1,155 @@
+//! What is open: how much of it there may be, and directories that are opened as if they were files.
+
+use std::fs;
+use std::process::Command;
+
+use mote_tests::sftp::{Int, Long, Reply, Session, Text, kind, open};
+use mote_tests::{Scratch, agent};
+
+use super::{FAILURE, session};
+
+/// A server that may have so many descriptors: at first, and at most.
+fn limited(soft: usize, hard: usize) -> (Scratch, Session) {
+    let scratch = Scratch::new();
+    let script = format!("ulimit -Sn {soft}; ulimit -Hn {hard}; exec \"$0\" sftp-server -d \"$1\"");
+    let mut command = Command::new("sh");
+    let mut session = Session::with(command.args(["-c", &script]).arg(agent()).arg(&scratch.0));
+    session.hello();
+    (scratch, session)
+}
+
+/// How many handles there may be, as `limits@openssh.com` says.
+fn told(session: &mut Session) -> usize {
+    let limits = session.ask(kind::EXTENDED, &[Text(b"limits@openssh.com")]);
+    let Reply::Numbers(limits) = limits else { panic!("{limits:?}") };
+    usize::try_from(limits[3]).unwrap()
+}
+
+#[test]
+fn a_thousand_files_and_directories_are_open_at_once() {
+    let (scratch, mut session) = limited(64, 2000);
+    fs::create_dir(scratch.0.join("d")).unwrap();
+    fs::write(scratch.0.join("d/inside"), "").unwrap();
+    let before = session.memory("VmRSS");
+    let mut handles = Vec::new();
+    for number in 0..1000 {
+        let name = format!("f{number}");
+        let handle = session.open(name.as_bytes(), open::READ | open::WRITE | open::CREATE);
+        session.done(kind::WRITE, &[Text(&handle), Long(0), Text(name.as_bytes())]);
+        handles.push(handle);
+    }
+    for _ in 0..500 {
+        let reply = session.ask(kind::OPENDIR, &[Text(b"d")]);
+        let Reply::Handle(handle) = reply else { panic!("{reply:?}") };
+        handles.push(handle);
+    }
+    for (number, handle) in handles.iter().enumerate() {
+        if number < 1000 {
+            let read = session.ask(kind::READ, &[Text(handle), Long(0), Int(100)]);
+            assert_eq!(read, Reply::Data(format!("f{number}").into_bytes()));
+        } else {
+            let names = session.ask(kind::READDIR, &[Text(handle)]);
+            assert!(matches!(names, Reply::Names(names) if names.len() == 3));
+        }
+    }
+    // 16 bytes each, and as much again while the table grows.
+    let after = session.memory("VmRSS");
+    assert!(after <= before + 200, "{before} kB grew to {after} kB");
+    for handle in &handles {
+        session.done(kind::CLOSE, &[Text(handle)]);
+    }
+}
+
+#[test]
+fn at_the_limit_a_request_fails_and_the_session_goes_on() {
+    for hard in [40, 200] {
+        let (scratch, mut session) = limited(20, hard);
+        fs::write(scratch.0.join("f"), "0123456789").unwrap();
+        let most = told(&mut session);
+        assert!((hard - 10..hard).contains(&most), "{most} of {hard}");
+        let mut handles: Vec<_> = (0..most).map(|_| session.open(b"f", open::READ)).collect();
+        let create = open::WRITE | open::CREATE;
+        assert_eq!(session.ask(kind::OPEN, &[Text(b"new"), Int(create), Int(0)]), FAILURE);
+        assert!(!scratch.0.join("new").exists(), "made although there was no handle for it");
+        assert_eq!(session.ask(kind::OPENDIR, &[Text(b".")]), FAILURE);
+        // What opens something only for a moment still can.
+        session.done(kind::SETSTAT, &[Text(b"f"), Int(1), Long(3)]);
+        for handle in &handles {
+            let read = session.ask(kind::READ, &[Text(handle), Long(0), Int(100)]);
+            assert_eq!(read, Reply::Data(b"012".to_vec()));
+        }
+        for _ in 0..1000 {
+            session.done(kind::CLOSE, &[Text(&handles.swap_remove(7))]);
+            handles.push(session.open(b"f", open::READ));
+        }
+        assert_eq!(session.ask(kind::OPEN, &[Text(b"f"), Int(open::READ), Int(0)]), FAILURE);
+    }
+}
+
+#[test]
+fn why_there_is_no_handle_is_told() {
+    let (scratch, mut session) = limited(20, 20);
+    fs::write(scratch.0.join("f"), "").unwrap();
+    for _ in 0..told(&mut session) {
+        session.open(b"f", open::READ);
+    }
+    session.send(kind::OPEN, &[Text(b"f"), Int(open::READ), Int(0)]);
+    let text = String::from_utf8_lossy(&session.receive_raw()).into_owned();
+    assert!(text.contains("os error 24") || text.contains("descriptors"), "{text}");
+}
+
+#[test]
+fn a_closed_handle_is_dead() {
+    let (scratch, mut session) = session();
+    fs::write(scratch.0.join("f"), "x").unwrap();
+    let mut handles: Vec<_> = (0..127).map(|_| session.open(b"f", open::READ)).collect();
+    let Reply::Handle(directory) = session.ask(kind::OPENDIR, &[Text(b".")]) else { panic!() };
+    let old = handles.swap_remove(77);
+    session.done(kind::CLOSE, &[Text(&old)]);
+    let new = session.open(b"new", open::WRITE | open::CREATE);
+    assert_ne!(new, old);
+    assert_eq!(session.ask(kind::WRITE, &[Text(&old), Long(0), Text(b"astray")]), FAILURE);
+    assert_eq!(fs::read(scratch.0.join("new")).unwrap(), b"");
+    for bad in [&old[..], b"", &[0; 8], &[0xff; 8], b"abc", b"longer than eight"] {
+        assert_eq!(session.ask(kind::CLOSE, &[Text(bad)]), FAILURE, "{bad:?}");
+        assert_eq!(session.ask(kind::FSTAT, &[Text(bad)]), FAILURE, "{bad:?}");
+    }
+    // Neither kind of handle is the other.
+    assert_eq!(session.ask(kind::READDIR, &[Text(&new)]), FAILURE);
+    assert_eq!(session.ask(kind::READ, &[Text(&directory), Long(0), Int(1)]), FAILURE);
+    for handle in handles.iter().chain([&directory, &new]) {
+        session.done(kind::CLOSE, &[Text(handle)]);
+    }
+}
+
+#[test]
+fn a_directory_is_opened_to_be_looked_at_and_fails_when_it_is_read() {
+    let (scratch, mut session) = session();
+    fs::create_dir(scratch.0.join("d")).unwrap();
+    std::os::unix::fs::symlink("d", scratch.0.join("link")).unwrap();
+    for path in [&b"d"[..], b"link", b"."] {
+        let handle = session.open(path, open::READ);
+        let reply = session.ask(kind::FSTAT, &[Text(&handle)]);
+        let Reply::Attrs(attrs) = reply else { panic!("{reply:?}") };
+        assert_eq!(attrs.permissions.unwrap() & 0o170_000, 0o040_000);
+        session.send(kind::READ, &[Text(&handle), Long(0), Int(100)]);
+        let packet = session.receive_raw();
+        let text = String::from_utf8_lossy(&packet).to_lowercase();
+        assert!(packet.starts_with(&[101]) && text.contains("is a directory"), "{text}");
+        assert_eq!(packet[5..9], [0, 0, 0, 4]);
+        assert_eq!(session.ask(kind::WRITE, &[Text(&handle), Long(0), Text(b"x")]), FAILURE);
+        assert_eq!(session.ask(kind::READDIR, &[Text(&handle)]), FAILURE);
+        session.done(kind::CLOSE, &[Text(&handle)]);
+    }
+    for flags in [
+        open::WRITE,
+        open::READ | open::WRITE,
+        open::READ | open::CREATE,
+        open::READ | open::TRUNCATE,
+        open::WRITE | open::CREATE | open::TRUNCATE,
+    ] {
+        let reply = session.ask(kind::OPEN, &[Text(b"d"), Int(flags), Int(0)]);
+        assert_eq!(reply, FAILURE, "{flags}");
+    }
+    assert_eq!(session.ask(kind::SETSTAT, &[Text(b"d"), Int(1), Long(0)]), FAILURE);
+}

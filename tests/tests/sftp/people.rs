@@ -1,0 +1,96 @@
+//! `mote-host file` as people use it: both ways to name a file, errors that say where, names that mean
+//! harm.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use mote_tests::agent::Pair;
+use mote_tests::host::NAME;
+
+/// An agent whose guest is this machine, and a directory in which both sides meet.
+fn start() -> (Pair, String) {
+    let pair = Pair::start("lxd", &[]);
+    let directory = pair.scratch.0.join("files");
+    fs::create_dir(&directory).unwrap();
+    let directory = directory.display().to_string();
+    (pair, directory)
+}
+
+fn fails(pair: &Pair, args: &[&str]) -> String {
+    pair.host.try_run(args).unwrap_err()
+}
+
+#[test]
+fn files_are_named_with_their_instance_or_after_it() {
+    let (pair, directory) = start();
+    let host = &pair.host;
+    let (a, b) = (format!("{directory}/a"), format!("{directory}/b"));
+    fs::write(&a, "content").unwrap();
+    fs::write(&b, "other").unwrap();
+    let there = |name: &str| format!("{NAME}{directory}/there/{name}");
+    host.ok(&["file", "mkdir", &there("")]);
+    host.ok(&["file", "push", &a, &b, &there("")]);
+    assert_eq!(host.run(&["file", "pull", &there("a"), "-"]), "content");
+    host.ok(&["file", "push", NAME, &a, &format!("{directory}/there/c")]);
+    host.ok(&["file", "mv", &there("c"), &there("d")]);
+    host.ok(&["file", "chmod", "600", &there("d"), &there("a")]);
+    host.ok(&["file", "ln", "-s", "d", &there("soft")]);
+    host.ok(&["file", "ln", &there("d"), &there("hard")]);
+    assert_eq!(host.run(&["file", "readlink", &there("soft")]), "d\n");
+    assert!(host.run(&["file", "stat", &there("hard")]).contains("\"mode\":\"0600\""));
+    let listed = host.run(&["file", "ls", &there("")]);
+    let names: Vec<&str> =
+        listed.lines().filter_map(|line| line.split_whitespace().nth(8)).collect();
+    assert_eq!(names, ["a", "b", "d", "hard", "soft"], "{listed}");
+    let back = format!("{directory}/back");
+    host.ok(&["file", "pull", "-r", &there(""), &back]);
+    assert_eq!(fs::read_to_string(format!("{back}/b")).unwrap(), "other");
+    host.ok(&["file", "rm", "-rf", &there("")]);
+    assert!(!fs::exists(format!("{directory}/there")).unwrap());
+    let error = fails(&pair, &["file", "pull", &there("a"), "other/b", "/tmp/"]);
+    assert!(error.contains("other/b is not in vm1"), "{error}");
+}
+
+#[test]
+fn errors_say_on_which_side_and_say_it_once() {
+    let (pair, directory) = start();
+    let here = format!("{directory}/f1");
+    fs::write(&here, "content").unwrap();
+    let lacking = format!("{directory}/missing/f");
+    let error = fails(&pair, &["file", "push", NAME, &here, &lacking]);
+    let expected = format!(
+        "mote-host: in the guest, there is no directory {directory}/missing; -p makes it\n"
+    );
+    assert_eq!(error, expected);
+    let error = fails(&pair, &["file", "push", "-r", NAME, &directory, &lacking]);
+    assert_eq!(error, expected, "a tree");
+    let error = fails(&pair, &["file", "push", NAME, "/no/such/file", &lacking]);
+    assert_eq!(error, "mote-host: /no/such/file: No such file or directory\n");
+    let error = fails(&pair, &["file", "pull", NAME, &lacking, "-"]);
+    assert_eq!(error, format!("mote-host: in the guest, {lacking}: no such file or directory\n"));
+    let error = fails(&pair, &["file", "pull", NAME, &here, "/no/such/x"]);
+    assert_eq!(error, "mote-host: /no/such/x: No such file or directory\n");
+    let error = fails(&pair, &["file", "pull", NAME, &directory, "/tmp/x"]);
+    assert_eq!(
+        error,
+        format!("mote-host: in the guest, {directory} is a directory; -r pulls directories\n")
+    );
+    let error = fails(&pair, &["file", "rm", NAME, &directory]);
+    assert!(error.starts_with(&format!("mote-host: in the guest, {directory}: ")), "{error}");
+}
+
+#[test]
+fn names_cannot_steer_the_terminal() {
+    let (pair, directory) = start();
+    let hostile = OsStr::from_bytes(b"\x1b[2J\n\xff\xe2\x80\xae");
+    fs::write(std::path::Path::new(&directory).join(hostile), "").unwrap();
+    std::os::unix::fs::symlink(hostile, format!("{directory}/link")).unwrap();
+    let listed = pair.host.run(&["file", "ls", NAME, &directory]);
+    assert_eq!(listed.lines().count(), 2, "{listed:?}");
+    let steers = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
+    assert!(!listed.contains(steers), "{listed:?}");
+    assert!(listed.contains("link -> \\x1b[2J\\n\\xff\\u{202e}\n"), "{listed}");
+    let path = format!("{directory}/\x1b]0;x\x07");
+    assert!(!fails(&pair, &["file", "stat", NAME, &path]).contains(steers));
+}

@@ -1,0 +1,258 @@
+//! Clients that rest give way: whoever comes is answered at once, however many of them there are.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mote_tests::agent::{Pair, split};
+use mote_tests::host::NAME;
+use mote_tests::wait;
+use rustix::io::ioctl_fionread;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::answered;
+
+/// More than there may be connections, and as many as the kernel keeps for us.
+const MANY: usize = 4000;
+/// As many as there were places for all, once.
+const FEW: usize = 128;
+/// A newcomer's patience.
+const SOON: Duration = Duration::from_millis(100);
+
+const GET: &[u8] = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
+
+fn pair() -> Pair {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+        .expect("more descriptors");
+    let big = format!("user.big={}", "x".repeat(120_000));
+    Pair::start("lxd", &["user.foo=bar", &big])
+}
+
+/// How long a new client takes to connect, ask the host for something and get it.
+fn newcomer(pair: &Pair) -> Duration {
+    let begun = Instant::now();
+    let (status, value) = pair.ask("GET", "/1.0/config/user.foo");
+    assert_eq!((status, value.as_str()), (200, "bar"));
+    begun.elapsed()
+}
+
+/// Newcomers beside as many clients as are made. The machine has others to run: the median counts.
+fn beside(pair: &Pair, count: usize, make: impl Fn(&Pair) -> UnixStream) {
+    let clients: Vec<_> = (0..count).map(|_| make(pair)).collect();
+    // The first is behind all of them in the kernel's queue.
+    let first = newcomer(pair);
+    assert!(first < Duration::from_secs(10), "{first:?}");
+    let mut took: Vec<_> = (0..9).map(|_| newcomer(pair)).collect();
+    took.sort();
+    println!("beside {count}: {first:?}, then {took:?}");
+    assert!(took[4] < SOON, "beside {count}: {took:?}");
+    drop(clients);
+}
+
+fn beside_few_and_many(make: impl Fn(&Pair) -> UnixStream) {
+    let mut pair = pair();
+    for count in [FEW, MANY] {
+        beside(&pair, count, &make);
+    }
+    pair.assert_alive();
+}
+
+/// One that has said this.
+fn said(pair: &Pair, bytes: &[u8]) -> UnixStream {
+    let mut stream = pair.connect();
+    stream.write_all(bytes).expect("room for it");
+    stream
+}
+
+/// Waits until it gets no more: before that it is being answered.
+fn stalled(stream: UnixStream) -> UnixStream {
+    let mut came = 0;
+    while came == 0 || ioctl_fionread(&stream).expect("a socket") > came {
+        came = ioctl_fionread(&stream).expect("a socket");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    stream
+}
+
+#[test]
+fn newcomers_are_answered_beside_resting_connections() {
+    beside_few_and_many(|pair| {
+        let mut stream = said(pair, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(stream.read(&mut [0; 512]).unwrap() > 0);
+        stream
+    });
+}
+
+#[test]
+fn newcomers_are_answered_beside_silent_connections() {
+    beside_few_and_many(Pair::connect);
+}
+
+#[test]
+fn newcomers_are_answered_beside_slow_heads() {
+    beside_few_and_many(|pair| said(pair, b"GET / HT"));
+}
+
+#[test]
+fn newcomers_are_answered_beside_long_slow_heads() {
+    // Longer than what each connection has room for.
+    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}", "x".repeat(3000));
+    beside_few_and_many(|pair| said(pair, head.as_bytes()));
+}
+
+#[test]
+fn newcomers_are_answered_beside_slow_bodies() {
+    let request = b"PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 17\r\n\r\n{\"state\"";
+    beside_few_and_many(|pair| said(pair, request));
+}
+
+#[test]
+fn newcomers_are_answered_beside_long_slow_bodies() {
+    let head = "PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n";
+    let request = format!("{head}{}", "x".repeat(20_000));
+    beside_few_and_many(|pair| said(pair, request.as_bytes()));
+}
+
+#[test]
+fn newcomers_are_answered_beside_readers_that_do_not_read() {
+    // The answers are more than the kernel takes for a client that reads nothing.
+    let requests = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(500);
+    beside_few_and_many(|pair| stalled(said(pair, &requests)));
+}
+
+#[test]
+fn newcomers_are_answered_beside_readers_of_long_answers_that_do_not_read() {
+    let pair = pair();
+    let request = b"GET /1.0/config/user.big HTTP/1.1\r\nHost: x\r\n\r\n".repeat(4);
+    beside(&pair, 150, |pair| stalled(said(pair, &request)));
+}
+
+/// Asks in two pieces; whether it was answered or, on a kept connection, let go before that.
+fn asked(stream: &mut UnixStream, asked_before: u32) -> bool {
+    let (first, second) = GET.split_at(20);
+    let sent = stream.write_all(first).and_then(|()| stream.write_all(second));
+    let mut answer = [0; 512];
+    let count = sent.and_then(|()| stream.read(&mut answer)).unwrap_or(0);
+    if count == 0 {
+        assert!(asked_before > 0, "a client that has just come is let go");
+        return false;
+    }
+    let answer = String::from_utf8_lossy(&answer[..count]);
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\nbar"), "{answer}");
+    true
+}
+
+#[test]
+fn who_is_active_loses_nothing_while_others_come_and_rest() {
+    let pair = pair();
+    let done = AtomicBool::new(false);
+    let active = || {
+        let mut answers = 0;
+        while !done.load(Ordering::Relaxed) {
+            let mut stream = pair.connect();
+            // As every client it has to live with the end of a connection that it keeps: one that was
+            // not scheduled for 50 ms has been resting.
+            answers += (0..3).take_while(|before| asked(&mut stream, *before)).count();
+        }
+        answers
+    };
+    std::thread::scope(|threads| {
+        let active: Vec<_> = (0..4).map(|_| threads.spawn(active)).collect();
+        let mut resting = Vec::new();
+        for number in 0..MANY {
+            let words: &[u8] = match number % 4 {
+                0 => b"",
+                1 => b"GET / HT",
+                2 => b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+                _ => b"PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n{",
+            };
+            resting.push(said(&pair, words));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        done.store(true, Ordering::Relaxed);
+        for thread in active {
+            let answers = thread.join().unwrap();
+            println!("{answers} answers");
+            assert!(answers > 0);
+        }
+    });
+}
+
+#[test]
+fn the_longest_resting_gives_way_and_the_others_stay() {
+    // 64 connections: half of its descriptors.
+    let by = ["prlimit", "--nofile=128:128"];
+    let pair = Pair::start_by(&by, "lxd", &["user.foo=bar"]);
+    let mut idle = said(&pair, GET);
+    assert!(idle.read(&mut [0; 512]).unwrap() > 0);
+    let head = said(&pair, b"GET / HT");
+    let silent: Vec<_> = (0..62).map(|_| pair.connect()).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let ended = |stream: &UnixStream| {
+        stream.set_nonblocking(true).unwrap();
+        let read = (&mut &*stream).read(&mut [0; 64]);
+        stream.set_nonblocking(false).unwrap();
+        !matches!(read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    assert!(!ended(&idle) && !ended(&head) && !silent.iter().any(ended));
+    // Each newcomer stays, and takes the room of one.
+    let _first = pair.connect();
+    wait("the idle one to be closed", SOON * 10, || ended(&idle).then_some(()));
+    assert!(!ended(&head) && !silent.iter().any(ended));
+    let _second = pair.connect();
+    wait("the first silent one to be closed", SOON * 10, || ended(&silent[0]).then_some(()));
+    assert!(!ended(&head) && !silent[1..].iter().any(ended));
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
+}
+
+#[test]
+fn an_agent_with_few_descriptors_serves_all_who_ask() {
+    let by = ["prlimit", "--nofile=64:64"];
+    let mut pair = Pair::start_by(&by, "lxd", &["user.foo=bar"]);
+    let silent: Vec<_> = (0..500).map(|_| pair.connect()).collect();
+    std::thread::scope(|threads| {
+        for _ in 0..100 {
+            threads.spawn(|| assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar"));
+        }
+    });
+    drop(silent);
+    pair.assert_alive();
+    assert!(!pair.log().contains("cannot accept"), "{}", pair.log());
+}
+
+#[test]
+fn those_who_wait_for_operations_leave_room_for_others() {
+    // 16 requests at once, 8 of them that take long.
+    let by = ["prlimit", "--nofile=128:128"];
+    let pair = Pair::start_by(
+        &by,
+        "lxd",
+        &["user.foo=bar", "security.devlxd.images=true", "mote.image.size=209715200"],
+    );
+    pair.host.ok(&["fault", NAME, "slow", "60000"]);
+    let request = b"GET /1.0/operations/x/wait HTTP/1.1\r\nHost: x\r\n\r\n";
+    let waiting: Vec<_> = (0..8).map(|_| said(&pair, request)).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let refused = pair.ask("GET", "/1.0/operations/x/wait");
+    assert_eq!(refused, (503, "Too many requests that take long\n".into()));
+    pair.host.ok(&["fault", NAME, "none"]);
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
+    // An image is one of them.
+    let image = "GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    assert_eq!(split(&pair.talk(image.as_bytes())).0, 503);
+    drop(waiting);
+    let limit = Duration::from_secs(5);
+    let image = || {
+        let (head, _) = answered(said(&pair, image.as_bytes()));
+        head.starts_with("HTTP/1.1 200").then_some(())
+    };
+    wait("a permit to be given back", limit, image);
+    // A reader of an image that does not read gives way to another.
+    let stalled: Vec<_> = (0..8)
+        .map(|_| said(&pair, b"GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\n\r\n"))
+        .collect();
+    wait("an image beside eight readers that do not read", limit, image);
+    drop(stalled);
+}

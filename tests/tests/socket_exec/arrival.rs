@@ -1,0 +1,93 @@
+//! Sockets that come late, twice, or too late.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use mote_tests::conform::client::Client;
+use mote_tests::conform::exec::{Exec, plain, run};
+use mote_tests::conform::ws::Ws;
+use mote_tests::kill;
+use rustix::process::Signal;
+
+use super::start;
+
+const NO_LONGER: &str = "500 Only running operations can be connected";
+
+/// How a socket is refused.
+fn refusal(agent: &Client, target: &str) -> String {
+    Ws::try_open(agent, target).unwrap().expect_err("a refusal").short()
+}
+
+#[test]
+fn a_host_that_is_slow_to_connect_one_socket_after_the_other_is_waited_for() {
+    let pair = start();
+    let agent = pair.client();
+    let exec = Exec::ask(&agent, &plain(&["echo", "hi"])).unwrap();
+    let mut sockets = Vec::new();
+    let begun = Instant::now();
+    // 14 s for all of them.
+    for name in ["control", "0", "1", "2"] {
+        sleep(Duration::from_millis(3500));
+        sockets.push(exec.socket(&agent, name).unwrap());
+    }
+    assert!(begun.elapsed() > Duration::from_secs(14));
+    assert_eq!(sockets[2].output().unwrap(), b"hi\n");
+    assert_eq!(exec.code(&agent, Duration::from_secs(5)), Ok(0));
+}
+
+#[test]
+fn a_guest_that_stood_still_does_not_count_that_against_its_host() {
+    let pair = start();
+    let agent = pair.client();
+    let exec = Exec::ask(&agent, &plain(&["true"])).unwrap();
+    let _first = exec.socket(&agent, "control").unwrap();
+    kill(Signal::STOP, pair.agent.0.id());
+    sleep(Duration::from_secs(7));
+    kill(Signal::CONT, pair.agent.0.id());
+    sleep(Duration::from_millis(300));
+    let _others: Vec<_> = ["0", "1", "2"].map(|name| exec.socket(&agent, name).unwrap()).into();
+    assert_eq!(exec.code(&agent, Duration::from_secs(5)), Ok(0));
+}
+
+#[test]
+fn who_comes_too_late_is_told_so() {
+    let pair = start();
+    let agent = pair.client();
+    let exec = Exec::ask(&agent, &plain(&["true"])).unwrap();
+    let _one = exec.socket(&agent, "1").unwrap();
+    assert_eq!(
+        refusal(&agent, &exec.target("1")),
+        "500 Websocket number already connected",
+        "it is true while the operation runs"
+    );
+    let begun = Instant::now();
+    let failed = exec.ended(&agent, Duration::from_secs(9)).unwrap();
+    assert_eq!(failed["err"], "Timed out waiting for websockets to connect");
+    assert!(begun.elapsed() > Duration::from_secs(4), "{:?}", begun.elapsed());
+    for name in ["1", "0", "control"] {
+        assert_eq!(refusal(&agent, &exec.target(name)), NO_LONGER, "{name}");
+    }
+    let wrong = format!("{}/websocket?secret=wrong", exec.operation);
+    assert_eq!(refusal(&agent, &wrong), NO_LONGER);
+}
+
+#[test]
+fn after_its_end_a_command_takes_no_sockets_whether_they_were_there_or_not() {
+    for flavour in ["lxd", "incus"] {
+        let pair = super::tried(mote_tests::agent::Pair::start(flavour, &[]));
+        let agent = pair.client();
+        let exec = Exec::ask(&agent, &plain(&["true"])).unwrap();
+        let targets = ["control", "0", "1", "2"].map(|name| exec.target(name));
+        let operation = exec.operation.clone();
+        exec.connect(&agent).unwrap().finish(&agent).unwrap();
+        for target in &targets {
+            assert_eq!(refusal(&agent, target), NO_LONGER);
+        }
+        // Once it is forgotten, as for any other question.
+        sleep(Duration::from_secs(6));
+        let unknown = agent.ask("GET", &operation, "").unwrap().short();
+        assert!(unknown.starts_with("500 Operation "), "{unknown}");
+        assert_eq!(refusal(&agent, &targets[0]), unknown);
+        assert_eq!(run(&agent, &plain(&["true"]), b"").unwrap().code, 0);
+    }
+}

@@ -1,0 +1,221 @@
+//! Commands with as many arguments as the system takes, and more.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use mote_tests::agent::Pair;
+use mote_tests::conform::exec::{Exec, Running, plain, with};
+use mote_tests::conform::wire::{Answer, Wire};
+use serde_json::{Value, json};
+
+use super::start;
+
+/// For an answer to 12 MB, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Writes its arguments one after the other.
+fn words(words: &[String]) -> Value {
+    let script = "for word; do printf %s \"$word\"; done";
+    let head = ["sh", "-c", script, "sh"].map(str::to_owned);
+    let command: Vec<_> = head.iter().chain(words).map(String::as_str).collect();
+    plain(&command)
+}
+
+/// 1.9 MiB in words as long as the system takes them.
+fn two_megabytes(piece: &str) -> Vec<String> {
+    const WORD: usize = 128 * 1024 - 1;
+    vec![piece.repeat(WORD / piece.len()); 1_900 * 1024 / WORD]
+}
+
+fn post(pair: &Pair, body: &str) -> Answer {
+    let mut wire = pair.client().connect().unwrap();
+    wire.within(LIMIT).ask("POST", "/1.0/exec", "", body.as_bytes()).unwrap()
+}
+
+/// What a command writes that must succeed.
+fn output(pair: &Pair, request: &Value) -> Vec<u8> {
+    let agent = pair.client();
+    let answer = post(pair, &request.to_string());
+    assert_eq!(answer.status, 202, "{}", answer.short());
+    assert!(answer.body.len() < 80_000, "it is shown in {} bytes", answer.body.len());
+    let made = answer.metadata();
+    let operation = format!("/1.0/operations/{}", made["id"].as_str().unwrap());
+    let mut running = Exec { operation, made }.connect(&agent).unwrap();
+    running.stdin.barrier().unwrap();
+    let output = running.out.as_mut().unwrap().within(LIMIT).output().unwrap();
+    assert_eq!(running.exec.code(&agent, LIMIT), Ok(0));
+    output
+}
+
+#[test]
+fn arguments_of_1_9_mib_arrive_as_they_were_and_leave_nothing_behind() {
+    let mut pair = start();
+    output(&pair, &plain(&["true"]));
+    let before = pair.memory("VmRSS");
+    for piece in ["plain ", "\u{1}", "\"\\\n\u{e4}"] {
+        let all = two_megabytes(piece);
+        let begun = Instant::now();
+        assert!(output(&pair, &words(&all)) == all.concat().into_bytes(), "{piece:?}");
+        println!("1.9 MiB of {piece:?}: {:.1?}", begun.elapsed());
+    }
+    let after = pair.memory("VmRSS");
+    let peak = pair.memory("VmHWM");
+    println!("long commands: {before} kB before, {after} kB after, {peak} kB at their peak");
+    assert!(after <= before + 256, "{before} kB grew to {after} kB");
+    // The request, 11.4 MB of it, and what it stands for; not more copies of it.
+    assert!(peak < before + 16 * 1024, "{peak} kB");
+    pair.assert_alive();
+}
+
+#[test]
+fn what_the_system_does_not_take_fails_in_its_words() {
+    let pair = start();
+    let agent = pair.client();
+    for megabytes in [3, 7] {
+        let many = vec!["x".repeat(1024); megabytes * 1024];
+        let body = words(&many).to_string();
+        let made = post(&pair, &body).metadata();
+        let operation = format!("/1.0/operations/{}", made["id"].as_str().unwrap());
+        let _sockets = {
+            let exec = Exec { operation: operation.clone(), made };
+            exec.connect(&agent).unwrap()
+        };
+        let failed = wait_for(&pair, &operation);
+        assert_eq!(failed["status"], "Failure");
+        assert_eq!(failed["metadata"]["return"], -1);
+        let why = failed["err"].as_str().unwrap();
+        assert!(why.contains("Argument list too long"), "{why}");
+    }
+    // A name as long as all of them is not shown whole.
+    let running = Running::start(&agent, &plain(&[&"n".repeat(100_000)])).unwrap();
+    let failed = running.exec.ended(&agent, LIMIT).unwrap();
+    assert_eq!(failed["metadata"]["return"], 127);
+    assert!(failed["err"].as_str().unwrap().len() < 300);
+}
+
+fn wait_for(pair: &Pair, operation: &str) -> Value {
+    let agent = pair.client();
+    let exec = Exec { operation: operation.to_owned(), made: Value::Null };
+    exec.ended(&agent, LIMIT).unwrap()
+}
+
+#[test]
+fn only_exec_takes_more_than_a_mebibyte_and_not_without_end() {
+    let mut pair = start();
+    // White space, so that it is the length that is wrong.
+    let long = |length: usize| {
+        let mut text = " ".repeat(length);
+        text.push_str("{}");
+        text
+    };
+    assert_eq!(post(&pair, &long(1 << 21)).short(), "400 Websockets are required for VM exec");
+    let declared = |target: &str, length: usize| {
+        let mut wire = pair.client().connect().unwrap();
+        let head = format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+        wire.send(head.as_bytes()).unwrap();
+        // It may be refused before all of it was sent.
+        for piece in long(length).as_bytes().chunks(1 << 16) {
+            if wire.send(piece).is_err() {
+                break;
+            }
+        }
+        wire.within(LIMIT).answer().map(|answer| answer.short())
+    };
+    for (target, length) in [("/1.0/events", (1 << 20) + 1), ("/1.0/exec", 13 << 20)] {
+        // Who is still sending may be cut off before he has read why.
+        if let Ok(answer) = declared(target, length) {
+            assert_eq!(answer, "413 Request body too long", "{target}");
+        }
+    }
+    pair.assert_alive();
+}
+
+/// A caller who has sent half of a long request.
+fn half(pair: &Pair, body: &[u8]) -> Wire {
+    let mut wire = pair.client().connect().unwrap();
+    let length = body.len();
+    let head = format!("POST /1.0/exec HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    wire.send(head.as_bytes()).unwrap();
+    wire.within(LIMIT);
+    for piece in body[..length / 2].chunks(1 << 16) {
+        // One whose turn does not come is not read.
+        if wire.within(Duration::from_secs(1)).send(piece).is_err() {
+            break;
+        }
+    }
+    wire
+}
+
+#[test]
+fn many_long_ones_at_once_share_a_bounded_memory() {
+    let mut pair = start();
+    let before = pair.memory("VmRSS");
+    let body = words(&two_megabytes("\u{1}")).to_string();
+    let two = [half(&pair, body.as_bytes()), half(&pair, body.as_bytes())];
+    let begun = Instant::now();
+    let mut third = pair.client().connect().unwrap();
+    let head =
+        format!("POST /1.0/exec HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len());
+    third.send(head.as_bytes()).unwrap();
+    // It is asked for when it turns out to be long.
+    third.send(&body.as_bytes()[..70_000]).unwrap();
+    let answer = third.within(LIMIT).answer().unwrap().short();
+    assert_eq!(answer, "503 Too many long commands at once");
+    assert!(begun.elapsed() > Duration::from_secs(2), "it did not wait for its turn");
+    let peak = pair.memory("VmHWM");
+    assert!(peak < before + 32 * 1024, "{before} kB grew to {peak} kB");
+    // A short one is not kept waiting.
+    assert_eq!(output(&pair, &plain(&["echo", "hi"])), b"hi\n");
+    drop(two);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(post(&pair, &body).status, 202, "there is room again");
+    pair.assert_alive();
+}
+
+#[test]
+fn commands_that_wait_to_be_started_share_a_bounded_memory() {
+    let mut pair = start();
+    let before = pair.memory("VmRSS");
+    // 1.9 MiB each, and nobody connects their sockets.
+    let body = words(&two_megabytes("plain ")).to_string();
+    let answers: Vec<_> = (0..12).map(|_| post(&pair, &body).short()).collect();
+    let taken = answers.iter().filter(|answer| answer.starts_with("202")).count();
+    assert!((8..=9).contains(&taken), "{answers:?}");
+    let refused = "503 Too many long commands wait to be started";
+    assert!(answers[taken..].iter().all(|answer| answer == refused), "{answers:?}");
+    let listed = pair.client().ask("GET", "/1.0/operations?recursion=1", "").unwrap();
+    assert!(listed.body.len() < 12 * 40_000, "{} bytes", listed.body.len());
+    let peak = pair.memory("VmHWM");
+    assert!(peak < before + 26 * 1024, "{before} kB grew to {peak} kB");
+    // They time out, and are forgotten.
+    std::thread::sleep(Duration::from_secs(11));
+    let after = pair.memory("VmRSS");
+    println!("waiting commands: {before} kB before, {peak} kB at their peak, {after} kB after");
+    assert!(after <= before + 256, "{before} kB grew to {after} kB");
+    assert_eq!(post(&pair, &body).status, 202, "there is room again");
+    pair.assert_alive();
+}
+
+#[test]
+fn a_long_path_and_a_long_name_cost_neither_time_nor_memory() {
+    let mut pair = start();
+    let agent = pair.client();
+    let before = pair.memory("VmRSS");
+    let mut path = String::new();
+    for number in 0..15_000 {
+        let _infallible = write!(path, "/{number}:");
+    }
+    let environment = json!({"environment": {"PATH": format!("{path}/bin:/usr/bin")}});
+    let name = "n".repeat(100_000);
+    for command in [&["echo", "found"][..], &[&name]] {
+        let begun = Instant::now();
+        let running = Running::start(&agent, &with(plain(command), environment.clone())).unwrap();
+        let done = running.finish(&agent).unwrap();
+        let expected = if command.len() > 1 { (0, "found\n") } else { (127, "") };
+        assert_eq!((done.code, &*done.out), expected);
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    }
+    let peak = pair.memory("VmHWM");
+    assert!(peak < before + 2048, "{before} kB grew to {peak} kB");
+    pair.assert_alive();
+}

@@ -1,0 +1,82 @@
+//! A third transport: the agent built with its feature `tcp`, TCP on this machine in place of vsock. The host is
+//! the usual one, behind relays: nothing above the transport may notice.
+
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mote_tests::host::Host;
+use mote_tests::{Process, Scratch, tool, wait};
+
+const LIMIT: Duration = Duration::from_secs(30);
+
+#[test]
+fn the_host_connects_and_asks_by_tcp_as_by_vsock() {
+    let scratch = Scratch::new();
+    let sockets = scratch.0.join("vs");
+    let mut host = Host::on_sockets(&scratch.0, &sockets, "lxd", &["user.a=b"]);
+
+    // Where the agent will listen, and where the host does.
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let agent_port = free.local_addr().expect("its number").port();
+    drop(free);
+    let calls = UnixListener::bind(scratch.0.join("vs.listen_8443")).expect("the agent's stand-in");
+    std::thread::spawn(move || {
+        for call in calls.incoming().flatten() {
+            // Refused until the agent is there, as vsock does.
+            if let Ok(agent) = TcpStream::connect((Ipv4Addr::LOCALHOST, agent_port)) {
+                join(call, agent).expect("a relay");
+            }
+        }
+    });
+    host.start();
+    let conf = std::fs::read(host.share.join("agent.conf")).expect("agent.conf");
+    let conf: serde_json::Value = serde_json::from_slice(&conf).expect("JSON");
+    let port = conf["port"].as_u64().expect("the host's port");
+    let answers =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, u16::try_from(port).expect("a TCP port")));
+    let answers = answers.expect("the host's stand-in");
+    std::thread::spawn(move || {
+        for call in answers.incoming().flatten() {
+            if let Ok(host) = UnixStream::connect(format!("{}_{port}", sockets.display())) {
+                join(host, call).expect("a relay");
+            }
+        }
+    });
+
+    let log = scratch.0.join("agent.log");
+    let _agent = Process::start(
+        Command::new(tool("MOTE_AGENT_TCP", "target/debug/mote-agent"))
+            .arg("--root")
+            .arg(scratch.0.join("root"))
+            .arg("--config-dir")
+            .arg(&host.share)
+            .args(["--flavour", "lxd", "--vsock-tcp", &agent_port.to_string()])
+            .stdin(Stdio::null())
+            .stderr(File::create(&log).expect("a log")),
+    );
+    // There is no port: its log is who tells.
+    wait("CONNECTED", LIMIT, || {
+        std::fs::read_to_string(&log).ok()?.contains(" CONNECTED").then_some(())
+    });
+    let said = host.run(&["exec", "vm1", "--", "sh", "-c", "echo by TCP"]);
+    assert_eq!(said, "by TCP\n");
+}
+
+/// Copies both ways until either side ends.
+fn join(unix: UnixStream, tcp: TcpStream) -> io::Result<()> {
+    let (mut unix_in, mut tcp_out) = (unix.try_clone()?, tcp.try_clone()?);
+    let (mut tcp_in, mut unix_out) = (tcp, unix);
+    std::thread::spawn(move || {
+        let _cut = io::copy(&mut unix_in, &mut tcp_out);
+        let _gone = tcp_out.shutdown(Shutdown::Write);
+    });
+    std::thread::spawn(move || {
+        let _cut = io::copy(&mut tcp_in, &mut unix_out);
+        let _gone = unix_out.shutdown(Shutdown::Write);
+    });
+    Ok(())
+}

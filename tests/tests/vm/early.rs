@@ -1,0 +1,189 @@
+//! Agents that are there before their devices, drivers and files, as an initramfs starts them.
+
+use std::time::{Duration, Instant};
+
+use mote_tests::guest::Guest;
+use mote_tests::vm::{Late, Spec};
+use mote_tests::wait;
+
+use super::world::{BACK, BOOT, World};
+
+/// From a device's being plugged in until what depends on it is done: the guest's PCI hot-plug takes
+/// most of it, in software emulation on a busy machine.
+const PLUGGED: Duration = Duration::from_secs(40);
+
+/// From a disk's appearance to its mount, seconds of the guest's time: a quarter was seen in software emulation
+/// with seven times as much to do as the machine has CPUs.
+const REACTION: f64 = 2.0;
+
+/// The port's driver, loaded, or a part of the kernel as in Debian 13's.
+const DRIVER: &str = "/sys/bus/virtio/drivers/virtio_console";
+
+fn logged(guest: &mut Guest, line: &str, limit: Duration) -> Duration {
+    let find = format!("grep -q '{line}' /run/agent.log");
+    let begun = Instant::now();
+    while guest.sh(&find).0 != 0 {
+        assert!(begun.elapsed() < limit, "no {line:?}: {}", guest.sh("cat /run/agent.log").1);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    begun.elapsed()
+}
+
+/// When the kernel's log has it, seconds since the guest's power-on.
+fn when(guest: &mut Guest, line: &str) -> f64 {
+    let text = guest.ok(&format!("dmesg | grep -F '{line}' | head -n 1"));
+    let time = text.trim_start_matches('[').split(']').next().unwrap_or_default();
+    time.trim().parse().unwrap_or_else(|_| panic!("no time of {line:?}: {text}"))
+}
+
+#[test]
+fn it_loads_the_ports_driver_as_all_others() {
+    let spec = Spec { words: "mote.modules=no".into(), ..Spec::default() };
+    let mut world = World::boot("lxd", &spec, &[]);
+    let mut guest = world.connected();
+    guest.ok(&format!("test -e {DRIVER}"));
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    let status = guest.ok("mote-agent status");
+    assert!(status.contains("last_error: -\n") && status.contains("port: /dev/vport"), "{status}");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn one_that_was_started_before_run_is_no_second_agents_prey() {
+    let port = "org.linuxcontainers.incus";
+    let mut world = World::boot("incus", &Spec { port, ..Spec::default() }, &[]);
+    let mut guest = world.connected();
+    let pid = guest.ok("cat /run/agent.pid").trim().to_owned();
+    let status = guest.ok("mote-agent status");
+    let vport = status.lines().find_map(|line| line.strip_prefix("port: ")).unwrap().to_owned();
+    // Held, so that it does not notice meanwhile.
+    guest.ok(&format!("kill -STOP {pid} && mount -t tmpfs run /run"));
+    let hidden = format!("process {pid} runs, but was started before /run was mounted");
+    let check = guest.sh("mote-agent --check").1;
+    assert!(check.contains(&hidden) && !check.contains("end process"), "{check}");
+    let (code, text) = guest.sh("mote-agent 2>&1");
+    assert!(code == 1 && text.contains(&format!("is running: {hidden}")), "{code} {text}");
+    // One that cannot see the first has its lock, and must not take its vsock port for no vsock.
+    guest.ok("mkdir -p /root/other /root/files && ln -s /dev /proc /root/other && \
+         mount -t iso9660 -o ro /dev/vda /root/files");
+    let other = "mote-agent --root /root/other --config-dir /root/files --flavour incus --no-wait";
+    let (code, text) = guest.sh(&format!("{other} --port {vport} 2>&1"));
+    let taken = "error: another agent listens on vsock port 8443 already: end process";
+    assert!(code == 1 && text.contains(&format!("{taken} {pid} (mote-agent)\n")), "{code} {text}");
+    guest.ok(&format!("kill -CONT {pid}"));
+    let begun = Instant::now();
+    while !guest.sh("mote-agent status").1.contains("state: CONNECTED\n") {
+        // At its next line to the host.
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", guest.sh("mote-agent status").1);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    println!("back in /run after {:?}", begun.elapsed());
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn started_before_its_devices_it_is_connected_once_they_are_there() {
+    for (port, flavour, order) in [
+        ("com.canonical.lxd", "lxd", [Late::Disk, Late::Vsock, Late::Port]),
+        ("org.linuxcontainers.incus", "incus", [Late::Port, Late::Disk, Late::Vsock]),
+    ] {
+        // Its lines among the kernel's have the guest's own time.
+        let words = "mote.modules=no mote.log=kernel".into();
+        let spec = Spec { port, words, late: order.to_vec(), ..Spec::default() };
+        let mut world = World::boot(flavour, &spec, &[]);
+        let mut guest = world.vm.guest();
+        let _at_once = logged(&mut guest, "waiting for the config share: no config files", PLUGGED);
+        let status = guest.ok("mote-agent status");
+        assert!(status.contains("state: waiting for the config share\n"), "{status}");
+        let check = guest.sh("mote-agent --check");
+        assert_eq!(check.0, 1, "{}", check.1);
+        assert!(check.1.contains("agent: running, waiting for the config share"), "{}", check.1);
+        // A while in which nothing comes.
+        std::thread::sleep(Duration::from_secs(3));
+        for device in order {
+            world.vm.plug_late(device);
+            let (what, begun) = match device {
+                Late::Disk => ("files from disk", Instant::now()),
+                Late::Port => ("port /dev/vport", Instant::now()),
+                // LXD's agent listens before there is a device.
+                Late::Vsock if flavour == "lxd" => continue,
+                Late::Vsock => ("vsock: there", Instant::now()),
+            };
+            if device == Late::Port && order[0] == Late::Port {
+                // Nobody looks for it until there are files.
+                continue;
+            }
+            let _took = logged(&mut guest, what, PLUGGED);
+            println!("{flavour}: {device:?} plugged in: \"{what}\" after {:?}", begun.elapsed());
+            if device == Late::Disk {
+                // The kernel's line about a disk, and the one about what we mount.
+                let lines =
+                    ["virtio_blk virtio", "ISO 9660 Extensions", "mote: info: files from disk"];
+                let [came, mounted, used] = lines.map(|line| when(&mut guest, line));
+                println!(
+                    "{flavour}: disk at {came:.3} s, mounted at {mounted:.3} s, read and logged at {used:.3} s"
+                );
+                assert!(mounted - came < REACTION, "{came} {mounted} {used}");
+            }
+        }
+        let begun = Instant::now();
+        wait("CONNECTED", BOOT, || world.host.is_connected().then_some(()));
+        println!("{flavour}: CONNECTED {:?} after the last", begun.elapsed());
+        let status = guest.ok("mote-agent status");
+        assert!(status.contains(&format!("flavour: {flavour}\n")), "{status}");
+        world.power_off(&mut guest);
+    }
+}
+
+/// In the guest's own time: how long after the drivers' files are there.
+#[test]
+fn drivers_that_come_later_are_used_at_once() {
+    let spec = Spec { words: "mote.modules=no mote.agent=later".into(), ..Spec::default() };
+    let mut world = World::boot("lxd", &spec, &[]);
+    let mut guest = world.vm.guest();
+    guest.ok("mv /lib/modules /lib/away; start-stop-daemon -S -b -x /run/agent.start");
+    let _at_once = logged(&mut guest, "waiting for the config share: no config files", PLUGGED);
+    let check = guest.sh("mote-agent --check");
+    let line = if guest.sh(&format!("test -e {DRIVER}")).0 == 0 {
+        "missing  vsock: no vsock driver: module vmw_vsock_virtio_transport: /lib/modules/"
+    } else {
+        "missing  port: there is a virtio-serial device, but no driver (virtio_console) has it: module \
+         virtio_pci: /lib/modules/"
+    };
+    assert!(check.0 == 1 && check.1.contains(line), "{}", check.1);
+    std::thread::sleep(Duration::from_secs(2));
+    let took = guest.ok(
+        "mv /lib/away /lib/modules; read a b </proc/uptime; until grep -q 'port /dev' /run/agent.log; do sleep 0.1; done; read c d </proc/uptime; echo $a $c",
+    );
+    let times: Vec<f64> = took.split_whitespace().map(|time| time.parse().unwrap()).collect();
+    println!("drivers at {}, port found at {}", times[0], times[1]);
+    wait("CONNECTED", BOOT, || world.host.is_connected().then_some(()));
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn a_port_that_somebody_has_open_is_told_with_his_name_and_taken_when_it_is_free() {
+    let mut world = World::boot("lxd", &Spec::default(), &[]);
+    let mut guest = world.connected();
+    guest.ok("kill -9 $(cat /run/agent.pid)");
+    // The one who has it.
+    guest.ok("p=$(ls /dev/vport*p1); start-stop-daemon -S -b -m -p /run/holder -x /bin/sh -- -c \"exec sleep 999 <>$p\"");
+    wait("the holder", BACK, || {
+        (guest.sh("ls -l /proc/$(cat /run/holder)/fd | grep -q vport").0 == 0).then_some(())
+    });
+    let check = guest.sh("mote-agent --check");
+    let holder = guest.ok("cat /run/holder");
+    let end = format!("end process {} (sleep)", holder.trim());
+    assert!(check.0 == 1 && check.1.contains("is busy") && check.1.contains(&end), "{}", check.1);
+    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+    let _told = logged(
+        &mut guest,
+        &format!("is busy: another process has it open.*{}", end.replace(['(', ')'], ".")),
+        PLUGGED,
+    );
+    guest.ok("kill $(cat /run/holder); : >/run/agent.log");
+    let took = logged(&mut guest, "port /dev/vport", PLUGGED);
+    println!("free to used: {took:?}");
+    wait("CONNECTED", BOOT, || world.host.is_connected().then_some(()));
+    world.power_off(&mut guest);
+}
