@@ -106,6 +106,34 @@ fn each_stage_of_the_tests_is_told_and_can_be_asked_for() {
     assert_eq!(machine.asked(), "");
 }
 
+/// The lines of the scripts that build something without `--locked`: with versions that nobody has tested.
+fn unlocked(script: &str) -> impl Iterator<Item = &str> {
+    let builds = |line: &str| {
+        let mut words = line.split_whitespace().skip_while(|word| !word.ends_with("cargo")).skip(1);
+        let command = words.next().unwrap_or_default();
+        matches!(command, "build" | "check" | "clippy" | "install" | "run" | "test")
+    };
+    let is_code = |line: &&str| !line.trim_start().starts_with('#');
+    script.lines().filter(is_code).filter(move |line| builds(line) && !line.contains(" --locked"))
+}
+
+#[test]
+fn each_script_builds_with_the_versions_of_the_lock_file() {
+    let mut builds = 0;
+    for folder in [".ci", "image", "scripts", "tests/clients"] {
+        for entry in root().join(folder).read_dir().expect("a folder").flatten() {
+            // Folders hold no scripts of cargo's.
+            let Ok(script) = std::fs::read_to_string(entry.path()) else { continue };
+            let found: Vec<_> = unlocked(&script).collect();
+            assert!(found.is_empty(), "{}: {found:?}", entry.path().display());
+            builds += script.matches(" --locked").count();
+        }
+    }
+    assert!(builds > 10, "{builds}");
+    let both = "cargo build -p a\nslow x cargo test --locked\n# cargo run\n(cd x && cargo install y)";
+    assert_eq!(unlocked(both).collect::<Vec<_>>(), ["cargo build -p a", "(cd x && cargo install y)"]);
+}
+
 #[test]
 fn another_package_manager_is_waited_for_at_each_of_its_locks() {
     let busy = "case \"$*\" in *assume-no*) exit ;; *update*) lock=lists/lock ;; *) lock=dpkg ;; esac\n\
