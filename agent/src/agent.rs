@@ -1,6 +1,7 @@
 //! The state that tasks share. There is one thread, so plain cells; no borrow is held across an await.
 
 use std::cell::{Cell, RefCell};
+use std::fmt::Arguments;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -36,6 +37,13 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Shortest interval between log lines about callers with another certificate: a real host calls again
 /// for each request of its user, and anybody on the host can call without end.
 pub(crate) const STRANGERS: Duration = Duration::from_secs(30);
+/// Shortest interval between log lines about the same shortage, of which each call would make one.
+pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
+/// Most words of applications under way to the host at once, number of permits: more than there are clients. Over
+/// it a word waits.
+pub(crate) const WORDS: usize = 1 << 16;
+/// Shortest interval between log lines about what the policy refuses the host, which can ask without end.
+pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
 /// Error text for the host's 401.
 pub(crate) const REFUSED: &str = "the host refused this agent's certificate (401)";
 /// Longest part of the host's error text that is passed on, bytes.
@@ -82,8 +90,15 @@ pub(crate) struct Agent {
     pub(crate) ready: RefCell<Ready>,
     /// The last error that is not resolved, for the status file.
     pub(crate) last_error: RefCell<Option<(About, String)>>,
+    /// A permit for each word of an application that is under way to the host; all of them to say Ready again,
+    /// which would otherwise overtake a newer word.
+    pub(crate) words: Rc<Semaphore>,
     /// Rate limit of log lines about callers with another certificate.
     pub(crate) strangers: RefCell<LogLimit>,
+    /// Rate limit of log lines about descriptors or memory that this agent lacks.
+    pub(crate) shortages: RefCell<LogLimit>,
+    /// Rate limit of log lines about what the policy refuses.
+    pub(crate) refusals: RefCell<LogLimit>,
     /// The files below `/run/mote`.
     pub(crate) notes: Notes,
     /// Source of the host's files, for the status file.
@@ -124,8 +139,9 @@ impl Agent {
     }
 
     /// Notes an error for the log and the status file.
-    pub(crate) fn trouble(&self, text: &str) {
-        self.trouble_about(About::Else, text);
+    #[inline(never)] // its size
+    pub(crate) fn trouble(&self, text: Arguments<'_>) {
+        self.trouble_about(About::Else, &text.to_string());
     }
 
     /// The same, for an error that [`Agent::mended`] can clear.
@@ -146,13 +162,26 @@ impl Agent {
         self.trouble_about(About::Host, &format!("{lost}{why}"));
     }
 
+    /// Notes that this agent has no descriptor or memory left. The status file keeps what it says of the host.
+    pub(crate) fn shortage(&self, why: &str) {
+        if let Some(often) = again(&self.shortages) {
+            log::warn(format_args!("{why}{often}"));
+        }
+    }
+
     /// Notes that a caller has shown another certificate than `server.crt`.
     pub(crate) fn stranger(&self) {
-        let Some(held) = self.strangers.borrow_mut().again(now()) else { return };
-        let often = if held > 0 { format!(" ({held} more before)") } else { String::new() };
+        let Some(often) = again(&self.strangers) else { return };
         let why = "refused a caller whose certificate is not server.crt";
         let hint = "is this another host's share?";
         self.trouble_about(About::Host, &format!("{why}{often}: {hint}"));
+    }
+
+    /// Notes that the policy has refused the host something.
+    pub(crate) fn refused(&self, why: &str) {
+        if let Some(often) = again(&self.refusals) {
+            log::info(format_args!("policy: the host was refused{often}: {why}"));
+        }
     }
 
     /// Notes what the agent waits for: in the log as information, in the status file as the last error
@@ -213,17 +242,17 @@ impl Agent {
             patience: VERIFY,
             retry: Retry::Dial,
         };
-        let reply = match within(VERIFY, call(link, &request)).await {
+        let reply = match within(VERIFY, call(link, &request, &|| false)).await {
             Some(reply) => reply?,
-            None => return Err(Failed("the host took too long to answer".into())),
+            None => return Err("the host took too long to answer".into()),
         };
         match reply.status {
             200 => Ok(host_state(&reply.body)),
             403 => Ok(None),
-            401 => Err(Failed(format!("{REFUSED}: are these another instance's files?"))),
+            401 => Err(format!("{REFUSED}: are these another instance's files?").into()),
             status => {
                 let said = error_text(&reply.body);
-                Err(Failed(format!("the host answered GET /1.0 with status {status}: {said}")))
+                Err(format!("the host answered GET /1.0 with status {status}: {said}").into())
             }
         }
     }
@@ -232,9 +261,13 @@ impl Agent {
     ///
     /// # Errors
     /// As [`call`], or if the host's address is unknown.
-    pub(crate) async fn ask(&self, request: &Call<'_>) -> Result<HostReply, Failed> {
+    pub(crate) async fn ask(
+        &self,
+        request: &Call<'_>,
+        longer: &dyn Fn() -> bool,
+    ) -> Result<HostReply, Failed> {
         let link = self.known_link()?;
-        let result = call(&link, request).await;
+        let result = call(&link, request, longer).await;
         self.judge(result.as_ref().map(|reply| reply.status));
         result
     }
@@ -245,7 +278,7 @@ impl Agent {
     /// [`Failed`] while the host's address is unknown.
     pub(crate) fn known_link(&self) -> Result<Rc<Link>, Failed> {
         let link = self.link.borrow().clone();
-        link.ok_or_else(|| Failed("the host has not told its address yet".into()))
+        link.ok_or_else(|| "the host has not told its address yet".into())
     }
 
     /// Reports a call's result to the status machine: the HTTP status, or why there was none.
@@ -254,8 +287,12 @@ impl Agent {
             Ok(200..300) => self.status.borrow_mut().call_ok(now()),
             Ok(401) => self.status.borrow_mut().call_refused(now()),
             Ok(_) => false,
-            Err(Failed(why)) => {
-                self.host_trouble(self.state(), why);
+            Err(failed) if failed.is_ours() => {
+                self.shortage(failed.why());
+                false
+            }
+            Err(failed) => {
+                self.host_trouble(self.state(), failed.why());
                 self.status.borrow_mut().host_lost(now());
                 true
             }
@@ -271,6 +308,7 @@ impl Agent {
         if !self.options.replay_ready {
             return;
         }
+        let _alone = self.words.clone().take_many(WORDS).await;
         let Some(state) = self.ready.borrow().on_connected(host_state) else { return };
         let body = Document::new(32, |json| write_state(json, state.name()));
         let request = Call {
@@ -281,15 +319,24 @@ impl Agent {
             patience: PATIENCE,
             retry: Retry::Dial,
         };
-        match self.ask(&request).await {
+        match self.ask(&request, &|| false).await {
             Ok(reply) if reply.status == 200 => log::info(format_args!("ready replayed")),
             Ok(reply) => {
-                self.trouble(&format!("ready not replayed: the host answered {}", reply.status));
+                self.trouble(format_args!(
+                    "ready not replayed: the host answered {}",
+                    reply.status
+                ));
             }
             // Logged by `judge`.
             Err(_) => {}
         }
     }
+}
+
+/// For a line of which there may be too many: how often it was held back, or `None` if it is held back now.
+fn again(limit: &RefCell<LogLimit>) -> Option<String> {
+    let held = limit.borrow_mut().again(now())?;
+    Some(if held > 0 { format!(" ({held} more before)") } else { String::new() })
 }
 
 /// First line of an error's body, at most [`SAID`] bytes: of an envelope's `error`, or of the body itself.

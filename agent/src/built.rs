@@ -34,6 +34,8 @@ pub(crate) const MOUNTS: bool = cfg!(feature = "mounts");
 pub(crate) const PORT_FORWARD: bool = cfg!(feature = "port-forward");
 /// `/1.0/state`.
 pub(crate) const STATE: bool = cfg!(feature = "state");
+/// The policy's limits within a capability: only these have some.
+pub(crate) const LIMITS: bool = EXEC || FILES || PORT_FORWARD;
 
 /// The features by name; `--check` shows the absent ones.
 const FEATURES: [(&str, bool); 8] = [

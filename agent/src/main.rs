@@ -8,6 +8,7 @@ mod cli;
 mod config;
 mod devlxd;
 mod first_boot;
+mod guest_path;
 mod hostapi;
 mod net;
 mod runtime;
@@ -44,16 +45,18 @@ use crate::hostapi::operation_table::Operations;
 use crate::net::tls::Identity;
 use crate::net::transport::Listener;
 use crate::runtime::clock::now;
+use crate::runtime::small_files::read_text;
 use crate::runtime::wake::Signal;
 use crate::runtime::{children, clock, log, notify, permits, run, run_dir};
 use crate::start::listen::Way;
 use crate::start::lock::Lock;
 use crate::start::modules::Patience;
-use crate::start::prepare::{Prepared, flavour, prepare, what};
+use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
 use crate::start::{devices, listen, lock};
 use crate::status::notes::Notes;
 use crate::status::{port, pump, without_vsock};
+use crate::sys::Signalled;
 use crate::workers::{mount, report};
 
 /// Longest wait for STOPPED to be written.
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
         },
         Command::Check => check::run(&options),
         Command::Report(report) => report::run(&options, *report),
-        Command::SftpServer(directory) if built::FILES => workers::sftp::run(directory.as_deref()),
+        Command::SftpServer(how) if built::FILES => workers::sftp::run(&options.root, how),
         Command::MountWorker(limit) if built::MOUNTS => mount::run(&options, *limit),
         Command::SftpServer(_) | Command::MountWorker(_) => built::absent(),
         Command::Version => printed(&built::version()),
@@ -108,33 +111,38 @@ fn run(options: Options) -> Result<(), String> {
     let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
     sys::raise_file_limit();
     let mut lock = lock::acquire(&options.root)?;
+    // Before anything of the host's is touched.
+    let policies = policy::read(&options);
     let mut wait = Wait::new(&options, &signals, &mut lock);
     let mut known = None;
     let mut prepared = None;
     let mut attempt = || {
-        prepared = Some(prepare(&options, &mut known)?);
+        prepared = Some(prepare(&options, &policies, &mut known)?);
         Ok(())
     };
     if wait.until(&what(&options), &mut attempt)? == Waited::Leave {
         return Ok(());
     }
     let prepared = prepared.ok_or("nothing was prepared")?;
-    let Prepared { identity, files, mut applied, by_port } = prepared;
+    let Prepared { identity, files, mut applied, flavour } = prepared;
     log::info(format_args!("files from {}", files.from));
-    let flavour = flavour(&options, by_port, &files);
+    let policy = policies.under(flavour);
+    let flavour = or_default(flavour);
+    policy.1.iter().for_each(|trouble| log::error(format_args!("{trouble}")));
+    if policy.0.restricts() {
+        log::info(format_args!("policy: {}", policy.0));
+    }
     // Before the agent is visible: first boot may reboot the system (field notes 13).
     if built::FIRST_BOOT
-        && first_boot::run(&options.root, &applied, &files, &signals) == first_boot::Next::Leave
+        && first_boot::run(&options.root, policy.0.features, &applied, &files, &signals)
+            == first_boot::Next::Leave
     {
         return Ok(());
     }
     let Some(way) = listen::begin(&mut wait, &options, flavour)? else {
         return Ok(());
     };
-    let agent = Rc::new(new_agent(options, flavour, identity, files.from, lock));
-    if agent.policy != Policy::ALL {
-        log::info(format_args!("policy: {}", agent.policy));
-    }
+    let agent = Rc::new(new_agent(options, flavour, policy, identity, files.from, lock));
     if let Some(trouble) = applied.troubles.pop() {
         *agent.last_error.borrow_mut() = Some((About::Else, trouble));
     }
@@ -154,6 +162,7 @@ fn run(options: Options) -> Result<(), String> {
 fn new_agent(
     options: Options,
     flavour: Flavour,
+    (policy, troubles): (Policy, Vec<String>),
     identity: Identity,
     files: String,
     lock: Lock,
@@ -165,15 +174,13 @@ fn new_agent(
         started: started.unwrap_or(default.started),
         connected: connected.unwrap_or(default.connected),
     };
-    let (policy, troubles) = policy::find(&options, flavour);
-    troubles.iter().for_each(|trouble| log::error(format_args!("{trouble}")));
-    let events = Rc::new(Events::default());
+    let events = Rc::new(Events::new());
     let mut ready = Ready::default();
-    if let Ok(bytes) = std::fs::read(options.root.join(run_dir::READY)) {
-        ready = Ready::restore(&bytes);
+    if let Ok(text) = read_text(&options.root.join(run_dir::READY)) {
+        ready = Ready::restore(text.as_bytes());
     }
     Agent {
-        policy_text: policy::describe(policy, &troubles),
+        policy_text: policy::describe(&policy, &troubles),
         policy,
         options,
         flavour,
@@ -186,8 +193,11 @@ fn new_agent(
         plugging: Rc::new(permits::Semaphore::new(1)),
         events: events.clone(),
         ready: RefCell::new(ready),
+        words: Rc::new(permits::Semaphore::new(agent::WORDS)),
         last_error: RefCell::new(troubles.into_iter().next_back().map(|why| (About::Else, why))),
         strangers: RefCell::new(LogLimit::new(agent::STRANGERS)),
+        shortages: RefCell::new(LogLimit::new(agent::SHORTAGES)),
+        refusals: RefCell::new(LogLimit::new(agent::REFUSALS)),
         notes: Notes::new(lock),
         files,
         operations: Operations::new(flavour, events),
@@ -213,7 +223,7 @@ fn find_host(agent: &Agent, conf: Option<&[u8]>) {
                 agent.status(|status| status.know(now(), address));
                 return agent.allow_devlxd(guest_api);
             }
-            Err(why) => agent.trouble(&format!("{source} is unusable: {why}")),
+            Err(why) => agent.trouble(format_args!("{source} is unusable: {why}")),
         }
     }
 }
@@ -227,6 +237,11 @@ async fn serve(
     conf: Option<Vec<u8>>,
 ) -> Result<(), String> {
     agent.spawn(never(devlxd::server::run(agent.clone())));
+    let task = agent.clone();
+    agent.spawn(async move {
+        // Without it, a line is late after a suspend.
+        clock::jumps(|| task.status_changed.raise()).await;
+    });
     let (late, arrived) = (Rc::new(RefCell::new(None)), Rc::new(Signal::default()));
     let announced: BoxFuture<'static> = if listeners.is_none() && built::STATE {
         Box::pin(announce_alone(agent.clone(), late.clone(), arrived.clone()))
@@ -300,12 +315,16 @@ async fn never(task: impl Future<Output = Infallible>) {
     match task.await {}
 }
 
-/// Reaps children until a signal other than SIGCHLD comes.
+/// Reaps children until a signal asks the agent to end.
 async fn wait_for_signal(agent: &Agent, signals: OwnedFd) -> Result<(), String> {
     let broken = |error| format!("signals: {error}");
     let signals = Async::new_nonblocking(signals).map_err(broken)?;
-    while signals.read_with(sys::next_signal).await.map_err(broken)? {
-        agent.children.reap();
+    loop {
+        match signals.read_with(sys::next_signal).await.map_err(broken)? {
+            Signalled::Child => agent.children.reap(),
+            Signalled::HangUp => {}
+            Signalled::End => break,
+        }
     }
     notify::stopping();
     Ok(())

@@ -17,12 +17,25 @@ pub const HEADERS: usize = 48;
 pub const BODY: usize = 64 * 1024;
 /// Longest body of a request by the host, bytes; only exec requests may be longer. Over it: 413.
 pub const HOST_BODY: usize = 1024 * 1024;
-/// Longest body of an exec request, bytes: Linux takes 2 MiB of arguments and environment by default. JSON
-/// escapes (`\u0001`) make that six times as long at most; the rest is for the other members. Over it: 413.
-pub const EXEC_BODY: usize = 12 * 1024 * 1024 + BODY;
+/// Longest body of a request by the host that needs no share of [`HOST_MEMORY`], bytes: nearly all. Over it:
+/// the request waits for its share.
+pub const HOST_SHORT: usize = 8 * 1024;
+/// Longest body of an exec request, bytes: Linux takes 2 MiB of arguments and environment by default; the rest
+/// is for JSON's quotes and some escapes. Over it: 413.
+pub const EXEC_BODY: usize = 3 * 1024 * 1024;
+/// All that requests of the host make us hold for long, bytes: their long bodies while they are received,
+/// commands until they are started, the metadata of operations and lists of them. One command of the 2 MiB that
+/// Linux takes fits, as JSON and as what is parsed of it. Over it: a request waits for 3 s; then 503.
+pub const HOST_MEMORY: usize = 4 * 1024 * 1024 + 96 * 1024;
+/// All events that listeners have not taken yet, bytes, each event once for all of them; one of [`HOST_BODY`]
+/// fits. Over it: a new event waits for 1 s; then the listeners with the oldest event are dropped.
+pub const EVENTS: usize = HOST_BODY + 256 * 1024;
 /// Longest JSON answer of the host that is kept in memory, bytes: one config value may be a whole
 /// cloud-init user-data. Over it: the call fails. Streams (image export) are forwarded piece by piece.
-pub const HOST_REPLY: usize = 4 * 1024 * 1024;
+pub const HOST_REPLY: usize = 2 * 1024 * 1024;
+/// Longest answer of the host that needs no turn, bytes: nearly all. One over it is held at a time. Over it: if
+/// another is, a guest's `GET` waits for its turn and is then made anew; other requests fail.
+pub const SHORT_REPLY: usize = 16 * 1024;
 /// Deepest JSON nesting, levels: the open brackets are kept as bits of one number. Over it: 400; a call to
 /// the host fails.
 pub const JSON_DEPTH: usize = 32;

@@ -9,6 +9,7 @@ use mote_core::flavour::Flavour;
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::mount;
 use mote_core::hostapi::mount::wanted;
+use mote_core::hostapi::policy::Capability;
 use mote_core::json::Value;
 use mote_core::status::{CONNECTED, State};
 use rustix::fs::{Access, access, statvfs};
@@ -74,9 +75,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let theirs = |key: &str| view.as_ref().and_then(|view| view::member(view.value(), key));
     let by_view = || view::flavour(view.as_ref()?.value());
     let mut known = options.flavour.or(found).or_else(by_view);
+    let policies = policy::read(options);
     let mut due = Ok(0);
     let mut visit = |place: &Path, _: &ConfigFiles| {
-        if built::FIRST_BOOT {
+        if built::FIRST_BOOT && policies.features(known).allows(Capability::Templates) {
             due = templates::count(place);
         }
         Ok(())
@@ -85,7 +87,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let last_error = theirs("last_error");
     let last_error = last_error.as_deref();
     match (files, theirs("files")) {
-        (Ok(files), theirs) => {
+        (Ok(mut files), theirs) => {
+            if !policies.features(known).allows(Capability::Network) {
+                files.nics.clear();
+            }
             known = known.or_else(|| flavour_by(&files));
             // A refusal by the host counts more than the files' own consistency.
             let same = theirs.as_ref() == Some(&files.from);
@@ -102,7 +107,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     facts.ok(format_args!("build: {}", built::Build));
     let flavour = known.unwrap_or(Flavour::Lxd);
-    let (policy, troubles) = policy::find(options, flavour);
+    let (policy, troubles) = policies.under(known);
     troubles.iter().for_each(|trouble| facts.missing(format_args!("policy: {trouble}")));
     facts.ok(format_args!("policy: {policy}"));
     if matches!(options.transport, Transport::Vsock) {

@@ -109,9 +109,8 @@ fn encoded(key: &str) -> String {
 
 /// Prints the bytes, with a newline if they do not end with one.
 fn print(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
     let newline: &[u8] = if bytes.ends_with(b"\n") { b"" } else { b"\n" };
-    let written = out.write_all(bytes).and_then(|()| out.write_all(newline));
+    let written = print::passed_on(bytes).and_then(|()| print::passed_on(newline));
     written.map_err(|error| Failure::Refused(error.to_string()))
 }
 
@@ -247,8 +246,7 @@ fn events(options: &Options) -> Result<(), Failure> {
         let gone = |error: io::Error| Failure::NoAgent(error.to_string());
         stream.set_read_timeout(None).map_err(gone)?;
         if answer.status == 200 {
-            let mut out = io::stdout().lock();
-            let written = out.write_all(&answer.body).and_then(|()| out.flush());
+            let written = print::passed_on(&answer.body);
             written.map_err(|error| Failure::Refused(error.to_string()))?;
             answer.body.clear();
         }
@@ -347,7 +345,8 @@ fn status(options: &Options) -> Result<(), Failure> {
         let lasts = crate::runtime::clock::now() - mote_core::time::Uptime::from_millis(since);
         line("for", &format!("{}.{:03} s", lasts.as_secs(), lasts.subsec_millis()));
     }
-    print(out.as_bytes())?;
+    let printed = print::out(format_args!("{out}"));
+    printed.map_err(|error| Failure::Refused(error.to_string()))?;
     match (running, member("pid"), member("state")) {
         (true, _, _) => Ok(()),
         (false, Some(pid), Some(state)) if state != "STOPPED" => Err(Failure::NoAgent(format!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mote_core::flavour::Flavour;
-use mote_core::hostapi::policy::Policy;
+use mote_core::hostapi::policy::Features;
 
 use crate::net::transport::Transport;
 
@@ -27,9 +27,10 @@ Commands:
   status           print the agent's own view
   report state     print the state that the host gets of this instance (JSON); needs no agent
   report metrics   print the metrics that the host gets; needs no agent
-  sftp-server [-d DIR]
+  sftp-server [-d DIR] [-R] [-b DIR]...
                    serve SFTP on standard input and output, relative to DIR, as OpenSSH's
-                   sftp-server does; the agent starts it by itself for the host
+                   sftp-server does; -R: for reading only; -b: show no other directories
+                   than these; the agent starts it by itself for the host
 
 Options:
   --config-dir DIR         directory of agent.crt, agent.key and server.crt (default: working
@@ -39,8 +40,9 @@ Options:
                            or in the working directory
   --port PATH              status port (default: found by name)
   --flavour NAME           incus, lxd or lxd-5.0 (default: by the port's name)
-  --deny LIST              deny the host features: guestapi, exec, files, mounts,
-                           port-forward, metrics, state; separated by commas
+  --deny LIST              deny the host features: guestapi (also lets it feed cloud-init),
+                           exec, files, mounts, port-forward, metrics, state, templates,
+                           network, first-boot; separated by commas
   --allow LIST             deny it all but these; a denied one stays denied
                            (also /etc/mote-agent.yml, on Incus /etc/incus-agent.yml)
   --no-wait                end with an error if devices or the host's files are missing at
@@ -75,8 +77,8 @@ pub(crate) struct Options {
     pub(crate) flavour: Option<Flavour>,
     /// How the host is reached.
     pub(crate) transport: Transport,
-    /// Policy by `--deny` and `--allow`.
-    pub(crate) policy: Policy,
+    /// Capabilities left by `--deny` and `--allow`.
+    pub(crate) features: Features,
     /// Whether to wait at start for missing devices and files.
     pub(crate) wait: bool,
     /// Whether to repeat Ready to a restarted host.
@@ -95,7 +97,16 @@ pub(crate) struct Options {
 impl Options {
     /// Whether missing devices and files are waited for: only the agent does, commands do not.
     pub(crate) fn waits(&self) -> bool {
-        self.wait && self.command == Command::Run
+        self.wait && self.is_agent()
+    }
+
+    /// Whether this is the agent itself, not one of its commands.
+    pub(crate) fn is_agent(&self) -> bool {
+        matches!(self.command, Command::Run)
+    }
+
+    fn wants_help(&self) -> bool {
+        matches!(self.command, Command::Help)
     }
 }
 
@@ -130,8 +141,19 @@ pub(crate) enum Command {
     Status,
     /// Print a report for the host; the agent starts itself with this for each request.
     Report(Report),
-    /// Serve SFTP on standard input and output, in this directory.
-    SftpServer(Option<PathBuf>),
+    /// Serve SFTP on standard input and output.
+    SftpServer(Sftp),
+}
+
+/// How SFTP is served.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sftp {
+    /// Where relative paths begin.
+    pub(crate) directory: Option<PathBuf>,
+    /// Whether to refuse all that changes anything.
+    pub(crate) read_only: bool,
+    /// The only directories shown, if there are any.
+    pub(crate) below: Vec<PathBuf>,
 }
 
 /// A report for the host.
@@ -159,7 +181,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         port: None,
         flavour: None,
         transport: Transport::Vsock,
-        policy: Policy::ALL,
+        features: Features::ALL,
         wait: true,
         replay_ready: true,
         intervals: (None, None, None),
@@ -175,7 +197,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         } else if words.is_empty() && arg == "sftp-server" {
             // The rest is parsed on its own: -d has another meaning there.
             let command = sftp_server(args)?;
-            if options.command != Command::Help {
+            if !options.wants_help() {
                 options.command = command;
             }
             return Ok(options);
@@ -183,7 +205,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
             words.push(arg);
         }
     }
-    if options.command == Command::Help {
+    if options.wants_help() {
         // Help is given even if other arguments are wrong or missing.
         return Ok(options);
     }
@@ -196,14 +218,25 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     Ok(options)
 }
 
-/// Parses the arguments of `sftp-server`: `-d DIR`, as for OpenSSH's.
+/// Parses the arguments of `sftp-server`: `-d` and `-R` as for OpenSSH's, and `-b`.
 fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, String> {
-    let Some(option) = args.next() else { return Ok(Command::SftpServer(None)) };
-    match (option.to_str(), args.next(), args.next()) {
-        (Some("--help" | "-h"), None, None) => Ok(Command::Help),
-        (Some("-d"), Some(directory), None) => Ok(Command::SftpServer(Some(directory.into()))),
-        _ => Err("sftp-server takes -d DIR and nothing else".to_owned()),
+    let mut how = Sftp::default();
+    while let Some(option) = args.next() {
+        match option.to_str() {
+            Some("--help" | "-h") => return Ok(Command::Help),
+            Some("-R") => how.read_only = true,
+            Some(option @ ("-d" | "-b")) => {
+                let directory = args.next().ok_or_else(|| format!("{option} needs a directory"))?;
+                if option == "-b" {
+                    how.below.push(directory.into());
+                } else {
+                    how.directory = Some(directory.into());
+                }
+            }
+            _ => return Err("sftp-server takes -d DIR, -R, -b DIR and nothing else".to_owned()),
+        }
     }
+    Ok(Command::SftpServer(how))
 }
 
 /// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`.
@@ -240,9 +273,9 @@ fn option(
         "--config-dir" => options.config_dir = Some(value()?.into()),
         "--deny" | "--allow" => {
             let list = value()?;
-            let restrict = if name == "--deny" { Policy::without } else { Policy::only };
-            let policy = restrict(&list).map_err(|why| format!("{name}: {why}"))?;
-            options.policy = options.policy.and(policy);
+            let restrict = if name == "--deny" { Features::without } else { Features::only };
+            let features = restrict(&list).map_err(|why| format!("{name}: {why}"))?;
+            options.features = options.features.and(features);
         }
         "--root" => options.root = value()?.into(),
         "--port" => options.port = Some(value()?.into()),
@@ -270,7 +303,7 @@ fn flag(options: &mut Options, name: &str) -> bool {
         // The real agents have both short options.
         "--debug" | "-d" | "--verbose" | "-v" => options.debug = true,
         // Help takes precedence.
-        "--check" | "--version" if options.command == Command::Help => {}
+        "--check" | "--version" if options.wants_help() => {}
         "--check" => options.command = Command::Check,
         "--version" => options.command = Command::Version,
         "--help" | "-h" => options.command = Command::Help,

@@ -3,29 +3,52 @@
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 
+use crate::guest_path::{is_roots_alone, is_roots_but_for};
 use crate::start::devices::entries;
+use crate::sys::apart;
 
 /// Offset of the primary volume descriptor, bytes (ECMA-119 §8.4).
 const DESCRIPTOR: u64 = 16 * 2048;
-/// Most block devices examined.
+/// Most disks examined; a VM has a few dozen, further ones are not looked at.
 const DEVICES: usize = 256;
+/// Longest time to read a label: a disk whose host is busy takes its time, and a broken one never answers.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Part of the place of a disk that the kernel makes up.
+const VIRTUAL: &[u8] = b"/virtual/";
+/// How the names of a machine's disks begin: virtio, SCSI (ATA and USB too) and its CD-ROMs, NVMe, IDE, Xen.
+const DRIVERS: [&str; 6] = ["vd", "sd", "sr", "nvme", "hd", "xvd"];
 
-/// The block device whose volume has this label, if there is one.
+/// The block device whose volume has this label, if there is one. Only disks of the machine are read: a user
+/// may be able to fill the others (a file on a loop device) or to let them hang (nbd).
 pub(crate) fn find(root: &Path, label: &str) -> Option<PathBuf> {
-    let by_label = root.join("dev/disk/by-label").join(label);
-    if by_label.exists() {
-        return Some(by_label);
+    let devices = root.join("dev");
+    if !is_roots_alone(&devices) {
+        return None;
     }
-    for entry in entries(&root.join("sys/class/block")).into_iter().take(DEVICES) {
-        let path = root.join("dev").join(entry.file_name()?);
-        if has_label(&path, label) {
+    for entry in entries(&root.join("sys/block")).into_iter().take(DEVICES) {
+        let name = entry.file_name()?;
+        let path = devices.join(name);
+        if is_of_machine(&entry, name.as_encoded_bytes())
+            // Its group is that of disks.
+            && is_roots_but_for(&path, 0o002)
+            && apart(PATIENCE, &|| has_label(&path, label))
+        {
             return Some(path);
         }
     }
     None
+}
+
+/// Whether a disk is the machine's own, by its driver's name for it and by its place in sysfs.
+fn is_of_machine(entry: &Path, name: &[u8]) -> bool {
+    let known = DRIVERS.iter().any(|driver| name.starts_with(driver.as_bytes()));
+    // A link into `/sys/devices`.
+    let place = std::fs::read_link(entry).unwrap_or_default().into_os_string().into_encoded_bytes();
+    known && !place.is_empty() && !place.windows(VIRTUAL.len()).any(|part| part == VIRTUAL)
 }
 
 fn has_label(path: &Path, label: &str) -> bool {
@@ -46,24 +69,63 @@ fn has_label(path: &Path, label: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    /// Adds a disk with a label. `device` is its place below `/sys/devices`.
+    pub(crate) fn put(root: &Path, device: &str, label: &str) {
+        let device = root.join("sys/devices").join(device);
+        let name = device.file_name().unwrap();
+        for directory in [&device, &root.join("sys/block"), &root.join("dev")] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        symlink(&device, root.join("sys/block").join(name)).unwrap();
+        let mut image = vec![0; 16 * 2048];
+        image.extend(b"\x01CD001\x01\0");
+        image.extend([b' '; 32]);
+        image.extend(format!("{label:32}").bytes());
+        image.extend([0; 100]);
+        fs::write(root.join("dev").join(name), image).unwrap();
+    }
 
     #[test]
-    fn a_volume_is_found_by_its_label_alone() {
+    fn a_volume_is_found_by_its_label() {
         let root = crate::runtime::scratch::scratch("iso");
-        std::fs::create_dir_all(root.join("dev")).unwrap();
-        for (name, label) in [("vda", "other"), ("vdb", "incus-agent")] {
-            std::fs::create_dir_all(root.join("sys/class/block").join(name)).unwrap();
-            let mut image = vec![0; 16 * 2048];
-            image.extend(b"\x01CD001\x01\0");
-            image.extend([b' '; 32]);
-            image.extend(format!("{label:32}").bytes());
-            image.extend([0; 100]);
-            std::fs::write(root.join("dev").join(name), image).unwrap();
-        }
-        std::fs::create_dir_all(root.join("sys/class/block/sr0")).unwrap();
+        put(&root, "pci0000:00/virtio1/block/vda", "other");
+        put(&root, "pci0000:00/virtio2/block/vdb", "incus-agent");
+        fs::create_dir_all(root.join("sys/block/sr0")).unwrap();
         assert_eq!(find(&root, "incus-agent"), Some(root.join("dev/vdb")));
         assert_eq!(find(&root, "incus"), None);
+    }
+
+    #[test]
+    fn only_disks_of_the_machine_that_root_alone_can_write_are_read() {
+        let root = crate::runtime::scratch::scratch("machine");
+        for name in ["loop0", "nbd0", "dm-0", "md0", "zram0", "ram0", "sdx"] {
+            put(&root, &format!("virtual/block/{name}"), "incus-agent");
+        }
+        put(&root, "rbd/0/block/rbd0", "incus-agent");
+        // What udev says of a label is what the disk itself says.
+        let by_label = root.join("dev/disk/by-label");
+        fs::create_dir_all(&by_label).unwrap();
+        symlink("../../loop0", by_label.join("incus-agent")).unwrap();
+        let found = || find(&root, "incus-agent");
+        assert_eq!(found(), None);
+        put(&root, "pci0000:00/virtio1/block/vda", "incus-agent");
+        let (node, devices) = (root.join("dev/vda"), root.join("dev"));
+        assert_eq!(found(), Some(node.clone()));
+        for (path, right, wrong) in [(&node, 0o660, 0o666), (&devices, 0o755, 0o777)] {
+            fs::set_permissions(path, Permissions::from_mode(wrong)).unwrap();
+            assert_eq!(found(), None);
+            fs::set_permissions(path, Permissions::from_mode(right)).unwrap();
+            if rustix::process::geteuid().is_root() {
+                chown(path, Some(65_534), None).unwrap();
+                assert_eq!(found(), None);
+                chown(path, Some(0), None).unwrap();
+            }
+            assert_eq!(found(), Some(node.clone()));
+        }
     }
 }

@@ -12,8 +12,9 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::fchdir;
 
-use crate::cli::options::{Command, Options};
+use crate::cli::options::Options;
 use crate::config::disk;
+use crate::guest_path::is_roots_alone;
 use crate::runtime::clock::look_for;
 use crate::runtime::small_files::read_bounded;
 use crate::runtime::{log, run_dir};
@@ -36,6 +37,8 @@ const SCAN: Duration = Duration::from_secs(2);
 pub(crate) const NAMES: [&str; 3] = ["agent.crt", "agent.key", "server.crt"];
 /// [`NAMES`] for messages.
 const FILES: &str = "agent.crt, agent.key, server.crt";
+/// Why a directory that nobody named is not used.
+const FOREIGN: &str = "not used, since others than root can change it or a file in it";
 /// Directories below the root to which the set-up scripts of the Go agents copy the files (P§1.5).
 const COPIES: [&str; 2] = ["run/lxd_agent", "run/incus_agent"];
 
@@ -104,6 +107,9 @@ fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, String> {
         options.config_dir.as_ref().map(|directory| (directory.as_path(), directory)).or(secrets)
     {
         let name = name.display().to_string();
+        if options.config_dir.is_none() && !is_roots_alone(directory) {
+            return Err(format!("the working directory: {FOREIGN}"));
+        }
         return read(directory, &name).map_err(|why| match why {
             SourceError::Empty => {
                 format!("no config files: {FILES} are not in {name}, given by option")
@@ -117,16 +123,21 @@ fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, String> {
             Some(".") => "the working directory".to_owned(),
             _ => directory.display().to_string(),
         };
+        if is_foreign(&directory) {
+            failures.push(format!("{name}: {FOREIGN}"));
+            continue;
+        }
         match read(&directory, &name) {
             Ok(files) => return Ok(files),
             Err(SourceError::Empty) => failures.push(format!("not in {name}")),
             Err(SourceError::Bad(why) | SourceError::NoPlace(why)) => failures.push(why),
         }
     }
-    if options.command == Command::Run {
+    if options.is_agent() {
         // An agent that was killed here has left its mount, over which the share cannot be mounted
         // again. The lock makes the mount point ours; `--check` has no lock.
-        let _none = unmount(options.root.join(run_dir::SHARE), UnmountFlags::DETACH);
+        let place = &options.root.join(run_dir::SHARE);
+        let _none = unmount(place, UnmountFlags::DETACH);
     }
     prepare(&options.root, "virtio_pci");
     for source in Source::in_order(&options.root) {
@@ -139,6 +150,19 @@ fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, String> {
     }
     let unmounted = devices::unmounted(&options.root);
     Err(format!("no config files ({FILES}): {}{unmounted}", failures.join("; ")))
+}
+
+/// Whether others than root could have put the files there.
+fn is_foreign(directory: &Path) -> bool {
+    let (mut found, mut trusted) = (false, is_roots_alone(directory));
+    for name in NAMES {
+        let path = directory.join(name);
+        if path.symlink_metadata().is_ok() {
+            found = true;
+            trusted &= is_roots_alone(&path);
+        }
+    }
+    found && !trusted
 }
 
 fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFiles, SourceError> {
@@ -260,11 +284,8 @@ impl Source {
         }
         // An agent that waits at start tries again anyway.
         let scan = if options.waits() { Duration::ZERO } else { SCAN };
-        let place = root.join(if options.command == Command::Run {
-            run_dir::SHARE
-        } else {
-            run_dir::CHECKED_SHARE
-        });
+        let place =
+            root.join(if options.is_agent() { run_dir::SHARE } else { run_dir::CHECKED_SHARE });
         let mounted = Mounted::new(self, root, place, scan).map_err(|why| match why {
             Unmounted::Place(why) => SourceError::NoPlace(why),
             Unmounted::Errno(why) => {

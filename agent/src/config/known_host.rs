@@ -1,9 +1,9 @@
 //! The last host info, kept for an agent that is restarted: a host that has not noticed the restart does
 //! not send it again (P§2.3), and `agent.conf` is as old as the VM's start.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use crate::guest_path::is_roots_alone;
 use crate::runtime::small_files::{read_bounded, write_small};
 use crate::runtime::{log, run_dir};
 
@@ -20,13 +20,8 @@ pub(crate) fn keep(root: &Path, body: &[u8]) {
 /// The kept body, if nobody else can have written it: it names the host that the agent trusts.
 pub(crate) fn recall(root: &Path) -> Option<Vec<u8>> {
     let path = root.join(run_dir::KNOWN_HOST);
-    if is_ours(path.parent()?) && is_ours(&path) { read_bounded(&path, LONGEST).ok() } else { None }
-}
-
-/// Whether only this user may write there. A symbolic link is refused: its mode lets everybody write.
-fn is_ours(path: &Path) -> bool {
-    std::fs::symlink_metadata(path)
-        .is_ok_and(|of| of.uid() == rustix::process::geteuid().as_raw() && of.mode() & 0o022 == 0)
+    let trusted = is_roots_alone(path.parent()?) && is_roots_alone(&path);
+    if trusted { read_bounded(&path, LONGEST).ok() } else { None }
 }
 
 #[cfg(test)]

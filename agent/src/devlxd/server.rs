@@ -1,6 +1,7 @@
 //! The devlxd socket for the guest, switched on and off by the host at run time (P§5.1). All requests
 //! but the index and the events are forwarded to the host.
 
+use std::cell::Cell;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -9,12 +10,13 @@ use std::time::Duration;
 
 use futures_lite::FutureExt;
 use futures_lite::future::{pending, yield_now};
-use mote_core::devlxd::answer::{Body, show, unreachable};
+use mote_core::devlxd::answer::{Body, show, show_within, unreachable};
 use mote_core::devlxd::forward::{
     forwards, lacks_type, returns, volume_type, write_target, write_typed,
 };
 use mote_core::devlxd::ready::ReadyState;
 use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
+use mote_core::devlxd::users::Place;
 use mote_core::dial::Retry;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::event::Audience;
@@ -28,9 +30,9 @@ use mote_core::json::{Document, Value};
 use mote_core::limits;
 
 use crate::agent::{Agent, PATIENCE};
-use crate::devlxd::admission::{Entry, Guests, Kind};
+use crate::devlxd::admission::{Entry, Guests};
 use crate::hostapi::events;
-use crate::net::host_call::{Call, Failed, Incoming, open};
+use crate::net::host_call::{Call, Failed, HostReply, Incoming, open};
 use crate::net::serve::{ACCEPT_AGAIN, Answer, Reply, Service, TEXT, serve};
 use crate::net::stream::Stream;
 use crate::net::transport::{self, Socket, is_passing};
@@ -39,6 +41,10 @@ use crate::runtime::log;
 
 /// How long a guest may wait for a host operation (`/1.0/operations/{id}/wait`).
 const OPERATION: Duration = Duration::from_secs(3600);
+/// What the kernel holds of our answers for each client that does not read, bytes; it takes twice that.
+const UNREAD: usize = 8 * 1024;
+/// The error of a call whose client has left.
+const GONE: &str = "the guest client is gone";
 /// Pause between attempts to open the socket, which fails, say, before `/dev` is mounted.
 const REOPEN: Duration = Duration::from_secs(1);
 
@@ -67,7 +73,7 @@ pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
                 }
             }
             Err(error) => {
-                agent.trouble(&format!("cannot open {}: {error}", path.display()));
+                agent.trouble(format_args!("cannot open {}: {error}", path.display()));
                 sleep(REOPEN).await;
             }
         }
@@ -96,23 +102,32 @@ fn link_lxd(incus: &Path) -> io::Result<()> {
 }
 
 async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
+    let mut accepted = 0;
     loop {
         match transport::accept(listener).await {
             Ok(socket) => {
                 guests.make_room().await;
-                guests.admit(|entry| {
+                guests.admit(transport::user(&socket), |entry| {
                     let guest = Guest { agent: agent.clone(), entry };
-                    let serve = async move { serve(Stream::plain(socket), &guest).await };
+                    let stream = Stream::plain(socket);
+                    stream.hold_at_most(UNREAD);
+                    let serve = async move { serve(stream, &guest).await };
                     agent.task(serve)
                 });
-                // Before the next accept, a new client is read, and a closed one gives its descriptor back.
-                yield_now().await;
+                // Then new clients are read, and closed ones give their descriptors back. Not after each: all
+                // clients may have their turn in between, and a newcomer may be behind many.
+                accepted += 1;
+                if accepted >= guests.at_once() {
+                    accepted = 0;
+                    yield_now().await;
+                }
             }
             Err(error) => {
-                agent.trouble(&format!("cannot accept a guest client: {error}"));
+                let why = format!("cannot accept a guest client: {error}");
                 if !is_passing(&error) {
-                    return;
+                    return agent.trouble(format_args!("{why}"));
                 }
+                agent.shortage(&why);
                 guests.close_one();
                 sleep(ACCEPT_AGAIN).await;
             }
@@ -140,6 +155,9 @@ impl Service for Guest {
                 Answer::Reply(Reply::json(200, Document::new(16, write_index).line()))
             }
             Ok(Route::Events) => {
+                if !self.entry.obtain(Place::Listener).await {
+                    return Answer::Reply(Reply::text(503, "Too many event listeners"));
+                }
                 let answer = events::listen(agent, request, Audience::Guest);
                 if matches!(answer, Answer::Upgrade(_)) {
                     self.entry.leave();
@@ -147,15 +165,18 @@ impl Service for Guest {
                 answer
             }
             Ok(Route::Ask(ask)) => {
-                let kind = if ask.takes_long() { Kind::Long } else { Kind::Answer };
-                if !self.entry.obtain(kind).await {
+                if !self.entry.turn().await {
+                    return Answer::Reply(Reply::text(429, "Too many requests wait for the host"));
+                }
+                let place = if ask.takes_long() { Place::Long } else { Place::Answer };
+                if !self.entry.obtain(place).await {
                     return Answer::Reply(Reply::text(503, "Too many requests that take long"));
                 }
                 match self.forward(stream, request, ask, body).await {
                     Ok(answer) => answer,
                     // 500 and no other status: cloud-init retries after that only (P§5.4).
-                    Err(Failed(why)) => {
-                        let text = format!("{}{why}", unreachable(agent.flavour, ask));
+                    Err(failed) => {
+                        let text = format!("{}{}", unreachable(agent.flavour, ask), failed.why());
                         Answer::Reply(Reply::text(500, &text))
                     }
                 }
@@ -195,7 +216,7 @@ impl Guest {
         for (name, value) in request.headers.iter() {
             if forwards(ask, name, value) {
                 let value = std::str::from_utf8(value);
-                extra.push((name, value.map_err(|_| Failed("a header is not UTF-8".into()))?));
+                extra.push((name, value.map_err(|_| "a header is not UTF-8")?));
             }
         }
         if !body.is_empty() {
@@ -215,19 +236,48 @@ impl Guest {
         if ask == Ask::ImageExport && request.method == Method::Get {
             return self.export(stream, request, &call).await;
         }
-        // Only a wait ends with its client: a request that changes something is completed.
-        let left = async {
-            if ask != Ask::OperationWait {
-                return pending().await;
-            }
-            stream.gone().await;
-            Err(Failed("the guest client is gone".into()))
-        };
-        let reply = agent.ask(&call).or(left).await?;
+        let _word =
+            if ask == Ask::SetState { Some(agent.words.clone().take().await) } else { None };
+        let reply = self.whole(stream, ask, &call).await?;
         if ask == Ask::SetState && reply.status == 200 {
             remember(agent, body);
         }
-        Ok(Answer::Reply(shown(agent, ask, reply.status, &reply.body, reply.etag)))
+        Ok(Answer::Reply(shown(agent, ask, reply.status, reply.body, reply.etag)))
+    }
+
+    /// The host's whole answer. A long one waits for its turn.
+    async fn whole(&self, stream: &Stream, ask: Ask, call: &Call<'_>) -> Result<HostReply, Failed> {
+        let has_its_turn = Cell::new(false);
+        let longer = || {
+            has_its_turn.set(has_its_turn.get() || self.entry.try_obtain_long_answer());
+            has_its_turn.get()
+        };
+        loop {
+            // Only a wait ends with its client: a request that changes something is completed.
+            let left = async {
+                if ask != Ask::OperationWait {
+                    return pending().await;
+                }
+                stream.gone().await;
+                Err(GONE.into())
+            };
+            let reply = self.agent.ask(call, &longer).or(left).await?;
+            if reply.is_whole {
+                return Ok(reply);
+            }
+            if has_its_turn.get() || call.method != "GET" {
+                return Err("the host's answer is too long".into());
+            }
+            // Asked for again at its turn: as much as many have begun to receive would be too much.
+            let gone = async {
+                stream.gone().await;
+                false
+            };
+            has_its_turn.set(self.entry.obtain(Place::LongAnswer).or(gone).await);
+            if !has_its_turn.get() {
+                return Err(GONE.into());
+            }
+        }
     }
 
     /// Relays an image of any size, one piece at a time.
@@ -245,7 +295,7 @@ impl Guest {
         if incoming.status != 200 {
             let mut body = Vec::new();
             while body.len() < limits::BODY && incoming.more(&mut body).await? {}
-            let reply = shown(agent, Ask::ImageExport, incoming.status, &body, None);
+            let reply = shown(agent, Ask::ImageExport, incoming.status, body, None);
             return Ok(Answer::Reply(reply));
         }
         let length = incoming.header("content-length").and_then(|length| length.parse().ok());
@@ -255,8 +305,8 @@ impl Guest {
             None => Length::Chunked,
         };
         let whole = self.relay(stream, &mut incoming, length, Persistence::of(request)).await;
-        if let Err(Failed(why)) = &whole {
-            agent.trouble(&format!("an image download was cut: {why}"));
+        if let Err(failed) = &whole {
+            agent.trouble(format_args!("an image download was cut: {}", failed.why()));
         }
         Ok(Answer::Written { keep_alive: whole.is_ok() && length != Length::UntilClose })
     }
@@ -270,7 +320,7 @@ impl Guest {
         length: Length,
         persistence: Persistence,
     ) -> Result<(), Failed> {
-        let gone = |error: io::Error| Failed(format!("the guest client is gone: {error}"));
+        let gone = |error: io::Error| Failed::from(format!("the guest client is gone: {error}"));
         let extra: Vec<_> = incoming
             .headers
             .iter()
@@ -282,7 +332,7 @@ impl Guest {
             Some(incoming.header("content-type").unwrap_or("application/octet-stream"));
         let head_of = Head { status: 200, content_type, length, persistence, extra: &extra };
         write_reply(&mut head, &head_of)
-            .map_err(|_| Failed("a header of the host's cannot be passed on".into()))?;
+            .map_err(|_| "a header of the host's cannot be passed on")?;
         self.entry.note(Activity::Writing, now());
         stream.write_all(head.as_bytes()).await.map_err(gone)?;
         self.entry.note(Activity::Served, now());
@@ -307,15 +357,29 @@ impl Guest {
     }
 }
 
-fn shown(agent: &Agent, ask: Ask, status: u16, body: &[u8], etag: Option<String>) -> Reply {
-    let mut out = Vec::with_capacity(body.len());
-    let shown = show(agent.flavour, ask, status, body, &mut |piece| out.extend_from_slice(piece));
+/// The client's answer. A long one stays where it is: there is no room for two.
+fn shown(agent: &Agent, ask: Ask, status: u16, mut body: Vec<u8>, etag: Option<String>) -> Reply {
+    let (shown, out) = match show_within(agent.flavour, ask, status, &mut body) {
+        Some((shown, place)) => {
+            body.truncate(place.end);
+            body.drain(..place.start);
+            if shown.body == Body::Json {
+                body.push(b'\n');
+            }
+            (shown, body)
+        }
+        None => {
+            let mut out = Vec::new();
+            let sink = &mut |piece: &[u8]| out.extend_from_slice(piece);
+            (show(agent.flavour, ask, status, &body, sink), out)
+        }
+    };
     let content_type = match shown.body {
         Body::Json => crate::net::serve::JSON,
         Body::Raw => "application/octet-stream",
         Body::Text => TEXT,
     };
-    Reply { status: shown.status, content_type, etag, location: None, body: out }
+    Reply { etag, ..Reply::of(shown.status, content_type, out) }
 }
 
 /// A volume's body with the type in its path, if it lacks one (P§5.3).

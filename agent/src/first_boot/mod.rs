@@ -3,6 +3,7 @@
 
 pub(crate) mod netlink;
 pub(crate) mod nics;
+mod own_files;
 pub(crate) mod templates;
 
 use std::io::{self, ErrorKind};
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mote_core::hostapi::exec::Program;
+use mote_core::hostapi::policy::{Capability, Features};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::statfs;
 use rustix::process::{WaitOptions, waitpid};
@@ -20,7 +22,7 @@ use crate::config::files::ConfigFiles;
 use crate::first_boot::templates::Applied;
 use crate::runtime::log;
 use crate::runtime::small_files::read_bounded;
-use crate::sys::{Plan, next_signal, spawn};
+use crate::sys::{Plan, Signalled, next_signal, spawn};
 
 /// Template that also sets the kernel's hostname.
 const HOSTNAME: &str = "etc/hostname";
@@ -42,9 +44,11 @@ pub(crate) enum Next {
     Leave,
 }
 
-/// Does all steps in the order of P§1.3. The templates have been applied while their share was mounted.
+/// Does all steps that the policy allows, in the order of P§1.3. The templates have been applied while their share
+/// was mounted.
 pub(crate) fn run(
     root: &Path,
+    features: Features,
     applied: &Applied,
     files: &ConfigFiles,
     signals: &impl AsFd,
@@ -54,6 +58,10 @@ pub(crate) fn run(
     }
     if applied.changed(SEED) && wants_reboot(root) && restart(root, signals) == Next::Leave {
         return Next::Leave;
+    }
+    if !files.nics.is_empty() && !features.allows(Capability::Network) {
+        log::info(format_args!("policy: NICs are not named"));
+        return Next::Run;
     }
     let nics = files.nics.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
     nics::apply(root, nics);
@@ -148,7 +156,7 @@ fn command(root: &Path) -> io::Result<()> {
     }
 }
 
-/// Waits up to [`REBOOT`] for a signal that asks the agent to end; false if none came. SIGCHLD is ignored.
+/// Waits up to [`REBOOT`] for a signal that asks the agent to end; false if none came.
 fn told_to_end(signals: &impl AsFd) -> io::Result<bool> {
     let end = Instant::now() + REBOOT;
     loop {
@@ -157,7 +165,7 @@ fn told_to_end(signals: &impl AsFd) -> io::Result<bool> {
         if poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&limit))? == 0 {
             return Ok(false);
         }
-        if !next_signal(signals)? {
+        if next_signal(signals)? == Signalled::End {
             return Ok(true);
         }
     }

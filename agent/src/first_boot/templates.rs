@@ -2,25 +2,34 @@
 //! target. A template that fails is logged and the others are applied. The real agents exit at the first
 //! failure, again after each restart, and the guest stays without an agent.
 //!
+//! The guest's policy may deny all of them, or cloud-init's seed, and none may change its files ([`own_files`]).
+//!
 //! An existing target is truncated in place, as in the real agents: it may be a bind mount, a hard link, a
-//! symbolic link, or have its own owner and labels. A new target is written beside and renamed, so that a
-//! crash never leaves half a file, which `create_only` would keep for ever.
+//! symbolic link of root's, or have its own owner and labels. A new target is written beside and renamed, so
+//! that a crash never leaves half a file, which `create_only` would keep for ever.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use mote_core::first_boot::template::{self, Template};
 use mote_core::flavour::Flavour;
 use mote_core::guest_path::Target;
-use rustix::fs::{Mode, OFlags};
+use mote_core::hostapi::policy::{Capability, Features};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, renameat, unlinkat};
+use rustix::io::Errno;
 
+use crate::first_boot::own_files;
+use crate::guest_path::{Place, is_private};
 use crate::runtime::log;
+use crate::runtime::log::audit;
 use crate::runtime::small_files::read_bounded;
 
 /// Longest `metadata.yaml`, bytes; real ones have a few thousand.
 const METADATA: u64 = 256 * 1024;
+/// Directory of cloud-init's seeds, which it reads at boot.
+const SEEDS: &str = "var/lib/cloud/seed/";
 /// Copy buffer, bytes.
 const PIECE: usize = 16 * 1024;
 
@@ -64,12 +73,22 @@ pub(crate) fn count(share: &Path) -> Result<usize, String> {
     Ok(count)
 }
 
-/// Applies all templates that the host has rendered.
-pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour) -> Applied {
+/// Applies all templates that the host has rendered and the guest's policy allows.
+pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Features) -> Applied {
     let mut applied = Applied::default();
+    if !features.allows(Capability::Templates) {
+        if share.join("files/metadata.yaml").exists() {
+            log::info(format_args!("policy: templates are not applied"));
+        }
+        return applied;
+    }
+    let seeds = features.allows(Capability::FirstBoot);
     // New directories are 0755 (P§1.7); the rest of the agent runs with a stricter umask.
     let umask = rustix::process::umask(Mode::from_raw_mode(0o022));
     let listed = each(share, |template| match template {
+        Ok(template) if !seeds && is_seed(&template) => {
+            log::info(format_args!("policy: cloud-init's seed is not written"));
+        }
         Ok(template) => one(share, root, flavour, &template, &mut applied),
         Err(why) => applied.trouble(why),
     });
@@ -99,6 +118,22 @@ fn source(share: &Path, template: &Template) -> PathBuf {
     share.join("files").join(format!("{}.out", template.name))
 }
 
+fn is_seed(template: &Template) -> bool {
+    Target::absolute(&template.target).is_some_and(|target| one_spelling(target).starts_with(SEEDS))
+}
+
+/// The path below the root, in the same spelling for all that name it.
+fn one_spelling(target: Target<'_>) -> String {
+    let mut path = String::new();
+    for part in target.parts() {
+        if !path.is_empty() {
+            path.push('/');
+        }
+        path.push_str(part);
+    }
+    path
+}
+
 fn one(share: &Path, root: &Path, flavour: Flavour, template: &Template, applied: &mut Applied) {
     let source = match open_plain(&source(share, template)) {
         Ok(source) => source,
@@ -107,11 +142,11 @@ fn one(share: &Path, root: &Path, flavour: Flavour, template: &Template, applied
         Err(error) => return applied.trouble(format!("template {}: {error}", template.name)),
     };
     let Some(target) = Target::absolute(&template.target) else { return };
-    let below_root = target.parts().collect::<Vec<_>>().join("/");
-    match write(source, &root.join(&below_root), flavour, template) {
+    let below_root = one_spelling(target);
+    match write(source, root, target, flavour, template) {
         Ok(Done::Kept) => log::debug(format_args!("template {} is there", template.target)),
         Ok(done) => {
-            log::info(format_args!("template {}", template.target));
+            audit::note(format_args!("template {}", template.target));
             if done == Done::Changed {
                 applied.changed.push(below_root.clone());
             }
@@ -138,19 +173,29 @@ enum Done {
     Changed,
 }
 
-fn write(mut source: File, path: &Path, flavour: Flavour, template: &Template) -> io::Result<Done> {
-    // A dangling symbolic link counts as existing: the text is written where it points.
-    let exists = path.symlink_metadata().is_ok();
-    if exists && template.create_only {
+fn write(
+    mut source: File,
+    root: &Path,
+    target: Target<'_>,
+    flavour: Flavour,
+    template: &Template,
+) -> io::Result<Done> {
+    // A dangling symbolic link counts as existing.
+    if template.create_only && root.join(target.below_root()).symlink_metadata().is_ok() {
         return Ok(Done::Kept);
     }
-    if !exists {
-        return create(source, path, flavour, template).map(|()| Done::Changed);
+    let place = own_files::place(root, target)?;
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = match openat(&place.directory, &place.name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => {
+            return create(source, &place, flavour, template).map(|()| Done::Changed);
+        }
+        opened => File::from(opened?),
+    };
+    if file.metadata()?.nlink() > 1 && !is_private(&fstat(&place.directory)?) {
+        return Err(io::Error::other("a hard link that others than root can make"));
     }
-    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o644).custom_flags(flags);
-    let mut file = options.open(path)?;
+    own_files::check(root, &file.metadata()?)?;
     let same = same(&mut source, &mut file)?;
     if !same {
         io::Seek::rewind(&mut source)?;
@@ -166,13 +211,18 @@ fn write(mut source: File, path: &Path, flavour: Flavour, template: &Template) -
     Ok(if same { Done::Same } else { Done::Changed })
 }
 
-/// Writes a target that does not exist, with its directories.
-fn create(mut source: File, path: &Path, flavour: Flavour, template: &Template) -> io::Result<()> {
-    let directory = path.parent().ok_or(ErrorKind::InvalidInput)?;
-    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
-    let beside = directory.join(".mote-template");
-    let _stale = std::fs::remove_file(&beside);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
+/// Writes a target that does not exist.
+fn create(
+    mut source: File,
+    place: &Place,
+    flavour: Flavour,
+    template: &Template,
+) -> io::Result<()> {
+    let Place { directory, name } = place;
+    let beside = c".mote-template";
+    let _stale = unlinkat(directory, beside, AtFlags::empty());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut file = File::from(openat(directory, beside, flags, Mode::from_raw_mode(0o600))?);
     let made = copy(&mut source, &mut file).and_then(|()| {
         let (ids, mode) = match flavour {
             Flavour::Incus => ((template.uid, template.gid), template.mode),
@@ -183,10 +233,10 @@ fn create(mut source: File, path: &Path, flavour: Flavour, template: &Template) 
             fchown(&file, Some(ids.0), Some(ids.1))?;
         }
         file.set_permissions(PermissionsExt::from_mode(mode))?;
-        std::fs::rename(&beside, path)
+        Ok(renameat(directory, beside, directory, name)?)
     });
     if made.is_err() {
-        let _ours = std::fs::remove_file(&beside);
+        let _ours = unlinkat(directory, beside, AtFlags::empty());
     }
     made
 }
@@ -225,145 +275,4 @@ fn same(one: &mut File, other: &mut File) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    struct World {
-        share: PathBuf,
-        root: PathBuf,
-    }
-
-    impl World {
-        fn new(name: &str, metadata: &str) -> Self {
-            let top = crate::runtime::scratch::scratch(name);
-            let (share, root) = (top.join("share"), top.join("root"));
-            fs::create_dir_all(share.join("files")).unwrap();
-            fs::create_dir_all(root.join("etc")).unwrap();
-            fs::write(share.join("files/metadata.yaml"), metadata).unwrap();
-            Self { share, root }
-        }
-
-        fn out(&self, name: &str, text: &str) {
-            fs::write(self.share.join(format!("files/{name}.out")), text).unwrap();
-        }
-
-        fn apply(&self, flavour: Flavour) -> Applied {
-            apply(&self.share, &self.root, flavour)
-        }
-
-        fn text(&self, path: &str) -> String {
-            fs::read_to_string(self.root.join(path)).unwrap_or_default()
-        }
-
-        fn mode(&self, path: &str) -> u32 {
-            fs::metadata(self.root.join(path)).unwrap().mode() & 0o7777
-        }
-    }
-
-    const EACH: [Flavour; 3] = [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld];
-
-    #[test]
-    fn new_files_are_made_with_their_directories_and_modes() {
-        for flavour in EACH {
-            let world = World::new(
-                "new",
-                "templates: {/etc/a/b/c: {template: t, mode: 600}, /x: {template: u}}",
-            );
-            world.out("t", "text\n");
-            let applied = world.apply(flavour);
-            assert_eq!(
-                (applied.written, applied.changed),
-                (vec!["etc/a/b/c".into()], vec!["etc/a/b/c".into()])
-            );
-            assert_eq!(world.text("etc/a/b/c"), "text\n");
-            let mode = if flavour == Flavour::Incus { 0o600 } else { 0o644 };
-            assert_eq!((world.mode("etc/a/b/c"), world.mode("etc/a")), (mode, 0o755));
-            assert_eq!(fs::read_dir(world.root.join("etc/a/b")).unwrap().count(), 1);
-            assert!(applied.troubles.is_empty() && !world.root.join("x").exists());
-        }
-    }
-
-    #[test]
-    fn a_file_that_is_there_keeps_its_inode_and_but_for_lxd_its_mode() {
-        for flavour in EACH {
-            let world = World::new("there", "templates: {/etc/a: {template: t, mode: 600}}");
-            fs::write(world.root.join("etc/a"), "something longer than the template").unwrap();
-            fs::set_permissions(world.root.join("etc/a"), PermissionsExt::from_mode(0o640))
-                .unwrap();
-            let inode = fs::metadata(world.root.join("etc/a")).unwrap().ino();
-            world.out("t", "new");
-            assert!(world.apply(flavour).changed("etc/a"));
-            let mode = if flavour == Flavour::Lxd { 0o644 } else { 0o640 };
-            assert_eq!((world.text("etc/a").as_str(), world.mode("etc/a")), ("new", mode));
-            assert_eq!(fs::metadata(world.root.join("etc/a")).unwrap().ino(), inode);
-            let again = world.apply(flavour);
-            assert!(again.wrote("etc/a") && !again.changed("etc/a"));
-        }
-    }
-
-    #[test]
-    fn create_only_keeps_what_is_there_even_a_dangling_link() {
-        for flavour in EACH {
-            let world = World::new(
-                "only",
-                "templates: {/a: {template: t, create_only: true}, /b: {template: t, create_only: true}}",
-            );
-            world.out("t", "new");
-            std::os::unix::fs::symlink("nowhere", world.root.join("b")).unwrap();
-            assert_eq!(world.apply(flavour).written, ["a"]);
-            fs::write(world.root.join("a"), "kept").unwrap();
-            assert!(world.apply(flavour).written.is_empty());
-            assert_eq!(world.text("a"), "kept");
-            assert!(!world.root.join("nowhere").exists());
-        }
-    }
-
-    #[test]
-    fn a_symbolic_link_is_followed_to_its_target() {
-        let world = World::new("link", "templates: {/etc/a: {template: t}}");
-        std::os::unix::fs::symlink("b", world.root.join("etc/a")).unwrap();
-        world.out("t", "through");
-        assert!(world.apply(Flavour::Lxd).wrote("etc/a"));
-        assert_eq!(world.text("etc/b"), "through");
-    }
-
-    #[test]
-    fn a_template_that_fails_does_not_stop_the_others() {
-        let world = World::new(
-            "fails",
-            "templates:\n  /etc: {template: t}\n  /../x: {template: t}\n  /etc/fifo: {template: f}\n  \
-             /etc/good: {template: t}\n  /etc/bad: {template: &a t}\n",
-        );
-        world.out("t", "text");
-        let fifo = world.share.join("files/f.out");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &fifo,
-            rustix::fs::FileType::Fifo,
-            Mode::from_raw_mode(0o600),
-            0,
-        )
-        .unwrap();
-        let applied = world.apply(Flavour::Incus);
-        assert_eq!(applied.written, ["etc/good"]);
-        let troubles = applied.troubles.join("; ");
-        for part in ["template /etc: ", "line 3", "template f: not a file", "line 6: an anchor"] {
-            assert!(troubles.contains(part), "{part}: {troubles}");
-        }
-        assert_eq!(count(&world.share).unwrap_err().matches("anchor").count(), 1);
-    }
-
-    #[test]
-    fn files_longer_than_a_piece_are_compared_and_copied_whole() {
-        let world = World::new("long", "templates: {/a: {template: t}}");
-        let text = "x".repeat(3 * PIECE + 7);
-        world.out("t", &text);
-        assert!(world.apply(Flavour::Lxd).changed("a"));
-        assert!(!world.apply(Flavour::Lxd).changed("a"));
-        fs::write(world.root.join("a"), format!("{}y", &text[1..])).unwrap();
-        assert!(world.apply(Flavour::Lxd).changed("a"));
-        assert_eq!(world.text("a"), text);
-        assert_eq!(count(&world.share), Ok(1));
-    }
-}
+mod tests;

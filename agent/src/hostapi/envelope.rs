@@ -1,9 +1,14 @@
 //! Answers to the host in its envelope (P§4).
 
+use std::fmt::Display;
+
 use mote_core::hostapi::info::{write_error, write_sync};
 use mote_core::json::{Document, Value};
 
 use crate::net::serve::{Answer, Reply};
+
+/// Most bytes of an envelope without what is in it.
+pub(crate) const ENVELOPE: usize = 128;
 
 /// A success answer (`sync`, 200) with this metadata.
 pub(crate) fn sync(metadata: Value<'_>) -> Answer {
@@ -11,13 +16,19 @@ pub(crate) fn sync(metadata: Value<'_>) -> Answer {
 }
 
 pub(crate) fn sync_reply(metadata: Value<'_>) -> Reply {
-    let capacity = metadata.raw().len() + 128;
+    let capacity = metadata.raw().len() + ENVELOPE;
     Reply::json(200, Document::new(capacity, |json| write_sync(json, metadata)).line())
 }
 
 /// An error answer; `status` is also its `error_code`.
 pub(crate) fn error(status: u16, text: &str) -> Answer {
     Answer::Reply(error_reply(status, text))
+}
+
+/// The same for an error that has the text.
+#[inline(never)] // its size
+pub(crate) fn error_by(status: u16, why: &dyn Display) -> Answer {
+    error(status, &why.to_string())
 }
 
 pub(crate) fn error_reply(status: u16, text: &str) -> Reply {

@@ -1,68 +1,173 @@
-//! Event queues, one per listener, so that a slow listener never delays the others.
+//! The event bus: one copy of each event, and a queue per listener, so that a slow listener never delays the
+//! others. All events that are queued have a common limit in bytes; the listeners that hold it up are dropped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
-use mote_core::hostapi::event::Subscription;
+use mote_core::hostapi::event::{Subscription, one_line};
 use mote_core::json::{Document, Value};
+use mote_core::limits;
 use mote_core::timestamp::Timestamp;
 
-use crate::runtime::clock;
+use crate::runtime::clock::{self, within};
+use crate::runtime::log;
+use crate::runtime::permits::{Permit, Semaphore};
 use crate::runtime::wake::Signal;
 
-/// Most events queued for a listener (shared between queues, not copied). One more drops the listener.
+/// Most events queued for a listener. One more drops the listener.
 const QUEUED: usize = 512;
+/// How long a posted event waits for slow listeners before they are dropped. One that reads needs a millisecond,
+/// but may not have been scheduled for a while; the host waits for 3 s.
+const LAG: Duration = Duration::from_secs(1);
 
 /// The event bus: all listeners.
-#[derive(Default)]
 pub(crate) struct Events {
     pub(super) listeners: RefCell<Vec<Rc<Listener>>>,
+    /// A permit for each free byte of [`limits::EVENTS`].
+    room: Rc<Semaphore>,
+    /// Number of events so far.
+    count: Cell<u64>,
+}
+
+/// An event as it is sent, for all its listeners.
+pub(super) struct Event {
+    number: u64,
+    /// Its JSON with a newline.
+    pub(super) line: String,
+    #[expect(dead_code, reason = "released when the last listener has sent it")]
+    share: Option<Permit>,
 }
 
 /// One listener's queue.
 pub(crate) struct Listener {
     pub(super) subscription: Subscription,
-    pub(super) queue: RefCell<VecDeque<Rc<str>>>,
+    /// The first one is being sent.
+    queue: RefCell<VecDeque<Rc<Event>>>,
     pub(super) overrun: Cell<bool>,
-    pub(super) signal: Signal,
+    signal: Signal,
 }
 
 impl Events {
+    /// A bus without listeners.
+    pub(crate) fn new() -> Self {
+        let room = Rc::new(Semaphore::new(limits::EVENTS));
+        Self { listeners: RefCell::default(), room, count: Cell::new(0) }
+    }
+
+    /// Publishes an event of type `kind`, once there is room for it: listeners that leave none are dropped.
+    pub(crate) async fn post(&self, kind: &str, metadata: Value<'_>) {
+        if !self.is_heard(kind) {
+            return;
+        }
+        let length = metadata.raw().len() + kind.len() + ENVELOPE;
+        let share = loop {
+            match within(LAG, self.room.clone().take_many(length)).await {
+                None if self.drop_slowest() => {}
+                share => break share,
+            }
+        };
+        self.queue(kind, stamped(kind, metadata), share);
+    }
+
+    /// The same for an event that cannot wait.
+    pub(crate) fn publish(&self, kind: &str, metadata: &dyn Fn() -> Document) {
+        if !self.is_heard(kind) {
+            return;
+        }
+        let event = stamped(kind, metadata().value());
+        let mut share = self.room.try_take_many(event.bytes());
+        // Who is dropped lets go when its task runs next; until then this event is held beyond the limit.
+        if share.is_none() && self.drop_slowest() {
+            share = self.room.try_take_many(event.bytes());
+        }
+        self.queue(kind, event, share);
+    }
+
+    fn is_heard(&self, kind: &str) -> bool {
+        self.listeners.borrow().iter().any(|listener| listener.subscription.hears(kind))
+    }
+
     /// Queues the event for each listener that subscribes to type `kind`.
-    pub(crate) fn publish(&self, kind: &str, event: &Document) {
-        let event: Rc<str> = event.value().raw().into();
+    fn queue(&self, kind: &str, event: Document, share: Option<Permit>) {
+        let number = self.count.get();
+        self.count.set(number + 1);
+        let event = Rc::new(Event { number, line: one_line(event), share });
         for listener in self.listeners.borrow().iter() {
-            if !listener.subscription.hears(kind) {
+            if !listener.subscription.hears(kind) || listener.overrun.get() {
                 continue;
             }
             let mut queue = listener.queue.borrow_mut();
-            if queue.len() >= QUEUED {
-                listener.overrun.set(true);
-            } else {
-                queue.push_back(event.clone());
+            queue.push_back(event.clone());
+            let is_full = queue.len() > QUEUED;
+            drop(queue);
+            if is_full {
+                listener.give_up();
             }
             listener.signal.raise();
         }
     }
-}
 
-impl Listener {
-    /// Waits for the next event; `None` once the queue has overflowed.
-    pub(super) async fn next(&self) -> Option<Rc<str>> {
-        let next = || match self.overrun.get() {
-            true => Some(None),
-            false => self.queue.borrow_mut().pop_front().map(Some),
+    /// Drops the listeners that have yet to take the oldest event; false if all events are taken.
+    fn drop_slowest(&self) -> bool {
+        let listeners = self.listeners.borrow();
+        let Some(oldest) = listeners.iter().filter_map(|listener| listener.oldest()).min() else {
+            return false;
         };
-        self.signal.until(next).await
+        let slow = listeners.iter().filter(|listener| listener.oldest() == Some(oldest));
+        slow.for_each(|listener| listener.give_up());
+        true
     }
 }
 
+impl Listener {
+    pub(super) fn new(subscription: Subscription) -> Self {
+        let (queue, overrun) = (RefCell::default(), Cell::default());
+        Self { subscription, queue, overrun, signal: Signal::default() }
+    }
+
+    /// Number of the event that it has yet to take.
+    fn oldest(&self) -> Option<u64> {
+        self.queue.borrow().front().map(|event| event.number)
+    }
+
+    fn give_up(&self) {
+        log::warn(format_args!("an event listener was too slow and is dropped"));
+        self.overrun.set(true);
+        self.queue.take();
+        self.signal.raise();
+    }
+
+    /// Waits for the next event, which stays in the queue until [`Listener::sent`].
+    pub(super) async fn next(&self) -> Rc<Event> {
+        self.signal.until(|| self.queue.borrow().front().cloned()).await
+    }
+
+    /// Takes the first event off the queue.
+    pub(super) fn sent(&self) {
+        let mut queue = self.queue.borrow_mut();
+        queue.pop_front();
+        if queue.is_empty() {
+            // Freed now: a listener may be idle for long.
+            *queue = VecDeque::new();
+        }
+    }
+
+    /// Waits until it is dropped for its slowness.
+    pub(super) async fn dropped(&self) {
+        self.signal.until(|| self.overrun.get().then_some(())).await;
+    }
+}
+
+/// Bytes of an event's envelope, without its type.
+const ENVELOPE: usize = 96;
+
 /// An event of type `kind`, stamped with the current time: the host's own timestamp is replaced, as the
 /// real agents do (P§4.3).
-pub(crate) fn stamped(kind: &str, metadata: Value<'_>) -> Document {
+fn stamped(kind: &str, metadata: Value<'_>) -> Document {
     let (seconds, nanoseconds) = clock::wall();
-    Document::new(metadata.raw().len() + 96, |json| {
+    Document::new(metadata.raw().len() + kind.len() + ENVELOPE, |json| {
         json.begin_object();
         json.pair("type", kind);
         json.key("timestamp");
@@ -71,4 +176,80 @@ pub(crate) fn stamped(kind: &str, metadata: Value<'_>) -> Document {
         json.value(metadata);
         json.end_object();
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use async_executor::LocalExecutor;
+    use futures_lite::future::yield_now;
+    use mote_core::hostapi::event::{Audience, CONFIG, OPERATION};
+
+    use super::*;
+    use crate::runtime::run::block_on;
+
+    fn listener(events: &Events, audience: Audience) -> Rc<Listener> {
+        let listener = Rc::new(Listener::new(Subscription::new(audience, None)));
+        events.listeners.borrow_mut().push(listener.clone());
+        listener
+    }
+
+    /// Metadata of so many bytes.
+    fn long(bytes: usize) -> Document {
+        Document::new(bytes, |json| json.string(&"x".repeat(bytes - 2)))
+    }
+
+    #[test]
+    fn all_listeners_share_one_copy_which_is_counted_until_the_last_has_sent_it() {
+        let events = Events::new();
+        let both = [listener(&events, Audience::Host), listener(&events, Audience::Guest)];
+        block_on(&LocalExecutor::new(), async {
+            events.post(CONFIG, long(100_000).value()).await;
+            let event = both[0].next().await;
+            assert!(event.line.ends_with("x\"}\n") && Rc::ptr_eq(&event, &both[1].next().await));
+            let held = || limits::EVENTS - events.room.free();
+            assert!((100_000..100_200).contains(&held()), "{}", held());
+            drop(event);
+            both[0].sent();
+            assert!(held() > 0);
+            both[1].sent();
+            assert_eq!(held(), 0);
+            // An event that nobody hears is not even made.
+            events.listeners.borrow_mut().remove(0);
+            events.publish(OPERATION, &|| panic!("nobody hears it"));
+        });
+    }
+
+    #[test]
+    fn who_holds_up_the_others_is_dropped_and_they_miss_nothing() {
+        let events = Rc::new(Events::new());
+        let (deaf, good) = (listener(&events, Audience::Host), listener(&events, Audience::Host));
+        let executor = LocalExecutor::new();
+        let heard = Rc::new(Cell::new(0));
+        let count = heard.clone();
+        let reader = good.clone();
+        let reading = executor.spawn(async move {
+            loop {
+                drop(reader.next().await);
+                reader.sent();
+                count.set(count.get() + 1);
+            }
+        });
+        block_on(&executor, async {
+            for _ in 0..5 {
+                events.post(CONFIG, long(1_000_000).value()).await;
+            }
+            yield_now().await;
+            assert!(deaf.overrun.get() && deaf.queue.borrow().is_empty());
+            assert!(!good.overrun.get());
+            assert_eq!((heard.get(), events.room.free()), (5, limits::EVENTS));
+            // One that cannot wait drops those behind at once.
+            let late = listener(&events, Audience::Host);
+            for _ in 0..3 {
+                events.publish(OPERATION, &|| long(500_000));
+                yield_now().await;
+            }
+            assert!(late.overrun.get() && !good.overrun.get());
+        });
+        drop(reading);
+    }
 }

@@ -1,8 +1,8 @@
 //! `/1.0/events`: listeners get what the host posts and the changes of operations, as JSON lines or
-//! over a websocket (P§4.3). A listener that is too slow is dropped with a log line. The core's
-//! `event.rs` decides which listener may receive which event.
+//! over a websocket (P§4.3). A listener that is too slow is dropped with a log line: its connection ends in the
+//! middle of an event. The core's `event.rs` decides which listener may receive which event.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use mote_core::http::head::Request;
 use mote_core::ws::Opcode;
 
 use crate::agent::Agent;
-use crate::devlxd::admission::bounds;
 use crate::hostapi::event_bus::Listener;
 use crate::net::serve::{Answer, Reply};
 use crate::net::stream::Stream;
@@ -21,10 +20,13 @@ use crate::net::upgrade::Upgrade;
 use crate::net::websocket::{Inbox, Received, WebSocket, upgrade};
 use crate::runtime::clock::sleep;
 use crate::runtime::log;
-use crate::runtime::wake::Signal;
 
-/// Most listeners of the host at once: each `lxc exec` has one. Beyond it: 503.
+/// Most listeners of the host at once: each `lxc exec` has one, a TLS connection of 16 KB, and hundreds at once are
+/// no attack. Beyond it: 503.
 const LISTENERS: usize = 1024;
+/// Most of an event that waits for a listener to read, in TLS and in the kernel each, bytes: what a long event
+/// costs for each that does not.
+const AHEAD: usize = 4 * 1024;
 /// Interval between pings on a websocket (P§4.3).
 const PING: Duration = Duration::from_secs(10);
 /// Most pings without an answer (P§4.3).
@@ -39,17 +41,13 @@ pub(crate) fn listen(agent: &Rc<Agent>, request: &Request<'_>, audience: Audienc
     let mut listeners = agent.events.listeners.borrow_mut();
     let most = match audience {
         Audience::Host => LISTENERS,
-        Audience::Guest => bounds().listeners,
+        // Each has a permit: `devlxd/admission.rs`.
+        Audience::Guest => usize::MAX,
     };
     if listeners.iter().filter(|other| other.subscription.audience == audience).count() >= most {
         return Answer::Reply(Reply::text(503, "Too many event listeners"));
     }
-    let listener = Rc::new(Listener {
-        subscription: Subscription::new(audience, request.query),
-        queue: RefCell::default(),
-        overrun: Cell::new(false),
-        signal: Signal::default(),
-    });
+    let listener = Rc::new(Listener::new(Subscription::new(audience, request.query)));
     listeners.push(listener.clone());
     let listening = Listening { agent: agent.clone(), listener, accept };
     Answer::Upgrade(Upgrade::new(|stream| listening.serve(stream)))
@@ -76,6 +74,7 @@ impl Listening {
     /// Serves the listener until it disconnects or falls behind.
     async fn serve(self, stream: Stream) {
         let listener = &self.listener;
+        stream.hold_at_most(AHEAD);
         let result = match &self.accept {
             Some(accept) => {
                 let payload = match self.agent.flavour {
@@ -86,9 +85,7 @@ impl Listening {
             }
             None => listener.lines(stream).await,
         };
-        if listener.overrun.get() {
-            log::warn(format_args!("an event listener was too slow and is dropped"));
-        } else if let Err(error) = result {
+        if let Err(error) = result {
             log::debug(format_args!("an event listener is gone: {error}"));
         }
     }
@@ -102,22 +99,34 @@ impl Listener {
                      X-Content-Type-Options: nosniff\r\n\r\n";
         stream.write_all(head).await?;
         let write = async {
-            while let Some(event) = self.next().await {
-                let mut line = Vec::with_capacity(event.len() + 1);
-                line.extend_from_slice(event.as_bytes());
-                line.push(b'\n');
-                stream.write_all(&line).await?;
+            loop {
+                stream.write_all(self.next().await.line.as_bytes()).await?;
+                self.sent();
             }
-            Ok(())
         };
         let read = async {
             let mut scrap = [0; 64];
             while stream.read(&mut scrap).await? > 0 {}
             Ok(())
         };
-        let result = write.or(read).await;
-        stream.close().await;
+        let result = self.unless_dropped(write.or(read)).await;
+        if !self.overrun.get() {
+            stream.close().await;
+        }
         result
+    }
+
+    /// Ends early if the listener is dropped. Its connection is then ended without a word: the last event is
+    /// not complete, and nobody reads.
+    async fn unless_dropped(
+        &self,
+        serve: impl Future<Output = std::io::Result<()>>,
+    ) -> std::io::Result<()> {
+        let dropped = async {
+            self.dropped().await;
+            Ok(())
+        };
+        dropped.or(serve).await
     }
 
     /// Sends each event as a text message, and pings.
@@ -125,10 +134,12 @@ impl Listener {
         let socket = WebSocket::accept(stream, accept).await?;
         let unanswered = Cell::new(0u32);
         let write = async {
-            while let Some(event) = self.next().await {
-                socket.send(Opcode::Text, event.as_bytes()).await?;
+            loop {
+                let event = self.next().await;
+                socket.send(Opcode::Text, event.line.trim_end().as_bytes()).await?;
+                drop(event);
+                self.sent();
             }
-            Ok(())
         };
         let ping = async {
             loop {
@@ -151,8 +162,10 @@ impl Listener {
                 }
             }
         };
-        let result = write.or(ping).or(receive).await;
-        socket.close().await;
+        let result = self.unless_dropped(write.or(ping).or(receive)).await;
+        if !self.overrun.get() {
+            socket.close().await;
+        }
         result
     }
 }

@@ -1,5 +1,6 @@
 //! The API that the host calls over vsock.
 
+pub(crate) mod denied;
 pub(crate) mod envelope;
 pub(crate) mod event_bus;
 pub(crate) mod events;

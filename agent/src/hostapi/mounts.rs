@@ -13,6 +13,7 @@ use crate::agent::Agent;
 use crate::runtime::clock::within;
 use crate::runtime::digest::sha256;
 use crate::runtime::log;
+use crate::runtime::log::audit;
 use crate::workers::run;
 
 /// A worker's time limits: how long a device may take to appear, and when the worker is killed.
@@ -36,11 +37,11 @@ pub(crate) async fn at_start(agent: Rc<Agent>, list: Vec<u8>) {
     }
     let list = match Value::parse(&list) {
         Ok(list) => list,
-        Err(why) => return agent.trouble(&format!("agent-mounts.json: {why}")),
+        Err(why) => return agent.trouble(format_args!("agent-mounts.json: {why}")),
     };
     let count = list.elements().count();
     if count > MOST {
-        agent.trouble(&format!("agent-mounts.json: only {MOST} of {count} are mounted"));
+        agent.trouble(format_args!("agent-mounts.json: only {MOST} of {count} are mounted"));
     }
     let tasks: Vec<_> = list
         .elements()
@@ -64,7 +65,7 @@ pub(crate) async fn event(agent: &Rc<Agent>, event: Value<'_>) {
     match wanted(agent.flavour, event, sha256) {
         Ok(Wanted::Nothing) => return,
         Ok(_) => {}
-        Err(why) => return agent.trouble(&format!("device event: {why}")),
+        Err(why) => return agent.trouble(format_args!("device event: {why}")),
     }
     if !agent.policy.allows(Capability::Mounts) {
         return log::info(format_args!("policy: a device event mounts nothing"));
@@ -98,9 +99,9 @@ async fn send(agent: &Rc<Agent>, document: &[u8], (patience, limit): Patience) {
     let done = run::run(agent, &["mount-worker", &millis], document, LINE, limit).await;
     match done {
         Ok(line) => {
-            log::info(format_args!("mount: {}", String::from_utf8_lossy(&line).trim_end()));
+            audit::note(format_args!("mount: {}", String::from_utf8_lossy(&line).trim_end()));
         }
-        Err(why) => agent.trouble(&format!("mount: {why}")),
+        Err(why) => agent.trouble(format_args!("mount: {why}")),
     }
 }
 

@@ -11,7 +11,7 @@ use mote_core::json::{Document, Writer};
 use mote_core::limits;
 
 use crate::hostapi::envelope::error;
-use crate::hostapi::event_bus::{Events, stamped};
+use crate::hostapi::event_bus::Events;
 use crate::hostapi::exec::Sockets;
 use crate::net::serve::{Answer, Reply};
 use crate::runtime::clock;
@@ -20,37 +20,26 @@ use crate::runtime::wake::Signal;
 
 /// How long an operation can be queried after its end (P§4.2).
 pub(crate) const KEPT: Duration = Duration::from_secs(5);
-/// Most memory for the bodies of long exec requests that are being received, bytes: two of the longest.
-const ARRIVING: usize = 2 * limits::EXEC_BODY;
-
 /// Most operations at once, including ended ones. Beyond it: 503.
 const MOST: usize = 4096;
 
-/// Most memory for all operations, bytes: their metadata, and their requests until the commands start.
-const HELD: usize = 16 * 1024 * 1024;
+/// Most bytes of an operation's JSON without its metadata and error.
+const FIELDS: usize = 1024;
 
 /// The table of operations.
 pub(crate) struct Operations {
     flavour: Flavour,
     events: Rc<Events>,
     pub(super) all: RefCell<Vec<Rc<Operation>>>,
-    /// A permit for each free byte of [`HELD`].
-    pub(crate) held: Rc<Semaphore>,
-    /// A permit for each free byte of [`ARRIVING`].
-    pub(crate) arriving: Rc<Semaphore>,
+    /// A permit for each free byte of [`limits::HOST_MEMORY`].
+    pub(crate) memory: Rc<Semaphore>,
 }
 
 impl Operations {
     /// An empty table. Changes of operations are published to `events`.
     pub(crate) fn new(flavour: Flavour, events: Rc<Events>) -> Self {
-        let held = Rc::new(Semaphore::new(HELD));
-        Self {
-            flavour,
-            events,
-            all: RefCell::default(),
-            held,
-            arriving: Rc::new(Semaphore::new(ARRIVING)),
-        }
+        let memory = Rc::new(Semaphore::new(limits::HOST_MEMORY));
+        Self { flavour, events, all: RefCell::default(), memory }
     }
 }
 
@@ -86,7 +75,7 @@ impl Operations {
         metadata: Document,
         sockets: Sockets,
     ) -> Result<Rc<Operation>, Answer> {
-        let share = self.held.try_take_many(metadata.bytes());
+        let share = self.memory.try_take_many(metadata.bytes());
         if share.is_none() || self.all.borrow().len() >= MOST {
             return Err(error(503, "Too many operations"));
         }
@@ -112,8 +101,7 @@ impl Operations {
     }
 
     fn publish(&self, operation: &Operation) {
-        let view = operation.document(self.flavour);
-        self.events.publish(OPERATION, &stamped(OPERATION, view.value()));
+        self.events.publish(OPERATION, &|| operation.document(self.flavour));
     }
 
     /// Changes the operation's state and publishes it.
@@ -169,7 +157,17 @@ impl Operation {
     }
 
     pub(super) fn document(&self, flavour: Flavour) -> Document {
-        Document::new(1024, |json| self.write(json, flavour))
+        Document::new(self.shown(), |json| self.write(json, flavour))
+    }
+
+    /// Bytes of its JSON, or somewhat more.
+    pub(super) fn shown(&self) -> usize {
+        self.metadata.borrow().bytes() + 6 * self.error.borrow().len() + FIELDS
+    }
+
+    /// Its UUID.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
     }
 
     pub(super) fn path(&self) -> String {
@@ -179,7 +177,7 @@ impl Operation {
     /// The 202 answer to the request that created it.
     pub(crate) fn begun(&self, flavour: Flavour) -> Answer {
         let path = self.path();
-        let body = Document::new(1024, |json| {
+        let body = Document::new(self.shown(), |json| {
             self.view(|view| operation::write_async(json, flavour, &path, view));
         });
         let mut reply = Reply::json(202, body.line());

@@ -1,23 +1,35 @@
 //! The host's requests about operations (P§4.2).
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::flavour::Flavour;
+use mote_core::hostapi::info::write_sync_of;
 use mote_core::hostapi::operation::{FAILED, State};
 use mote_core::http::head::Request;
 use mote_core::http::query::query;
-use mote_core::json::{Document, Value};
+use mote_core::json::{Document, Value, Writer};
 
 use crate::agent::Agent;
-use crate::hostapi::envelope::{error, sync};
-use crate::net::serve::Answer;
+use crate::hostapi::envelope::{ENVELOPE, error, sync};
+use crate::hostapi::operation_table::Operation;
+use crate::net::serve::{Answer, Reply};
 use crate::runtime::clock::within;
 
-/// `GET /1.0/operations[?recursion=1]`: grouped by state, as paths or in full.
+/// Bytes of an operation in a list of paths, or somewhat more.
+const PATH: usize = 64;
+
+/// `GET /1.0/operations[?recursion=1]`: grouped by state, as paths or in full. Written once, as its answer, with
+/// a share of the host's memory until that is sent.
 pub(crate) fn list(agent: &Agent, request: &Request<'_>) -> Answer {
     let whole = query(request.query, "recursion").is_some_and(|depth| depth != "0");
     let all = agent.operations.all.borrow();
-    let list = Document::new(64, |json| {
+    let size = |one: &Rc<Operation>| if whole { one.shown() } else { PATH };
+    let size = ENVELOPE + all.iter().map(size).sum::<usize>();
+    let Some(share) = agent.operations.memory.try_take_many(size) else {
+        return error(503, "Too many operations to list at once");
+    };
+    let list = |json: &mut Writer<'_>| {
         json.begin_object();
         for (state, key) in [
             (State::Running, "running"),
@@ -41,8 +53,11 @@ pub(crate) fn list(agent: &Agent, request: &Request<'_>) -> Answer {
             json.end_array();
         }
         json.end_object();
-    });
-    sync(list.value())
+    };
+    let document = Document::new(size, |json| write_sync_of(json, list));
+    let mut reply = Reply::json(200, document.line());
+    reply.share = Some(share);
+    Answer::Reply(reply)
 }
 
 /// The error for an unknown operation id, in the flavour's wording.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use mote_core::hostapi::port_forward::Target;
 use mote_core::http::head::Request;
 
-use crate::hostapi::envelope::error;
+use crate::agent::Agent;
+use crate::hostapi::denied::denied;
+use crate::hostapi::envelope::{error, error_by};
 use crate::net::relay::relay;
 use crate::net::serve::Answer;
 use crate::net::stream::Stream;
@@ -13,24 +15,29 @@ use crate::net::transport::{Socket, dial_tcp};
 use crate::net::upgrade::{Upgrade, switch};
 use crate::runtime::clock::within;
 use crate::runtime::log;
+use crate::runtime::log::audit::{self, Quoted};
 
 /// Deadline for the guest's port to accept; the host itself waits for an hour.
 const DIAL: Duration = Duration::from_secs(30);
 
 /// Connects to the port and upgrades, or answers with an error.
-pub(crate) async fn answer(request: &Request<'_>, body: &[u8]) -> Answer {
+pub(crate) async fn answer(agent: &Agent, request: &Request<'_>, body: &[u8]) -> Answer {
     if !request.headers.has_token("Upgrade", "tcp") {
         return error(400, "Missing or invalid upgrade header");
     }
     let target = match Target::parse(body) {
         Ok(target) => target,
-        Err(why) => return error(400, &why.to_string()),
+        Err(why) => return error_by(400, &why),
     };
+    if let Err(what) = agent.policy.check_port(&target) {
+        return denied(agent, &what);
+    }
     let failed = |why: &str| {
         let Target { name, port } = &target;
         error(500, &format!("Failed connecting to \"{name}\" port {port}: {why}"))
     };
     let Some(address) = target.address() else { return failed("not an IP address") };
+    audit::note(format_args!("port-forward to={} port={}", Quoted(&target.name), target.port));
     match within(DIAL, dial_tcp(address)).await {
         Some(Ok(socket)) => Answer::Upgrade(Upgrade::new(|stream| serve(socket, stream))),
         Some(Err(why)) => failed(&why.to_string()),

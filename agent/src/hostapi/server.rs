@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_lite::FutureExt;
 use futures_lite::future::{pending, ready};
@@ -15,7 +16,7 @@ use mote_core::hostapi::host_peer::HostPeer;
 use mote_core::hostapi::info::{self, Machine, write_index, write_info};
 use mote_core::hostapi::policy::Capability;
 use mote_core::hostapi::route::{self, NoRoute, Route};
-use mote_core::http::head::Request;
+use mote_core::http::head::{Framing, Request};
 use mote_core::json::{Document, Value};
 use mote_core::limits;
 use mote_core::status::State;
@@ -25,11 +26,12 @@ use crate::agent::Agent;
 use crate::built;
 use crate::built::BoxFuture;
 use crate::config::known_host;
-use crate::hostapi::envelope::{error, error_reply, sync, sync_reply};
-use crate::hostapi::event_bus::stamped;
+use crate::hostapi::denied::denied;
+use crate::hostapi::envelope::{error, error_by, error_reply, sync, sync_reply};
 use crate::hostapi::{events, exec, mounts, operations, port_forward, sftp};
-use crate::net::host_call::Failed;
-use crate::net::serve::{ACCEPT_AGAIN, Admission, Answer, Refused, Reply, Service, serve};
+use crate::net::serve::{
+    ACCEPT_AGAIN, Admission, Answer, Refused, Reply, Service, TOO_LONG, serve,
+};
 use crate::net::stream::Stream;
 use crate::net::tls_error::is_other_certificate;
 use crate::net::transport::{Listener, Socket, is_passing};
@@ -41,6 +43,8 @@ use crate::workers::run;
 
 /// Most connections served at once; further ones wait in the listen queue. A running exec holds up to five.
 const CALLERS: usize = 4096;
+/// How long a long request waits for memory that others hold. Beyond it: 503. Shorter than a body's deadline.
+const ADMIT_WAIT: Duration = Duration::from_secs(3);
 /// Longest report, bytes: ten times that of 500 mounts and 500 interfaces.
 const LONGEST_REPORT: usize = 4 * 1024 * 1024;
 
@@ -82,7 +86,7 @@ async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
         match listener.accept().await {
             Ok(socket) => return Ok(socket),
             Err(error) if is_passing(&error) => {
-                agent.trouble(&format!("cannot accept: {error}"));
+                agent.shortage(&format!("cannot accept: {error}"));
                 sleep(ACCEPT_AGAIN).await;
             }
             Err(error) => return Err(error),
@@ -120,16 +124,27 @@ struct HostService {
 }
 
 impl Service for HostService {
-    const BODY: usize = limits::BODY;
+    const BODY: usize = limits::HOST_SHORT;
 
+    /// Reserves memory for a body of the declared length. An exec request of unknown length may be no longer
+    /// than any other.
     async fn admit(&self, request: &Request<'_>) -> Result<Admission, Refused> {
         let agent = &self.agent;
         let asked = route::route(agent.flavour, request.method, request.path);
-        if built::EXEC && asked == Ok(Route::Exec) && agent.policy.allows(Capability::Exec) {
-            let admitted: BoxFuture<'_, _> = Box::pin(exec::admit(agent, request.framing));
-            return admitted.await;
+        let is_exec =
+            built::EXEC && asked == Ok(Route::Exec) && agent.policy.allows(Capability::Exec);
+        let most = match request.framing {
+            Framing::Length(length) => {
+                let limit = if is_exec { limits::EXEC_BODY } else { limits::HOST_BODY };
+                let length = usize::try_from(length).ok().filter(|length| *length <= limit);
+                length.ok_or(TOO_LONG)?
+            }
+            Framing::None | Framing::Chunked | Framing::UntilClose => limits::HOST_BODY,
+        };
+        match within(ADMIT_WAIT, agent.operations.memory.clone().take_many(most)).await {
+            share @ Some(_) => Ok(Admission { most, share }),
+            None => Err((503, "Too many long requests at once")),
         }
-        Ok(Admission { most: limits::HOST_BODY, share: None })
     }
 
     async fn answer(&self, _: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
@@ -163,7 +178,7 @@ impl HostService {
         if let Some(capability) = route.needs()
             && !agent.policy.allows(capability)
         {
-            return at_once(refused(capability));
+            return at_once(denied(agent, &capability.name()));
         }
         let id = route::operation(request.path);
         match route {
@@ -183,7 +198,7 @@ impl HostService {
             Route::State if built::STATE => Box::pin(report(agent, "state")),
             Route::Metrics if built::METRICS => Box::pin(report(agent, "metrics")),
             Route::PortForward if built::PORT_FORWARD => {
-                Box::pin(port_forward::answer(request, body))
+                Box::pin(port_forward::answer(agent, request, body))
             }
             Route::Exec
             | Route::OperationSocket
@@ -224,7 +239,7 @@ async fn report(agent: &Agent, what: &str) -> Answer {
     match report.and_then(|json| Document::read(json).map_err(|why| why.to_string())) {
         Ok(report) => sync(report.value()),
         Err(why) => {
-            agent.trouble(&format!("no {what}: {why}"));
+            agent.trouble(format_args!("no {what}: {why}"));
             error(500, &format!("Failed getting {what}: {why}"))
         }
     }
@@ -235,14 +250,14 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let host_info = match HostInfo::parse(body) {
         Ok(host_info) => host_info,
         Err(why) => {
-            agent.trouble(&format!("the host's PUT is unusable: {why}"));
-            return error(500, &why.to_string());
+            agent.trouble(format_args!("the host's PUT is unusable: {why}"));
+            return error_by(500, &why);
         }
     };
     let link = match agent.take(&host_info) {
         Ok(link) => link,
         Err(why) => {
-            agent.trouble(&format!("the host's PUT is unusable: {why}"));
+            agent.trouble(format_args!("the host's PUT is unusable: {why}"));
             return error(500, &why);
         }
     };
@@ -251,17 +266,18 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let attempt = agent.status(|status| status.put_started(now(), link.address));
     let verified = agent.verify(&link).await;
     agent.status(|status| status.verified(now(), attempt, verified.is_ok()));
+    // Also after a failure: the agent's own next verification may succeed before the host sends another PUT.
+    agent.allow_devlxd(host_info.guest_api);
     match verified {
         Ok(host_state) => {
-            agent.allow_devlxd(host_info.guest_api);
             // In a task of its own: the host waits for our answer and may hold a lock until then.
             let task = agent.clone();
             agent.spawn(async move { task.replay_ready(host_state.as_deref()).await });
             sync(Value::EMPTY)
         }
-        Err(Failed(why)) => {
-            agent.host_trouble(State::Connect, &why);
-            error(500, &format!("{}{why}", info::unverified(agent.flavour)))
+        Err(failed) => {
+            agent.host_trouble(State::Connect, failed.why());
+            error(500, &format!("{}{}", info::unverified(agent.flavour), failed.why()))
         }
     }
 }
@@ -273,15 +289,10 @@ async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         Ok(event) => event,
         Err(why) => return error(500, &format!("Invalid event: {why}")),
     };
-    agent.events.publish(&event.kind, &stamped(&event.kind, event.metadata));
+    agent.events.post(&event.kind, event.metadata).await;
     if built::MOUNTS && event.kind == DEVICE {
         let mounted: BoxFuture<'_> = Box::pin(mounts::event(agent, event.whole));
         mounted.await;
     }
     sync(Value::NULL)
-}
-
-/// The 403 for a capability that the guest's policy disables; the host shows its text to the user.
-fn refused(capability: Capability) -> Answer {
-    error(403, &format!("The guest's policy does not allow {}", capability.name()))
 }

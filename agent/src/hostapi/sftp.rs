@@ -62,11 +62,17 @@ async fn serve(agent: Rc<Agent>, stream: Stream, permit: Permit) {
 
 async fn start(agent: &Agent, stream: &Stream) -> std::io::Result<(Rc<Child>, Socket)> {
     // Relative paths begin at the working directory under LXD, at the root under Incus.
-    let arguments: &[&str] = match agent.flavour {
-        Flavour::Incus => &["sftp-server", "-d", "/"],
-        Flavour::Lxd | Flavour::LxdOld => &["sftp-server"],
-    };
-    let (child, socket) = run::connected(agent, arguments)?;
+    let mut arguments = vec!["sftp-server"];
+    if agent.flavour == Flavour::Incus {
+        arguments.extend(["-d", "/"]);
+    }
+    if agent.policy.read_only() {
+        arguments.push("-R");
+    }
+    for directory in agent.policy.below() {
+        arguments.extend(["-b", directory]);
+    }
+    let (child, socket) = run::connected(agent, &arguments)?;
     child.started().await?;
     switch(stream, "sftp").await?;
     Ok((child, socket))

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::net::stream::Stream;
 use crate::net::tls::{self, Pin};
-use crate::net::transport::{Socket, Transport};
+use crate::net::transport::{Socket, Transport, is_shortage};
 use crate::runtime::clock::{sleep, within};
 
 /// Deadline of one connect: Linux's own for vsock.
@@ -59,9 +59,46 @@ pub(crate) struct Call<'a> {
     pub(crate) retry: Retry,
 }
 
-/// Why a call failed. A guest gets 500 for each of these (P§5.4).
+/// Why a call failed. A guest gets 500 for each of these (P§5.4). Boxed, since it is in many results.
 #[derive(Debug)]
-pub(crate) struct Failed(pub(crate) String);
+pub(crate) struct Failed(Box<Why>);
+
+#[derive(Debug)]
+struct Why {
+    text: String,
+    ours: bool,
+}
+
+impl Failed {
+    /// For an error of a system call, with its words.
+    fn by(error: &io::Error, text: String) -> Self {
+        Self(Box::new(Why { text, ours: is_shortage(error) }))
+    }
+
+    /// The reason in words.
+    pub(crate) fn why(&self) -> &str {
+        &self.0.text
+    }
+
+    /// Whether this agent has no descriptor or memory left: that says nothing about the host.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.0.ours
+    }
+}
+
+impl From<String> for Failed {
+    #[inline(never)] // its size
+    fn from(text: String) -> Self {
+        Self(Box::new(Why { text, ours: false }))
+    }
+}
+
+impl From<&str> for Failed {
+    #[inline(never)] // its size
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
 
 /// The host's answer, its body not read yet.
 pub(crate) struct Incoming {
@@ -80,24 +117,35 @@ pub(crate) struct HostReply {
     pub(crate) status: u16,
     /// `ETag` header, if any.
     pub(crate) etag: Option<String>,
-    /// The body, at most [`limits::HOST_REPLY`].
+    /// The body; empty if it is longer than allowed.
     pub(crate) body: Vec<u8>,
+    /// False if it is longer than allowed.
+    pub(crate) is_whole: bool,
 }
 
-/// Makes the call and takes the whole answer.
+/// Makes the call and takes the whole answer, if its body has at most [`limits::SHORT_REPLY`] bytes; or
+/// [`limits::HOST_REPLY`], if `longer` allows it when it is asked.
 ///
 /// # Errors
-/// As [`open`]; also if the body breaks off or is longer than [`limits::HOST_REPLY`].
-pub(crate) async fn call(link: &Link, call: &Call<'_>) -> Result<HostReply, Failed> {
+/// As [`open`]; also if the body breaks off.
+pub(crate) async fn call(
+    link: &Link,
+    call: &Call<'_>,
+    longer: &dyn Fn() -> bool,
+) -> Result<HostReply, Failed> {
     let mut incoming = open(link, call).await?;
-    let mut body = Vec::new();
-    while incoming.more(&mut body).await? {
-        if body.len() > limits::HOST_REPLY {
-            return Err(Failed("the host's answer is too long".into()));
+    let (mut body, mut is_whole, mut most) = (Vec::new(), true, limits::SHORT_REPLY);
+    while is_whole && incoming.more(&mut body).await? {
+        if body.len() > most && most < limits::HOST_REPLY && longer() {
+            most = limits::HOST_REPLY;
         }
+        is_whole = body.len() <= most;
+    }
+    if !is_whole {
+        body = Vec::new();
     }
     let etag = incoming.header("etag").map(str::to_owned);
-    Ok(HostReply { status: incoming.status, etag, body })
+    Ok(HostReply { status: incoming.status, etag, body, is_whole })
 }
 
 /// Makes the call and takes the answer's head.
@@ -108,11 +156,13 @@ pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, Faile
     let handshake_permit = link.tls.tickets.turn().await;
     // Our TLS keys are generated while the connect is under way.
     let (socket, begun) = zip(dial(link, call.retry), async { link.tls.begin() }).await;
-    let begun = begun.map_err(|why| Failed(format!("TLS with the host: {why}")))?;
+    let begun = begun.map_err(|why| Failed::from(format!("TLS with the host: {why}")))?;
     let stream = match within(HANDSHAKE, Stream::connect(socket?, begun)).await {
         Some(Ok(stream)) => stream,
-        Some(Err(error)) => return Err(Failed(format!("TLS with the host failed: {error}"))),
-        None => return Err(Failed("TLS with the host took too long".into())),
+        Some(Err(error)) => {
+            return Err(Failed::by(&error, format!("TLS with the host failed: {error}")));
+        }
+        None => return Err("TLS with the host took too long".into()),
     };
     crate::runtime::log::debug(format_args!(
         "{} {} ({})",
@@ -132,14 +182,14 @@ pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, Faile
             extra: call.extra,
         },
     )
-    .map_err(|_| Failed("a header cannot be sent".into()))?;
+    .map_err(|_| Failed::from("a header cannot be sent"))?;
     // Head and body in one go: the host allows 3 s for both (P§3.5).
     let mut out = out.into_bytes();
     out.extend_from_slice(call.body.unwrap_or_default());
     stream.write_all(&out).await.map_err(|error| broken(&error))?;
     let method = if call.method == "HEAD" { Method::Head } else { Method::Get };
     let Some(incoming) = within(call.patience, read_head(stream, method)).await else {
-        return Err(Failed("the host took too long to answer".into()));
+        return Err("the host took too long to answer".into());
     };
     if let (Ok(_), Some(handshake_permit)) = (&incoming, handshake_permit) {
         handshake_permit.answered();
@@ -163,7 +213,7 @@ async fn read_head(stream: Stream, method: Method) -> Result<Incoming, Failed> {
             }
             None => {
                 if receive(&stream, &mut buffer, SHORT).await? == 0 {
-                    return Err(Failed("the host closed the connection without an answer".into()));
+                    return Err("the host closed the connection without an answer".into());
                 }
             }
         }
@@ -180,7 +230,7 @@ struct OwnedHead {
 
 fn parse_head(bytes: &[u8], method: Method) -> Result<Option<OwnedHead>, Failed> {
     let parsed = head::response(bytes, method)
-        .map_err(|error| Failed(format!("the host's answer: {}", error.text())))?;
+        .map_err(|error| Failed::from(format!("the host's answer: {}", error.text())))?;
     Ok(parsed.map(|(response, length)| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let headers = response.headers.iter();
@@ -206,7 +256,7 @@ impl Incoming {
                 return Ok(false);
             }
             let step = self.decoder.decode(&self.buffer);
-            let step = step.map_err(|_| Failed("the host's answer has a broken body".into()))?;
+            let step = step.map_err(|_| Failed::from("the host's answer has a broken body"))?;
             let (consumed, got) = (step.consumed, !step.data.is_empty());
             out.extend_from_slice(step.data);
             drop(self.buffer.drain(..consumed));
@@ -217,14 +267,14 @@ impl Incoming {
                 continue;
             }
             match within(PIECE, receive(&self.stream, &mut self.buffer, CHUNK)).await {
-                None => return Err(Failed("the host stopped in the middle of its answer".into())),
+                None => return Err("the host stopped in the middle of its answer".into()),
                 Some(Err(error)) => return Err(error),
                 Some(Ok(0)) => {
                     return match self.decoder.eof() {
                         Ok(()) => Ok(false),
-                        Err(_) => Err(Failed(
-                            "the host closed the connection in the middle of its answer".into(),
-                        )),
+                        Err(_) => {
+                            Err("the host closed the connection in the middle of its answer".into())
+                        }
                     };
                 }
                 Some(Ok(_)) => {}
@@ -252,7 +302,7 @@ async fn dial(link: &Link, retry: Retry) -> Result<Socket, Failed> {
         };
         match tries.failed(failure(&error)) {
             Some(pause) => sleep(pause).await,
-            None => return Err(Failed(unreachable(link.address, &error))),
+            None => return Err(Failed::by(&error, unreachable(link.address, &error))),
         }
     }
 }
@@ -261,7 +311,9 @@ async fn dial(link: &Link, retry: Retry) -> Result<Socket, Failed> {
 fn unreachable(address: HostAddress, error: &io::Error) -> String {
     // vsock(7): no transport, or none for that context id.
     let no_device = error.raw_os_error() == Some(Errno::NODEV.raw_os_error());
-    if no_device {
+    if is_shortage(error) {
+        format!("this agent cannot call the host now: {error}")
+    } else if no_device {
         format!("cannot reach host {address}: has this VM a vsock device?")
     } else {
         format!("cannot reach host {address}: {error}")
@@ -279,7 +331,7 @@ fn failure(error: &io::Error) -> Failure {
 }
 
 fn broken(error: &io::Error) -> Failed {
-    Failed(format!("the connection to the host broke: {error}"))
+    Failed::by(error, format!("the connection to the host broke: {error}"))
 }
 
 #[cfg(test)]
@@ -291,6 +343,7 @@ mod tests {
         let address = HostAddress { cid: 2, port: 6697 };
         let text = |errno: Errno| unreachable(address, &io::Error::from(errno));
         assert_eq!(text(Errno::NODEV), "cannot reach host 2:6697: has this VM a vsock device?");
+        assert!(text(Errno::MFILE).starts_with("this agent cannot call the host now: "));
         assert!(text(Errno::CONNRESET).starts_with("cannot reach host 2:6697: Connection reset"));
     }
 }

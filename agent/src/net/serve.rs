@@ -4,23 +4,26 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use mote_core::devlxd::users::Place;
 use mote_core::http::admission::Activity;
 use mote_core::http::connection::{self, Event, Timeouts};
 use mote_core::http::head::{Method, Request};
 use mote_core::http::reply::{Head, Length, Persistence, write_reply};
 use mote_core::time::Uptime;
 
-use crate::devlxd::admission::{Entry, Kind};
+use crate::devlxd::admission::Entry;
 use crate::net::stream::Stream;
 use crate::net::upgrade::Upgrade;
 use crate::runtime::clock::{now, until};
 use crate::runtime::permits::Permit;
 use futures_lite::FutureExt;
+use futures_lite::future::yield_now;
 
-/// Initial buffer, bytes: nearly all requests fit. A body longer than this needs a permit ([`Kind::Large`]).
+/// Initial buffer, bytes: nearly all requests fit. A body longer than this needs a permit ([`Place::Large`]).
 const ROOM: usize = 1024;
-/// Long bodies are written in pieces of this, bytes; each restarts the client's time ([`Entry::note`]).
-const PIECE: usize = 64 * 1024;
+/// Long bodies are written in pieces of this, bytes: one TLS record is what a client that does not read costs.
+/// Each restarts the client's time ([`Entry::note`]).
+const PIECE: usize = 16 * 1024;
 /// Bodies up to this are written together with their head, bytes: one write, one TLS record.
 const TOGETHER: usize = 15 * 1024;
 /// Pause after an accept that failed for a reason that passes by itself, such as too few descriptors.
@@ -34,7 +37,6 @@ pub(crate) const JSON: &str = "application/json";
 type Connection = connection::Connection<Vec<u8>>;
 
 /// An answer with its whole body in memory.
-#[derive(Debug)]
 pub(crate) struct Reply {
     /// HTTP status.
     pub(crate) status: u16,
@@ -46,12 +48,19 @@ pub(crate) struct Reply {
     pub(crate) location: Option<String>,
     /// The body.
     pub(crate) body: Vec<u8>,
+    /// Memory reserved for the body until it is sent.
+    pub(crate) share: Option<Permit>,
 }
 
 impl Reply {
     /// A JSON answer.
     pub(crate) fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, content_type: JSON, etag: None, location: None, body: body.into() }
+        Self::of(status, JSON, body.into())
+    }
+
+    /// An answer of this type.
+    pub(crate) fn of(status: u16, content_type: &'static str, body: Vec<u8>) -> Self {
+        Self { status, content_type, etag: None, location: None, body, share: None }
     }
 
     /// An error as text with a newline (P§5.2).
@@ -59,7 +68,7 @@ impl Reply {
         let mut body = Vec::with_capacity(text.len() + 1);
         body.extend(text.as_bytes());
         body.push(b'\n');
-        Self { status, content_type: TEXT, etag: None, location: None, body }
+        Self::of(status, TEXT, body)
     }
 }
 
@@ -160,6 +169,8 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
                     // Freed now, not at the next request: a connection may be idle for long.
                     body = Vec::new();
                     admission = None;
+                    // One who asks ahead has one answer, then others have theirs.
+                    yield_now().await;
                     true
                 }
                 After::End => false,
@@ -226,7 +237,7 @@ fn note(entry: Option<&Entry>, activity: Activity, now: Uptime) {
 /// Waits for the permit to use more memory than each connection has.
 async fn make_large(entry: Option<&Entry>) {
     if let Some(entry) = entry {
-        entry.obtain(Kind::Large).await;
+        entry.obtain(Place::Large).await;
     }
 }
 
@@ -287,7 +298,7 @@ async fn answer(
 ) -> After {
     let entry = service.entry();
     note(entry, Activity::Served, time);
-    let (answer, shape) = {
+    let (answer, mut shape) = {
         let Some(request) = connection.request() else { return After::End };
         let persistence = Persistence::of(&request);
         let shape = Shape { persistence, bodiless: request.method == Method::Head };
@@ -296,7 +307,13 @@ async fn answer(
     };
     let whole = match answer {
         Answer::Written { keep_alive } => keep_alive,
-        Answer::Reply(reply) => write(stream, &reply, shape, entry).await.is_ok(),
+        Answer::Reply(reply) => {
+            if reply.status == 429 {
+                // What it asked ahead would be refused too.
+                shape.persistence = Persistence::Close;
+            }
+            write(stream, &reply, shape, entry).await.is_ok()
+        }
         Answer::Upgrade(upgrade) => return After::Upgrade(upgrade),
     };
     let keep_alive = whole && shape.persistence != Persistence::Close;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{Shutdown, shutdown};
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
@@ -25,6 +26,9 @@ const STALLED: Duration = Duration::from_secs(10);
 /// How long [`Stream::close`] waits for the peer's end: a vsock that is closed at once may discard what
 /// it has not delivered yet.
 const LINGER: Duration = Duration::from_secs(2);
+/// The same for a guest client. A unix socket keeps our answer for it, but who is refused in its body, and
+/// sends on, would see an error instead. Short, as others may need the connection.
+const BODY: Duration = Duration::from_millis(50);
 /// Interval of checks for a hang-up while unread data or the peer's end keep the socket readable: it is
 /// no use to wait for readiness then, and a hang-up alone cannot be waited for.
 const HALF_GONE: Duration = Duration::from_secs(1);
@@ -135,6 +139,15 @@ impl Stream {
         self.patience.set(None);
     }
 
+    /// Has TLS and the kernel hold at most about so many bytes each that the peer does not take.
+    pub(crate) fn hold_at_most(&self, bytes: usize) {
+        // Best effort: the kernel's memory counts as ours in a cgroup.
+        let _kept = set_socket_send_buffer_size(self.socket.get_ref(), bytes);
+        if let Some(tls) = &self.tls {
+            tls.borrow_mut().set_buffer_limit(Some(bytes));
+        }
+    }
+
     /// True if the peer has closed its side; data that it sent before may still be unread.
     pub(crate) fn has_left(&self) -> bool {
         self.shows(PollFlags::RDHUP)
@@ -242,7 +255,8 @@ impl Stream {
         }
     }
 
-    /// Sends close_notify, shuts down our side, and waits at most [`LINGER`] for the peer to close its side.
+    /// Sends close_notify, shuts down our side, and waits at most [`LINGER`] for the peer to close its side;
+    /// without TLS at most [`BODY`].
     pub(crate) async fn close(&self) {
         if let Some(tls) = &self.tls {
             tls.borrow_mut().send_close_notify();
@@ -253,7 +267,8 @@ impl Stream {
         if shutdown(self.socket.get_ref(), Shutdown::Write).is_err() {
             return;
         }
-        let drained = within(LINGER, async {
+        let patience = if self.tls.is_some() { LINGER } else { BODY };
+        let drained = within(patience, async {
             let mut scrap = [0; 256];
             while let Ok(1..) = self.socket.read_with(|fd| receive(fd, &mut scrap)).await {
                 self.fair.one_more().await;

@@ -216,6 +216,12 @@ pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
     Async::new_nonblocking(fd)
 }
 
+/// User id of a unix socket's peer when it connected. Nobody's (65534, as the kernel has it) if that cannot be
+/// told.
+pub(crate) fn user(socket: &Socket) -> u32 {
+    sockopt::socket_peercred(socket.get_ref()).map_or(65_534, |peer| peer.uid.as_raw())
+}
+
 fn stream(family: AddressFamily) -> rustix::io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     socket_with(family, SocketType::STREAM, flags, None)
@@ -229,19 +235,17 @@ fn suffixed(prefix: &Path, suffix: &str) -> PathBuf {
 
 /// True if an error of accept passes by itself: out of descriptors or memory for now, or the caller left.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let passing = [
-        Errno::MFILE,
-        Errno::NFILE,
-        Errno::NOBUFS,
-        Errno::NOMEM,
-        Errno::CONNABORTED,
-        Errno::CONNRESET,
-        Errno::INTR,
-    ];
-    error
-        .raw_os_error()
-        .is_some_and(|code| passing.iter().any(|errno| errno.raw_os_error() == code))
+    is_shortage(error) || is_one_of(error, &[Errno::CONNABORTED, Errno::CONNRESET, Errno::INTR])
+}
+
+/// True if this agent, or its machine, has no descriptor or memory left.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    is_one_of(error, &[Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM])
+}
+
+fn is_one_of(error: &io::Error, those: &[Errno]) -> bool {
+    let code = error.raw_os_error();
+    code.is_some_and(|code| those.iter().any(|errno| errno.raw_os_error() == code))
 }
 
 #[cfg(test)]

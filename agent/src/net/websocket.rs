@@ -17,6 +17,8 @@ use crate::runtime::permits::Semaphore;
 
 /// Most payload of a [`Frame`], bytes: see [`Stream::write_all`].
 const FRAME: usize = 31 * 1024;
+/// Longest payload that is copied to be sent with its header, bytes.
+const SHORT: usize = 4 * 1024;
 /// How long a close frame may wait for a peer that does not read.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
@@ -138,10 +140,15 @@ impl WebSocket {
     async fn write(&self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
         let mut header = [0; ws::HEADER];
         let size = ws::header(opcode, payload.len(), &mut header);
-        let mut out = Vec::with_capacity(size + payload.len());
+        // A short payload leaves with its header; a long one is not copied.
+        let (short, long) =
+            if payload.len() <= SHORT { (payload, &[][..]) } else { (&[][..], payload) };
+        let mut out = Vec::with_capacity(size + short.len());
         out.extend_from_slice(header.get(..size).unwrap_or_default());
-        out.extend_from_slice(payload);
-        self.stream.write_all(&out).await
+        out.extend_from_slice(short);
+        self.stream.write_all(&out).await?;
+        drop(out);
+        self.stream.write_all(long).await
     }
 
     /// Sends the first `length` bytes of the frame's payload as a binary message. Takes no write lock:

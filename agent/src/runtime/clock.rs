@@ -5,10 +5,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use async_io::Timer;
+use async_io::{Async, Timer};
 use futures_lite::future::pending;
 use mote_core::time::Uptime;
 use pin_project_lite::pin_project;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 /// Pause between two tries of [`look_for`].
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
@@ -36,6 +40,26 @@ pub(crate) async fn until(at: Option<Uptime>) {
 /// Waits for `duration`.
 pub(crate) async fn sleep(duration: Duration) {
     Timer::after(duration).await;
+}
+
+/// Calls `jumped` after each jump of the wall clock, for ever. The end of a suspend is one: timers do not count the
+/// time in it, so what came due meanwhile would be late by a whole interval. It wakes nobody at any other time.
+/// Returns only if there is no such timer.
+pub(crate) async fn jumps(jumped: impl Fn()) {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Realtime, flags).map(Async::new_nonblocking);
+    let Ok(Ok(timer)) = timer else { return };
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let never = Itimerspec { it_interval: zero, it_value: Timespec { tv_sec: i64::MAX, ..zero } };
+    loop {
+        let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+        // Takes the last jump off; says ECANCELED for it, but the timer is set all the same.
+        let _canceled = timerfd_settime(&timer, flags, &never);
+        if timer.readable().await.is_err() {
+            return;
+        }
+        jumped();
+    }
 }
 
 /// Calls `look` until it returns something, the last time after `limit`. Blocks the thread: only for the start,

@@ -10,7 +10,9 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-/// Longest line, bytes.
+pub(crate) mod audit;
+
+/// Longest line, bytes. What is longer is cut.
 const LINE: usize = 512;
 
 /// Lines dropped since the last one that was written.
@@ -55,17 +57,12 @@ pub(crate) fn debug(fact: Arguments<'_>) {
 }
 
 fn line(level: &str, priority: char, fact: Arguments<'_>) {
-    let mut out = Line(String::with_capacity(128));
-    // The journal reads the level from this prefix (sd-daemon(3)).
-    let prefix = if std::env::var_os("JOURNAL_STREAM").is_some() {
-        write!(out, "<{priority}>{fact}")
+    let out = if std::env::var_os("JOURNAL_STREAM").is_some() {
+        // The journal reads the level from this prefix (sd-daemon(3)).
+        printable(LINE, false, format_args!("<{priority}>{fact}"))
     } else {
-        write!(out, "mote: {level}: {fact}")
+        printable(LINE, false, format_args!("mote: {level}: {fact}"))
     };
-    if prefix.is_err() {
-        out.0.push_str("...");
-    }
-    out.0.push('\n');
     let lost = LOST.swap(0, Ordering::Relaxed);
     let mut text = String::new();
     if TORN.swap(false, Ordering::Relaxed) {
@@ -74,7 +71,8 @@ fn line(level: &str, priority: char, fact: Arguments<'_>) {
     if lost > 0 {
         let _infallible = writeln!(text, "mote: warn: {lost} lines lost");
     }
-    text.push_str(&out.0);
+    text.push_str(&out);
+    text.push('\n');
     // One write, so that lines of several processes do not mix.
     match OUTPUT.get_or_init(Output::find).write(text.as_bytes()) {
         Ok(written) => TORN.store(written < text.len(), Ordering::Relaxed),
@@ -131,36 +129,86 @@ impl Output {
     }
 }
 
-/// Text with control characters escaped, truncated at [`LINE`].
-struct Line(String);
+/// Text for a log or a terminal: others have a say in it, so what could steer a terminal is escaped, and what is
+/// longer than `most` bytes is cut. With `lines` line ends stay.
+pub(crate) fn printable(most: usize, lines: bool, text: Arguments<'_>) -> String {
+    let mut out = Printable { text: String::with_capacity(128), most, lines };
+    if out.write_fmt(text).is_err() {
+        out.text.push_str("...");
+    }
+    out.text
+}
 
-impl Write for Line {
+struct Printable {
+    text: String,
+    most: usize,
+    lines: bool,
+}
+
+impl Write for Printable {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         for character in text.chars() {
-            if self.0.len() >= LINE {
+            if self.text.len() >= self.most {
                 return Err(std::fmt::Error);
             }
-            if character.is_control() {
-                // A peer's text must not control the terminal.
-                self.0.extend(character.escape_default());
+            if is_hostile(character) && !(self.lines && character == '\n') {
+                self.text.extend(character.escape_default());
             } else {
-                self.0.push(character);
+                self.text.push(character);
             }
         }
         Ok(())
     }
 }
 
+/// Control characters, and marks that are invisible or turn the direction of writing.
+fn is_hostile(character: char) -> bool {
+    // Nearly all there is.
+    if matches!(character, ' '..='~') {
+        return false;
+    }
+    character.is_control()
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::{prop_assert, prop_assert_eq, proptest};
+
     use super::*;
 
     #[test]
     fn control_characters_are_escaped_and_long_lines_cut() {
-        let mut out = Line(String::new());
-        write!(out, "a\x1b[2J\nb").unwrap();
-        assert_eq!(out.0, "a\\u{1b}[2J\\nb");
-        assert!(write!(out, "{}", "x".repeat(1000)).is_err());
-        assert_eq!(out.0.len(), LINE);
+        assert_eq!(printable(LINE, false, format_args!("a\x1b[2J\nb")), "a\\u{1b}[2J\\nb");
+        assert_eq!(
+            printable(LINE, true, format_args!("a\x1b\nb\u{202e}c")),
+            "a\\u{1b}\nb\\u{202e}c"
+        );
+        let long = printable(LINE, false, format_args!("{}", "x".repeat(1000)));
+        assert_eq!((long.len(), &long[LINE..]), (LINE + 3, "..."));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_steers_a_terminal_is_left(text in "(\\PC|[\\x00-\\x1f\\x7f-\\u{9f}\\u{202a}-\\u{2069}]){0,300}") {
+            let line = printable(LINE, false, format_args!("{text}{text}"));
+            prop_assert!(!line.contains(is_hostile), "{:?}", line);
+            // Over by the last character and the dots.
+            prop_assert!(line.len() < LINE + 9 + 3, "{}", line.len());
+            let lines = printable(usize::MAX, true, format_args!("{text}"));
+            prop_assert!(!lines.contains(|letter| letter != '\n' && is_hostile(letter)));
+            prop_assert_eq!(lines.matches('\n').count(), text.matches('\n').count());
+        }
     }
 }

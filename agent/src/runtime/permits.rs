@@ -30,6 +30,11 @@ impl Semaphore {
         self.freed.until(|| self.try_take_many(count)).await
     }
 
+    /// Number of free permits.
+    pub(crate) fn free(&self) -> usize {
+        self.free.get()
+    }
+
     /// One permit, if one is free.
     pub(crate) fn try_take(self: &Rc<Self>) -> Option<Permit> {
         self.try_take_many(1)
@@ -39,6 +44,15 @@ impl Semaphore {
     pub(crate) fn try_take_many(self: &Rc<Self>, count: usize) -> Option<Permit> {
         self.free.set(self.free.get().checked_sub(count)?);
         Some(Permit(self.clone(), count))
+    }
+}
+
+impl Permit {
+    /// Returns all but `count`.
+    pub(crate) fn shrink(&mut self, count: usize) {
+        let rest = self.1.saturating_sub(count);
+        self.1 -= rest;
+        drop(Permit(self.0.clone(), rest));
     }
 }
 

@@ -3,6 +3,8 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+/// The directory itself.
+pub(crate) const DIRECTORY: &str = "run/mote";
 /// Locked by the running agent.
 pub(crate) const LOCK: &str = "run/mote/lock";
 /// Id of the boot in which the other files were written: not every guest has its `/run` in memory.

@@ -1,8 +1,11 @@
 //! Reading and writing of small files as a whole.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
+
+use rustix::io::retry_on_intr;
 
 /// Bytes that any file with data has allocated, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
@@ -12,12 +15,35 @@ const PAGE: usize = 4096;
 /// # Errors
 /// `FileTooLarge` if it is longer; any error of open(2) and read(2).
 pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut out = Vec::new();
-    let read = File::open(path)?.take(most + 1).read_to_end(&mut out)?;
-    if u64::try_from(read).unwrap_or(u64::MAX) > most {
-        return Err(ErrorKind::FileTooLarge.into());
+    read_to_end(File::open(path)?.as_fd(), most)
+}
+
+/// Reads a whole file, as the kernel's are and our own: of any length.
+///
+/// # Errors
+/// `InvalidData` if it is not UTF-8; any error of open(2) and read(2).
+#[inline(never)] // its size
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    let text = read_bounded(path, u64::MAX)?;
+    String::from_utf8(text).map_err(|_| ErrorKind::InvalidData.into())
+}
+
+/// Reads what is left of an open file, at most `most` bytes.
+///
+/// # Errors
+/// `FileTooLarge` if it is longer; any error of read(2).
+#[inline(never)] // its size
+pub(crate) fn read_to_end(file: BorrowedFd<'_>, most: u64) -> io::Result<Vec<u8>> {
+    let (mut out, mut piece) = (Vec::new(), [0; PAGE]);
+    loop {
+        match retry_on_intr(|| rustix::io::read(file, &mut piece))? {
+            0 => return Ok(out),
+            count => out.extend_from_slice(piece.get(..count).unwrap_or_default()),
+        }
+        if u64::try_from(out.len()).unwrap_or(u64::MAX) > most {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
     }
-    Ok(out)
 }
 
 /// Writes a small file atomically, by a new file that is renamed. If the file system is full it overwrites the

@@ -55,15 +55,111 @@ impl Signal {
         }
     }
 
-    /// Waits for a signal later than `seen`. Dropping the future loses nothing.
+    /// Waits for a signal later than `seen`. Dropping the future loses nothing and leaves nothing.
     pub(crate) async fn after(&self, seen: u64) {
+        let mut entry = Entry { signal: self, seen, waker: None };
         poll_fn(|context| {
             if self.raised.get() != seen {
                 return Poll::Ready(());
             }
-            self.waiting.borrow_mut().add(context.waker());
+            entry.renew(context.waker());
             Poll::Pending
         })
         .await;
+    }
+}
+
+/// The entry of one wait in a signal's list. Dropping it takes it off the list: a waker that is left there keeps
+/// a part of its task in memory.
+struct Entry<'s> {
+    signal: &'s Signal,
+    seen: u64,
+    waker: Option<Waker>,
+}
+
+impl Entry<'_> {
+    /// Adds the waker, or puts it in the place of the last one.
+    fn renew(&mut self, waker: &Waker) {
+        if !self.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            self.remove();
+            self.signal.waiting.borrow_mut().0.push(waker.clone());
+            self.waker = Some(waker.clone());
+        }
+    }
+
+    /// Takes the waker off the list. Two waits of one task have an entry each.
+    fn remove(&mut self) {
+        let Some(waker) = self.waker.take() else { return };
+        // A signal has emptied the list: what is there now belongs to others.
+        if self.signal.raised.get() == self.seen {
+            let waiting = &mut self.signal.waiting.borrow_mut().0;
+            if let Some(at) = waiting.iter().position(|other| other.will_wake(&waker)) {
+                waiting.remove(at);
+            }
+            if waiting.is_empty() {
+                *waiting = Vec::new();
+            }
+        }
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use async_executor::LocalExecutor;
+    use futures_lite::future::{yield_now, zip};
+
+    use super::*;
+    use crate::runtime::clock::within;
+    use crate::runtime::run::block_on;
+
+    #[test]
+    fn who_has_stopped_waiting_leaves_nothing() {
+        let signal = Signal::default();
+        block_on(&LocalExecutor::new(), async {
+            let soon = std::time::Duration::from_millis(1);
+            for _ in 0..3 {
+                let both = zip(signal.after(signal.seen()), signal.after(signal.seen()));
+                assert!(within(soon, both).await.is_none());
+                assert_eq!(signal.waiting.borrow().0.len(), 0);
+            }
+        });
+    }
+
+    #[test]
+    fn who_leaves_takes_no_other_wait_of_the_same_task_along() {
+        let (signal, executor) = (Rc::new(Signal::default()), LocalExecutor::new());
+        let raising = signal.clone();
+        executor
+            .spawn(async move {
+                for _ in 0..10 {
+                    yield_now().await;
+                }
+                raising.raise();
+            })
+            .detach();
+        let found = Cell::new(false);
+        block_on(&executor, async {
+            let leaves = async {
+                // Registers and is dropped while the other waits.
+                let wait = signal.after(signal.seen());
+                futures_lite::future::or(wait, async { yield_now().await }).await;
+            };
+            let stays = async {
+                signal.after(signal.seen()).await;
+                found.set(true);
+            };
+            zip(leaves, stays).await;
+        });
+        assert!(found.get());
+        assert_eq!(signal.waiting.borrow().0.len(), 0);
     }
 }

@@ -4,6 +4,8 @@
 use std::fs::read_dir;
 use std::path::{Path, PathBuf};
 
+use crate::runtime::small_files::read_text;
+
 /// A device type (VIRTIO 1.2 §5) as sysfs writes its number on the virtio bus and on PCI. The PCI number
 /// is the modern one, 0x1040 plus the type (§4.1.2).
 pub(crate) struct Kind {
@@ -57,7 +59,7 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
 
 /// Whether the device's file `name` holds this number.
 fn says(device: &Path, name: &str, number: &str) -> bool {
-    std::fs::read(device.join(name)).is_ok_and(|text| text.trim_ascii_end() == number.as_bytes())
+    read_text(&device.join(name)).is_ok_and(|text| text.trim_ascii_end() == number)
 }
 
 /// Paths of a directory's entries, unsorted; empty if it cannot be read.

@@ -6,8 +6,8 @@
 
 use std::fmt;
 use std::fs::{File, read_link};
-use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use rustix::fs::{FlockOperation, flock, stat};
 use rustix::io::Errno;
 
 use crate::built;
+use crate::guest_path::is_roots_alone;
 use crate::runtime::clock::look_for;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::read_bounded;
@@ -34,8 +35,8 @@ const RETRY: Duration = Duration::from_millis(200);
 /// The agent's lock, held as long as the agent runs.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    /// Kept open: closing it releases the lock.
-    _file: File,
+    /// Kept open: closing it releases the lock. `None` while `/run` is read-only.
+    file: Option<File>,
     path: PathBuf,
     id: Id,
 }
@@ -67,18 +68,27 @@ impl Lock {
                 Kept::Anew
             }
             Ok(None) => Kept::Lost(another(root)),
-            Err(why) => Kept::Lost(why),
+            // Said at start.
+            Err((ErrorKind::ReadOnlyFilesystem, _)) if self.file.is_none() => Kept::Same,
+            Err((_, why)) => Kept::Lost(why),
         }
     }
 }
 
-/// Takes the lock; creates `/run/mote` if it is missing.
+/// Takes the lock; creates `/run/mote` if it is missing. On a read-only `/run` the agent goes on without it.
 ///
 /// # Errors
 /// Another agent runs, or directory or file cannot be created or locked.
 pub(crate) fn acquire(root: &Path) -> Result<Lock, String> {
     let lock = look_for(RETRY, || take(root).transpose());
-    let lock = lock.transpose()?.ok_or_else(|| another(root))?;
+    let lock = match lock.transpose() {
+        Ok(lock) => lock.ok_or_else(|| another(root))?,
+        Err((ErrorKind::ReadOnlyFilesystem, why)) => {
+            log::warn(format_args!("{why}; until then no second agent is noticed"));
+            Lock { file: None, path: root.join(run_dir::LOCK), id: Id::default() }
+        }
+        Err((_, why)) => return Err(why),
+    };
     if let Some(other) = hidden(root) {
         return Err(format!("{ANOTHER}: {other}"));
     }
@@ -88,22 +98,47 @@ pub(crate) fn acquire(root: &Path) -> Result<Lock, String> {
 }
 
 /// Takes the lock; `None` if another process has it.
+///
+/// # Errors
+/// Kind and message of what cannot be made, opened or locked.
 #[inline(never)] // its size
-fn take(root: &Path) -> Result<Option<Lock>, String> {
+fn take(root: &Path) -> Result<Option<Lock>, (ErrorKind, String)> {
     let path = root.join(run_dir::LOCK);
+    let refused =
+        |verb, path: &Path, error: io::Error| (error.kind(), unwritable(verb, path, &error));
     if let Some(directory) = path.parent() {
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
-        made.map_err(|error| unwritable("make", directory, &error))?;
+        make(directory).map_err(|error| refused("make", directory, error))?;
+        if !is_roots_alone(directory) {
+            let text =
+                format!("{}: others than root can change it; remove it", directory.display());
+            return Err((ErrorKind::PermissionDenied, text));
+        }
     }
     let file = File::options().write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(|error| unwritable("write", &path, &error))?;
+    let file = file.map_err(|error| refused("write", &path, error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => return Ok(None),
-        locked => locked.map_err(|error| unwritable("lock", &path, &error.into()))?,
+        locked => locked.map_err(|error| refused("lock", &path, error.into()))?,
     }
     forget(root);
     let id = id(&path).unwrap_or_default();
-    Ok(Some(Lock { _file: file, path, id }))
+    Ok(Some(Lock { file: Some(file), path, id }))
+}
+
+/// Makes a directory and those above it. All are 0755, whatever the umask: a missing `/run` is not only the agent's.
+fn make(directory: &Path) -> io::Result<()> {
+    let mut made = std::fs::create_dir(directory);
+    if let (Err(error), Some(above)) = (&made, directory.parent())
+        && error.kind() == ErrorKind::NotFound
+    {
+        make(above)?;
+        made = std::fs::create_dir(directory);
+    }
+    match made {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => std::fs::set_permissions(directory, PermissionsExt::from_mode(0o755)),
+    }
 }
 
 #[inline(never)] // its size
@@ -262,6 +297,33 @@ mod tests {
         assert_eq!(lock.keep(&root), Kept::Lost("another mote-agent is running".into()));
         drop(other);
         assert_eq!(lock.keep(&root), Kept::Anew);
+    }
+
+    #[test]
+    fn a_directory_of_others_is_refused() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+        let root = crate::runtime::scratch::scratch("theirs");
+        let path = root.join("run/mote");
+        std::fs::create_dir_all(&path).unwrap();
+        let refused = || {
+            let why = acquire(&root).err();
+            assert!(
+                why.is_some_and(|why| why.ends_with("others than root can change it; remove it"))
+            );
+        };
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
+        refused();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            chown(&path, Some(65_534), None).unwrap();
+            refused();
+        }
+        std::fs::rename(&path, root.join("elsewhere")).unwrap();
+        symlink(root.join("elsewhere"), &path).unwrap();
+        refused();
+        std::fs::remove_file(&path).unwrap();
+        assert!(acquire(&root).is_ok());
     }
 
     #[test]

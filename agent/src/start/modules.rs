@@ -1,6 +1,6 @@
 //! Loads kernel modules without modprobe: an initramfs may have the modules and not the tool.
 
-use std::fs::{File, read_to_string};
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use rustix::system::{finit_module, uname};
 use crate::built;
 use crate::runtime::clock::look_for;
 use crate::runtime::log;
+use crate::runtime::small_files::read_text;
 use crate::start::devices::{self, Device, VSOCK};
 
 /// `MODULE_INIT_COMPRESSED_FILE`: the kernel decompresses the module (Linux 5.17).
@@ -29,13 +30,13 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
     }
     let release = uname().release().to_string_lossy().into_owned();
     let directory = root.join("lib/modules").join(release);
-    let built_in = read_to_string(directory.join("modules.builtin")).unwrap_or_default();
+    let built_in = read_text(&directory.join("modules.builtin")).unwrap_or_default();
     if built_in.lines().any(|line| is_named(line, name)) {
         return Ok(());
     }
     let path = directory.join("modules.dep");
-    let dependencies = read_to_string(&path)
-        .map_err(|error| format!("module {name}: {}: {error}", path.display()))?;
+    let dependencies =
+        read_text(&path).map_err(|error| format!("module {name}: {}: {error}", path.display()))?;
     // A module's line lists all dependencies, the deepest last (depmod(8)).
     let line = dependencies
         .lines()

@@ -8,6 +8,7 @@ use mote_core::flavour::Flavour;
 use crate::built;
 use crate::cli::options::Options;
 use crate::config::files::{self, ConfigFiles};
+use crate::config::policy;
 use crate::first_boot::templates::{self, Applied};
 use crate::net::tls::Identity;
 use crate::status::port::{self, Found};
@@ -28,26 +29,31 @@ pub(crate) struct Prepared {
     pub(crate) files: ConfigFiles,
     /// Templates written, and their errors.
     pub(crate) applied: Applied,
-    /// Flavour by the port's name.
-    pub(crate) by_port: Option<Flavour>,
+    /// The flavour, if option, port or files tell it.
+    pub(crate) flavour: Option<Flavour>,
 }
 
-/// Finds port and files, and applies the templates while the share is mounted. Logs the port if it is
-/// not the `known` one.
+/// Finds port and files, and applies the templates that the policy allows while the share is mounted. Logs the
+/// port if it is not the `known` one.
 ///
 /// # Errors
 /// What is missing, and what to do about it.
-pub(crate) fn prepare(options: &Options, known: &mut Option<Found>) -> Result<Prepared, String> {
+pub(crate) fn prepare(
+    options: &Options,
+    policies: &policy::Found,
+    known: &mut Option<Found>,
+) -> Result<Prepared, String> {
     let found = port::find_early(options);
     let by_port = port::flavour(options, &found);
     let no_port = found.as_ref().err().cloned();
     port::told(found.ok(), known);
-    let (mut identity, mut applied) = (None, Applied::default());
+    let (mut identity, mut applied, mut flavour) = (None, Applied::default(), None);
     let mut visit = |place: &Path, files: &ConfigFiles| {
         identity = Some(Identity::load(files)?);
-        let flavour = flavour(options, by_port, files);
+        flavour = options.flavour.or(by_port).or_else(|| flavour_by(files));
         if built::FIRST_BOOT {
-            applied = templates::apply(place, &options.root, flavour);
+            let features = policies.features(flavour);
+            applied = templates::apply(place, &options.root, or_default(flavour), features);
         }
         Ok(())
     };
@@ -56,12 +62,12 @@ pub(crate) fn prepare(options: &Options, known: &mut Option<Found>) -> Result<Pr
         None => why,
     })?;
     let identity = identity.ok_or("the files were not looked at")?;
-    Ok(Prepared { identity, files, applied, by_port })
+    Ok(Prepared { identity, files, applied, flavour })
 }
 
 /// The flavour by option, else by the port's name, else by the files, else LXD (P§7).
-pub(crate) fn flavour(options: &Options, port: Option<Flavour>, files: &ConfigFiles) -> Flavour {
-    options.flavour.or(port).or_else(|| flavour_by(files)).unwrap_or(Flavour::Lxd)
+pub(crate) fn or_default(flavour: Option<Flavour>) -> Flavour {
+    flavour.unwrap_or(Flavour::Lxd)
 }
 
 /// Incus if `agent.conf` has the member that only Incus writes.

@@ -19,7 +19,7 @@ use crate::start::devices::entries;
 use crate::start::lock::{Kept, Lock};
 use crate::start::uevent;
 use crate::status::{notes, status_file};
-use crate::sys;
+use crate::sys::{self, Signalled};
 
 /// Interval between looks during [`AT_FIRST`].
 const SOON: Duration = Duration::from_millis(100);
@@ -144,9 +144,8 @@ impl<'a> Wait<'a> {
         let count = poll(&mut ready, Some(&limit)).map_err(|error| format!("poll: {error}"))?;
         let [signal, _] = &ready;
         if !signal.revents().is_empty() {
-            // SIGCHLD is ignored.
-            let end =
-                !sys::next_signal(self.signals).map_err(|error| format!("signals: {error}"))?;
+            let next = sys::next_signal(self.signals);
+            let end = next.map_err(|error| format!("signals: {error}"))? == Signalled::End;
             if end {
                 notify::stopping();
             }

@@ -2,13 +2,14 @@
 //! there is no port the message says what is missing and what to do.
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions, read_link, read_to_string};
+use std::fs::{File, OpenOptions, read_link};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use async_io::Async;
 use mote_core::flavour::{Flavour, LEGACY_PORT, PORT_NAMES, misspelt};
 use mote_core::time::Uptime;
 use rustix::fs::{Access, OFlags, access};
@@ -17,6 +18,7 @@ use crate::built;
 use crate::cli::options::Options;
 use crate::runtime::clock::{LOOK, look_for, now};
 use crate::runtime::log;
+use crate::runtime::small_files::read_text;
 use crate::start::devices::{self, CONSOLE, Device, entries};
 use crate::start::modules;
 
@@ -87,7 +89,7 @@ fn named(root: &Path, name: &str) -> Option<PathBuf> {
 
 /// Name that the host gave a port; empty if it gave none.
 fn name_of(port: &Path) -> String {
-    let name = read_to_string(port.join("name")).unwrap_or_default();
+    let name = read_text(&port.join("name")).unwrap_or_default();
     name.trim_end().to_owned()
 }
 
@@ -205,7 +207,7 @@ pub(crate) struct Search {
     /// Whether another process has the port open.
     busy: Busy,
     /// Time since which the port is missing.
-    missing: Option<Uptime>,
+    pub(super) missing: Option<Uptime>,
 }
 
 /// Whether another process has the port open.
@@ -221,7 +223,7 @@ enum Busy {
 /// Result of one look.
 pub(crate) enum Looked {
     /// The port is open now.
-    Open(Found, Port, Before),
+    Open(Found, Async<Port>, Before),
     /// The port is not open; with the message to log, if it is a new one.
     Shut(Option<String>),
 }
@@ -237,7 +239,7 @@ impl Search {
     /// Looks once, and opens the port if it is there.
     pub(crate) fn look(&mut self, options: &Options) -> Looked {
         let why = match find(options) {
-            Ok(found) => match Port::open(&found.path) {
+            Ok(found) => match Port::open(&found.path).and_then(watched) {
                 Ok(port) => {
                     let missing = self.trouble.take().is_some();
                     (self.busy, self.missing) = (Busy::No, None);
@@ -304,9 +306,11 @@ pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u32, String)> {
         };
         let open = entries(&process.join("fd"));
         if pid != std::process::id()
-            && open.iter().any(|fd| read_link(fd).ok().as_ref() == Some(&node))
+            && open
+                .iter()
+                .any(|fd| read_link(fd).is_ok_and(|at| at.as_os_str() == node.as_os_str()))
         {
-            let name = read_to_string(process.join("comm")).unwrap_or_default();
+            let name = read_text(&process.join("comm")).unwrap_or_default();
             return Some((pid, name.trim_end().to_owned()));
         }
     }
@@ -360,6 +364,14 @@ impl Port {
     }
 }
 
+fn watched(port: Port) -> io::Result<Async<Port>> {
+    Async::new_nonblocking(port).map_err(|error| {
+        // epoll_ctl(2): not even a terminal, such as /dev/zero.
+        let no_port = error.kind() == ErrorKind::PermissionDenied;
+        if no_port { io::Error::other("that device is no port") } else { error }
+    })
+}
+
 /// Opens and closes the dummy port. QEMU delays a port's second event for up to a second, but the dummy port has
 /// its own events, and the host reads the status port after any event.
 pub(crate) fn kick(dummy: &Path) {
@@ -368,38 +380,4 @@ pub(crate) fn kick(dummy: &Path) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-
-    fn kernel_port(root: &Path, node: &str, name: &str) {
-        let directory = root.join("sys/class/virtio-ports").join(node);
-        fs::create_dir_all(&directory).unwrap();
-        fs::write(directory.join("name"), format!("{name}\n")).unwrap();
-    }
-
-    #[test]
-    fn the_newest_name_wins_and_the_dummy_is_known() {
-        let root = crate::runtime::scratch::scratch("ports");
-        assert_eq!(discover(&root), None);
-        kernel_port(&root, "vport1p1", "org.linuxcontainers.lxd");
-        let old = discover(&root).unwrap();
-        assert_eq!((old.flavour, old.legacy), (Flavour::LxdOld, None));
-        assert_eq!(old.path, root.join("dev/vport1p1"));
-        kernel_port(&root, "vport1p2", "com.canonical.lxd");
-        let new = discover(&root).unwrap();
-        assert_eq!((new.flavour, new.legacy), (Flavour::Lxd, Some(root.join("dev/vport1p1"))));
-        kernel_port(&root, "vport1p3", "org.linuxcontainers.incus");
-        assert_eq!(discover(&root).unwrap().flavour, Flavour::Incus);
-    }
-
-    #[test]
-    fn udevs_link_is_taken_first() {
-        let root = crate::runtime::scratch::scratch("links");
-        kernel_port(&root, "vport1p1", "com.canonical.lxd");
-        let links = root.join("dev/virtio-ports");
-        fs::create_dir_all(&links).unwrap();
-        fs::write(links.join("com.canonical.lxd"), "").unwrap();
-        assert_eq!(discover(&root).unwrap().path, links.join("com.canonical.lxd"));
-    }
-}
+mod tests;

@@ -64,7 +64,9 @@ impl Pump {
         status_file::update(&self.agent, path, &mut self.reported);
         let last = {
             let status = self.agent.status.borrow();
-            status.state() == State::Stopped && status.deadline().is_none()
+            // Without a port there is nobody to tell.
+            status.state() == State::Stopped
+                && (status.deadline().is_none() || self.search.missing.is_some())
         };
         if !last {
             self.wait(seen).await;
@@ -92,18 +94,22 @@ impl Pump {
             Woken::Due
         };
         let mut buffer = [0; CHUNK];
-        let woken = match &self.port {
-            Some(port) => {
+        let pause = match &self.port {
+            Some(_) => self.agent.status.borrow().deaf(now()).map(|until| until - now()),
+            None => Some(self.search.pause()),
+        };
+        let woken = match (&self.port, pause) {
+            (Some(port), None) => {
                 let read =
                     async { Woken::Read(port.read_with(|port| port.read(&mut buffer)).await) };
                 read.or(due).or(poked).await
             }
-            None => {
-                let search = async {
-                    sleep(self.search.pause()).await;
+            (_, pause) => {
+                let paused = async {
+                    sleep(pause.unwrap_or_default()).await;
                     Woken::Due
                 };
-                search.or(due).or(poked).await
+                paused.or(due).or(poked).await
             }
         };
         match woken {
@@ -131,7 +137,7 @@ impl Pump {
                     verify(&agent, address, fingerprint, attempt).await;
                 });
             }
-            Action::Refused(why) => self.agent.trouble(&format!("serial line refused: {why}")),
+            Action::Refused(why) => self.agent.trouble(format_args!("serial line refused: {why}")),
             Action::Told(at) => log::info(format_args!("host address {at} (from CONNECT)")),
             Action::Changed(state) => match (state, self.agent.status.borrow().address()) {
                 (State::Connected, Some(address)) => {
@@ -160,10 +166,7 @@ impl Pump {
                     self.agent.status.borrow_mut().port_appeared(now());
                     self.agent.mended(About::Port);
                 }
-                match Async::new_nonblocking(port) {
-                    Ok(port) => self.port = Some(port),
-                    Err(error) => self.lost(&error),
-                }
+                self.port = Some(port);
             }
             Looked::Shut(why) => {
                 if let Some(why) = why {
@@ -224,14 +227,18 @@ async fn verify(
 ) {
     let result = try_verify(agent, address, fingerprint).await;
     let before = agent.state();
-    let counts = agent.status(|status| status.verified(now(), attempt, result.is_ok()));
+    let counts = agent.status(|status| match &result {
+        Err(failed) if failed.is_ours() => status.not_made(now(), attempt),
+        result => status.verified(now(), attempt, result.is_ok()),
+    });
     match result {
         _ if !counts => {}
         Ok((link, host_state)) => {
             *agent.link.borrow_mut() = Some(link);
             agent.replay_ready(host_state.as_deref()).await;
         }
-        Err(Failed(why)) => agent.host_trouble(before, &why),
+        Err(failed) if failed.is_ours() => agent.shortage(failed.why()),
+        Err(failed) => agent.host_trouble(before, failed.why()),
     }
 }
 
@@ -246,9 +253,9 @@ async fn try_verify(
         (Some(fingerprint), Some(known)) if known.has_fingerprint(&fingerprint) => known,
         (Some(fingerprint), _) => Pin::Fingerprint(fingerprint),
         (None, Some(known)) => known,
-        (None, None) => return Err(Failed("no host certificate is known".into())),
+        (None, None) => return Err("no host certificate is known".into()),
     };
-    let link = agent.link_to(address, pin).map_err(Failed)?;
+    let link = agent.link_to(address, pin)?;
     let host_state = agent.verify(&link).await?;
     Ok((link, host_state))
 }

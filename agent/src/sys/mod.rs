@@ -6,7 +6,7 @@
 mod heap;
 mod spawn;
 
-pub(crate) use spawn::{Plan, raise_file_limit, spawn};
+pub(crate) use spawn::{Plan, apart, raise_file_limit, spawn};
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::process::Pid;
+
+use crate::runtime::log;
 
 /// `IOCTL_VM_SOCKETS_GET_LOCAL_CID`, `_IO(7, 0xb9)` (vsock(7)).
 const GET_LOCAL_CID: libc::Ioctl = 0x7b9;
@@ -113,17 +115,56 @@ pub(crate) fn signals() -> io::Result<OwnedFd> {
     }
 }
 
-/// Reads one signal from the descriptor of [`signals`]; true if it is SIGCHLD.
+/// A signal to the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signalled {
+    /// SIGCHLD.
+    Child,
+    /// SIGHUP: there is nothing to load again. As an end it would be a clean one, after which a service
+    /// manager leaves the agent dead.
+    HangUp,
+    /// SIGTERM or SIGINT.
+    End,
+}
+
+/// Reads one signal from the descriptor of [`signals`]; SIGHUP is logged.
 ///
 /// # Errors
 /// Any error of read(2).
-pub(crate) fn next_signal(signals: &impl AsFd) -> io::Result<bool> {
+pub(crate) fn next_signal(signals: &impl AsFd) -> io::Result<Signalled> {
     let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
     // The kernel writes whole structures only; the signal's number is the first field.
     rustix::io::read(signals, &mut info)?;
     let number = info.first_chunk().map(|number| u32::from_ne_bytes(*number));
-    Ok(number.and_then(|number| i32::try_from(number).ok()) == Some(libc::SIGCHLD))
+    Ok(match number.and_then(|number| i32::try_from(number).ok()) {
+        Some(libc::SIGCHLD) => Signalled::Child,
+        Some(libc::SIGHUP) => {
+            log::info(format_args!("SIGHUP is ignored"));
+            Signalled::HangUp
+        }
+        _ => Signalled::End,
+    })
 }
+
+/// Runs before Rust's runtime, which aborts if a descriptor below 3 is closed and there is no `/dev/null`, as in an
+/// initramfs: such a descriptor is opened here. An epoll is at hand everywhere, and cannot be read or written.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static STANDARD: extern "C" fn() = {
+    extern "C" fn open() {
+        for fd in 0..=2 {
+            // SAFETY: system calls on constants. A new descriptor has the lowest free number.
+            unsafe {
+                if libc::fcntl(fd, libc::F_GETFD) < 0
+                    && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) < 0
+                {
+                    libc::epoll_create1(0);
+                }
+            }
+        }
+    }
+    open
+};
 
 /// Sends a signal by its number, real-time signals included. An invalid number is ignored.
 pub(crate) fn kill(process: Pid, signal: i32) {
@@ -150,6 +191,16 @@ extern "C" fn pthread_setname_np(_: libc::pthread_t, name: *const libc::c_char) 
 #[unsafe(no_mangle)]
 extern "C" fn dlsym(_: *mut libc::c_void, _: *const libc::c_char) -> *mut libc::c_void {
     std::ptr::null_mut()
+}
+
+/// Gives this process a mount namespace of its own. It must have no other threads.
+///
+/// # Errors
+/// Any error of unshare(2).
+pub(crate) fn own_mounts() -> io::Result<()> {
+    // SAFETY: unshare takes no pointers.
+    let result = unsafe { libc::unshare(libc::CLONE_NEWNS) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Closes a descriptor and returns the error, which `drop` would discard.

@@ -1,14 +1,17 @@
 //! fork and exec. Between the two, the child makes only system calls on memory prepared before, which is
 //! safe in a process with threads. A failure there is sent as an errno through a pipe; a successful exec
-//! closes the pipe. The caller polls it and so never waits for a file system.
+//! closes the pipe. The caller polls it and so never waits for a file system. The child closes all other
+//! descriptors before anything that may hang: it could outlive the agent, with its lock and its port.
 
 use std::ffi::{CStr, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::null;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use mote_core::hostapi::exec::{LONGEST, Program};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,8 +22,8 @@ const UMASK: libc::mode_t = 0o022;
 
 /// Highest signal number.
 const SIGNALS: i32 = 64;
-/// Flag of close_range(2): set close-on-exec instead of closing.
-const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
+/// The pipe's descriptor in the child.
+const REPORT: i32 = 3;
 
 /// The soft limit of descriptors that the agent was started with, given back to children; 0 if it was not
 /// changed.
@@ -56,6 +59,42 @@ pub(crate) struct Plan<'p> {
     pub(crate) terminal: bool,
 }
 
+/// Does work that may hang in a child process, which is left alone with it after `limit`. The child has
+/// none of the agent's descriptors. False also if it has not ended by then, or cannot be started.
+///
+/// The work must not allocate: another thread may be at it at the moment of the fork.
+#[inline(never)] // its size
+pub(crate) fn apart(limit: Duration, work: &dyn Fn() -> bool) -> bool {
+    let Ok((done, report)) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) else {
+        return false;
+    };
+    // SAFETY: the child does what the caller promises, and never returns.
+    match unsafe { libc::fork() } {
+        // SAFETY: as in `spawn`; one byte of a constant is written.
+        0 => unsafe {
+            if keep_only(report.as_raw_fd()) && work() {
+                libc::write(REPORT, c"y".as_ptr().cast(), 1);
+            }
+            libc::_exit(0)
+        },
+        child => {
+            drop(report);
+            let limit = Timespec::try_from(limit).unwrap_or_default();
+            let _ready = poll(&mut [PollFd::new(&done, PollFlags::IN)], Some(&limit));
+            let said = rustix::io::read(&done, &mut [0]);
+            if child > 0 {
+                // SAFETY: the child is not reaped yet; a null pointer asks for no status.
+                unsafe {
+                    libc::kill(child, libc::SIGKILL);
+                    // If it has not ended yet, it is reaped with the other children.
+                    libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG);
+                }
+            }
+            said == Ok(1)
+        }
+    }
+}
+
 /// Starts the program in its own session; returns its process id and a non-blocking pipe. The pipe gives
 /// end of file once the program runs, or else the errno of what failed (four bytes, native order).
 ///
@@ -68,13 +107,13 @@ pub(crate) fn spawn(plan: &Plan<'_>) -> io::Result<(Pid, OwnedFd)> {
     // SAFETY: the child calls nothing but async-signal-safe functions and never returns.
     match unsafe { libc::fork() } {
         0 => {
+            let mut report = report.as_raw_fd();
             // SAFETY: both arrays end in null and point to strings that outlive this call.
-            let errno = unsafe { become_program(plan, &arguments, &environment) };
+            let errno = unsafe { become_program(plan, &arguments, &environment, &mut report) };
             let bytes = errno.to_ne_bytes();
             // SAFETY: `bytes` is readable for its length; _exit runs no destructors of the parent's.
             unsafe {
-                let _best_effort =
-                    libc::write(report.as_raw_fd(), bytes.as_ptr().cast(), bytes.len());
+                let _best_effort = libc::write(report, bytes.as_ptr().cast(), bytes.len());
                 libc::_exit(127)
             }
         }
@@ -97,6 +136,7 @@ unsafe fn become_program(
     plan: &Plan<'_>,
     arguments: &[*const c_char],
     environment: &[*const c_char],
+    report: &mut i32,
 ) -> i32 {
     // SAFETY: system calls on prepared memory; the types of `Plan` guarantee what each call's manual page
     // requires.
@@ -118,13 +158,10 @@ unsafe fn become_program(
                 libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
             }
         }
-        for (fd, wanted) in plan.stdio.iter().zip(0..) {
-            if libc::dup2(fd.as_raw_fd(), wanted) < 0 {
-                return errno();
-            }
+        if !redirect(&plan.stdio) || !keep_only(*report) {
+            return errno();
         }
-        // The agent's descriptors are all close-on-exec; inherited ones may not be.
-        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, CLOSE_RANGE_CLOEXEC);
+        *report = REPORT;
         if plan.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
             return errno();
         }
@@ -162,6 +199,70 @@ unsafe fn become_program(
     }
 }
 
+/// Makes these the descriptors 0, 1 and 2; false if that fails.
+///
+/// # Safety
+/// To be called after fork only.
+unsafe fn redirect(stdio: &[BorrowedFd<'_>]) -> bool {
+    // SAFETY: dup2 takes no pointers.
+    stdio.iter().zip(0..).all(|(fd, wanted)| unsafe { libc::dup2(fd.as_raw_fd(), wanted) } >= 0)
+}
+
+/// Makes `kept` the descriptor [`REPORT`], closed by exec, and closes all others but 0, 1 and 2. False if
+/// that fails.
+///
+/// # Safety
+/// To be called after fork only: the owners of the closed descriptors are never used again.
+unsafe fn keep_only(kept: i32) -> bool {
+    // SAFETY: these calls take no pointers.
+    unsafe {
+        if kept != REPORT && libc::syscall(libc::SYS_dup3, kept, REPORT, libc::O_CLOEXEC) < 0 {
+            return false;
+        }
+        if libc::syscall(libc::SYS_close_range, REPORT + 1, libc::c_uint::MAX, 0) != 0 {
+            // Before Linux 5.9, one by one: the lowest free number is given out first.
+            for fd in REPORT + 1..i32::try_from(FILES).unwrap_or(i32::MAX) {
+                libc::close(fd);
+            }
+        }
+        true
+    }
+}
+
 fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    /// Whether a descriptor is open.
+    fn is_open(fd: i32) -> bool {
+        // SAFETY: F_GETFD takes no pointer.
+        (unsafe { libc::fcntl(fd, libc::F_GETFD) }) >= 0
+    }
+
+    #[test]
+    fn a_child_before_exec_has_no_descriptor_but_its_own() {
+        let files: Vec<_> = (0..40).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+        let last = files.last().unwrap().as_raw_fd();
+        assert!(is_open(last) && last > REPORT + 30);
+        let limit = Duration::from_secs(10);
+        assert!(apart(limit, &|| (0..=REPORT).all(is_open)));
+        assert!(apart(limit, &|| !(REPORT + 1..=last).any(is_open)));
+        assert!(!apart(limit, &|| false));
+    }
+
+    #[test]
+    fn work_that_hangs_is_left_alone_with_it() {
+        let begun = Instant::now();
+        let hangs = || {
+            std::thread::sleep(Duration::from_secs(60));
+            true
+        };
+        assert!(!apart(Duration::from_millis(50), &hangs));
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
 }

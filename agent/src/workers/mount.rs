@@ -6,23 +6,24 @@
 //! 30), so a missing tag is tried again, with growing pauses, until the time is over.
 
 use std::ffi::CString;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use mote_core::guest_path::Target;
 use mote_core::hostapi::mount::{BadMount, Entry, Kind, Wanted, Way, entries, removable, wanted};
 use mote_core::json::Value;
-use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use mote_core::report::proc::number;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::stdio::stdin;
 
 use crate::cli::options::Options;
+use crate::guest_path::{by_descriptor, enter, real_path};
 use crate::runtime::digest::sha256;
 use crate::runtime::log;
-use crate::runtime::small_files::read_bounded;
+use crate::runtime::small_files::{read_bounded, read_text, read_to_end};
 use crate::start::modules;
 
 /// Longest document, bytes: a pipe's capacity.
@@ -36,10 +37,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, limit: Duration) -> ExitCode {
     let end = Instant::now() + limit;
-    let mut document = Vec::new();
-    let read = io::stdin().lock().take(LONGEST).read_to_end(&mut document);
-    let done = match read {
-        Ok(_) => act(options, &document, end),
+    let done = match read_to_end(stdin(), LONGEST) {
+        Ok(document) => act(options, &document, end),
         Err(error) => Err(error.to_string()),
     };
     let (text, code) = match done {
@@ -58,10 +57,10 @@ fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, Strin
     let document = Value::parse(document).map_err(|_| BadMount::Shape.to_string())?;
     match wanted(flavour, document, sha256).map_err(|why| why.to_string())? {
         Wanted::Mount { source, target, ways, over } => {
-            let point = mount_point(root, &source, &target, over);
-            let text = point.and_then(|(point, mounted)| match mounted {
+            let place = mount_point(root, &source, &target, over);
+            let text = place.and_then(|(place, mounted)| match mounted {
                 Some(mounted) => Ok(mounted),
-                None => mount_share(root, &source, &point, &ways, end),
+                None => mount_share(root, (&source, &target), &place, &ways, end),
             });
             text.map_err(|why| format!("{source} on /{target}: {why}"))
         }
@@ -72,29 +71,30 @@ fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, Strin
     }
 }
 
-/// The mount point, and a message if something is mounted there already and is left alone. With `over`
-/// that is only the same source.
+/// The directory to mount on, and a message if something is mounted there already and is left alone. With
+/// `over` that is only the same source.
 fn mount_point(
     root: &Path,
     source: &str,
     target: &str,
     over: bool,
-) -> Result<(PathBuf, Option<String>), String> {
-    let (_open, point) = enter(root, target).map_err(|error| error.to_string())?;
+) -> Result<(OwnedFd, Option<String>), String> {
+    let place = enter(root, target, true).map_err(|error| error.to_string())?;
+    let point = real_path(&place).map_err(|error| error.to_string())?;
     let mut table = table(root)?.into_iter();
-    let mounted =
-        table.rfind(|entry| Path::new(&entry.point) == point && (!over || entry.source == source));
+    let mounted = table
+        .rfind(|entry| point.as_os_str() == &*entry.point && (!over || entry.source == source));
     let mounted = mounted.map(|mounted| {
         format!("{} has {} ({}) on it already", point.display(), mounted.source, mounted.kind)
     });
-    Ok((point, mounted))
+    Ok((place, mounted))
 }
 
 /// Loads the modules and mounts the share, by the first way that works.
 fn mount_share(
     root: &Path,
-    source: &str,
-    point: &Path,
+    (source, target): (&str, &str),
+    place: &OwnedFd,
     ways: &[Way],
     end: Instant,
 ) -> Result<String, String> {
@@ -105,10 +105,11 @@ fn mount_share(
     loop {
         let mut why = None;
         for way in ways {
-            match try_way(source, point, way) {
+            let kind = way.kind.name();
+            match attach(source, place, kind, way.flags, &way.data) {
                 Ok(()) => {
-                    let kind = way.kind.name();
-                    return Ok(format!("{source} is on {} ({kind})", point.display()));
+                    let point = verify(root, source, target)?;
+                    return Ok(format!("{source} is on {point} ({kind})"));
                 }
                 // Report the first way's error, unless the kernel lacks its file system.
                 Err(error) if why.is_none() || is_known(root, way.kind) => {
@@ -128,10 +129,46 @@ fn mount_share(
     }
 }
 
-fn try_way(source: &str, point: &Path, way: &Way) -> Result<(), Errno> {
-    let flags = MountFlags::from_bits_retain(way.flags);
-    let data = CString::new(way.data.as_str()).map_err(|_| Errno::INVAL)?;
-    mount(source, point, way.kind.name(), flags, Some(data.as_c_str()))
+/// Mounts on an open directory, wherever it is by now.
+fn attach(source: &str, place: &OwnedFd, kind: &str, flags: u32, data: &str) -> Result<(), Errno> {
+    let flags = MountFlags::from_bits_retain(flags);
+    let data = CString::new(data).map_err(|_| Errno::INVAL)?;
+    let place = &by_descriptor(place);
+    mount(source, place, kind, flags, Some(data.as_c_str()))
+}
+
+/// The mount point of the share that was just mounted. If the target no longer leads there, since somebody
+/// has moved a directory of his above it, the share is taken off again.
+fn verify(root: &Path, source: &str, target: &str) -> Result<String, String> {
+    let table = table(root)?;
+    let mut ours = table.iter().filter(|entry| entry.source == source);
+    let newest = ours.next_back().ok_or("mounted, but not in the mount table")?;
+    let there = enter(root, target, false).ok().and_then(|open| mount_id(&open));
+    if there == Some(newest.id) {
+        return Ok(newest.point.clone());
+    }
+    take_off(newest)?;
+    Err("the directory was moved meanwhile; not mounted".into())
+}
+
+/// The id of the mount that a file is on.
+fn mount_id(open: &OwnedFd) -> Option<u64> {
+    let about = format!("/proc/self/fdinfo/{}", open.as_raw_fd());
+    let about = read_bounded(about.as_ref(), LONGEST).ok()?;
+    let mut lines = about.split(|byte| *byte == b'\n');
+    number(lines.find_map(|line| line.strip_prefix(b"mnt_id:"))?.trim_ascii())
+}
+
+/// Unmounts exactly this one. A path alone could lead to another by now.
+fn take_off(entry: &Entry) -> Result<(), String> {
+    let gone = enter(Path::new("/"), &entry.point, false).and_then(|open| {
+        if mount_id(&open) != Some(entry.id) {
+            return Err(Errno::NOENT.into());
+        }
+        let place = &by_descriptor(&open);
+        Ok(unmount(place, UnmountFlags::DETACH)?)
+    });
+    gone.map_err(|error| format!("{} on {}: {error}", entry.source, entry.point))
 }
 
 fn load(root: &Path, kind: Kind) {
@@ -150,50 +187,8 @@ fn load(root: &Path, kind: Kind) {
 /// Whether the kernel has this file system now, after its modules were loaded.
 fn is_known(root: &Path, kind: Kind) -> bool {
     // Without /proc, the mount's own error decides.
-    let Ok(list) = std::fs::read_to_string(root.join("proc/filesystems")) else { return true };
+    let Ok(list) = read_text(&root.join("proc/filesystems")) else { return true };
     list.lines().any(|line| line.split_whitespace().next_back() == Some(kind.name()))
-}
-
-/// Opens the directory to mount on, creating missing parts, and returns its real path. Symbolic links of
-/// the guest are followed; magic links of `/proc`, which lead outside the root, are not.
-fn enter(root: &Path, target: &str) -> io::Result<(OwnedFd, PathBuf)> {
-    let target = Target::parse(target).ok_or(io::ErrorKind::InvalidInput)?;
-    let base = openat(rustix::fs::CWD, root, directory(), Mode::empty())?;
-    let mut parent = base.try_clone()?;
-    let mut path = PathBuf::new();
-    for part in target.parts() {
-        path.push(part);
-        parent = match open_below(&base, &path, &parent, part) {
-            Err(Errno::NOENT) => {
-                match mkdirat(&parent, part, Mode::from_raw_mode(0o755)) {
-                    Ok(()) | Err(Errno::EXIST) => {}
-                    Err(error) => return Err(error.into()),
-                }
-                open_below(&base, &path, &parent, part)?
-            }
-            opened => opened?,
-        };
-    }
-    let point = real_path(&parent)?;
-    Ok((parent, point))
-}
-
-fn directory() -> OFlags {
-    OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
-}
-
-fn open_below(base: &OwnedFd, path: &Path, parent: &OwnedFd, part: &str) -> Result<OwnedFd, Errno> {
-    let how = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    match openat2(base, path, directory(), Mode::empty(), how) {
-        // Before Linux 5.6: one component at a time, and nothing in /proc.
-        Err(Errno::NOSYS) if path.starts_with("proc") => Err(Errno::LOOP),
-        Err(Errno::NOSYS) => openat(parent, part, directory(), Mode::empty()),
-        opened => opened,
-    }
-}
-
-fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
-    std::fs::read_link(format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()))
 }
 
 fn table(root: &Path) -> Result<Vec<Entry>, String> {
@@ -207,17 +202,15 @@ fn table(root: &Path) -> Result<Vec<Entry>, String> {
 
 /// Unmounts the shares at a path, which is how LXD names them. Other mounts there are left alone.
 fn unmount_target(root: &Path, target: &str) -> Result<String, String> {
-    let named = root.join(target);
-    let mut point = named.clone();
-    if !table(root)?.iter().any(|entry| Path::new(&entry.point) == named) {
-        // The mount followed the guest's symbolic links, so does the unmount.
-        match std::fs::canonicalize(&named) {
-            Ok(real) => point = real,
-            Err(_) => return Ok(format!("nothing is on {}", named.display())),
+    let open = match enter(root, target, false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(format!("nothing is on /{target}"));
         }
-    }
-    unmount_all(root, |entry| Path::new(&entry.point) == point)
-        .map_err(|why| format!("{}: {why}", point.display()))
+        opened => opened,
+    };
+    let point = open.and_then(|open| real_path(&open));
+    let point = point.map_err(|error| format!("/{target}: {error}"))?;
+    unmount_all(root, |entry| point.as_os_str() == &*entry.point)
 }
 
 /// Unmounts the shares that `chosen` selects, the last mounted first.
@@ -225,8 +218,7 @@ fn unmount_all(root: &Path, chosen: impl Fn(&Entry) -> bool) -> Result<String, S
     let table = table(root)?;
     let mut gone = Vec::new();
     for share in removable(&table, chosen) {
-        unmount(&share.point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
-            .map_err(|error| error.to_string())?;
+        take_off(share)?;
         gone.push(format!("{} is off {}", share.source, share.point));
     }
     Ok(if gone.is_empty() { "nothing is mounted".into() } else { gone.join(", ") })
@@ -236,32 +228,108 @@ fn unmount_all(root: &Path, chosen: impl Fn(&Entry) -> bool) -> Result<String, S
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
 
     fn scratch(name: &str) -> PathBuf {
         std::fs::canonicalize(crate::runtime::scratch::scratch(name)).unwrap()
     }
 
-    #[test]
-    fn directories_are_made_and_the_guests_own_links_followed_within_the_root() {
-        let root = scratch("enter");
-        assert_eq!(enter(&root, "mnt/a/b").unwrap().1, root.join("mnt/a/b"));
-        symlink("/mnt", root.join("media")).unwrap();
-        assert_eq!(enter(&root, "media/./c/").unwrap().1, root.join("mnt/c"));
-        std::fs::write(root.join("file"), "").unwrap();
-        assert!(enter(&root, "file/x").is_err() && enter(&root, "file").is_err());
-        symlink("nowhere", root.join("dangling")).unwrap();
-        assert!(enter(&root, "dangling").is_err());
-        symlink("loop", root.join("loop")).unwrap();
-        assert!(enter(&root, "loop").is_err());
+    /// Runs the test of this name again in a mount namespace of its own; true in there.
+    fn in_private_mounts(test: &str) -> bool {
+        const INSIDE: &str = "MOTE_PRIVATE_MOUNTS";
+        if std::env::var_os(INSIDE).is_some() {
+            return true;
+        }
+        let way = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
+        let mut command = std::process::Command::new("unshare");
+        command.arg(way).arg(std::env::current_exe().unwrap());
+        let test = format!("workers::mount::tests::{test}");
+        let output = command.args(["--exact", &test, "--nocapture"]).env(INSIDE, "1").output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains("1 passed"), "{said}");
+        false
     }
 
     #[test]
-    fn the_links_of_proc_are_not_followed() {
-        for link in ["cwd", "root", "fd/0"] {
-            let path = format!("proc/self/{link}/mote-x");
-            let error = enter(Path::new("/"), &path).err().map(|error| error.raw_os_error());
-            assert_eq!(error, Some(Some(Errno::LOOP.raw_os_error())), "{path}");
+    fn a_share_is_where_its_name_leads_or_nowhere() {
+        if !in_private_mounts("a_share_is_where_its_name_leads_or_nowhere") {
+            return;
         }
+        let root = scratch("swapped");
+        let point = |entry: &Entry| entry.source.starts_with("share").then(|| entry.point.clone());
+        let points = || table(&root).unwrap().iter().filter_map(point).collect::<Vec<_>>();
+        let path = |path: &str| root.join(path).display().to_string();
+        let (place, mounted) = mount_point(&root, "share", "home/d", false).unwrap();
+        assert_eq!(mounted, None);
+        attach("share", &place, "tmpfs", 0, "size=64k").unwrap();
+        assert_eq!(verify(&root, "share", "home/d"), Ok(path("home/d")));
+        // Over the first one.
+        let (place, mounted) = mount_point(&root, "share2", "home/d", true).unwrap();
+        assert_eq!(mounted, None);
+        attach("share2", &place, "tmpfs", 0, "").unwrap();
+        assert_eq!(verify(&root, "share2", "home/d"), Ok(path("home/d")));
+        assert_eq!(points(), [path("home/d"), path("home/d")]);
+        let left = table(&root).unwrap();
+        assert!(take_off(left.iter().find(|entry| entry.source == "share").unwrap()).is_err());
+        for source in ["share2", "share"] {
+            take_off(left.iter().find(|entry| entry.source == source).unwrap()).unwrap();
+        }
+        assert_eq!(points(), Vec::<String>::new());
+        // Swapped while the device was waited for: first for a link, then for another directory.
+        std::fs::create_dir(root.join("etc")).unwrap();
+        for swap in [false, true] {
+            let (place, _) = mount_point(&root, "share", "home/d", false).unwrap();
+            std::fs::rename(root.join("home/d"), root.join(format!("home/{swap}"))).unwrap();
+            if swap {
+                std::fs::create_dir(root.join("home/d")).unwrap();
+            } else {
+                symlink("/etc", root.join("home/d")).unwrap();
+            }
+            attach("share", &place, "tmpfs", 0, "").unwrap();
+            assert_eq!(points(), [path(&format!("home/{swap}"))]);
+            let why = verify(&root, "share", "home/d").unwrap_err();
+            assert!(why.contains("moved"), "{why}");
+            assert_eq!(points(), Vec::<String>::new());
+            let _link = std::fs::remove_file(root.join("home/d"));
+        }
+    }
+
+    #[test]
+    fn no_link_of_a_users_leads_an_unmount_to_another_share() {
+        if !in_private_mounts("no_link_of_a_users_leads_an_unmount_to_another_share") {
+            return;
+        }
+        let root = scratch("unmount");
+        let (place, _) = mount_point(&root, "share", "srv/d", false).unwrap();
+        attach("share", &place, "tmpfs", 0, "").unwrap();
+        // The table as it would be if that were a share.
+        let shares = || {
+            let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+            std::fs::create_dir_all(root.join("proc/self")).unwrap();
+            std::fs::write(
+                root.join("proc/self/mountinfo"),
+                table.replace("- tmpfs share", "- virtiofs share"),
+            )
+            .unwrap();
+            table.contains("- tmpfs share")
+        };
+        assert!(shares());
+        std::fs::create_dir(root.join("home")).unwrap();
+        for (owner, link) in [(Some(65_534), "home/his"), (None, "home/roots")] {
+            symlink("/srv", root.join(link)).unwrap();
+            std::os::unix::fs::lchown(root.join(link), owner, None).unwrap();
+        }
+        assert_eq!(unmount_target(&root, "home/none"), Ok("nothing is on /home/none".into()));
+        assert_eq!(unmount_target(&root, "home"), Ok("nothing is mounted".into()));
+        if rustix::process::getuid().is_root() {
+            let why = unmount_target(&root, "home/his/d").unwrap_err();
+            assert!(why.contains("others than root") && shares(), "{why}");
+        }
+        let off = format!("share is off {}", root.join("srv/d").display());
+        assert_eq!(unmount_target(&root, "home/roots/d"), Ok(off));
+        assert!(!shares());
     }
 
     #[test]
@@ -283,7 +351,8 @@ mod tests {
         let way = Way { kind: Kind::Virtiofs, flags: 0, data: String::new() };
         let begun = Instant::now();
         let end = begun + Duration::from_secs(60);
-        assert!(mount_share(&root, "mote-no-such-tag", &root, &[way], end).is_err());
+        let place = enter(&root, "x", true).unwrap();
+        assert!(mount_share(&root, ("mote-no-such-tag", "x"), &place, &[way], end).is_err());
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 }

@@ -2,9 +2,10 @@
 //! devlxd does not: JSON passes through byte for byte, text is unquoted, errors become plain text.
 
 use core::fmt;
+use core::ops::Range;
 
 use crate::flavour::Flavour;
-use crate::json::{Envelope, Kind, Value, Writer};
+use crate::json::{Envelope, Kind, Value, Writer, unescape_within};
 
 use super::route::Ask;
 
@@ -92,6 +93,35 @@ pub fn show(
     }
 }
 
+/// As [`show`], for an answer whose body is a part of the host's: decodes it where it is, and returns its place.
+/// The newline after JSON is left to the caller. `None` for any other answer.
+pub fn show_within(
+    flavour: Flavour,
+    ask: Ask,
+    status: u16,
+    body: &mut [u8],
+) -> Option<(Shown, Range<usize>)> {
+    let envelope = Envelope::parse(body).ok()?;
+    let metadata = envelope.metadata;
+    let is_changed = ask == Ask::Info && is_untrusted(metadata)
+        || ask == Ask::ConfigKeys && flavour != Flavour::Lxd;
+    if envelope.kind == Kind::Error || status >= 400 || is_changed {
+        return None;
+    }
+    let text = metadata.raw();
+    let start = text.as_ptr().addr().checked_sub(body.as_ptr().addr())?;
+    let place = start..start.checked_add(text.len())?;
+    // A missing one is not in the body.
+    if body.get(place.clone())?.as_ptr() != text.as_ptr() {
+        return None;
+    }
+    if !ask.is_raw() {
+        return Some((Shown { status: 200, body: Body::Json }, place));
+    }
+    let length = unescape_within(body.get_mut(place)?)?;
+    Some((Shown { status: 200, body: Body::Raw }, start..start + length))
+}
+
 fn text(status: u16) -> Shown {
     Shown { status, body: Body::Text }
 }
@@ -170,12 +200,33 @@ mod tests {
     use super::*;
     use std::{format, string::String, vec::Vec};
 
+    /// What is shown, in whichever way.
     fn shown(flavour: Flavour, ask: Ask, status: u16, body: &str) -> (Shown, String) {
         let mut out = Vec::new();
         let shown = show(flavour, ask, status, body.as_bytes(), &mut |piece| {
             out.extend_from_slice(piece);
         });
+        let mut within = body.as_bytes().to_vec();
+        if let Some((same, place)) = show_within(flavour, ask, status, &mut within) {
+            let newline: &[u8] = if same.body == Body::Json { b"\n" } else { b"" };
+            assert_eq!((same, [&within[place], newline].concat()), (shown, out.clone()));
+        }
         (shown, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn what_is_passed_on_stays_where_it_is() {
+        let within = |flavour, ask, status, metadata: &str| {
+            let mut body = sync(metadata).into_bytes();
+            show_within(flavour, ask, status, &mut body).is_some()
+        };
+        assert!(within(Flavour::Lxd, Ask::Json, 200, "[1]"));
+        assert!(within(Flavour::Lxd, Ask::ConfigValue, 200, "\"a\\n\""));
+        assert!(!within(Flavour::Lxd, Ask::SetState, 200, "{}"));
+        assert!(!within(Flavour::Lxd, Ask::Json, 404, "[1]"));
+        assert!(!within(Flavour::Incus, Ask::ConfigKeys, 200, "[]"));
+        let missing = b"{\"type\":\"sync\"}";
+        assert_eq!(show_within(Flavour::Lxd, Ask::Json, 200, &mut missing.clone()), None);
     }
 
     fn sync(metadata: &str) -> String {

@@ -7,3 +7,4 @@ pub mod answer;
 pub mod forward;
 pub mod ready;
 pub mod route;
+pub mod users;

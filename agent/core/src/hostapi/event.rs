@@ -4,10 +4,11 @@
 //! give them the host's operations, with the secrets of every exec (P§9.9).
 
 use alloc::string::String;
+
 use core::fmt;
 
 use crate::http::query::query;
-use crate::json::{JsonError, Value};
+use crate::json::{Document, JsonError, Value};
 
 /// Type of events about operations.
 pub const OPERATION: &str = "operation";
@@ -60,6 +61,18 @@ impl Subscription {
         let wanted = self.types.is_empty() || self.types.split(',').any(|word| word == kind);
         wanted && self.audience.may_hear(kind)
     }
+}
+
+/// A document on one line, as listeners get it (JSON lines), with a newline at its end. In JSON a raw line end is
+/// always white space. In place, since events may be long.
+#[must_use]
+pub fn one_line(document: Document) -> String {
+    let mut line = document.line().into_bytes();
+    let text = line.split_last_mut().map(|(_newline, text)| text).unwrap_or_default();
+    for byte in text.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')) {
+        *byte = b' ';
+    }
+    String::from_utf8(line).unwrap_or_default()
 }
 
 /// An event as a host posts it.
@@ -157,6 +170,15 @@ mod tests {
         // The last of two members with one name counts, as in Go's decoder.
         let twice = r#"{"type":"a","type":"b","metadata":1,"metadata":2}"#;
         assert_eq!(read(twice), Ok(("b".into(), "2")));
+    }
+
+    #[test]
+    fn an_event_on_many_lines_becomes_one_and_keeps_its_value() {
+        let body = "{\r\n  \"type\": \"config\",\n\t\"metadata\":\n[1,\r2, \"a\\nb\"]\n}\n";
+        let line = one_line(Document::read(body.into()).unwrap());
+        assert_eq!(line.find(['\n', '\r']), Some(line.len() - 1), "{line}");
+        let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(value(&line), value(body));
     }
 
     #[test]

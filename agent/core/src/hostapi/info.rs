@@ -82,8 +82,13 @@ pub fn unverified(flavour: Flavour) -> &'static str {
 
 /// Writes a sync reply around `metadata`.
 pub fn write_sync(json: &mut Writer<'_>, metadata: Value<'_>) {
+    write_sync_of(json, |json| json.value(metadata));
+}
+
+/// Writes a sync reply around what `metadata` writes.
+pub fn write_sync_of(json: &mut Writer<'_>, metadata: impl FnOnce(&mut Writer<'_>)) {
     begin_envelope(json, "sync", ("Success", 200), "", (0, ""));
-    json.value(metadata);
+    metadata(json);
     json.end_object();
 }
 

@@ -66,11 +66,19 @@ pub fn first_to_go(
     all.filter(|(_, one)| one.rests()).min_by_key(key)
 }
 
-/// Limits on what guests can make us hold at once.
+/// Line that there is however few descriptors there are, number of requests: it costs none of them, and a
+/// hundred clients at once are all served.
+const LINE: usize = 256;
+
+/// Limits on what guests can make us hold at once. A user gets at most as many places of a kind as are left:
+/// half of them, or a third if there are two ([`Users`](crate::devlxd::users::Users)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Connections. A resting one costs little; beyond the limit one is closed.
     pub connections: usize,
+    /// Requests for the host that wait or are answered. Beyond the limit: 429. For any user it is less than the
+    /// connections, unless there are few descriptors, so one of those can always be closed for a newcomer.
+    pub line: usize,
     /// Requests too large for a connection's own buffer. Beyond the limit a request waits, or a
     /// resting one is closed.
     pub large: usize,
@@ -92,10 +100,11 @@ impl Bounds {
         let part = |most: usize, divisor: usize| most.min(descriptors / divisor).max(1);
         Self {
             connections: part(1024, 2),
-            large: 64,
-            answers: part(128, 8),
+            line: part(1024, 2).max(LINE),
+            large: 32,
+            answers: part(64, 8),
             long: part(64, 16),
-            listeners: part(1024, 8),
+            listeners: part(256, 8),
         }
     }
 }
@@ -179,11 +188,19 @@ mod tests {
 
     #[test]
     fn bounds_fit_into_the_descriptors_and_are_never_zero() {
-        let most = Bounds { connections: 1024, large: 64, answers: 128, long: 64, listeners: 1024 };
+        let most = Bounds {
+            connections: 1024,
+            line: 1024,
+            large: 32,
+            answers: 64,
+            long: 64,
+            listeners: 256,
+        };
         assert_eq!(Bounds::of(16_384), most);
         for descriptors in [0, 20, 64, 256, 1024, 4096, 65_536] {
-            let Bounds { connections, large: _, answers, long, listeners } =
+            let Bounds { connections, line, large: _, answers, long, listeners } =
                 Bounds::of(descriptors);
+            assert!(line / 2 < connections || descriptors < 512, "{line} of {connections}");
             assert!([connections, answers, long, listeners].iter().all(|bound| *bound > 0));
             // Each answer has a connection to the host beside the guest's.
             let sum = connections + answers + long + listeners;

@@ -170,6 +170,7 @@ pub fn reason(status: u16) -> &'static str {
         413 => "Request Entity Too Large",
         416 => "Requested Range Not Satisfiable",
         417 => "Expectation Failed",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         501 => "Not Implemented",

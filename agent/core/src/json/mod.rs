@@ -18,6 +18,7 @@ mod write;
 pub use document::Document;
 pub use envelope::{Envelope, Kind};
 pub use error::JsonError;
+pub use string::unescape_within;
 pub use value::Value;
 pub use write::Writer;
 #[cfg(feature = "alloc")]

@@ -4,6 +4,9 @@ use core::fmt;
 
 use super::error::JsonError;
 
+/// Longest escape, bytes: a surrogate pair.
+const ESCAPE: usize = "\\ud800\\udc00".len();
+
 /// Whether a raw string, with its quotes, encodes this text.
 pub(super) fn is_text(raw: &str, text: &str) -> bool {
     // Saves time with the up to a million names in a request: most differ in their first letter.
@@ -37,6 +40,32 @@ pub(super) fn unescape(
         sink(character.encode_utf8(&mut [0; 4]))?;
         rest = after;
     }
+}
+
+/// Decodes a raw string (with its quotes) where it is; returns the length of its text, which is never longer.
+/// `None` if it is no string: it may be changed then.
+pub fn unescape_within(raw: &mut [u8]) -> Option<usize> {
+    let end = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?.len() + 1;
+    let (mut from, mut to) = (1, 0);
+    while from < end {
+        let rest = raw.get(from..end)?;
+        let run = rest.iter().position(|byte| *byte == b'\\').unwrap_or(rest.len());
+        raw.copy_within(from..from + run, to);
+        (from, to) = (from + run, to + run);
+        if from == end {
+            break;
+        }
+        // What follows the longest escape may be cut within a character.
+        let escape = raw.get(from + 1..end.min(from + ESCAPE))?;
+        let escape = escape.utf8_chunks().next()?.valid();
+        let (character, after) = character(escape)?;
+        from += 1 + escape.len() - after.len();
+        let mut utf8 = [0; 4];
+        let utf8 = character.encode_utf8(&mut utf8).as_bytes();
+        raw.get_mut(to..to + utf8.len())?.copy_from_slice(utf8);
+        to += utf8.len();
+    }
+    Some(to)
 }
 
 /// Decodes an escape whose backslash was taken; returns its character and the rest. A surrogate pair is one

@@ -241,8 +241,13 @@ fn elements_and_members_are_walked_in_order() {
     assert_eq!(all, [("\"a\"", "1"), ("\"\\n\"", "{\"b\":2}")]);
 }
 
+/// Its text, decoded elsewhere and where it is.
 fn unescaped(raw: &str) -> Result<String, JsonError> {
-    unchecked(raw).string()
+    let text = unchecked(raw).string();
+    let mut within = raw.as_bytes().to_vec();
+    let length = unescape_within(&mut within);
+    assert_eq!(length.map(|length| &within[..length]), text.as_deref().ok().map(str::as_bytes));
+    text
 }
 
 #[test]

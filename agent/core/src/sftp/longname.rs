@@ -91,6 +91,10 @@ mod tests {
     const NOW: u64 = 1_767_225_599; // 2025-12-31T23:59:59Z
 
     fn line(mode: u32, mtime: u32) -> String {
+        named(b"n", mode, mtime)
+    }
+
+    fn named(name: &[u8], mode: u32, mtime: u32) -> String {
         let attrs = Attrs {
             size: Some(4096),
             owner: Some((0, 1000)),
@@ -99,12 +103,20 @@ mod tests {
         };
         let mut out = [0; 256];
         let mut names = Names::new(&mut out, 1);
-        names.push(b"n", &Listed { attrs, links: 2 }, NOW);
+        names.push(name, &Listed { attrs, links: 2 }, NOW);
         let length = names.finish().unwrap();
         // Skips length, type, id, count and name; the line's length comes next.
-        let line = &out[4 + 1 + 4 + 4 + 5..length];
+        assert_eq!(&out[17..17 + name.len()], name, "the name itself is exact");
+        let line = &out[4 + 1 + 4 + 4 + 4 + name.len()..length];
         let end = 4 + usize::from(line[3]);
-        String::from_utf8(line[4..end].to_vec()).unwrap()
+        String::from_utf8_lossy(&line[4..end]).into_owned()
+    }
+
+    #[test]
+    fn a_name_in_a_line_steers_no_terminal() {
+        let shown = named("a\x1b[2J\r\n\u{9b}31m\u{e9}\x7f".as_bytes(), 0, 0);
+        assert!(shown.ends_with(" a?[2J??\u{fffd}?31m\u{e9}?"), "{shown}");
+        assert!(!shown.contains(char::is_control), "{shown}");
     }
 
     #[test]

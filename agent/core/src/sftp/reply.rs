@@ -63,6 +63,17 @@ impl<'b> Reply<'b> {
         }
     }
 
+    /// Writes a name for people, who see it as it is: control characters become question marks, as in `ls`.
+    fn shown(&mut self, name: &[u8]) {
+        let mut last = 0;
+        for byte in name {
+            // The second kind of control characters has two bytes in UTF-8.
+            let control = byte.is_ascii_control() || last == 0xc2 && matches!(byte, 0x80..0xa0);
+            self.bytes(&[if control { b'?' } else { *byte }]);
+            last = *byte;
+        }
+    }
+
     fn u32(&mut self, value: u32) {
         self.bytes(&value.to_be_bytes());
     }
@@ -191,7 +202,7 @@ pub fn path(out: &mut [u8], id: u32, path: &[u8]) -> Result<usize, Full> {
     let mut reply = Reply::new(out, NAME, id);
     reply.u32(1);
     reply.string(|reply| reply.bytes(path));
-    reply.string(|reply| reply.bytes(path));
+    reply.string(|reply| reply.shown(path));
     reply.attrs(&Attrs::default());
     reply.finish()
 }
@@ -251,7 +262,7 @@ impl<'b> Names<'b> {
         self.reply.string(|reply| {
             // Writing to a reply never fails; `finish` reports that it is full.
             let _fits = longname::columns(reply, file, now);
-            reply.bytes(name);
+            reply.shown(name);
         });
         self.reply.attrs(&file.attrs);
         self.count += 1;

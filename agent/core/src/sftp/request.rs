@@ -182,6 +182,39 @@ impl<'a> Packet<'a> {
 }
 
 impl Request<'_> {
+    /// Whether it changes, or opens for a change, anything of the file system.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Open { flags, .. } => flags.0 & !OpenFlags::READ != 0,
+            Self::Write { .. }
+            | Self::Setstat { .. }
+            | Self::Fsetstat { .. }
+            | Self::Lsetstat { .. }
+            | Self::Remove { .. }
+            | Self::Mkdir { .. }
+            | Self::Rmdir { .. }
+            | Self::Rename { .. }
+            | Self::PosixRename { .. }
+            | Self::Symlink { .. }
+            | Self::Hardlink { .. } => true,
+            Self::Close { .. }
+            | Self::Read { .. }
+            | Self::Lstat { .. }
+            | Self::Fstat { .. }
+            | Self::Opendir { .. }
+            | Self::Readdir { .. }
+            | Self::Realpath { .. }
+            | Self::Stat { .. }
+            | Self::Readlink { .. }
+            | Self::Statvfs { .. }
+            | Self::Fstatvfs { .. }
+            | Self::Fsync { .. }
+            | Self::Limits
+            | Self::Unknown => false,
+        }
+    }
+
     /// Buffer space that the reply may need, bytes.
     #[must_use]
     pub fn reply_room(&self) -> usize {

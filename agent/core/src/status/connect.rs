@@ -13,7 +13,7 @@ pub struct Connect {
     pub fingerprint: Option<[u8; 32]>,
 }
 
-/// Reason why a line that begins with CONNECT is refused.
+/// Reason why what arrives is refused: mostly a line that begins with CONNECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusedLine {
     /// Not `CONNECT <cid>:<port> [<64 hex digits>]`.
@@ -22,6 +22,8 @@ pub enum RefusedLine {
     BadAddress,
     /// No fingerprint in the line, and no certificate is known. None is trusted on first use.
     NoCertificate,
+    /// Not a line: more bytes arrive than are read.
+    Flood,
 }
 
 impl From<BadHostAddress> for RefusedLine {
@@ -39,6 +41,7 @@ impl fmt::Display for RefusedLine {
             Self::Malformed => "not CONNECT <cid>:<port> [<sha256>]",
             Self::BadAddress => "no host can have that address",
             Self::NoCertificate => "no certificate is known and the line has no fingerprint",
+            Self::Flood => "bytes without an end: is that device a port?",
         })
     }
 }

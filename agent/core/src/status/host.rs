@@ -96,6 +96,21 @@ impl Status {
         true
     }
 
+    /// A verification could not be made for want of the agent's own descriptors or memory, which says nothing about
+    /// the host. In CONNECTED it is made again a little later; elsewhere it counts as failed. Returns the same as
+    /// [`Status::verified`].
+    pub fn not_made(&mut self, now: Uptime, attempt: u32) -> bool {
+        match self.verification {
+            Some(Verification { attempt: current, target, how })
+                if current == attempt && self.state() == State::Connected =>
+            {
+                self.verify(now + AGAIN.0, target, how);
+                true
+            }
+            _ => self.verified(now, attempt, false),
+        }
+    }
+
     /// An ordinary call to the host succeeded. That proves nothing, but in STARTED it brings the agent's own
     /// verification forward. Returns whether it did, so that the shell must poll.
     pub fn call_ok(&mut self, now: Uptime) -> bool {

@@ -17,6 +17,7 @@
 //! `agent.conf` do at once, since their source is trusted.
 
 mod connect;
+mod flood;
 mod host;
 pub mod line;
 mod pace;
@@ -39,6 +40,7 @@ pub use poll::{Action, STARTED_LINE, STOPPED_LINES};
 use crate::host_address::HostAddress;
 use crate::status::line::{Line, LineBuf};
 use crate::time::Uptime;
+use flood::Flood;
 use phase::{How, Phase, Verification};
 use timers::{Timer, Timers};
 
@@ -97,6 +99,7 @@ pub struct Status {
     timers: Timers,
     not_before: NotBefore,
     buf: LineBuf,
+    flood: Flood,
     trust_known: bool,
     /// The host's address and, if a CONNECT line gave it, fingerprint.
     known: Option<Connect>,
@@ -127,6 +130,7 @@ impl Status {
             timers,
             not_before: NotBefore { write: now, connect: now, own: now, turn: now, refused: now },
             buf: LineBuf::default(),
+            flood: Flood::default(),
             trust_known: false,
             known: None,
             heard: Heard::Nothing,
@@ -182,6 +186,10 @@ impl Status {
         if self.state() == State::Stopped {
             return;
         }
+        self.flood.read(now, bytes.len());
+        if self.deaf(now).is_some() {
+            self.refuse(now, RefusedLine::Flood);
+        }
         for byte in bytes {
             let parsed = match self.buf.push(*byte) {
                 None => continue,
@@ -197,6 +205,12 @@ impl Status {
                 Err(why) => self.refuse(now, why),
             }
         }
+    }
+
+    /// Time until which the port is not to be read, after too many bytes; `None` if it may be read now.
+    #[must_use]
+    pub fn deaf(&self, now: Uptime) -> Option<Uptime> {
+        self.flood.pause(now)
     }
 
     fn refuse(&mut self, now: Uptime, why: RefusedLine) {

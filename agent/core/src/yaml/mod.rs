@@ -135,6 +135,7 @@ impl<'y> Parser<'y> {
     ///
     /// # Errors
     /// As [`Parser::next`], and [`Why::Truncated`] at the end.
+    #[inline(never)] // its size
     pub fn step(&mut self) -> Result<Event<'y>, YamlError> {
         self.next()?.ok_or_else(|| self.cursor.error(Why::Truncated))
     }
@@ -143,6 +144,7 @@ impl<'y> Parser<'y> {
     ///
     /// # Errors
     /// As [`Parser::step`].
+    #[inline(never)] // its size
     pub fn skip(&mut self, first: Event<'y>) -> Result<(), YamlError> {
         match first {
             Event::Scalar(_) | Event::End => return Ok(()),

@@ -17,6 +17,9 @@ pub struct Scalar<'y> {
     pub(super) style: Style,
 }
 
+/// Takes a text piece by piece.
+type Sink<'s> = &'s mut dyn FnMut(&str);
+
 impl<'y> Scalar<'y> {
     /// An omitted value.
     pub(super) const EMPTY: Self = Self { raw: "", style: Style::Plain };
@@ -63,6 +66,11 @@ impl<'y> Scalar<'y> {
 
     /// Passes the text to `sink`, piece by piece; nothing for a block scalar.
     pub fn text(&self, mut sink: impl FnMut(&str)) {
+        self.pieces(&mut sink);
+    }
+
+    #[inline(never)] // its size
+    fn pieces(&self, sink: Sink<'_>) {
         let mut rest = match self.style {
             Style::Plain | Style::Single | Style::Double => self.raw,
             Style::Block => "",
@@ -86,15 +94,15 @@ impl<'y> Scalar<'y> {
                     sink("'");
                     after.get(2..).unwrap_or_default()
                 }
-                Some(b'\\') => escape(after, &mut sink),
-                Some(_) => white(after, &mut sink),
+                Some(b'\\') => escape(after, sink),
+                Some(_) => white(after, sink),
             };
         }
     }
 }
 
 /// Decodes white space: kept within a line, folded around a line's end (§6.5).
-fn white<'y>(after: &'y str, sink: &mut impl FnMut(&str)) -> &'y str {
+fn white<'y>(after: &'y str, sink: Sink<'_>) -> &'y str {
     let next = after.trim_start_matches([' ', '\t']);
     if !next.starts_with('\n') {
         let (run, rest) = after.split_at(after.len() - next.len());
@@ -111,7 +119,7 @@ fn white<'y>(after: &'y str, sink: &mut impl FnMut(&str)) -> &'y str {
 }
 
 /// Decodes an escape in double quotes, which was checked when it was read.
-fn escape<'y>(after: &'y str, sink: &mut impl FnMut(&str)) -> &'y str {
+fn escape<'y>(after: &'y str, sink: Sink<'_>) -> &'y str {
     let Some(letter) = after.as_bytes().get(1).copied() else { return "" };
     let rest = after.get(2..).unwrap_or_default();
     if letter == b'\n' {

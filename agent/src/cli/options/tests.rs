@@ -65,9 +65,15 @@ fn help_may_be_asked_for_with_any_command() {
 #[test]
 fn arguments_after_sftp_server_are_parsed_on_their_own() {
     let plain = parsed("--root /r --debug sftp-server").unwrap();
-    assert_eq!((plain.command, plain.debug), (Command::SftpServer(None), true));
+    assert_eq!((plain.command, plain.debug), (Command::SftpServer(Sftp::default()), true));
     let options = parsed("sftp-server -d /x").unwrap();
-    assert_eq!(options.command, Command::SftpServer(Some("/x".into())));
+    let how = |read_only, below: &[&str]| {
+        let below = below.iter().map(Into::into).collect();
+        Command::SftpServer(Sftp { directory: Some("/x".into()), read_only, below })
+    };
+    assert_eq!(options.command, how(false, &[]));
+    let limited = parsed("sftp-server -b /srv -R -d /x -b /a").unwrap();
+    assert_eq!(limited.command, how(true, &["/srv", "/a"]));
     assert!(!options.debug);
     for bad in ["sftp-server -d", "sftp-server -e", "sftp-server -d /x y", "sftp-server /x"] {
         assert!(parsed(bad).is_err(), "{bad}");
@@ -88,11 +94,11 @@ fn called_as_a_go_agent_it_takes_the_go_agents_arguments() {
 
 #[test]
 fn allow_and_deny_only_restrict() {
-    let policy = |line| parsed(line).unwrap().policy;
-    assert_eq!(policy(""), Policy::ALL);
+    let policy = |line| parsed(line).unwrap().features;
+    assert_eq!(policy(""), Features::ALL);
     let both = policy("--allow exec,state --deny exec");
     assert_eq!(both, policy("--deny=exec --allow=state,exec"));
-    assert_eq!(both, Policy::only("state").unwrap());
+    assert_eq!(both, Features::only("state").unwrap());
     for option in ["--deny", "--allow"] {
         let why = parsed(&format!("{option} exec,ssh")).unwrap_err();
         assert!(why.starts_with(&format!("{option}: unknown feature \"ssh\"; known: ")), "{why}");

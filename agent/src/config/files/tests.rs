@@ -1,3 +1,6 @@
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
+
 use crate::runtime::scratch::scratch;
 
 use super::*;
@@ -30,6 +33,40 @@ fn files_are_found_and_what_is_missing_is_named() {
     assert_eq!(seen, [directory]);
     assert_eq!((files.agent_crt.as_slice(), files.agent_conf), (&b"c"[..], None));
     assert!(files.from.ends_with("run/incus_agent"));
+}
+
+#[test]
+fn a_directory_in_which_others_can_write_is_used_only_if_it_is_given() {
+    let root = scratch("foreign");
+    let directory = root.join("run/lxd_agent");
+    std::fs::create_dir_all(&directory).unwrap();
+    for name in NAMES {
+        std::fs::write(directory.join(name), name).unwrap();
+    }
+    let find = |given| find(&options(&root, given), &mut |_, _| Ok(())).map(|files| files.from);
+    let from = Ok(directory.display().to_string());
+    assert_eq!(find(None), from);
+    let key = directory.join("agent.key");
+    for (path, right, wrong) in [(&directory, 0o755, 0o1777), (&key, 0o644, 0o664)] {
+        let mode = |mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        mode(wrong);
+        let why = find(None).unwrap_err();
+        assert!(why.contains("lxd_agent: not used, since others than root"), "{why}");
+        mode(right);
+        if rustix::process::geteuid().is_root() {
+            chown(path, Some(65_534), None).unwrap();
+            assert!(find(None).is_err());
+            assert_eq!(find(Some(directory.as_path())), from);
+            chown(path, Some(0), None).unwrap();
+        }
+        assert_eq!(find(None), from);
+    }
+    // None of the files: nothing to complain of.
+    std::fs::remove_dir_all(&directory).unwrap();
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
+    let why = find(None).unwrap_err();
+    assert!(!why.contains("others than root"), "{why}");
 }
 
 #[test]
@@ -88,13 +125,12 @@ fn a_disk_on_a_scsi_bus_is_waited_for() {
     let bus = root.join("sys/bus/virtio/devices/virtio0");
     std::fs::create_dir_all(&bus).unwrap();
     std::fs::write(bus.join("device"), "0x0008\n").unwrap();
-    let late = root.join("dev/disk/by-label").join(LABEL);
-    let path = late.clone();
+    let late = root.clone();
     let scan = std::thread::spawn(move || {
         std::thread::sleep(5 * crate::runtime::clock::LOOK);
-        std::fs::create_dir_all(path).unwrap();
+        disk::tests::put(&late, "pci0000:00/host0/block/sr0", LABEL);
     });
-    assert_eq!(disk(&root, SCAN), Some(late));
+    assert_eq!(disk(&root, SCAN), Some(root.join("dev/sr0")));
     scan.join().unwrap();
 }
 

@@ -10,40 +10,46 @@ mod pump;
 mod sockets;
 
 use std::cell::Cell;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
+use std::fmt::Write as _;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::time::Duration;
 
 use async_io::Async;
 use futures_lite::FutureExt;
 use futures_lite::future::{pending, zip};
-use mote_core::hostapi::exec::{Request, SNAP, exit};
+use mote_core::hostapi::exec::{Refusal, Request, SNAP, exit};
 use mote_core::hostapi::operation::write_return;
-use mote_core::http::head::Framing;
-use mote_core::json::Document;
+use mote_core::json::{Document, JsonError};
 use mote_core::limits;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::agent::Agent;
-use crate::hostapi::envelope::error;
+use crate::hostapi::denied::denied;
+use crate::hostapi::envelope::{error, error_by};
 use crate::hostapi::operation_table::{KEPT, Operation};
-use crate::net::serve::{Admission, Answer, Refused};
+use crate::net::serve::Answer;
 use crate::net::websocket::WebSocket;
 use crate::runtime::children::{Child, Ended};
-use crate::runtime::clock::{sleep, within};
+use crate::runtime::clock::sleep;
+use crate::runtime::log::audit::{self, Quoted};
 use crate::runtime::permits::Permit;
 use crate::sys::Plan;
 
 pub(crate) use arrival::arrive;
 pub(crate) use sockets::Sockets;
 
-/// How long a long request waits for memory that others hold. Beyond it: 503. Shorter than a body's deadline.
-const ADMIT_WAIT: Duration = Duration::from_secs(3);
+/// What a long command takes beyond its bytes until it is started: parts of pages, its operation.
+const PAGES: usize = 16 * 1024;
+/// What a request may take beyond its bytes: this, and the agent's own variables.
+const MORE: usize = PAGES + 256;
 /// Longest part of a command's name in the error if it could not be run, characters.
 const NAME: usize = 128;
+
+/// Length from which no more arguments are added to the audit's line, bytes.
+const ARGV: usize = 256;
 
 /// Why a command did not run.
 struct Failure {
@@ -53,33 +59,28 @@ struct Failure {
     code: Option<i32>,
 }
 
-/// Admits a request body of the declared length and reserves memory for it. A body of unknown length
-/// may be no longer than that of any other request.
-///
-/// # Errors
-/// 503 if other long requests hold the memory for [`ADMIT_WAIT`].
-pub(crate) async fn admit(agent: &Agent, framing: Framing) -> Result<Admission, Refused> {
-    let Framing::Length(length) = framing else {
-        return Ok(Admission { most: limits::HOST_BODY, share: None });
-    };
-    let most = usize::try_from(length).unwrap_or(usize::MAX).min(limits::EXEC_BODY);
-    match within(ADMIT_WAIT, agent.operations.arriving.clone().take_many(most)).await {
-        share @ Some(_) => Ok(Admission { most, share }),
-        None => Err((503, "Too many long commands at once")),
-    }
-}
-
 /// Creates the operation and answers 202; the command starts once its sockets are connected.
 pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
-    let mut request = match Request::parse(body) {
+    let busy = || error(503, "The command is too long for the memory that is left");
+    let memory = &agent.operations.memory;
+    // What is kept is at most as long as the body.
+    let most = memory.free().min(body.len() + MORE);
+    let Some(mut share) = memory.try_take_many(most) else { return busy() };
+    let mut request = match Request::parse(body, most.saturating_sub(MORE)) {
         Ok(request) => request,
-        Err(why) => return error(400, &why.to_string()),
+        Err(Refusal::Json(JsonError::TooLong)) => return busy(),
+        Err(why) => return error_by(400, &why),
     };
-    let snap = agent.options.root.join(SNAP.trim_start_matches('/'));
+    if let Err(what) = agent.policy.check_exec(&request) {
+        return denied(agent, &what);
+    }
+    if agent.policy.lists_commands() {
+        request.drop_environment();
+    }
+    let snap = agent.options.root.join(SNAP.trim_start_matches([':', '/']));
     request.add_defaults(snap.exists());
-    let Some(share) = agent.operations.held.try_take_many(request.held()) else {
-        return error(503, "Too many long commands wait to be started");
-    };
+    let pages = if body.len() > limits::HOST_SHORT { PAGES } else { 0 };
+    share.shrink(request.held() + pages);
     let sockets = Sockets::new(request.interactive);
     let mut metadata = Document::new(1024, |json| request.write_metadata(json, sockets.secrets()));
     metadata.shrink();
@@ -87,10 +88,26 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         Ok(operation) => operation,
         Err(answer) => return answer,
     };
+    begins(&request, operation.id());
     let answer = operation.begun(agent.flavour);
     let task = agent.clone();
     agent.spawn(async move { run(&task, operation, Box::new((request, share))).await });
     answer
+}
+
+/// Notes the command for the audit. Its environment and its input may be secret.
+fn begins(request: &Request, id: &str) {
+    let mut words = String::new();
+    for word in request.command.texts() {
+        if words.len() > ARGV {
+            words.push_str(" ...");
+            break;
+        }
+        let space = if words.is_empty() { "" } else { " " };
+        let _infallible = write!(words, "{space}{}", Quoted(word));
+    }
+    let (user, group) = (request.user, request.group);
+    audit::note(format_args!("exec uid={user} gid={group} op={id} argv={words}"));
 }
 
 /// A request with the permit for its memory.
@@ -107,9 +124,14 @@ async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, request: Held) {
     };
     operation.sockets.finish_all();
     let metadata = |code| Document::new(16, |json| write_return(json, code));
+    let id = operation.id();
     match outcome {
-        Ok(code) => agent.operations.end(&operation, Some(metadata(code)), None),
+        Ok(code) => {
+            audit::note(format_args!("exec op={id} exit={code}"));
+            agent.operations.end(&operation, Some(metadata(code)), None);
+        }
         Err(Failure { text, code }) => {
+            audit::note(format_args!("exec op={id} failed={}", Quoted(&text)));
             agent.operations.end(&operation, code.map(metadata), Some(text));
         }
     }
@@ -223,6 +245,11 @@ fn launch(agent: &Agent, request: &Request, stdio: &Stdio) -> io::Result<Rc<Chil
         // execve(2) would fail with this too, but only in a child, after copying all arguments.
         return Err(Errno::TOOBIG.into());
     }
+    // A pointer and a slice for each of up to a million strings.
+    let tables = request.strings() * (size_of::<&CStr>() + size_of::<*const u8>());
+    let Some(_share) = agent.operations.memory.try_take_many(tables) else {
+        return Err(Errno::NOMEM.into());
+    };
     let directory = CString::new(request.directory()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let [stdin, stdout, stderr] = &stdio.theirs;
     agent.children.start(&Plan {

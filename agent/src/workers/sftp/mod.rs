@@ -17,14 +17,17 @@
 //! - RENAME replaces a file, as the Go agents' server does and their clients expect; OpenSSH's
 //!   refuses. Only posix-rename replaces an empty directory.
 
+mod acts;
 mod answer;
 mod attributes;
+mod below;
 mod directories;
 mod files;
 mod handles;
 mod paths;
 mod perform;
 mod refusal;
+mod rules;
 mod session;
 
 use std::path::Path;
@@ -32,18 +35,21 @@ use std::process::ExitCode;
 
 use rustix::fs::Mode;
 
+use crate::cli::options::Sftp;
 use crate::runtime::log;
+use crate::workers::sftp::rules::Rules;
 
 /// Serves one session until its input ends.
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(directory: Option<&Path>) -> ExitCode {
+pub(crate) fn run(root: &Path, how: &Sftp) -> ExitCode {
     // The agent's own umask would make every file private.
     rustix::process::umask(Mode::from_raw_mode(0o022));
-    let entered = directory.map_or(Ok(()), |directory| {
+    let rules = Rules::apply(root, how);
+    let entered = how.directory.as_ref().map_or(Ok(()), |directory| {
         std::env::set_current_dir(directory)
             .map_err(|error| format!("{}: {error}", directory.display()))
     });
-    match entered.and_then(|()| session::serve()) {
+    match entered.and_then(|()| session::serve(&rules)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             log::error(format_args!("sftp: {why}"));

@@ -18,6 +18,10 @@ pub(super) enum Refusal {
     Unsupported,
     /// The fields do not fit the packet's length.
     Malformed,
+    /// The guest's policy does not allow it, for this reason.
+    Denied(&'static str),
+    /// There is no such file, or the guest's policy does not show it.
+    Hidden,
     /// The error of a system call.
     System(Errno),
 }
@@ -31,6 +35,8 @@ impl Refusal {
             Self::BadHandle | Self::NotRegular => Code::Failure,
             Self::Unsupported => Code::OpUnsupported,
             Self::Malformed => Code::BadMessage,
+            Self::Denied(_) => Code::PermissionDenied,
+            Self::Hidden => Code::NoSuchFile,
             Self::System(errno) => match *errno {
                 Errno::NOENT | Errno::NOTDIR | Errno::LOOP => Code::NoSuchFile,
                 Errno::PERM | Errno::ACCESS => Code::PermissionDenied,
@@ -49,6 +55,8 @@ impl fmt::Display for Refusal {
             Self::NotRegular => "not a regular file",
             Self::Unsupported => "not supported",
             Self::Malformed => "malformed message",
+            Self::Denied(why) => return write!(out, "the guest's policy does not allow it: {why}"),
+            Self::Hidden => "no such file, or the guest's policy does not show it",
             Self::System(errno) => return errno.fmt(out),
         })
     }

@@ -11,9 +11,11 @@ use mote_core::sftp::{PACKET, REPLY, SMALL_REPLY, frame};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::stdio::{stdin, stdout};
 
+use crate::workers::sftp::acts::Acts;
 use crate::workers::sftp::handles::{self, Open};
 use crate::workers::sftp::perform::perform;
 use crate::workers::sftp::refusal::Refusal;
+use crate::workers::sftp::rules::Rules;
 
 /// Most bytes read at a time while frames are short: two WRITEs of the usual 32 KiB.
 const AHEAD: usize = 64 * 1024;
@@ -30,12 +32,13 @@ enum End {
 ///
 /// # Errors
 /// An I/O error or a malformed frame, in words.
-pub(super) fn serve() -> Result<(), String> {
+pub(super) fn serve(rules: &Rules<'_>) -> Result<(), String> {
     let mut input = Input { bytes: vec![0; 4 + PACKET], start: 0, end: 0 };
     let mut output = Output { bytes: vec![0; REPLY], used: 0 };
     let mut handles = handles::table();
+    let mut acts = Acts::begin();
     loop {
-        match round(&mut input, &mut handles, &mut output) {
+        match round(rules, &mut input, &mut handles, &mut acts, &mut output) {
             Ok(()) => {}
             Err(End::Gone) => return Ok(()),
             Err(End::Broken(why)) => {
@@ -48,26 +51,40 @@ pub(super) fn serve() -> Result<(), String> {
 }
 
 /// Answers all complete frames, then waits for more input.
-fn round(input: &mut Input, handles: &mut Handles<Open>, output: &mut Output) -> Result<(), End> {
+fn round(
+    rules: &Rules<'_>,
+    input: &mut Input,
+    handles: &mut Handles<Open>,
+    acts: &mut Acts,
+    output: &mut Output,
+) -> Result<(), End> {
     while let Some(frame) = input.frame()? {
-        answer(frame, handles, output)?;
+        answer(rules, frame, handles, acts, output)?;
     }
     output.flush()?;
     input.fill()
 }
 
-fn answer(frame: &[u8], handles: &mut Handles<Open>, output: &mut Output) -> Result<(), End> {
+fn answer(
+    rules: &Rules<'_>,
+    frame: &[u8],
+    handles: &mut Handles<Open>,
+    acts: &mut Acts,
+    output: &mut Output,
+) -> Result<(), End> {
     let (id, refusal) = match Packet::parse(frame) {
         Ok(Packet::Init) => return output.add(reply::version),
         Ok(Packet::Request { id, request }) => {
             let room = output.room(request.reply_room())?;
-            let answer = perform(handles, id, &request, room);
+            let allowed = rules.check(&request);
+            let answer = allowed.and_then(|()| perform(handles, id, &request, room));
             match answer.and_then(|answer| Ok(answer.write(id, room)?)) {
                 Ok(length) => {
                     output.used += length;
+                    acts.did(&request);
                     return Ok(());
                 }
-                Err(refusal) => (id, refusal),
+                Err(refusal) => (id, rules.explain(refusal)),
             }
         }
         Err(Malformed::Fields { id }) => (id, Refusal::Malformed),

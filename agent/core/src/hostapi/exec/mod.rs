@@ -21,8 +21,8 @@ use crate::json::{JsonError, Value, Writer, quoted_length};
 
 /// `PATH` of a request without one (P§4.1).
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Appended to every `PATH` if this directory exists (P§4.1).
-pub const SNAP: &str = "/snap/bin";
+/// Appended to every `PATH` if this directory, without the colon, exists (P§4.1).
+pub const SNAP: &str = ":/snap/bin";
 /// Size of the terminal until the host sets another (P§4.1).
 pub const TERMINAL: Size = Size { width: 80, height: 25 };
 
@@ -62,11 +62,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads the body of `POST /1.0/exec`. Unknown members are skipped; `null` counts as absent.
+    /// Reads the body of `POST /1.0/exec`. Unknown members are skipped; `null` counts as absent. What is kept
+    /// of it ([`Request::held`]) may have `most` bytes.
     ///
     /// # Errors
-    /// Any [`Refusal`].
-    pub fn parse(body: &[u8]) -> Result<Self, Refusal> {
+    /// Any [`Refusal`]; [`JsonError::TooLong`] if more would be kept.
+    pub fn parse(body: &[u8], most: usize) -> Result<Self, Refusal> {
         let [command, environment, interactive, sockets, width, height, user, group, cwd] =
             Value::parse(body)?.fields([
                 "command",
@@ -81,14 +82,18 @@ impl Request {
             ])?;
         let boolean = |value: Option<Value<'_>>| value.map_or(Ok(false), Value::boolean);
         let number = |value: Option<Value<'_>>| value.map_or(Ok(0), Value::number);
+        let command = command.map_or(Ok(Strings::default()), |list| texts(list, most))?;
+        let most = most.saturating_sub(command.bytes());
+        let environment = environment.map_or(Ok(Strings::default()), |all| pairs(all, most))?;
+        let most = most.saturating_sub(environment.bytes());
         let mut request = Self {
-            command: command.map_or(Ok(Strings::default()), texts)?,
-            environment: environment.map_or(Ok(Strings::default()), pairs)?,
+            command,
+            environment,
             interactive: boolean(interactive)?,
             size: TERMINAL,
             user: number(user)?,
             group: number(group)?,
-            directory: cwd.map_or(Ok(String::new()), owned)?,
+            directory: cwd.map_or(Ok(String::new()), |cwd| owned(cwd, most))?,
         };
         let (sockets, width, height) = (boolean(sockets)?, number(width)?, number(height)?);
         if !sockets {
@@ -113,12 +118,7 @@ impl Request {
     pub fn add_defaults(&mut self, has_snap: bool) {
         self.default("PATH", PATH);
         if has_snap {
-            let mut all = Strings::default();
-            for variable in self.environment.texts() {
-                let snap = if variable.starts_with("PATH=") { [":", SNAP] } else { ["", ""] };
-                all.push(&[variable, snap[0], snap[1]]);
-            }
-            self.environment = all;
+            self.environment.extend("PATH=", SNAP);
         }
         if self.user == 0 {
             self.default("HOME", "/root");
@@ -126,6 +126,21 @@ impl Request {
         }
         self.default("LANG", "C.UTF-8");
         self.environment.shrink();
+    }
+
+    /// Drops the host's variables but those by which it cannot make another program of the one that it names:
+    /// `LD_PRELOAD`, `PATH`, `PYTHONPATH` could. As sudo does, keeps the terminal and the language, unless a value
+    /// could name a file.
+    pub fn drop_environment(&mut self) {
+        let mut kept = Strings::default();
+        for variable in self.environment.texts() {
+            let (name, value) = variable.split_once('=').unwrap_or((variable, ""));
+            let is_plain = matches!(name, "TERM" | "LANG") || name.starts_with("LC_");
+            if is_plain && !value.contains(['/', '%']) {
+                kept.push(&[variable]);
+            }
+        }
+        self.environment = kept;
     }
 
     fn default(&mut self, name: &str, value: &str) {
@@ -163,11 +178,16 @@ impl Request {
         self.command.bytes() + self.environment.bytes() + self.directory.len()
     }
 
+    /// Number of its arguments and variables.
+    #[must_use]
+    pub fn strings(&self) -> usize {
+        self.command.count() + self.environment.count()
+    }
+
     /// Whether execve(2) fails for its length on any system: a string counts as its bytes and a pointer.
     #[must_use]
     pub fn is_too_long(&self) -> bool {
-        let count = self.command.count() + self.environment.count();
-        self.held() + count * size_of::<usize>() > MOST
+        self.held() + self.strings() * size_of::<usize>() > MOST
     }
 
     /// Writes the operation's metadata: the secret of each socket, the command and its environment.
@@ -212,31 +232,31 @@ fn shown<'t>(texts: impl Iterator<Item = &'t str>, more: usize) -> impl Iterator
     })
 }
 
-fn owned(value: Value<'_>) -> Result<String, Refusal> {
+fn owned(value: Value<'_>, most: usize) -> Result<String, Refusal> {
     let mut strings = Strings::default();
-    strings.push_json(&[value], "")?;
+    strings.push_json(&[value], "", most)?;
     Ok(strings.texts().collect())
 }
 
-fn texts(list: Value<'_>) -> Result<Strings, Refusal> {
+fn texts(list: Value<'_>, most: usize) -> Result<Strings, Refusal> {
     if !list.is_array() {
         return Err(JsonError::Shape.into());
     }
     let mut strings = Strings::default();
     for text in list.elements() {
-        strings.push_json(&[text], "")?;
+        strings.push_json(&[text], "", most)?;
     }
     strings.shrink();
     Ok(strings)
 }
 
-fn pairs(object: Value<'_>) -> Result<Strings, Refusal> {
+fn pairs(object: Value<'_>, most: usize) -> Result<Strings, Refusal> {
     if !object.is_object() {
         return Err(JsonError::Shape.into());
     }
     let mut strings = Strings::default();
     for (name, value) in object.members() {
-        strings.push_json(&[name, value], "=")?;
+        strings.push_json(&[name, value], "=", most)?;
     }
     // Reversed, so that the last of two members with one name counts: programs use the first that they find.
     // No host sends such members, and removing them would compare each of up to a million with all others.

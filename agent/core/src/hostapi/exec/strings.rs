@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ffi::CStr;
 
 use super::refusal::Refusal;
-use crate::json::Value;
+use crate::json::{JsonError, Value};
 
 /// A list of strings that contain no NUL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,14 +15,16 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Appends one string: the JSON strings `strings`, joined by `between`.
+    /// Appends one string: the JSON strings `strings`, joined by `between`. All strings together may have `most`
+    /// bytes.
     ///
     /// # Errors
-    /// [`Refusal::Json`] if one is no string, [`Refusal::Nul`] if one contains a NUL.
+    /// [`Refusal::Json`] if one is no string or there are too many bytes, [`Refusal::Nul`] if one contains a NUL.
     pub(super) fn push_json(
         &mut self,
         strings: &[Value<'_>],
         between: &str,
+        most: usize,
     ) -> Result<(), Refusal> {
         let start = self.bytes.len();
         for (index, string) in strings.iter().enumerate() {
@@ -30,6 +32,9 @@ impl Strings {
                 self.bytes.extend_from_slice(between.as_bytes());
             }
             string.unescape(|piece| {
+                if self.bytes.len() + piece.len() >= most {
+                    return Err(JsonError::TooLong);
+                }
                 self.bytes.extend_from_slice(piece.as_bytes());
                 Ok(())
             })?;
@@ -52,6 +57,27 @@ impl Strings {
     fn end(&mut self) {
         self.bytes.push(0);
         self.count += 1;
+    }
+
+    /// Appends `end` to each string that begins with `start`, in place.
+    pub(super) fn extend(&mut self, start: &str, end: &str) {
+        let mut at = 0;
+        while let Some(length) =
+            self.bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == 0))
+        {
+            let is_one = self.bytes.get(at..).is_some_and(|it| it.starts_with(start.as_bytes()));
+            at += length;
+            if is_one {
+                let (before, after) = (self.bytes.len(), at + end.len());
+                self.bytes.extend_from_slice(end.as_bytes());
+                self.bytes.copy_within(at..before, after);
+                if let Some(gap) = self.bytes.get_mut(at..after) {
+                    gap.copy_from_slice(end.as_bytes());
+                }
+                at = after;
+            }
+            at += 1;
+        }
     }
 
     /// Frees the unused part of the buffer.
@@ -98,8 +124,6 @@ impl Strings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::JsonError;
-
     fn of(words: &[&str]) -> Strings {
         let mut strings = Strings::default();
         words.iter().for_each(|word| strings.push(&[word]));
@@ -123,9 +147,26 @@ mod tests {
         let mut strings = Strings::default();
         let value = |json: &'static str| Value::parse(json.as_bytes()).unwrap();
         let two = [value(r#""A\u0001""#), value(r#""\n\ud83d\ude00""#)];
-        strings.push_json(&two, "=").unwrap();
+        strings.push_json(&two, "=", 100).unwrap();
         assert_eq!(strings.texts().collect::<Vec<_>>(), ["A\u{1}=\n\u{1f600}"]);
-        assert_eq!(strings.push_json(&[value(r#""a\u0000b""#)], ""), Err(Refusal::Nul));
-        assert_eq!(strings.push_json(&[value("1")], ""), Err(JsonError::Shape.into()));
+        assert_eq!(strings.push_json(&[value(r#""a\u0000b""#)], "", 100), Err(Refusal::Nul));
+        assert_eq!(strings.push_json(&[value("1")], "", 100), Err(JsonError::Shape.into()));
+    }
+
+    #[test]
+    fn strings_are_not_held_beyond_their_limit() {
+        let value = Value::parse(br#""abc""#).unwrap();
+        let mut strings = Strings::default();
+        assert_eq!(strings.push_json(&[value], "", 4), Ok(()));
+        assert_eq!(strings.push_json(&[value, value], "=", 11), Err(JsonError::TooLong.into()));
+        assert!(strings.bytes() <= 11);
+    }
+
+    #[test]
+    fn some_strings_are_extended_where_they_are() {
+        let mut strings = of(&["PATH=/bin", "", "XPATH=1", "PATH="]);
+        strings.extend("PATH=", ":/snap");
+        let all: Vec<_> = strings.texts().collect();
+        assert_eq!(all, ["PATH=/bin:/snap", "", "XPATH=1", "PATH=:/snap"]);
     }
 }

@@ -8,7 +8,7 @@ fn words(strings: &Strings) -> Vec<&str> {
 }
 
 fn parsed(members: &str) -> Result<Request, Refusal> {
-    Request::parse(format!("{{\"wait-for-websocket\":true,{members}}}").as_bytes())
+    Request::parse(format!("{{\"wait-for-websocket\":true,{members}}}").as_bytes(), usize::MAX)
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn what_cannot_be_run_is_refused() {
     assert_eq!(parsed(r#""command":[""]"#), Err(Refusal::NoCommand));
     assert_eq!(parsed(r#""command":null"#), Err(Refusal::NoCommand));
     assert_eq!(parsed(r#""command":["a\u0000b"]"#), Err(Refusal::Nul));
-    assert_eq!(Request::parse(br#"{"command":["a"]}"#), Err(Refusal::NoWebsocket));
+    assert_eq!(Request::parse(br#"{"command":["a"]}"#, usize::MAX), Err(Refusal::NoWebsocket));
     for wrong in ["1", "\"a\"", "{}", "[1]"] {
         assert_eq!(
             parsed(&format!("\"command\":{wrong}")),
@@ -56,7 +56,7 @@ fn what_cannot_be_run_is_refused() {
     for wrong in [r#""user":-1"#, r#""user":4294967296"#, r#""environment":[]"#] {
         assert!(parsed(&format!("\"command\":[\"a\"],{wrong}")).is_err(), "{wrong}");
     }
-    assert!(Request::parse(b"{").is_err());
+    assert!(Request::parse(b"{", usize::MAX).is_err());
 }
 
 #[test]
@@ -168,4 +168,20 @@ fn control_messages_are_read_and_nonsense_is_nothing() {
     ] {
         assert_eq!(control(message.as_bytes()), meaning, "{message}");
     }
+}
+
+#[test]
+fn a_host_that_may_run_one_program_cannot_make_another_of_it() {
+    let mut request = Request::parse(
+        br#"{"command":["/a"],"wait-for-websocket":true,"environment":{"LD_PRELOAD":"/tmp/x","PATH":"/tmp",
+            "TERM":"xterm","LC_ALL":"C","LANG":"/tmp/x","LC_TIME":"%n","HOME":"/tmp","TERMINFO":"y","LC":"z"}}"#,
+        usize::MAX,
+    )
+    .unwrap();
+    request.drop_environment();
+    request.add_defaults(false);
+    let mut left: Vec<_> = request.environment.texts().collect();
+    left.sort_unstable();
+    let path = std::format!("PATH={PATH}");
+    assert_eq!(left, ["HOME=/root", "LANG=C.UTF-8", "LC_ALL=C", &path, "TERM=xterm", "USER=root"]);
 }

@@ -4,10 +4,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Kind;
+use crate::report::proc::number;
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
+    /// The mount's id, unique as long as it is mounted.
+    pub id: u64,
     /// Path of the mount point.
     pub point: String,
     /// Type of the file system.
@@ -20,10 +23,12 @@ pub struct Entry {
 pub fn entries(table: &[u8]) -> impl DoubleEndedIterator<Item = Entry> {
     table.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut words = line.split(|byte| *byte == b' ');
-        let point = unescaped(words.nth(4)?)?;
+        let id = number(words.next()?)?;
+        let point = unescaped(words.nth(3)?)?;
         // Optional fields, then a single dash.
         words.find(|word| *word == b"-")?;
-        Some(Entry { point, kind: unescaped(words.next()?)?, source: unescaped(words.next()?)? })
+        let (kind, source) = (unescaped(words.next()?)?, unescaped(words.next()?)?);
+        Some(Entry { id, point, kind, source })
     })
 }
 
@@ -67,7 +72,8 @@ mod tests {
             99 28 0:44 / /mnt/x rw shared:1 master:2 - 9p a\\040b rw,trans=virtio\n\
             garbage\n\n1 2 3 4 /x - \n";
         let all: Vec<_> = entries(table).collect();
-        let entry = |point: &str, kind: &str, source: &str| Entry {
+        let entry = |id, point: &str, kind: &str, source: &str| Entry {
+            id,
             point: point.into(),
             kind: kind.into(),
             source: source.into(),
@@ -75,12 +81,12 @@ mod tests {
         assert_eq!(
             all,
             [
-                entry("/sys", "sysfs", "sysfs"),
-                entry("/mnt/a b\\c\t", "virtiofs", "lxd_my--disk"),
-                entry("/mnt/x", "9p", "a b"),
+                entry(22, "/sys", "sysfs", "sysfs"),
+                entry(98, "/mnt/a b\\c\t", "virtiofs", "lxd_my--disk"),
+                entry(99, "/mnt/x", "9p", "a b"),
             ]
         );
-        assert_eq!(entries(table).next_back(), Some(entry("/mnt/x", "9p", "a b")));
+        assert_eq!(entries(table).next_back(), Some(entry(99, "/mnt/x", "9p", "a b")));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(super) fn tag(flavour: Flavour, device: &str, hash: Hash) -> String {
         Flavour::Incus => ("incus_", device.into(), INCUS),
         Flavour::Lxd | Flavour::LxdOld => {
             let prefix = "lxd_";
-            (prefix, device.replace('-', "--").replace('/', "-"), LXD - prefix.len())
+            (prefix, device.replace("-", "--").replace("/", "-"), LXD - prefix.len())
         }
     };
     let mut out = String::from(prefix);

@@ -1,59 +1,71 @@
+use super::shown::SHOWN;
 use super::*;
-use crate::yaml::Why;
+use crate::hostapi::{exec, port_forward};
+use crate::yaml::{Why, YamlError};
 use std::format;
 use std::string::ToString;
 
-fn read(text: &str) -> Result<Policy, std::string::String> {
+const KNOWN: &str = "; known: guestapi, exec, files, mounts, port-forward, metrics, state, templates, network, first-boot";
+
+fn of(text: &str, whose: Whose) -> Result<Policy, std::string::String> {
     let mut told = std::vec::Vec::new();
-    let policy = Policy::from_yaml(text.as_bytes(), &mut |fault| told.push(fault.to_string()));
-    assert!(told.is_empty() || policy == Policy::NONE);
+    let tell = &mut |fault: &dyn fmt::Display| told.push(fault.to_string());
+    let policy = Policy::from_yaml(text.as_bytes(), whose, true, tell);
+    assert!(told.is_empty() || policy == Features::NONE.into());
     if told.is_empty() { Ok(policy) } else { Err(told.join("; ")) }
+}
+
+/// A file without limits.
+fn read(text: &str) -> Result<Features, std::string::String> {
+    of(text, Whose::Mote).map(|policy| {
+        assert_eq!(policy, policy.features.into());
+        policy.features
+    })
 }
 
 #[test]
 fn each_capability_has_a_switch_of_its_own() {
     for one in CAPABILITIES {
         assert_eq!(Capability::parse(one.name()), Some(one));
-        let (only, without) = (Policy::only(one.name()), Policy::without(one.name()));
+        let (only, without) = (Features::only(one.name()), Features::without(one.name()));
         for other in CAPABILITIES {
             assert_eq!(only.unwrap().allows(other), one == other);
             assert_eq!(without.unwrap().allows(other), one != other);
-            assert!(Policy::ALL.allows(other) && !Policy::NONE.allows(other));
+            assert!(Features::ALL.allows(other) && !Features::NONE.allows(other));
         }
     }
-    assert_eq!(Policy::without(""), Ok(Policy::ALL));
-    assert_eq!(Policy::only(""), Ok(Policy::NONE));
+    assert_eq!(Features::without(""), Ok(Features::ALL));
+    assert_eq!(Features::only(""), Ok(Features::NONE));
 }
 
 #[test]
 fn lists_are_taken_whole_or_not_at_all() {
-    let some = Policy::without("exec, files,").unwrap();
+    let some = Features::without("exec, files,").unwrap();
     assert_eq!(some.to_string(), "denied: exec files");
-    assert_eq!(Policy::ALL.to_string(), "everything is allowed");
+    assert_eq!(Features::ALL.to_string(), "everything is allowed");
     for bad in ["exec files", "Exec", "exec,sftp", "-"] {
         let word = bad.rsplit(',').next().unwrap();
-        assert_eq!(Policy::without(bad), Err(NoCapability(word)), "{bad}");
+        assert_eq!(Features::without(bad), Err(NoCapability(word)), "{bad}");
     }
-    let known = "guestapi, exec, files, mounts, port-forward, metrics, state";
-    let why = Policy::only("exec,ssh").unwrap_err().to_string();
-    assert_eq!(why, format!("unknown feature \"ssh\"; known: {known}"));
+    let why = Features::only("exec,ssh").unwrap_err().to_string();
+    assert_eq!(why, format!("unknown feature \"ssh\"{KNOWN}"));
 }
 
 #[test]
 fn nothing_gives_back_what_something_else_has_taken() {
-    let file = Policy::without("exec").unwrap();
-    let option = Policy::only("exec,state").unwrap();
+    let file = Features::without("exec").unwrap();
+    let option = Features::only("exec,state").unwrap();
     let both = file.and(option);
     assert_eq!(both, option.and(file));
-    assert_eq!(both, Policy::only("state").unwrap());
+    assert_eq!(both, Features::only("state").unwrap());
 }
 
 #[test]
 fn files_mean_what_they_mean_to_incus() {
     for all in ["", "# nothing\n", "features:\n", "features: ~"] {
-        assert_eq!(read(all), Ok(Policy::ALL), "{all}");
+        assert_eq!(read(all), Ok(Features::ALL), "{all}");
     }
-    let some = Policy::only("exec,port-forward").unwrap();
+    let some = Features::only("exec,port-forward").unwrap();
     for same in [
         "features:\n  exec: true\n  port-forward: true\n  files: false\n",
         "features: {exec: yes, 'port-forward': on}\n",
@@ -61,7 +73,7 @@ fn files_mean_what_they_mean_to_incus() {
     ] {
         assert_eq!(read(same), Ok(some), "{same}");
     }
-    assert_eq!(read("features: {}"), Ok(Policy::NONE));
+    assert_eq!(read("features: {}"), Ok(Features::NONE));
     for (bad, line, what) in [
         ("features:\n- exec\n", 2, "a map"),
         ("features: {exec: [true]}", 1, "true or false"),
@@ -78,13 +90,12 @@ fn files_mean_what_they_mean_to_incus() {
 fn all_that_is_wrong_is_named_at_once_up_to_a_limit() {
     let text = "feature: {exec: true}\nfeatures:\n  exce: true\n  files: 1\n  mounts: [true]\n  \
                 fils: true\n  state: true\n  state: {a: [b]}\nother: [a, {b: c}]\n";
-    let known = "; known: guestapi, exec, files, mounts, port-forward, metrics, state";
     let expected = [
         "line 1: unknown key \"feature\"; known: features",
-        &format!("line 3: unknown feature \"exce\"{known}"),
+        &format!("line 3: unknown feature \"exce\"{KNOWN}"),
         "line 4: \"1\" is neither true nor false",
         "line 5: true or false expected",
-        &format!("line 6: unknown feature \"fils\"{known}"),
+        &format!("line 6: unknown feature \"fils\"{KNOWN}"),
         "line 8: \"state\" is there twice",
         "line 8: true or false expected",
         "line 9: unknown key \"other\"; known: features",
@@ -94,12 +105,11 @@ fn all_that_is_wrong_is_named_at_once_up_to_a_limit() {
     let why = read("feature: x\nfeatures: {exec: *a}").unwrap_err();
     assert!(why.ends_with("known: features; line 2: an alias is not supported"), "{why}");
     let many = format!("features: {{{}}}", "x: 1, ".repeat(100));
-    assert_eq!(read(&many).unwrap_err().matches("unknown").count(), FAULTS);
+    assert_eq!(read(&many).unwrap_err().matches("unknown").count(), 8);
 }
 
 #[test]
 fn a_word_that_is_not_known_or_no_truth_is_named_with_its_line() {
-    let known = "known: guestapi, exec, files, mounts, port-forward, metrics, state";
     for (bad, why) in [
         ("feature: {exec: true}", r#"line 1: unknown key "feature"; known: features"#.into()),
         (
@@ -112,14 +122,11 @@ fn a_word_that_is_not_known_or_no_truth_is_named_with_its_line() {
         ),
         (
             "features:\n  exec: true\n  port_forward: true\n",
-            format!(r#"line 3: unknown feature "port_forward"; {known}"#),
+            format!(r#"line 3: unknown feature "port_forward"{KNOWN}"#),
         ),
-        (
-            "features: {new-thing: false}",
-            format!(r#"line 1: unknown feature "new-thing"; {known}"#),
-        ),
-        ("features: {\"a\\e[2J\": true}", format!(r#"line 1: unknown feature "a?[2J"; {known}"#)),
-        ("features: {Exec: true}", format!(r#"line 1: unknown feature "Exec"; {known}"#)),
+        ("features: {new-thing: false}", format!(r#"line 1: unknown feature "new-thing"{KNOWN}"#)),
+        ("features: {\"a\\e[2J\": true}", format!(r#"line 1: unknown feature "a?[2J"{KNOWN}"#)),
+        ("features: {Exec: true}", format!(r#"line 1: unknown feature "Exec"{KNOWN}"#)),
         ("features:\n  exec: maybe\n", r#"line 2: "maybe" is neither true nor false"#.into()),
         ("features:\n  exec: 'true'\n", r#"line 2: "true" is neither true nor false"#.into()),
         ("features:\n  exec: 1\n", r#"line 2: "1" is neither true nor false"#.into()),
@@ -132,4 +139,176 @@ fn a_word_that_is_not_known_or_no_truth_is_named_with_its_line() {
     let long = format!("{}: 1", "x".repeat(1000));
     let why = read(&long).unwrap_err();
     assert!(why.contains(&format!("\"{}...\"", "x".repeat(SHOWN))), "{why}");
+}
+
+#[test]
+fn incus_file_allows_what_incus_own_agent_does_not_know_unless_it_says_so() {
+    let of = |text| of(text, Whose::Incus).map(|policy| policy.features);
+    let old = "exec,templates,network,first-boot";
+    assert_eq!(of("features: {exec: true}"), Ok(Features::only(old).unwrap()));
+    assert_eq!(of("features: {}"), Ok(Features::only("templates,network,first-boot").unwrap()));
+    let named = "features: {exec: true, templates: false, network: true, first-boot:}";
+    assert_eq!(of(named), Ok(Features::only("exec,network").unwrap()));
+    assert_eq!(of(""), Ok(Features::ALL));
+    let limited = of("features: {exec: {users: [1]}, state: true}");
+    assert_eq!(limited, Err("line 1: true or false expected".into()));
+    assert_eq!(read("features: {exec: true}"), Ok(Features::only("exec").unwrap()));
+}
+
+/// A command of this user and group.
+fn command(name: &str, user: u32, group: u32) -> exec::Request {
+    let body = format!(
+        "{{\"command\":[\"{name}\",\"x\"],\"wait-for-websocket\":true,\"user\":{user},\"group\":{group}}}"
+    );
+    exec::Request::parse(body.as_bytes(), usize::MAX).unwrap()
+}
+
+/// What is denied of a command, in words; empty if nothing is.
+fn denied(text: &str, name: &str, user: u32, group: u32) -> std::string::String {
+    let policy = of(text, Whose::Mote).unwrap();
+    assert!(policy.allows(Capability::Exec) && policy.to_string().ends_with("; limited: exec"));
+    let request = command(name, user, group);
+    policy.check_exec(&request).err().map(|why| why.to_string()).unwrap_or_default()
+}
+
+#[test]
+fn commands_are_limited_by_user_group_and_path() {
+    let users = "features: {exec: {users: [1000, '2000-2999']}}";
+    for (user, group, why) in [
+        (1000, 1000, ""),
+        (2000, 2999, ""),
+        (0, 1000, "exec as user 0"),
+        (1999, 1000, "exec as user 1999"),
+        (3000, 1000, "exec as user 3000"),
+        // The group that a request without one has.
+        (1000, 0, "exec with group 0"),
+    ] {
+        assert_eq!(denied(users, "sh", user, group), why, "{user} {group}");
+    }
+    let groups = "features:\n  exec:\n    users: [1000]\n    groups:\n    - 0\n    - 100\n";
+    assert_eq!(denied(groups, "sh", 1000, 0), "");
+    assert_eq!(denied(groups, "sh", 1000, 1000), "exec with group 1000");
+    assert_eq!(denied("features: {exec: {users: []}}", "sh", 0, 0), "exec as user 0");
+    let commands = "features: {exec: {commands: [/usr/bin/uptime, /bin/my app]}}";
+    for good in ["/usr/bin/uptime", "/bin/my app"] {
+        assert_eq!(denied(commands, good, 0, 7), "", "{good}");
+    }
+    for bad in [
+        "uptime",
+        "usr/bin/uptime",
+        "./uptime",
+        "/usr/bin/uptime/",
+        "/usr//bin/uptime",
+        "/bin/my",
+        "",
+    ] {
+        if bad.is_empty() {
+            continue;
+        }
+        assert_eq!(denied(commands, bad, 0, 0), format!("exec of \"{bad}\""));
+    }
+    let both = "features: {exec: {users: [5], commands: [/a]}}";
+    assert_eq!(denied(both, "/a", 5, 5), "");
+    assert_eq!(denied(both, "/b", 5, 5), "exec of \"/b\"");
+    assert_eq!(denied(both, "/a", 0, 5), "exec as user 0");
+}
+
+#[test]
+fn ports_are_those_of_the_guest_itself() {
+    let policy = of("features: {port-forward: {ports: [22, 8080-8090]}}", Whose::Mote).unwrap();
+    let check = |name: &str, port| {
+        let target = port_forward::Target { name: name.into(), port };
+        policy.check_port(&target).err().map(|why| why.to_string()).unwrap_or_default()
+    };
+    for (name, port, why) in [
+        ("127.0.0.1", 22, ""),
+        ("localhost", 8080, ""),
+        ("::1", 8090, ""),
+        ("127.0.0.1", 23, "port-forward to port 23"),
+        ("127.0.0.1", 8091, "port-forward to port 8091"),
+        ("10.0.0.1", 22, "port-forward beyond the guest itself, to \"10.0.0.1\""),
+        ("0.0.0.0", 22, "port-forward beyond the guest itself, to \"0.0.0.0\""),
+        ("example.org", 22, "port-forward beyond the guest itself, to \"example.org\""),
+    ] {
+        assert_eq!(check(name, port), why, "{name} {port}");
+    }
+    let target = port_forward::Target { name: "10.0.0.1".into(), port: 1 };
+    assert_eq!(Policy::from(Features::ALL).check_port(&target), Ok(()));
+}
+
+#[test]
+fn files_are_limited_to_reading_and_to_directories() {
+    let policy = of("features: {files: {read-only: yes, below: [/srv, /a/b/]}}", Whose::Mote);
+    let policy = policy.unwrap();
+    assert!(policy.read_only());
+    assert_eq!(policy.below().collect::<std::vec::Vec<_>>(), ["", "/srv", "/a/b/"]);
+    assert!(policy.to_string().ends_with(" first-boot; limited: files"), "{policy}");
+    let unlimited = of("features: {files: {read-only: false}}", Whose::Mote).unwrap();
+    assert_eq!(unlimited, Features::only("files").unwrap().into());
+}
+
+#[test]
+fn a_limit_that_is_not_understood_is_named_with_its_line() {
+    let text = "features:\n  exec: {user: [1], users: 5, users: [1]}\n  files:\n    read-only: ~\n    \
+                below: [srv, /a/../b, /, \"/a\\n/b\"]\n  port-forward:\n    ports: [0]\n";
+    let expected = [
+        "line 2: unknown key \"user\"; known: users, groups, commands",
+        "line 2: a list expected",
+        "line 2: \"users\" is there twice",
+        "line 4: \"~\" is neither true nor false",
+        "line 5: \"srv\" is no absolute path without '..'",
+        "line 5: \"/a/../b\" is no absolute path without '..'",
+        "line 5: \"/\" is no absolute path without '..'",
+        "line 5: \"/a?/b\" is no absolute path without '..'",
+    ];
+    assert_eq!(of(text, Whose::Mote).unwrap_err(), expected.join("; "));
+    for port in ["0", "65536", "80-79", "-1", "+1", "022", "1-", "a", "~", "''", "1 - 2"] {
+        let why = of(&format!("features: {{port-forward: {{ports: [{port}]}}}}"), Whose::Mote);
+        let shown = port.trim_matches('\'');
+        let expected = format!("line 1: \"{shown}\" is no port or range of ports, like 8080-8090");
+        assert_eq!(why, Err(expected));
+    }
+    for (bad, why) in [
+        ("exec: {}", "line 1: at least one limit expected"),
+        ("exec: {users: [[1]]}", "line 1: an item of a list expected"),
+        (
+            "exec: {users: [4294967296]}",
+            "line 1: \"4294967296\" is no id or range of ids, like 1000-1999",
+        ),
+        ("state: {users: [1]}", "line 1: true or false expected"),
+        (
+            "files: {ports: [1]}",
+            "line 1: unknown key \"ports\"; known: read-only, below; line 1: at least one limit expected",
+        ),
+    ] {
+        assert_eq!(of(&format!("features: {{{bad}}}"), Whose::Mote), Err(why.into()), "{bad}");
+    }
+    let many = |count| format!("features: {{exec: {{users: [{}]}}}}", "1, ".repeat(count));
+    assert!(of(&many(64), Whose::Mote).is_ok());
+    assert_eq!(of(&many(65), Whose::Mote), Err("line 1: at most 64 items expected".into()));
+}
+
+#[test]
+fn what_is_limited_is_shown_after_what_is_denied() {
+    let all = "guestapi: true, mounts: true, metrics: true, state: true, templates: true, network: true, \
+               first-boot: true";
+    let text = format!(
+        "features: {{{all}, exec: {{users: [1]}}, files: {{read-only: true}}, port-forward: {{ports: [1]}}}}"
+    );
+    let mut policy = of(&text, Whose::Mote).unwrap();
+    assert_eq!(policy.to_string(), "limited: exec files port-forward");
+    policy.features = policy.features.and(Features::without("exec,files").unwrap());
+    assert_eq!(policy.to_string(), "denied: exec files; limited: port-forward");
+    assert_eq!(Policy::from(Features::ALL).to_string(), "everything is allowed");
+}
+
+#[test]
+fn limits_of_what_a_program_lacks_are_skipped() {
+    let text =
+        b"features: {exec: {users: [x], no: {a: [1]}}, files: {read-only: true}, state: true}";
+    let policy = Policy::from_yaml(text, Whose::Mote, false, &mut |fault| panic!("{fault}"));
+    assert_eq!(policy, Features::only("exec,files,state").unwrap().into());
+    let text = b"features: {exec: [root]}";
+    let policy = Policy::from_yaml(text, Whose::Mote, false, &mut |_| {});
+    assert_eq!(policy, Features::NONE.into());
 }

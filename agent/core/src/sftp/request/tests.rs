@@ -215,3 +215,15 @@ proptest! {
         prop_assert_ne!(Packet::parse(&frame), Err(Malformed::Nameless));
     }
 }
+
+#[test]
+fn what_changes_a_file_system_is_known() {
+    let open =
+        |flags| Request::Open { path: b"a", flags: OpenFlags(flags), attrs: Attrs::default() };
+    assert!(!open(0).writes() && !open(OpenFlags::READ).writes());
+    for flag in [2, 4, 8, 16, 32, 64, 1 << 31] {
+        assert!(open(OpenFlags::READ | flag).writes(), "{flag}");
+    }
+    assert!(Request::Mkdir { path: b"a", attrs: Attrs::default() }.writes());
+    assert!(!Request::Fsync { handle: Handle::NONE }.writes());
+}

@@ -66,3 +66,53 @@ fn a_host_that_comes_and_goes_is_not_flooded_with_announcements() {
     // Nor with calls, though each of its answers asks for one.
     assert!(tries(&seen).len() <= 11, "{:?}", tries(&seen));
 }
+
+#[test]
+fn want_of_own_descriptors_is_no_loss_of_the_host() {
+    let mut status = connected(0);
+    status.trust_known(true);
+    run(&mut status, 0, 5000);
+    // Looked at anew, by a refused call and by a CONNECT line, with nothing to call with for a minute.
+    assert!(status.call_refused(at(5000)));
+    status.received(at(5000), b"CONNECT 2:4000\n");
+    let mut made = 0;
+    for now in (5000..65_000).step_by(100) {
+        for action in actions(&mut status, now) {
+            let Action::Verify { attempt, .. } = action else { continue };
+            made += 1;
+            assert!(status.not_made(at(now), attempt) && !status.not_made(at(now), attempt));
+        }
+        assert_eq!(status.state(), State::Connected, "{now}");
+    }
+    assert!((30..=65).contains(&made), "{made}");
+    let seen = run_with(&mut status, 65_000, 70_000, Some(true));
+    assert_eq!((tries(&seen).len(), status.state()), (1, State::Connected));
+    // Elsewhere it is a failure like any other: the host is told that the agent waits for it.
+    let attempt = status.put_started(at(70_000), HOST);
+    assert!(status.not_made(at(70_000), attempt));
+    assert_eq!(status.state(), State::Started);
+}
+
+#[test]
+fn a_flood_is_read_in_portions_and_named_now_and_then() {
+    let mut status = connected(0);
+    status.trust_known(true);
+    let (mut read, mut named) = (0, 0);
+    for now in 0..20_000 {
+        for _ in 0..100 {
+            if status.deaf(at(now)).is_none() {
+                status.received(at(now), &[0; 256]);
+                read += 256;
+            }
+        }
+        let all: Vec<_> = core::iter::from_fn(|| status.poll(at(now))).collect();
+        named += all.iter().filter(|it| matches!(it, Action::Refused(RefusedLine::Flood))).count();
+    }
+    assert_eq!(read, 20 * flood::MOST);
+    assert_eq!(named, 2);
+    // A line behind it is heard.
+    let end = status.deaf(at(19_999)).unwrap();
+    assert!(end <= at(20_999), "{end:?}");
+    status.received(end, b"\nCONNECT 2:7\n");
+    assert!(core::iter::from_fn(|| status.poll(end)).any(|it| matches!(it, Action::Told(_))));
+}

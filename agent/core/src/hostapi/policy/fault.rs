@@ -1,0 +1,69 @@
+//! What is wrong with a policy file.
+
+use core::fmt;
+
+use super::shown::{known, quoted};
+use super::whole::Limit;
+use super::{CAPABILITIES, Capability};
+use crate::yaml::{Scalar, YamlError};
+
+/// A fault in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault<'y> {
+    /// Not YAML from there on, or another shape than expected.
+    Yaml(YamlError),
+    /// An invalid key or value.
+    Word {
+        /// Its line, counted from 1.
+        line: u32,
+        /// The key or value.
+        word: Scalar<'y>,
+        /// The kind of fault.
+        why: BadWord,
+    },
+}
+
+/// Fault of a key or value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadWord {
+    /// A key of `features` that is no capability.
+    Feature,
+    /// A key of a capability's map that is no limit of it.
+    Limit(Capability),
+    /// A key of the file other than `features`.
+    Key,
+    /// A value that is not what its key takes; carries that.
+    Value(&'static str),
+    /// A key that occurs twice.
+    Twice,
+}
+
+impl fmt::Display for Fault<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, word, why) = match self {
+            Self::Yaml(error) => return fmt::Display::fmt(error, out),
+            Self::Word { line, word, why } => (line, word, why),
+        };
+        write!(out, "line {line}: ")?;
+        out.write_str(match why {
+            BadWord::Limit(_) | BadWord::Key => "unknown key ",
+            BadWord::Feature => "unknown feature ",
+            BadWord::Value(_) | BadWord::Twice => "",
+        })?;
+        quoted(out, &mut |sink| word.text(|piece| sink(piece)))?;
+        match why {
+            BadWord::Key => out.write_str("; known: features"),
+            BadWord::Feature => known(out, &mut CAPABILITIES.into_iter().map(Capability::name)),
+            BadWord::Limit(capability) => {
+                let all = Limit::ALL.iter();
+                let mut names = all.filter_map(|(name, _, of)| (of == capability).then_some(*name));
+                known(out, &mut names)
+            }
+            BadWord::Value(expected) => {
+                out.write_str(" is ")?;
+                out.write_str(expected)
+            }
+            BadWord::Twice => out.write_str(" is there twice"),
+        }
+    }
+}

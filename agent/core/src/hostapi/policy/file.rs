@@ -1,0 +1,281 @@
+//! Reads a policy file (P§1.4): `features: {NAME: bool}`, and in mote's own file limits in place of a `true`.
+
+use alloc::string::String;
+
+use super::fault::{BadWord, Fault};
+use super::whole::{Limit, Policy, range};
+use super::{CAPABILITIES, Capability, Features};
+use crate::guest_path::Target;
+use crate::yaml::{Event, Parser, Scalar, YamlError};
+
+/// Most faults of a file that are reported: enough to correct a file in one go. The others are not.
+const FAULTS: usize = 8;
+/// Most items of one list, number of: each request is compared with all of them. Over it: the file is not
+/// understood and denies everything.
+const ITEMS: usize = 64;
+/// The capabilities that Incus' own agent knows.
+const INCUS: Features = Features(0x7f);
+
+/// The program for which a file was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// mote: `features` names all that is allowed, and may have limits.
+    Mote,
+    /// Incus' agent. Capabilities that it does not know are allowed unless the file denies them by name, and there
+    /// are no limits.
+    Incus,
+}
+
+/// For which program, and whether limits are looked at.
+type Way = (Whose, bool);
+/// Reports one fault.
+type Tell<'t> = &'t mut dyn FnMut(&dyn core::fmt::Display);
+/// Takes one fault.
+type Bad<'b> = &'b mut dyn FnMut(Fault<'_>);
+
+impl Policy {
+    /// Reads a file. Without the map `features` everything is allowed, with it only the names whose value is true
+    /// or a map of limits.
+    ///
+    /// A file with any fault allows nothing; its first `FAULTS` faults are passed to `tell`. Without `limits` they
+    /// are not looked at: the caller has none of the capabilities that they are for.
+    pub fn from_yaml(bytes: &[u8], whose: Whose, limits: bool, tell: Tell<'_>) -> Self {
+        let mut faults = 0;
+        let mut bad = |fault: Fault<'_>| {
+            faults += 1;
+            if faults <= FAULTS {
+                tell(&fault);
+            }
+        };
+        let policy =
+            read(bytes, (whose, limits), &mut bad).map_err(|error| bad(Fault::Yaml(error)));
+        policy.ok().filter(|_| faults == 0).unwrap_or_else(|| Features::NONE.into())
+    }
+}
+
+/// Reads a file to its end, past bad keys and values, which are passed to `bad`.
+fn read(bytes: &[u8], way: Way, bad: Bad<'_>) -> Result<Policy, YamlError> {
+    let mut parser = Parser::new(bytes)?;
+    let mut policy = None;
+    if begins_map(&mut parser)? {
+        while let Some((line, word)) = key(&mut parser)? {
+            if !word.is("features") {
+                unknown(&mut parser, line, word, BadWord::Key, bad)?;
+            } else if policy.replace(features(&mut parser, way, bad)?).is_some() {
+                wrong(bad, line, word, BadWord::Twice);
+            }
+        }
+    }
+    // The rest of the file must be YAML too.
+    while parser.next()?.is_some() {}
+    Ok(policy.unwrap_or_else(|| Features::ALL.into()))
+}
+
+fn features(
+    parser: &mut Parser<'_>,
+    (whose, limits): Way,
+    bad: Bad<'_>,
+) -> Result<Policy, YamlError> {
+    if !begins_map(parser)? {
+        return Ok(Features::ALL.into());
+    }
+    let mut policy = Policy::from(match whose {
+        Whose::Mote => Features::NONE,
+        Whose::Incus => Features(Features::ALL.0 & !INCUS.0),
+    });
+    let mut seen = 0;
+    while let Some((line, word)) = key(parser)? {
+        let Some(capability) = CAPABILITIES.into_iter().find(|one| word.is(one.name())) else {
+            unknown(parser, line, word, BadWord::Feature, bad)?;
+            continue;
+        };
+        let bit = capability.bit();
+        if seen & bit != 0 {
+            wrong(bad, line, word, BadWord::Twice);
+        }
+        seen |= bit;
+        let value = parser.step()?;
+        let is_limited = Limit::ALL.iter().any(|(.., of)| *of == capability);
+        let is_allowed = if value == Event::Map && whose == Whose::Mote && is_limited {
+            if limits {
+                read_limits(parser, capability, &mut policy, bad)?;
+            } else {
+                parser.skip(value)?;
+            }
+            true
+        } else {
+            truth(parser, value, Null::IsFalse, bad)?
+        };
+        policy.features.0 =
+            if is_allowed { policy.features.0 | bit } else { policy.features.0 & !bit };
+    }
+    Ok(policy)
+}
+
+/// Reads the limits of one capability into `policy`. A map without any is a fault: nobody means that.
+fn read_limits(
+    parser: &mut Parser<'_>,
+    capability: Capability,
+    policy: &mut Policy,
+    bad: Bad<'_>,
+) -> Result<(), YamlError> {
+    let mut seen = 0;
+    while let Some((line, word)) = key(parser)? {
+        let mut all = Limit::ALL.iter();
+        let known = all.find(|(name, _, of)| *of == capability && word.is(name));
+        let Some(&(_, limit, _)) = known else {
+            unknown(parser, line, word, BadWord::Limit(capability), bad)?;
+            continue;
+        };
+        let bit = 1 << (limit as u32 - 'a' as u32);
+        if seen & bit != 0 {
+            wrong(bad, line, word, BadWord::Twice);
+        }
+        seen |= bit;
+        let value = parser.step()?;
+        if limit != Limit::ReadOnly {
+            policy.limit(limit, "");
+            items(parser, value, limit, policy, bad)?;
+        } else if truth(parser, value, Null::IsBad, bad)? {
+            policy.limit(limit, "");
+        }
+    }
+    if seen == 0 {
+        misshapen(parser, "at least one limit", bad);
+    }
+    Ok(())
+}
+
+/// Whether a limit takes this item, and the error text if not.
+fn judge(limit: Limit, text: &str) -> (bool, &'static str) {
+    let numbers = range(text);
+    match limit {
+        Limit::Users | Limit::Groups => {
+            (numbers.is_some(), "no id or range of ids, like 1000-1999")
+        }
+        Limit::Ports => (
+            numbers.is_some_and(|(first, last)| first > 0 && last <= u16::MAX.into()),
+            "no port or range of ports, like 8080-8090",
+        ),
+        Limit::Commands | Limit::Below | Limit::ReadOnly => (
+            Target::absolute(text).is_some() && !text.contains(char::is_control),
+            "no absolute path without '..'",
+        ),
+    }
+}
+
+/// Reads the list of a limit.
+fn items<'y>(
+    parser: &mut Parser<'y>,
+    first: Event<'y>,
+    limit: Limit,
+    policy: &mut Policy,
+    bad: Bad<'_>,
+) -> Result<(), YamlError> {
+    if first != Event::Seq {
+        misshapen(parser, "a list", bad);
+        return parser.skip(first);
+    }
+    let mut count = 0;
+    loop {
+        let value = parser.step()?;
+        let line = parser.line();
+        let word = match value {
+            Event::End => return Ok(()),
+            Event::Scalar(word) => word,
+            Event::Map | Event::Seq => {
+                misshapen(parser, "an item of a list", bad);
+                parser.skip(value)?;
+                continue;
+            }
+        };
+        count += 1;
+        if count > ITEMS {
+            return Err(parser.shape("at most 64 items"));
+        }
+        let mut text = String::new();
+        word.text(|piece| text.push_str(piece));
+        match judge(limit, &text) {
+            (true, _) => policy.limit(limit, &text),
+            (false, expected) => wrong(bad, line, word, BadWord::Value(expected)),
+        }
+    }
+}
+
+/// What null means in place of a boolean value.
+#[derive(PartialEq, Eq)]
+enum Null {
+    /// Not allowed.
+    IsFalse,
+    /// Nothing that could be known.
+    IsBad,
+}
+
+/// A boolean value; what is none is a fault, and counts as false.
+fn truth<'y>(
+    parser: &mut Parser<'y>,
+    value: Event<'y>,
+    null: Null,
+    bad: Bad<'_>,
+) -> Result<bool, YamlError> {
+    let line = parser.line();
+    match value {
+        Event::Scalar(word) if word.is_null() && null == Null::IsFalse => Ok(false),
+        Event::Scalar(word) => {
+            let truth = word.truth();
+            if truth.is_none() {
+                wrong(bad, line, word, BadWord::Value("neither true nor false"));
+            }
+            Ok(truth == Some(true))
+        }
+        Event::Map | Event::Seq | Event::End => {
+            misshapen(parser, "true or false", bad);
+            parser.skip(value)?;
+            Ok(false)
+        }
+    }
+}
+
+/// Reports a bad word.
+#[inline(never)] // its size
+fn wrong(bad: Bad<'_>, line: u32, word: Scalar<'_>, why: BadWord) {
+    bad(Fault::Word { line, word, why });
+}
+
+/// Reports that something else was expected.
+#[inline(never)] // its size
+fn misshapen(parser: &Parser<'_>, expected: &'static str, bad: Bad<'_>) {
+    bad(Fault::Yaml(parser.shape(expected)));
+}
+
+/// Reports an unknown key and skips its value.
+fn unknown<'y>(
+    parser: &mut Parser<'y>,
+    line: u32,
+    word: Scalar<'y>,
+    why: BadWord,
+    bad: Bad<'_>,
+) -> Result<(), YamlError> {
+    wrong(bad, line, word, why);
+    let value = parser.step()?;
+    parser.skip(value)
+}
+
+/// Whether a map begins; false for `null` or nothing.
+#[inline(never)]
+fn begins_map(parser: &mut Parser<'_>) -> Result<bool, YamlError> {
+    match parser.step()? {
+        Event::Map => Ok(true),
+        Event::Scalar(scalar) if scalar.is_null() => Ok(false),
+        Event::Scalar(_) | Event::Seq | Event::End => Err(parser.shape("a map")),
+    }
+}
+
+/// The next key of the open map, with its line; `None` at the end of the map.
+#[inline(never)]
+fn key<'y>(parser: &mut Parser<'y>) -> Result<Option<(u32, Scalar<'y>)>, YamlError> {
+    match parser.step()? {
+        Event::Scalar(word) => Ok(Some((parser.line(), word))),
+        Event::Map | Event::Seq | Event::End => Ok(None),
+    }
+}

@@ -1,0 +1,164 @@
+//! The capabilities that the guest allows its host, one switch each (P§1.4). Incus has seven of them in
+//! `/etc/incus-agent.yml`; here they work for every server, and can also be set by options. Three have finer
+//! limits ([`Policy`]).
+//!
+//! Everything is allowed until a file or an option restricts it, and none of them can allow what another has
+//! denied, so their order does not matter. A file that cannot be read, or has an unknown key or feature, allows
+//! nothing: an author who wrote `feature:` meant to restrict something. (Incus' agent ignores unknown keys.)
+
+#[cfg(feature = "alloc")]
+mod fault;
+#[cfg(feature = "alloc")]
+mod file;
+mod shown;
+#[cfg(feature = "alloc")]
+mod whole;
+
+use core::fmt;
+
+#[cfg(feature = "alloc")]
+pub use file::Whose;
+use shown::{known, quoted};
+#[cfg(feature = "alloc")]
+pub use whole::{Denied, Policy};
+
+/// A capability of the host in the guest, named like the features of Incus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// The devlxd socket in the guest.
+    GuestApi,
+    /// Running commands.
+    Exec,
+    /// Access to files by sftp.
+    Files,
+    /// Mounting shared directories, at start and by hot-plug.
+    Mounts,
+    /// Connections to ports in the guest.
+    PortForward,
+    /// `/1.0/metrics`.
+    Metrics,
+    /// `/1.0/state`.
+    State,
+    /// Writing the host's templates, the host name among them.
+    Templates,
+    /// Names and MTUs of NICs.
+    Network,
+    /// cloud-init's seed, and the reboot for it.
+    FirstBoot,
+}
+
+/// All capabilities, in the order of messages.
+pub const CAPABILITIES: [Capability; 10] = [
+    Capability::GuestApi,
+    Capability::Exec,
+    Capability::Files,
+    Capability::Mounts,
+    Capability::PortForward,
+    Capability::Metrics,
+    Capability::State,
+    Capability::Templates,
+    Capability::Network,
+    Capability::FirstBoot,
+];
+
+impl Capability {
+    /// Name in files and options.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GuestApi => "guestapi",
+            Self::Exec => "exec",
+            Self::Files => "files",
+            Self::Mounts => "mounts",
+            Self::PortForward => "port-forward",
+            Self::Metrics => "metrics",
+            Self::State => "state",
+            Self::Templates => "templates",
+            Self::Network => "network",
+            Self::FirstBoot => "first-boot",
+        }
+    }
+
+    /// The capability of that name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        CAPABILITIES.into_iter().find(|capability| capability.name() == name)
+    }
+
+    fn bit(self) -> u16 {
+        1 << self as u8
+    }
+}
+
+/// A set of capabilities.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features(u16);
+
+/// A name in a list that is no capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoCapability<'l>(pub &'l str);
+
+impl fmt::Display for NoCapability<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("unknown feature ")?;
+        quoted(out, &mut |sink| sink(self.0))?;
+        known(out, &mut CAPABILITIES.into_iter().map(Capability::name))
+    }
+}
+
+impl Features {
+    /// All capabilities: the default.
+    pub const ALL: Self = Self(0x3ff);
+    /// No capability.
+    pub const NONE: Self = Self(0);
+
+    /// Whether the capability is allowed.
+    #[must_use]
+    pub fn allows(self, capability: Capability) -> bool {
+        self.0 & capability.bit() != 0
+    }
+
+    /// The capabilities that both allow.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Allows only the names in `list`, which are separated by commas; it may be empty.
+    ///
+    /// # Errors
+    /// [`NoCapability`] with the first name that is unknown.
+    pub fn only(list: &str) -> Result<Self, NoCapability<'_>> {
+        let mut names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+        names.try_fold(Self::NONE, |all, name| {
+            let capability = Capability::parse(name).ok_or(NoCapability(name))?;
+            Ok(Self(all.0 | capability.bit()))
+        })
+    }
+
+    /// Allows all but the names in `list`, which are separated by commas.
+    ///
+    /// # Errors
+    /// [`NoCapability`] with the first name that is unknown.
+    pub fn without(list: &str) -> Result<Self, NoCapability<'_>> {
+        Self::only(list).map(|denied| Self(Self::ALL.0 & !denied.0))
+    }
+}
+
+/// The denied capabilities, for the log and the status file.
+impl fmt::Display for Features {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ALL {
+            return out.write_str("everything is allowed");
+        }
+        out.write_str("denied:")?;
+        for capability in CAPABILITIES.into_iter().filter(|one| !self.allows(*one)) {
+            out.write_str(" ")?;
+            out.write_str(capability.name())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

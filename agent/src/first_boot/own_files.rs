@@ -1,0 +1,70 @@
+//! Where a template is written: anywhere but over the files of the guest's policy, by whatever path, link or
+//! mount one of them is reached. What was opened is compared, not its name alone.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use mote_core::guest_path::Target;
+use rustix::fs::{Mode, fstat, mkdirat};
+use rustix::io::Errno;
+
+use crate::config::policy;
+use crate::guest_path::{Place, find};
+
+/// The place of a template's target; missing directories are made. Each directory on the way is checked too, since
+/// one in place of a policy's file would make that unreadable.
+///
+/// # Errors
+/// A file of the policy is there; any error of [`find`] and mkdir(2).
+pub(super) fn place(root: &Path, target: Target<'_>) -> io::Result<Place> {
+    let path = target.below_root();
+    for (end, _) in path.match_indices('/') {
+        let Some(above) = path.get(..end).and_then(Target::parse) else { continue };
+        let place = find(root, above, false)?;
+        check_place(root, &place)?;
+        match mkdirat(&place.directory, &place.name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let place = find(root, target, false)?;
+    check_place(root, &place)?;
+    Ok(place)
+}
+
+/// # Errors
+/// A file of the policy is, or would be, in this place.
+fn check_place(root: &Path, place: &Place) -> io::Result<()> {
+    for own in policy::FILES {
+        let own = Target::parse(own).and_then(|own| find(root, own, false).ok());
+        if let Some(own) = own
+            && own.name == place.name
+            && is_same(&own.directory, &place.directory)
+        {
+            return Err(refused());
+        }
+    }
+    Ok(())
+}
+
+fn is_same(one: &impl AsFd, other: &impl AsFd) -> bool {
+    let identity = |file: &dyn AsFd| fstat(file.as_fd()).map(|about| (about.st_dev, about.st_ino));
+    identity(one).is_ok_and(|one| identity(other) == Ok(one))
+}
+
+/// # Errors
+/// An open file is one of the policy's, by another name.
+pub(super) fn check(root: &Path, about: &Metadata) -> io::Result<()> {
+    let is_own = |own: &&str| {
+        let own = root.join(own).metadata();
+        own.is_ok_and(|own| (own.dev(), own.ino()) == (about.dev(), about.ino()))
+    };
+    if policy::FILES.iter().any(is_own) { Err(refused()) } else { Ok(()) }
+}
+
+fn refused() -> io::Error {
+    io::Error::other("it would change the guest's policy; not written")
+}

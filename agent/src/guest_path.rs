@@ -1,0 +1,272 @@
+//! Opens what the host names in the guest, one component at a time, so that root alone decides where it
+//! leads: symbolic links are followed within the root, and only if nobody else can have made them. Whoever
+//! owns a directory on the way can still swap it; what was opened stays what it is.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use mote_core::guest_path::Target;
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, Stat, fstat, fstatfs, lstat, mkdirat, openat, readlinkat,
+};
+use rustix::io::Errno;
+
+/// Most symbolic links on one way, as many as the kernel follows; one more is an error.
+const LINKS: usize = 40;
+/// Magic number (statfs(2)) of `/proc`, whose links lead anywhere, also out of the root.
+const PROC: u32 = 0x9fa0;
+
+/// A name in an open directory. It is no symbolic link, or was none when it was looked up.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) directory: OwnedFd,
+    pub(crate) name: CString,
+}
+
+/// Follows a path to its last name, which need not exist. With `make`, missing directories are made.
+///
+/// # Errors
+/// A symbolic link that others than root can change; any error of open(2) and mkdir(2).
+#[inline(never)] // its size
+pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Place> {
+    let top = || openat(CWD, root, directory(), Mode::empty());
+    let mut here = top()?;
+    // How far below the root, and whether others than root can change anything on the way.
+    let (mut depth, mut trusted) = (0_usize, is_kept(&fstat(&here)?));
+    let mut links = 0;
+    let mut rest = target.below_root().as_bytes().to_vec();
+    loop {
+        let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+        let mut after = rest.split_off(end);
+        let mut name = CString::new(rest)?;
+        let is_last = after.iter().all(|byte| *byte == b'/');
+        if !is_last {
+            after.remove(0);
+        }
+        rest = after;
+        let up = name.as_c_str() == c"..";
+        if matches!(name.as_bytes(), b"" | b".") || (up && depth == 0) {
+            name = c".".into();
+            if !is_last {
+                continue;
+            }
+        }
+        if is_last && name.as_c_str() == c"." {
+            return Ok(Place { directory: here, name });
+        }
+        match open_directory(&here, &name, make && !is_last) {
+            // Whoever owns this directory may have moved it since: its parent is another one.
+            _ if up && !trusted => return Err(Errno::LOOP.into()),
+            Ok(_) | Err(Errno::NOENT) if is_last => return Ok(Place { directory: here, name }),
+            Ok(next) => {
+                here = next;
+                depth = if up { depth - 1 } else { depth + 1 };
+                trusted = trusted && is_kept(&fstat(&here)?);
+            }
+            Err(Errno::NOTDIR | Errno::LOOP) => match link(&here, &name, trusted)? {
+                Some(_) if links == LINKS => return Err(Errno::LOOP.into()),
+                Some(mut link) => {
+                    links += 1;
+                    if link.starts_with(b"/") {
+                        (here, depth) = (top()?, 0);
+                    }
+                    link.push(b'/');
+                    link.append(&mut rest);
+                    rest = link;
+                }
+                None if is_last => return Ok(Place { directory: here, name }),
+                None => return Err(Errno::NOTDIR.into()),
+            },
+            Err(why) => return Err(why.into()),
+        }
+    }
+}
+
+/// Opens the directory at a path. With `make`, it and those above it are made if they are missing.
+///
+/// # Errors
+/// As [`find`]; `InvalidInput` for the root or a path with `..`.
+#[inline(never)] // its size
+pub(crate) fn enter(root: &Path, target: &str, make: bool) -> io::Result<OwnedFd> {
+    let target = Target::parse(target).ok_or(io::ErrorKind::InvalidInput)?;
+    let place = find(root, target, make)?;
+    Ok(open_directory(&place.directory, &place.name, make)?)
+}
+
+fn directory() -> OFlags {
+    OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
+}
+
+/// Opens a directory, which is made first with `make` if it is missing. Follows no symbolic link.
+#[inline(never)] // its size
+fn open_directory(above: &OwnedFd, name: &CStr, make: bool) -> Result<OwnedFd, Errno> {
+    let open = || openat(above, name, directory() | OFlags::NOFOLLOW, Mode::empty());
+    match open() {
+        Err(Errno::NOENT) if make => match mkdirat(above, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => open(),
+            Err(why) => Err(why),
+        },
+        opened => opened,
+    }
+}
+
+/// Where a symbolic link leads; `None` if it is a file. `trusted` if root alone can change the directories
+/// on the way to it.
+#[inline(never)] // its size
+fn link(above: &OwnedFd, name: &CStr, trusted: bool) -> io::Result<Option<Vec<u8>>> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let link = openat(above, name, flags, Mode::empty())?;
+    let about = fstat(&link)?;
+    if FileType::from_raw_mode(about.st_mode) != FileType::Symlink {
+        return Ok(None);
+    }
+    if i128::from(fstatfs(&link)?.f_type) == i128::from(PROC) {
+        return Err(Errno::LOOP.into());
+    }
+    if !trusted || !is_roots(about.st_uid) {
+        let path = real_path(above).unwrap_or_default().join(OsStr::from_bytes(name.to_bytes()));
+        return Err(io::Error::other(format!(
+            "the symbolic link {} is not followed: others than root can change it",
+            path.display()
+        )));
+    }
+    Ok(Some(readlinkat(&link, c"", Vec::new())?.into_bytes()))
+}
+
+/// The path of an open file, as the kernel has it now.
+///
+/// # Errors
+/// `/proc` is not mounted.
+pub(crate) fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
+    std::fs::read_link(by_descriptor(open))
+}
+
+/// A name that leads to an open file wherever it is, by way of `/proc`.
+pub(crate) fn by_descriptor(open: &impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
+}
+
+/// Whether root, or else the user that this program runs as, alone can change what is there; false if
+/// nothing is. Of a symbolic link, whose mode lets everybody write, it is false too.
+pub(crate) fn is_roots_alone(path: &Path) -> bool {
+    is_roots_but_for(path, 0o022)
+}
+
+/// Whether it is root's, and has none of these bits in its mode.
+#[inline(never)] // its size
+pub(crate) fn is_roots_but_for(path: &Path, bits: u32) -> bool {
+    lstat(path).is_ok_and(|about| is_roots(about.st_uid) && about.st_mode & bits == 0)
+}
+
+/// As [`is_roots_alone`], of what is known already.
+pub(crate) fn is_private(about: &Stat) -> bool {
+    is_roots(about.st_uid) && about.st_mode & 0o022 == 0
+}
+
+/// Whether nobody but root can replace what root has in a directory. Others may add to a sticky one, as `/` is
+/// in an initramfs that does not say otherwise.
+fn is_kept(about: &Stat) -> bool {
+    is_private(about) || (is_roots(about.st_uid) && about.st_mode & 0o1000 != 0)
+}
+
+/// Whether a user is root, or else the one that this program runs as.
+fn is_roots(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+
+    /// An account without rights.
+    const NOBODY: Option<u32> = Some(65_534);
+
+    fn scratch(name: &str) -> PathBuf {
+        fs::canonicalize(crate::runtime::scratch::scratch(name)).unwrap()
+    }
+
+    fn real(root: &Path, target: &str) -> Result<PathBuf, String> {
+        let open = enter(root, target, true).map_err(|error| error.to_string())?;
+        Ok(real_path(&open).unwrap())
+    }
+
+    #[test]
+    fn directories_are_made_and_roots_links_followed_within_the_root() {
+        let root = scratch("enter");
+        let at = |target: &str| real(&root, target);
+        assert_eq!(at("mnt/a/b"), Ok(root.join("mnt/a/b")));
+        for (target, link) in [("/mnt", "media"), ("../../../mnt/./a", "up"), ("media/a/", "two")] {
+            symlink(target, root.join(link)).unwrap();
+        }
+        assert_eq!(at("media/./c/"), Ok(root.join("mnt/c")));
+        assert_eq!(at("up//d"), Ok(root.join("mnt/a/d")));
+        assert_eq!(at("two/b/x/y"), Ok(root.join("mnt/a/b/x/y")));
+        symlink("..", root.join("mnt/back")).unwrap();
+        assert_eq!(at("mnt/back/e"), Ok(root.join("e")));
+        fs::write(root.join("file"), "").unwrap();
+        assert!(at("file/x").is_err() && at("file").is_err());
+        symlink("loop", root.join("loop")).unwrap();
+        assert!(at("loop").is_err());
+        let missing = enter(&root, "none/x", false).unwrap_err();
+        assert!(missing.kind() == io::ErrorKind::NotFound && !root.join("none").exists());
+        let find = |target| find(&root, Target::parse(target).unwrap(), false).unwrap();
+        assert_eq!(find("file").name.as_c_str(), c"file");
+        assert_eq!(find("up/file").name.as_c_str(), c"file");
+    }
+
+    #[test]
+    fn a_link_that_others_than_root_can_change_is_not_followed() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let root = scratch("others");
+        for path in ["etc", "home/user/deep"] {
+            fs::create_dir_all(root.join(path)).unwrap();
+        }
+        let link = |path: &str| symlink("/etc", root.join(path)).unwrap();
+        let at = |target: &str| real(&root, target);
+        // His own, in a directory of root's.
+        link("his");
+        assert_eq!(at("his/x"), Ok(root.join("etc/x")));
+        lchown(root.join("his"), NOBODY, None).unwrap();
+        // Root's, in directories where he can put another in its place.
+        link("home/user/share");
+        link("home/user/deep/link");
+        link("wide");
+        chown(root.join("home/user"), NOBODY, None).unwrap();
+        for target in
+            ["his", "his/y", "home/user/share", "home/user/share/y", "home/user/deep/link"]
+        {
+            let why = at(target).unwrap_err();
+            assert!(
+                why.contains("others than root")
+                    && why.contains("home/user") == target.starts_with("home"),
+                "{why}"
+            );
+        }
+        assert_eq!(at("wide"), Ok(root.join("etc")));
+        for (mode, followed) in [(0o777, false), (0o775, false), (0o1777, true)] {
+            fs::set_permissions(&root, Permissions::from_mode(mode)).unwrap();
+            assert_eq!((at("wide").is_ok(), at("his").is_ok()), (followed, false), "{mode:o}");
+        }
+        // No link: a directory of his is his business.
+        assert_eq!(at("home/user/deep/y"), Ok(root.join("home/user/deep/y")));
+        assert!(!root.join("etc/y").exists());
+    }
+
+    #[test]
+    fn the_links_of_proc_are_not_followed() {
+        for link in ["cwd", "root", "fd/0"] {
+            for target in [format!("proc/self/{link}/mote-x"), format!("proc/self/{link}")] {
+                let error = enter(Path::new("/"), &target, true).err();
+                let number = error.and_then(|error| error.raw_os_error());
+                assert_eq!(number, Some(Errno::LOOP.raw_os_error()), "{target}");
+            }
+        }
+    }
+}
