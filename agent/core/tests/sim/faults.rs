@@ -1,0 +1,77 @@
+//! What happens to a history from outside. Each fault ends by itself.
+
+use std::rc::Rc;
+
+use crate::host::port::Backend;
+use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
+use crate::machine::wait::sleep;
+use crate::world::World;
+
+/// Longest fault but a suspend.
+pub(crate) const LONGEST: Micros = 12 * SECOND;
+/// What is written to a line that does not only belong to the host.
+const NOISE: [&str; 5] =
+    ["CONNECT 2:9999\n", "CONNECT 4294967295:1\n", "\n\0\u{7f}STARTED\nCONN", "CONNECT \n", "\n"];
+
+/// One fault, by chance.
+pub(crate) fn strike(world: &Rc<World>) {
+    let (sim, dice) = (&world.sim, &world.sim.dice);
+    let length = dice.pick(&[50 * MILLI, SECOND, LONGEST]);
+    let length = dice.between(MILLI, length);
+    match dice.below(12) {
+        0 | 1 => {
+            world.host.die();
+            if dice.one_in(4) {
+                world.host.renew();
+            }
+            later(world, Zone::Host, length, |world| world.host.start());
+        }
+        2 => world.host.renew(),
+        3 => {
+            world.host.hang(true);
+            later(world, Zone::Host, length, |world| world.host.hang(false));
+        }
+        4 => {
+            world.host.refuses.set(true);
+            later(world, Zone::Host, length, |world| world.host.refuses.set(false));
+        }
+        5 => {
+            world.kill_agent();
+            later(world, Zone::Guest, length, |world| world.start_agent());
+        }
+        6 => {
+            world.stop_agent();
+            later(world, Zone::Guest, length, |world| world.start_agent());
+        }
+        7 => {
+            world.qemu.plug(false);
+            later(world, Zone::Host, length, |world| world.qemu.plug(true));
+        }
+        8 => {
+            world.oracle.excuse();
+            sim.freeze(dice.between(MILLI, dice.pick(&[SECOND, 60 * SECOND])), dice.one_in(2));
+        }
+        9 => {
+            world.oracle.excuse();
+            sim.jump(dice.between(MILLI, dice.pick(&[SECOND, 60 * SECOND, 3600 * SECOND])));
+        }
+        10 if world.qemu.backend == Backend::Line => world.qemu.tell(dice.pick(&NOISE)),
+        _ => {}
+    }
+}
+
+/// Mends it when so much time has passed there.
+fn later(world: &Rc<World>, zone: Zone, length: Micros, mend: impl Fn(&Rc<World>) + 'static) {
+    let task = world.clone();
+    world.sim.spawn(world.sim.process(zone), async move {
+        sleep(&task.sim, zone, length).await;
+        mend(&task);
+    });
+}
+
+/// Host and agent are up, whatever happened.
+pub(crate) fn mend(world: &Rc<World>) {
+    if !world.host.is_up() {
+        world.host.start();
+    }
+}

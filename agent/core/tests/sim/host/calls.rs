@@ -1,0 +1,119 @@
+//! What the host asks of the agent (P§3.2, P§3.3, P§4).
+
+use std::rc::Rc;
+
+use mote_core::flavour::Flavour;
+
+use super::daemon::Host;
+use super::http::{Message, Reader, request};
+use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
+use crate::machine::handshake::{Certificate, Hello};
+use crate::machine::net::{Place, Stream};
+use crate::machine::wait::{sleep, within};
+
+/// Where the agent listens.
+pub(crate) const AGENT: Place = Place::Vsock(3, 8443);
+/// What the host shows as a client; `server.crt` in the guest.
+pub(crate) const HOST_CLIENT: Certificate = 9;
+/// All of a PUT, or of an event.
+const LIMIT: Micros = 3 * SECOND;
+/// How late an answer to a wait with a limit may be.
+const SLACK: Micros = SECOND;
+
+/// One call on a connection of its own; `None` if it failed.
+async fn call(host: &Rc<Host>, method: &str, path: &str, body: &str) -> Option<Message> {
+    let (sim, net) = (&host.sim, &host.net);
+    let stream = net.connect(AGENT, Zone::Host).await.ok()?;
+    Hello { certificate: HOST_CLIENT, ticket: 0 }.send(&stream).await.ok()?;
+    Hello::receive(&stream).await.ok()?;
+    let sent = request(method, path, "Connection: close\r\n", body);
+    stream.write_all(&sent).await.ok()?;
+    let mut reader = Reader::new(&stream);
+    let answer = reader.message().await.ok()??;
+    let more = within(sim, Zone::Host, 50 * MILLI, reader.message()).await;
+    if let Some(Ok(Some(second))) = more {
+        sim.fail(format!("{method} {path} is answered twice: {}", second.first));
+    }
+    sim.trace("agent answers the host", answer.status().into(), 0);
+    Some(answer)
+}
+
+/// Tells the agent where the host is; never repeated.
+pub(crate) async fn put(host: &Rc<Host>) {
+    let member = match host.nature.flavour {
+        Flavour::Incus => "dev_incus",
+        Flavour::Lxd | Flavour::LxdOld => "devlxd",
+    };
+    let (port, certificate) = (host.port.get(), host.certificate.get());
+    let body = format!(
+        "{{\"cid\":2,\"port\":{port},\"certificate\":\"CERTIFICATE {certificate}\",\"{member}\":true}}"
+    );
+    let both = async {
+        if host.nature.flavour != Flavour::Incus {
+            call(host, "GET", "/1.0", "").await?;
+        }
+        call(host, "PUT", "/1.0", &body).await
+    };
+    let answer = within(&host.sim, Zone::Host, LIMIT, both).await.flatten();
+    host.sim.trace("PUT", answer.map_or(0, |answer| answer.status().into()), 0);
+}
+
+/// What users of the host cause.
+pub(crate) async fn now_and_then(host: Rc<Host>) {
+    let (sim, mut number) = (host.sim.clone(), 0);
+    loop {
+        sleep(&sim, Zone::Host, sim.dice.between(SECOND, 20 * SECOND)).await;
+        host.alive().await;
+        number += 1;
+        match sim.dice.below(5) {
+            0 => stranger(&host).await,
+            1 => exec(&host).await,
+            2 => drop(within(&sim, Zone::Host, LIMIT, call(&host, "GET", "/1.0/state", "")).await),
+            _ => {
+                let kind = sim.dice.pick(&["config", "device", "lifecycle"]);
+                let body = format!(
+                    "{{\"type\":\"{kind}\",\"metadata\":{{\"port\":{},\"number\":{number}}}}}",
+                    host.port.get()
+                );
+                let posted = call(&host, "POST", "/1.0/events", &body);
+                drop(within(&sim, Zone::Host, LIMIT, posted).await);
+            }
+        }
+    }
+}
+
+/// Somebody else's certificate must not reach HTTP.
+async fn stranger(host: &Rc<Host>) {
+    let work = async {
+        let stream: Stream = host.net.connect(AGENT, Zone::Host).await.ok()?;
+        Hello { certificate: HOST_CLIENT + 1, ticket: 0 }.send(&stream).await.ok()?;
+        Hello::receive(&stream).await.ok()
+    };
+    if within(&host.sim, Zone::Host, 10 * SECOND, work).await.flatten().is_some() {
+        host.sim.fail("a stranger is let in".into());
+    }
+}
+
+/// Starts a command and waits for its end for some seconds.
+async fn exec(host: &Rc<Host>) {
+    let (sim, oracle) = (&host.sim, &host.oracle);
+    let begun = call(host, "POST", "/1.0/exec", "{\"command\":[\"x\"]}");
+    let Some(begun) = within(sim, Zone::Host, LIMIT, begun).await.flatten() else { return };
+    let expected = host.nature.exec;
+    if begun.status() != expected {
+        return sim.fail(format!("exec is answered {}, not {expected}", begun.status()));
+    }
+    let Some(path) = begun.header("location") else { return };
+    let seconds = sim.dice.between(0, 5);
+    let (since, excuses) = (sim.awake(), oracle.excuses());
+    let is_rough = host.net.mishaps.get() > 0;
+    let path = format!("{path}/wait?timeout={seconds}");
+    let waited = call(host, "GET", &path, "");
+    let limit = (seconds + 30) * SECOND;
+    let waited = within(sim, Zone::Host, limit, waited).await.flatten();
+    let took = sim.awake() - since;
+    let is_excused = is_rough || excuses != oracle.excuses();
+    if !is_excused && (waited.is_none() || took > seconds * SECOND + SLACK) {
+        sim.fail(format!("a wait of {seconds} s took {} ms", took / MILLI));
+    }
+}

@@ -1,0 +1,116 @@
+//! What the daemon knows, and what of that outlives it (P§2.3, P§6).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+
+use mote_core::flavour::Flavour;
+
+use super::port::Qemu;
+use crate::machine::executor::{Process, Sim};
+use crate::machine::handshake::Certificate;
+use crate::machine::net::{Net, Stream};
+use crate::machine::wait::Signal;
+use crate::oracle::{Oracle, Word};
+
+/// What a daemon is like for a whole history.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nature {
+    pub(crate) flavour: Flavour,
+    /// Whether its TLS gives tickets.
+    pub(crate) gives_tickets: bool,
+    /// Most calls of the agent at once.
+    pub(crate) most: usize,
+    /// The answer to a command, by the guest's policy.
+    pub(crate) exec: u16,
+}
+
+/// The daemon, and what of it outlives a process.
+pub(crate) struct Host {
+    pub(crate) sim: Rc<Sim>,
+    pub(crate) net: Rc<Net>,
+    pub(crate) qemu: Rc<Qemu>,
+    pub(crate) oracle: Rc<Oracle>,
+    pub(crate) nature: Nature,
+    pub(crate) process: Cell<Option<Process>>,
+    /// Where it listens: each process has a port of its own.
+    pub(crate) port: Cell<u32>,
+    pub(crate) certificate: Cell<Certificate>,
+    /// Whether it takes the agent for started.
+    pub(crate) started: Cell<bool>,
+    /// What it keeps of the instance.
+    pub(crate) keeps: Cell<Word>,
+    /// It answers 401 to all.
+    pub(crate) refuses: Cell<bool>,
+    /// It answers nobody.
+    pub(crate) hangs: Cell<bool>,
+    pub(crate) woken: Signal,
+    /// Tickets of this process, with their certificate.
+    pub(crate) tickets: RefCell<BTreeMap<u64, Certificate>>,
+    /// The agent's calls.
+    pub(crate) calls: RefCell<Vec<Weak<Stream>>>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        sim: Rc<Sim>,
+        net: Rc<Net>,
+        qemu: Rc<Qemu>,
+        oracle: Rc<Oracle>,
+        nature: Nature,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            sim,
+            net,
+            qemu,
+            oracle,
+            nature,
+            process: Cell::default(),
+            port: Cell::new(4000),
+            certificate: Cell::new(1),
+            started: Cell::new(false),
+            keeps: Cell::new(Word::Started),
+            refuses: Cell::new(false),
+            hangs: Cell::new(false),
+            woken: Signal::default(),
+            tickets: RefCell::default(),
+            calls: RefCell::default(),
+        })
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.process.get().is_some()
+    }
+
+    pub(crate) fn die(&self) {
+        let Some(process) = self.process.take() else { return };
+        self.sim.trace("host dies", 0, 0);
+        self.sim.kill(process);
+        self.qemu.is_read.set(false);
+        self.started.set(false);
+        self.tickets.borrow_mut().clear();
+    }
+
+    /// It changes its certificate, and tells nobody.
+    pub(crate) fn renew(&self) {
+        self.certificate.set(self.certificate.get() % 200 + 1);
+        self.sim.trace("host certificate", self.certificate.get(), 0);
+    }
+
+    pub(crate) fn hang(&self, hangs: bool) {
+        self.sim.trace(if hangs { "host hangs" } else { "host goes on" }, 0, 0);
+        self.hangs.set(hangs);
+        self.woken.raise();
+    }
+
+    /// Returns when it does not hang.
+    pub(crate) async fn alive(&self) {
+        loop {
+            let seen = self.woken.seen();
+            if !self.hangs.get() {
+                return;
+            }
+            self.woken.after(seen).await;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The status port as QEMU has it (P§2.1 to P§2.3): a ring that outlives daemon and agent, events that are held
+//! back, and the second kind of port, which carries bytes both ways (seeds §1).
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use crate::machine::executor::{Micros, Process, SECOND, Sim, Zone};
+use crate::machine::wait::{Signal, sleep};
+
+/// What is behind the port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    /// 16 bytes; the last whole line counts.
+    Ring,
+    /// 16 KiB; of several lines the last but one counts.
+    LongRing,
+    /// Bytes both ways.
+    Line,
+}
+
+impl Backend {
+    fn size(self) -> usize {
+        match self {
+            Self::Ring => 16,
+            Self::LongRing | Self::Line => 16 * 1024,
+        }
+    }
+}
+
+/// Events of one port: at most one a second.
+#[derive(Default)]
+struct Events {
+    last: Cell<Option<Micros>>,
+    is_held: Cell<bool>,
+}
+
+/// The status port's and the dummy port's other end.
+pub(crate) struct Qemu {
+    sim: Rc<Sim>,
+    process: Process,
+    pub(crate) backend: Backend,
+    ring: RefCell<VecDeque<u8>>,
+    to_guest: RefCell<Vec<u8>>,
+    told: Signal,
+    /// A port that comes back is another one.
+    number: Cell<u64>,
+    is_there: Cell<bool>,
+    is_open: Cell<bool>,
+    events: [Events; 2],
+    /// When the guest last wrote, or tried to, and since when it can: in time awake.
+    pub(crate) written: Cell<Micros>,
+    pub(crate) since: Cell<Micros>,
+    /// An event for the daemon.
+    pub(crate) event: Signal,
+    /// Whether a daemon is connected.
+    pub(crate) is_read: Cell<bool>,
+}
+
+const STATUS: usize = 0;
+const DUMMY: usize = 1;
+
+impl Qemu {
+    pub(crate) fn new(sim: Rc<Sim>, backend: Backend) -> Rc<Self> {
+        Rc::new(Self {
+            process: sim.process(Zone::Host),
+            sim,
+            backend,
+            ring: RefCell::default(),
+            to_guest: RefCell::default(),
+            told: Signal::default(),
+            number: Cell::new(1),
+            is_there: Cell::new(true),
+            is_open: Cell::new(false),
+            events: Default::default(),
+            written: Cell::default(),
+            since: Cell::default(),
+            event: Signal::default(),
+            is_read: Cell::new(false),
+        })
+    }
+
+    /// The port vanishes or is back.
+    pub(crate) fn plug(&self, is_there: bool) {
+        self.sim.trace(if is_there { "port is back" } else { "port vanishes" }, 0, 0);
+        self.is_there.set(is_there);
+        self.number.set(self.number.get() + 1);
+        self.is_open.set(false);
+        self.since.set(self.sim.awake());
+        self.to_guest.borrow_mut().clear();
+        self.told.raise();
+    }
+
+    fn raise(self: &Rc<Self>, port: usize) {
+        let now = self.sim.now(Zone::Host);
+        let events = &self.events[port];
+        if events.is_held.get() {
+            return;
+        }
+        match events.last.get().filter(|last| last + SECOND > now) {
+            None => {
+                events.last.set(Some(now));
+                self.event.raise();
+            }
+            Some(last) => {
+                events.is_held.set(true);
+                let qemu = self.clone();
+                self.sim.spawn(self.process, async move {
+                    sleep(&qemu.sim, Zone::Host, last + SECOND - now).await;
+                    qemu.events[port].is_held.set(false);
+                    qemu.events[port].last.set(Some(qemu.sim.now(Zone::Host)));
+                    qemu.event.raise();
+                });
+            }
+        }
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.is_there.get()
+    }
+
+    /// The dummy port is opened and closed.
+    pub(crate) fn kick(self: &Rc<Self>) {
+        self.raise(DUMMY);
+    }
+
+    /// What the daemon reads; reading takes it out.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        self.ring.borrow_mut().drain(..).collect()
+    }
+
+    /// The daemon writes to the guest.
+    pub(crate) fn tell(&self, line: &str) {
+        if self.is_there.get() && self.backend == Backend::Line {
+            self.to_guest.borrow_mut().extend_from_slice(line.as_bytes());
+            self.told.raise();
+        }
+    }
+}
+
+/// The guest's side; closed when dropped.
+pub(crate) struct Port {
+    qemu: Rc<Qemu>,
+    number: u64,
+}
+
+impl Port {
+    /// Opens it, unless it is away or another has it open.
+    pub(crate) fn open(qemu: &Rc<Qemu>) -> Option<Self> {
+        if !qemu.is_there.get() || qemu.is_open.replace(true) {
+            return None;
+        }
+        qemu.raise(STATUS);
+        Some(Self { qemu: qemu.clone(), number: qemu.number.get() })
+    }
+
+    fn is_gone(&self) -> bool {
+        self.number != self.qemu.number.get()
+    }
+
+    /// Writes a whole line or nothing.
+    pub(crate) fn write(&self, line: &[u8]) -> Option<()> {
+        let qemu = &self.qemu;
+        let mut ring = qemu.ring.borrow_mut();
+        qemu.written.set(qemu.sim.awake());
+        let is_line = qemu.backend == Backend::Line;
+        let is_full = is_line && (!qemu.is_read.get() || ring.len() > 512);
+        if self.is_gone() || is_full {
+            return None;
+        }
+        ring.extend(line);
+        let over = ring.len().saturating_sub(qemu.backend.size());
+        drop(ring.drain(..over));
+        if is_line {
+            qemu.event.raise();
+        }
+        Some(())
+    }
+
+    /// What has come, without waiting; `None` for nothing.
+    pub(crate) fn left(&self) -> Option<Vec<u8>> {
+        let bytes = if self.is_gone() { Vec::new() } else { self.qemu.to_guest.take() };
+        (!bytes.is_empty()).then_some(bytes)
+    }
+
+    /// Waits for bytes; `None` if the port is gone.
+    pub(crate) async fn read(&self) -> Option<Vec<u8>> {
+        loop {
+            let seen = self.qemu.told.seen();
+            if self.is_gone() {
+                return None;
+            }
+            if let Some(bytes) = self.left() {
+                return Some(bytes);
+            }
+            self.qemu.told.after(seen).await;
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if !self.is_gone() {
+            self.qemu.is_open.set(false);
+            self.qemu.raise(STATUS);
+        }
+    }
+}

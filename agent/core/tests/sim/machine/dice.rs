@@ -1,0 +1,48 @@
+//! Chance that one seed always repeats.
+
+use std::cell::Cell;
+
+/// `SplitMix64`: small, and every seed is a good one.
+#[derive(Debug)]
+pub(crate) struct Dice(Cell<u64>);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Cell::new(seed))
+    }
+
+    fn next(&self) -> u64 {
+        let state = self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0.set(state);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`, which is not 0.
+    pub(crate) fn below(&self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// A number from `first` to `last`.
+    pub(crate) fn between(&self, first: u64, last: u64) -> u64 {
+        first + self.below(last - first + 1)
+    }
+
+    /// True once in so many times; never for 0.
+    pub(crate) fn one_in(&self, times: u64) -> bool {
+        times > 0 && self.below(times) == 0
+    }
+
+    /// One of them.
+    pub(crate) fn pick<T: Copy>(&self, those: &[T]) -> T {
+        let index = self.below(u64::try_from(those.len()).expect("a short list"));
+        those[usize::try_from(index).expect("an index")]
+    }
+
+    /// An index into something of that length, or its length.
+    pub(crate) fn up_to(&self, length: usize) -> usize {
+        let length = u64::try_from(length).expect("a length");
+        usize::try_from(self.between(0, length)).expect("a length")
+    }
+}

@@ -1,0 +1,360 @@
+//! Tasks on a virtual clock. There are two clocks: the host's, which is the true one, and the guest's, which
+//! stands still while the guest is suspended and can jump. Nothing here depends on the machine that runs it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+
+use super::dice::Dice;
+
+/// Microseconds since the history began.
+pub(crate) type Micros = u64;
+pub(crate) const MILLI: Micros = 1_000;
+pub(crate) const SECOND: Micros = 1_000_000;
+
+/// Most steps at one instant. More is a loop that waits for nothing.
+const BUSY: u32 = 200_000;
+
+/// Whose clock and whose suspend counts for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zone {
+    Host,
+    Guest,
+}
+
+/// Tasks that die together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) zone: Zone,
+    number: u32,
+}
+
+/// A task, for its early end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskId {
+    slot: usize,
+    serial: u64,
+}
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+struct Slot {
+    process: Process,
+    serial: u64,
+    waker: Arc<Knock>,
+    /// Away while it runs.
+    task: Option<Task>,
+}
+
+/// Puts its task into the queue of those that can go on.
+struct Knock {
+    slot: usize,
+    is_queued: AtomicBool,
+    queue: Arc<Mutex<VecDeque<usize>>>,
+}
+
+impl Wake for Knock {
+    fn wake(self: Arc<Self>) {
+        if !self.is_queued.swap(true, Ordering::Relaxed) {
+            self.queue.lock().expect("one thread").push_back(self.slot);
+        }
+    }
+}
+
+/// One clock with those that wait for it.
+#[derive(Default)]
+struct Clock {
+    timers: RefCell<BTreeMap<(Micros, u64), Waker>>,
+    ready: Arc<Mutex<VecDeque<usize>>>,
+}
+
+/// A suspend of the guest.
+#[derive(Clone, Copy)]
+struct Suspend {
+    since: Micros,
+    until: Micros,
+    /// The guest's clock goes on meanwhile.
+    is_counted: bool,
+}
+
+/// Runs one history.
+pub(crate) struct Sim {
+    pub(crate) dice: Dice,
+    now: Cell<Micros>,
+    count: Cell<u64>,
+    host: Clock,
+    guest: Clock,
+    /// The guest's clock minus the host's.
+    offset: Cell<i64>,
+    frozen: Cell<Option<Suspend>>,
+    /// How long it was suspended in all.
+    slept: Cell<Micros>,
+    slots: RefCell<Vec<Option<Slot>>>,
+    free: RefCell<Vec<usize>>,
+    processes: Cell<u32>,
+    steps: Cell<u32>,
+    hash: Cell<u64>,
+    is_loud: bool,
+    failure: RefCell<Option<String>>,
+}
+
+impl Sim {
+    /// A history; a loud one prints what happens.
+    pub(crate) fn new(seed: u64, is_loud: bool) -> Rc<Self> {
+        Rc::new(Self {
+            dice: Dice::new(seed),
+            now: Cell::new(0),
+            count: Cell::new(0),
+            host: Clock::default(),
+            guest: Clock::default(),
+            offset: Cell::new(0),
+            frozen: Cell::new(None),
+            slept: Cell::new(0),
+            slots: RefCell::default(),
+            free: RefCell::default(),
+            processes: Cell::new(0),
+            steps: Cell::new(0),
+            hash: Cell::new(0xcbf2_9ce4_8422_2325),
+            is_loud,
+            failure: RefCell::default(),
+        })
+    }
+
+    fn clock(&self, zone: Zone) -> &Clock {
+        match zone {
+            Zone::Host => &self.host,
+            Zone::Guest => &self.guest,
+        }
+    }
+
+    /// What the zone's clock shows.
+    pub(crate) fn now(&self, zone: Zone) -> Micros {
+        match zone {
+            Zone::Host => self.now.get(),
+            Zone::Guest => {
+                let stopped = self.frozen.get().filter(|suspend| !suspend.is_counted);
+                let now = stopped.map_or(self.now.get(), |suspend| suspend.since);
+                now.saturating_add_signed(self.offset.get())
+            }
+        }
+    }
+
+    /// True time without that of suspends: what a limit in the guest is measured by, since a clock that jumps
+    /// only ends a wait early.
+    pub(crate) fn awake(&self) -> Micros {
+        let now = self.frozen.get().map_or(self.now.get(), |suspend| suspend.since);
+        now - self.slept.get()
+    }
+
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen.get().is_some()
+    }
+
+    /// Suspends the guest for so long; its clock may go on or stand still.
+    pub(crate) fn freeze(&self, length: Micros, is_counted: bool) {
+        if self.frozen.get().is_none() {
+            self.trace("suspended", length, u64::from(is_counted));
+            let since = self.now.get();
+            self.frozen.set(Some(Suspend { since, until: since + length, is_counted }));
+        }
+    }
+
+    fn thaw(&self) {
+        let Some(Suspend { since, until, is_counted }) = self.frozen.get() else { return };
+        if until > self.now.get() {
+            return;
+        }
+        self.frozen.set(None);
+        let length = self.now.get() - since;
+        self.slept.set(self.slept.get() + length);
+        if !is_counted {
+            self.offset.set(self.offset.get() - length.cast_signed());
+        }
+        self.trace("resumed", length, 0);
+    }
+
+    /// Puts the guest's clock forward.
+    pub(crate) fn jump(&self, length: Micros) {
+        self.trace("clock jumps", length, 0);
+        self.offset.set(self.offset.get() + length.cast_signed());
+    }
+
+    /// A new process without a task.
+    pub(crate) fn process(&self, zone: Zone) -> Process {
+        self.processes.set(self.processes.get() + 1);
+        Process { zone, number: self.processes.get() }
+    }
+
+    pub(crate) fn spawn(
+        &self,
+        process: Process,
+        task: impl Future<Output = ()> + 'static,
+    ) -> TaskId {
+        let slot = self.free.borrow_mut().pop();
+        let mut slots = self.slots.borrow_mut();
+        let slot = slot.unwrap_or_else(|| {
+            slots.push(None);
+            slots.len() - 1
+        });
+        let serial = self.number();
+        let queue = self.clock(process.zone).ready.clone();
+        let waker = Arc::new(Knock { slot, is_queued: AtomicBool::new(false), queue });
+        waker.clone().wake();
+        slots[slot] = Some(Slot { process, serial, waker, task: Some(Box::pin(task)) });
+        TaskId { slot, serial }
+    }
+
+    /// A number that no other thing of this history has.
+    pub(crate) fn number(&self) -> u64 {
+        self.count.set(self.count.get() + 1);
+        self.count.get()
+    }
+
+    /// Ends a process as SIGKILL does.
+    pub(crate) fn kill(&self, process: Process) {
+        self.end(|slot| slot.process == process);
+    }
+
+    pub(crate) fn kill_task(&self, id: TaskId) {
+        self.end(|slot| slot.serial == id.serial && slot.waker.slot == id.slot);
+    }
+
+    fn end(&self, mut which: impl FnMut(&Slot) -> bool) {
+        let mut dead = Vec::new();
+        for (index, slot) in self.slots.borrow_mut().iter_mut().enumerate() {
+            if slot.as_ref().is_some_and(&mut which) {
+                dead.extend(slot.take());
+                self.free.borrow_mut().push(index);
+            }
+        }
+        // What a task drops may wake or start others.
+        drop(dead);
+    }
+
+    /// Has the task woken when the zone's clock shows that.
+    pub(crate) fn wake_at(&self, zone: Zone, when: Micros, waker: &Waker) {
+        let key = (when, self.number());
+        self.clock(zone).timers.borrow_mut().insert(key, waker.clone());
+    }
+
+    /// Runs all that happens up to that time, or until something is wrong.
+    pub(crate) fn run(&self, end: Micros) {
+        loop {
+            self.steps.set(0);
+            while self.failure.borrow().is_none() && self.step() {}
+            let next = self.next().filter(|next| *next <= end);
+            let Some(next) = next.filter(|_| self.failure.borrow().is_none()) else {
+                self.now.set(self.now.get().max(end));
+                return;
+            };
+            self.now.set(self.now.get().max(next));
+            self.thaw();
+            self.fire(Zone::Host);
+            if !self.is_frozen() {
+                self.fire(Zone::Guest);
+            }
+        }
+    }
+
+    /// True time of the next thing that happens.
+    fn next(&self) -> Option<Micros> {
+        let first = |zone| self.clock(zone).timers.borrow().keys().next().map(|(when, _)| *when);
+        let guest = match self.frozen.get() {
+            Some(suspend) => Some(suspend.until),
+            None => first(Zone::Guest).map(|at| at.saturating_add_signed(-self.offset.get())),
+        };
+        [first(Zone::Host), guest].into_iter().flatten().min()
+    }
+
+    fn fire(&self, zone: Zone) {
+        let now = self.now(zone);
+        loop {
+            let mut timers = self.clock(zone).timers.borrow_mut();
+            match timers.first_entry() {
+                Some(first) if first.key().0 <= now => first.remove().wake(),
+                Some(_) | None => return,
+            }
+        }
+    }
+
+    /// Runs one task that can go on; false if there is none.
+    fn step(&self) -> bool {
+        let next = |zone| self.clock(zone).ready.lock().expect("one thread").pop_front();
+        let guest = || if self.is_frozen() { None } else { next(Zone::Guest) };
+        let Some(index) = next(Zone::Host).or_else(guest) else { return false };
+        let Some((mut task, serial, waker)) = self.begin(index) else { return true };
+        self.steps.set(self.steps.get() + 1);
+        if self.steps.get() > BUSY {
+            self.fail("a loop that waits for nothing".into());
+            return false;
+        }
+        let waker_of = Waker::from(waker);
+        let is_over = task.as_mut().poll(&mut Context::from_waker(&waker_of)).is_ready();
+        let mut slots = self.slots.borrow_mut();
+        let still = slots[index].as_mut().filter(|slot| slot.serial == serial);
+        match still {
+            Some(slot) if !is_over => slot.task = Some(task),
+            Some(_) => {
+                slots[index] = None;
+                self.free.borrow_mut().push(index);
+                drop(slots);
+                drop(task);
+            }
+            None => {
+                drop(slots);
+                drop(task);
+            }
+        }
+        true
+    }
+
+    fn begin(&self, index: usize) -> Option<(Task, u64, Arc<Knock>)> {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots[index].as_mut()?;
+        slot.waker.is_queued.store(false, Ordering::Relaxed);
+        Some((slot.task.take()?, slot.serial, slot.waker.clone()))
+    }
+
+    /// Notes what happens, with two numbers.
+    pub(crate) fn trace(&self, what: &'static str, one: u64, other: u64) {
+        let mut hash = self.hash.get();
+        let words = [self.now.get(), one, other];
+        let bytes = what.bytes().chain(words.into_iter().flat_map(u64::to_le_bytes));
+        for byte in bytes {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        self.hash.set(hash);
+        if self.is_loud {
+            let time = self.now.get();
+            eprintln!("{:6}.{:06} {what} {one} {other}", time / SECOND, time % SECOND);
+        }
+    }
+
+    /// What the whole history comes to.
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash.get()
+    }
+
+    /// Ends the history: a rule is broken. The first word counts.
+    pub(crate) fn fail(&self, why: String) {
+        let time = self.now.get();
+        let said = format!("at {}.{:06} s: {why}", time / SECOND, time % SECOND);
+        self.failure.borrow_mut().get_or_insert(said);
+    }
+
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.borrow().clone()
+    }
+
+    /// Ends everything that still runs, whose parts refer to each other.
+    pub(crate) fn clear(&self) {
+        self.end(|_| true);
+        self.host.timers.borrow_mut().clear();
+        self.guest.timers.borrow_mut().clear();
+    }
+}

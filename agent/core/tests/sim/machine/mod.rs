@@ -1,0 +1,7 @@
+//! What everything runs on: chance, time, tasks, and a network, all without a real one.
+
+pub(crate) mod dice;
+pub(crate) mod executor;
+pub(crate) mod handshake;
+pub(crate) mod net;
+pub(crate) mod wait;

@@ -1,0 +1,337 @@
+//! Sockets between host and guest and inside the guest, and what goes wrong with them. Bytes take time, are
+//! torn anywhere, and each read and each write may be where a connection breaks, stalls or half-closes.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use super::executor::{MILLI, Micros, SECOND, Sim, Zone};
+use super::wait::{Signal, sleep};
+
+/// Most bytes under way in one direction: more than any request of a guest.
+const WINDOW: usize = 256 * 1024;
+/// Longest queue of a listener.
+const BACKLOG: usize = 64;
+
+/// Where something listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Place {
+    /// A context id and a port.
+    Vsock(u32, u32),
+    /// The socket for guests.
+    Devlxd,
+}
+
+/// The connection is broken.
+#[derive(Debug)]
+pub(crate) struct Broken;
+
+/// Why a connection was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoWay {
+    Refused,
+    Other,
+}
+
+/// All that listens, and how often something goes wrong.
+pub(crate) struct Net {
+    sim: Rc<Sim>,
+    listeners: RefCell<BTreeMap<Place, Weak<Queue>>>,
+    /// One await in so many has a mishap between host and guest; 0 for none.
+    pub(crate) mishaps: Cell<u64>,
+    /// The same inside the guest.
+    pub(crate) mishaps_inside: Cell<u64>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: RefCell<VecDeque<Stream>>,
+    signal: Signal,
+}
+
+/// An open listener; closed when dropped.
+pub(crate) struct Listener(Rc<Queue>);
+
+/// One direction of a connection.
+#[derive(Default)]
+struct Way {
+    /// Arrival and content.
+    pieces: VecDeque<(Micros, Vec<u8>)>,
+    unread: usize,
+    /// Arrival of the latest piece.
+    last: Micros,
+    /// Nothing arrives before.
+    stalled: Micros,
+    end: End,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// How a direction ends, and when the reader sees that.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum End {
+    #[default]
+    Open,
+    Closed(Micros),
+    Reset,
+}
+
+/// One side of a connection; closed when dropped.
+pub(crate) struct Stream {
+    net: Rc<Net>,
+    latency: Micros,
+    /// In the guest alone.
+    is_inside: bool,
+    /// Of a connection one mishap is seen at most, so that limits can be told.
+    has_stumbled: Rc<Cell<bool>>,
+    receiving: Rc<RefCell<Way>>,
+    sending: Rc<RefCell<Way>>,
+}
+
+impl Net {
+    pub(crate) fn new(sim: Rc<Sim>) -> Rc<Self> {
+        let (mishaps, mishaps_inside) = Default::default();
+        Rc::new(Self { sim, listeners: RefCell::default(), mishaps, mishaps_inside })
+    }
+
+    /// Listens there; whoever listened before no longer does.
+    pub(crate) fn listen(&self, place: Place) -> Listener {
+        let queue = Rc::new(Queue::default());
+        self.listeners.borrow_mut().insert(place, Rc::downgrade(&queue));
+        Listener(queue)
+    }
+
+    /// Connects. A lost packet is waited for without end: the caller has a deadline.
+    pub(crate) async fn connect(
+        self: &Rc<Self>,
+        place: Place,
+        zone: Zone,
+    ) -> Result<Stream, NoWay> {
+        let dice = &self.sim.dice;
+        let latency = match place {
+            Place::Vsock(..) => dice.between(50, 2_000),
+            Place::Devlxd => dice.between(5, 50),
+        };
+        sleep(&self.sim, zone, 2 * latency).await;
+        let is_inside = place == Place::Devlxd;
+        if !is_inside && dice.one_in(self.mishaps.get()) {
+            self.sim.trace("no connection", 0, 0);
+            if dice.one_in(2) {
+                return Err(NoWay::Other);
+            }
+            sleep(&self.sim, zone, 1000 * SECOND).await;
+        }
+        let queue = self.listeners.borrow().get(&place).and_then(Weak::upgrade);
+        let queue = queue.ok_or(NoWay::Refused)?;
+        if queue.waiting.borrow().len() >= BACKLOG {
+            return Err(NoWay::Other);
+        }
+        let (there, back) = (Rc::<RefCell<Way>>::default(), Rc::<RefCell<Way>>::default());
+        let has_stumbled = Rc::new(Cell::new(false));
+        let side = |receiving: &Rc<_>, sending: &Rc<_>| Stream {
+            net: self.clone(),
+            latency,
+            is_inside,
+            has_stumbled: has_stumbled.clone(),
+            receiving: Rc::clone(receiving),
+            sending: Rc::clone(sending),
+        };
+        queue.waiting.borrow_mut().push_back(side(&there, &back));
+        queue.signal.raise();
+        Ok(side(&back, &there))
+    }
+}
+
+impl Listener {
+    pub(crate) async fn accept(&self) -> Stream {
+        loop {
+            let seen = self.0.signal.seen();
+            if let Some(stream) = self.0.waiting.borrow_mut().pop_front() {
+                return stream;
+            }
+            self.0.signal.after(seen).await;
+        }
+    }
+}
+
+impl Way {
+    fn wake(&mut self) {
+        self.reader.take().into_iter().chain(self.writer.take()).for_each(Waker::wake);
+    }
+
+    fn reset(&mut self) {
+        self.end = End::Reset;
+        self.pieces.clear();
+        self.wake();
+    }
+
+    /// Closes it behind what is under way.
+    fn close(&mut self, when: Micros) {
+        if self.end == End::Open {
+            self.end = End::Closed(when.max(self.last));
+            self.wake();
+        }
+    }
+}
+
+impl Stream {
+    fn sim(&self) -> &Sim {
+        &self.net.sim
+    }
+
+    /// Something may go wrong here.
+    fn stumble(&self) {
+        let dice = &self.sim().dice;
+        let net = &self.net;
+        let rate = if self.is_inside { &net.mishaps_inside } else { &net.mishaps };
+        if self.has_stumbled.get() || !dice.one_in(rate.get()) {
+            return;
+        }
+        self.has_stumbled.set(true);
+        let now = self.sim().now(Zone::Host);
+        // Inside of the guest nothing gets lost on the way.
+        match dice.below(if self.is_inside { 2 } else { 4 }) {
+            0 => {
+                self.sim().trace("reset", 0, 0);
+                self.receiving.borrow_mut().reset();
+                self.sending.borrow_mut().reset();
+            }
+            1 => {
+                self.sim().trace("half-closed", 0, 0);
+                self.sending.borrow_mut().close(now + self.latency);
+            }
+            2 => {
+                let length = dice.pick(&[100 * MILLI, SECOND, 4 * SECOND, 20 * SECOND]);
+                self.sim().trace("stalls", length, 0);
+                let way = if dice.one_in(2) { &self.sending } else { &self.receiving };
+                way.borrow_mut().stalled = now + dice.between(1, length);
+            }
+            _ => {
+                self.sim().trace("black hole", 0, 0);
+                self.sending.borrow_mut().stalled = Micros::MAX;
+                self.receiving.borrow_mut().stalled = Micros::MAX;
+            }
+        }
+    }
+
+    /// Reads some bytes, often fewer than there are; 0 at the end.
+    pub(crate) async fn read(&self, out: &mut [u8]) -> Result<usize, Broken> {
+        self.stumble();
+        poll_fn(|context| self.poll_read(context, out)).await
+    }
+
+    fn poll_read(&self, context: &Context<'_>, out: &mut [u8]) -> Poll<Result<usize, Broken>> {
+        let now = self.sim().now(Zone::Host);
+        let mut way = self.receiving.borrow_mut();
+        let arrives = match (way.pieces.front(), way.end) {
+            (_, End::Reset) => return Poll::Ready(Err(Broken)),
+            (Some((when, _)), _) => Some((*when).max(way.stalled)),
+            (None, End::Closed(when)) => Some(when.max(way.stalled)),
+            (None, End::Open) => None,
+        };
+        if arrives.is_none_or(|when| when > now) {
+            way.reader = Some(context.waker().clone());
+            if let Some(when) = arrives.filter(|when| *when != Micros::MAX) {
+                self.sim().wake_at(Zone::Host, when, context.waker());
+            }
+            return Poll::Pending;
+        }
+        let Some((_, piece)) = way.pieces.front_mut() else { return Poll::Ready(Ok(0)) };
+        let mut count = piece.len().min(out.len());
+        if self.sim().dice.one_in(8) {
+            count = count.min(1 + self.sim().dice.up_to(16));
+        }
+        out[..count].copy_from_slice(&piece[..count]);
+        drop(piece.drain(..count));
+        if piece.is_empty() {
+            way.pieces.pop_front();
+        }
+        way.unread -= count;
+        way.writer.take().into_iter().for_each(Waker::wake);
+        Poll::Ready(Ok(count))
+    }
+
+    /// Writes all of it, in pieces of any size.
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> Result<(), Broken> {
+        while !bytes.is_empty() {
+            self.stumble();
+            let count = poll_fn(|context| self.poll_write(context, bytes)).await?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    fn poll_write(&self, context: &Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Broken>> {
+        let sim = self.sim();
+        let mut way = self.sending.borrow_mut();
+        if way.end != End::Open {
+            return Poll::Ready(Err(Broken));
+        }
+        if way.unread >= WINDOW {
+            way.writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let mut count = bytes.len().min(WINDOW - way.unread);
+        if sim.dice.one_in(16) {
+            count = count.min(1 + sim.dice.up_to(count));
+        }
+        let arrival = (sim.now(Zone::Host) + self.latency).max(way.last);
+        way.last = arrival;
+        way.unread += count;
+        way.pieces.push_back((arrival, bytes[..count].to_vec()));
+        way.reader.take().into_iter().for_each(Waker::wake);
+        Poll::Ready(Ok(count))
+    }
+
+    /// Exactly so many bytes.
+    pub(crate) async fn read_exact(&self, out: &mut [u8]) -> Result<(), Broken> {
+        let mut filled = 0;
+        while filled < out.len() {
+            match self.read(&mut out[filled..]).await? {
+                0 => return Err(Broken),
+                count => filled += count,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends no more.
+    pub(crate) fn shutdown(&self) {
+        self.sending.borrow_mut().close(self.sim().now(Zone::Host) + self.latency);
+    }
+
+    /// Whether the other side neither sends nor reads any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.sending.borrow().end == End::Reset
+    }
+
+    /// Waits until the other side neither sends nor reads any more.
+    pub(crate) async fn gone(&self) {
+        poll_fn(|context| {
+            let mut way = self.sending.borrow_mut();
+            if way.end == End::Reset {
+                return Poll::Ready(());
+            }
+            way.writer = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let now = self.sim().now(Zone::Host);
+        let mut sending = self.sending.borrow_mut();
+        if sending.stalled > now {
+            // Who wrote it is gone, and it never arrives.
+            sending.reset();
+        }
+        sending.close(now + self.latency);
+        drop(sending);
+        // Nobody reads what still comes.
+        self.receiving.borrow_mut().reset();
+    }
+}

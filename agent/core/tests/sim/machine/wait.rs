@@ -1,0 +1,143 @@
+//! Ways to wait: for a time, for the first of two, for a change.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use super::executor::{Micros, Sim, Zone};
+
+/// The first of two to end; the other is dropped.
+pub(crate) async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| match one.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(done),
+        Poll::Pending => other.as_mut().poll(context),
+    })
+    .await
+}
+
+/// Waits until the zone's clock shows that time.
+pub(crate) async fn until(sim: &Sim, zone: Zone, when: Micros) {
+    let mut is_set = false;
+    poll_fn(|context| {
+        if sim.now(zone) >= when {
+            return Poll::Ready(());
+        }
+        if !is_set {
+            is_set = true;
+            sim.wake_at(zone, when, context.waker());
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Waits for so long by the zone's clock.
+pub(crate) async fn sleep(sim: &Sim, zone: Zone, length: Micros) {
+    until(sim, zone, sim.now(zone).saturating_add(length)).await;
+}
+
+/// The result, unless it takes longer.
+pub(crate) async fn within<T>(
+    sim: &Sim,
+    zone: Zone,
+    length: Micros,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let late = async {
+        sleep(sim, zone, length).await;
+        None
+    };
+    either(async { Some(work.await) }, late).await
+}
+
+/// Lets all other tasks run that can.
+pub(crate) async fn give_way() {
+    let mut has = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Announces changes of a condition, as in the agent's shell.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    raised: Cell<u64>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Signal {
+    pub(crate) fn raise(&self) {
+        self.raised.set(self.raised.get() + 1);
+        self.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// The count to pass to [`Signal::after`].
+    pub(crate) fn seen(&self) -> u64 {
+        self.raised.get()
+    }
+
+    pub(crate) async fn after(&self, seen: u64) {
+        poll_fn(|context| {
+            if self.raised.get() != seen {
+                return Poll::Ready(());
+            }
+            let mut waiting = self.waiting.borrow_mut();
+            if !waiting.iter().any(|other| other.will_wake(context.waker())) {
+                waiting.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// Permits that are given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Permits {
+    free: Cell<usize>,
+    changed: Signal,
+}
+
+#[derive(Debug)]
+pub(crate) struct Permit(Rc<Permits>, usize);
+
+impl Permits {
+    pub(crate) fn new(count: usize) -> Rc<Self> {
+        Rc::new(Self { free: Cell::new(count), changed: Signal::default() })
+    }
+
+    pub(crate) fn try_take(self: &Rc<Self>) -> Option<Permit> {
+        self.try_take_many(1)
+    }
+
+    fn try_take_many(self: &Rc<Self>, count: usize) -> Option<Permit> {
+        self.free.set(self.free.get().checked_sub(count)?);
+        Some(Permit(self.clone(), count))
+    }
+
+    /// Waits until so many are free at once.
+    pub(crate) async fn take_many(self: &Rc<Self>, count: usize) -> Permit {
+        loop {
+            let seen = self.changed.seen();
+            if let Some(permit) = self.try_take_many(count) {
+                return permit;
+            }
+            self.changed.after(seen).await;
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.free.set(self.0.free.get() + self.1);
+        self.0.changed.raise();
+    }
+}

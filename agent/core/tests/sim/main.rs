@@ -1,0 +1,103 @@
+//! The core under deterministic simulation: the whole of it, driven by a shell in short, against a simulated host,
+//! guests, network and clock. One seed is one history; nothing else decides.
+//!
+//! A history that breaks a rule is reported with its seed, and told aloud again by `MOTE_SEED=n`. `MOTE_SEEDS=n`
+//! tells so many histories, `MOTE_DAYS=n` so many days.
+
+mod faults;
+mod guest;
+mod host;
+mod machine;
+mod oracle;
+mod shell;
+mod story;
+mod world;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use machine::executor::{MILLI, SECOND};
+use story::{day, tell};
+use world::Outcome;
+
+/// Histories of a run without `MOTE_SEEDS`, and days of one without `MOTE_DAYS`. `scripts/test sim` has more.
+const HISTORIES: u64 = 1000;
+const DAYS: u64 = 1;
+/// Most failures that are shown.
+const SHOWN: usize = 20;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Tells the histories of so many seeds, on all processors. Each runs on one thread.
+fn tell_all(count: u64) -> Vec<(u64, Outcome)> {
+    let next = AtomicU64::new(0);
+    let work = || {
+        let mut told = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= count {
+                return told;
+            }
+            told.push((seed, tell(seed, false)));
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        all.into_iter().flat_map(|one| one.join().expect("no panic")).collect()
+    })
+}
+
+#[test]
+fn whatever_happens_nothing_hangs_is_lost_or_invented() {
+    if let Some(seed) = number("MOTE_SEED") {
+        let outcome = tell(seed, true);
+        assert_eq!(outcome.failure, None, "MOTE_SEED={seed}");
+        return;
+    }
+    let begun = Instant::now();
+    let told = tell_all(number("MOTE_SEEDS").unwrap_or(HISTORIES));
+    let failed = told.iter().filter_map(|(seed, one)| Some((seed, one.failure.as_deref()?)));
+    let mut failed: Vec<_> = failed.collect();
+    failed.sort_unstable();
+    for (seed, why) in failed.iter().take(SHOWN) {
+        eprintln!("MOTE_SEED={seed}: {why}");
+    }
+    assert!(failed.is_empty(), "{} of {} histories break a rule", failed.len(), told.len());
+    let sum = |of: fn(&Outcome) -> u64| told.iter().map(|(_, outcome)| of(outcome)).sum::<u64>();
+    println!(
+        "{} histories, {} h of virtual time, {} answers to guests, {} times CONNECTED, in {} s",
+        told.len(),
+        sum(|outcome| outcome.length) / SECOND / 3600,
+        sum(|outcome| outcome.answers),
+        sum(|outcome| outcome.connects),
+        begun.elapsed().as_secs()
+    );
+}
+
+#[test]
+fn one_seed_is_one_history() {
+    for seed in 0..20 {
+        assert_eq!(tell(seed, false), tell(seed, false), "seed {seed}");
+    }
+    assert_ne!(tell(0, false).hash, tell(1, false).hash);
+}
+
+#[test]
+fn a_host_that_dies_every_minute_knows_its_agent_and_its_ready_again() {
+    let days = 0..number("MOTE_DAYS").unwrap_or(DAYS);
+    let (seeds, is_loud) = number("MOTE_SEED").map_or((days, false), |seed| (seed..seed + 1, true));
+    for seed in seeds {
+        let (outcome, longest) = day(seed, 24 * 60, is_loud);
+        assert_eq!(outcome.failure, None, "MOTE_SEED={seed}");
+        assert!(outcome.length >= 24 * 3600 * SECOND);
+        println!(
+            "24 h, {} times CONNECTED, {} answers to guests; known again after {} ms at most",
+            outcome.connects,
+            outcome.answers,
+            longest / MILLI
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! What must hold whatever happens, seen from outside of the agent: by the host, by the programs in the guest.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use mote_core::status::State;
+
+use crate::machine::executor::{MILLI, Micros, SECOND, Sim};
+
+/// A verification takes 3 s at most (seeds §1), so CONNECTED follows an answer of the host's within that.
+const PROOF: Micros = 3 * SECOND + 100 * MILLI;
+
+/// What an application says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Started,
+    Ready,
+}
+
+impl Word {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Started => "Started",
+            Self::Ready => "Ready",
+        }
+    }
+}
+
+/// Watches one history.
+pub(crate) struct Oracle {
+    sim: Rc<Sim>,
+    /// The last word of the application that was answered with 200.
+    said: Cell<Word>,
+    /// Its words since then without an answer: the host may have heard them or not.
+    unsure: RefCell<BTreeSet<bool>>,
+    /// The word that waits for its answer.
+    asked: Cell<Option<Word>>,
+    /// When a host last answered a verification well, and its port.
+    proof: Cell<Option<(Micros, u32)>>,
+    state: Cell<State>,
+    /// When it was entered, in time awake.
+    pub(crate) since: Cell<Micros>,
+    once: RefCell<BTreeSet<(&'static str, u64)>>,
+    waits: RefCell<BTreeMap<u64, (&'static str, Micros)>>,
+    /// Counts what excuses a request without its answer: an agent that died, a clock that jumped.
+    excuses: Cell<u64>,
+    /// Requests that were answered, and times that the host was found.
+    pub(crate) answers: Cell<u64>,
+    pub(crate) connects: Cell<u64>,
+}
+
+impl Oracle {
+    pub(crate) fn new(sim: Rc<Sim>) -> Rc<Self> {
+        Rc::new(Self {
+            sim,
+            said: Cell::new(Word::Started),
+            unsure: RefCell::default(),
+            asked: Cell::default(),
+            proof: Cell::default(),
+            state: Cell::new(State::Started),
+            since: Cell::default(),
+            once: RefCell::default(),
+            waits: RefCell::default(),
+            excuses: Cell::default(),
+            answers: Cell::default(),
+            connects: Cell::default(),
+        })
+    }
+
+    /// The application is about to say that.
+    pub(crate) fn app_asks(&self, word: Word) {
+        self.asked.set(Some(word));
+    }
+
+    /// It was answered, or not.
+    pub(crate) fn app_heard(&self, is_accepted: bool) {
+        let Some(word) = self.asked.take() else { return };
+        self.sim.trace("application said", u64::from(word == Word::Ready), u64::from(is_accepted));
+        if is_accepted {
+            self.said.set(word);
+            self.unsure.borrow_mut().clear();
+        } else {
+            self.unsure.borrow_mut().insert(word == Word::Ready);
+        }
+    }
+
+    /// Whether the application may mean that.
+    fn may_be(&self, word: Word) -> bool {
+        self.said.get() == word || self.unsure.borrow().contains(&(word == Word::Ready))
+    }
+
+    /// The host hears a word, from the application or said again by the agent.
+    pub(crate) fn host_hears(&self, word: Word) {
+        self.sim.trace("host hears", u64::from(word == Word::Ready), 0);
+        if self.asked.get() != Some(word) && !self.may_be(word) {
+            self.sim.fail(format!("{word:?} is invented: the application said otherwise"));
+        }
+    }
+
+    /// What the host keeps in the end.
+    pub(crate) fn host_keeps(&self, word: Word) {
+        if self.asked.get().is_none() && !self.may_be(word) {
+            let said = self.said.get();
+            self.sim.fail(format!("the application said {said:?}, the host keeps {word:?}"));
+        }
+    }
+
+    /// The host at that port has answered `GET /1.0` of the agent.
+    pub(crate) fn host_answers_well(&self, port: u32) {
+        self.proof.set(Some((self.sim.awake(), port)));
+    }
+
+    /// The agent's state and the host's port as the agent knows it, whenever they may have changed.
+    pub(crate) fn agent_is(&self, state: State, port: Option<u32>) {
+        if self.state.replace(state) == state {
+            return;
+        }
+        self.sim.trace(state.name(), 0, 0);
+        self.since.set(self.sim.awake());
+        if state == State::Connected {
+            self.connects.set(self.connects.get() + 1);
+            let now = self.sim.awake();
+            let proves = |(when, of): (Micros, u32)| now - when <= PROOF && port == Some(of);
+            if !self.proof.get().is_some_and(proves) {
+                self.sim.fail(format!("CONNECTED is invented: no host has answered at {port:?}"));
+            }
+        }
+    }
+
+    /// Somebody waits for an answer and has a right to it, or to an end, within that time.
+    pub(crate) fn wait(self: &Rc<Self>, what: &'static str, limit: Micros) -> Wait {
+        let (number, end) = (self.sim.number(), self.sim.awake() + limit);
+        self.waits.borrow_mut().insert(number, (what, end));
+        Wait { oracle: self.clone(), number }
+    }
+
+    /// Looks for those who wait for too long; to be called often.
+    pub(crate) fn look(&self) {
+        let now = self.sim.awake();
+        for (what, end) in self.waits.borrow().values() {
+            if now > *end {
+                self.sim.fail(format!("{what} hangs past its limit"));
+            }
+        }
+    }
+
+    /// Something that may happen once only.
+    pub(crate) fn once(&self, what: &'static str, number: u64) {
+        if !self.once.borrow_mut().insert((what, number)) {
+            self.sim.fail(format!("{what} {number} came twice"));
+        }
+    }
+
+    /// Something that may be at most so large.
+    pub(crate) fn at_most(&self, what: &str, count: usize, most: usize) {
+        if count > most {
+            self.sim.fail(format!("{what}: {count} of {most}"));
+        }
+    }
+
+    /// Who is connected now may be left without an answer.
+    pub(crate) fn excuse(&self) {
+        self.excuses.set(self.excuses.get() + 1);
+    }
+
+    pub(crate) fn excuses(&self) -> u64 {
+        self.excuses.get()
+    }
+}
+
+/// A wait; over when dropped.
+pub(crate) struct Wait {
+    oracle: Rc<Oracle>,
+    number: u64,
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.oracle.waits.borrow_mut().remove(&self.number);
+    }
+}

@@ -1,0 +1,238 @@
+//! All that there is in a history, how it begins, and what must be so when it has been quiet for a while.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use mote_core::flavour::Flavour;
+use mote_core::hostapi::policy::{Capability, Features};
+use mote_core::http::admission::Bounds;
+use mote_core::status::State;
+
+use crate::guest::{Guest, application, visitor};
+use crate::host::daemon::{Host, Nature};
+use crate::host::port::{Backend, Qemu};
+use crate::machine::executor::{MILLI, Micros, SECOND, Sim, Zone};
+use crate::machine::net::Net;
+use crate::machine::wait::sleep;
+use crate::oracle::Oracle;
+use crate::shell::agent::{Agent, Around, RunDir};
+use crate::shell::{devlxd, hostapi, pump};
+
+/// The first line comes when the port is found, at most 200 ms after an older one.
+const FIRST: Micros = 500 * MILLI;
+/// If it becomes CONNECTED meanwhile, the silent line 1.5 s later is the first.
+const REFRESH: Micros = 2 * SECOND;
+/// STARTED is announced each second; between STOPPED and STARTED are 1.5 s (seeds §1).
+const STARTED: Micros = 2 * SECOND;
+/// A silent STARTED keeps the ring full, 5 s apart; a port that is no ring gets a line every 30 s (seeds §1).
+const SILENT: Micros = 5_500 * MILLI;
+const CONNECTED: Micros = 30_500 * MILLI;
+/// How often a program in the guest asks something.
+const POLL: Micros = 5 * SECOND;
+/// A machine with few descriptors, and one with many.
+const DESCRIPTORS: [usize; 3] = [24, 48, 1024];
+
+/// All that there is.
+pub(crate) struct World {
+    pub(crate) sim: Rc<Sim>,
+    pub(crate) net: Rc<Net>,
+    pub(crate) qemu: Rc<Qemu>,
+    pub(crate) oracle: Rc<Oracle>,
+    pub(crate) host: Rc<Host>,
+    around: Rc<Around>,
+    agent: RefCell<Option<Rc<Agent>>>,
+    guest: Rc<Guest>,
+}
+
+/// What a history came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) hash: u64,
+    pub(crate) failure: Option<String>,
+    pub(crate) answers: u64,
+    pub(crate) connects: u64,
+    pub(crate) length: Micros,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, is_loud: bool) -> Rc<Self> {
+        let sim = Sim::new(seed, is_loud);
+        let dice = &sim.dice;
+        let flavour = dice.pick(&[Flavour::Lxd, Flavour::Lxd, Flavour::Incus]);
+        let backend = match (dice.below(4), flavour) {
+            (0, _) => Backend::Line,
+            (1, Flavour::Incus) => Backend::LongRing,
+            _ => Backend::Ring,
+        };
+        let denied = if dice.one_in(3) { "exec" } else { "" };
+        let policy = Features::without(denied).expect("a capability");
+        let bounds = Bounds::of(dice.pick(&DESCRIPTORS));
+        let net = Net::new(sim.clone());
+        let qemu = Qemu::new(sim.clone(), backend);
+        let oracle = Oracle::new(sim.clone());
+        let nature = Nature {
+            flavour,
+            gives_tickets: !dice.one_in(4),
+            // Beside those for guests: verifications, Ready.
+            most: bounds.answers + bounds.long + 8,
+            exec: if policy.allows(Capability::Exec) { 202 } else { 403 },
+        };
+        let host = Host::new(sim.clone(), net.clone(), qemu.clone(), oracle.clone(), nature);
+        let guest = Rc::new(Guest {
+            sim: sim.clone(),
+            net: net.clone(),
+            oracle: oracle.clone(),
+            flavour,
+            turns: if bounds.answers < 16 { 4 } else { 1 },
+        });
+        let around = Rc::new(Around {
+            sim: sim.clone(),
+            net: net.clone(),
+            qemu: qemu.clone(),
+            oracle: oracle.clone(),
+            run_dir: Rc::new(RunDir::default()),
+            flavour,
+            policy: policy.into(),
+            bounds,
+        });
+        Rc::new(Self { sim, net, qemu, oracle, host, around, agent: RefCell::default(), guest })
+    }
+
+    /// Starts an agent.
+    pub(crate) fn start_agent(&self) {
+        self.kill_agent();
+        self.sim.trace("agent starts", 0, 0);
+        let agent = Agent::new(self.around.clone());
+        if self.qemu.backend == Backend::Line {
+            // A line says nothing of it: `agent.conf` does.
+            agent.allow_devlxd(true);
+        }
+        let task = agent.clone();
+        agent.spawn(async move {
+            pump::run(task.clone()).await;
+            // It has said STOPPED.
+            task.around.oracle.excuse();
+            task.sim().kill(task.process);
+        });
+        agent.spawn(hostapi::run(agent.clone()));
+        agent.spawn(devlxd::run(agent.clone()));
+        *self.agent.borrow_mut() = Some(agent);
+    }
+
+    pub(crate) fn kill_agent(&self) {
+        let Some(agent) = self.agent.take() else { return };
+        self.sim.trace("agent is killed", 0, 0);
+        self.oracle.excuse();
+        self.sim.kill(agent.process);
+    }
+
+    /// SIGTERM: it says STOPPED, and ends.
+    pub(crate) fn stop_agent(&self) {
+        let Some(agent) = self.agent.borrow().clone() else { return };
+        self.sim.trace("agent ends", 0, 0);
+        let now = agent.now();
+        agent.allow_devlxd(false);
+        self.oracle.excuse();
+        agent.status(|status| status.stop(now));
+    }
+
+    /// Programs in the guest, and somebody who looks whether anybody waits for too long.
+    pub(crate) fn populate(self: &Rc<Self>, visitors: u64) {
+        let process = self.sim.process(Zone::Guest);
+        for _ in 0..visitors {
+            self.sim.spawn(process, visitor(self.guest.clone()));
+        }
+        if self.around.flavour != Flavour::LxdOld {
+            self.sim.spawn(process, application(self.guest.clone()));
+        }
+        let world = self.clone();
+        self.sim.spawn(self.sim.process(Zone::Host), async move {
+            loop {
+                sleep(&world.sim, Zone::Host, SECOND).await;
+                world.oracle.look();
+                world.listen();
+            }
+        });
+    }
+
+    /// Whether the agent says as often as it should that it is there.
+    fn listen(&self) {
+        let agent = self.agent.borrow();
+        let Some(agent) = agent.as_ref().filter(|_| self.qemu.is_there()) else { return };
+        let (written, there) = (self.qemu.written.get(), self.qemu.since.get().max(agent.begun));
+        let state = agent.state();
+        let limit = match state {
+            State::Started if written < there => FIRST,
+            State::Started => STARTED,
+            State::Connected if self.qemu.backend == Backend::Line => CONNECTED,
+            State::Connected if written < there => REFRESH,
+            State::Connected => SILENT,
+            State::Connect | State::Stopped => return,
+        };
+        let since = written.max(there).max(self.oracle.since.get());
+        let silence = self.sim.awake() - since;
+        if silence > limit {
+            self.sim.fail(format!("{} and silent for {} ms", state.name(), silence / MILLI));
+        }
+    }
+
+    /// All that is broken is whole again, and a program asks something regularly.
+    pub(crate) fn calm(self: &Rc<Self>) {
+        self.sim.trace("calm", 0, 0);
+        // A connection that broke just now has no answer.
+        self.oracle.excuse();
+        self.net.mishaps.set(0);
+        self.net.mishaps_inside.set(0);
+        self.host.refuses.set(false);
+        self.host.hang(false);
+        let guest = self.guest.clone();
+        self.sim.spawn(self.sim.process(Zone::Guest), async move {
+            loop {
+                let poller = guest.clone();
+                let process = guest.sim.process(Zone::Guest);
+                guest.sim.spawn(process, async move { drop(poller.poll().await) });
+                sleep(&guest.sim, Zone::Guest, POLL).await;
+            }
+        });
+    }
+
+    /// Whether agent and host agree on everything.
+    pub(crate) fn disagreement(&self) -> Option<String> {
+        let agent = self.agent.borrow();
+        let Some(agent) = agent.as_ref() else { return Some("there is no agent".into()) };
+        let (state, port) = (agent.state(), self.host.port.get());
+        let address = agent.status.borrow().address();
+        if state != State::Connected {
+            return Some(format!("the host is there, the agent is {}", state.name()));
+        }
+        if address.is_none_or(|address| address.port != port) {
+            return Some(format!("CONNECTED to {address:?}, the host is at port {port}"));
+        }
+        if self.qemu.backend != Backend::Line && !self.host.started.get() {
+            return Some("CONNECTED, and the host takes it for stopped".into());
+        }
+        None
+    }
+
+    /// The end: who is right?
+    pub(crate) fn judge(&self) -> Outcome {
+        if let Some(why) = self.disagreement() {
+            self.sim.fail(why);
+        }
+        self.oracle.host_keeps(self.host.keeps.get());
+        self.outcome()
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.host.die();
+        self.agent.take();
+        self.sim.clear();
+        Outcome {
+            hash: self.sim.hash(),
+            failure: self.sim.failure(),
+            answers: self.oracle.answers.get(),
+            connects: self.oracle.connects.get(),
+            length: self.sim.now(Zone::Host),
+        }
+    }
+}
