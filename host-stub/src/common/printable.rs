@@ -14,6 +14,15 @@ pub(crate) fn text(raw: &str) -> String {
     escaped(raw, |letter| escape(letter).is_some())
 }
 
+/// Longest line of a log, bytes: a guest has a say in many, and some of its texts are as long as its answers.
+const LINE: usize = 2 * 1024;
+
+/// One line for a log; a longer text is cut.
+pub(crate) fn log_line(raw: &str) -> String {
+    let short = &raw[..raw.floor_char_boundary(LINE)];
+    text(short) + if short.len() < raw.len() { "..." } else { "" }
+}
+
 /// Several lines: line ends stay.
 pub(crate) fn lines(raw: &str) -> String {
     escaped(raw, |letter| letter != '\n' && escape(letter).is_some())
@@ -152,6 +161,13 @@ mod tests {
         );
         assert!(shown.chars().all(|letter| escape(letter).is_none()));
         assert_eq!(lines("a\x1b\nb"), "a\\x1b\nb");
+    }
+
+    #[test]
+    fn a_line_of_the_log_is_short_whatever_the_guest_says() {
+        assert_eq!(log_line("a\nb"), "a\\nb");
+        let long = log_line(&"\u{e9}\x1b".repeat(100_000));
+        assert!(long.len() < 8 * LINE && long.ends_with("..."), "{}", long.len());
     }
 
     #[test]

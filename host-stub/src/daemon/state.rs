@@ -92,7 +92,7 @@ impl Daemon {
 
     /// One line on stderr, with the time since start. Guests have a say in many of them.
     pub(crate) fn log(&self, fact: &str) {
-        let (ago, fact) = (self.begun.elapsed(), printable::text(fact));
+        let (ago, fact) = (self.begun.elapsed(), printable::log_line(fact));
         let line = format!("[{:4}.{:03}] {fact}\n", ago.as_secs(), ago.subsec_millis());
         let _lost = std::io::stderr().write_all(line.as_bytes());
     }
