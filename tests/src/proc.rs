@@ -17,6 +17,18 @@ pub fn memory(pid: u32, file: &str, field: &str) -> u64 {
     kilobytes(&text, field).unwrap_or_else(|| panic!("no {field} in {text}"))
 }
 
+/// Time of a process of this machine on the CPU, in hundredths of a second.
+///
+/// # Panics
+/// If the process is gone.
+#[must_use]
+pub fn ticks(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
+    // The name, in brackets, may have spaces.
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+    fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +42,9 @@ mod tests {
         assert_eq!(kilobytes(text, "Rss:"), None);
         assert_eq!(kilobytes(text, "State:"), None);
         assert!(memory(std::process::id(), "status", "VmRSS:") > 0);
+        let begun = std::time::Instant::now();
+        while ticks(std::process::id()) < 3 {
+            assert!(begun.elapsed().as_secs() < 20);
+        }
     }
 }

@@ -130,8 +130,12 @@ fn each_script_builds_with_the_versions_of_the_lock_file() {
         }
     }
     assert!(builds > 10, "{builds}");
-    let both = "cargo build -p a\nslow x cargo test --locked\n# cargo run\n(cd x && cargo install y)";
-    assert_eq!(unlocked(both).collect::<Vec<_>>(), ["cargo build -p a", "(cd x && cargo install y)"]);
+    let both =
+        "cargo build -p a\nslow x cargo test --locked\n# cargo run\n(cd x && cargo install y)";
+    assert_eq!(
+        unlocked(both).collect::<Vec<_>>(),
+        ["cargo build -p a", "(cd x && cargo install y)"]
+    );
 }
 
 #[test]

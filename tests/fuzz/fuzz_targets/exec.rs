@@ -9,7 +9,7 @@ use mote_core::json::Document;
 use serde_json::Value;
 
 fn request(data: &[u8]) {
-    let Ok(mut request) = Request::parse(data) else { return };
+    let Ok(mut request) = Request::parse(data, usize::MAX) else { return };
     assert!(!request.name().is_empty() && !request.directory.contains('\0'));
     let words = |request: &Request| -> Vec<String> {
         request.command.texts().map(Into::into).collect()

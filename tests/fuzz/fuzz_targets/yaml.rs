@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mote_core::hostapi::policy::Policy;
+use mote_core::hostapi::policy::{Policy, Whose};
 use mote_core::guest_path::Target;
 use mote_core::first_boot::template;
 use mote_core::yaml::{self, Event, YamlError};
@@ -74,7 +74,9 @@ fn theirs(text: &str) -> Result<Vec<Step>, String> {
 
 fuzz_target!(|data: &[u8]| {
     // What is made of it: no panic, and no path that leads out.
-    let _policy = Policy::from_yaml(data, &mut |_| {});
+    for whose in [Whose::Mote, Whose::Incus] {
+        let _policy = Policy::from_yaml(data, whose, &mut |_| {});
+    }
     let _end = template::each(data, |one| {
         if let Ok(template) = one {
             assert!(Target::absolute(&template.target).is_some() && !template.name.contains('/'));

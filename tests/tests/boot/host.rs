@@ -126,3 +126,18 @@ fn a_port_whose_wake_ups_are_lost_is_read_all_the_same() {
         assert!(took < limit, "{state}: {took:?}");
     }
 }
+
+#[test]
+fn what_the_host_says_steers_no_terminal() {
+    const EVIL: &str = "a\x1b[2Jb\u{9b}c\nd";
+    let boot = Boot::new("lxd");
+    boot.host.ok(&["set", NAME, &format!("user.evil={EVIL}")]);
+    let _agent = boot.start(&[]);
+    boot.serves();
+    let get = || boot.command(&["get", "user.evil"]);
+    // A program gets what is there, a person what can be shown.
+    assert_eq!(get().output().unwrap().stdout, format!("{EVIL}\n").into_bytes());
+    let mut screen = Terminal::open(80, 24);
+    assert!(get().stdout(screen.side()).status().unwrap().success());
+    screen.until("a\\u{1b}[2Jb\\u{9b}c");
+}

@@ -2,9 +2,13 @@
 //! what the guest's policy allows, what it waits for, what it says is wrong, and that no reader of its output can stop it.
 
 mod check;
+mod dead;
 mod early;
 mod host;
+mod limits;
+mod local;
 mod policy;
 mod share;
 mod stuck;
+mod templates;
 mod world;

@@ -1,7 +1,7 @@
 //! What the host has prepared: templates, a seed for cloud-init, shared directories.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use mote_tests::host::NAME;
 use mote_tests::{Process, wait};
 
-use crate::world::{Boot, LIMIT, terminate};
+use crate::world::{Boot, LIMIT, NOBODY, is_root, terminate};
 
 #[test]
 fn templates_are_applied_and_the_hostname_is_set_before_anybody_is_served() {
@@ -46,13 +46,67 @@ fn templates_are_applied_and_the_hostname_is_set_before_anybody_is_served() {
     }
 }
 
+#[test]
+fn no_link_of_a_users_leads_a_template_to_another_file() {
+    if !is_root() {
+        return;
+    }
+    let boot = Boot::new("lxd");
+    boot.put("etc/a", "old");
+    boot.put("etc/b", "old");
+    boot.share(
+        "files/metadata.yaml",
+        "templates: {/home/a: {template: t}, /home/b/c: {template: t}, /home/d: {template: t}, \
+         /home/e: {template: t}, /link/f: {template: t}}",
+    );
+    boot.share("files/t.out", "new");
+    fs::create_dir(boot.root("home")).unwrap();
+    let links = [("../etc/a", "home/a"), ("/etc", "home/b"), ("etc", "link")];
+    for (target, link) in links {
+        symlink(target, boot.root(link)).unwrap();
+    }
+    fs::hard_link(boot.root("etc/b"), boot.root("home/d")).unwrap();
+    chown(boot.root("home"), Some(NOBODY), None).unwrap();
+    lchown(boot.root("home/a"), Some(NOBODY), None).unwrap();
+    let _agent = boot.start(&[]);
+    boot.serves();
+    // His own file he may have, and root's link leads where root wants.
+    assert_eq!((boot.text("home/e"), boot.text("etc/f")), ("new".into(), "new".into()));
+    assert_eq!((boot.text("etc/a"), boot.text("etc/b")), ("old".into(), "old".into()));
+    assert!(!boot.root("etc/c").exists());
+    let log = boot.log();
+    for part in ["home/a is not followed", "home/b is not followed", "home/d: a hard link"] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+}
+
+#[test]
+fn a_working_directory_that_others_can_write_is_not_trusted() {
+    let boot = Boot::new("lxd");
+    boot.put("etc/x", "");
+    let place = boot.root("tmp");
+    let copied = Command::new("cp").arg("-R").arg(&boot.host.share).arg(&place).status();
+    assert!(copied.unwrap().success());
+    let check = |mode| {
+        fs::set_permissions(&place, fs::Permissions::from_mode(mode)).unwrap();
+        let mut agent = Command::new(mote_tests::agent());
+        let agent = agent.arg("--root").arg(boot.root("")).arg("--check").current_dir(&place);
+        String::from_utf8(agent.output().expect("an agent").stdout).unwrap()
+    };
+    let text = check(0o1777);
+    let refused = "the working directory: not used, since others than root can change it";
+    assert!(text.contains(refused), "{text}");
+    let text = check(0o755);
+    assert!(!text.contains(refused) && text.contains("the working directory"), "{text}");
+}
+
 /// A root on a disk: a seed in memory asks for no reboot.
 fn on_disk(boot: &Boot) -> bool {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("boot{}", std::process::id()));
     let _stale = fs::remove_dir_all(&path);
     fs::create_dir_all(&path).expect("a directory");
     let _first = fs::remove_dir_all(boot.root(""));
-    std::os::unix::fs::symlink(&path, boot.scratch.0.join("root")).expect("a link");
+    symlink(&path, boot.scratch.0.join("root")).expect("a link");
     let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(&path).output();
     let kind = kind.expect("stat").stdout;
     !["tmpfs", "ramfs"].contains(&String::from_utf8_lossy(&kind).trim())

@@ -57,11 +57,15 @@ fn a_terminal_that_is_stopped_stops_nothing() {
     let line =
         words.iter().map(|word| format!("'{}'", word.display())).collect::<Vec<_>>().join(" ");
     // Many times what a terminal holds, before the agent starts.
-    let line = format!("seq 1 9000 >&2 & sleep 1; exec {line}");
+    let pid = boot.scratch.0.join("pid");
+    let line = format!("echo $$ >'{}'; seq 1 9000 >&2 & sleep 1; exec {line}", pid.display());
     let mut script = Command::new("script");
     script.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(Stdio::null()).stdout(writer);
     let _script = Process::start(&mut script);
     boot.serves();
+    // The end of its terminal is not its end.
+    let pid = fs::read_to_string(pid).unwrap().trim().parse().unwrap();
+    kill(Signal::KILL, pid);
 }
 
 #[test]

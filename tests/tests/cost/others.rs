@@ -71,7 +71,7 @@ fn beside_listeners(counted: &Counted) -> [Row; 3] {
     let mut unheard = 0;
     beside(
         counted,
-        steps(1000, 1000),
+        steps(100, 100),
         |world| guest_listener(&world.pair),
         |others| {
             let many = others.len();

@@ -4,6 +4,7 @@
 
 mod handles;
 mod hostile;
+mod limits;
 mod openssh;
 mod people;
 mod requests;

@@ -26,7 +26,9 @@ pub(crate) fn batch(here: &Path, server: &str, options: &[&str], lines: &str) ->
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{printed}{errors}");
-    assert_eq!(errors, "", "{printed}");
+    // What was done is in the server's log.
+    let errors: Vec<_> = errors.lines().filter(|line| !line.contains("info: audit: ")).collect();
+    assert!(errors.is_empty(), "{printed}{errors:?}");
     printed
 }
 

@@ -224,7 +224,7 @@ fn an_agent_with_few_descriptors_serves_all_who_ask() {
 
 #[test]
 fn those_who_wait_for_operations_leave_room_for_others() {
-    // 16 requests at once, 8 of them that take long.
+    // 16 requests at once, 8 of them that take long; half of each for one user.
     let by = ["prlimit", "--nofile=128:128"];
     let pair = Pair::start_by(
         &by,
@@ -233,7 +233,7 @@ fn those_who_wait_for_operations_leave_room_for_others() {
     );
     pair.host.ok(&["fault", NAME, "slow", "60000"]);
     let request = b"GET /1.0/operations/x/wait HTTP/1.1\r\nHost: x\r\n\r\n";
-    let waiting: Vec<_> = (0..8).map(|_| said(&pair, request)).collect();
+    let waiting: Vec<_> = (0..4).map(|_| said(&pair, request)).collect();
     std::thread::sleep(Duration::from_millis(300));
     let refused = pair.ask("GET", "/1.0/operations/x/wait");
     assert_eq!(refused, (503, "Too many requests that take long\n".into()));
@@ -250,9 +250,9 @@ fn those_who_wait_for_operations_leave_room_for_others() {
     };
     wait("a permit to be given back", limit, image);
     // A reader of an image that does not read gives way to another.
-    let stalled: Vec<_> = (0..8)
+    let stalled: Vec<_> = (0..4)
         .map(|_| said(&pair, b"GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\n\r\n"))
         .collect();
-    wait("an image beside eight readers that do not read", limit, image);
+    wait("an image beside four readers that do not read", limit, image);
     drop(stalled);
 }

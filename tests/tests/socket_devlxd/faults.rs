@@ -1,6 +1,7 @@
 //! What guests, the host and strangers do wrong.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mote_tests::Scratch;
@@ -140,4 +141,45 @@ fn who_no_longer_waits_for_an_operation_gives_its_place_back() {
     waiting[0].set_nonblocking(true).unwrap();
     let still = waiting[0].read(&mut [0]).unwrap_err();
     assert_eq!(still.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn an_agent_without_descriptors_says_so_and_has_not_lost_its_host() {
+    let pair = lxd();
+    let pid = pair.agent.0.id();
+    let limit = |most: usize| {
+        let set = [format!("--pid={pid}"), format!("--nofile={most}:")];
+        assert!(Command::new("prlimit").args(set).status().unwrap().success());
+    };
+    let mut client = BufReader::new(pair.connect());
+    let mut ask = || {
+        let request = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
+        client.get_mut().write_all(request).unwrap();
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(client.read_line(&mut head).unwrap() > 0, "{head}");
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let mut body = vec![0; length.unwrap().parse().unwrap()];
+        client.read_exact(&mut body).unwrap();
+        (split(&head).0, String::from_utf8(body).unwrap())
+    };
+    assert_eq!(ask(), (200, "bar".into()));
+    let entered = || pair.log().matches(": STARTED").count();
+    let before = entered();
+    // No number below the limit is free.
+    let is_open = |fd: &usize| std::fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
+    limit((0..).find(|fd| !is_open(fd)).unwrap());
+    for _ in 0..3 {
+        let (status, text) = ask();
+        assert_eq!(status, 500, "{text}");
+        assert!(text.contains("this agent cannot call the host now"), "{text}");
+    }
+    limit(1024);
+    assert_eq!(ask(), (200, "bar".into()));
+    let log = pair.log();
+    assert!(!log.contains("lost host"), "{log}");
+    assert_eq!(entered(), before, "{log}");
+    // Once in ten seconds.
+    assert!(log.matches("cannot call the host now").count() <= 2, "{log}");
 }

@@ -23,6 +23,26 @@ fn the_host_switches_devlxd_off_and_on() {
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
 }
 
+/// The host sends no other PUT: the agent's own verification makes it CONNECTED before.
+#[test]
+fn devlxd_opens_though_the_hosts_put_could_not_be_verified() {
+    let pair = lxd();
+    let conf = std::fs::read_to_string(pair.host.share.join("agent.conf")).unwrap();
+    let off = conf.replace(",\"devlxd\":true", "").replace("\"devlxd\":true,", "");
+    let socket = pair.socket();
+    pair.host.ok(&["query", NAME, "PUT", "/1.0", &off]);
+    wait("the socket to go", Duration::from_secs(2), || (!socket.exists()).then_some(()));
+    pair.host.ok(&["fault", NAME, "reset"]);
+    let said = pair.host.try_run(&["query", NAME, "PUT", "/1.0", &conf]);
+    let said = said.unwrap_or_else(|why| why);
+    assert!(said.contains("Failed verifying"), "{said}");
+    pair.host.ok(&["fault", NAME, "none"]);
+    wait("the socket", Duration::from_secs(2), || socket.exists().then_some(()));
+    wait("an answer", Duration::from_secs(2), || {
+        (pair.ask("GET", "/1.0/config/user.foo").1 == "bar").then_some(())
+    });
+}
+
 #[test]
 fn unusable_files_are_named_and_a_second_agent_is_refused() {
     let pair = lxd();

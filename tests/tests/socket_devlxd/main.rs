@@ -2,6 +2,7 @@
 
 mod fairness;
 mod faults;
+mod floods;
 mod life;
 mod wire;
 
@@ -188,6 +189,13 @@ fn events_reach_streams_and_websockets_until_they_leave() {
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains(&format!("\"type\":\"{kind}\"")), "{text}");
     }
+    // However the host writes it, it is one line.
+    let event = "{\r\n \"type\":\n\"config\",\"metadata\": {\n\t\"key\": \"user.b\"\n}\n}\n";
+    pair.host.ok(&["query", NAME, "POST", "/1.0/events", event]);
+    line.clear();
+    reader.read_line(&mut line).unwrap();
+    let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(read["metadata"]["key"], "user.b");
     drop((reader, frames));
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo").0, 200);
 }

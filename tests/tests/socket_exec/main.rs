@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 mod arrival;
+mod audit;
 mod long;
 
 use std::io::{BufReader, Read, Write};

@@ -2,8 +2,10 @@
 
 mod early;
 mod guide;
+mod limits;
 mod recipe;
 mod shares;
+mod suspend;
 mod templates;
 mod world;
 

@@ -106,3 +106,42 @@ fn on_incus_a_share_is_mounted_beside_the_answer_and_unmounted_by_its_tag() {
     });
     world.power_off(&mut guest);
 }
+
+#[test]
+fn no_share_lands_where_a_user_of_the_guest_wants_it() {
+    let mut world = World::boot("lxd", &Spec::default(), &[]);
+    let mut guest = world.connected();
+    guest.ok("mkdir -p /etc/cron.d");
+    guest.ok("su user -c 'cd && ln -s /etc/cron.d link && mkdir d'");
+    // A link of his own.
+    let linked = directory(&world.host.directory, "linked");
+    world.vm.plug("lxd_link", &linked);
+    world.host.ok(&[
+        "device-add",
+        NAME,
+        "link",
+        "type=disk",
+        "path=/home/user/link",
+        "source=/srv",
+    ]);
+    let refused = "the symbolic link /home/user/link is not followed";
+    let logged = |guest: &mut Guest, line: &str| {
+        wait(line, BOOT, || guest.ok("cat /run/agent.log").contains(line).then_some(()));
+    };
+    logged(&mut guest, refused);
+    // A directory that he swaps for one while its device is waited for.
+    let swapped = directory(&world.host.directory, "swapped");
+    std::thread::scope(|scope| {
+        let add = ["device-add", NAME, "swap", "type=disk", "path=/home/user/d", "source=/srv"];
+        let host = &world.host;
+        let told = scope.spawn(move || host.try_run(&add));
+        std::thread::sleep(Duration::from_secs(1));
+        guest.ok("su user -c 'cd && mv d e && ln -s /etc/cron.d d'");
+        world.vm.plug("lxd_swap", &swapped);
+        told.join().expect("a thread").expect("an answer");
+    });
+    logged(&mut guest, "lxd_swap on /home/user/d: the directory was moved");
+    assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
+    assert_eq!(guest.ok("ls /etc/cron.d /home/user/e"), "/etc/cron.d:\n\n/home/user/e:\n");
+    world.power_off(&mut guest);
+}

@@ -1,0 +1,110 @@
+//! What the guest's policy leaves of commands, files and port-forward, asked for by the host.
+
+use std::fs;
+use std::net::TcpListener;
+
+use mote_tests::conform::client::{Client, Way};
+use mote_tests::host::NAME;
+use mote_tests::{Process, wait};
+
+use crate::world::{Boot, LIMIT, is_root};
+
+/// An agent with this policy beside devlxd.
+fn under(flavour: &'static str, features: &str) -> (Boot, Process) {
+    let boot = Boot::new(flavour);
+    boot.put("etc/mote-agent.yml", &format!("features:\n  guestapi: true\n  {features}\n"));
+    let agent = boot.start(&[]);
+    wait("CONNECTED", LIMIT, || boot.log().contains(" CONNECTED").then_some(()));
+    (boot, agent)
+}
+
+#[test]
+fn commands_run_as_listed_users_and_by_listed_paths() {
+    let (boot, _agent) =
+        under("lxd", "exec: {users: [65534], groups: [0], commands: [/usr/bin/env]}");
+    let exec = |words: &[&str]| {
+        boot.host.try_run(&[&["exec", NAME, "-T", "--cwd", "/"][..], words].concat())
+    };
+    let refusal = |words: &[&str]| exec(words).expect_err("a refusal");
+    let why = refusal(&["--", "/usr/bin/env"]);
+    assert!(why.contains("The guest's policy does not allow exec as user 0"), "{why}");
+    boot.logged("policy: the host was refused: The guest's policy does not allow exec as user 0");
+    for name in ["env", "/bin/sh", "/usr/bin/../bin/env", "/usr/bin//env"] {
+        let why = refusal(&["--user", "65534", "--", name]);
+        assert!(why.contains(&format!("policy does not allow exec of \"{name}\"")), "{why}");
+    }
+    if is_root() {
+        // What could make another program of it is not passed on.
+        let words = ["--user", "65534", "-e", "LD_PRELOAD=/x", "-e", "PATH=/x", "-e", "TERM=dumb"];
+        let said = exec(&[&words[..], &["--", "/usr/bin/env"]].concat()).unwrap();
+        assert!(said.contains("TERM=dumb") && said.contains("PATH=/usr/local/sbin"), "{said}");
+        assert!(!said.contains("LD_PRELOAD") && !said.contains("/x"), "{said}");
+    }
+    let (_, status) = boot.ask(&["ready"]);
+    assert!(!status.contains("policy"), "{status}");
+    let shown = boot.command(&["status"]).stdout(std::process::Stdio::piped()).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("first-boot; limited: exec\n"), "{shown}");
+}
+
+#[test]
+fn ports_that_are_listed_are_those_of_the_guest() {
+    let open = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = open.local_addr().unwrap().port();
+    let (boot, _agent) = under("incus", &format!("port-forward: {{ports: [{port}, 1-9]}}"));
+    let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    let ask = |body: &str| {
+        let fields = "Connection: Upgrade\r\nUpgrade: tcp\r\n";
+        let mut wire = client.connect().unwrap();
+        let answer = wire.ask("POST", "/1.0/port-forward", fields, body.as_bytes()).unwrap();
+        (answer.status, answer.text())
+    };
+    assert_eq!(ask(&format!("{{\"port\":{port}}}")).0, 101);
+    assert_eq!(ask(&format!("{{\"port\":{port},\"address\":\"localhost\"}}")).0, 101);
+    let (status, text) = ask("{\"port\":10}");
+    assert!(status == 403 && text.contains("port-forward to port 10"), "{text}");
+    let (status, text) = ask(&format!("{{\"port\":{port},\"address\":\"192.0.2.1\"}}"));
+    assert!(status == 403 && text.contains("beyond the guest itself"), "{text}");
+    // Allowed, but nobody is there.
+    assert_eq!(ask("{\"port\":9}").0, 500);
+}
+
+#[test]
+fn files_that_can_only_be_read_are_not_written_and_the_host_reads_why() {
+    let (boot, _agent) = under("lxd", "files: {read-only: true}");
+    let (file, copy) = (boot.scratch.0.join("file"), boot.scratch.0.join("copy"));
+    fs::write(&file, "text").unwrap();
+    let there = format!("{NAME}{}", file.display());
+    boot.host.ok(&["file", "pull", &there, copy.to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(&copy).unwrap(), "text");
+    fs::write(&copy, "other").unwrap();
+    let why = boot.host.try_run(&["file", "push", copy.to_str().unwrap(), &there]).unwrap_err();
+    assert!(why.contains("the guest's policy does not allow it: files can only be read"), "{why}");
+    boot.logged("policy: the host was refused a request for files: files can only be read");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+}
+
+#[test]
+fn files_below_a_directory_are_all_that_the_host_sees() {
+    let place = mote_tests::Scratch::new();
+    let (shown, hidden) = (place.0.join("shown"), place.0.join("hidden"));
+    fs::create_dir(&shown).unwrap();
+    fs::write(&hidden, "secret").unwrap();
+    std::os::unix::fs::symlink("../hidden", shown.join("link")).unwrap();
+    let (boot, _agent) = under("incus", &format!("files: {{below: [{}]}}", shown.display()));
+    let copy = boot.scratch.0.join("copy");
+    fs::write(&copy, "text").unwrap();
+    let copy = copy.to_str().unwrap();
+    let there = |path: &std::path::Path| format!("{NAME}{}", path.display());
+    if !is_root() {
+        // It cannot be limited, so nothing is allowed.
+        let why = boot.host.try_run(&["file", "pull", &there(&hidden), copy]).unwrap_err();
+        return assert!(why.contains("the guest's policy does not allow it"), "{why}");
+    }
+    boot.host.ok(&["file", "push", copy, &there(&shown.join("new"))]);
+    assert_eq!(fs::read_to_string(shown.join("new")).unwrap(), "text");
+    for path in [&hidden, &shown.join("link"), &shown.join("../hidden")] {
+        let why = boot.host.try_run(&["file", "pull", &there(path), copy]).unwrap_err();
+        assert!(why.contains("the guest's policy does not show it"), "{why}");
+    }
+}

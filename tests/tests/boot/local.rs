@@ -1,0 +1,140 @@
+//! What goes wrong in the guest itself: signals, `/run`, descriptors, a port without an end.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mote_tests::{Process, agent, kill, proc, wait};
+use rustix::process::Signal;
+
+use super::world::{Boot, LIMIT, in_private_mounts, mount, terminate};
+
+#[test]
+fn a_hang_up_is_not_the_end() {
+    let boot = Boot::new("lxd");
+    // While it waits for its files, and when it serves.
+    let away = boot.scratch.0.join("away");
+    fs::rename(&boot.host.share, &away).unwrap();
+    let mut agent = boot.start(&[]);
+    boot.logged("waiting for ");
+    kill(Signal::HUP, agent.0.id());
+    boot.logged("SIGHUP is ignored");
+    fs::rename(&away, &boot.host.share).unwrap();
+    boot.serves();
+    kill(Signal::HUP, agent.0.id());
+    wait("a word", LIMIT, || (boot.log().matches("SIGHUP is ignored").count() == 2).then_some(()));
+    boot.serves();
+    assert_eq!(agent.0.try_wait().unwrap(), None);
+    assert_eq!(terminate(&mut agent), Some(0));
+}
+
+#[test]
+fn without_a_port_the_end_comes_at_once() {
+    let boot = Boot::new("lxd");
+    let mut agent = boot.start(&[]);
+    boot.serves();
+    boot.logged("waiting for the status port");
+    let begun = Instant::now();
+    assert_eq!(terminate(&mut agent), Some(0));
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(1500), "{took:?}");
+    assert!(!boot.log().contains("does not take STOPPED"), "{}", boot.log());
+}
+
+#[test]
+fn a_missing_run_is_made_for_all_to_read() {
+    let boot = Boot::new("lxd");
+    let _agent = boot.start(&[]);
+    boot.serves();
+    for made in ["run", "run/mote"] {
+        let mode = fs::metadata(boot.root(made)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755, "{made}");
+    }
+}
+
+#[test]
+fn a_read_only_run_is_said_and_survived() {
+    if !in_private_mounts("local::a_read_only_run_is_said_and_survived") {
+        return;
+    }
+    let boot = Boot::new("lxd");
+    fs::create_dir_all(boot.root("run")).unwrap();
+    mount(&["-t", "tmpfs", "-o", "ro", "tmpfs"], &boot.root("run"));
+    let mut agent = boot.start(&[]);
+    boot.serves();
+    boot.logged("Read-only file system (os error 30); mount a tmpfs on /run; until then no second");
+    boot.logged("CONNECTED");
+    assert_eq!(boot.ask(&["ready"]).0, Some(0));
+    // A few looks at the lock.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(!boot.log().contains("no longer this agent's"), "{}", boot.log());
+    assert_eq!(boot.log().matches("run/mote/status: ").count(), 1, "{}", boot.log());
+    mount(&["-o", "remount,rw", "tmpfs"], &boot.root("run"));
+    wait("Ready", LIMIT, || (boot.text("run/mote/ready") == "Ready").then_some(()));
+    assert!(boot.ask(&[]).1.contains("another mote-agent is running"));
+    assert_eq!(terminate(&mut agent), Some(0));
+    assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());
+}
+
+#[test]
+fn closed_descriptors_and_no_dev_null_are_survived() {
+    if !in_private_mounts("local::closed_descriptors_and_no_dev_null_are_survived") {
+        return;
+    }
+    let boot = Boot::new("lxd");
+    let start = |script: &str, args: &[&str]| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(agent()).args(boot.command(args).get_args());
+        Process::start(shell.stdin(Stdio::piped()).stdout(Stdio::piped()))
+    };
+    mount(&["-t", "tmpfs", "tmpfs"], "/dev".as_ref());
+    let mut agent = start("exec \"$@\" 0<&- 1>&- 2>&-", &[]);
+    boot.serves();
+    // A command of it, with the same and then with its descriptors.
+    for script in ["exec \"$@\" 0<&- 1>&- 2>&-", "exec \"$@\""] {
+        let mut ready = start(script, &["ready"]);
+        let (code, _) = wait("an answer", LIMIT, || ready.0.try_wait().unwrap());
+        assert_eq!(code.code(), Some(0), "{script}");
+    }
+    assert_eq!(terminate(&mut agent), Some(0));
+}
+
+#[test]
+fn a_port_without_an_end_costs_little_and_is_named() {
+    let boot = Boot::new("lxd");
+    let path = boot.scratch.0.join("port");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let fifo = File::options().read(true).write(true).open(&path).unwrap();
+    let _flood = Process::start(Command::new("cat").arg("/dev/zero").stdout(fifo));
+    for port in [path.to_str().unwrap(), "/dev/zero", "/dev/urandom"] {
+        let _stale = fs::remove_dir_all(boot.root("dev"));
+        let mut agent = boot.start(&["--port", port]);
+        boot.serves();
+        let ticks = || proc::ticks(agent.0.id());
+        std::thread::sleep(Duration::from_millis(500));
+        let before = ticks();
+        std::thread::sleep(Duration::from_secs(3));
+        let used = ticks() - before;
+        // Of 300.
+        println!("{port}: {used} ticks");
+        assert!(used < 30, "{port}: {used} ticks of 300");
+        assert_eq!(terminate(&mut agent), Some(0));
+    }
+    boot.logged("serial line refused: bytes without an end");
+    boot.logged("cannot open /dev/zero: that device is no port");
+    let mut log = String::new();
+    File::open(boot.scratch.0.join("agent.log")).unwrap().read_to_string(&mut log).unwrap();
+    assert!(log.matches("bytes without an end").count() <= 4, "{log}");
+}
+
+#[test]
+fn systemd_never_gives_up() {
+    let unit = include_str!("../../../image/services/mote-agent.service");
+    let has = |line: &str| unit.lines().any(|other| other == line);
+    // Each exit with an error is followed by a start, however many there were; in the section for it.
+    assert!(has("Restart=on-failure") && has("StartLimitIntervalSec=0"), "{unit}");
+    let (general, _) = unit.split_once("[Service]").unwrap();
+    assert!(general.contains("StartLimitIntervalSec=0"));
+}

@@ -1,0 +1,157 @@
+//! A session that the guest's policy limits: to reading, or to some directories.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use mote_tests::sftp::{Int, Reply, Session, Text, kind, open};
+use mote_tests::{Scratch, agent};
+
+const DENIED: Reply = Reply::Status(3);
+const NO_SUCH_FILE: Reply = Reply::Status(2);
+/// An account without rights.
+const NOBODY: u32 = 65_534;
+
+/// A server with these arguments, and a root whose `/run/mote` is there.
+fn limited(scratch: &Scratch, arguments: &[&Path]) -> Session {
+    let root = scratch.0.join("root");
+    fs::create_dir_all(root.join("run/mote")).unwrap();
+    let mut command = Command::new(agent());
+    command.arg("--root").arg(root).arg("sftp-server").args(arguments);
+    let mut session = Session::with(command.current_dir(&scratch.0));
+    session.hello();
+    session
+}
+
+#[test]
+fn a_session_for_reading_changes_nothing() {
+    let scratch = Scratch::new();
+    for name in ["a", "b"] {
+        fs::write(scratch.0.join(name), name).unwrap();
+    }
+    fs::create_dir(scratch.0.join("d")).unwrap();
+    let mut session = limited(&scratch, &["-R".as_ref()]);
+    let before = fs::metadata(scratch.0.join("a")).unwrap();
+    let handle = session.open(b"a", open::READ);
+    let extended = |name: &'static str| Text(name.as_bytes());
+    for (what, fields) in [
+        (kind::OPEN, &[Text(b"a"), Int(open::WRITE), Int(0)][..]),
+        (kind::OPEN, &[Text(b"new"), Int(open::READ | open::CREATE), Int(0)]),
+        (kind::OPEN, &[Text(b"new"), Int(open::CREATE), Int(0)]),
+        (kind::OPEN, &[Text(b"a"), Int(open::READ | open::TRUNCATE), Int(0)]),
+        (kind::OPEN, &[Text(b"a"), Int(open::APPEND), Int(0)]),
+        (kind::WRITE, &[Text(&handle), Int(0), Int(0), Text(b"x")]),
+        (kind::SETSTAT, &[Text(b"a"), Int(4), Int(0o777)]),
+        (kind::FSETSTAT, &[Text(&handle), Int(4), Int(0o777)]),
+        (kind::REMOVE, &[Text(b"a")]),
+        (kind::MKDIR, &[Text(b"e"), Int(0)]),
+        (kind::RMDIR, &[Text(b"d")]),
+        (kind::RENAME, &[Text(b"a"), Text(b"c")]),
+        (kind::SYMLINK, &[Text(b"a"), Text(b"c")]),
+        (kind::EXTENDED, &[extended("posix-rename@openssh.com"), Text(b"a"), Text(b"c")]),
+        (kind::EXTENDED, &[extended("hardlink@openssh.com"), Text(b"a"), Text(b"c")]),
+        (kind::EXTENDED, &[extended("lsetstat@openssh.com"), Text(b"a"), Int(4), Int(0o777)]),
+    ] {
+        assert_eq!(session.ask(what, fields), DENIED, "{what} {fields:?}");
+    }
+    let read = session.ask(kind::READ, &[Text(&handle), Int(0), Int(0), Int(9)]);
+    assert_eq!(read, Reply::Data(b"a".into()));
+    session.done(kind::CLOSE, &[Text(&handle)]);
+    assert_eq!(session.list(b".").len(), 4);
+    let after = fs::metadata(scratch.0.join("a")).unwrap();
+    assert_eq!((after.mode(), after.nlink(), after.len()), (before.mode(), 1, 1));
+}
+
+/// A tree of which `shown` is shown.
+fn tree() -> Scratch {
+    let scratch = Scratch::new();
+    fs::create_dir_all(scratch.0.join("shown/sub")).unwrap();
+    fs::write(scratch.0.join("shown/file"), "shown").unwrap();
+    fs::write(scratch.0.join("hidden"), "hidden").unwrap();
+    scratch
+}
+
+#[test]
+fn nothing_leads_out_of_the_directories_that_are_shown() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = tree();
+    let (shown, hidden) = (scratch.0.join("shown"), scratch.0.join("hidden"));
+    symlink(&hidden, shown.join("absolute")).unwrap();
+    symlink("../hidden", shown.join("relative")).unwrap();
+    symlink("..", shown.join("up")).unwrap();
+    symlink("/proc/self/root", shown.join("magic")).unwrap();
+    symlink(shown.join("file"), shown.join("within")).unwrap();
+    let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
+    let path = |name: &str| shown.join(name).as_os_str().as_bytes().to_owned();
+    // Paths are what they are outside.
+    assert_eq!(session.path(kind::REALPATH, b"."), b"/");
+    assert_eq!(session.stat(kind::STAT, &path("file")).size, Some(5));
+    assert_eq!(session.stat(kind::STAT, &path("within")).size, Some(5));
+    let hidden_name = hidden.as_os_str().as_bytes();
+    for name in
+        [hidden_name, &path("absolute"), &path("relative"), &path("up/hidden"), b"/etc/passwd"]
+    {
+        for request in [
+            (kind::STAT, &[Text(name)][..]),
+            (kind::OPEN, &[Text(name), Int(open::READ), Int(0)]),
+            // What Landlock would not stop.
+            (kind::SETSTAT, &[Text(name), Int(4), Int(0o4777)]),
+            (kind::SETSTAT, &[Text(name), Int(2), Int(1), Int(1)]),
+            (kind::SETSTAT, &[Text(name), Int(8), Int(1), Int(1)]),
+        ] {
+            let shown = String::from_utf8_lossy(name).into_owned();
+            assert_eq!(session.ask(request.0, request.1), NO_SUCH_FILE, "{shown} {}", request.0);
+        }
+    }
+    for name in ["magic/etc/passwd", "../../../../../../../../etc/passwd"] {
+        assert_eq!(session.ask(kind::STAT, &[Text(&path(name))]), NO_SUCH_FILE, "{name}");
+    }
+    // Nothing else is there, nor can it be made or moved there.
+    let names: Vec<_> = session.list(b"/").into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names.len(), 1);
+    assert_ne!(session.ask(kind::MKDIR, &[Text(b"/new"), Int(0)]), Reply::Status(0));
+    let out = session.ask(kind::RENAME, &[Text(&path("file")), Text(hidden_name)]);
+    assert_ne!(out, Reply::Status(0));
+    session.done(kind::MKDIR, &[Text(&path("made")), Int(0)]);
+    assert!(shown.join("made").is_dir());
+    assert_eq!(fs::read_to_string(&hidden).unwrap(), "hidden");
+    assert_eq!(fs::metadata(&hidden).unwrap().permissions().mode() & 0o7777, 0o644);
+    // A directory that is moved away while it is open does not lead out either.
+    fs::rename(shown.join("sub"), scratch.0.join("moved")).unwrap();
+    assert_eq!(session.ask(kind::STAT, &[Text(&path("sub/../../hidden"))]), NO_SUCH_FILE);
+    // Outside nothing is mounted.
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    assert!(!mounts.contains("root/run/mote"), "{mounts}");
+}
+
+#[test]
+fn what_cannot_be_limited_is_closed() {
+    let scratch = tree();
+    let shown = scratch.0.join("shown");
+    let link = scratch.0.join("link");
+    symlink(&shown, &link).unwrap();
+    chown(&shown, Some(NOBODY), None).ok();
+    symlink("/etc", shown.join("users")).unwrap();
+    std::os::unix::fs::lchown(shown.join("users"), Some(NOBODY), None).ok();
+    // One that is not there, and a link that its user can change.
+    for bad in ["none", "shown/users"] {
+        let mut session =
+            limited(&scratch, &["-b".as_ref(), &shown, "-b".as_ref(), &scratch.0.join(bad)]);
+        for request in [
+            (kind::STAT, &[Text(b"/etc/passwd")][..]),
+            (kind::OPENDIR, &[Text(b"/")]),
+            (kind::REALPATH, &[Text(b".")]),
+            (kind::OPEN, &[Text(b"/etc/passwd"), Int(open::READ), Int(0)]),
+        ] {
+            assert_eq!(session.ask(request.0, request.1), DENIED, "{bad} {}", request.0);
+        }
+    }
+    if rustix::process::geteuid().is_root() {
+        let mut session = limited(&scratch, &["-b".as_ref(), "".as_ref()]);
+        assert!(session.list(b"/").is_empty());
+    }
+}

@@ -1,0 +1,88 @@
+//! Clients in the guest that ask for much and do not read it, or begin to send and do not go on.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use mote_tests::host::NAME;
+
+use super::{LIMIT, Victim, at_once};
+
+/// As many as could once be answered at a time.
+const MANY: usize = 128;
+/// The long value, bytes.
+const LONG: usize = 4_000_000;
+/// A long value that is passed on, bytes; with its escapes 1.9 MB.
+const PASSED: usize = 1_400_000;
+
+/// Gives the instance long values, more than a command line takes.
+fn give_values(victim: &mut Victim) {
+    let host = &mut victim.pair.host;
+    host.kill();
+    let path = host.directory.join("instances").join(NAME).join("instance.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut instance: serde_json::Value = serde_json::from_str(&text).unwrap();
+    instance["config"]["user.long"] = "x".repeat(LONG).into();
+    instance["config"]["user.lines"] = "\u{e4}\n".repeat(PASSED / 3).into();
+    std::fs::write(&path, instance.to_string()).unwrap();
+    host.start();
+    // Its address may be another now.
+    let told = victim.host.told().unwrap().to_string();
+    assert_eq!(victim.host.ask("PUT", "/1.0", &told).unwrap().status, 200);
+    let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
+    mote_tests::wait("the host", LIMIT, || (asked() == "bar").then_some(()));
+    Victim::forget_peak(&victim.pair);
+}
+
+fn ask(victim: &Victim, key: &str) -> UnixStream {
+    let mut stream = victim.pair.connect();
+    let request = format!("GET /1.0/config/{key} HTTP/1.1\r\nHost: x\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn long_answers_to_clients_that_do_not_read_are_held_one_at_a_time() {
+    let mut victim = Victim::start();
+    give_values(&mut victim);
+    let deaf: Vec<_> = (0..MANY)
+        .map(|number| ask(&victim, if number % 8 == 0 { "user.long" } else { "user.lines" }))
+        .collect();
+    // A newcomer's short answer waits for the host to have begun those, which takes it a while, but not for them
+    // to be read.
+    let begun = Instant::now();
+    let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
+    mote_tests::wait("a short answer", LIMIT, || (asked() == "bar").then_some(()));
+    println!("a short answer beside them: {:?}", begun.elapsed());
+    std::thread::sleep(Duration::from_secs(5));
+    victim.survived("128 deaf clients of answers of 2 and 4 MB");
+    drop(deaf);
+    // Those who read get them whole, also beside each other.
+    let answers = at_once(4, 4, |_| victim.pair.ask("GET", "/1.0/config/user.lines"));
+    let whole = "\u{e4}\n".repeat(PASSED / 3);
+    let got: Vec<_> = answers.iter().map(|answer| (answer.0, answer.1.len())).collect();
+    assert!(answers.iter().all(|answer| answer.0 == 200 && answer.1 == whole), "{got:?}");
+    let (status, text) = victim.pair.ask("GET", "/1.0/config/user.long");
+    assert_eq!(status, 500);
+    assert!(text.contains("answer is too long"), "{text}");
+    // That is no reason to take the host for lost.
+    assert!(!victim.pair.log().contains("answer is too long"), "{}", victim.pair.log());
+    victim.survived("and four that read");
+}
+
+#[test]
+fn bodies_in_the_guest_that_are_never_finished() {
+    let mut victim = Victim::start();
+    let head = "PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 65000\r\n\r\n";
+    let request = format!("{head}{}", "x".repeat(64_000));
+    let mut deaf = Vec::new();
+    for _ in 0..1000 {
+        let mut stream = victim.pair.connect();
+        stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+        let _cut = stream.write_all(request.as_bytes());
+        deaf.push(stream);
+    }
+    victim.survived("1,000 clients in the guest that send half a body of 65 kB");
+    let mut gone = [0; 512];
+    let _answer = deaf[0].read(&mut gone);
+}

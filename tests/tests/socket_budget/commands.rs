@@ -1,0 +1,119 @@
+//! Long commands, lists of them, and requests that are begun by the hundred.
+
+use std::time::{Duration, Instant};
+
+use mote_tests::conform::exec::{plain, run, with};
+use mote_tests::conform::wire::Wire;
+use serde_json::json;
+
+use super::{LIMIT, MEGABYTE, Victim, at_once};
+
+/// As many long commands as were once taken at a time.
+const MANY: usize = 196;
+
+/// Posts a command; how it was answered.
+fn post(victim: &Victim, body: &str) -> u16 {
+    let answer = victim
+        .host
+        .connect()
+        .and_then(|mut wire| wire.within(LIMIT).ask("POST", "/1.0/exec", "", body.as_bytes()));
+    // One that is refused while it sends may be cut before it has read why.
+    answer.map_or(0, |answer| answer.status)
+}
+
+#[test]
+fn two_hundred_commands_of_0_9_mb_and_a_list_of_them() {
+    let mut victim = Victim::start();
+    let words = vec!["x".repeat(100_000); 9];
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let variables: serde_json::Map<_, _> =
+        (0..9).map(|number| (format!("V{number}"), "x".repeat(100_000).into())).collect();
+    let bodies = [
+        plain(&words).to_string(),
+        with(plain(&["true"]), json!({ "environment": variables })).to_string(),
+    ];
+    let mut done = Vec::new();
+    for body in &bodies {
+        done.extend(at_once(8, MANY / 2, |_| post(&victim, body)));
+        let listed = victim.host.ask("GET", "/1.0/operations?recursion=1", "").unwrap();
+        assert!([200, 503].contains(&listed.status), "{}", listed.short());
+    }
+    assert!(done.contains(&202), "{done:?}");
+    assert!(done.iter().all(|status| [0, 202, 503].contains(status)), "{done:?}");
+    let taken = done.iter().filter(|status| **status == 202).count();
+    victim.survived(&format!("196 commands of 0.9 MB, of which {taken} were taken, and a list"));
+}
+
+#[test]
+fn many_commands_and_many_lists_of_them_that_nobody_reads() {
+    let mut victim = Victim::start();
+    // As much as is shown of each: 64 KiB of metadata.
+    let words = vec!["x".repeat(1000); 40];
+    let words: Vec<_> = words.iter().map(String::as_str).collect();
+    let body = plain(&words).to_string();
+    let done = at_once(8, 100, |_| post(&victim, &body));
+    assert!(done.contains(&202), "{done:?}");
+    let lists: Vec<_> = (0..12)
+        .map(|_| {
+            let mut wire = victim.host.connect().unwrap();
+            let head = b"GET /1.0/operations?recursion=1 HTTP/1.1\r\nHost: x\r\n\r\n";
+            wire.send(head).unwrap();
+            wire
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(1));
+    victim.survived("100 commands of 40 kB and 12 lists that nobody reads");
+    drop(lists);
+}
+
+#[test]
+fn a_long_path_times_a_long_name() {
+    let mut victim = Victim::start();
+    let path: String = (0..40_000).map(|number| format!("/{number}:")).collect();
+    let environment = json!({"environment": {"PATH": path}});
+    let request = with(plain(&[&"n".repeat(150_000)]), environment);
+    assert!(request.to_string().len() > 380_000);
+    let begun = Instant::now();
+    assert_eq!(run(&victim.host, &request, b"").unwrap().code, 127);
+    println!("PATH x name: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    victim.survived("a PATH of 40,000 directories and a name of 150 kB");
+}
+
+#[test]
+fn two_mebibytes_of_arguments_and_environment_still_run() {
+    let mut victim = Victim::start();
+    // Nearly what the kernel takes: 2 MiB with the pointers.
+    let words = vec!["x".repeat(131_000); 10];
+    let script = "for word; do printf %s \"$word\"; done | wc -c";
+    let mut command = vec!["sh", "-c", script, "sh"];
+    command.extend(words.iter().map(String::as_str));
+    let variables: serde_json::Map<_, _> =
+        (0..5).map(|number| (format!("V{number}"), "y".repeat(131_000).into())).collect();
+    let request = with(plain(&command), json!({ "environment": variables }));
+    let done = run(&victim.host, &request, b"").unwrap();
+    assert_eq!((done.code, done.out.trim()), (0, "1310000"), "{}", done.err);
+    victim.survived("a command of 1.9 MiB");
+}
+
+/// Begins a request by the host and sends half of its body.
+fn half(victim: &Victim, target: &str, length: usize) -> Wire {
+    let mut wire = victim.host.connect().unwrap();
+    let head = format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    wire.send(head.as_bytes()).unwrap();
+    let _cut = wire.within(Duration::from_millis(200)).send(&vec![b' '; length / 2]);
+    wire
+}
+
+#[test]
+fn requests_by_the_host_that_are_never_finished() {
+    let mut victim = Victim::start();
+    // Each is a TLS connection, with a record that was received.
+    let events = at_once(8, 8, |_| half(&victim, "/1.0/events", MEGABYTE));
+    let commands = at_once(8, 8, |_| half(&victim, "/1.0/exec", 2 * MEGABYTE));
+    let short = at_once(8, 8, |_| half(&victim, "/1.0/events", 60_000));
+    // Until those of them that wait are refused.
+    std::thread::sleep(Duration::from_secs(12));
+    victim.survived("24 half-sent requests of 2 MB, 1 MB and 60 kB");
+    drop((events, commands, short));
+}

@@ -1,0 +1,114 @@
+//! Listeners that do not read, and long events.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use mote_tests::agent::Pair;
+use mote_tests::conform::client::Client;
+use mote_tests::conform::wire::Wire;
+use mote_tests::conform::ws::{Message, Ws};
+
+use super::{LIMIT, MEGABYTE, Victim, at_once};
+
+/// As many as there may once have been.
+const MANY: usize = 1024;
+
+/// A listener in the guest, or how it was refused.
+fn guest_listener(pair: &Pair) -> Result<UnixStream, String> {
+    let mut stream = pair.connect();
+    stream.write_all(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut answer = [0; 512];
+    let count = stream.read(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer[..count]).into_owned();
+    if answer.starts_with("HTTP/1.1 200") { Ok(stream) } else { Err(answer) }
+}
+
+/// A listener of the host's on a stream of lines.
+fn host_listener(client: &Client) -> Result<Wire, String> {
+    let mut wire = client.connect()?;
+    wire.send(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&wire.within(LIMIT).until(b"\r\n\r\n")?).into_owned();
+    if head.starts_with("HTTP/1.1 200") { Ok(wire) } else { Err(head) }
+}
+
+fn event(number: usize) -> String {
+    let value = "x".repeat(MEGABYTE);
+    format!(r#"{{"type":"config","metadata":{{"key":"user.{number}","value":"{value}"}}}}"#)
+}
+
+/// Posts so many events of 1 MB.
+fn post(victim: &Victim, count: usize) {
+    let mut wire = victim.host.connect().unwrap();
+    for number in 0..count {
+        let answer = wire.within(LIMIT).ask("POST", "/1.0/events", "", event(number).as_bytes());
+        assert_eq!(answer.map(|answer| answer.status), Ok(200), "{number}");
+    }
+}
+
+#[test]
+fn a_deaf_listener_in_the_guest_is_cut_and_the_others_hear_all() {
+    let mut victim = Victim::start();
+    let deaf = guest_listener(&victim.pair).unwrap();
+    let mut good = guest_listener(&victim.pair).unwrap();
+    let heard = std::thread::spawn(move || {
+        let (mut lines, mut piece) = (0, vec![0; 1 << 16]);
+        while lines < 500 {
+            let count = good.read(&mut piece).unwrap();
+            assert!(count > 0, "cut after {lines} events");
+            lines += piece[..count].iter().filter(|byte| **byte == b'\n').count();
+        }
+    });
+    post(&victim, 500);
+    heard.join().unwrap();
+    victim.survived("a deaf listener in the guest and 500 events of 1 MB");
+    assert!(victim.pair.log().contains("too slow"), "{}", victim.pair.log());
+    drop(deaf);
+}
+
+#[test]
+fn a_deaf_listener_of_the_host_is_cut_and_the_others_hear_all() {
+    let mut victim = Victim::start();
+    let deaf = [Ws::open(&victim.host, "/1.0/events").unwrap()];
+    let deaf_lines = host_listener(&victim.host).unwrap();
+    let mut good = Ws::open(&victim.host, "/1.0/events").unwrap();
+    let heard = std::thread::spawn(move || {
+        good.within(LIMIT);
+        for number in 0..100 {
+            let Message::Text(text) = good.message().unwrap() else { panic!("{number}: no text") };
+            assert!(text.len() > MEGABYTE);
+        }
+    });
+    post(&victim, 100);
+    heard.join().unwrap();
+    victim.survived("a deaf websocket and a deaf stream of the host and 100 events of 1 MB");
+    drop((deaf, deaf_lines));
+}
+
+#[test]
+fn a_thousand_deaf_listeners_in_the_guest_get_one_copy_of_an_event() {
+    let mut victim = Victim::start();
+    let deaf = taken((0..MANY).map(|_| guest_listener(&victim.pair)).collect());
+    post(&victim, 5);
+    victim.survived(&format!("{} deaf listeners in the guest and 5 events of 1 MB", deaf.len()));
+}
+
+#[test]
+fn a_hundred_deaf_listeners_of_the_host_get_one_copy_of_an_event() {
+    let mut victim = Victim::start();
+    let deaf = taken(at_once(32, 100, |_| host_listener(&victim.host)));
+    post(&victim, 5);
+    victim.survived(&format!("{} deaf listeners of the host and 5 events of 1 MB", deaf.len()));
+}
+
+/// Those that were taken; all others were refused with 503.
+fn taken<T>(all: Vec<Result<T, String>>) -> Vec<T> {
+    let mut taken = Vec::new();
+    for one in all {
+        match one {
+            Ok(one) => taken.push(one),
+            Err(head) => assert!(head.starts_with("HTTP/1.1 503"), "{head}"),
+        }
+    }
+    assert!(taken.len() >= 64, "{}", taken.len());
+    taken
+}

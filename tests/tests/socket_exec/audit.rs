@@ -1,0 +1,89 @@
+//! What the guest's log says of the host's acts, and what it never says.
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::Duration;
+
+use mote_tests::agent::Pair;
+use mote_tests::host::NAME;
+use mote_tests::{Process, wait};
+
+use super::exec;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// The audit's lines, without their prefix.
+fn lines(pair: &Pair) -> Vec<String> {
+    let log = pair.log();
+    let lines = log.lines().filter_map(|line| line.strip_prefix("mote: info: audit: "));
+    lines.map(str::to_owned).collect()
+}
+
+fn find(pair: &Pair, parts: &[&str]) -> String {
+    let has = |line: &String| parts.iter().all(|part| line.contains(part));
+    wait(&format!("a line with {parts:?}"), SOON, || lines(pair).into_iter().find(has)).0
+}
+
+#[test]
+fn a_command_has_two_lines_and_its_secrets_have_none() {
+    let pair = Pair::start("lxd", &[]);
+    let mut command = exec(
+        &pair,
+        &["-T", "--env", "TOKEN=hushed-env"],
+        &["sh", "-c", "cat; exit 3", "a\"b\n\u{1b}[2J exit=0"],
+    );
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"hushed-stdin").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"hushed-stdin"[..]));
+    let begins = find(&pair, &["argv="]);
+    let (who, argv) = begins.split_once(" argv=").unwrap();
+    assert_eq!(argv, r#""sh" "-c" "cat; exit 3" "a\"b\n\u{1b}[2J exit=0""#);
+    let op = who.strip_prefix("exec uid=0 gid=0 op=").unwrap();
+    assert_eq!((op.len(), op.matches('-').count()), (36, 4), "{op}");
+    find(&pair, &[&format!("exec op={op} exit=3")]);
+    // One that is not there, and one that is long.
+    let missing = exec(&pair, &["-T"], &["nonesuch"]).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(missing.status.code(), Some(127));
+    find(&pair, &["failed=\"Failed to run \\\"nonesuch\\\": No such file"]);
+    let word = "x".repeat(100_000);
+    let long = exec(&pair, &["-T"], &["true", &word, &word]).stdin(Stdio::null()).output().unwrap();
+    assert!(long.status.success());
+    assert!(find(&pair, &["argv=\"true\" \"xxx"]).ends_with(" ..."));
+    let log = pair.log();
+    assert!(!log.contains("hushed"), "{log}");
+    assert!(log.lines().all(|line| line.len() < 600));
+    assert!(!log.contains(|letter: char| letter.is_control() && letter != '\n'));
+}
+
+#[test]
+fn files_have_a_line_for_each_change_and_one_for_each_session() {
+    let pair = Pair::start("lxd", &[]);
+    let place = pair.scratch.0.join("odd \"name");
+    let path = place.to_str().unwrap();
+    let from = pair.scratch.0.join("from");
+    std::fs::write(&from, "hushed content").unwrap();
+    pair.host.ok(&["file", "push", NAME, from.to_str().unwrap(), path]);
+    let quoted = path.replace('"', "\\\"");
+    let write = find(&pair, &[" write \"", &quoted]);
+    let session = write.split(' ').nth(1).unwrap().to_owned();
+    find(&pair, &[&format!("sftp {session} begins")]);
+    find(&pair, &[&format!("sftp {session} ends: "), ", 14 bytes written"]);
+    pair.host.ok(&["file", "rm", NAME, path]);
+    find(&pair, &[" remove \"", &quoted]);
+    assert!(!pair.log().contains("hushed"), "{}", pair.log());
+}
+
+#[test]
+fn a_forwarded_port_has_a_line() {
+    let pair = Pair::start("incus", &[]);
+    let target = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = target.local_addr().unwrap().port().to_string();
+    let mut command = pair.host.command(&["port-forward", NAME, "127.0.0.1:0", &port]);
+    let mut forward = Process::start(command.stdout(Stdio::piped()));
+    let mut local = String::new();
+    let output = forward.0.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut local).unwrap();
+    let _client = std::net::TcpStream::connect(local.trim()).unwrap();
+    find(&pair, &[&format!("port-forward to=\"127.0.0.1\" port={port}")]);
+}
