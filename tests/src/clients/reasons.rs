@@ -65,6 +65,13 @@ pub const REASONS: &[Reason] = &[
         "No agent has `/1.0/resources`; who looks for the extension is better told so.",
     ),
     because(GO_CLIENTS, "exec, death by a signal", GO, "It predates 128 plus the signal."),
+    because(
+        GO_CLIENTS,
+        "exec, 2 MiB of arguments that JSON doubles",
+        MOTE,
+        "mote takes 3 MiB of JSON for a command, \
+         so that what it holds fits into 8 MiB of memory.",
+    ),
     sometimes(
         GO_CLIENTS,
         "exec, 2 MiB of arguments",
