@@ -19,7 +19,8 @@ use crate::runtime::permits::Permit;
 use futures_lite::FutureExt;
 use futures_lite::future::yield_now;
 
-/// Initial buffer, bytes: nearly all requests fit. A body longer than this needs a permit ([`Place::Large`]).
+/// Initial buffer, bytes: nearly all requests fit. A body that is longer, or may be, needs a permit
+/// ([`Place::Large`]) before any of it is kept.
 const ROOM: usize = 1024;
 /// Long bodies are written in pieces of this, bytes: one TLS record is what a client that does not read costs.
 /// Each restarts the client's time ([`Entry::note`]).
@@ -135,17 +136,8 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
     let (mut body, mut admission) = (Vec::new(), None);
     loop {
         let time = now();
-        let step = match connection.poll(time) {
-            Event::NeedData => Step::Read,
-            Event::Request => Step::Next,
-            Event::Continue => Step::Continue,
-            Event::Body(bytes) => {
-                body.extend_from_slice(bytes);
-                grown(body.len(), S::BODY, admission.as_ref())
-            }
-            Event::EndOfBody => Step::Answer,
-            Event::Refuse { status, text } => Step::Refuse((status, text)),
-            Event::TimedOut | Event::Closed => break,
+        let Some(step) = next::<S>(&mut connection, time, &mut body, admission.as_ref()) else {
+            break;
         };
         let going_on = match step {
             Step::Next => true,
@@ -154,33 +146,37 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
                 make_large(entry).await;
                 true
             }
-            // Boxed, as most connections never need it.
             Step::Admit => match Box::pin(admit(&connection, service)).await {
                 Ok(admitted) => {
                     admission = Some(admitted);
                     true
                 }
-                Err(refused) => refuse(&stream, service, refused).await,
+                Err(refused) => Box::pin(refuse(&stream, service, refused)).await,
             },
             Step::Read => read(&stream, &mut connection, entry, time).await,
             Step::Continue => stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok(),
-            Step::Answer => match answer(&stream, &mut connection, service, &body, time).await {
-                After::Next => {
-                    // Freed now, not at the next request: a connection may be idle for long.
-                    body = Vec::new();
-                    admission = None;
-                    // One who asks ahead has one answer, then others have theirs.
-                    yield_now().await;
-                    true
+            // Boxed, as the next three are, so that an idle connection is small.
+            Step::Answer => {
+                match Box::pin(answer(&stream, &mut connection, service, &body, time)).await {
+                    After::Next { ahead } => {
+                        // Freed now, not at the next request: a connection may be idle for long.
+                        body = Vec::new();
+                        admission = None;
+                        if ahead {
+                            // It has one answer, then others have theirs.
+                            yield_now().await;
+                        }
+                        true
+                    }
+                    After::End => false,
+                    After::Upgrade(upgrade) => {
+                        stream.unread(connection.leftover());
+                        drop((connection, body, admission));
+                        return upgrade.run(stream).await;
+                    }
                 }
-                After::End => false,
-                After::Upgrade(upgrade) => {
-                    stream.unread(connection.leftover());
-                    drop((connection, body, admission));
-                    return upgrade.run(stream).await;
-                }
-            },
-            Step::Refuse(refused) => refuse(&stream, service, refused).await,
+            }
+            Step::Refuse(refused) => Box::pin(refuse(&stream, service, refused)).await,
         };
         if !going_on {
             break;
@@ -201,14 +197,32 @@ enum Step {
     Refuse(Refused),
 }
 
-/// The step for a body of this length, bytes.
-fn grown(length: usize, unasked: usize, admission: Option<&Admission>) -> Step {
-    match admission {
-        None if length > unasked => Step::Admit,
-        Some(admission) if length > admission.most => Step::Refuse(TOO_LONG),
-        None | Some(_) if length > ROOM => Step::Room,
-        None | Some(_) => Step::Next,
-    }
+/// The next step; `None` if the connection is over.
+fn next<S: Service>(
+    connection: &mut Connection,
+    time: Uptime,
+    body: &mut Vec<u8>,
+    admission: Option<&Admission>,
+) -> Option<Step> {
+    Some(match connection.poll(time) {
+        Event::NeedData => Step::Read,
+        Event::Request => {
+            let fits = connection.is_within(ROOM as u64);
+            if fits { Step::Next } else { Step::Room }
+        }
+        Event::Continue => Step::Continue,
+        Event::Body(bytes) => {
+            body.extend_from_slice(bytes);
+            match admission {
+                None if body.len() > S::BODY => Step::Admit,
+                Some(admission) if body.len() > admission.most => Step::Refuse(TOO_LONG),
+                None | Some(_) => Step::Next,
+            }
+        }
+        Event::EndOfBody => Step::Answer,
+        Event::Refuse { status, text } => Step::Refuse((status, text)),
+        Event::TimedOut | Event::Closed => return None,
+    })
 }
 
 /// Asks whether the current request's body may be long.
@@ -283,7 +297,10 @@ async fn fit(connection: &mut Connection, entry: Option<&Entry>, time: Uptime) {
 
 /// Next step after an answer.
 enum After {
-    Next,
+    Next {
+        /// Whether the client has sent more already.
+        ahead: bool,
+    },
     End,
     Upgrade(Upgrade),
 }
@@ -302,8 +319,7 @@ async fn answer(
         let Some(request) = connection.request() else { return After::End };
         let persistence = Persistence::of(&request);
         let shape = Shape { persistence, bodiless: request.method == Method::Head };
-        // Boxed, so that an idle connection is small.
-        (Box::pin(service.answer(stream, &request, body)).await, shape)
+        (service.answer(stream, &request, body).await, shape)
     };
     let whole = match answer {
         Answer::Written { keep_alive } => keep_alive,
@@ -320,8 +336,9 @@ async fn answer(
     if let Some(entry) = entry {
         entry.answered();
     }
+    let ahead = !connection.leftover().is_empty();
     connection.done(now(), keep_alive);
-    if keep_alive { After::Next } else { After::End }
+    if keep_alive { After::Next { ahead } } else { After::End }
 }
 
 /// Form of an answer: its `Connection` header, and no body for HEAD.

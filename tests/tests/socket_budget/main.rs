@@ -104,13 +104,14 @@ impl Victim {
         if let Ok(Some(end)) = self.pair.agent.0.try_wait() {
             panic!("{attack}: the agent died: {end}; {}", self.pair.log());
         }
-        let (idle, peak) = (self.idle, self.pair.memory("VmHWM"));
-        let charged = self.cgroup.peak().map_or("no cgroup".into(), |peak| format!("{peak} kB"));
-        println!("{attack}: {idle} kB idle, {peak} kB at its peak; charged: {charged}");
         self.host.forget();
         assert_eq!(run(&self.host, &plain(&["echo", "hi"]), b"").unwrap().out, "hi\n", "{attack}");
         assert_eq!(self.pair.ask("GET", "/1.0/config/user.foo").1, "bar", "{attack}");
         self.pair.assert_alive();
+        // Only now: what was sent may be read after it was sent.
+        let (idle, peak) = (self.idle, self.pair.memory("VmHWM"));
+        let charged = self.cgroup.peak().map_or("no cgroup".into(), |peak| format!("{peak} kB"));
+        println!("{attack}: {idle} kB idle, {peak} kB at its peak; charged: {charged}");
         assert!(peak < PEAK, "{attack}: {peak} kB");
     }
 }

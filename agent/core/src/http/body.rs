@@ -86,6 +86,20 @@ impl Decoder {
         Self { state }
     }
 
+    /// True if at most so many bytes are still to come, as far as the framing tells.
+    #[must_use]
+    pub const fn is_within(&self, most: u64) -> bool {
+        match self.state {
+            State::Finished => true,
+            State::Length(left) => left <= most,
+            State::UntilClose
+            | State::Size { .. }
+            | State::Data(_)
+            | State::DataEnd { .. }
+            | State::Trailer { .. } => false,
+        }
+    }
+
     /// True once the body is complete.
     #[must_use]
     pub fn finished(&self) -> bool {

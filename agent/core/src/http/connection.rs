@@ -190,6 +190,20 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         head::request(head).ok().flatten().map(|(request, _)| request)
     }
 
+    /// True if the current request's body is known to have at most so many bytes more.
+    #[must_use]
+    pub const fn is_within(&self, most: u64) -> bool {
+        match &self.state {
+            State::Body { decoder, .. } => decoder.is_within(most),
+            State::Fresh { .. }
+            | State::Idle { .. }
+            | State::Head { .. }
+            | State::Answer
+            | State::Drain { .. }
+            | State::Over => true,
+        }
+    }
+
     /// Bytes received after the request, the first ones of an upgraded protocol. Meaningful from
     /// [`Event::EndOfBody`] until [`Connection::done`].
     #[must_use]

@@ -236,6 +236,26 @@ fn an_answer_that_says_close_ends_it_whatever_has_come() {
 }
 
 #[test]
+fn how_long_a_body_can_be_is_known_from_its_head_unless_it_comes_in_chunks() {
+    for (framing, known) in
+        [("Content-Length: 7", [false, true]), ("Transfer-Encoding: chunked", [false; 2])]
+    {
+        let mut connection = connection();
+        put(
+            &mut connection,
+            0,
+            format!("PUT / HTTP/1.1\r\nHost: h\r\n{framing}\r\n\r\n").as_bytes(),
+        );
+        assert_eq!(connection.poll(at(0)), Event::Request);
+        assert_eq!([6, 7].map(|most| connection.is_within(most)), known, "{framing}");
+    }
+    let mut connection = connection();
+    put(&mut connection, 0, GET);
+    assert_eq!(connection.poll(at(0)), Event::Request);
+    assert!(connection.is_within(0));
+}
+
+#[test]
 fn an_answer_without_a_request_ends_it() {
     let mut connection = connection();
     connection.done(at(0), true);
