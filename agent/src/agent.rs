@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use async_executor::{LocalExecutor, Task};
-use mote_core::devlxd::ready::{Ready, write_state};
+use mote_core::devlxd::ready::{Ready, host_state, write_state};
 use mote_core::dial::Retry;
 use mote_core::flavour::Flavour;
 use mote_core::host_address::HostAddress;
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::policy::{Capability, Policy};
-use mote_core::json::{Document, Envelope, Value};
+use mote_core::json::{Document, Value};
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{State, Status};
 
@@ -284,9 +284,7 @@ impl Agent {
     /// Reports a call's result to the status machine: the HTTP status, or why there was none.
     pub(crate) fn judge(&self, result: Result<u16, &Failed>) {
         let news = match result {
-            Ok(200..300) => self.status.borrow_mut().call_ok(now()),
-            Ok(401) => self.status.borrow_mut().call_refused(now()),
-            Ok(_) => false,
+            Ok(status) => self.status.borrow_mut().call_answered(now(), status),
             Err(failed) if failed.is_ours() => {
                 self.shortage(failed.why());
                 false
@@ -346,11 +344,6 @@ fn error_text(body: &[u8]) -> String {
     let mut text = enveloped.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
     text.truncate(text.find('\n').unwrap_or(SAID).min(text.floor_char_boundary(SAID)));
     text
-}
-
-/// `metadata.state` of the host's `GET /1.0`.
-fn host_state(body: &[u8]) -> Option<String> {
-    Envelope::parse(body).ok()?.metadata.member("state")?.string().ok()
 }
 
 #[cfg(test)]

@@ -1,13 +1,21 @@
 //! Remembers the state that an application declared, and when to repeat it to the host (P§6,
 //! seeds §2). The agent never declares Ready by itself.
 
-use crate::json::Writer;
+use alloc::string::String;
+
+use crate::json::{Envelope, Writer};
 
 /// Writes the body of a `PATCH /1.0` that sets this state.
 pub fn write_state(json: &mut Writer<'_>, state: &str) {
     json.begin_object();
     json.pair("state", state);
     json.end_object();
+}
+
+/// The host's record of the state, from its answer to `GET /1.0`, if it has one.
+#[must_use]
+pub fn host_state(answer: &[u8]) -> Option<String> {
+    Envelope::parse(answer).ok()?.metadata.member("state")?.string().ok()
 }
 
 /// What an application can say.

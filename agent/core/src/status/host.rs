@@ -111,6 +111,15 @@ impl Status {
         }
     }
 
+    /// The host answered an ordinary call with this HTTP status. Returns whether the shell must poll.
+    pub fn call_answered(&mut self, now: Uptime, status: u16) -> bool {
+        match status {
+            200..300 => self.call_ok(now),
+            401 => self.call_refused(now),
+            _ => false,
+        }
+    }
+
     /// An ordinary call to the host succeeded. That proves nothing, but in STARTED it brings the agent's own
     /// verification forward. Returns whether it did, so that the shell must poll.
     pub fn call_ok(&mut self, now: Uptime) -> bool {

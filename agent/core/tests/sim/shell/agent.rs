@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use mote_core::devlxd::ready::{Ready, write_state};
+use mote_core::devlxd::ready::{Ready, host_state, write_state};
 use mote_core::dial::Retry;
 use mote_core::flavour::Flavour;
 use mote_core::host_address::HostAddress;
@@ -13,7 +13,7 @@ use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::operation::State as OperationState;
 use mote_core::hostapi::policy::Policy;
 use mote_core::http::admission::Bounds;
-use mote_core::json::{Document, Envelope};
+use mote_core::json::Document;
 use mote_core::status::{Intervals, State, Status};
 use mote_core::time::Uptime;
 
@@ -214,9 +214,7 @@ impl Agent {
         let result = call(self.sim(), &self.around.net, &link, request).await;
         let now = self.now();
         let is_news = match &result {
-            Ok(HostReply { status: 200..300, .. }) => self.status.borrow_mut().call_ok(now),
-            Ok(HostReply { status: 401, .. }) => self.status.borrow_mut().call_refused(now),
-            Ok(_) => false,
+            Ok(reply) => self.status.borrow_mut().call_answered(now, reply.status),
             Err(_) => {
                 self.status.borrow_mut().host_lost(now);
                 true
@@ -245,8 +243,4 @@ impl Agent {
         };
         drop(self.ask(&request).await);
     }
-}
-
-fn host_state(body: &[u8]) -> Option<String> {
-    Envelope::parse(body).ok()?.metadata.member("state")?.string().ok()
 }
