@@ -181,24 +181,38 @@ impl<'a> Packet<'a> {
     }
 }
 
-impl Request<'_> {
-    /// Whether it changes, or opens for a change, anything of the file system.
+/// A change of the file system, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change<'a> {
+    /// What is done, one word.
+    pub what: &'static str,
+    /// The path it is done to.
+    pub path: &'a [u8],
+    /// The second path, if the change has two.
+    pub to: Option<&'a [u8]>,
+}
+
+impl<'a> Request<'a> {
+    /// The change of the file system that it asks for by name, or opens a file for.
     #[must_use]
-    pub fn writes(&self) -> bool {
-        match self {
-            Self::Open { flags, .. } => flags.0 & !OpenFlags::READ != 0,
-            Self::Write { .. }
-            | Self::Setstat { .. }
+    pub fn change(&self) -> Option<Change<'a>> {
+        let (what, path, to) = match *self {
+            Self::Open { path, flags, .. } if flags.0 & !OpenFlags::READ != 0 => {
+                ("write", path, None)
+            }
+            Self::Setstat { path, .. } | Self::Lsetstat { path, .. } => ("setstat", path, None),
+            Self::Remove { path } => ("remove", path, None),
+            Self::Mkdir { path, .. } => ("mkdir", path, None),
+            Self::Rmdir { path } => ("rmdir", path, None),
+            Self::Rename { from, to } | Self::PosixRename { from, to } => {
+                ("rename", from, Some(to))
+            }
+            Self::Symlink { target, link } => ("symlink", target, Some(link)),
+            Self::Hardlink { from, to } => ("link", from, Some(to)),
+            Self::Open { .. }
+            | Self::Write { .. }
             | Self::Fsetstat { .. }
-            | Self::Lsetstat { .. }
-            | Self::Remove { .. }
-            | Self::Mkdir { .. }
-            | Self::Rmdir { .. }
-            | Self::Rename { .. }
-            | Self::PosixRename { .. }
-            | Self::Symlink { .. }
-            | Self::Hardlink { .. } => true,
-            Self::Close { .. }
+            | Self::Close { .. }
             | Self::Read { .. }
             | Self::Lstat { .. }
             | Self::Fstat { .. }
@@ -211,8 +225,15 @@ impl Request<'_> {
             | Self::Fstatvfs { .. }
             | Self::Fsync { .. }
             | Self::Limits
-            | Self::Unknown => false,
-        }
+            | Self::Unknown => return None,
+        };
+        Some(Change { what, path, to })
+    }
+
+    /// Whether it changes, or opens for a change, anything of the file system.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Fsetstat { .. }) || self.change().is_some()
     }
 
     /// Buffer space that the reply may need, bytes.

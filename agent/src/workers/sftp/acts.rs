@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use mote_core::sftp::request::{OpenFlags, Request};
+use mote_core::sftp::request::{Change, Request};
 
 use crate::runtime::log::audit::{self, Quoted};
 
@@ -28,50 +28,21 @@ impl Acts {
     /// Counts a request that was carried out, and notes it if it has changed something.
     #[inline(never)] // its size
     pub(super) fn did(&mut self, request: &Request<'_>) {
-        const CHANGE: u32 = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNCATE;
-        let (what, path, to): (_, &[u8], &[u8]) = match request {
-            Request::Write { data, .. } => {
-                self.written = self.written.saturating_add(u64::try_from(data.len()).unwrap_or(0));
-                return;
-            }
-            Request::Open { path, flags, .. } if flags.has(CHANGE) => ("write", path, b""),
-            Request::Open { .. } | Request::Opendir { .. } => {
-                self.reads += 1;
-                return;
-            }
-            Request::Fsetstat { .. } => {
-                self.changes += 1;
-                return;
-            }
-            Request::Remove { path } => ("remove", path, b""),
-            Request::Rmdir { path } => ("rmdir", path, b""),
-            Request::Mkdir { path, .. } => ("mkdir", path, b""),
-            Request::Setstat { path, .. } | Request::Lsetstat { path, .. } => {
-                ("setstat", path, b"")
-            }
-            Request::Rename { from, to } | Request::PosixRename { from, to } => {
-                ("rename", from, to)
-            }
-            Request::Hardlink { from, to } => ("link", from, to),
-            Request::Symlink { target, link } => ("symlink", target, link),
-            Request::Close { .. }
-            | Request::Read { .. }
-            | Request::Readdir { .. }
-            | Request::Realpath { .. }
-            | Request::Readlink { .. }
-            | Request::Stat { .. }
-            | Request::Lstat { .. }
-            | Request::Fstat { .. }
-            | Request::Statvfs { .. }
-            | Request::Fstatvfs { .. }
-            | Request::Fsync { .. }
-            | Request::Limits
-            | Request::Unknown => return,
-        };
+        if let Request::Write { data, .. } = request {
+            self.written = self.written.saturating_add(u64::try_from(data.len()).unwrap_or(0));
+            return;
+        }
+        if !request.writes() {
+            let opened = matches!(request, Request::Open { .. } | Request::Opendir { .. });
+            self.reads += u64::from(opened);
+            return;
+        }
         self.changes += 1;
+        // A file that is open has its line already.
+        let Some(Change { what, path, to }) = request.change() else { return };
         let session = self.session;
         let mut paths = Quoted(&String::from_utf8_lossy(path)).to_string();
-        if !to.is_empty() {
+        if let Some(to) = to {
             let _infallible = write!(paths, " {}", Quoted(&String::from_utf8_lossy(to)));
         }
         audit::note(format_args!("sftp session={session} {what} {paths}"));
