@@ -39,12 +39,9 @@ pub(crate) fn listen(agent: &Rc<Agent>, request: &Request<'_>, audience: Audienc
         Err(why) => return Answer::Reply(Reply::text(400, why)),
     };
     let mut listeners = agent.events.listeners.borrow_mut();
-    let most = match audience {
-        Audience::Host => LISTENERS,
-        // Each has a permit: `devlxd/admission.rs`.
-        Audience::Guest => usize::MAX,
-    };
-    if listeners.iter().filter(|other| other.subscription.audience == audience).count() >= most {
+    // Those of the guest have permits: `devlxd/admission.rs`.
+    let hosts = |other: &&Rc<Listener>| other.subscription.audience == Audience::Host;
+    if audience == Audience::Host && listeners.iter().filter(hosts).count() >= LISTENERS {
         return Answer::Reply(Reply::text(503, "Too many event listeners"));
     }
     let listener = Rc::new(Listener::new(Subscription::new(audience, request.query)));
