@@ -90,7 +90,7 @@ const THINGS: &[Thing] = &[
     },
     Thing {
         name: "host event listener",
-        note: "100 at most; a TLS connection each",
+        note: "1,024 at most; a TLS connection each",
         most: 100,
         short: 100,
         linger: Duration::from_secs(3),
