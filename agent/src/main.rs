@@ -53,7 +53,7 @@ use crate::start::lock::Lock;
 use crate::start::modules::Patience;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
-use crate::start::{devices, listen, lock};
+use crate::start::{devices, listen, lock, sandbox};
 use crate::status::notes::Notes;
 use crate::status::{port, pump, without_vsock};
 use crate::sys::Signalled;
@@ -110,6 +110,8 @@ fn run(options: Options) -> Result<(), String> {
     // Before any thread starts: threads inherit the signal mask.
     let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
     sys::raise_file_limit();
+    sys::keep_secrets();
+    sys::spare();
     let mut lock = lock::acquire(&options.root)?;
     // Before anything of the host's is touched.
     let policies = policy::read(&options);
@@ -142,7 +144,11 @@ fn run(options: Options) -> Result<(), String> {
     let Some(way) = listen::begin(&mut wait, &options, flavour)? else {
         return Ok(());
     };
-    let agent = Rc::new(new_agent(options, flavour, policy, identity, files.from, lock));
+    port::told(port::find(&options).ok(), &mut known);
+    let walls = sandbox::enter(&options, &policy.0, &way, known.as_ref());
+    let mut agent = new_agent(options, flavour, policy, identity, files.from, lock);
+    agent.policy_text.push_str(walls);
+    let agent = Rc::new(agent);
     if let Some(trouble) = applied.troubles.pop() {
         *agent.last_error.borrow_mut() = Some((About::Else, trouble));
     }
@@ -153,8 +159,8 @@ fn run(options: Options) -> Result<(), String> {
             None
         }
     };
-    port::told(port::find(&agent.options).ok(), &mut known);
-    drop((files.nics, applied));
+    // The identity has the key; its text is not to stay in memory.
+    drop((files.agent_key, files.nics, applied));
     let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
     run::block_on(&agent.executor, agent.executor.spawn(served))
 }

@@ -4,12 +4,13 @@ use std::fmt::Arguments;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::mount;
 use mote_core::hostapi::mount::wanted;
-use mote_core::hostapi::policy::Capability;
+use mote_core::hostapi::policy::{Capability, Policy};
 use mote_core::json::Value;
 use mote_core::status::{CONNECTED, State};
 use rustix::fs::{Access, access, statvfs};
@@ -29,8 +30,12 @@ use crate::start::listen::PORT_ALONE;
 use crate::start::lock::Running;
 use crate::start::modules::Patience;
 use crate::start::prepare::flavour_by;
-use crate::start::{lock, modules};
+use crate::start::{lock, modules, sandbox};
 use crate::status::{port, view};
+use crate::sys;
+
+/// Longest time for a child to enter the sandbox.
+const SANDBOXED: Duration = Duration::from_secs(1);
 
 /// Prints facts and keeps the overall result.
 struct Facts {
@@ -110,6 +115,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let (policy, troubles) = policies.under(known);
     troubles.iter().for_each(|trouble| facts.missing(format_args!("policy: {trouble}")));
     facts.ok(format_args!("policy: {policy}"));
+    about_sandbox(&mut facts, options, &policy);
     if matches!(options.transport, Transport::Vsock) {
         about_vsock(&mut facts, &options.root, flavour);
     }
@@ -192,6 +198,18 @@ fn about_port(facts: &mut Facts, options: &Options, running: &Running) -> Option
         Err(why) => facts.missing(format_args!("port: {why}")),
     }
     port::flavour(options, &found)
+}
+
+fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {
+    if !sandbox::is_for(policy) {
+        return;
+    }
+    // In a child, as there is no way out.
+    if sys::apart(SANDBOXED, &|| sys::sandbox::enter(&options.root, [None; 2])) {
+        facts.ok(format_args!("in a sandbox"));
+    } else {
+        facts.absent(format_args!("in a sandbox without Landlock or seccomp"));
+    }
 }
 
 fn about_vsock(facts: &mut Facts, root: &Path, flavour: Flavour) {

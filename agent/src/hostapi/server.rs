@@ -34,7 +34,7 @@ use crate::net::serve::{
 };
 use crate::net::stream::Stream;
 use crate::net::tls_error::is_other_certificate;
-use crate::net::transport::{Listener, Socket, is_passing};
+use crate::net::transport::{Listener, Socket, Watched, is_passing};
 use crate::runtime::clock::{now, sleep, within};
 use crate::runtime::digest::{hex, sha256};
 use crate::runtime::log;
@@ -69,6 +69,7 @@ async fn callers(
     config: Arc<ServerConfig>,
     permits: Rc<Semaphore>,
 ) -> io::Result<Infallible> {
+    let listener = listener.watched()?;
     loop {
         let permit = permits.clone().take().await;
         let socket = accept(&agent, &listener).await?;
@@ -81,7 +82,7 @@ async fn callers(
 }
 
 /// Accepts one connection; after an error that passes by itself it waits and tries again.
-async fn accept(agent: &Agent, listener: &Listener) -> io::Result<Socket> {
+async fn accept(agent: &Agent, listener: &Watched) -> io::Result<Socket> {
     loop {
         match listener.accept().await {
             Ok(socket) => return Ok(socket),

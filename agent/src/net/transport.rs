@@ -44,9 +44,16 @@ pub(crate) enum Transport {
     Tcp(u16),
 }
 
-/// A socket that the host calls.
+/// A socket that the host calls. Not in the reactor yet, which has a thread: the sandbox needs to be entered before.
 #[derive(Debug)]
 pub(crate) struct Listener {
+    transport: Transport,
+    socket: OwnedFd,
+}
+
+/// The same in the reactor.
+#[derive(Debug)]
+pub(crate) struct Watched {
     transport: Transport,
     socket: Socket,
 }
@@ -62,18 +69,18 @@ impl Transport {
                 let fd = stream(AddressFamily::VSOCK)?;
                 bind(&fd, &VsockAddr { cid: CID_ANY, port: AGENT_PORT })?;
                 listen(&fd, BACKLOG)?;
-                Async::new_nonblocking(fd)
+                fd
             }
-            Self::Unix(prefix) => listen_unix(&suffixed(prefix, ".listen_8443")),
+            Self::Unix(prefix) => bind_unix(&suffixed(prefix, ".listen_8443"))?,
             #[cfg(feature = "tcp")]
             Self::Tcp(port) => {
                 let fd = stream(AddressFamily::INET)?;
                 bind(&fd, &loopback(*port))?;
                 listen(&fd, BACKLOG)?;
-                Async::new_nonblocking(fd)
+                fd
             }
         };
-        Ok(Listener { transport: self.clone(), socket: socket? })
+        Ok(Listener { transport: self.clone(), socket })
     }
 
     /// Connects to the host once; the caller sets the deadline.
@@ -106,6 +113,17 @@ impl Transport {
 }
 
 impl Listener {
+    /// Puts it into the reactor.
+    ///
+    /// # Errors
+    /// Any error of epoll(7).
+    pub(crate) fn watched(self) -> io::Result<Watched> {
+        let socket = Async::new_nonblocking(self.socket)?;
+        Ok(Watched { transport: self.transport, socket })
+    }
+}
+
+impl Watched {
     /// Accepts one caller. A vsock connection that is not the host's is closed before it costs a
     /// handshake: any local user could come through vsock's loopback.
     ///
@@ -185,13 +203,21 @@ pub(crate) fn local_cid(root: &Path) -> Result<u32, String> {
     }
 }
 
+/// [`bind_unix`], in the reactor.
+///
+/// # Errors
+/// The same, and any error of epoll(7).
+pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
+    Async::new_nonblocking(bind_unix(path)?)
+}
+
 /// Listens on a unix socket of mode 0600 that replaces any file at `path`. The socket is renamed to
 /// `path` once it listens, so that a client that finds it can connect: a name made by bind(2) is
 /// refused until listen(2), and a name removed first is missing for a while.
 ///
 /// # Errors
 /// Any error of bind(2), listen(2), or of replacing the file.
-pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
+fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     let unnamed = suffixed(path, ".new");
     match std::fs::remove_file(&unnamed) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -203,7 +229,7 @@ pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
     std::fs::set_permissions(&unnamed, PermissionsExt::from_mode(0o600))?;
     listen(&fd, BACKLOG)?;
     std::fs::rename(&unnamed, path)?;
-    Async::new_nonblocking(fd)
+    Ok(fd)
 }
 
 /// Accepts one connection.
@@ -325,7 +351,7 @@ mod tests {
         let executor = async_executor::LocalExecutor::new();
         let other = executor.spawn(async move { last.read(&mut [0]).map_err(|why| why.kind()) });
         let seen = block_on(&executor, async {
-            let listener = Listener { transport: Transport::Vsock, socket: listener };
+            let listener = Watched { transport: Transport::Vsock, socket: listener };
             let never = async move { Err(listener.accept().await.expect("nobody")) };
             never.or(async { Ok(other.await) }).await.ok()
         });

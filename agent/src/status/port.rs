@@ -21,6 +21,7 @@ use crate::runtime::log;
 use crate::runtime::small_files::read_text;
 use crate::start::devices::{self, CONSOLE, Device, entries};
 use crate::start::modules;
+use crate::sys::sandbox;
 
 /// Longest wait for the names of the ports after the driver's start: the driver asks the host for each.
 const NAMED: Duration = Duration::from_millis(500);
@@ -226,6 +227,8 @@ pub(crate) enum Looked {
     Open(Found, Async<Port>, Before),
     /// The port is not open; with the message to log, if it is a new one.
     Shut(Option<String>),
+    /// The port is another than before, and the sandbox lets none be opened but that.
+    Barred,
 }
 
 /// Whether an open port was missing before.
@@ -258,6 +261,11 @@ impl Search {
                     }
                     Busy::Since(_) | Busy::Told => return Looked::Shut(None),
                 },
+                Err(error)
+                    if error.kind() == ErrorKind::PermissionDenied && sandbox::is_entered() =>
+                {
+                    return Looked::Barred;
+                }
                 Err(error) => format!("cannot open {}: {error}", found.path.display()),
             },
             Err(why) => {

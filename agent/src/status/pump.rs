@@ -168,6 +168,12 @@ impl Pump {
                 }
                 self.port = Some(port);
             }
+            Looked::Barred => {
+                log::error(format_args!(
+                    "the port is a new one, which the sandbox forbids: start anew"
+                ));
+                std::process::exit(1);
+            }
             Looked::Shut(why) => {
                 if let Some(why) = why {
                     self.found = None;

@@ -17,7 +17,8 @@ const GROWN: usize = 4 * 1024;
 /// needed are never touched, so they take no memory.
 const MAPPED: usize = 128 * 1024;
 
-/// The global allocator.
+/// The global allocator. What is freed is wiped first: keys and secrets of guest and host do not stay in memory that
+/// is used again. The kernel does the same for mappings. A block that realloc(3) moves is not wiped.
 struct Heap;
 
 #[global_allocator]
@@ -55,8 +56,15 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, asked: Layout) {
-        // SAFETY: the caller guarantees that `at` was allocated here.
-        unsafe { System.dealloc(at, asked) }
+        // SAFETY: the caller guarantees that `at` was allocated here, so it is malloc's, and gives it up.
+        unsafe {
+            // Not the size asked for, which few callers would have to know.
+            let usable = libc::malloc_usable_size(at.cast());
+            if usable < LONG {
+                libc::explicit_bzero(at.cast(), usable);
+            }
+            System.dealloc(at, asked);
+        }
     }
 
     unsafe fn realloc(&self, at: *mut u8, asked: Layout, size: usize) -> *mut u8 {

@@ -1,12 +1,13 @@
 //! All `unsafe` code: vsock addresses and context id, which rustix does not have, signals as a
-//! descriptor, fork and exec, the clock, the heap, and two replacements of libc functions. `unsafe` is
+//! descriptor, fork and exec, the sandbox, the clock, the heap, and two replacements of libc functions. `unsafe` is
 //! allowed nowhere else.
 #![allow(unsafe_code)]
 
 mod heap;
+pub(crate) mod sandbox;
 mod spawn;
 
-pub(crate) use spawn::{Plan, apart, raise_file_limit, spawn};
+pub(crate) use spawn::{Plan, apart, raise_file_limit, spare, spawn};
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -191,6 +192,15 @@ extern "C" fn pthread_setname_np(_: libc::pthread_t, name: *const libc::c_char) 
 #[unsafe(no_mangle)]
 extern "C" fn dlsym(_: *mut libc::c_void, _: *const libc::c_char) -> *mut libc::c_void {
     std::ptr::null_mut()
+}
+
+/// Keeps the process's memory, with the private key in it, from core dumps and from tracers without root's rights.
+/// exec(2) ends that for commands.
+pub(crate) fn keep_secrets() {
+    // SAFETY: this takes no pointers.
+    unsafe {
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
+    }
 }
 
 /// Gives this process a mount namespace of its own. It must have no other threads.

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::null;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mote_core::hostapi::exec::{LONGEST, Program};
@@ -28,6 +28,35 @@ const REPORT: i32 = 3;
 /// The soft limit of descriptors that the agent was started with, given back to children; 0 if it was not
 /// changed.
 static FILE_LIMIT: AtomicU64 = AtomicU64::new(0);
+
+/// How much the kernel prefers to kill a process when memory runs out, from -1000 (never) to 1000 (proc(5)).
+const OOM_SCORE: &CStr = c"/proc/self/oom_score_adj";
+/// For the agent: hardly ever, since it is how a host repairs a guest without memory. An agent that were never
+/// killed could take all of it.
+const SPARED: &[u8] = b"-900";
+
+/// Whether the agent's score was set here, so that children have to be given the ordinary one.
+static IS_SPARED: AtomicBool = AtomicBool::new(false);
+
+/// Asks the kernel to spare the agent, but not its children, unless whoever started it has set a score.
+pub(crate) fn spare() {
+    IS_SPARED.store(set_score(SPARED, true), Ordering::Relaxed);
+}
+
+/// Sets the score of this process, if wanted only where it is the ordinary one; system calls only.
+#[inline(never)] // its size
+fn set_score(score: &[u8], is_ordinary: bool) -> bool {
+    let mut old = [0; 2];
+    // SAFETY: a constant path, and memory that outlives each call.
+    unsafe {
+        let file = libc::open(OOM_SCORE.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+        libc::read(file, old.as_mut_ptr().cast(), old.len());
+        let set = (!is_ordinary || old == *b"0\n")
+            && libc::pwrite(file, score.as_ptr().cast(), score.len(), 0) > 0;
+        libc::close(file);
+        set
+    }
+}
 
 /// Raises the agent's soft limit of descriptors to [`FILES`], or to the hard limit if that is lower.
 pub(crate) fn raise_file_limit() {
@@ -149,6 +178,9 @@ unsafe fn become_program(
             libc::signal(signal, libc::SIG_DFL);
         }
         libc::umask(UMASK);
+        if IS_SPARED.load(Ordering::Relaxed) {
+            set_score(b"0", false);
+        }
         libc::setsid();
         let limit = FILE_LIMIT.load(Ordering::Relaxed);
         if limit != 0 {

@@ -8,6 +8,7 @@ mod host;
 mod limits;
 mod local;
 mod policy;
+mod sandbox;
 mod share;
 mod stuck;
 mod templates;

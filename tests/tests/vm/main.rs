@@ -4,6 +4,7 @@ mod early;
 mod guide;
 mod limits;
 mod recipe;
+mod sandbox;
 mod shares;
 mod suspend;
 mod templates;
@@ -34,6 +35,10 @@ fn each_port_name_is_found_and_tells_the_flavour() {
         assert!(status.contains("state: CONNECTED\n"), "{status}");
         guest.ok(&format!("test -S {socket}"));
         assert_eq!(guest.ok(&format!("stat -c %a {socket}")), "600\n");
+        // The kernel spares the agent when memory is short, not the host's commands.
+        assert_eq!(guest.ok("cat /proc/$(cat /run/agent.pid)/oom_score_adj"), "-900\n");
+        let command = world.host.run(&["exec", NAME, "--", "cat", "/proc/self/oom_score_adj"]);
+        assert_eq!(command, "0\n");
         // The config disk was only needed to read it.
         assert_eq!(guest.sh("grep -c iso9660 /proc/mounts").1, "0\n");
         world.power_off(&mut guest);

@@ -1,0 +1,126 @@
+//! An agent that nobody may ask for what needs rights has none, and no agent keeps secrets longer than it needs them.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use mote_tests::host::NAME;
+use mote_tests::wait;
+
+use crate::world::{Boot, LIMIT, fifo, is_root, terminate};
+
+/// Nothing that is left of what the host may ask for needs rights.
+const DENIED: [&str; 2] = ["--deny", "exec,files,mounts"];
+
+/// A field of each thread of the process.
+fn fields(process: u32, name: &str) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let statuses = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("status")));
+    let field = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or("none").trim().to_owned()
+    };
+    statuses.map(|status| field(status.unwrap())).collect()
+}
+
+#[test]
+fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
+    if !is_root() {
+        return println!("not tried: needs root");
+    }
+    for flavour in ["lxd", "incus"] {
+        let boot = Boot::new(flavour);
+        boot.put("run/mote/x", "");
+        let mut agent = boot.start(&DENIED);
+        boot.serves();
+        boot.logged("CONNECTED");
+        assert!(boot.log().contains("in a sandbox"), "{}", boot.log());
+        let process = agent.0.id();
+        for (name, value) in [
+            ("CapEff", "0000000000000000"),
+            ("CapPrm", "0000000000000000"),
+            ("CapBnd", "0000000000000000"),
+            ("NoNewPrivs", "1"),
+            ("Seccomp", "2"),
+        ] {
+            let all = fields(process, name);
+            assert!(all.len() > 1 && all.iter().all(|field| field == value), "{name}: {all:?}");
+        }
+        let (code, said) = boot.ask(&["ready"]);
+        assert_eq!(code, Some(0), "{said}");
+        let state = boot.host.run(&["state", NAME]);
+        assert!(state.contains("processes"), "{state}");
+        let metrics = boot.host.run(&["metrics", NAME]);
+        assert!(metrics.contains("cpu"), "{metrics}");
+        let denied = boot.host.try_run(&["exec", NAME, "--", "true"]).unwrap_err();
+        assert!(denied.contains("policy"), "{denied}");
+        // It can be switched off and on, and leaves as it should.
+        assert_eq!(terminate(&mut agent), Some(0), "{}", boot.log());
+        assert!(boot.text("run/mote/ready").contains("Ready"), "{:?}", boot.text("run/mote/ready"));
+    }
+}
+
+#[test]
+fn an_agent_that_may_be_asked_for_more_keeps_its_rights() {
+    let boot = Boot::new("lxd");
+    let agent = boot.start(&["--deny", "exec,files"]);
+    boot.logged("CONNECTED");
+    assert!(fields(agent.0.id(), "Seccomp").iter().all(|field| field != "2"));
+    assert!(!boot.log().contains("sandbox"), "{}", boot.log());
+}
+
+/// How often the bytes are in the process's memory that it can write.
+fn copies(process: u32, bytes: &[u8]) -> usize {
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let memory = File::open(format!("/proc/{process}/mem")).unwrap();
+    let writable = maps.lines().filter(|line| line.contains(" rw"));
+    let found = writable.map(|line| {
+        let (range, _) = line.split_once(' ').unwrap();
+        let (from, to) = range.split_once('-').unwrap();
+        let [from, to] = [from, to].map(|number| u64::from_str_radix(number, 16).unwrap());
+        let mut all = vec![0; usize::try_from(to - from).unwrap()];
+        // The kernel's own mappings cannot be read.
+        let read = memory.read_exact_at(&mut all, from);
+        read.map_or(0, |()| all.windows(bytes.len()).filter(|part| *part == bytes).count())
+    });
+    found.sum()
+}
+
+#[test]
+fn what_a_command_was_given_does_not_stay_in_memory() {
+    let boot = Boot::new("lxd");
+    let agent = boot.start(&[]);
+    boot.logged("CONNECTED");
+    let process = agent.0.id();
+    let key = fs::read_to_string(boot.host.share.join("agent.key")).unwrap();
+    let key = key.lines().nth(1).unwrap();
+    assert_eq!(copies(process, key.as_bytes()), 0, "the key's file");
+    // Backwards here, so that the test's own words are no copy.
+    let secret: String = "drowssap_eht_si_siht".chars().rev().collect();
+    let environment = format!("PASSWORD={secret}");
+    let shown = boot.host.run(&["exec", NAME, "--env", &environment, "--", "printenv", "PASSWORD"]);
+    assert_eq!(shown.trim_end(), secret);
+    // The operation is kept for 5 s. Nothing else is asked, so no memory is used again.
+    wait("no copy of it", LIMIT, || (copies(process, secret.as_bytes()) == 0).then_some(()));
+}
+
+#[test]
+fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
+    if !is_root() {
+        return println!("not tried: needs root");
+    }
+    let boot = Boot::new("lxd");
+    boot.put("run/mote/x", "");
+    let port = boot.scratch.0.join("port");
+    fifo(&port);
+    let options = [DENIED[0], DENIED[1], "--port", port.to_str().unwrap()];
+    let mut agent = boot.start(&options);
+    boot.logged("CONNECTED");
+    fs::remove_file(&port).unwrap();
+    fifo(&port);
+    let ended = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten()).0;
+    assert_eq!(ended.code(), Some(1), "{}", boot.log());
+    assert!(boot.log().contains("is a new one, which the sandbox forbids"), "{}", boot.log());
+    let _next = boot.start(&options);
+    wait("the next", LIMIT, || (boot.log().matches(" CONNECTED").count() == 2).then_some(()));
+}
