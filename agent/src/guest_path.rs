@@ -180,15 +180,12 @@ fn is_roots(uid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::scratch::scratch;
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 
     /// An account without rights.
     const NOBODY: Option<u32> = Some(65_534);
-
-    fn scratch(name: &str) -> PathBuf {
-        fs::canonicalize(crate::runtime::scratch::scratch(name)).unwrap()
-    }
 
     fn real(root: &Path, target: &str) -> Result<PathBuf, String> {
         let open = enter(root, target, true).map_err(|error| error.to_string())?;

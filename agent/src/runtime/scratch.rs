@@ -1,11 +1,36 @@
 //! Directories for tests.
 
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+/// A directory that is removed at the end of its test.
+pub(crate) struct Scratch(PathBuf);
+
+impl Deref for Scratch {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for Scratch {
+    fn as_ref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _best_effort = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 /// An empty directory for one test.
-pub(crate) fn scratch(name: &str) -> PathBuf {
+pub(crate) fn scratch(name: &str) -> Scratch {
     let path = std::env::temp_dir().join(format!("mote-{name}-{}", std::process::id()));
     let _stale = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();
-    path
+    // Its real path, also where the temporary directory is behind a link.
+    Scratch(path.canonicalize().unwrap())
 }

@@ -207,7 +207,7 @@ mod tests {
     fn what_comes_changes_the_look_and_nothing_else_does() {
         let root = scratch("look");
         let mut options = crate::cli::options::parse([].into_iter()).unwrap();
-        options.root.clone_from(&root);
+        options.root = root.to_path_buf();
         let mut last = look(&options);
         for path in [
             "dev/vsock",

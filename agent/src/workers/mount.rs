@@ -227,12 +227,8 @@ fn unmount_all(root: &Path, chosen: impl Fn(&Entry) -> bool) -> Result<String, S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::scratch::scratch;
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
-
-    fn scratch(name: &str) -> PathBuf {
-        std::fs::canonicalize(crate::runtime::scratch::scratch(name)).unwrap()
-    }
 
     /// Runs the test of this name again in a mount namespace of its own; true in there.
     fn in_private_mounts(test: &str) -> bool {

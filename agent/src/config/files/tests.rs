@@ -125,7 +125,7 @@ fn a_disk_on_a_scsi_bus_is_waited_for() {
     let bus = root.join("sys/bus/virtio/devices/virtio0");
     std::fs::create_dir_all(&bus).unwrap();
     std::fs::write(bus.join("device"), "0x0008\n").unwrap();
-    let late = root.clone();
+    let late = root.to_path_buf();
     let scan = std::thread::spawn(move || {
         std::thread::sleep(5 * crate::runtime::clock::LOOK);
         disk::tests::put(&late, "pci0000:00/host0/block/sr0", LABEL);

@@ -1,19 +1,21 @@
 use super::*;
+use crate::runtime::scratch::{Scratch, scratch};
 use std::fs;
 
 struct World {
     share: PathBuf,
     root: PathBuf,
+    _top: Scratch,
 }
 
 impl World {
     fn new(name: &str, metadata: &str) -> Self {
-        let top = crate::runtime::scratch::scratch(name);
+        let top = scratch(name);
         let (share, root) = (top.join("share"), top.join("root"));
         fs::create_dir_all(share.join("files")).unwrap();
         fs::create_dir_all(root.join("etc")).unwrap();
         fs::write(share.join("files/metadata.yaml"), metadata).unwrap();
-        Self { share, root }
+        Self { share, root, _top: top }
     }
 
     fn out(&self, name: &str, text: &str) {
