@@ -101,7 +101,8 @@ fn request(kind: u16, flags: u16, body: &[[u8; 4]], attribute: Option<(u16, &[u8
         put(&u16::try_from(4 + value.len() + usize::from(nul)).unwrap_or(u16::MAX).to_ne_bytes());
         put(&kind.to_ne_bytes());
         put(value);
-        while !out.len().is_multiple_of(4) || (nul && out.last() != Some(&0)) {
+        put(if nul { &[0] } else { &[] });
+        while !out.len().is_multiple_of(4) {
             if out.push(0).is_err() {
                 break;
             }
@@ -273,3 +274,6 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn i32_at(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
+
+#[cfg(test)]
+mod tests;

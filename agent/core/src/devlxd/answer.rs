@@ -122,7 +122,9 @@ pub fn show_within(
     Some((Shown { status: 200, body: Body::Raw }, start..start + length))
 }
 
+/// An error text; a status that says no error is ours.
 fn text(status: u16) -> Shown {
+    let status = if (400..600).contains(&status) { status } else { 500 };
     Shown { status, body: Body::Text }
 }
 
@@ -144,7 +146,7 @@ fn error(status: u16, raw: Option<Value<'_>>, sink: &mut dyn FnMut(&[u8])) -> Sh
         sink(crate::http::reply::reason(status).as_bytes());
     }
     sink(b"\n");
-    text(if (400..600).contains(&status) { status } else { 500 })
+    text(status)
 }
 
 fn plain_error(status: u16, body: &[u8], sink: &mut dyn FnMut(&[u8])) -> Shown {
@@ -295,6 +297,16 @@ mod tests {
         let trusted = info.replace("untrusted", "trusted");
         let (_, text) = shown(Flavour::Lxd, Ask::Info, 200, &sync(&trusted));
         assert_eq!(text, format!("{trusted}\n"));
+    }
+
+    #[test]
+    fn a_status_that_no_guest_should_see_becomes_500_whatever_the_body() {
+        for status in [600, 700, 999] {
+            for body in ["", "no", "{\"type\":\"error\",\"error\":\"no\"}"] {
+                let (shown, _) = shown(Flavour::Lxd, Ask::Json, status, body);
+                assert_eq!(shown, Shown { status: 500, body: Body::Text }, "{status} {body}");
+            }
+        }
     }
 
     #[test]
