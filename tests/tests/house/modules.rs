@@ -86,7 +86,7 @@ impl Crate {
                 _ if token.kind == Kind::Literal => {}
                 "#" => {
                     length = attribute(rest);
-                    if is_for_tests(&rest[..length]) {
+                    if is_for_tests(&rest[..length]) || is_of_another(&rest[..length]) {
                         length += item(&rest[length..]);
                     } else {
                         // Attributes name paths too: that of a default, for example.
@@ -234,6 +234,11 @@ fn attribute(tokens: &[Token<'_>]) -> usize {
 fn is_for_tests(attribute: &[Token<'_>]) -> bool {
     let has = |word: &str| attribute.iter().any(|token| token.is(word));
     attribute.get(2).is_some_and(|token| token.is("cfg")) && has("test") && !has("not")
+}
+
+/// `#[path = ".."]`: a module of another crate, which is judged there.
+fn is_of_another(attribute: &[Token<'_>]) -> bool {
+    attribute.get(2).is_some_and(|token| token.is("path"))
 }
 
 /// The length of `pub` and what may be in brackets behind it.

@@ -30,6 +30,12 @@ fn two_files_that_import_each_other_are_a_cycle() {
 }
 
 #[test]
+fn a_module_of_another_crate_is_judged_there() {
+    let main = "#[path = \"../other/a.rs\"] mod a; mod b;";
+    assert_eq!(cycles(&[("main.rs", main), ("b.rs", "use crate::a::A; pub struct B;")]), []);
+}
+
+#[test]
 fn paths_in_code_attributes_and_macros_count_as_imports_do() {
     let b = "pub fn b() { crate::a::a() }";
     for a in [

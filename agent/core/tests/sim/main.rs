@@ -16,8 +16,9 @@ mod world;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use machine::dice::Dice;
 use machine::executor::{MILLI, SECOND};
-use story::{day, tell};
+use story::{day, tell, tell_by};
 use world::Outcome;
 
 /// Histories of a run without `MOTE_SEEDS`, and days of one without `MOTE_DAYS`. `scripts/test sim` has more.
@@ -83,6 +84,15 @@ fn one_seed_is_one_history() {
         assert_eq!(tell(seed, false), tell(seed, false), "seed {seed}");
     }
     assert_ne!(tell(0, false).hash, tell(1, false).hash);
+}
+
+#[test]
+fn what_is_decided_happens_and_then_comes_chance() {
+    let decided = |throws| tell_by(Dice::decided(throws), false);
+    assert_eq!(decided(&[]), tell(0, false));
+    assert_eq!(decided(&[0; 99]), decided(&[0; 99]));
+    // The first throw is the kind of server.
+    assert_ne!(decided(&[0]).hash, decided(&[2]).hash);
 }
 
 #[test]

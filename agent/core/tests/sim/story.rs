@@ -1,6 +1,7 @@
 //! Histories: one by chance for each seed, and a day with a host that dies every minute.
 
 use crate::faults::{LONGEST, mend, strike};
+use crate::machine::dice::Dice;
 use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
 use crate::world::{Outcome, World};
 
@@ -14,7 +15,12 @@ const BACK: Micros = 13 * SECOND;
 
 /// Tells the history of that seed.
 pub(crate) fn tell(seed: u64, is_loud: bool) -> Outcome {
-    let world = World::new(seed, is_loud);
+    tell_by(Dice::new(seed), is_loud)
+}
+
+/// Tells the history that these dice make.
+pub(crate) fn tell_by(dice: Dice, is_loud: bool) -> Outcome {
+    let world = World::new(dice, is_loud);
     let dice = &world.sim.dice;
     world.net.mishaps.set(dice.pick(&[0, 0, 25, 100, 400]));
     world.net.mishaps_inside.set(dice.pick(&[0, 0, 50, 400]));
@@ -45,7 +51,7 @@ pub(crate) fn tell(seed: u64, is_loud: bool) -> Outcome {
 
 /// A day with a host that dies every minute. Returns the longest time until it knew the agent again.
 pub(crate) fn day(seed: u64, minutes: u64, is_loud: bool) -> (Outcome, Micros) {
-    let world = World::new(seed, is_loud);
+    let world = World::new(Dice::new(seed), is_loud);
     let (sim, dice) = (&world.sim, &world.sim.dice);
     world.populate(2);
     world.host.start();

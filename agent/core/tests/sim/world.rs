@@ -11,6 +11,7 @@ use mote_core::status::State;
 use crate::guest::{Guest, application, visitor};
 use crate::host::daemon::{Host, Nature};
 use crate::host::port::{Backend, Qemu};
+use crate::machine::dice::Dice;
 use crate::machine::executor::{MILLI, Micros, SECOND, Sim, Zone};
 use crate::machine::net::Net;
 use crate::machine::wait::sleep;
@@ -55,8 +56,8 @@ pub(crate) struct Outcome {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, is_loud: bool) -> Rc<Self> {
-        let sim = Sim::new(seed, is_loud);
+    pub(crate) fn new(dice: Dice, is_loud: bool) -> Rc<Self> {
+        let sim = Sim::new(dice, is_loud);
         let dice = &sim.dice;
         let flavour = dice.pick(&[Flavour::Lxd, Flavour::Lxd, Flavour::Incus]);
         let backend = match (dice.below(4), flavour) {

@@ -1,8 +1,6 @@
 //! JSON from arbitrary bytes. What must hold: no panic; the verdict is that of serde_json (within our
 //! depth); what is found in a document is what serde_json finds there; a text that is quoted comes back.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use mote_core::json::{Document, Envelope, JsonError, Value, quoted_length};
 use serde::de::IgnoredAny;
 use serde_json::Value as Theirs;
@@ -32,7 +30,8 @@ fn same(ours: Value<'_>, theirs: &Theirs) {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+/// One input.
+pub fn run(data: &[u8]) {
     let ours = Value::parse(data);
     let text = core::str::from_utf8(data);
     if ours != Err(JsonError::TooDeep) {
@@ -51,4 +50,4 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(quoted.value().string().as_deref(), Ok(text));
         assert_eq!(quoted.bytes(), quoted_length(text));
     }
-});
+}

@@ -1,9 +1,7 @@
 //! SFTP packets from arbitrary bytes. What must hold: no panic; whoever has an id is answered by it;
 //! every prefix is malformed or says what the whole says, and so does the whole with bytes behind
 //! it; what a request borrows lies in its frame; and a reply fits the room it is given or is none.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use mote_core::sftp::attrs::Attrs;
 use mote_core::sftp::longname::Listed;
 use mote_core::sftp::reply::{self, Full, Names};
@@ -81,11 +79,12 @@ fn check(out: &[u8], length: Result<usize, Full>) {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+/// One input.
+pub fn run(data: &[u8]) {
     let [high, low, input @ ..] = data else { return };
     let number = usize::from(u16::from_be_bytes([*high, *low]));
     stream(input);
     packet(input);
     prefixes(input, number % (input.len() + 1));
     replies(input, number);
-});
+}

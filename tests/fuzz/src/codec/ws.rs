@@ -1,9 +1,7 @@
 //! Websocket frames cut anywhere. What must hold: no panic; every byte is consumed exactly once, or the
 //! peer broke the protocol; what comes out does not depend on the cuts; a message ends before another
 //! begins; control payloads fit where RFC 6455 wants them.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use mote_core::ws::{CONTROL, Incoming, Reader, Violation};
 
 /// Everything that comes out, in one string of bytes: kinds, and payloads put together.
@@ -45,7 +43,8 @@ fn read(data: &[u8], cut: usize) -> (Vec<u8>, Option<Violation>) {
     (out, None)
 }
 
-fuzz_target!(|data: &[u8]| {
+/// One input.
+pub fn run(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     assert_eq!(read(data, data.len().max(1)), read(data, usize::from(*cut).max(1)));
-});
+}

@@ -1,19 +1,18 @@
-//! What the host wants run, from arbitrary bytes, and the words of the control socket. What must
+//! What the host wants run, made up and from arbitrary bytes, and the words of the control socket. What must
 //! hold: no panic; what is read is what serde_json reads there; nothing that no program can be given
 //! gets through; the metadata we answer with is JSON that says the same.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use mote_core::hostapi::exec::{Control, LONGEST, Request, SHOWN, control};
 use mote_core::json::Document;
 use serde_json::Value;
 
+use crate::input::Input;
+
 fn request(data: &[u8]) {
     let Ok(mut request) = Request::parse(data, usize::MAX) else { return };
     assert!(!request.name().is_empty() && !request.directory.contains('\0'));
-    let words = |request: &Request| -> Vec<String> {
-        request.command.texts().map(Into::into).collect()
-    };
+    let words =
+        |request: &Request| -> Vec<String> { request.command.texts().map(Into::into).collect() };
     assert_eq!(words(&request).len(), request.command.count());
     // Lone surrogates are JSON to us, as to Go.
     if let Ok(theirs) = serde_json::from_slice::<Value>(data) {
@@ -22,7 +21,7 @@ fn request(data: &[u8]) {
         assert_eq!(u64::from(request.user), user);
     }
     assert!(request.size.width > 0 && request.size.height > 0);
-    request.add_defaults(data.len() % 2 == 0);
+    request.add_defaults(data.len().is_multiple_of(2));
     assert!(request.variable("PATH").is_some() && !request.directory().is_empty());
     let program = request.program();
     for directory in program.directories() {
@@ -35,15 +34,77 @@ fn request(data: &[u8]) {
     assert!(metadata.bytes() < 2 * SHOWN + 200);
     let metadata: Value = serde_json::from_str(metadata.value().raw()).expect("JSON");
     let shown = metadata["command"].as_array().expect("a list");
-    assert!(shown.iter().zip(words(&request)).all(|(one, other)| *one == Value::from(other)));
+    assert!(
+        shown.iter().zip(words(&request)).all(|(one, other)| one.as_str() == Some(other.as_str()))
+    );
     assert!(data.len() > SHOWN / 6 || shown.len() == request.command.count());
 }
 
-fuzz_target!(|data: &[u8]| {
+/// A request that is made up is read as it was meant.
+fn made_up(mut input: Input<'_>) {
+    let (user, group, bits) = (input.word(), input.word(), input.byte());
+    let (width, height) = (input.short(), input.short());
+    let cwd = input.text();
+    let command: Vec<&str> = (0..=bits % 4).map(|_| input.text()).collect();
+    let pairs: Vec<_> = (0..bits / 4 % 4).map(|_| (input.text(), input.text())).collect();
+    let environment: serde_json::Map<_, _> =
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect();
+    let body = serde_json::json!({
+        "command": command,
+        "environment": environment,
+        "interactive": bits & 64 == 0,
+        "wait-for-websocket": bits & 128 == 0,
+        "width": width,
+        "height": height,
+        "user": user,
+        "group": group,
+        "cwd": cwd,
+    });
+    let body = body.to_string();
+    request(body.as_bytes());
+    let has_nul = command.iter().chain([&cwd]).any(|text| text.contains('\0'));
+    let bad = |(name, value): (&String, &Value)| {
+        name.is_empty() || name.contains(['=', '\0']) || value.as_str().unwrap().contains('\0')
+    };
+    let is_odd = has_nul || environment.iter().any(bad);
+    let is_good = bits & 128 == 0 && !command[0].is_empty();
+    match Request::parse(body.as_bytes(), usize::MAX) {
+        Ok(request) => {
+            assert!(is_good && !has_nul, "{body}");
+            assert_eq!((request.user, request.group), (user, group));
+            assert_eq!((request.interactive, &*request.directory), (bits & 64 == 0, cwd));
+            assert_eq!(request.environment.count(), environment.len());
+            if width > 0 && height > 0 {
+                assert_eq!(
+                    (u32::from(request.size.width), u32::from(request.size.height)),
+                    (width, height)
+                );
+            }
+            for (name, value) in &environment {
+                if !name.contains('=') {
+                    assert_eq!(request.variable(name), value.as_str(), "{body}");
+                }
+            }
+            let mut kept = request;
+            kept.drop_environment();
+            let texts: Vec<&str> = kept.environment.texts().collect();
+            let is_plain =
+                |text: &&str| ["TERM=", "LANG=", "LC_"].iter().any(|one| text.starts_with(one));
+            assert!(texts.iter().all(is_plain), "{texts:?}");
+        }
+        Err(why) => assert!(!is_good || is_odd, "{body}: {why:?}"),
+    }
+}
+
+/// One input.
+pub fn run(data: &[u8]) {
+    if let [0, made @ ..] = data {
+        return made_up(Input(made));
+    }
     request(data);
     match control(data) {
         Some(Control::Resize(size)) => assert!(size.width > 0 && size.height > 0),
         Some(Control::Signal(signal)) => assert!((1..=64).contains(&signal)),
         None => {}
     }
-});
+}

@@ -1,8 +1,6 @@
 //! Shares to mount, from arbitrary bytes. What must hold: no panic; no target leads out of the root;
 //! nothing has a NUL in it; `mountinfo` read back is what was written.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::mount::{Wanted, entries, wanted};
 use mote_core::json::Value;
@@ -24,7 +22,8 @@ fn escaped(word: &str) -> String {
     out
 }
 
-fuzz_target!(|data: &[u8]| {
+/// One input.
+pub fn run(data: &[u8]) {
     let document = Value::parse(data).unwrap_or(Value::NULL);
     for flavour in [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld] {
         match wanted(flavour, document, |bytes| [bytes.len() as u8; 32]) {
@@ -48,4 +47,4 @@ fuzz_target!(|data: &[u8]| {
             assert!(word.is_empty());
         }
     }
-});
+}

@@ -2,12 +2,10 @@
 //! no panic; what is read is what serde_json reads there, and can be a host's; what serde_json reads
 //! and can be a host's is read; DER fits the buffer to the byte, and survives being written as PEM
 //! again.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use mote_core::host_address::HostAddress;
 use mote_core::hostapi::host_info::{BadHostInfo, CERTIFICATE, HostInfo};
 use mote_core::tls::pem::{self, PemError};
-use mote_core::host_address::HostAddress;
 use serde_json::Value;
 
 fn base64(bytes: &[u8]) -> String {
@@ -68,10 +66,11 @@ fn block(data: &[u8], label: &str, read: Read) {
     assert_eq!(read(again.as_bytes(), &mut space), Ok(der));
 }
 
-fuzz_target!(|data: &[u8]| {
+/// One input.
+pub fn run(data: &[u8]) {
     told(data);
     block(data, "CERTIFICATE", |text, out| pem::certificate(text, out).map(<[u8]>::to_vec));
     block(data, "PRIVATE KEY", |text, out| {
         pem::private_key(text, out).map(|(_, der)| der.to_vec())
     });
-});
+}

@@ -3,11 +3,9 @@
 //! deadline is still to come; only the current verification's result counts, and no number is given
 //! out twice; one second sees a bounded number of lines and calls; silent lines only while
 //! CONNECTED; an announcement always comes; STOPPED is final and the last line.
-#![no_main]
 
 use core::time::Duration;
 
-use libfuzzer_sys::fuzz_target;
 use mote_core::host_address::HostAddress;
 use mote_core::status::{Action, Intervals, State, Status};
 use mote_core::time::Uptime;
@@ -84,7 +82,7 @@ impl Run {
             6 => {
                 let back = usize::from(value / 2 % 4);
                 let given = self.attempts.iter().rev().nth(back).copied();
-                let ok = value % 2 == 0;
+                let ok = value.is_multiple_of(2);
                 let counted = given.is_some_and(|attempt| status.verified(now, attempt, ok));
                 assert!(!counted || back == 0, "an old number counted");
                 assert!(!counted || !ok || status.state() == State::Connected);
@@ -98,7 +96,7 @@ impl Run {
             9 => status.write_failed(now),
             10 => status.port_appeared(now),
             11 => _ = status.call_refused(now),
-            _ if value % 2 == 0 => status.trust_known(value % 4 == 0),
+            _ if value.is_multiple_of(2) => status.trust_known(value.is_multiple_of(4)),
             _ => {
                 self.told += 1;
                 status.know(now, HostAddress { cid: 2, port: u32::from(value) + 1 });
@@ -116,7 +114,8 @@ fn densest(times: &[Uptime]) -> usize {
     times.iter().map(|first| within(*first)).max().unwrap_or(0)
 }
 
-fuzz_target!(|data: &[u8]| {
+/// One input.
+pub fn run(data: &[u8]) {
     let now = Uptime::from_millis(5000);
     let mut run = Run {
         status: Status::new(now, Intervals::default()),
@@ -151,4 +150,4 @@ fuzz_target!(|data: &[u8]| {
     }
     assert_eq!((run.status.state(), run.status.deadline()), (State::Stopped, None));
     assert_eq!(run.writes.len(), written);
-});
+}

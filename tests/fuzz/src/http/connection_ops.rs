@@ -3,15 +3,14 @@
 //! is polled for ever; no more body comes out than bytes went in; a request can be looked at from
 //! its event until its answer; over is over. And without operations, only with cuts: the same
 //! events whatever the cuts.
-#![no_main]
 
 use core::time::Duration;
 
-use libfuzzer_sys::fuzz_target;
 use mote_core::http::connection::{Connection, Event, Timeouts};
 use mote_core::limits;
 use mote_core::time::Uptime;
 
+#[expect(clippy::struct_excessive_bools, reason = "two unrelated facts")]
 struct Run {
     connection: Connection,
     now: Uptime,
@@ -163,7 +162,8 @@ fn events(input: &[u8], size: usize, answer_early: bool) -> Vec<String> {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+/// One input.
+pub fn run(data: &[u8]) {
     operations(data);
     let [size, input @ ..] = data else { return };
     let (size, early) = (usize::from(size >> 1) + 1, size & 1 == 1);
@@ -176,4 +176,4 @@ fuzz_target!(|data: &[u8]| {
             "pieces of {size}"
         );
     }
-});
+}

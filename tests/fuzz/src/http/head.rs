@@ -1,9 +1,7 @@
 //! Heads from arbitrary bytes. What must hold: no panic; a head that is read is within its limit,
 //! ends with an empty line, and is read the same without what follows; every prefix of the input
 //! says either "more" or what the whole says; no field holds a byte that could end its line.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use mote_core::http::head::{self, Headers, Method};
 use mote_core::limits;
 
@@ -48,10 +46,11 @@ fn holds(read: impl Fn(&[u8]) -> Said, input: &[u8], cut: usize) {
     assert!(prefix == Ok(None) || prefix == whole, "cut at {cut}: {prefix:?} but then {whole:?}");
 }
 
-fuzz_target!(|data: &[u8]| {
+/// One input.
+pub fn run(data: &[u8]) {
     let [high, low, input @ ..] = data else { return };
     let cut = usize::from(u16::from_be_bytes([*high, *low])) % (input.len() + 1);
     holds(request, input, cut);
     holds(|bytes| response(bytes, Method::Get), input, cut);
     holds(|bytes| response(bytes, Method::Head), input, cut);
-});
+}

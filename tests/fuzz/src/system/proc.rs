@@ -1,14 +1,12 @@
 //! What the kernel and `/etc` tell, from arbitrary bytes: every parser of `proc` and `netlink`, and
 //! what `metrics` and `state` write of it. What must hold: no panic, and whatever was read becomes
 //! JSON that serde_json reads, with numbers that Go's `int64` takes.
-#![no_main]
 
-use libfuzzer_sys::fuzz_target;
+use mote_core::first_boot::nic::{self, Search, Wanted};
 use mote_core::flavour::Flavour;
 use mote_core::json::Writer;
-use mote_core::report::metrics::{self, Section, Totals};
 use mote_core::netlink::{self, Reply};
-use mote_core::first_boot::nic::{self, Search, Wanted};
+use mote_core::report::metrics::{self, Section, Totals};
 use mote_core::report::proc::memory::Memory;
 use mote_core::report::proc::mounts::Space;
 use mote_core::report::proc::stat::{Cpu, Disk};
@@ -134,10 +132,11 @@ fn check_nics(data: &[u8]) {
     }
 }
 
-fuzz_target!(|data: &[u8]| {
+/// One input.
+pub fn run(data: &[u8]) {
     for flavour in [Flavour::Lxd, Flavour::Incus] {
         check_metrics(flavour, data);
         check_state(flavour, data);
     }
     check_nics(data);
-});
+}

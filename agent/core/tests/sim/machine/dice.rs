@@ -1,19 +1,30 @@
-//! Chance that one seed always repeats.
+//! Chance that one seed always repeats, or that somebody decides.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 
 /// `SplitMix64`: small, and every seed is a good one.
 #[derive(Debug)]
-pub(crate) struct Dice(Cell<u64>);
+pub(crate) struct Dice {
+    state: Cell<u64>,
+    /// What the next throws show.
+    decided: RefCell<VecDeque<u8>>,
+}
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(Cell::new(seed))
+        Self { state: Cell::new(seed), decided: RefCell::default() }
+    }
+
+    /// The first throws are decided, each by a byte or, if it has more sides, by four; then comes chance.
+    pub(crate) fn decided(throws: &[u8]) -> Self {
+        let decided = RefCell::new(throws.iter().copied().collect());
+        Self { state: Cell::default(), decided }
     }
 
     fn next(&self) -> u64 {
-        let state = self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.0.set(state);
+        let state = self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.state.set(state);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
@@ -21,7 +32,13 @@ impl Dice {
 
     /// A number below `end`, which is not 0.
     pub(crate) fn below(&self, end: u64) -> u64 {
-        self.next() % end
+        let mut decided = self.decided.borrow_mut();
+        if decided.is_empty() {
+            return self.next() % end;
+        }
+        let bytes = if end <= 1 << 8 { 1 } else { 4 };
+        let number = (0..bytes).map(|_| decided.pop_front().map_or(0, u64::from));
+        number.fold(0, |all, byte| all << 8 | byte) % end
     }
 
     /// A number from `first` to `last`.

@@ -105,9 +105,9 @@ pub(crate) struct Sim {
 
 impl Sim {
     /// A history; a loud one prints what happens.
-    pub(crate) fn new(seed: u64, is_loud: bool) -> Rc<Self> {
+    pub(crate) fn new(dice: Dice, is_loud: bool) -> Rc<Self> {
         Rc::new(Self {
-            dice: Dice::new(seed),
+            dice,
             now: Cell::new(0),
             count: Cell::new(0),
             host: Clock::default(),

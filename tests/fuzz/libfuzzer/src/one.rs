@@ -1,0 +1,7 @@
+//! The target that is named like the program. Each is a program of its own, so that libFuzzer counts no edges of
+//! the others.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    mote_fuzz::run(env!("CARGO_BIN_NAME"), data);
+});

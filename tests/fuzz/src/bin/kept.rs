@@ -1,0 +1,112 @@
+//! What `scripts/fuzz` cannot do in words:
+//!   unpack TARGET FOLDER      writes the kept inputs of a target as files
+//!   pack TARGET FOLDER        keeps the inputs of a folder, the smallest first, as many as there is room for
+//!   ran TARGET EXECUTIONS SECONDS EDGES OF    adds a run to the tally
+//!   covered TARGET LINES OF   notes the lines that the kept inputs reach
+//!   page                      writes the table into docs/fuzzing.md
+//!   replay TARGET             gives a target its kept inputs
+//!   targets | files TARGET    lists the targets, the source files that one is for
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use mote_fuzz::tally::{Count, file, page, read, table, write};
+use mote_fuzz::{TARGETS, about, corpus, subjects};
+
+/// Most inputs of a target, and most bytes of its file.
+const INPUTS: usize = 400;
+const BYTES: usize = 20 * 1024;
+/// Longest input that is kept, bytes: ten of the longest fit.
+const LONGEST: usize = 2048;
+
+fn unpack(target: &str, folder: &Path) -> std::io::Result<()> {
+    for (number, input) in corpus::kept(target).iter().enumerate() {
+        fs::write(folder.join(format!("kept-{number}")), input)?;
+    }
+    Ok(())
+}
+
+fn pack(target: &str, folder: &Path) -> std::io::Result<()> {
+    let mut inputs = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let input = fs::read(entry?.path())?;
+        if input.len() <= LONGEST {
+            inputs.push(input);
+        }
+    }
+    inputs.sort_by_key(|input| (input.len(), input.clone()));
+    inputs.dedup();
+    // Some of each length: the small ones reach the errors, the long ones what is behind them.
+    let step = inputs.len().div_ceil(INPUTS).max(1);
+    let mut chosen: Vec<_> = inputs.into_iter().rev().step_by(step).collect();
+    while corpus::pack(&chosen).len() > BYTES {
+        chosen.remove(0);
+    }
+    chosen.reverse();
+    fs::create_dir_all(corpus::folder())?;
+    fs::write(corpus::folder().join(target), corpus::pack(&chosen))
+}
+
+fn change(target: &str, how: impl FnOnce(&mut Count)) -> std::io::Result<()> {
+    let mut all: BTreeMap<_, _> =
+        fs::read_to_string(file()).map_or_else(|_| BTreeMap::new(), |text| read(&text));
+    how(all.entry(target.to_owned()).or_default());
+    fs::write(file(), write(&all))
+}
+
+fn write_page() -> std::io::Result<()> {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/fuzzing.md");
+    let table = table(&read(&fs::read_to_string(file())?)) + &about();
+    let text = page(&fs::read_to_string(&place)?, &table).expect("a place for the table");
+    fs::write(place, text)
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let number = |word: &str| word.parse::<u64>().unwrap_or_else(|_| panic!("no number: {word}"));
+    if let [_, target, ..] = words[..]
+        && !TARGETS.contains(&target)
+    {
+        eprintln!("kept: no target {target}; `kept targets` lists them");
+        return ExitCode::from(2);
+    }
+    let result = match words[..] {
+        ["unpack", target, folder] => unpack(target, folder.as_ref()),
+        ["pack", target, folder] => pack(target, folder.as_ref()),
+        ["ran", target, executions, seconds, edges, of] => change(target, |count| {
+            count.executions += number(executions);
+            count.seconds += number(seconds);
+            (count.edges, count.of) = (number(edges), number(of));
+        }),
+        ["covered", target, lines, of] => {
+            change(target, |count| count.lines = (number(lines), number(of)))
+        }
+        ["page"] => write_page(),
+        ["replay", target] => {
+            corpus::kept(target).iter().for_each(|input| mote_fuzz::run(target, input));
+            Ok(())
+        }
+        ["targets"] => {
+            TARGETS.iter().for_each(|target| println!("{target}"));
+            Ok(())
+        }
+        ["files", target] => {
+            subjects::of(target).for_each(|file| println!("{file}"));
+            Ok(())
+        }
+        _ => {
+            eprintln!("kept: unpack, pack, ran, covered, page, targets or files");
+            return ExitCode::from(2);
+        }
+    };
+    result.map_or_else(
+        |error| {
+            eprintln!("kept: {error}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
+}

@@ -1,0 +1,85 @@
+//! The inputs that are kept: one text file per target, an input in each line, so that changes can be read.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// The folder of the kept inputs.
+#[must_use]
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
+}
+
+/// The kept inputs of a target; none if there is no file.
+///
+/// # Panics
+/// If the file is not as [`pack`] writes it.
+#[must_use]
+pub fn kept(target: &str) -> Vec<Vec<u8>> {
+    let text = std::fs::read_to_string(folder().join(target)).unwrap_or_default();
+    unpack(&text).unwrap_or_else(|line| panic!("{target}: line {line} is not an input"))
+}
+
+/// Inputs as text: what is printable as it is, any other byte as `\xNN`, newlines as `\n`.
+#[must_use]
+pub fn pack(inputs: &[Vec<u8>]) -> String {
+    let mut out = String::new();
+    for input in inputs {
+        for byte in input {
+            match byte {
+                b'\\' => out.push_str("\\\\"),
+                b'\n' => out.push_str("\\n"),
+                b'\r' => out.push_str("\\r"),
+                b' '..=b'~' => out.push(char::from(*byte)),
+                other => write!(out, "\\x{other:02x}").expect("a string"),
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// The inputs of such a text.
+///
+/// # Errors
+/// The number of a line that is none.
+pub fn unpack(text: &str) -> Result<Vec<Vec<u8>>, usize> {
+    let line = |(number, line): (usize, &str)| input(line).ok_or(number + 1);
+    text.split_terminator('\n').enumerate().map(line).collect()
+}
+
+fn input(line: &str) -> Option<Vec<u8>> {
+    let (mut out, mut rest) = (Vec::new(), line.as_bytes());
+    while let Some((byte, after)) = rest.split_first() {
+        let (byte, after) = match (byte, after) {
+            (b'\\', [b'x', high, low, after @ ..]) => {
+                let digits = [*high, *low];
+                (u8::from_str_radix(core::str::from_utf8(&digits).ok()?, 16).ok()?, after)
+            }
+            (b'\\', [b'\\', after @ ..]) => (b'\\', after),
+            (b'\\', [b'n', after @ ..]) => (b'\n', after),
+            (b'\\', [b'r', after @ ..]) => (b'\r', after),
+            (b'\\', _) => return None,
+            (byte, after) => (*byte, after),
+        };
+        out.push(byte);
+        rest = after;
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_of_any_bytes_are_read_back_and_stay_one_line() {
+        let all: Vec<u8> = (0..=255).collect();
+        let inputs = [all, Vec::new(), b"\\x41\n\\".to_vec(), "\u{e9}".into()];
+        let text = pack(&inputs);
+        assert!(text.is_ascii() && text.lines().count() == inputs.len());
+        assert_eq!(unpack(&text).unwrap(), inputs);
+        for bad in ["\\", "\\x4", "\\q", "a\n\\xzz"] {
+            assert!(unpack(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Answers of the host as guests are shown them, from arbitrary bytes. What must hold: nothing is shown that
+//! serde_json does not find in the answer; an error's text is short, has its words and a status of its own; what
+//! is decoded in place is what is written piece by piece.
+
+use mote_core::devlxd::answer::{Body, show, show_within};
+use mote_core::devlxd::ready::host_state;
+use mote_core::devlxd::route::Ask;
+use mote_core::flavour::Flavour;
+use serde_json::Value;
+
+use crate::input::Input;
+
+/// Longest text of an error, bytes, with its newline.
+const ERROR: usize = 1025;
+
+const ASKS: [Ask; 9] = [
+    Ask::Info,
+    Ask::SetState,
+    Ask::ConfigKeys,
+    Ask::ConfigValue,
+    Ask::MetaData,
+    Ask::ImageExport,
+    Ask::VolumeList,
+    Ask::OperationWait,
+    Ask::Json,
+];
+
+/// What a guest may see of the metadata.
+fn permitted(flavour: Flavour, ask: Ask, mut metadata: Value) -> Value {
+    if ask == Ask::Info && metadata["auth"] == "untrusted" {
+        metadata.as_object_mut().unwrap().remove("environment");
+    }
+    if ask == Ask::ConfigKeys && flavour != Flavour::Lxd {
+        let is_own = |url: &str| {
+            let key = url.strip_prefix("/1.0/config/");
+            key.is_some_and(|key| key.starts_with("user.") || key.starts_with("cloud-init."))
+        };
+        let keys = metadata.as_array().cloned().unwrap_or_default();
+        let own = keys.into_iter().filter(|key| key.as_str().is_some_and(is_own));
+        metadata = Value::Array(own.collect());
+    }
+    metadata
+}
+
+/// One input.
+pub fn run(data: &[u8]) {
+    let mut input = Input(data);
+    let (flavour, ask) = (input.flavour(), ASKS[usize::from(input.byte() % 9)]);
+    let status = [200, 202, 400, 403, 404, 500, 99, 700][usize::from(input.byte() % 8)];
+    let answer = input.0;
+    let mut shown = Vec::new();
+    let verdict = show(flavour, ask, status, answer, &mut |piece| shown.extend_from_slice(piece));
+    let theirs = serde_json::from_slice::<Value>(answer).ok();
+    match verdict.body {
+        Body::Text => {
+            assert!((400..600).contains(&verdict.status), "{verdict:?}");
+            assert!(shown.len() <= ERROR && shown.len() > 1 || status >= 400, "{}", shown.len());
+        }
+        Body::Raw => {
+            assert!(ask.is_raw() && verdict.status == 200 && status < 400);
+            if let Some(theirs) = &theirs {
+                let text = theirs["metadata"].as_str().unwrap_or("");
+                assert_eq!(shown, text.as_bytes());
+            }
+        }
+        Body::Json => {
+            assert!(!ask.is_raw() && verdict.status == 200 && shown.ends_with(b"\n"));
+            if let Some(theirs) = theirs {
+                let seen: Value = serde_json::from_slice(&shown).unwrap();
+                let expected = permitted(flavour, ask, theirs["metadata"].clone());
+                if ask == Ask::ConfigKeys && answer.contains(&b'\\') {
+                    // A URL that is written with escapes may be left out.
+                    let expected = expected.as_array().unwrap();
+                    let seen = seen.as_array().unwrap();
+                    assert!(
+                        flavour == Flavour::Lxd || seen.iter().all(|url| expected.contains(url))
+                    );
+                } else {
+                    assert_eq!(seen, expected);
+                }
+            }
+        }
+    }
+    let mut body = answer.to_vec();
+    if let Some((within, place)) = show_within(flavour, ask, status, &mut body) {
+        assert_eq!(within, verdict);
+        let newline: &[u8] = if verdict.body == Body::Json { b"\n" } else { b"" };
+        assert_eq!([&body[place], newline].concat(), shown);
+    }
+    let _state = host_state(answer);
+}

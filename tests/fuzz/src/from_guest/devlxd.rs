@@ -1,0 +1,121 @@
+//! Requests of guests and what is made of them for the host, from arbitrary text. What must hold: the target that
+//! the host is asked for is the guest's path byte for byte, with nothing behind it but what it may take; it can be
+//! written into a head; no header that concerns only one connection is passed on, in no direction; HEAD is
+//! routed like GET; servers differ only where P§5.2 says so; Ready is read back as it was written.
+
+use mote_core::devlxd::forward::{
+    forwards, lacks_type, returns, volume_type, write_target, write_typed,
+};
+use mote_core::devlxd::ready::{Ready, ReadyState, write_state};
+use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
+use mote_core::flavour::Flavour;
+use mote_core::http::head::Method;
+use mote_core::http::reply::{RequestLine, write_request};
+use mote_core::json::{Document, Value};
+
+use crate::input::{Input, segments, text};
+
+const METHODS: [Method; 8] = [
+    Method::Get,
+    Method::Head,
+    Method::Post,
+    Method::Put,
+    Method::Patch,
+    Method::Delete,
+    Method::Options,
+    Method::Other,
+];
+
+fn routes(method: Method, path: &str) {
+    let [incus, lxd, old] =
+        [Flavour::Incus, Flavour::Lxd, Flavour::LxdOld].map(|flavour| route(flavour, method, path));
+    let segments = segments(path);
+    assert_eq!(incus == Err(NoRoute::Encoding), segments.is_none());
+    assert_eq!(lxd == Err(NoRoute::Encoding), segments.is_none());
+    // Only current LXD has the catch-all, which knows GET and HEAD.
+    assert_ne!(lxd, Err(NoRoute::Path));
+    for other in [incus, old] {
+        if let (Ok(other), Ok(lxd)) = (other, lxd) {
+            assert_eq!(other, lxd, "{path}");
+        }
+        assert!(other.is_err() || lxd.is_ok(), "{path}: {other:?}, but {lxd:?}");
+    }
+    if method == Method::Head {
+        assert_eq!(lxd, route(Flavour::Lxd, Method::Get, path));
+    }
+    if incus == Ok(Route::Ask(Ask::ConfigValue)) {
+        let key = &segments.unwrap()[2];
+        assert!(key.starts_with(b"user.") || key.starts_with(b"cloud-init."), "{path}");
+    }
+    for error in [incus.err(), lxd.err(), old.err()].into_iter().flatten() {
+        assert!((400..=501).contains(&error.reply().0));
+    }
+}
+
+fn targets(flavour: Flavour, method: Method, path: &str, query: Option<&str>) {
+    let Ok(Route::Ask(ask)) = route(flavour, method, path) else { return };
+    let mut target = String::new();
+    write_target(&mut target, ask, path, query).unwrap();
+    let rest = target.strip_prefix(path).expect("the guest's path");
+    match ask {
+        Ask::VolumeList => assert!(rest.starts_with("?recursion=1")),
+        Ask::Json | Ask::OperationWait => assert_eq!(rest.strip_prefix('?'), query),
+        _ => assert_eq!(rest, ""),
+    }
+    let is_plain = |text: &str| text.bytes().all(|byte| byte > b' ' && byte != 0x7f);
+    if path.starts_with('/') && is_plain(path) && query.is_none_or(is_plain) {
+        let target = &target;
+        let line =
+            RequestLine { method: "GET", target, host: "h", body: None, close: false, extra: &[] };
+        write_request(&mut String::new(), &line).unwrap();
+    }
+}
+
+fn headers(name: &str, value: &[u8]) {
+    let connection = ["connection", "host", "transfer-encoding", "content-length", "upgrade", "te"];
+    if connection.iter().any(|one| name.eq_ignore_ascii_case(one)) {
+        assert!(!forwards(Ask::ImageExport, name, value) && !forwards(Ask::Json, name, value));
+        assert!(!returns(name));
+    }
+    if name.eq_ignore_ascii_case("authorization") && forwards(Ask::Json, name, value) {
+        assert!(value[..7].eq_ignore_ascii_case(b"bearer "));
+    }
+    assert!(!forwards(Ask::Json, name, value) || forwards(Ask::ImageExport, name, value));
+}
+
+fn volumes(path: &str, body: &[u8]) {
+    let kind = volume_type(path).unwrap_or("custom");
+    assert!(!kind.contains('/'));
+    let Ok(body) = Value::parse(body) else { return };
+    if lacks_type(body) {
+        let typed = Document::new(0, |json| write_typed(json, body, kind));
+        assert!(typed.value().member("type").unwrap().is(kind));
+        assert!(!lacks_type(typed.value()) || kind.is_empty());
+        let others =
+            |value: Value<'_>| value.members().filter(|(name, _)| !name.is("type")).count();
+        assert_eq!(others(typed.value()), others(body));
+    }
+}
+
+fn ready(file: &[u8]) {
+    let state = Ready::restore(file).get();
+    assert_eq!(state, ReadyState::parse(text(file.trim_ascii())).filter(|_| file.is_ascii()));
+    if let Some(state) = state {
+        let body = Document::new(0, |json| write_state(json, state.name()));
+        assert!(body.value().member("state").unwrap().is(state.name()));
+        assert_eq!(Ready::restore(state.name().as_bytes()).get(), Some(state));
+    }
+}
+
+/// One input.
+pub fn run(data: &[u8]) {
+    let mut input = Input(data);
+    let (flavour, method) = (input.flavour(), METHODS[usize::from(input.byte() % 8)]);
+    let path = input.text();
+    let query = (input.byte() % 2 == 0).then(|| input.text());
+    routes(method, path);
+    targets(flavour, method, path, query);
+    headers(path, input.0);
+    volumes(path, input.0);
+    ready(input.0);
+}

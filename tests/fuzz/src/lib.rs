@@ -1,0 +1,109 @@
+//! Arbitrary bytes for every parser of the core. Each target is a function of one input that panics when
+//! something does not hold. libFuzzer calls it with inputs that it makes up (`scripts/fuzz`), an ordinary
+//! test with those that were worth keeping (`scripts/test harness`).
+// Nothing may be passed over here: what is not so is a finding.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
+
+pub mod codec;
+pub mod corpus;
+pub mod from_guest;
+pub mod from_host;
+pub mod http;
+mod input;
+pub mod subjects;
+pub mod system;
+pub mod tally;
+pub mod whole;
+
+// The simulation, as its own test has it.
+#[allow(dead_code)]
+#[path = "../../../agent/core/tests/sim/faults.rs"]
+mod faults;
+#[allow(dead_code)]
+#[path = "../../../agent/core/tests/sim/guest.rs"]
+mod guest;
+#[allow(dead_code)]
+#[path = "../../../agent/core/tests/sim/host/mod.rs"]
+mod host;
+#[allow(dead_code)]
+#[path = "../../../agent/core/tests/sim/machine/mod.rs"]
+mod machine;
+#[allow(dead_code)]
+#[path = "../../../agent/core/tests/sim/oracle.rs"]
+mod oracle;
+#[allow(dead_code)]
+#[path = "../../../agent/core/tests/sim/shell/mod.rs"]
+mod shell;
+#[allow(dead_code)]
+#[path = "../../../agent/core/tests/sim/story.rs"]
+mod story;
+#[allow(dead_code)]
+#[path = "../../../agent/core/tests/sim/world.rs"]
+mod world;
+
+/// Names all targets once.
+macro_rules! targets {
+    ($($room:ident :: $name:ident,)*) => {
+        /// The names of all targets.
+        pub const TARGETS: &[&str] = &[$(stringify!($name),)*];
+
+        /// What each reads, and what must hold: the beginning of its file.
+        #[must_use]
+        pub fn about() -> String {
+            let heads = [$((
+                stringify!($name),
+                include_str!(concat!(stringify!($room), "/", stringify!($name), ".rs")),
+            ),)*];
+            let mut out = String::new();
+            for (name, text) in heads {
+                let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
+                out += &format!("\n`{name}`: {}\n", lines.map(str::trim).collect::<Vec<_>>().join("\n"));
+            }
+            out
+        }
+
+        /// Gives an input to a target.
+        ///
+        /// # Panics
+        /// If something does not hold, or there is no such target.
+        // Inlined, so that a program that names one target has the code of that one only.
+        #[inline(always)]
+        #[allow(clippy::inline_always)]
+        pub fn run(target: &str, input: &[u8]) {
+            match target {
+                $(stringify!($name) => $room::$name::run(input),)*
+                other => panic!("no target {other}"),
+            }
+        }
+    };
+}
+
+targets! {
+    codec::json,
+    codec::sftp,
+    codec::ws,
+    codec::yaml,
+    from_guest::admission,
+    from_guest::answer,
+    from_guest::devlxd,
+    from_guest::users,
+    from_host::event,
+    from_host::exec,
+    from_host::mount,
+    from_host::operation,
+    from_host::peer,
+    from_host::policy,
+    from_host::serial,
+    from_host::status_ops,
+    http::body,
+    http::connection_ops,
+    http::head,
+    http::path,
+    http::reply,
+    system::certificate,
+    system::counters,
+    system::names,
+    system::netlink,
+    system::proc,
+    whole::history,
+}

@@ -1,0 +1,108 @@
+//! Paths, addresses and names from arbitrary text. What must hold: a target has the components that `std::path` finds
+//! below the root, and never `..`; what is shown is read back; a port's name is called misspelt only if it is
+//! nearly another's; a variable of os-release is read as it was quoted.
+
+use std::path::{Component, Path};
+
+use mote_core::flavour::{Flavour, PORT_NAMES, misspelt};
+use mote_core::guest_path::Target;
+use mote_core::host_address::HostAddress;
+use mote_core::report::proc::mounts::unescape;
+use mote_core::report::proc::release::{full_name, variable};
+use mote_core::report::proc::{keyed, number};
+
+use crate::input::{Input, text};
+
+fn target(path: &str) {
+    let target = Target::parse(path);
+    let rooted = format!("/{path}");
+    let parts: Vec<Component<'_>> = Path::new(&rooted).components().skip(1).collect();
+    let climbs = parts.contains(&Component::ParentDir);
+    let is_good = !parts.is_empty() && !climbs && !path.contains('\0');
+    assert_eq!(target.is_some(), is_good, "{path:?}");
+    assert_eq!(Target::absolute(path), target.filter(|_| path.starts_with('/')));
+    if let Some(target) = target {
+        let theirs: Vec<_> = parts.iter().map(|part| part.as_os_str().to_str().unwrap()).collect();
+        assert_eq!(target.parts().collect::<Vec<_>>(), theirs);
+        assert!(!target.below_root().starts_with('/') && !target.below_root().ends_with('/'));
+    }
+}
+
+fn address(text: &str, cid: u32, port: u32) {
+    if let Ok(address) = HostAddress::parse(text) {
+        assert_eq!(HostAddress::new(address.cid, address.port), Some(address));
+        assert_eq!(HostAddress::parse(&address.to_string()), Ok(address));
+    }
+    let shown = format!("{cid}:{port}");
+    assert_eq!(HostAddress::parse(&shown).ok(), HostAddress::new(cid, port));
+}
+
+/// Bytes to insert, remove or change until the one is the other.
+fn distance(one: &[u8], other: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, byte) in one.iter().enumerate() {
+        let mut corner = core::mem::replace(&mut row[0], at + 1);
+        for (place, wanted) in other.iter().enumerate() {
+            let change = corner + usize::from(byte != wanted);
+            corner = row[place + 1];
+            row[place + 1] = change.min(corner + 1).min(row[place] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+fn port_name(name: &str) {
+    let is_name = PORT_NAMES.iter().any(|(known, _)| *known == name);
+    let meant = misspelt(name);
+    assert!(!is_name || meant.is_none());
+    if let Some(meant) = meant {
+        assert!(distance(name.as_bytes(), meant.as_bytes()) <= 3, "{name}");
+    }
+    for (known, _) in PORT_NAMES.iter().take(2).filter(|_| !is_name) {
+        // One slip is always seen.
+        assert!(distance(name.as_bytes(), known.as_bytes()) > 1 || meant.is_some(), "{name}");
+    }
+    assert!(Flavour::parse(name).is_none_or(|flavour| flavour.name() == name));
+}
+
+/// `NAME="..."` as os-release(5) wants it written.
+fn release(value: &str) {
+    let mut line = String::from("NAME=\"");
+    for character in value.chars() {
+        if "\"\\$`".contains(character) {
+            line.push('\\');
+        }
+        line.push(character);
+    }
+    line += "\"\n";
+    assert_eq!(variable(line.as_bytes(), "NAME").as_deref(), Some(value.as_bytes()));
+    assert_eq!(variable(line.as_bytes(), "NAM"), None);
+}
+
+fn lines(line: &[u8]) {
+    if let Some(name) = full_name(line, b"vm") {
+        assert!(
+            !name.is_empty() && !name.iter().any(u8::is_ascii_whitespace) && !name.contains(&b'#')
+        );
+    }
+    assert!(unescape(line).count() <= line.len());
+    let text = text(line);
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let theirs = plain.then(|| text.parse().unwrap_or(u64::MAX));
+    assert!(text.len() < line.len() || number(line) == theirs);
+    let counted = format!("oom_kill {text}");
+    assert_eq!(keyed(counted.as_bytes(), "oom_kil"), None);
+    assert!(!plain || keyed(counted.as_bytes(), "oom_kill") == theirs);
+}
+
+/// One input.
+pub fn run(data: &[u8]) {
+    let mut input = Input(data);
+    let (cid, port) = (input.word(), input.word());
+    let rest = text(input.0);
+    target(rest);
+    address(rest, cid, port);
+    port_name(&rest[..rest.floor_char_boundary(40)]);
+    release(rest);
+    lines(input.0);
+}

@@ -1,0 +1,3 @@
+//! The whole core.
+
+pub mod history;
