@@ -80,8 +80,10 @@ fn made_up(mut input: Input<'_>) {
                     (width, height)
                 );
             }
+            // What such a name means is up to the program.
+            let is_clear = !environment.keys().any(|name| name.contains('='));
             for (name, value) in &environment {
-                if !name.contains('=') {
+                if is_clear {
                     assert_eq!(request.variable(name), value.as_str(), "{body}");
                 }
             }
