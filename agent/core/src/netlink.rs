@@ -101,12 +101,8 @@ fn request(kind: u16, flags: u16, body: &[[u8; 4]], attribute: Option<(u16, &[u8
         put(&u16::try_from(4 + value.len() + usize::from(nul)).unwrap_or(u16::MAX).to_ne_bytes());
         put(&kind.to_ne_bytes());
         put(value);
-        put(if nul { &[0] } else { &[] });
-        while !out.len().is_multiple_of(4) {
-            if out.push(0).is_err() {
-                break;
-            }
-        }
+        let end = (out.len() + usize::from(nul)).next_multiple_of(4);
+        let _cut = out.resize(end, 0);
     }
     let length = u32::try_from(out.len()).unwrap_or(0);
     if let Some(field) = out.first_chunk_mut() {
