@@ -109,6 +109,11 @@ enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Write manual pages, one a command, into a directory
+    Man {
+        /// The directory
+        directory: PathBuf,
+    },
 }
 
 /// An instance.
@@ -133,6 +138,11 @@ pub(crate) fn run() -> Result<u8> {
     let Cli { dir, command } = Cli::parse();
     if let Command::Completions { shell } = command {
         clap_complete::generate(shell, &mut Cli::command(), "mote-host", &mut stdout());
+        return Ok(0);
+    }
+    if let Command::Man { directory } = command {
+        clap_mangen::generate_to(Cli::command(), &directory)
+            .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
         return Ok(0);
     }
     let root = dir.context(
@@ -171,7 +181,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Stop(args) => change::power(root, &args.name, "stop"),
         Command::Fault(args) => change::fault(root, &args),
         // Done without a directory.
-        Command::Completions { .. } => Ok(()),
+        Command::Completions { .. } | Command::Man { .. } => Ok(()),
     }
     .map(|()| 0)
 }
