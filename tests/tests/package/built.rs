@@ -1,0 +1,99 @@
+//! Builds the packages, once for all tests of this program.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+
+use mote_tests::Scratch;
+
+/// A version above that of the tree.
+pub(crate) const NEWER: &str = "9.0.0";
+
+/// The packages, each as `scripts/package` names it.
+#[derive(Debug)]
+pub(crate) struct Packages {
+    /// As they are.
+    pub(crate) first: PathBuf,
+    /// Made again, elsewhere in time and place.
+    pub(crate) second: PathBuf,
+    /// The agent's Debian package in version [`NEWER`].
+    pub(crate) newer: PathBuf,
+}
+
+/// They stay in the build directory.
+pub(crate) static PACKAGES: LazyLock<Packages> = LazyLock::new(|| {
+    let kept = source().join("target/package/tested");
+    let make = |name: &str, script: &str| {
+        let to = kept.join(name);
+        let _old = std::fs::remove_dir_all(&to);
+        std::fs::create_dir_all(&to).expect("a directory");
+        let made = run(shell().args(["-c", script]).current_dir(source()));
+        assert!(!made.is_empty(), "nothing was made");
+        for path in made.lines().map(Path::new) {
+            std::fs::copy(path, to.join(path.file_name().expect("a name"))).expect("a copy");
+        }
+        to
+    };
+    let again = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8; scripts/package";
+    let newer = format!("scripts/package --version {NEWER} deb");
+    let (second, first) = (make("second", again), make("first", "scripts/package"));
+    Packages { first, second, newer: make("newer", &newer) }
+});
+
+/// A shell without what cargo tells a test of its package: build scripts would see another environment, and all would
+/// be built anew.
+fn shell() -> Command {
+    let mut shell = Command::new("/bin/bash");
+    let own = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    let names = std::env::vars().map(|(name, _)| name).filter(|name| own(name));
+    names.for_each(|name| {
+        shell.env_remove(name);
+    });
+    shell.env_remove("CARGO").env_remove("LD_LIBRARY_PATH");
+    shell
+}
+
+/// The directory of the sources.
+pub(crate) fn source() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("a path")
+}
+
+/// The one file with this ending.
+pub(crate) fn file(directory: &Path, begin: &str, end: &str) -> PathBuf {
+    let files =
+        std::fs::read_dir(directory).expect("packages").map(|entry| entry.expect("one").path());
+    let fits = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with(begin) && name.ends_with(end)
+    };
+    let mut files = files.filter(fits);
+    let file = files.next().unwrap_or_else(|| panic!("no {begin}*{end}"));
+    assert_eq!(files.next(), None);
+    file
+}
+
+/// The agent's Debian package.
+pub(crate) fn deb() -> PathBuf {
+    file(&PACKAGES.first, "mote-agent_", ".deb")
+}
+
+/// Its newer version.
+pub(crate) fn newer() -> PathBuf {
+    file(&PACKAGES.newer, "mote-agent_", ".deb")
+}
+
+/// Unpacks the tarball; the folder in it.
+pub(crate) fn tarball(into: &Scratch) -> PathBuf {
+    let tar = file(&PACKAGES.first, "mote-agent-", ".tar.gz");
+    run(Command::new("tar").arg("-xzf").arg(tar).arg("-C").arg(&into.0));
+    file(&into.0, "mote-agent-", "x86_64")
+}
+
+/// Output of a command that has to succeed.
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {:?}\n{out}{err}", output.status);
+    out
+}

@@ -1,0 +1,147 @@
+//! What is in the packages.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use crate::built::{PACKAGES, deb, file, run};
+
+/// Files of the agent's Debian package with their modes.
+const AGENT: &[(&str, &str)] = &[
+    ("/etc/init.d/mote-agent", "-rwxr-xr-x"),
+    ("/etc/logrotate.d/mote-agent", "-rw-r--r--"),
+    ("/etc/sv/mote-agent/run", "-rwxr-xr-x"),
+    ("/usr/lib/mote-agent/respawn", "-rwxr-xr-x"),
+    ("/usr/lib/mote-agent/when-idle", "-rwxr-xr-x"),
+    ("/usr/lib/systemd/system/mote-agent.service", "-rw-r--r--"),
+    ("/usr/lib/udev/rules.d/99-mote-agent.rules", "-rw-r--r--"),
+    ("/usr/sbin/mote-agent", "-rwxr-xr-x"),
+    ("/usr/share/bash-completion/completions/mote-agent", "-rw-r--r--"),
+    ("/usr/share/doc/mote-agent/changelog.gz", "-rw-r--r--"),
+    ("/usr/share/doc/mote-agent/copyright", "-rw-r--r--"),
+    ("/usr/share/doc/mote-agent/examples/hardened.conf", "-rw-r--r--"),
+    ("/usr/share/doc/mote-agent/examples/mote-agent.yml", "-rw-r--r--"),
+    ("/usr/share/doc/mote-agent/examples/openrc", "-rw-r--r--"),
+    ("/usr/share/doc/mote-agent/third-party.gz", "-rw-r--r--"),
+    ("/usr/share/lintian/overrides/mote-agent", "-rw-r--r--"),
+    ("/usr/share/man/man8/mote-agent.8.gz", "-rw-r--r--"),
+];
+
+/// Files of the .rpm: systemd's only, with the licences where .rpm has them.
+const RPM: &[&str] = &[
+    "/usr/lib/mote-agent/when-idle",
+    "/usr/lib/systemd/system/mote-agent.service",
+    "/usr/lib/udev/rules.d/99-mote-agent.rules",
+    "/usr/sbin/mote-agent",
+    "/usr/share/bash-completion/completions/mote-agent",
+    "/usr/share/doc/mote-agent/examples/hardened.conf",
+    "/usr/share/doc/mote-agent/examples/mote-agent.yml",
+    "/usr/share/doc/mote-agent/examples/openrc",
+    "/usr/share/licenses/mote-agent/copyright",
+    "/usr/share/licenses/mote-agent/third-party.gz",
+    "/usr/share/man/man8/mote-agent.8.gz",
+];
+
+/// Path to mode and owner, by tar's list of a package: `MODE OWNER/GROUP SIZE DATE TIME PATH`.
+fn listed(list: &str) -> BTreeMap<String, (String, String)> {
+    let files = list.lines().filter(|line| !line.starts_with('d')).map(|line| {
+        let mut words = line.split_whitespace();
+        let (mode, owner) = (words.next().expect("a mode"), words.next().expect("an owner"));
+        let path = words.nth(3).expect("a path").trim_start_matches('.');
+        (path.to_owned(), (mode.to_owned(), owner.to_owned()))
+    });
+    files.collect()
+}
+
+#[test]
+fn the_debian_package_has_these_files_and_no_others() {
+    let list = run(Command::new("dpkg-deb").arg("-c").arg(deb()));
+    let wanted = AGENT
+        .iter()
+        .map(|(path, mode)| ((*path).to_owned(), ((*mode).to_owned(), "0/0".to_owned())));
+    assert_eq!(listed(&list), wanted.collect());
+    for folder in list.lines().filter(|line| line.starts_with('d')) {
+        assert!(folder.starts_with("drwxr-xr-x 0/0 "), "{folder}");
+    }
+    let conffiles = run(Command::new("dpkg-deb").arg("-I").arg(deb()).arg("conffiles"));
+    let mut conffiles: Vec<_> = conffiles.lines().collect();
+    conffiles.sort_unstable();
+    let etc = AGENT.iter().map(|(path, _)| *path).filter(|path| path.starts_with("/etc"));
+    assert_eq!(conffiles, etc.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_debian_package_takes_the_place_of_the_go_agents() {
+    for field in ["Conflicts", "Replaces"] {
+        let names = run(Command::new("dpkg-deb").arg("-f").arg(deb()).arg(field));
+        assert_eq!(names.trim(), "incus-agent, lxd-agent, lxd-agent-loader", "{field}");
+    }
+}
+
+#[test]
+fn lintian_has_nothing_to_say() {
+    for begin in ["mote-agent_", "mote-host_"] {
+        let package = file(&PACKAGES.first, begin, ".deb");
+        let mut lintian = Command::new("lintian");
+        lintian.args(["--allow-root", "--fail-on", "error,warning"]).arg(&package);
+        assert_eq!(run(&mut lintian), "", "{}", package.display());
+    }
+}
+
+#[test]
+fn the_same_commit_gives_the_same_bytes() {
+    let begins = [
+        ("mote-agent_", ".deb"),
+        ("mote-agent-", ".tar.gz"),
+        ("mote-agent-", ".rpm"),
+        ("mote-host_", ".deb"),
+    ];
+    for (begin, end) in begins {
+        let read = |directory| std::fs::read(file(directory, begin, end)).expect("a package");
+        let (first, second) = (read(&PACKAGES.first), read(&PACKAGES.second));
+        assert!(first.len() > 300_000);
+        assert!(first == second, "{begin}*{end} differs");
+    }
+}
+
+#[test]
+fn the_rpm_has_these_files_and_no_others() {
+    let rpm = file(&PACKAGES.first, "mote-agent-", ".rpm");
+    let ask = |what: &str| run(Command::new("rpm").args(["-qp", "--nosignature", what]).arg(&rpm));
+    assert_eq!(ask("-l").lines().collect::<Vec<_>>(), RPM);
+    for line in ask("-lv").lines() {
+        let mut words = line.split_whitespace();
+        let program = ["/usr/sbin/mote-agent", "when-idle"].iter().any(|end| line.ends_with(end));
+        let mode = if program { "-rwxr-xr-x" } else { "-rw-r--r--" };
+        assert_eq!(words.next(), Some(mode), "{line}");
+        assert_eq!(words.skip(1).take(2).collect::<Vec<_>>(), ["root", "root"], "{line}");
+    }
+    for what in ["--conflicts", "--obsoletes"] {
+        assert_eq!(ask(what).trim(), "incus-agent\nlxd-agent", "{what}");
+    }
+}
+
+#[test]
+fn the_agent_of_each_package_is_that_of_the_build() {
+    let scratch = mote_tests::Scratch::new();
+    run(Command::new("dpkg-deb").arg("-x").arg(deb()).arg(&scratch.0));
+    let built = std::fs::read(mote_tests::agent()).expect("the agent");
+    let packed = std::fs::read(scratch.0.join("usr/sbin/mote-agent")).expect("the agent");
+    assert!(built == packed);
+    let tarball = mote_tests::Scratch::new();
+    let packed = std::fs::read(crate::built::tarball(&tarball).join("mote-agent"));
+    assert!(built == packed.expect("the agent"));
+}
+
+#[test]
+fn the_example_of_a_policy_is_one() {
+    let scratch = mote_tests::Scratch::new();
+    let example = include_str!("../../../image/packages/mote-agent.yml");
+    mote_tests::put(scratch.0.join("etc/mote-agent.yml"), example);
+    let mut check = Command::new(mote_tests::agent());
+    check.arg("--check").arg("--root").arg(&scratch.0);
+    let output = check.output().expect("the agent");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let policy: Vec<_> = text.lines().filter(|line| line.contains("policy: ")).collect();
+    let denied = "ok       policy: denied: exec files mounts port-forward templates first-boot";
+    assert_eq!(policy, [denied], "{text}");
+}

@@ -1,0 +1,145 @@
+//! The agent's packages in roots where no init system runs, as when an image is made: enabled, not started, and
+//! gone without a trace.
+
+use std::path::Path;
+
+use mote_tests::Scratch;
+
+use crate::built::{NEWER, deb, newer, run, tarball};
+use crate::root::{Root, SYSTEMS};
+
+/// What enables the service, by init system.
+fn enabled(system: &str) -> &'static str {
+    match system {
+        "systemd" => "/etc/systemd/system/multi-user.target.wants/mote-agent.service",
+        "openrc" => "/etc/runlevels/sysinit/mote-agent",
+        "runit" => "/etc/runit/runsvdir/default/mote-agent",
+        _ => "/etc/rcS.d/S",
+    }
+}
+
+/// The link that enables the service, if there is one, and that it leads to a file.
+fn is_enabled(root: &Root, link: &str) -> bool {
+    let files = root.files();
+    let mut links =
+        files.iter().filter(|line| line.starts_with(link) && line.contains("mote-agent"));
+    links.next().is_some_and(|line| {
+        let (path, _) = line.split_once(' ').expect("a path");
+        root.run(&["readlink", "-e", path]).contains("mote-agent")
+    })
+}
+
+/// That `--check` works there, and that nothing was started.
+fn assert_idle(root: &Root) {
+    let output = root.command(false, &["mote-agent", "--check"]).output().expect("the agent");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "this is no VM: {text}");
+    assert!(text.contains("missing  port: this VM has no virtio-serial device"), "{text}");
+    assert!(text.contains("build: with everything"), "{text}");
+    assert_eq!(root.processes(), Vec::<String>::new());
+    for trace in ["/run/mote", "/run/mote-agent.pid", "/var/log/mote-agent.log"] {
+        assert!(!root.has(trace), "{trace}");
+    }
+}
+
+fn version(root: &Root) -> String {
+    root.run(&["dpkg-query", "-Wf", "${Version}", "mote-agent"])
+}
+
+fn lives_and_dies(system: &str) {
+    let root = Root::new(system);
+    let (package, above) = (root.take(&deb()), root.take(&newer()));
+    let before = root.files();
+    root.run(&["dpkg", "-i", &package]);
+    assert!(is_enabled(&root, enabled(system)), "{system}");
+    assert_idle(&root);
+    // As process 1, which is no init system, although it has this root.
+    run(&mut root.command(true, &["dpkg", "-i", &above]));
+    assert_eq!(version(&root), NEWER);
+    assert!(is_enabled(&root, enabled(system)), "{system}");
+    assert_idle(&root);
+
+    root.run(&["dpkg", "-r", "mote-agent"]);
+    let left: Vec<_> = root.files().difference(&before).cloned().collect();
+    for line in &left {
+        let kept =
+            ["/etc/", "/var/lib/dpkg/info/mote-agent.", "/var/lib/systemd/deb-systemd-helper-"];
+        assert!(kept.iter().any(|kept| line.starts_with(kept)), "{system}: {line}");
+    }
+    assert!(!root.has("/etc/runit/runsvdir/default/mote-agent"), "runit would go on trying");
+    root.run(&["dpkg", "-P", "mote-agent"]);
+    assert_eq!(root.files(), before, "{system}");
+}
+
+#[test]
+fn the_debian_package_on_systemd() {
+    lives_and_dies("systemd");
+}
+
+#[test]
+fn the_debian_package_on_sysvinit() {
+    lives_and_dies("sysvinit");
+}
+
+#[test]
+fn the_debian_package_on_openrc() {
+    lives_and_dies("openrc");
+}
+
+#[test]
+fn the_debian_package_on_runit() {
+    lives_and_dies("runit");
+}
+
+#[test]
+fn what_an_administrator_disabled_stays_disabled() {
+    let root = Root::new("systemd");
+    let (package, above) = (root.take(&deb()), root.take(&newer()));
+    root.run(&["dpkg", "-i", &package]);
+    root.run(&["systemctl", "disable", "mote-agent.service"]);
+    assert!(!is_enabled(&root, enabled("systemd")));
+    root.run(&["dpkg", "-i", &above]);
+    assert!(!is_enabled(&root, enabled("systemd")));
+}
+
+#[test]
+fn the_tarball_finds_the_init_system() {
+    let scratch = Scratch::new();
+    let folder = tarball(&scratch);
+    for system in SYSTEMS {
+        let root = Root::new(system);
+        let before = root.files();
+        let install = |script: &str| {
+            let mut command = std::process::Command::new(folder.join(script));
+            run(command.arg("--root").arg(&root.0.0))
+        };
+        let said = install("install");
+        assert!(said.contains(&format!("enabled for {system}")), "{said}");
+        let link =
+            if system == "openrc" { "/etc/runlevels/boot/mote-agent" } else { enabled(system) };
+        assert!(is_enabled(&root, link), "{system}");
+        assert_idle(&root);
+        // Once more is an upgrade.
+        install("install");
+        install("uninstall");
+        let without_folders = |files: std::collections::BTreeSet<String>| -> Vec<String> {
+            files.into_iter().filter(|line| !line.contains(" d ")).collect()
+        };
+        assert_eq!(without_folders(root.files()), without_folders(before), "{system}");
+    }
+}
+
+#[test]
+fn the_tarball_leaves_a_package_alone() {
+    let (scratch, root) = (Scratch::new(), Root::new("systemd"));
+    let folder = tarball(&scratch);
+    root.run(&["dpkg", "-i", &root.take(&deb())]);
+    let mut command = std::process::Command::new(folder.join("install"));
+    let output = command.arg("--root").arg(&root.0.0).output().expect("the installer");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("the package mote-agent is installed")
+    );
+    let unit = "etc/systemd/system/mote-agent.service";
+    assert!(!Path::new(&root.0.0.join(unit)).exists());
+}

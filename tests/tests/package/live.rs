@@ -1,0 +1,143 @@
+//! The package where an agent runs: a Debian root whose process 1 is called `init`, with sysvinit's scripts, and a
+//! host that calls the agent over unix sockets.
+
+use std::time::Duration;
+
+use mote_tests::host::{Host, NAME};
+use mote_tests::{Process, wait};
+
+use crate::built::{deb, newer};
+use crate::root::Root;
+
+/// For what takes a moment, on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Installs the package, copies what the test needs out of `/run`, and ends when the test says so.
+const INIT: &str = r#"#!/bin/sh
+cd /root
+dpkg -i "$1" >/root/said 2>&1
+echo "$?" >/root/installed
+while [ ! -e /root/over ]; do
+    cp /run/mote/status /root/status.new 2>/dev/null && mv /root/status.new /root/status || rm -f /root/status
+    sleep 0.1
+done
+"#;
+
+/// An agent of the package with its host.
+struct Live {
+    host: Host,
+    init: Process,
+    root: Root,
+}
+
+impl Live {
+    fn start() -> Self {
+        let root = Root::new("sysvinit");
+        let package = root.take(&deb());
+        let package = package.trim_start_matches("/root/");
+        root.program("root/init", INIT);
+        // The real one looks for a boot.
+        root.program("sbin/runlevel", "#!/bin/sh\necho N 2\n");
+        let directory = root.0.0.join("root");
+        let mut host = Host::on_sockets(&directory, &directory.join("vs"), "lxd", &[]);
+        host.start();
+        let share = host.share.strip_prefix(&root.0.0).expect("a share in the root");
+        let options =
+            format!("--vsock-unix /root/vs --flavour lxd --config-dir /{}", share.display());
+        mote_tests::put(root.0.0.join("etc/default/mote-agent"), format!("OPTIONS='{options}'\n"));
+        let init = Process::start(&mut root.command(true, &["/root/init", package]));
+        let live = Self { host, init, root };
+        wait("the package", LIMIT, || live.text("root/installed"));
+        assert_eq!(
+            live.text("root/installed").as_deref(),
+            Some("0\n"),
+            "{:?}",
+            live.text("root/said")
+        );
+        live.connected(1);
+        // What other tests look for can be found.
+        assert!(live.root.processes().iter().any(|line| line.contains("/usr/sbin/mote-agent")));
+        live
+    }
+
+    fn text(&self, path: &str) -> Option<String> {
+        std::fs::read_to_string(self.root.0.0.join(path)).ok()
+    }
+
+    /// Waits until an agent has become CONNECTED so many times. The host has no status port here, so the log says it.
+    fn connected(&self, times: usize) {
+        let log = || self.text("var/log/mote-agent.log").unwrap_or_default();
+        let enough = || (log().matches(": CONNECTED ").count() >= times).then_some(());
+        wait("CONNECTED", LIMIT, enough);
+    }
+
+    /// The agent's process, as it is numbered in the root.
+    fn agent(&self) -> Option<String> {
+        let status: serde_json::Value = serde_json::from_str(&self.text("root/status")?).ok()?;
+        status["pid"].as_str().map(str::to_owned)
+    }
+
+    fn some_agent(&self) -> String {
+        wait("an agent", LIMIT, || self.agent()).0
+    }
+
+    fn another_than(&self, old: &str) -> Duration {
+        wait("another agent", LIMIT, || self.agent().filter(|pid| pid != old)).1
+    }
+
+    /// Runs a command in the guest, as the host.
+    fn exec(&self, words: &[&str]) -> String {
+        let mut all = vec!["exec", NAME, "--"];
+        all.extend(words);
+        self.host.run(&all)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ended = std::fs::write(self.root.0.0.join("root/over"), "");
+        let _code = self.init.0.wait();
+    }
+}
+
+#[test]
+fn an_agent_that_is_killed_is_back() {
+    let live = Live::start();
+    let first = live.some_agent();
+    // The command is lost with the agent.
+    let _cut = live.host.try_run(&["exec", NAME, "--", "sh", "-c", &format!("kill -9 {first}")]);
+    live.another_than(&first);
+    live.connected(2);
+}
+
+#[test]
+fn an_upgrade_by_a_command_of_the_host_is_not_cut_off() {
+    let live = Live::start();
+    let above = live.root.take(&newer());
+    let first = live.some_agent();
+    // Long enough for an agent that would be restarted at once.
+    let upgrade = format!("dpkg -i {above} && sleep 5 && echo whole");
+    let said = live.exec(&["sh", "-c", &upgrade]);
+    assert!(said.contains("the agent will restart when it has ended"), "{said}");
+    assert!(said.ends_with("whole\n"), "{said}");
+    assert_eq!(live.some_agent(), first, "the first agent, until then");
+    let after = live.another_than(&first);
+    println!("another agent {after:?} after the end of the command");
+    live.connected(2);
+    assert_eq!(live.exec(&["echo", "again"]), "again\n");
+}
+
+#[test]
+fn a_removal_by_a_command_of_the_host_is_not_cut_off() {
+    let live = Live::start();
+    let said = live.exec(&["sh", "-c", "dpkg -P mote-agent && sleep 3 && echo whole"]);
+    assert!(said.ends_with("whole\n"), "{said}");
+    wait("the agent's end", LIMIT, || live.agent().is_none().then_some(()));
+    let processes = || live.root.processes();
+    // /proc has the roots of other process namespaces too.
+    wait("its processes' end", LIMIT, || {
+        let left = processes();
+        left.iter().all(|line| !line.contains("/mote-agent")).then_some(())
+    });
+    assert!(!live.root.has("/etc/init.d/mote-agent"));
+}
