@@ -1,9 +1,7 @@
 //! Remembers the state that an application declared, and when to repeat it to the host (P§6,
 //! seeds §2). The agent never declares Ready by itself.
 
-use alloc::string::String;
-
-use crate::json::{Envelope, Writer};
+use crate::json::Writer;
 
 /// Writes the body of a `PATCH /1.0` that sets this state.
 pub fn write_state(json: &mut Writer<'_>, state: &str) {
@@ -13,9 +11,10 @@ pub fn write_state(json: &mut Writer<'_>, state: &str) {
 }
 
 /// The host's record of the state, from its answer to `GET /1.0`, if it has one.
+#[cfg(feature = "alloc")]
 #[must_use]
-pub fn host_state(answer: &[u8]) -> Option<String> {
-    Envelope::parse(answer).ok()?.metadata.member("state")?.string().ok()
+pub fn host_state(answer: &[u8]) -> Option<alloc::string::String> {
+    crate::json::Envelope::parse(answer).ok()?.metadata.member("state")?.string().ok()
 }
 
 /// What an application can say.
