@@ -1,6 +1,7 @@
-//! A VM in QEMU, software emulation of QEMU's usual CPU unless `MOTE_ACCEL` and `MOTE_CPU` say
-//! otherwise, with a real vsock by way of vhost-device-vsock, its status port on a ring buffer or a
+//! A VM in QEMU, software emulation unless `MOTE_ACCEL` says otherwise, with a real vsock by way of vhost-device-vsock, its status port on a ring buffer or a
 //! socket, and its config share.
+
+mod machine;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -135,16 +136,14 @@ impl Vm {
         };
         let (now, late) = backed(spec);
         let memory = spec.memory;
-        let mut command = Command::new("qemu-system-x86_64");
+        let shell = format!("socket,id=shell,path={},server=on,wait=off", path("shell"));
+        let mut command = Command::new(machine::program());
         command
             .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"])
-            .args(processor())
-            .args(["-m", &format!("{memory}M"), "-machine", "pc,memory-backend=mem"])
+            .args(machine::arguments(&console, &shell))
+            .args(["-m", &format!("{memory}M")])
             .args(["-object", &format!("memory-backend-memfd,id=mem,size={memory}M,share=on")])
             .args(["-qmp", &format!("unix:{},server=on,wait=off", path("qmp"))])
-            .args(["-chardev", &console])
-            .args(["-serial", "chardev:console"])
-            .args(["-serial", &format!("unix:{},server=on,wait=off", path("shell"))])
             .args(["-chardev", &status])
             .args(["-chardev", &format!("socket,id=vs,path={}", path("vhost"))])
             .args(config)
@@ -256,16 +255,6 @@ impl Drop for Vm {
             eprintln!("--- qemu\n{}", log.unwrap_or_default());
         }
     }
-}
-
-/// QEMU's arguments for what executes the guest.
-fn processor() -> Vec<String> {
-    let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
-    let mut args = vec!["-accel".into(), accel];
-    if let Ok(cpu) = std::env::var("MOTE_CPU") {
-        args.extend(["-cpu".into(), cpu]);
-    }
-    args
 }
 
 fn start_vsock(directory: &Path) -> Process {

@@ -1,0 +1,34 @@
+//! The machine that QEMU emulates: `MOTE_ARCH`, by default x86_64, and for that `MOTE_ACCEL` and `MOTE_CPU`.
+
+/// QEMU's program for it.
+pub(super) fn program() -> String {
+    format!("qemu-system-{}", architecture())
+}
+
+fn architecture() -> String {
+    std::env::var("MOTE_ARCH").unwrap_or_else(|_| "x86_64".into())
+}
+
+/// QEMU's arguments for machine, processor and the two serial ports, whose other ends are these.
+pub(super) fn arguments(console: &str, shell: &str) -> Vec<String> {
+    let is_pc = architecture() == "x86_64";
+    let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
+    let machine = if is_pc { "pc,memory-backend=mem" } else { "virt,memory-backend=mem" };
+    let mut args = vec!["-accel".into(), accel, "-machine".into(), machine.into()];
+    // virt's default is a CPU of 32 bits.
+    let default = (!is_pc).then(|| "cortex-a72".into());
+    if let Some(cpu) = std::env::var("MOTE_CPU").ok().or(default) {
+        args.extend(["-cpu".into(), cpu]);
+    }
+    args.extend(["-chardev".into(), console.into(), "-chardev".into(), shell.into()]);
+    for port in ["console", "shell"] {
+        // virt has one serial port of its own; these two have the names that they have on a PC.
+        let (option, value) = if is_pc {
+            ("-serial", format!("chardev:{port}"))
+        } else {
+            ("-device", format!("pci-serial,chardev={port}"))
+        };
+        args.extend([option.into(), value]);
+    }
+    args
+}
