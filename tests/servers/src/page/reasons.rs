@@ -21,6 +21,8 @@ pub const REASONS: &[Reason] = &[
     Reason { server: Server::Incus, agents: OWN, check: "terminal.window_change", why: KILLED },
     Reason { server: Server::Incus, agents: OWN, check: "devices.directory", why: LEFT },
     Reason { server: Server::Incus, agents: OWN, check: "devices.directory_read_only", why: LEFT },
+    Reason { server: Server::Incus, agents: OWN, check: "life.agent_killed", why: SLOW },
+    Reason { server: Server::Incus, agents: OWN, check: "life.server_killed", why: FORGOTTEN },
     Reason { server: Server::Lxd, agents: OWN, check: "exec.exit_codes", why: KILLED },
     Reason { server: Server::Lxd, agents: OWN, check: "terminal.window_change", why: KILLED },
 ];
@@ -31,6 +33,12 @@ const KILLED: &str = "The server's agent says -1 for a command that a signal end
 
 const LEFT: &str = "The agent of Incus 6.0.4 leaves a directory mounted that was taken out of the running instance; a \
     current Incus' agent unmounts it (docs/protocol/differences.md).";
+
+const SLOW: &str = "The limit, the same for all agents, is twice that of a machine which emulates nothing; the server's agent, 14 MB \
+    of Go, takes longer to start.";
+
+const FORGOTTEN: &str = "The server forgets Ready when it ends, and its agent does not say it again; mote does \
+    (docs/protocol/ready.md).";
 
 /// What the page says of a server before its table: what was not run, and why.
 #[must_use]
