@@ -1,6 +1,19 @@
 //! Numbers and texts from the bytes of an input.
 
 use mote_core::flavour::Flavour;
+use mote_core::http::head::Method;
+
+/// All methods that are told apart.
+pub(crate) const METHODS: [Method; 8] = [
+    Method::Get,
+    Method::Head,
+    Method::Post,
+    Method::Put,
+    Method::Patch,
+    Method::Delete,
+    Method::Options,
+    Method::Other,
+];
 
 /// What is left of an input; at its end everything is 0 or empty.
 #[derive(Clone, Copy, Debug)]

@@ -13,18 +13,7 @@ use mote_core::http::head::Method;
 use mote_core::http::reply::{RequestLine, write_request};
 use mote_core::json::{Document, Value};
 
-use crate::input::{Input, segments, text};
-
-const METHODS: [Method; 8] = [
-    Method::Get,
-    Method::Head,
-    Method::Post,
-    Method::Put,
-    Method::Patch,
-    Method::Delete,
-    Method::Options,
-    Method::Other,
-];
+use crate::input::{Input, METHODS, segments, text};
 
 fn routes(method: Method, path: &str) {
     let [incus, lxd, old] =

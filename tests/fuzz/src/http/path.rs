@@ -8,18 +8,8 @@ use mote_core::http::head::Method;
 use mote_core::http::path::Segments;
 use mote_core::http::query::query;
 
-use crate::input::{Input, decoded, segments};
+use crate::input::{Input, METHODS, decoded, segments};
 
-const METHODS: [Method; 8] = [
-    Method::Get,
-    Method::Head,
-    Method::Post,
-    Method::Put,
-    Method::Patch,
-    Method::Delete,
-    Method::Options,
-    Method::Other,
-];
 /// The longest path whose segments are kept.
 const KEPT: usize = 9;
 
