@@ -155,7 +155,7 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
             },
             Step::Read => read(&stream, &mut connection, entry, time).await,
             Step::Continue => stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok(),
-            // Boxed, as the next three are, so that an idle connection is small.
+            // Boxed, as admission and refusals are, so that an idle connection is small.
             Step::Answer => {
                 match Box::pin(answer(&stream, &mut connection, service, &body, time)).await {
                     After::Next { ahead } => {

@@ -320,12 +320,11 @@ mod tests {
         if !apart(LIMIT, &|| enter(root, [None; 2])) {
             return println!("not tried: this kernel lacks Landlock or seccomp");
         }
-        // SAFETY: each fails before it reads anything.
         let refused = |call: &dyn Fn() -> i64| {
             let errno = || std::io::Error::last_os_error().raw_os_error();
             apart(LIMIT, &|| enter(root, [None; 2]) && call() == -1 && errno() == Some(libc::EPERM))
         };
-        // SAFETY: as above, and a child of fork ends at once.
+        // SAFETY: each call fails before it reads anything, and the child of fork ends at once.
         unsafe {
             assert!(refused(&|| libc::unshare(libc::CLONE_NEWUSER).into()));
             assert!(refused(&|| libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER, 0, 0, 0, 0)));
