@@ -19,6 +19,7 @@ pub mod report;
 pub mod sftp;
 pub mod terminal;
 pub mod vm;
+pub mod ways;
 pub mod world;
 
 use std::path::{Path, PathBuf};

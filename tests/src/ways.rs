@@ -1,0 +1,143 @@
+//! The table of `docs/images.md`: ways to add mote to an image that were booted here, and what each costs. A test that
+//! boots one records its row. With `MOTE_WRITE_DOCS` set, the row is kept in `tests/ways`, and the table is written
+//! from all rows that are kept there.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::pages::notes::{committed, write};
+use crate::pages::text::grouped;
+
+/// The ways, in the table's order.
+const WAYS: [&str; 8] = [
+    "deb+systemd",
+    "deb+sysvinit",
+    "deb+OpenRC",
+    "deb+runit",
+    "initramfs-tools",
+    "dracut",
+    "one-file",
+    "aarch64",
+];
+const PAGE: &str = "images.md";
+const BEGIN: &str = "<!-- ways:begin -->\n";
+const END: &str = "<!-- ways:end -->";
+
+/// What was measured of one way.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// One of the table's.
+    pub way: &'static str,
+    /// What was booted: release, kernel, machine.
+    pub booted: String,
+    /// From the agent's start, by the guest's clock, to CONNECTED at the host.
+    pub agent_start: Duration,
+    /// From QEMU's start to CONNECTED at the host.
+    pub power_on: Duration,
+    /// By how much the image's files grew.
+    pub bytes: u64,
+    /// The agent's proportional set size once it is CONNECTED, in KiB.
+    pub pss: u64,
+    /// Whether STOPPED reached the host when the guest was told to power off.
+    pub clean_stop: bool,
+}
+
+/// Prints the row, and writes it to the table if `MOTE_WRITE_DOCS` says so.
+///
+/// # Panics
+/// If the way is not one of the table's, or the row cannot be written.
+pub fn record(row: &Row) {
+    assert!(WAYS.contains(&row.way), "{} is not a way of the table", row.way);
+    let line = row.line();
+    println!("{line}");
+    if std::env::var_os("MOTE_WRITE_DOCS").is_none() {
+        return;
+    }
+    let kept = kept();
+    std::fs::create_dir_all(&kept).expect("tests/ways");
+    std::fs::write(kept.join(row.way), format!("{line}\n")).expect("a row");
+    write(PAGE, &with_table(&committed(PAGE), &table(&rows())));
+}
+
+impl Row {
+    fn line(&self) -> String {
+        let seconds = |time: Duration| format!("{:.1}", time.as_secs_f64());
+        format!(
+            "| {} | {}; {} | {} | {} | {} | {} | {} |",
+            self.way,
+            self.booted,
+            build(),
+            seconds(self.agent_start),
+            seconds(self.power_on),
+            grouped(self.bytes),
+            grouped(self.pss),
+            if self.clean_stop { "yes" } else { "no" },
+        )
+    }
+}
+
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("ways")
+}
+
+/// The rows that are kept; a way that was never booted says so.
+fn rows() -> Vec<String> {
+    let row = |way: &&str| {
+        let line = std::fs::read_to_string(kept().join(way));
+        line.map_or_else(
+            |_| format!("| {way} | not booted | | | | | |"),
+            |line| line.trim_end().to_owned(),
+        )
+    };
+    WAYS.iter().map(row).collect()
+}
+
+fn table(rows: &[String]) -> String {
+    let head = "| way | booted here | agent's start to CONNECTED, s | power-on to CONNECTED, s | bytes added | PSS, KiB | \
+                clean stop |\n| --- | --- | --: | --: | --: | --: | --- |\n";
+    let mut table = head.to_owned();
+    for row in rows {
+        let _fits = writeln!(table, "{row}");
+    }
+    table
+}
+
+/// The page with another table between its two marks.
+fn with_table(page: &str, table: &str) -> String {
+    let (before, rest) = page.split_once(BEGIN).expect("the table's begin");
+    let (_, after) = rest.split_once(END).expect("the table's end");
+    format!("{before}{BEGIN}{table}{END}{after}")
+}
+
+/// mote's commit.
+fn build() -> String {
+    let said = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
+    let said = said.ok().and_then(|said| String::from_utf8(said.stdout).ok()).unwrap_or_default();
+    if said.is_empty() { "unknown".to_owned() } else { said.trim().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_table_changes() {
+        let page = format!("before\n{BEGIN}old\n{END}\nafter\n");
+        let new = with_table(&page, &table(&["| one |".to_owned()]));
+        assert!(new.starts_with("before\n") && new.ends_with("\nafter\n"));
+        assert!(new.contains("\n| one |\n") && !new.contains("old"));
+        assert_eq!(with_table(&new, &table(&["| one |".to_owned()])), new);
+    }
+
+    #[test]
+    fn the_page_shows_the_rows_that_are_kept() {
+        let page = committed(PAGE);
+        assert_eq!(
+            with_table(&page, &table(&rows())),
+            page,
+            "docs/images.md differs from tests/ways"
+        );
+    }
+}
