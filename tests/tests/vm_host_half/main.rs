@@ -31,6 +31,7 @@ fn everything(judge: Judge) {
     files::a_foreign_client_works_through_the_pipe(&world);
     reports::state_and_metrics_are_what_the_host_decodes(&world);
     reports::operations_are_listed_while_they_run(&world);
+    reports::guests_hear_what_the_host_sets(&world);
     reports::connections_are_carried_into_the_guest(&mut world);
     assert_eq!(world.guest.sh("grep -c Name /proc/$(cat /run/agent.pid)/status").1, "1\n");
     exec::a_power_cut_is_a_disconnection(world);

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 
-use mote_tests::Process;
 use mote_tests::column::Column;
 use mote_tests::host::NAME;
+use mote_tests::{Process, wait};
 
 use crate::world::{SOON, World, within};
 
@@ -76,4 +76,19 @@ pub(crate) fn connections_are_carried_into_the_guest(world: &mut World) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert_eq!(answer, "got hello\n");
+}
+
+/// By mote's client, which works with the Go agents too: their event stream has a head of its own kind (P§4.3).
+pub(crate) fn guests_hear_what_the_host_sets(world: &World) {
+    let listen =
+        "mkdir -p /run/heard; timeout 60 mote-agent events >/run/heard/out 2>/run/heard/err &";
+    world.sh(listen);
+    let mut turn = 0;
+    // The Go agents lose what comes before they listen.
+    wait("the event in the guest", SOON, || {
+        turn += 1;
+        world.ok(&["set", NAME, &format!("user.heard=n{turn}")]);
+        let (_, heard, _) = world.sh("sleep 1; cat /run/heard/out /run/heard/err");
+        (heard.contains("\"user.heard\"") && heard.contains("\"config\"")).then_some(())
+    });
 }

@@ -4,9 +4,9 @@
 //! [`limits::HEAD`] bytes are read, which bounds the cost and makes the result independent of how
 //! the bytes were cut.
 //!
-//! A line of a request head may end in a bare line feed (RFC 9112 §2.2): people type it, and Go
-//! accepts it. That is safe in a head, where it can only end a line; chunk framing (`body.rs`) and
-//! response heads are strict.
+//! A line of a head may end in a bare line feed (RFC 9112 §2.2): people type it, Go accepts it, and the
+//! Go agents' event stream begins so (P§4.3). That is safe in a head, where it can only end a line; chunk
+//! framing (`body.rs`) is strict.
 
 use httparse::{EMPTY_HEADER, Error, Header, Status};
 
@@ -310,7 +310,6 @@ pub fn response(bytes: &[u8], to: Method) -> Result<Option<(Response<'_>, usize)
     let mut parsed = httparse::Response::new(&mut fields);
     let window = window(bytes);
     let Status::Complete(length) = parsed.parse(window)? else { return partial(window) };
-    lines_are_whole(window, length)?;
     let (Some(status), Some(version)) = (parsed.code, parsed.version) else {
         return Err(HeadError::Malformed);
     };
@@ -330,18 +329,6 @@ pub fn response(bytes: &[u8], to: Method) -> Result<Option<(Response<'_>, usize)
 /// The bytes that are read: at most [`limits::HEAD`].
 fn window(bytes: &[u8]) -> &[u8] {
     bytes.get(..limits::HEAD).unwrap_or(bytes)
-}
-
-fn lines_are_whole(bytes: &[u8], length: usize) -> Result<(), HeadError> {
-    let head = bytes.get(..length).unwrap_or(bytes);
-    let mut before = None;
-    for byte in head {
-        if *byte == b'\n' && before != Some(b'\r') {
-            return Err(HeadError::Malformed);
-        }
-        before = Some(*byte);
-    }
-    Ok(())
 }
 
 fn partial<T>(bytes: &[u8]) -> Result<Option<T>, HeadError> {
