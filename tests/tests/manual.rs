@@ -1,4 +1,4 @@
-//! The manual pages and the completion of the packages say what the programs say of themselves.
+//! The manual pages and the completions of the packages say what the programs say of themselves.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -6,7 +6,49 @@ use std::process::Command;
 use mote_tests::{Scratch, agent, tool};
 
 const PAGE: &str = include_str!("../../image/packages/mote-agent.8");
-const COMPLETION: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../image/packages/mote-agent.bash");
+const COMPLETIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../image/packages");
+
+/// What bash offers after the text. `$1` is the file, `$2` the text.
+const BASH: &str = r#"
+source "$1.bash"
+read -ra COMP_WORDS <<<"$2"
+[ "${2% }" = "$2" ] || COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_mote_agent
+printf '%s\n' "${COMPREPLY[@]}"
+"#;
+
+/// The same by fish, which adds a description behind a tab.
+const FISH: &str = r#"
+source $argv[1].fish
+complete -C $argv[2] | string replace -r '\t.*' ''
+"#;
+
+/// The same by zsh, which completes for a terminal only: a second zsh on one, whose `compadd` prints what it is given.
+const ZSH: &str = r#"
+zmodload zsh/zpty
+folder=$(mktemp -d)
+cp $1.zsh $folder/_mote-agent
+cat >$folder/rc <<END
+PS1=; unset zle_bracketed_paste; unsetopt prompt_cr beep
+fpath=(${(q)folder} \$fpath); autoload -Uz compinit; compinit -D -u
+bindkey '^I' complete-word
+compadd() {
+    if [[ \${@[1,(i)(-|--)]} == *-(O|A|D)\\ * ]]; then builtin compadd "\$@"; return; fi
+    local -a hits; builtin compadd -A hits "\$@"; print -lr -- \${hits/#/@@}; builtin compadd "\$@"
+}
+first() { print }; last() { print -r -- @@@; exit }
+compprefuncs=(first) comppostfuncs=(last)
+print -r -- start""ed
+END
+zpty shell zsh -f -i
+zpty -w shell "source $folder/rc"
+zpty -r shell line '*started*'
+zpty -w -n shell "$2"$'\t'
+zpty -r shell line '*@@@*'
+rm -r $folder
+for line in ${(f)line//$'\r'/}; do [[ $line != @@?* || $line == @@@ ]] || print -r -- ${line#@@}; done
+"#;
 
 fn help() -> String {
     let output = Command::new(agent()).arg("--help").output().expect("the agent");
@@ -38,6 +80,15 @@ fn page_options() -> BTreeSet<String> {
     names.collect()
 }
 
+/// The features that can be denied.
+fn features(help: &str) -> Vec<String> {
+    let (_, features) = help.split_once("--deny LIST").expect("features");
+    let (features, _) = features.split_once("; separated").expect("their end");
+    let features = features.replace("(also lets it feed cloud-init)", "");
+    let features = features.split_once(':').expect("a colon").1.split(',');
+    features.map(|feature| feature.trim().to_owned()).collect()
+}
+
 fn word(text: &str) -> String {
     text.split([' ', ',']).next().unwrap_or_default().to_owned()
 }
@@ -66,41 +117,67 @@ fn the_page_has_the_features_and_exit_codes_of_the_help() {
     let help = help();
     let (_, codes) = help.split_once("Exit codes: ").expect("exit codes");
     assert!(PAGE.contains(codes.trim()), "{codes}");
-    let (_, features) = help.split_once("--deny LIST").expect("features");
-    let (features, _) = features.split_once("; separated").expect("their end");
-    let features = features.replace("(also lets it feed cloud-init)", "");
-    let features: Vec<_> = features.split_once(':').expect("a colon").1.split(',').collect();
+    let features = features(&help);
     assert_eq!(features.len(), 10, "{features:?}");
     for feature in features {
-        assert!(PAGE.contains(&format!(".Cm {} ", feature.trim())), "{feature}");
+        assert!(PAGE.contains(&format!(".Cm {feature} ")), "{feature}");
     }
+}
+
+fn set(words: &str) -> BTreeSet<String> {
+    words.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// What a shell offers after this text.
+fn offered(shell: &[&str], script: &str, text: &str) -> BTreeSet<String> {
+    let directory = agent().parent().expect("a directory").to_owned();
+    let file = format!("{COMPLETIONS}/mote-agent");
+    let mut command = Command::new(shell[0]);
+    command.args(&shell[1..]).args([script, "-", &file, text]);
+    if shell[0] == "fish" {
+        // It has no name of its own among the arguments.
+        command = Command::new("fish");
+        command.args(["--no-config", "-c", script, &file, text]);
+    }
+    let output = command.env("PATH", format!("{}:/usr/bin:/bin", directory.display())).output();
+    let output = output.unwrap_or_else(|error| panic!("{}: {error}", shell[0]));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// What each of the shells has to offer.
+fn completes_what_the_help_has(shell: &[&str], script: &str) {
+    let offers = |text: &str| offered(shell, script, &format!("mote-agent {text}"));
+    assert_eq!(offers("me"), set("metadata"));
+    assert_eq!(offers("--inter"), {
+        set("--interval-connect --interval-started --interval-connected")
+    });
+    assert_eq!(offers("--flavour lxd"), set("lxd lxd-5.0"));
+    assert_eq!(offers("report "), set("state metrics"));
+    let help = help();
+    let long = options(&help).into_iter().filter(|name| name.starts_with('-'));
+    let long: BTreeSet<_> = long.map(|name| format!("-{name}")).collect();
+    assert_eq!(offers("--"), long);
+    let commands: BTreeSet<_> = items(&help, "Commands:\n").iter().map(|item| word(item)).collect();
+    let words = offers("").into_iter().filter(|word| !word.starts_with('-')).collect();
+    assert_eq!(commands, words);
+    assert_eq!(offers("--deny "), features(&help).into_iter().collect());
 }
 
 #[test]
 fn bash_completes_what_the_help_has() {
-    let complete = |words: &str, current: &str| {
-        let script = format!(
-            "source {COMPLETION}; COMP_WORDS=({words} '{current}'); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-             _mote_agent; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-        );
-        let directory = agent().parent().expect("a directory").to_owned();
-        let path = format!("{}:/usr/bin:/bin", directory.display());
-        let output = Command::new("/bin/bash").args(["-c", &script]).env("PATH", path).output();
-        let output = output.expect("bash");
-        assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        text.lines().map(str::to_owned).collect::<BTreeSet<_>>()
-    };
-    let set = |words: &str| words.split(' ').map(str::to_owned).collect::<BTreeSet<_>>();
-    assert_eq!(complete("mote-agent", "me"), set("metadata"));
-    assert_eq!(complete("mote-agent", "--inter"), {
-        set("--interval-connect --interval-started --interval-connected")
-    });
-    assert_eq!(complete("mote-agent --flavour", "lxd"), set("lxd lxd-5.0"));
-    assert_eq!(complete("mote-agent report", ""), set("state metrics"));
-    let long = options(&help()).into_iter().filter(|name| name.starts_with('-'));
-    let long: BTreeSet<_> = long.map(|name| format!("-{name}")).collect();
-    assert_eq!(complete("mote-agent", "--"), long);
+    completes_what_the_help_has(&["bash", "-c"], BASH);
+}
+
+#[test]
+fn fish_completes_what_the_help_has() {
+    completes_what_the_help_has(&["fish"], FISH);
+}
+
+#[test]
+fn zsh_completes_what_the_help_has() {
+    completes_what_the_help_has(&["zsh", "-fc"], ZSH);
 }
 
 #[test]

@@ -9,6 +9,9 @@ use mote_tests::Scratch;
 /// A version above that of the tree.
 pub(crate) const NEWER: &str = "9.0.0";
 
+/// What makes the agent's packages for aarch64.
+const ARM: &str = "--target aarch64-unknown-linux-musl";
+
 /// The packages, each as `scripts/package` names it.
 #[derive(Debug)]
 pub(crate) struct Packages {
@@ -18,27 +21,39 @@ pub(crate) struct Packages {
     pub(crate) second: PathBuf,
     /// The agent's Debian package in version [`NEWER`].
     pub(crate) newer: PathBuf,
+    /// Those of aarch64: as they are, and made again.
+    pub(crate) aarch64: [PathBuf; 2],
 }
+
+/// A shell's line that changes what a reproducible build must not depend on.
+const ELSEWHERE: &str = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8; ";
 
 /// They stay in the build directory.
 pub(crate) static PACKAGES: LazyLock<Packages> = LazyLock::new(|| {
-    let kept = source().join("target/package/tested");
-    let make = |name: &str, script: &str| {
-        let to = kept.join(name);
-        let _old = std::fs::remove_dir_all(&to);
-        std::fs::create_dir_all(&to).expect("a directory");
-        let made = run(shell().args(["-c", script]).current_dir(source()));
-        assert!(!made.is_empty(), "nothing was made");
-        for path in made.lines().map(Path::new) {
-            std::fs::copy(path, to.join(path.file_name().expect("a name"))).expect("a copy");
-        }
-        to
-    };
-    let again = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8; scripts/package";
     let newer = format!("scripts/package --version {NEWER} deb");
-    let (second, first) = (make("second", again), make("first", "scripts/package"));
-    Packages { first, second, newer: make("newer", &newer) }
+    // The first last: `target/package` has those of the tree.
+    let second = make("aarch64-second", &format!("{ELSEWHERE}scripts/package {ARM}"));
+    let aarch64 = [make("aarch64", &format!("scripts/package {ARM}")), second];
+    let second = make("second", &format!("{ELSEWHERE}scripts/package"));
+    Packages {
+        newer: make("newer", &newer),
+        first: make("first", "scripts/package"),
+        second,
+        aarch64,
+    }
 });
+
+fn make(name: &str, script: &str) -> PathBuf {
+    let to = source().join("target/package/tested").join(name);
+    let _old = std::fs::remove_dir_all(&to);
+    std::fs::create_dir_all(&to).expect("a directory");
+    let made = run(shell().args(["-c", script]).current_dir(source()));
+    assert!(!made.is_empty(), "nothing was made");
+    for path in made.lines().map(Path::new) {
+        std::fs::copy(path, to.join(path.file_name().expect("a name"))).expect("a copy");
+    }
+    to
+}
 
 /// A shell without what cargo tells a test of its package: build scripts would see another environment, and all would
 /// be built anew.
@@ -84,9 +99,14 @@ pub(crate) fn newer() -> PathBuf {
 
 /// Unpacks the tarball; the folder in it.
 pub(crate) fn tarball(into: &Scratch) -> PathBuf {
-    let tar = file(&PACKAGES.first, "mote-agent-", ".tar.gz");
+    unpacked(&PACKAGES.first, into)
+}
+
+/// Unpacks a directory's tarball; the folder in it.
+pub(crate) fn unpacked(directory: &Path, into: &Scratch) -> PathBuf {
+    let tar = file(directory, "mote-agent-", ".tar.gz");
     run(Command::new("tar").arg("-xzf").arg(tar).arg("-C").arg(&into.0));
-    file(&into.0, "mote-agent-", "x86_64")
+    file(&into.0, "mote-agent-", "")
 }
 
 /// Output of a command that has to succeed.

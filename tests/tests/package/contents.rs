@@ -1,9 +1,10 @@
 //! What is in the packages.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
-use crate::built::{PACKAGES, deb, file, run};
+use crate::built::{PACKAGES, deb, file, run, tarball, unpacked};
 
 /// Files of the agent's Debian package with their modes.
 const AGENT: &[(&str, &str)] = &[
@@ -22,8 +23,10 @@ const AGENT: &[(&str, &str)] = &[
     ("/usr/share/doc/mote-agent/examples/mote-agent.yml", "-rw-r--r--"),
     ("/usr/share/doc/mote-agent/examples/openrc", "-rw-r--r--"),
     ("/usr/share/doc/mote-agent/third-party.gz", "-rw-r--r--"),
+    ("/usr/share/fish/vendor_completions.d/mote-agent.fish", "-rw-r--r--"),
     ("/usr/share/lintian/overrides/mote-agent", "-rw-r--r--"),
     ("/usr/share/man/man8/mote-agent.8.gz", "-rw-r--r--"),
+    ("/usr/share/zsh/vendor-completions/_mote-agent", "-rw-r--r--"),
 ];
 
 /// Files of the .rpm: systemd's only, with the licences where .rpm has them.
@@ -36,9 +39,11 @@ const RPM: &[&str] = &[
     "/usr/share/doc/mote-agent/examples/hardened.conf",
     "/usr/share/doc/mote-agent/examples/mote-agent.yml",
     "/usr/share/doc/mote-agent/examples/openrc",
+    "/usr/share/fish/vendor_completions.d/mote-agent.fish",
     "/usr/share/licenses/mote-agent/copyright",
     "/usr/share/licenses/mote-agent/third-party.gz",
     "/usr/share/man/man8/mote-agent.8.gz",
+    "/usr/share/zsh/site-functions/_mote-agent",
 ];
 
 /// Path to mode and owner, by tar's list of a package: `MODE OWNER/GROUP SIZE DATE TIME PATH`.
@@ -52,9 +57,8 @@ fn listed(list: &str) -> BTreeMap<String, (String, String)> {
     files.collect()
 }
 
-#[test]
-fn the_debian_package_has_these_files_and_no_others() {
-    let list = run(Command::new("dpkg-deb").arg("-c").arg(deb()));
+fn has_these_files_and_no_others(deb: &Path) {
+    let list = run(Command::new("dpkg-deb").arg("-c").arg(deb));
     let wanted = AGENT
         .iter()
         .map(|(path, mode)| ((*path).to_owned(), ((*mode).to_owned(), "0/0".to_owned())));
@@ -62,11 +66,65 @@ fn the_debian_package_has_these_files_and_no_others() {
     for folder in list.lines().filter(|line| line.starts_with('d')) {
         assert!(folder.starts_with("drwxr-xr-x 0/0 "), "{folder}");
     }
-    let conffiles = run(Command::new("dpkg-deb").arg("-I").arg(deb()).arg("conffiles"));
+    let conffiles = run(Command::new("dpkg-deb").arg("-I").arg(deb).arg("conffiles"));
     let mut conffiles: Vec<_> = conffiles.lines().collect();
     conffiles.sort_unstable();
     let etc = AGENT.iter().map(|(path, _)| *path).filter(|path| path.starts_with("/etc"));
     assert_eq!(conffiles, etc.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_debian_package_has_these_files_and_no_others() {
+    has_these_files_and_no_others(&deb());
+}
+
+/// Maintainer scripts of a Debian package, and the fields of its control file but for its architecture and size.
+fn control(deb: &Path) -> BTreeMap<String, String> {
+    let scratch = mote_tests::Scratch::new();
+    run(Command::new("dpkg-deb").arg("-e").arg(deb).arg(&scratch.0));
+    let read = |name: &str| std::fs::read_to_string(scratch.0.join(name)).expect("a script");
+    let of_machine = |line: &&str| {
+        !["Architecture: ", "Installed-Size: "].iter().any(|name| line.starts_with(name))
+    };
+    let fields: Vec<_> = run(Command::new("dpkg-deb").arg("-f").arg(deb))
+        .lines()
+        .filter(of_machine)
+        .map(str::to_owned)
+        .collect();
+    let scripts = ["postinst", "postrm", "prerm"].map(|name| (name.to_owned(), read(name)));
+    scripts.into_iter().chain([("control".to_owned(), fields.join("\n"))]).collect()
+}
+
+#[test]
+fn the_packages_of_aarch64_are_those_of_x86_64_with_another_program() {
+    let [aarch64, _] = &PACKAGES.aarch64;
+    let arm = file(aarch64, "mote-agent_", "_arm64.deb");
+    has_these_files_and_no_others(&arm);
+    assert_eq!(run(Command::new("dpkg-deb").arg("-f").arg(&arm).arg("Architecture")), "arm64\n");
+    assert_eq!(control(&arm), control(&deb()));
+    let rpm = file(aarch64, "mote-agent-", ".aarch64.rpm");
+    let ask = |what: &[&str]| {
+        run(Command::new("rpm").args(["-qp", "--nosignature"]).args(what).arg(&rpm))
+    };
+    assert_eq!(ask(&["-l"]).lines().collect::<Vec<_>>(), RPM);
+    assert_eq!(ask(&["--qf", "%{ARCH}"]), "aarch64");
+    let (scratch, other) = (mote_tests::Scratch::new(), mote_tests::Scratch::new());
+    let folder = unpacked(aarch64, &scratch);
+    let different =
+        Command::new("diff").arg("-rq").args([&folder, &tarball(&other)]).output().expect("diff");
+    let different = String::from_utf8_lossy(&different.stdout).into_owned();
+    // Their lists of crates differ, since assembler's need other ones.
+    for line in different.lines() {
+        let name = ["/mote-agent and ", "/copyright and ", "/third-party.gz and "];
+        assert!(name.iter().any(|name| line.contains(name)), "{line}");
+    }
+    let packed = mote_tests::Scratch::new();
+    run(Command::new("dpkg-deb").arg("-x").arg(&arm).arg(&packed.0));
+    let programs = [folder.join("mote-agent"), packed.0.join("usr/sbin/mote-agent")];
+    let programs = programs.map(|path| std::fs::read(path).expect("the agent"));
+    assert!(programs[0] == programs[1]);
+    // ELF's number of the machine, EM_AARCH64.
+    assert_eq!(programs[0].get(18..20), Some(&[183, 0][..]));
 }
 
 #[test]
@@ -79,8 +137,13 @@ fn the_debian_package_takes_the_place_of_the_go_agents() {
 
 #[test]
 fn lintian_has_nothing_to_say() {
-    for begin in ["mote-agent_", "mote-host_"] {
-        let package = file(&PACKAGES.first, begin, ".deb");
+    let [aarch64, _] = &PACKAGES.aarch64;
+    for (directory, begin) in [
+        (&PACKAGES.first, "mote-agent_"),
+        (&PACKAGES.first, "mote-host_"),
+        (aarch64, "mote-agent_"),
+    ] {
+        let package = file(directory, begin, ".deb");
         let mut lintian = Command::new("lintian");
         lintian.args(["--allow-root", "--fail-on", "error,warning"]).arg(&package);
         assert_eq!(run(&mut lintian), "", "{}", package.display());
@@ -95,9 +158,13 @@ fn the_same_commit_gives_the_same_bytes() {
         ("mote-agent-", ".rpm"),
         ("mote-host_", ".deb"),
     ];
-    for (begin, end) in begins {
+    let [aarch64, again] = &PACKAGES.aarch64;
+    let here = begins.map(|names| (&PACKAGES.first, &PACKAGES.second, names));
+    // There is no mote-host for it.
+    let there = begins[..3].iter().map(|names| (aarch64, again, *names));
+    for (first, second, (begin, end)) in here.into_iter().chain(there) {
         let read = |directory| std::fs::read(file(directory, begin, end)).expect("a package");
-        let (first, second) = (read(&PACKAGES.first), read(&PACKAGES.second));
+        let (first, second) = (read(first), read(second));
         assert!(first.len() > 300_000);
         assert!(first == second, "{begin}*{end} differs");
     }

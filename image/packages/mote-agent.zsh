@@ -1,0 +1,45 @@
+#compdef mote-agent
+# zsh completion for mote-agent. The words are those of its --help.
+local -a commands features
+commands=(
+    'ready:tell the host that this instance is Ready'
+    'started:withdraw Ready'
+    'get:print a configuration value'
+    'config:print all configuration values'
+    'metadata:print the cloud-init meta-data'
+    'devices:print the devices'
+    'events:print events as they come'
+    "status:print the agent's own view"
+    'report:print what the host gets of this instance'
+    'sftp-server:serve SFTP on standard input and output'
+)
+features=(guestapi exec files mounts port-forward metrics state templates network first-boot)
+
+_mote_agent_words() {
+    case "$words[1]" in
+    report) _values report state metrics ;;
+    sftp-server) _arguments '-d[directory]:directory:_files -/' '-R[for reading only]' '*-b[show this directory]:directory:_files -/' ;;
+    get) _message key ;;
+    esac
+}
+
+_arguments -S \
+    '--config-dir=[directory of the certificate files]:directory:_files -/' \
+    {-s,--secrets-location=}'[directory of these files alone]:directory:_files -/' \
+    '--port=[status port]:port:_files' \
+    '--flavour=[kind of server]:flavour:(incus lxd lxd-5.0)' \
+    '--deny=[deny the host features]:features:_values -s , feature $features' \
+    '--allow=[deny the host all but these features]:features:_values -s , feature $features' \
+    '--no-wait[end with an error if something is missing at start]' \
+    '--no-replay-ready[do not repeat Ready to a host that was restarted]' \
+    '--interval-connect=[period in state CONNECT]:milliseconds: ' \
+    '--interval-started=[period in state STARTED]:milliseconds: ' \
+    '--interval-connected=[period in state CONNECTED]:milliseconds: ' \
+    '--root=[prefix of every absolute path]:directory:_files -/' \
+    '--vsock-unix=[unix sockets in place of vsock]:prefix:_files' \
+    '--check[report what the agent would do]' \
+    {-d,--debug}'[log more]' \
+    '(- *)--version[print the version]' \
+    '(- *)'{-h,--help}'[print a summary]' \
+    '1:command:{_describe command commands}' \
+    '*::argument:_mote_agent_words'
