@@ -93,6 +93,8 @@ pub struct Vm {
     directory: PathBuf,
     shell: Option<UnixStream>,
     late: Vec<(Late, Vec<String>)>,
+    /// How many devices have been plugged in.
+    plugged: usize,
 }
 
 /// vhost-device-vsock's socket in a test's directory.
@@ -166,7 +168,7 @@ impl Vm {
         // Connected before the guest says anything: QEMU keeps nothing for a late listener.
         let shell = directory.join("shell");
         let (shell, _) = wait("QEMU", Duration::from_secs(20), || UnixStream::connect(&shell).ok());
-        Self { qemu, helpers, directory: directory.into(), shell: Some(shell), late }
+        Self { qemu, helpers, directory: directory.into(), shell: Some(shell), late, plugged: 0 }
     }
 
     /// Its shell, once it is there. There is one.
@@ -191,20 +193,28 @@ impl Vm {
                  \"socket\",\"data\":{{\"server\":false,\"addr\":{{\"type\":\"unix\",\"data\":\
                  {{\"path\":\"{path}\"}}}}}}}}}}}}"
             ),
-            device_add(&format!("vhost-user-fs-pci,chardev={tag},tag={tag},id=dev-{tag}")),
+            device_add(&machine::plugged(
+                &format!("vhost-user-fs-pci,chardev={tag},tag={tag},id=dev-{tag}"),
+                self.plugged,
+            )),
         ]);
+        self.plugged += 1;
     }
 
     /// Plugs in what was not there when it booted.
     ///
     /// # Panics
     /// If QEMU does not want it.
-    pub fn plug_late(&self, what: Late) {
+    pub fn plug_late(&mut self, what: Late) {
         let late = self.late.iter().filter(|(late, _)| *late == what);
-        let orders: Vec<_> =
-            late.flat_map(|(_, devices)| devices).map(|it| device_add(it)).collect();
+        // A port has the bus of the device before it.
+        let orders: Vec<_> = late
+            .flat_map(|(_, devices)| devices)
+            .map(|it| device_add(&machine::plugged(it, self.plugged)))
+            .collect();
         assert!(!orders.is_empty(), "{what:?} is there already");
         self.order(&orders);
+        self.plugged += 1;
     }
 
     /// Tells QEMU what to do while it runs.

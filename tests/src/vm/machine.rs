@@ -30,5 +30,24 @@ pub(super) fn arguments(console: &str, shell: &str) -> Vec<String> {
         };
         args.extend([option.into(), value]);
     }
+    if !is_pc {
+        // Behind the serial ports, whose order gives them their names.
+        for slot in 0..SLOTS {
+            let port = format!("pcie-root-port,id=slot{slot},chassis={}", slot + 1);
+            args.extend(["-device".into(), port]);
+        }
+    }
     args
+}
+
+/// How many PCI devices can be plugged in while a VM with PCI Express runs.
+const SLOTS: usize = 4;
+
+/// What `-device` takes, for a device that is plugged into a running VM: into a port of its own if it has PCI Express.
+pub(super) fn plugged(device: &str, slot: usize) -> String {
+    if architecture() == "x86_64" || device.contains(",bus=") {
+        return device.to_owned();
+    }
+    assert!(slot < SLOTS, "there is no port for {device}");
+    format!("{device},bus=slot{slot}")
 }

@@ -8,6 +8,7 @@ mod sandbox;
 mod shares;
 mod suspend;
 mod templates;
+mod way;
 mod world;
 
 use std::time::Duration;

@@ -1,0 +1,54 @@
+//! What an agent costs in the tests' own image, for the table of `docs/images.md`: the row of an architecture that is
+//! not the one of the other rows.
+
+use std::time::{Duration, Instant};
+
+use mote_tests::guest::Guest;
+use mote_tests::proc::kilobytes;
+use mote_tests::vm::Spec;
+use mote_tests::ways::{Row, record};
+
+use super::world::World;
+
+/// Clock ticks a second, in which `/proc/PID/stat` counts (`getconf CLK_TCK`).
+const TICKS: f64 = 100.0;
+
+/// Seconds since the guest's boot at which its agent was started.
+fn started(guest: &mut Guest) -> f64 {
+    let stat = guest.ok("cat /proc/$(cat /run/agent.pid)/stat");
+    // The name, in brackets, may have spaces.
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    let ticks = fields.split_whitespace().nth(19).expect("a start time");
+    ticks.parse::<f64>().expect("a number") / TICKS
+}
+
+/// Seconds since the guest's boot at which its agent logged that it is CONNECTED.
+fn connected(guest: &mut Guest) -> f64 {
+    let line = guest.ok("dmesg | grep -F 'mote: info: CONNECTED' | head -n 1");
+    let time = line.trim_start_matches('[').split(']').next().unwrap_or_default();
+    time.trim().parse().unwrap_or_else(|_| panic!("no time: {line}"))
+}
+
+#[test]
+fn an_agent_in_the_tests_image_is_connected_is_small_and_stops() {
+    let spec = Spec { words: "mote.log=kernel".into(), ..Spec::default() };
+    let begun = Instant::now();
+    let mut world = World::boot("lxd", &spec, &[]);
+    let mut guest = world.connected();
+    let power_on = begun.elapsed();
+    let agent_start = Duration::from_secs_f64(connected(&mut guest) - started(&mut guest));
+    assert!(agent_start < power_on, "{agent_start:?} {power_on:?}");
+    let pss = kilobytes(&guest.ok("cat /proc/$(cat /run/agent.pid)/smaps_rollup"), "Pss:");
+    let pss = pss.expect("a size");
+    assert!((200..1300).contains(&pss), "{pss} KiB");
+    let [machine, release] = ["-m", "-r"].map(|what| guest.ok(&format!("uname {what}")));
+    let bytes = guest.ok("stat -c %s /sbin/mote-agent").trim().parse().expect("a size");
+    // Demands STOPPED at the host.
+    world.power_off(&mut guest);
+    let booted = format!("busybox, initramfs; Linux {}; QEMU `virt`", release.trim());
+    let row = Row { way: "aarch64", booted, agent_start, power_on, bytes, pss, clean_stop: true };
+    match machine.trim() {
+        "aarch64" => record(&row),
+        other => println!("{other}: {row:?}"),
+    }
+}
