@@ -5,4 +5,5 @@ mod built;
 mod contents;
 mod install;
 mod live;
+mod recipes;
 mod root;

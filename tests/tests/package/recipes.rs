@@ -1,0 +1,144 @@
+//! The recipes of `image/recipes`: what they package is there, by the functions of theirs that a shell can run.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use mote_tests::Scratch;
+
+use crate::built::{run, source, tarball};
+
+/// Where they put the program, and what else every one of them has.
+const FILES: [&str; 4] = [
+    "usr/share/bash-completion/completions/mote-agent",
+    "usr/share/fish/vendor_completions.d/mote-agent.fish",
+    "usr/share/man/man8/mote-agent.8.gz",
+    "usr/share/zsh/site-functions/_mote-agent",
+];
+
+fn recipes() -> PathBuf {
+    source().join("image/recipes")
+}
+
+/// Each file of the folder, with its text.
+fn texts(folder: &Path) -> Vec<(PathBuf, String)> {
+    let entries =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("one").path());
+    let read = |path: PathBuf| {
+        if path.is_dir() {
+            return texts(&path);
+        }
+        let text = std::fs::read_to_string(&path).expect("text");
+        vec![(path, text)]
+    };
+    entries.flat_map(read).collect()
+}
+
+#[test]
+fn each_says_whether_it_was_run_and_has_the_version_of_the_tree() {
+    let cargo = std::fs::read_to_string(source().join("Cargo.toml")).expect("Cargo.toml");
+    let version = cargo.split("\nversion = \"").nth(1).and_then(|rest| rest.split('"').next());
+    let version = version.expect("a version");
+    let texts = texts(&recipes());
+    assert!(texts.len() >= 6, "{texts:?}");
+    let mut versions = 0;
+    for (path, text) in &texts {
+        let head: Vec<_> = text.lines().take_while(|line| line.starts_with('#')).collect();
+        let says = head
+            .iter()
+            .filter(|line| line.starts_with("# Run here:") || line.starts_with("# Not run here:"));
+        assert_eq!(says.count(), 1, "{}", path.display());
+        for word in ["pkgver=", "version = \"", "mote-agent-", "mote-agent_"] {
+            let numbers = text.split(word).skip(1).map(number).filter(|number| !number.is_empty());
+            for number in numbers {
+                versions += 1;
+                assert_eq!(number, version, "{}", path.display());
+            }
+        }
+    }
+    assert!(versions >= 4, "{versions}");
+}
+
+/// The version that a text begins with, if it does.
+fn number(text: &str) -> &str {
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    text[..end.unwrap_or(text.len())].trim_end_matches('.')
+}
+
+/// Runs the recipe's `package` as its tool does: in the unpacked tarball, with the variables of both tools.
+fn packaged(shell: &str, recipe: &str) -> Scratch {
+    let (sources, made) = (Scratch::new(), Scratch::new());
+    let folder = tarball(&sources);
+    let begin = if recipe == "APKBUILD" { &folder } else { &sources.0 };
+    let script = format!("set -eu; . {}/{recipe}; cd \"$2\"; package", recipes().display());
+    let mut command = Command::new(shell);
+    command.args(["-c", &script, "-"]).arg(&made.0).arg(begin);
+    command.env("pkgdir", &made.0).env("srcdir", &sources.0).env("CARCH", "x86_64");
+    run(&mut command);
+    made
+}
+
+fn files(root: &Path) -> BTreeSet<String> {
+    let list =
+        run(Command::new("find").args([".", "-type", "f", "-printf", "%P %m\n"]).current_dir(root));
+    list.lines().map(str::to_owned).collect()
+}
+
+/// That the files are there, programs and data, and the agent is that of the tarball.
+fn has(root: &Path, programs: &[&str], data: &[&str]) {
+    let mode = |names: &[&str], mode: &str| {
+        names.iter().map(|name| format!("{name} {mode}")).collect::<Vec<_>>()
+    };
+    let all = [mode(programs, "755"), mode(data, "644"), mode(&FILES, "644")].concat();
+    assert_eq!(files(root), all.into_iter().collect());
+    let built = std::fs::read(mote_tests::agent()).expect("the agent");
+    assert!(std::fs::read(root.join(programs[0])).expect("the agent") == built);
+}
+
+#[test]
+fn alpines_package_is_for_openrc() {
+    // `dash` has what busybox' shell has.
+    let made = packaged("dash", "APKBUILD");
+    let doc = [
+        "usr/share/doc/mote-agent/mote-agent.yml",
+        "usr/share/licenses/mote-agent/copyright",
+        "usr/share/licenses/mote-agent/third-party.gz",
+    ];
+    has(
+        &made.0,
+        &["usr/sbin/mote-agent", "usr/lib/mote-agent/when-idle", "etc/init.d/mote-agent"],
+        &doc,
+    );
+}
+
+#[test]
+fn archs_package_is_for_systemd() {
+    let made = packaged("bash", "PKGBUILD");
+    let data = [
+        "usr/lib/systemd/system/mote-agent.service",
+        "usr/lib/udev/rules.d/99-mote-agent.rules",
+        "usr/share/doc/mote-agent/examples/hardened.conf",
+        "usr/share/doc/mote-agent/examples/mote-agent.yml",
+        "usr/share/licenses/mote-agent/copyright",
+        "usr/share/licenses/mote-agent/third-party.gz",
+    ];
+    has(&made.0, &["usr/bin/mote-agent", "usr/lib/mote-agent/when-idle"], &data);
+}
+
+#[test]
+fn nixs_package_installs_what_the_tarball_has() {
+    let text = std::fs::read_to_string(recipes().join("nix/package.nix")).expect("the recipe");
+    let (_, rest) = text.split_once("installPhase = ''").expect("a phase");
+    let (phase, _) = rest.split_once("'';").expect("its end");
+    let (sources, made) = (Scratch::new(), Scratch::new());
+    let substitute =
+        "runHook() { :; }; substituteInPlace() { sed -i \"s|$3|$4|\" \"$1\"; }; set -eu;";
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("{substitute}{phase}")]);
+    run(command.env("out", &made.0).current_dir(tarball(&sources)));
+    let unit = std::fs::read_to_string(made.0.join("lib/systemd/system/mote-agent.service"))
+        .expect("the unit");
+    let program = made.0.join("bin/mote-agent");
+    assert!(unit.contains(&format!("ExecStart={}\n", program.display())), "{unit}");
+    assert!(program.exists() && made.0.join("lib/udev/rules.d/99-mote-agent.rules").exists());
+}
