@@ -26,6 +26,8 @@ pub(crate) const EXEC: bool = cfg!(feature = "exec");
 pub(crate) const FILES: bool = cfg!(feature = "files");
 /// Templates and NIC names at first boot.
 pub(crate) const FIRST_BOOT: bool = cfg!(feature = "first-boot");
+/// Process 1. In no list of what is left out: only images with nothing else need it.
+pub(crate) const INIT: bool = cfg!(feature = "init");
 /// `/1.0/metrics`.
 pub(crate) const METRICS: bool = cfg!(feature = "metrics");
 /// Shared directories.

@@ -10,6 +10,7 @@ mod devlxd;
 mod first_boot;
 mod guest_path;
 mod hostapi;
+mod init;
 mod net;
 mod runtime;
 mod start;
@@ -64,6 +65,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let options = match options::parse(std::env::args_os()) {
+        parsed if built::INIT && init::is_wanted(&parsed) => return init::run(),
         Ok(options) => options,
         Err(error) => {
             print::complain(format_args!("{error}\nTry 'mote-agent --help'."));
@@ -83,8 +85,13 @@ fn main() -> ExitCode {
         Command::Report(report) => report::run(&options, *report),
         Command::SftpServer(how) if built::FILES => workers::sftp::run(&options.root, how),
         Command::MountWorker(limit) if built::MOUNTS => mount::run(&options, *limit),
-        Command::SftpServer(_) | Command::MountWorker(_) => built::absent(),
+        Command::Init if built::INIT => init::run(),
+        Command::Leave(goal) if built::INIT => init::tell(*goal),
+        Command::SftpServer(_) | Command::MountWorker(_) | Command::Init | Command::Leave(_) => {
+            built::absent()
+        }
         Command::Version => printed(&built::version()),
+        Command::Help if built::INIT => printed(&[options::HELP, init::HELP].concat()),
         Command::Help => printed(options::HELP),
         Command::Ready
         | Command::Started
@@ -106,6 +113,9 @@ fn printed(text: &str) -> ExitCode {
 
 /// Starts everything in order, then waits for a signal or a fatal error.
 fn run(options: Options) -> Result<(), String> {
+    if !built::INIT && std::process::id() == 1 {
+        log::warn(format_args!("process 1, but built without init; see image/one-file"));
+    }
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Before any thread starts: threads inherit the signal mask.
     let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;

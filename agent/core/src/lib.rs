@@ -33,6 +33,8 @@ pub mod hostapi;
 #[cfg(feature = "alloc")]
 pub mod first_boot;
 pub mod guest_path;
+#[cfg(feature = "alloc")]
+pub mod init;
 pub mod netlink;
 pub mod report;
 

@@ -81,7 +81,9 @@ fn answer(options: &Options) -> Result<(), Failure> {
         | Command::Report(_)
         | Command::Version
         | Command::Help
-        | Command::SftpServer(_) => Ok(()),
+        | Command::SftpServer(_)
+        | Command::Init
+        | Command::Leave(_) => Ok(()),
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::policy::Features;
+use mote_core::init::shutdown::Goal;
 
+use crate::built;
 use crate::net::transport::Transport;
 
 /// `--help`.
@@ -119,6 +121,10 @@ pub(crate) enum Command {
     Check,
     /// Mount or unmount one share within this time.
     MountWorker(Duration),
+    /// Be process 1.
+    Init,
+    /// Tell process 1 to switch off or to reboot.
+    Leave(Goal),
     /// Print the version.
     Version,
     /// Print the help.
@@ -171,9 +177,11 @@ pub(crate) enum Report {
 /// Error message for the user.
 pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, String> {
     let name = args.next().unwrap_or_default();
-    let stands_in = Path::new(&name).file_name().is_some_and(|name| {
-        ["lxd-agent", "incus-agent"].into_iter().any(|original| name == original)
-    });
+    let called = Path::new(&name).file_name();
+    let is_called =
+        |names: &[&str]| called.is_some_and(|name| names.iter().any(|original| name == *original));
+    let stands_in = is_called(&["lxd-agent", "incus-agent"]);
+    let leaves = built::INIT && is_called(&["halt", "poweroff", "reboot"]);
     let mut options = Options {
         config_dir: None,
         secrets_dir: None,
@@ -190,6 +198,11 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         command: Command::Run,
     };
     let mut words = Vec::new();
+    if leaves {
+        // Whatever their arguments are, the system ends in order.
+        words.extend(called.and_then(|name| name.to_str()).map(str::to_owned));
+        args.by_ref().for_each(drop);
+    }
     while let Some(arg) = args.next() {
         let arg = arg.into_string().map_err(|_| "arguments must be UTF-8".to_owned())?;
         if arg.starts_with('-') {
@@ -330,6 +343,9 @@ fn command(words: &[String]) -> Result<Option<Command>, String> {
             Some("metrics") => Report::Metrics,
             _ => return Err("report needs state or metrics".to_owned()),
         }),
+        "init" if built::INIT => Command::Init,
+        "halt" | "poweroff" if built::INIT => Command::Leave(Goal::Off),
+        "reboot" if built::INIT => Command::Leave(Goal::Reboot),
         "mount-worker" => {
             let limit = words.next().and_then(|limit| limit.parse().ok());
             let limit = limit.ok_or("mount-worker needs its limit in milliseconds")?;

@@ -92,21 +92,29 @@ pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
     if result == 0 { Ok(cid) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A descriptor for SIGTERM, SIGINT, SIGHUP and SIGCHLD, which are blocked. To be called before any thread
-/// starts, since threads inherit the mask. SIGPIPE is ignored by Rust's runtime already. SIGCHLD is reset
-/// to its default: if it was inherited as ignored, the kernel would reap children without a signal.
+/// A descriptor for SIGTERM, SIGINT, SIGHUP and SIGCHLD: [`signals_of`].
 ///
 /// # Errors
 /// Any error of sigprocmask(2) or signalfd(2).
 pub(crate) fn signals() -> io::Result<OwnedFd> {
+    signals_of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGCHLD])
+}
+
+/// A descriptor for these signals, which are blocked. To be called before any thread starts, since
+/// threads inherit the mask. SIGPIPE is ignored by Rust's runtime already. SIGCHLD is reset to its
+/// default: if it was inherited as ignored, the kernel would reap children without a signal.
+///
+/// # Errors
+/// Any error of sigprocmask(2) or signalfd(2).
+pub(crate) fn signals_of(wanted: &[i32]) -> io::Result<OwnedFd> {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set before the others read it; signalfd gives a new
     // descriptor that nobody else owns.
     unsafe {
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         libc::sigemptyset(set.as_mut_ptr());
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGCHLD] {
-            libc::sigaddset(set.as_mut_ptr(), signal);
+        for signal in wanted {
+            libc::sigaddset(set.as_mut_ptr(), *signal);
         }
         if libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) != 0 {
             return Err(io::Error::last_os_error());
@@ -133,18 +141,25 @@ pub(crate) enum Signalled {
 /// # Errors
 /// Any error of read(2).
 pub(crate) fn next_signal(signals: &impl AsFd) -> io::Result<Signalled> {
-    let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
-    // The kernel writes whole structures only; the signal's number is the first field.
-    rustix::io::read(signals, &mut info)?;
-    let number = info.first_chunk().map(|number| u32::from_ne_bytes(*number));
-    Ok(match number.and_then(|number| i32::try_from(number).ok()) {
-        Some(libc::SIGCHLD) => Signalled::Child,
-        Some(libc::SIGHUP) => {
+    Ok(match next_number(signals)? {
+        libc::SIGCHLD => Signalled::Child,
+        libc::SIGHUP => {
             log::info(format_args!("SIGHUP is ignored"));
             Signalled::HangUp
         }
         _ => Signalled::End,
     })
+}
+
+/// Reads one signal's number from the descriptor of [`signals_of`].
+///
+/// # Errors
+/// Any error of read(2).
+pub(crate) fn next_number(signals: &impl AsFd) -> io::Result<i32> {
+    let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
+    // The kernel writes whole structures only; the signal's number is the first field.
+    rustix::io::read(signals, &mut info)?;
+    Ok(info.first_chunk().map_or(0, |number| i32::from_ne_bytes(*number)))
 }
 
 /// Runs before Rust's runtime, which aborts if a descriptor below 3 is closed and there is no `/dev/null`, as in an
@@ -174,6 +189,12 @@ pub(crate) fn kill(process: Pid, signal: i32) {
         // SAFETY: kill takes no pointers. It fails if the process has ended, which is no error here.
         let _gone = unsafe { libc::kill(process.as_raw_nonzero().get(), signal) };
     }
+}
+
+/// Sends a signal to all processes but this one and process 1.
+pub(crate) fn kill_all(signal: i32) {
+    // SAFETY: kill takes no pointers. It fails if there is no other process, which is no error here.
+    let _alone = unsafe { libc::kill(-1, signal) };
 }
 
 /// Replaces musl's function, which links 10 KB of printf to name threads other than the caller; std

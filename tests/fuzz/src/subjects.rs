@@ -82,7 +82,17 @@ const SUBJECTS: &[(&str, &[&str])] = &[
     ("reply", &["http/reply.rs"]),
     ("certificate", &["tls/certificate.rs"]),
     ("counters", &["dial.rs", "log_limit.rs", "sftp/handles.rs", "tls/tickets.rs"]),
-    ("names", &["flavour.rs", "guest_path.rs", "host_address.rs", "report/proc/release.rs"]),
+    (
+        "names",
+        &[
+            "flavour.rs",
+            "guest_path.rs",
+            "host_address.rs",
+            "init/button.rs",
+            "init/plan.rs",
+            "report/proc/release.rs",
+        ],
+    ),
     ("netlink", &["netlink.rs"]),
     (
         "proc",
@@ -117,6 +127,9 @@ pub const OTHERS: &[(&str, &str)] = &[
     ("hostapi/exec/refusal.rs", "words for a refusal"),
     ("hostapi/host_peer.rs", "one comparison"),
     ("hostapi/info.rs", "writes what the agent says of itself"),
+    ("init/mod.rs", "names its files"),
+    ("init/restarts.rs", "one pause after the other"),
+    ("init/shutdown.rs", "time and one bit come in"),
     ("json/error.rs", "words for an error"),
     ("limits.rs", "constants"),
     ("sftp/mod.rs", "constants"),

@@ -1,12 +1,14 @@
-//! Paths, addresses and names from arbitrary text. What must hold: a target has the components that `std::path` finds
+//! Paths, addresses, names and process 1's command line from arbitrary text. What must hold: a target has the components that `std::path` finds
 //! below the root, and never `..`; what is shown is read back; a port's name is called misspelt only if it is
-//! nearly another's; a variable of os-release is read as it was quoted.
+//! nearly another's; a variable of os-release is read as it was quoted, and so is an argument.
 
 use std::path::{Component, Path};
 
 use mote_core::flavour::{Flavour, PORT_NAMES, misspelt};
 use mote_core::guest_path::Target;
 use mote_core::host_address::HostAddress;
+use mote_core::init::button;
+use mote_core::init::plan::Plan;
 use mote_core::report::proc::mounts::unescape;
 use mote_core::report::proc::release::{full_name, variable};
 use mote_core::report::proc::{keyed, number};
@@ -95,6 +97,23 @@ fn lines(line: &[u8]) {
     assert!(!plain || keyed(counted.as_bytes(), "oom_kill") == theirs);
 }
 
+/// What process 1 is asked for.
+fn asked(text: &str, bytes: &[u8]) {
+    let plan = Plan::read(text, text);
+    assert!(plan.programs.iter().all(|program| !program.arguments.is_empty()));
+    if !text.contains(['\'', '"', '\0']) {
+        // A word in quotes is one argument, whatever is in it.
+        let plan = Plan::read(&format!("a mote.run=\"/p '{text}'\" b"), "");
+        let arguments = plan.programs.first().map(|program| program.arguments.as_slice());
+        assert_eq!(
+            arguments.and_then(|all| all.get(1)).map(|it| it.to_bytes()),
+            Some(text.as_bytes())
+        );
+    }
+    assert!(!button::is_pressed(bytes) || bytes.len() >= button::EVENT);
+    assert!(!button::has_it(text) || text.split_ascii_whitespace().count() > 1);
+}
+
 /// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
@@ -105,4 +124,5 @@ pub fn run(data: &[u8]) {
     port_name(&rest[..rest.floor_char_boundary(40)]);
     release(rest);
     lines(input.0);
+    asked(rest, input.0);
 }

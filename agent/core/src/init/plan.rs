@@ -1,0 +1,221 @@
+//! What is asked of process 1: by `mote.NAME=VALUE` on the kernel's command line, and by lines of `/etc/mote-init`.
+
+use alloc::borrow::ToOwned;
+use alloc::ffi::CString;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The file's path, below the root.
+pub const FILE: &str = "etc/mote-init";
+
+/// A program to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// `argv`, at least one.
+    pub arguments: Vec<CString>,
+    /// Whether it is started again when it ends.
+    pub respawn: bool,
+}
+
+/// All that is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Options of the agent.
+    pub agent: Vec<CString>,
+    /// The host name.
+    pub hostname: Option<String>,
+    /// Kernel modules to load.
+    pub modules: Vec<String>,
+    /// Programs, in the order in which they are started.
+    pub programs: Vec<Program>,
+    /// What was not understood, and left out.
+    pub troubles: Vec<String>,
+}
+
+impl Plan {
+    /// Reads both. Of host name, agent's options and programs those of the command line count, if it has any.
+    #[must_use]
+    pub fn read(command_line: &str, file: &str) -> Self {
+        let mut line = Self::default();
+        let mut respawn = false;
+        for (name, value) in parameters(command_line) {
+            let Some(name) = name.strip_prefix("mote.") else { continue };
+            respawn |= name == "respawn";
+            if let Err(why) = line.take(name, value) {
+                line.troubles.push(format!("mote.{name}: {why}"));
+            }
+        }
+        line.programs.iter_mut().for_each(|program| program.respawn |= respawn);
+        let mut all = Self::default();
+        for (text, number) in file.lines().zip(1u32..) {
+            let text = text.trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let (name, value) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+            if let Err(why) = all.take(name, value) {
+                all.troubles.push(format!("/{FILE}, line {number}: {why}"));
+            }
+        }
+        all.overrule(line);
+        all
+    }
+
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "agent" => self.agent = words(value)?,
+            "hostname" if !value.is_empty() => self.hostname = Some(value.trim().to_owned()),
+            "modules" => self
+                .modules
+                .extend(value.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned)),
+            // Alone on the command line it is for all that `mote.run` names.
+            "respawn" if matches!(value, "" | "yes") => {}
+            "run" | "respawn" => {
+                let arguments = words(value)?;
+                if arguments.is_empty() {
+                    return Err("there is no program".into());
+                }
+                self.programs.push(Program { arguments, respawn: name == "respawn" });
+            }
+            _ => return Err(format!("unknown word {name}")),
+        }
+        Ok(())
+    }
+
+    fn overrule(&mut self, other: Self) {
+        if !other.agent.is_empty() {
+            self.agent = other.agent;
+        }
+        if !other.programs.is_empty() {
+            self.programs = other.programs;
+        }
+        self.hostname = other.hostname.or(self.hostname.take());
+        self.modules.extend(other.modules);
+        self.troubles.extend(other.troubles);
+    }
+}
+
+/// The names and values of the kernel's command line, as the kernel takes them apart: in double quotes a space does not
+/// end a value, and the quotes around a value, or around name and value, are not part of it.
+fn parameters(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut is_quoted = false;
+    let ends = move |letter: char| {
+        is_quoted ^= letter == '"';
+        letter.is_ascii_whitespace() && !is_quoted
+    };
+    line.split(ends).filter(|word| !word.is_empty()).map(|word| {
+        let word = bare(word);
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        (name, bare(value))
+    })
+}
+
+/// Without a quote at its begin, and then without one at its end.
+fn bare(text: &str) -> &str {
+    let inner = text.strip_prefix('"');
+    inner.map_or(text, |inner| inner.strip_suffix('"').unwrap_or(inner))
+}
+
+/// The words of a command. Quotes of both kinds group, as a shell's do; nothing else has a meaning.
+fn words(text: &str) -> Result<Vec<CString>, String> {
+    let mut all = Vec::new();
+    let (mut word, mut quote) = (None::<String>, None);
+    for letter in text.chars() {
+        match (letter, quote) {
+            (_, Some(open)) if letter == open => quote = None,
+            ('"' | '\'', None) => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (_, None) if letter.is_ascii_whitespace() => all.extend(word.take()),
+            _ => word.get_or_insert_default().push(letter),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed".into());
+    }
+    all.extend(word);
+    let strings = all.into_iter().map(CString::new).collect::<Result<_, _>>();
+    strings.map_err(|_| "a NUL is in it".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn programs(plan: &Plan) -> Vec<(Vec<&str>, bool)> {
+        let mut all = Vec::new();
+        for program in &plan.programs {
+            let texts = program.arguments.iter().map(|text| text.to_str().unwrap());
+            all.push((texts.collect(), program.respawn));
+        }
+        all
+    }
+
+    #[test]
+    fn a_command_line_names_a_program_with_its_arguments() {
+        let plan = Plan::read("mote.run=\"/bin/a 'b\" panic=-1", "");
+        assert_eq!(programs(&plan), []);
+        assert_eq!(plan.troubles, ["mote.run: a quote is not closed"]);
+        let plan = Plan::read("mote.run=\"/bin/a b 'c  d' 'e'f ''\" mote.run=/bin/g\n", "");
+        let expected =
+            [(["/bin/a", "b", "c  d", "ef", ""].into(), false), (["/bin/g"].into(), false)];
+        assert_eq!(programs(&plan), expected);
+        assert_eq!(plan.troubles, [""; 0]);
+    }
+
+    #[test]
+    fn it_is_started_again_if_told_so() {
+        for line in ["mote.respawn mote.run=/a", "mote.run=/a mote.respawn=yes", "mote.respawn=/a"]
+        {
+            assert_eq!(programs(&Plan::read(line, "")), [(["/a"].into(), true)], "{line}");
+        }
+        let file = "# what runs\n\nrun /a \"b c\"\n  respawn /d\nhostname vm1\nmodules virtio_net,9p\nagent --deny exec\n";
+        let plan = Plan::read("quiet", file);
+        assert_eq!(programs(&plan), [(["/a", "b c"].into(), false), (["/d"].into(), true)]);
+        assert_eq!((plan.hostname.as_deref(), plan.modules.len()), (Some("vm1"), 2));
+        assert_eq!(plan.agent, [c"--deny".to_owned(), c"exec".to_owned()]);
+    }
+
+    #[test]
+    fn the_command_line_takes_the_place_of_the_files_programs() {
+        let file = "run /a\nhostname one\nmodules x\n";
+        let plan = Plan::read("mote.run=/b mote.hostname=two mote.modules=y,z mote.agent=-d", file);
+        assert_eq!(programs(&plan), [(["/b"].into(), false)]);
+        assert_eq!((plan.hostname.as_deref(), plan.agent.len()), (Some("two"), 1));
+        assert_eq!(plan.modules, ["x", "y", "z"]);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_and_the_rest_is_done() {
+        let plan = Plan::read(
+            "mote.rum=/a moat=1 mote.run=",
+            "start /a\nrun /b\nrun 'c\nhostname\nrun a\0b\n",
+        );
+        assert_eq!(programs(&plan), [(["/b"].into(), false)]);
+        let expected = [
+            "/etc/mote-init, line 1: unknown word start",
+            "/etc/mote-init, line 3: a quote is not closed",
+            "/etc/mote-init, line 4: unknown word hostname",
+            "/etc/mote-init, line 5: a NUL is in it",
+            "mote.rum: unknown word rum",
+            "mote.run: there is no program",
+        ];
+        assert_eq!(plan.troubles, expected);
+    }
+
+    #[test]
+    fn parameters_are_taken_apart_as_the_kernel_does_it() {
+        let cases: [(&str, &[(&str, &str)]); 5] = [
+            ("a b=c", &[("a", ""), ("b", "c")]),
+            ("  a=\"b c\"  d\n", &[("a", "b c"), ("d", "")]),
+            ("\"a=b c\" d", &[("a", "b c"), ("d", "")]),
+            ("a=b\"c d\"e f", &[("a", "b\"c d\"e"), ("f", "")]),
+            ("a=\"b c", &[("a", "b c")]),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(parameters(line).collect::<Vec<_>>(), expected, "{line}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! When what has ended is started again: soon the first time, ever later if it does not stay, so that a program that
+//! cannot run costs nothing.
+
+use core::time::Duration;
+
+/// Pause before the first restart.
+const FIRST: Duration = Duration::from_millis(100);
+/// Longest pause.
+const MOST: Duration = Duration::from_secs(30);
+/// What has run for so long has stayed: the next pause is the first again.
+const STAYED: Duration = Duration::from_secs(60);
+
+/// The pauses of one program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restarts {
+    last: Duration,
+}
+
+impl Restarts {
+    /// The pause before the next start of what has run for `ran`.
+    pub fn pause(&mut self, ran: Duration) -> Duration {
+        self.last = if ran >= STAYED { FIRST } else { (self.last * 2).clamp(FIRST, MOST) };
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn pauses(ran: &[u64]) -> Vec<u128> {
+        let mut restarts = Restarts::default();
+        ran.iter().map(|ran| restarts.pause(Duration::from_secs(*ran)).as_millis()).collect()
+    }
+
+    #[test]
+    fn what_does_not_stay_waits_twice_as_long_each_time() {
+        let expected = [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000];
+        assert_eq!(pauses(&[0; 11]), expected);
+    }
+
+    #[test]
+    fn what_has_stayed_is_back_at_once() {
+        assert_eq!(pauses(&[0, 0, 59, 60, 0, 3600]), [100, 200, 400, 100, 200, 100]);
+    }
+}

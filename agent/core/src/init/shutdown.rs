@@ -1,0 +1,142 @@
+//! The order in which a system ends: all are asked to, then killed; file systems are written and unmounted; the
+//! machine goes.
+
+use core::time::Duration;
+
+use crate::time::Uptime;
+
+/// Time that programs have after SIGTERM, as sysvinit gives them. The agent says STOPPED within 2 s of it.
+const ASKED: Duration = Duration::from_secs(5);
+/// Time that killed programs have to go: one that hangs in the kernel does not.
+const KILLED: Duration = Duration::from_secs(2);
+/// From the agent's end to the machine's: QEMU tells its host of the status port once a second, so a host that reads
+/// the port when it is told has STOPPED by then (P§2.1).
+const READ: Duration = Duration::from_millis(1200);
+
+/// What becomes of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// It is switched off.
+    Off,
+    /// It starts again.
+    Reboot,
+}
+
+/// What is to be done next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Send SIGTERM to all processes.
+    Ask,
+    /// Send SIGKILL to all processes.
+    Kill,
+    /// Write what is to be written, and unmount.
+    Unmount,
+    /// Switch off, or reboot.
+    Leave(Goal),
+    /// Nothing, until then or until a process has ended.
+    Wait(Uptime),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Begun,
+    Asked(Uptime),
+    Killed(Uptime),
+    Unmounted,
+}
+
+/// A system that ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shutdown {
+    goal: Goal,
+    stage: Stage,
+    /// When the host has read what the agent wrote last.
+    read: Uptime,
+}
+
+impl Shutdown {
+    /// Begins.
+    #[must_use]
+    pub fn new(goal: Goal) -> Self {
+        Self { goal, stage: Stage::Begun, read: Uptime::default() }
+    }
+
+    /// The agent has ended.
+    pub fn agent_ended(&mut self, now: Uptime) {
+        self.read = now + READ;
+    }
+
+    /// The next act. `alone`: there is no other process.
+    #[must_use]
+    pub fn next(&mut self, now: Uptime, alone: bool) -> Act {
+        let (stage, act) = match self.stage {
+            Stage::Begun => (Stage::Asked(now + ASKED), Act::Ask),
+            Stage::Asked(_) | Stage::Killed(_) if alone => (Stage::Unmounted, Act::Unmount),
+            Stage::Asked(end) if now >= end => (Stage::Killed(now + KILLED), Act::Kill),
+            Stage::Killed(end) if now >= end => (Stage::Unmounted, Act::Unmount),
+            Stage::Asked(end) | Stage::Killed(end) => (self.stage, Act::Wait(end)),
+            Stage::Unmounted if now < self.read => (self.stage, Act::Wait(self.read)),
+            Stage::Unmounted => (self.stage, Act::Leave(self.goal)),
+        };
+        self.stage = stage;
+        act
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// The acts with their times, in a system whose agent ends at one time and whose last process at another.
+    fn story(goal: Goal, agent: Option<u64>, last: u64) -> Vec<(u64, Act)> {
+        let mut shutdown = Shutdown::new(goal);
+        let (mut now, mut acts) = (10_000, Vec::new());
+        loop {
+            if agent == Some(now) {
+                shutdown.agent_ended(Uptime::from_millis(now));
+            }
+            match shutdown.next(Uptime::from_millis(now), now >= last) {
+                Act::Wait(until) => {
+                    assert!(until.as_millis() > now, "no wait that is over");
+                    now += 100;
+                }
+                act @ (Act::Ask | Act::Kill | Act::Unmount | Act::Leave(_)) => {
+                    acts.push((now - 10_000, act));
+                    if matches!(act, Act::Leave(_)) {
+                        return acts;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn programs_that_end_when_asked_are_not_killed() {
+        let acts = story(Goal::Off, Some(10_300), 10_500);
+        let expected = [(0, Act::Ask), (500, Act::Unmount), (1500, Act::Leave(Goal::Off))];
+        assert_eq!(acts, expected);
+    }
+
+    #[test]
+    fn one_that_does_not_end_is_killed_and_one_that_hangs_is_left() {
+        let acts = story(Goal::Reboot, Some(10_300), 15_100);
+        let end = |at| {
+            [(0, Act::Ask), (5000, Act::Kill), (at, Act::Unmount), (at, Act::Leave(Goal::Reboot))]
+        };
+        assert_eq!(acts, end(5100));
+        assert_eq!(story(Goal::Reboot, Some(10_300), u64::MAX), end(7000));
+    }
+
+    #[test]
+    fn the_host_has_time_to_read_what_a_killed_agent_wrote_too() {
+        let acts = story(Goal::Off, Some(15_100), 15_100);
+        assert_eq!(acts[2..], [(5100, Act::Unmount), (6300, Act::Leave(Goal::Off))]);
+    }
+
+    #[test]
+    fn without_an_agent_nobody_is_waited_for() {
+        let acts = story(Goal::Off, None, 0);
+        assert_eq!(acts, [(0, Act::Ask), (0, Act::Unmount), (0, Act::Leave(Goal::Off))]);
+    }
+}

@@ -1,0 +1,27 @@
+//! The console, by its file in `/dev`.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+/// Opens it, or `/dev/null` where there is none. It becomes nobody's controlling terminal by that.
+///
+/// # Errors
+/// Any error of open(2).
+pub(crate) fn open() -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let open = |path: &str| rustix::fs::open(path, flags, Mode::empty());
+    open("/dev/console").or_else(|_| open("/dev/null"))
+}
+
+/// Makes it standard input, output and error, if it can be opened.
+pub(crate) fn use_it() {
+    if let Ok(console) = open() {
+        let all =
+            [rustix::stdio::dup2_stdin, rustix::stdio::dup2_stdout, rustix::stdio::dup2_stderr];
+        for set in all {
+            let _as_before = set(&console);
+        }
+    }
+}

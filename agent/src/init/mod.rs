@@ -1,0 +1,295 @@
+//! Process 1 of a VM whose image has nothing but this program (docs/images.md, "One file"). The agent is its child:
+//! one that is killed is started again, where the end of process 1 would be the kernel's panic. One thread, which
+//! waits in poll(2); nothing here may panic.
+
+mod buttons;
+mod console;
+mod mounts;
+mod service;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mote_core::init::plan::{self, Plan};
+use mote_core::init::shutdown::{Act, Goal, Shutdown};
+use mote_core::netlink::Change;
+use mote_core::time::Uptime;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, wait};
+use rustix::system::{RebootCommand, reboot, sethostname};
+
+use crate::cli::options::Options;
+use crate::cli::print;
+use crate::first_boot::netlink::Netlink;
+use crate::init::buttons::Buttons;
+use crate::init::service::{Role, Service};
+use crate::runtime::clock::{LOOK, now};
+use crate::runtime::log;
+use crate::runtime::small_files::{read_bounded, read_text};
+use crate::start::{modules, uevent};
+use crate::sys;
+
+/// What `--help` of a build with this says besides.
+pub(crate) const HELP: &str = "
+As process 1 (/init of an initramfs, or 'mote-agent init') it mounts, loads drivers, starts the
+agent and what mote.run= on the kernel's command line or /etc/mote-init names, and switches off.
+  poweroff, halt   tell this process 1 to switch off; also by these names (argv[0])
+  reboot           tell it to reboot
+";
+
+const ROOT: &str = "/";
+/// Longest `/etc/mote-init` and `/etc/hostname`, bytes.
+const LONGEST: u64 = 64 * 1024;
+/// The power button of ACPI, and the device files by which it is read.
+const MODULES: [&str; 2] = ["button", "evdev"];
+/// The loopback device: the kernel makes it first.
+const LOOPBACK: u32 = 1;
+/// Longest time for writing and unmounting: a file system whose server is gone takes for ever.
+const UNMOUNT: Duration = Duration::from_secs(20);
+
+/// Signals, and what they ask for. SIGINT is the kernel's for ctrl-alt-del; SIGUSR1 and SIGUSR2 are busybox' for
+/// `halt` and `poweroff`, SIGPWR is that of container managers.
+const SIGNALS: [(Signal, Option<Goal>); 7] = [
+    (Signal::TERM, Some(Goal::Off)),
+    (Signal::INT, Some(Goal::Reboot)),
+    (Signal::USR1, Some(Goal::Off)),
+    (Signal::USR2, Some(Goal::Off)),
+    (Signal::POWER, Some(Goal::Off)),
+    (Signal::HUP, None),
+    (Signal::CHILD, None),
+];
+
+/// Whether this is process 1, and no command that can run as any. The kernel gives it what it does not know of its
+/// command line, so arguments that are not understood do not count.
+pub(crate) fn is_wanted(parsed: &Result<Options, String>) -> bool {
+    std::process::id() == 1 && parsed.as_ref().map_or(true, Options::is_agent)
+}
+
+/// Runs as process 1 and does not return then: it leaves by reboot(2).
+pub(crate) fn run() -> ExitCode {
+    if std::process::id() != 1 {
+        print::complain(format_args!("init is for process 1"));
+        return ExitCode::from(2);
+    }
+    let troubles = mounts::mount(Path::new(ROOT));
+    console::use_it();
+    troubles.iter().for_each(|trouble| log::warn(format_args!("{trouble}")));
+    match Init::begin() {
+        Ok(mut init) => init.serve(),
+        Err(error) => log::error(format_args!("signals: {error}")),
+    }
+    stay()
+}
+
+/// Tells process 1 to switch off or to reboot, if it is this program.
+pub(crate) fn tell(goal: Goal) -> ExitCode {
+    let id = |path: &str| rustix::fs::stat(path).map(|about| (about.st_dev, about.st_ino)).ok();
+    let first = id("/proc/1/exe");
+    if first.is_none() || first != id("/proc/self/exe") {
+        print::complain(format_args!("process 1 is another program, or this is not root"));
+        return ExitCode::FAILURE;
+    }
+    let signal = if goal == Goal::Off { Signal::USR2 } else { Signal::INT };
+    sys::kill(Pid::INIT, signal.as_raw());
+    ExitCode::SUCCESS
+}
+
+/// Nothing more can be done, and the end of process 1 is a panic.
+fn stay() -> ! {
+    loop {
+        std::thread::sleep(UNMOUNT);
+    }
+}
+
+/// Process 1.
+struct Init {
+    signals: OwnedFd,
+    devices: Option<OwnedFd>,
+    buttons: Buttons,
+    services: Vec<Service>,
+    shutdown: Option<Shutdown>,
+}
+
+impl Init {
+    /// Starts everything.
+    fn begin() -> io::Result<Self> {
+        let signals = sys::signals_of(&SIGNALS.map(|(signal, _)| signal.as_raw()))?;
+        let root = Path::new(ROOT);
+        let line = read_text(&root.join("proc/cmdline")).unwrap_or_default();
+        let file = read_bounded(&root.join(plan::FILE), LONGEST).unwrap_or_default();
+        let plan = Plan::read(&line, &String::from_utf8_lossy(&file));
+        // Devices that come from now on wake us; those that are there are looked for below.
+        let devices = uevent::listen().ok();
+        let mut agent = Service::agent(plan.agent);
+        // First of all, since the host waits for it.
+        agent.start(now());
+        plan.troubles.iter().for_each(|trouble| log::warn(format_args!("{trouble}")));
+        if let Err(error) = reboot(RebootCommand::CadOff) {
+            log::warn(format_args!("ctrl-alt-del reboots at once: {error}"));
+        }
+        name_host(root, plan.hostname);
+        let up = Netlink::open().and_then(|mut netlink| netlink.change(LOOPBACK, Change::Up));
+        if let Err(error) = up {
+            log::warn(format_args!("the loopback device is down: {error}"));
+        }
+        let wanted = MODULES.into_iter().chain(plan.modules.iter().map(String::as_str));
+        for why in wanted.filter_map(|name| modules::load(root, name).err()) {
+            log::warn(format_args!("{why}"));
+        }
+        let mut services = vec![agent];
+        services.extend(plan.programs.into_iter().map(Service::program));
+        if let Some(first) = services.get_mut(1) {
+            first.role = Role::Foreground;
+        }
+        let buttons = Buttons::default();
+        let mut init = Self { signals, devices, buttons, services, shutdown: None };
+        init.buttons.look(root);
+        if init.buttons.is_empty() {
+            log::warn(format_args!("no power button: the host's stop has no effect"));
+        }
+        Ok(init)
+    }
+
+    /// For ever.
+    fn serve(&mut self) -> ! {
+        loop {
+            let is_alone = self.reap();
+            let due = match self.shutdown {
+                Some(shutdown) => self.go_down(shutdown, is_alone),
+                None => self.start_due(),
+            };
+            self.wait(due);
+        }
+    }
+
+    /// Reaps all that have ended, orphans included. True if there is no other process, but for the kernel's.
+    fn reap(&mut self) -> bool {
+        loop {
+            let (pid, status) = match wait(WaitOptions::NOHANG) {
+                Ok(Some(ended)) => ended,
+                Ok(None) => return false,
+                Err(error) => return error == Errno::CHILD,
+            };
+            let is_up = self.shutdown.is_none();
+            let Some(service) = self.services.iter_mut().find(|service| service.is(pid)) else {
+                continue;
+            };
+            service.ended(now(), status, is_up);
+            if service.role == Role::Agent
+                && let Some(shutdown) = &mut self.shutdown
+            {
+                shutdown.agent_ended(now());
+            }
+        }
+    }
+
+    /// Starts what is to be started; when the next is.
+    fn start_due(&mut self) -> Option<Uptime> {
+        for service in &mut self.services {
+            if service.due().is_some_and(|due| due <= now()) {
+                service.start(now());
+            }
+        }
+        self.services.iter().filter_map(Service::due).min()
+    }
+
+    /// Does what is next, up to the machine's end; until when there is nothing to do.
+    fn go_down(&mut self, mut shutdown: Shutdown, is_alone: bool) -> Option<Uptime> {
+        let until = loop {
+            match shutdown.next(now(), is_alone) {
+                Act::Ask => {
+                    sys::kill_all(Signal::TERM.as_raw());
+                    // One that is stopped would not see it.
+                    sys::kill_all(Signal::CONT.as_raw());
+                }
+                Act::Kill => {
+                    log::warn(format_args!("some processes do not end: killed"));
+                    sys::kill_all(Signal::KILL.as_raw());
+                }
+                Act::Unmount => {
+                    // This process has no other threads.
+                    let done = sys::apart(UNMOUNT, &|| mounts::unmount(Path::new(ROOT)));
+                    if !done {
+                        log::warn(format_args!("not everything could be unmounted"));
+                    }
+                }
+                Act::Leave(goal) => leave(goal),
+                Act::Wait(until) => break until,
+            }
+        };
+        self.shutdown = Some(shutdown);
+        Some(until)
+    }
+
+    /// Waits for a signal, a device, a button or the time.
+    fn wait(&mut self, due: Option<Uptime>) {
+        let limit = due.and_then(|due| Timespec::try_from(due - now()).ok());
+        let signals = self.signals.as_fd();
+        let devices = self.devices.as_ref().map_or(signals, AsFd::as_fd);
+        let mut ready: Vec<_> = [signals, devices]
+            .into_iter()
+            .chain(self.buttons.files())
+            .map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN))
+            .collect();
+        if poll(&mut ready, limit.as_ref()).is_err() {
+            return;
+        }
+        let mut is_ready = ready.iter().map(|one| !one.revents().is_empty());
+        let (signal, device) = (is_ready.next() == Some(true), is_ready.next() == Some(true));
+        let any_button = is_ready.any(|ready| ready);
+        drop(ready);
+        if any_button && self.buttons.is_pressed() {
+            self.end("the power button", Goal::Off);
+        }
+        if signal {
+            self.signal();
+        } else if device && let Some(devices) = &self.devices {
+            // Events come in bursts: one look for all of them.
+            std::thread::sleep(LOOK);
+            uevent::drain(devices);
+            self.buttons.look(Path::new(ROOT));
+        }
+    }
+
+    fn signal(&mut self) {
+        let Ok(number) = sys::next_number(&self.signals) else { return };
+        let found = SIGNALS.into_iter().find(|(signal, _)| signal.as_raw() == number);
+        if let Some((signal, Some(goal))) = found {
+            let who = if signal == Signal::INT { "ctrl-alt-del" } else { "a signal" };
+            self.end(who, goal);
+        }
+    }
+
+    /// Begins the end, unless it has begun.
+    fn end(&mut self, who: &str, goal: Goal) {
+        if self.shutdown.is_none() {
+            let what = if goal == Goal::Off { "switching off" } else { "rebooting" };
+            log::info(format_args!("{who}: {what}"));
+            self.shutdown = Some(Shutdown::new(goal));
+        }
+    }
+}
+
+fn leave(goal: Goal) -> ! {
+    let command = if goal == Goal::Off { RebootCommand::PowerOff } else { RebootCommand::Restart };
+    if let Err(error) = reboot(command) {
+        log::error(format_args!("the machine stays: {error}"));
+    }
+    stay()
+}
+
+/// Sets the host name: the one that is asked for, else that of `/etc/hostname`.
+fn name_host(root: &Path, name: Option<String>) {
+    let name = name.or_else(|| {
+        let file = read_bounded(&root.join("etc/hostname"), LONGEST).ok()?;
+        String::from_utf8(file).ok()
+    });
+    let Some(name) = name else { return };
+    if let Err(error) = sethostname(name.trim().as_bytes()) {
+        log::warn(format_args!("cannot set the hostname: {error}"));
+    }
+}

@@ -1,0 +1,74 @@
+//! The file systems that a system needs, and the end of all others.
+
+use std::ffi::{CStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use mote_core::report::proc::mounts::{Mount, unescape};
+use rustix::fs::stat;
+use rustix::mount::{MountFlags, UnmountFlags, mount_remount};
+
+use crate::runtime::small_files::read_bounded;
+
+const PLAIN: MountFlags = MountFlags::NOSUID;
+const TIGHT: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+const KERNEL: MountFlags = TIGHT.union(MountFlags::NOEXEC);
+
+/// Where, what and how, in this order.
+const ALL: [(&str, &str, MountFlags, &CStr); 8] = [
+    ("proc", "proc", KERNEL, c""),
+    ("sys", "sysfs", KERNEL, c""),
+    ("dev", "devtmpfs", PLAIN, c"mode=755"),
+    ("dev/pts", "devpts", PLAIN, c"gid=5,mode=620,ptmxmode=666"),
+    ("dev/shm", "tmpfs", TIGHT, c"mode=1777"),
+    ("run", "tmpfs", TIGHT, c"mode=755"),
+    ("tmp", "tmpfs", TIGHT, c"mode=1777"),
+    ("sys/fs/cgroup", "cgroup2", KERNEL, c""),
+];
+/// What udev would make in `/dev`.
+const LINKS: [(&str, &str); 4] =
+    [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")];
+/// File systems without anything to write, which stay.
+const IN_MEMORY: [&[u8]; 8] =
+    [b"cgroup2", b"devpts", b"devtmpfs", b"proc", b"ramfs", b"rootfs", b"sysfs", b"tmpfs"];
+/// Longest list of mounts, bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// Mounts what is not mounted, and makes root's home, where the host's commands start. Returns what failed.
+pub(crate) fn mount(root: &Path) -> Vec<String> {
+    let mut troubles = Vec::new();
+    for (place, kind, flags, data) in ALL {
+        let path = root.join(place);
+        let _there_or_read_only = std::fs::create_dir_all(&path);
+        let device = |path: &Path| stat(path).map(|about| about.st_dev);
+        if device(&path) != path.parent().map_or(Err(rustix::io::Errno::NOENT), device) {
+            // A mount of whoever started us.
+            continue;
+        }
+        if let Err(error) = rustix::mount::mount(kind, &path, kind, flags, data) {
+            troubles.push(format!("cannot mount {}: {error}", path.display()));
+        }
+    }
+    for (name, target) in LINKS {
+        let target = Path::new("/proc/self").join(target);
+        let _there = std::os::unix::fs::symlink(target, root.join("dev").join(name));
+    }
+    let _there = std::fs::create_dir(root.join("root"));
+    troubles
+}
+
+/// Writes all file systems and unmounts them, the last one first; one that is in use becomes read-only. False if one
+/// could not.
+pub(crate) fn unmount(root: &Path) -> bool {
+    rustix::fs::sync();
+    let list = read_bounded(&root.join("proc/mounts"), LONGEST).unwrap_or_default();
+    let mounts = list.split(|byte| *byte == b'\n').rev().filter_map(Mount::parse);
+    let mut is_done = true;
+    for mount in mounts.filter(|mount| !IN_MEMORY.contains(&mount.kind)) {
+        let point = PathBuf::from(OsString::from_vec(unescape(mount.point).collect()));
+        if rustix::mount::unmount(&point, UnmountFlags::NOFOLLOW).is_err() {
+            is_done &= mount_remount(&point, MountFlags::RDONLY, c"").is_ok();
+        }
+    }
+    is_done
+}

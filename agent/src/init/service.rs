@@ -1,0 +1,182 @@
+//! What process 1 starts: the agent, and the programs that it is told to.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use mote_core::hostapi::exec;
+use mote_core::init::plan::Program;
+use mote_core::init::restarts::Restarts;
+use mote_core::time::Uptime;
+use rustix::process::{Pid, WaitStatus};
+use rustix::termios::isatty;
+
+use crate::init::console;
+use crate::runtime::log;
+use crate::sys::{Plan, spawn};
+
+/// This program, even if its file has been replaced or removed.
+const SELF: &CStr = c"/proc/self/exe";
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const ENVIRONMENT: [&CStr; 3] = [
+    c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    c"HOME=/root",
+    c"TERM=linux",
+];
+
+/// A program that is started, and perhaps started again.
+#[derive(Debug)]
+pub(crate) struct Service {
+    /// What it is.
+    pub(crate) role: Role,
+    program: Program,
+    restarts: Restarts,
+    state: State,
+}
+
+/// What a service is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The agent.
+    Agent,
+    /// A program whose controlling terminal is the console, if that is a terminal. One can have it.
+    Foreground,
+    /// Another program.
+    Background,
+}
+
+#[derive(Debug)]
+enum State {
+    /// To be started then.
+    Due(Uptime),
+    /// The pipe has the errno of a start that failed ([`spawn`]).
+    Runs(Pid, Uptime, OwnedFd),
+    Over,
+}
+
+impl Service {
+    /// The agent, with these options.
+    pub(crate) fn agent(options: Vec<CString>) -> Self {
+        let mut arguments = vec![c"mote-agent".to_owned()];
+        arguments.extend(options);
+        Self { role: Role::Agent, ..Self::program(Program { arguments, respawn: true }) }
+    }
+
+    /// A program, due at once.
+    pub(crate) fn program(program: Program) -> Self {
+        let (restarts, state) = (Restarts::default(), State::Due(Uptime::default()));
+        Self { role: Role::Background, program, restarts, state }
+    }
+
+    /// When it is to be started.
+    pub(crate) fn due(&self) -> Option<Uptime> {
+        if let State::Due(due) = self.state { Some(due) } else { None }
+    }
+
+    /// Whether it runs as this process.
+    pub(crate) fn is(&self, process: Pid) -> bool {
+        matches!(self.state, State::Runs(pid, ..) if pid == process)
+    }
+
+    /// Starts it.
+    pub(crate) fn start(&mut self, now: Uptime) {
+        match self.spawn() {
+            Ok((pid, failure)) => self.state = State::Runs(pid, now, failure),
+            Err(error) => self.again(now, now, true, format_args!("{error}")),
+        }
+    }
+
+    fn spawn(&self) -> io::Result<(Pid, OwnedFd)> {
+        let arguments: Vec<_> = self.program.arguments.iter().map(CString::as_c_str).collect();
+        let name = arguments.first().copied().filter(|_| self.role != Role::Agent).unwrap_or(SELF);
+        let console = console::open()?;
+        spawn(&Plan {
+            program: exec::Program { name, path: PATH },
+            arguments: &arguments,
+            environment: &ENVIRONMENT,
+            stdio: [console.as_fd(); 3],
+            directory: Some(c"/"),
+            ids: None,
+            terminal: self.role == Role::Foreground && isatty(&console),
+        })
+    }
+
+    /// It has ended, and is started again later if it is to be while the system `is_up`.
+    pub(crate) fn ended(&mut self, now: Uptime, status: WaitStatus, is_up: bool) {
+        let mut errno = [0; 4];
+        let State::Runs(_, since, failure) = std::mem::replace(&mut self.state, State::Over) else {
+            return;
+        };
+        if rustix::io::read(&failure, &mut errno) == Ok(errno.len()) {
+            let why = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
+            self.again(since, now, is_up, format_args!("{why}"));
+        } else if let Some(signal) = status.terminating_signal() {
+            self.again(since, now, is_up, format_args!("ended by signal {signal}"));
+        } else {
+            let code = status.exit_status().unwrap_or_default();
+            self.again(since, now, is_up, format_args!("ended with exit code {code}"));
+        }
+    }
+
+    fn again(&mut self, since: Uptime, now: Uptime, is_up: bool, why: std::fmt::Arguments<'_>) {
+        self.state = State::Over;
+        let name = self.program.arguments.first();
+        let name = name.map(|name| name.to_string_lossy()).unwrap_or_default();
+        if !is_up {
+            return;
+        }
+        if !self.program.respawn {
+            log::info(format_args!("{name}: {why}"));
+            return;
+        }
+        let pause = self.restarts.pause(now - since);
+        let (seconds, tenths) = (pause.as_secs(), pause.subsec_millis() / 100);
+        log::warn(format_args!("{name}: {why}; again in {seconds}.{tenths} s"));
+        self.state = State::Due(now + pause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::process::{WaitOptions, waitpid};
+
+    use super::*;
+
+    /// Starts it and waits for its end.
+    fn run(service: &mut Service, now: Uptime, is_up: bool) {
+        service.start(now);
+        let State::Runs(pid, ..) = service.state else { panic!("it does not run") };
+        assert!(service.is(pid) && service.due().is_none());
+        let (_, status) = waitpid(Some(pid), WaitOptions::empty()).unwrap().unwrap();
+        service.ended(now, status, is_up);
+    }
+
+    fn program(name: &CStr, respawn: bool) -> Service {
+        Service::program(Program { arguments: vec![name.to_owned()], respawn })
+    }
+
+    #[test]
+    fn what_is_to_be_started_again_is_due_later_and_later() {
+        for name in [c"false", c"/nowhere/program"] {
+            let mut service = program(name, true);
+            let mut now = Uptime::from_millis(1000);
+            assert!(service.due() < Some(now));
+            for pause in [100, 200, 400] {
+                run(&mut service, now, true);
+                assert_eq!(service.due(), Some(now + Duration::from_millis(pause)), "{name:?}");
+                now = now + Duration::from_secs(1);
+            }
+        }
+    }
+
+    #[test]
+    fn others_are_not_nor_is_anything_while_the_system_ends() {
+        for (respawn, is_up) in [(false, true), (true, false)] {
+            let mut service = program(c"true", respawn);
+            run(&mut service, Uptime::from_millis(1000), is_up);
+            assert_eq!(service.due(), None);
+        }
+    }
+}
