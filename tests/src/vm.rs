@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::guest::Guest;
+use crate::proc::ticks;
 use crate::{Process, tool, wait};
 
 /// What kind of VM.
@@ -217,6 +218,24 @@ impl Vm {
         self.plugged += 1;
     }
 
+    /// Presses the power button, as a server's stop does.
+    ///
+    /// # Panics
+    /// If QEMU does not want it.
+    pub fn power_button(&self) {
+        self.order(&["{\"execute\":\"system_powerdown\"}".to_owned()]);
+    }
+
+    /// Presses these three keys of its keyboard.
+    ///
+    /// # Panics
+    /// If QEMU does not want it.
+    pub fn ctrl_alt_del(&self) {
+        let key = |name: &str| format!("{{\"type\":\"qcode\",\"data\":\"{name}\"}}");
+        let keys = ["ctrl", "alt", "delete"].map(key).join(",");
+        self.order(&[format!("{{\"execute\":\"send-key\",\"arguments\":{{\"keys\":[{keys}]}}}}")]);
+    }
+
     /// Tells QEMU what to do while it runs.
     fn order(&self, orders: &[String]) {
         let hot = UnixStream::connect(self.directory.join("hot")).expect("the second monitor");
@@ -239,6 +258,12 @@ impl Vm {
     pub fn console(&self) -> String {
         let bytes = std::fs::read(self.directory.join("console")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Time that its QEMU has had on the CPU.
+    #[must_use]
+    pub fn busy(&self) -> Duration {
+        Duration::from_millis(10 * ticks(self.qemu.0.id()))
     }
 
     /// Cuts the power.

@@ -127,7 +127,6 @@ pub const OTHERS: &[(&str, &str)] = &[
     ("hostapi/exec/refusal.rs", "words for a refusal"),
     ("hostapi/host_peer.rs", "one comparison"),
     ("hostapi/info.rs", "writes what the agent says of itself"),
-    ("init/mod.rs", "names its files"),
     ("init/restarts.rs", "one pause after the other"),
     ("init/shutdown.rs", "time and one bit come in"),
     ("json/error.rs", "words for an error"),

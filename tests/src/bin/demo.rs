@@ -105,7 +105,9 @@ fn main() -> ExitCode {
     println!("mote: a VM boots with the agent in it; mote-host plays the LXD host\n");
     // What a step failed by is told below, without the place in this program's source.
     std::panic::set_hook(Box::new(|_| {}));
-    let mut demo = Demo { directory, begun: Instant::now(), step: &SET_UP, vm: None, guest: None };
+    let is_one_file = std::env::args().any(|arg| arg == "--one-file");
+    let (begun, step) = (Instant::now(), &SET_UP);
+    let mut demo = Demo { directory, begun, step, is_one_file, vm: None, guest: None };
     match catch_unwind(AssertUnwindSafe(|| demo.run())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(thrown) => {
@@ -125,6 +127,8 @@ struct Demo<'d> {
     directory: &'d Path,
     begun: Instant,
     step: &'static Step,
+    /// Whether the image has nothing but the agent: no shell, and no `uname`.
+    is_one_file: bool,
     vm: Option<Vm>,
     guest: Option<Guest>,
 }
@@ -146,7 +150,11 @@ impl Demo<'_> {
 
     fn show(&mut self, host: &mut Host) {
         self.start(host);
-        self.in_the_guest(host);
+        if self.is_one_file {
+            self.in_one_file(host);
+        } else {
+            self.in_the_guest(host);
+        }
         self.by_the_host(host);
         self.without_the_host(host);
         self.off(host);
@@ -197,6 +205,28 @@ impl Demo<'_> {
         self.say("CONNECTED", &connected);
     }
 
+    /// The same where the guest has no shell: the host starts the agent's own commands.
+    fn in_one_file(&mut self, host: &Host) {
+        self.step = &EXEC;
+        let command = |words: &[&str]| {
+            let output = host.run(&[&["exec", "-T", "-n", NAME, "--"], words].concat());
+            output.trim().to_owned()
+        };
+        let version = command(&["/init", "--version"]);
+        self.say(
+            "exec",
+            &format!("on the host: mote-host exec {NAME} -- /init --version -> {version}"),
+        );
+        self.step = &DEVLXD;
+        let greeting = command(&["mote-agent", "get", "user.greeting"]);
+        assert_eq!(greeting, "hello from the host");
+        self.say("devlxd", &format!("in the guest: mote-agent get user.greeting -> {greeting}"));
+        self.step = &READY;
+        command(&["mote-agent", "ready"]);
+        assert_eq!(status(host).as_deref(), Some("Ready"));
+        self.say("Ready", &format!("set in the guest; the host shows {NAME} as Ready"));
+    }
+
     fn in_the_guest(&mut self, host: &Host) {
         self.step = &DEVLXD;
         let mut guest = self.vm.as_mut().expect("the VM").guest();
@@ -213,11 +243,16 @@ impl Demo<'_> {
 
     /// What an administrator does: run something, move a file, ask how the guest is.
     fn by_the_host(&mut self, host: &Host) {
-        self.step = &EXEC;
-        let kernel = host.run(&["exec", "-T", "-n", NAME, "--", "uname", "-sr"]);
-        assert!(kernel.starts_with("Linux "), "{kernel}");
-        let kernel = kernel.trim();
-        self.say("exec", &format!("on the host: mote-host exec {NAME} -- uname -sr -> {kernel}"));
+        if !self.is_one_file {
+            self.step = &EXEC;
+            let kernel = host.run(&["exec", "-T", "-n", NAME, "--", "uname", "-sr"]);
+            assert!(kernel.starts_with("Linux "), "{kernel}");
+            let kernel = kernel.trim();
+            self.say(
+                "exec",
+                &format!("on the host: mote-host exec {NAME} -- uname -sr -> {kernel}"),
+            );
+        }
         self.step = &FILES;
         let (there, back) = (self.directory.join("there"), self.directory.join("back"));
         let bytes: Vec<u8> = (0u32..1 << 18).flat_map(u32::to_le_bytes).collect();
@@ -254,9 +289,13 @@ impl Demo<'_> {
 
     fn off(&mut self, host: &Host) {
         self.step = &STOPPED;
-        self.guest.as_mut().expect("its shell").send("poweroff");
+        match self.guest.as_mut() {
+            Some(guest) => guest.send("poweroff"),
+            None => self.vm.as_ref().expect("the VM").power_button(),
+        }
         wait("what is expected", STEP, || (host.state()["state"] == "STOPPED").then_some(()));
-        self.say("STOPPED", "seen by the host at power-off");
+        let how = if self.is_one_file { "the power button" } else { "power-off" };
+        self.say("STOPPED", &format!("seen by the host at {how}"));
         self.vm.as_mut().expect("the VM").ended(STEP);
     }
 

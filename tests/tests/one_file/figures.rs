@@ -1,0 +1,181 @@
+//! What such an image costs, beside the same with a Go agent and busybox. A row of docs/images.md each run; its table
+//! of three images, for which each is booted with ever less memory, only with `MOTE_WRITE_DOCS`.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use mote_tests::column::Column;
+use mote_tests::host::Host;
+use mote_tests::pages::notes::{committed, write};
+use mote_tests::proc::kilobytes;
+use mote_tests::vm::{Spec, Vm};
+use mote_tests::ways::{Row, record};
+use mote_tests::world::BOOT;
+use mote_tests::{Scratch, wait, world};
+
+use crate::world::{World, image};
+
+const PAGE: &str = "images.md";
+const BEGIN: &str = "<!-- one-file:begin -->\n";
+const END: &str = "<!-- one-file:end -->";
+/// Between two looks: each takes the time of the emulated CPU.
+const LOOK: Duration = Duration::from_millis(100);
+/// Memory of a VM in the search for the smallest, MiB: from, to, and what is exact enough.
+const MEMORY: (u32, u32, u32) = (32, 160, 4);
+/// Memory where there is enough, MiB.
+const ROOMY: u32 = 256;
+/// Longest wait for the first result.
+const FIRST: Duration = Duration::from_secs(180);
+
+/// An image that is measured.
+struct Subject {
+    title: &'static str,
+    image: &'static str,
+    column: Column,
+    words: &'static str,
+    command: &'static [&'static str],
+}
+
+const SUBJECTS: [Subject; 3] = [
+    Subject {
+        title: "mote as `/init`",
+        image: "plain",
+        column: Column::MoteLxd,
+        words: "",
+        command: &["/init", "--version"],
+    },
+    Subject {
+        title: "mote as `/init`, and busybox",
+        image: "busybox",
+        column: Column::MoteLxd,
+        words: "",
+        command: &["/bin/busybox", "true"],
+    },
+    Subject {
+        title: "busybox as init, and incus-agent 6.0.4",
+        image: "go",
+        column: Column::IncusAgent,
+        words: "mote.start=incus-agent",
+        command: &["/bin/busybox", "true"],
+    },
+];
+
+/// A VM, and the moment of its power-on.
+fn switch_on(column: Column, spec: &Spec) -> (World, Instant) {
+    let scratch = Scratch::new();
+    let mut host = Host::of_vm(&scratch.0, spec, column.flavour(), &[]);
+    host.start();
+    let begun = Instant::now();
+    let vm = Vm::boot(&scratch.0, spec, &host.share);
+    (World(world::World { vm, host, scratch }), begun)
+}
+
+impl Subject {
+    /// From power-on to the result of the host's first command, and QEMU's time on the CPU until then; `None` if none
+    /// comes with so much memory.
+    fn boot(&self, memory: u32) -> Option<[Duration; 2]> {
+        let (image, port) = (image(self.image), self.column.port());
+        let spec = Spec { image, port, words: self.words.into(), memory, ..Spec::default() };
+        let (mut world, begun) = switch_on(self.column, &spec);
+        loop {
+            if world.exec(self.command).is_ok() {
+                return Some([begun.elapsed(), world.0.vm.busy()]);
+            }
+            // With too little memory the kernel panics, or kills what wants some.
+            let is_short = world.0.vm.console().contains("Out of memory");
+            if is_short || world.0.vm.has_ended() || begun.elapsed() > FIRST {
+                return None;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The smallest memory with which it boots, MiB.
+    fn smallest(&self) -> u32 {
+        let (mut low, mut high, step) = MEMORY;
+        while high - low > step {
+            let middle = (low + high) / 2 / step * step;
+            let took = self.boot(middle);
+            println!("{} with {middle} MiB: {took:?}", self.title);
+            if took.is_some() { high = middle } else { low = middle }
+        }
+        high
+    }
+
+    /// The shortest of each time.
+    fn line(&self, times: &[[Duration; 2]]) -> String {
+        let bytes = std::fs::metadata(image(self.image).join("initrd")).expect("its initrd").len();
+        let least = |which: usize| {
+            times.iter().map(|both| both[which].as_secs_f64()).fold(f64::MAX, f64::min)
+        };
+        let smallest = self.smallest();
+        let (title, took, busy, kib) = (self.title, least(0), least(1), bytes / 1024);
+        format!("| {title} | {took:.1} | {busy:.1} | {smallest} | {kib} |\n")
+    }
+}
+
+#[test]
+fn the_table_of_images_is_written_if_it_is_asked_for() {
+    if std::env::var_os("MOTE_WRITE_DOCS").is_none() {
+        let page = committed(PAGE);
+        let table = page.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
+        let table = table.expect("the table's marks").0;
+        assert!(SUBJECTS.iter().all(|subject| table.contains(subject.title)), "{table}");
+        return;
+    }
+    let mut table =
+        "| image | power-on to the first `exec`'s result, s | QEMU on the CPU until then, s | smallest memory, MiB | \
+         initramfs, KiB |\n| --- | --: | --: | --: | --: |\n"
+            .to_owned();
+    // By turns: what else the machine does is the same for all.
+    let round = || SUBJECTS.map(|subject| subject.boot(ROOMY).expect("it boots"));
+    let rounds = [round(), round(), round()];
+    println!("{rounds:?}");
+    for (index, subject) in SUBJECTS.iter().enumerate() {
+        let line = subject.line(&rounds.map(|round| round[index]));
+        print!("{line}");
+        let _fits = table.write_str(&line);
+    }
+    let page = committed(PAGE);
+    let (before, rest) = page.split_once(BEGIN).expect("the table's begin");
+    let (_, after) = rest.split_once(END).expect("the table's end");
+    write(PAGE, &format!("{before}{BEGIN}{table}{END}{after}"));
+}
+
+#[test]
+fn its_row_in_the_table_of_ways() {
+    let spec = Spec { image: image("busybox"), ..Spec::default() };
+    let (mut world, begun) = switch_on(Column::MoteLxd, &spec);
+    world.0.connected(BOOT);
+    let power_on = begun.elapsed();
+    let member = |name: &str| {
+        let text = world.sh("cat /run/mote/status");
+        let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let member = status[name].as_str().map(str::to_owned);
+        let number = member.and_then(|text| text.parse::<u64>().ok());
+        number.unwrap_or_else(|| panic!("{name}: {text}"))
+    };
+    let pid = member("pid");
+    wait("its status", BOOT, || {
+        world.sh("cat /run/mote/status").contains("\"CONNECTED\"").then_some(())
+    });
+    let connected = Duration::from_millis(member("since_uptime_ms"));
+    // The 22nd field is the start, in hundredths of a second; the name before it has no space.
+    let stat = world.sh(&format!("cat /proc/{pid}/stat"));
+    let start =
+        stat.split(' ').nth(21).and_then(|field| field.parse::<u64>().ok()).expect("a start");
+    let agent_start = connected.saturating_sub(Duration::from_millis(10 * start));
+    let memory = |pid: u64| {
+        let text = world.sh(&format!("cat /proc/{pid}/smaps_rollup"));
+        kilobytes(&text, "Pss:").expect("its memory")
+    };
+    let (pss, first) = (memory(pid), memory(1));
+    println!("PSS of the agent {pss} kB, of process 1 {first} kB");
+    assert!(first < 700, "process 1 has {first} kB");
+    let kernel = world.sh("uname -r");
+    world.0.vm.power_button();
+    let _console = world.ends();
+    let bytes = std::fs::metadata(image("mote-agent")).expect("the one file").len();
+    let booted = format!("Linux {}, QEMU pc, 128 MiB", kernel.trim());
+    record(&Row { way: "one-file", booted, agent_start, power_on, bytes, pss, clean_stop: true });
+}

@@ -1,0 +1,80 @@
+//! What runs in such a VM.
+
+use mote_tests::wait;
+
+use crate::world::{END, World};
+
+/// The line of a program that was started, is not there, or ended: the console has it.
+#[test]
+fn the_command_lines_programs_are_started_and_again_if_told_so() {
+    let words = "mote.run=\"/init --version\" mote.run='/bin/nope' mote.rum=/x";
+    let world = World::connected("plain", words);
+    // There is no shell; the one file is a program like any other.
+    let version = world.exec(&["/init", "--version"]).unwrap();
+    assert_eq!(world.exec(&["mote-agent", "--version"]).unwrap(), version);
+    assert_eq!(world.exec(&["mote-agent", "get", "user.foo"]).unwrap(), "bar\n");
+    let console = world.console("/init: ended with exit code 0", 1);
+    assert!(console.contains(&version.trim_end().to_owned()), "{console}");
+    assert!(console.contains("warn: mote.rum: unknown word rum"), "{console}");
+    assert!(console.contains("info: /bin/nope: No such file or directory"), "{console}");
+    assert!(!console.contains("again in"), "{console}");
+    let state = world.exec(&["mote-agent", "report", "state"]).unwrap();
+    assert!(state.contains("\"lo\"") && state.contains("127.0.0.1"), "{state}");
+    let check = world.exec(&["mote-agent", "--check"]).unwrap();
+    assert!(check.contains("ok       vsock"), "{check}");
+}
+
+#[test]
+fn what_ends_is_started_again_later_and_later() {
+    let world = World::boot("plain", "mote.respawn mote.run=\"/init --version\"");
+    let console = world.console("/init: ended with exit code 0; again in 0.8 s", 1);
+    for pause in ["0.1", "0.2", "0.4"] {
+        assert!(console.contains(&format!("again in {pause} s")), "{pause}: {console}");
+    }
+}
+
+#[test]
+fn with_busybox_there_is_a_shell_and_nobody_stays_a_zombie() {
+    // With a controlling terminal: /dev/tty can be opened, and is the console.
+    let words = "mote.hostname=one mote.run=\"sh -c 'echo from $(tty) >/dev/tty; sleep 9999'\"";
+    let world = World::connected("busybox", words);
+    world.console("from /dev/console", 1);
+    let mounts = world.sh("cut -d' ' -f2 /proc/mounts");
+    for place in ["/proc", "/sys", "/dev", "/dev/pts", "/dev/shm", "/run", "/tmp"] {
+        assert!(mounts.lines().any(|line| line == place), "{place}: {mounts}");
+    }
+    assert_eq!(
+        world.sh("echo a >/tmp/a; cat /dev/fd/3 3</tmp/a; pwd; uname -n"),
+        "a\n/root\none\n"
+    );
+    // Orphans, some of which end after their parent and some before.
+    world.sh("for i in 1 2 3 4 5 6 7 8; do (sleep 0.$i; exit $i) & done");
+    let zombies = "n=0; for s in /proc/[0-9]*/stat; do read -r a b c d <$s && [ \"$c\" = Z ] && n=$((n+1)); done 2>/dev/null; echo $n";
+    wait("no zombie and no sleeper", END, || {
+        (world.sh(zombies) == "0\n" && world.sh("pgrep -f 'sleep 0' | wc -l") == "0\n")
+            .then_some(())
+    });
+    // Its end is no panic, and is repaired. PID 1 has started it, so its parent is 1.
+    let agent = "for s in /proc/[0-9]*/cmdline; do [ \"$(tr '\\0' ' ' <$s)\" = 'mote-agent ' ] && echo ${s//[^0-9]/}; done 2>/dev/null; true";
+    let pid = world.sh(agent);
+    assert!(pid.trim().parse::<u32>().is_ok_and(|pid| pid > 1), "{pid}");
+    let _gone = world.exec(&["sh", "-c", &format!("kill -9 {pid}")]);
+    world.console("mote-agent: ended by signal 9; again in 0.1 s", 1);
+    let again = || world.exec(&["sh", "-c", agent]).ok().filter(|now| *now != pid);
+    let (now, took) = wait("exec", END, again);
+    println!("agent killed: exec after {took:?}");
+    assert!(now.trim().parse::<u32>().is_ok(), "{now}");
+    // A button that was gone for a while counts again.
+    world.sh("rmmod button && sleep 0.5 && modprobe button");
+    wait("the button", END, || {
+        world
+            .sh("ls /proc/1/fd -l | grep -c input/event")
+            .trim()
+            .parse::<u32>()
+            .ok()
+            .filter(|count| *count > 0)
+    });
+    world.0.vm.power_button();
+    let console = world.ends();
+    assert!(console.contains("the power button: switching off"), "{console}");
+}
