@@ -1,0 +1,21 @@
+//! The list of figures in `docs/images.md` that these tests measure, one line each.
+
+use mote_tests::pages::notes::{committed, write};
+
+const PAGE: &str = "images.md";
+
+/// Prints a figure, and writes it to its line of the page where `MOTE_WRITE_DOCS` says so.
+pub(crate) fn measured(what: &str, figure: &str) {
+    println!("{what}: {figure}");
+    let page = committed(PAGE);
+    let begin = format!("| {what} | ");
+    let mut found = false;
+    let line = |line: &str| {
+        let own = line.starts_with(&begin);
+        found |= own;
+        if own { format!("{begin}{figure} |\n") } else { format!("{line}\n") }
+    };
+    let new: String = page.lines().map(line).collect();
+    assert!(found, "docs/{PAGE} has no line \"{begin}\"");
+    write(PAGE, &new);
+}

@@ -1,0 +1,96 @@
+//! What is the same with each init system: an agent that is started in time, serves the host, is back when it was
+//! killed, leaves a log, and says STOPPED.
+
+use std::time::Duration;
+
+use mote_tests::host::NAME;
+use mote_tests::ways::{Row, record};
+
+use crate::measured::measured;
+use crate::world::{Plan, Times, World};
+
+/// An init system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct System {
+    /// Its name for `image/debian`.
+    pub(crate) name: &'static str,
+    /// Its row in the table of ways.
+    pub(crate) way: &'static str,
+    /// Prints the agent's log, from where that system keeps it.
+    pub(crate) log: &'static str,
+}
+
+/// Where the three without a journal have it.
+const FILE: &str = "cat /var/log/mote-agent.log";
+
+/// Boots it; what is the same for all but the end. Also what was measured, and how long an agent that was killed took.
+pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
+    let world = World::boot(system.name, "bookworm", &Plan::default());
+    let times = world.connected();
+    let said =
+        world.sh("cat /etc/debian_version; readlink -f /sbin/init; cat /proc/1/comm; uname -r");
+    println!("{}: {}", system.name, said.replace('\n', " "));
+    // Files come and go unchanged.
+    let path = |name: &str| world.scratch.0.join(name).display().to_string();
+    let text = String::from_utf8(vec![b'm'; 300_000]).expect("text");
+    std::fs::write(path("to"), &text).expect("a file");
+    world.host.ok(&["file", "push", &path("to"), &format!("{NAME}/root/file")]);
+    world.host.ok(&["file", "pull", &format!("{NAME}/root/file"), &path("from")]);
+    assert_eq!(std::fs::read_to_string(path("from")).expect("a file"), text);
+    assert_eq!(world.sh("mote-agent get user.foo"), "bar\n");
+    let check = world.sh("mote-agent --check");
+    assert!(check.contains("agent: running, CONNECTED"), "{check}");
+
+    let killed = world.killed_and_back();
+    println!("{}: killed: commands again after {killed:?}", system.name);
+    let log = world.sh(system.log);
+    for line in ["port /dev/v", "files from disk", "STARTED", ": CONNECTED ", "CONNECTED 2:"] {
+        // The journal has priorities in place of the first words.
+        let line = line.trim_start_matches(": ");
+        assert!(log.matches(line).count() >= 2, "{line} of two agents: {log}");
+    }
+    (world, times, killed)
+}
+
+/// Writes the row of the table.
+pub(crate) fn noted(system: &System, added: u64, times: &Times, killed: Duration, stop: &str) {
+    record(&Row {
+        way: system.way,
+        booted: "Debian 12, kernel 6.1, x86_64".into(),
+        agent_start: times.agent_start,
+        power_on: times.power_on,
+        bytes: added,
+        pss: times.pss,
+        clean_stop: true,
+    });
+    let name = system.way.trim_start_matches("deb+");
+    measured(&format!("{name}: killed, until commands run again"), &seconds(killed));
+    measured(&format!("{name}: STOPPED at"), stop);
+}
+
+/// For the page.
+pub(crate) fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn whole_life(system: &System) {
+    let (mut world, times, killed) = serves(system);
+    world.last_words("poweroff");
+    world.stopped();
+    noted(system, world.added, &times, killed, "`poweroff`");
+}
+
+#[test]
+fn sysvinit() {
+    whole_life(&System { name: "sysvinit", way: "deb+sysvinit", log: FILE });
+}
+
+#[test]
+fn openrc() {
+    whole_life(&System { name: "openrc", way: "deb+OpenRC", log: FILE });
+}
+
+#[test]
+fn runit() {
+    whole_life(&System { name: "runit", way: "deb+runit", log: FILE });
+}

@@ -1,0 +1,182 @@
+//! A disk of `image/debian` that was told to boot, and its host.
+
+use std::fs::File;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use mote_tests::host::{Host, NAME};
+use mote_tests::proc::kilobytes;
+use mote_tests::vm::{Spec, Vm};
+use mote_tests::{Scratch, wait};
+
+/// From power-on to CONNECTED, and for what an init system does: software emulation on a busy machine.
+pub(crate) const BOOT: Duration = Duration::from_secs(400);
+
+/// Prints the agent's process id.
+const PID: &str = r#"sed -n 's/.*"pid": *"*\([0-9][0-9]*\).*/\1/p' /run/mote/status"#;
+
+/// What is special about a VM.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Plan<'a> {
+    /// Incus rather than LXD.
+    pub(crate) incus: bool,
+    /// Arguments of `mote-host init`.
+    pub(crate) host: &'a [&'a str],
+    /// Arguments of QEMU.
+    pub(crate) qemu: &'a [&'a str],
+    /// The address of a NIC.
+    pub(crate) nic: Option<&'static str>,
+    /// A directory, with those files in its `add` that are in the root when it boots.
+    pub(crate) add: Option<&'a Path>,
+}
+
+/// What was measured of a boot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// From power-on to CONNECTED, by this machine's clock.
+    pub(crate) power_on: Duration,
+    /// From the agent's start to its CONNECTED, by the guest's clock.
+    pub(crate) agent_start: Duration,
+    /// The agent's proportional set size, KiB.
+    pub(crate) pss: u64,
+}
+
+/// Dropped in this order.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) vm: Vm,
+    pub(crate) host: Host,
+    pub(crate) scratch: Scratch,
+    /// By how many bytes the package made the image grow.
+    pub(crate) added: u64,
+    begun: Instant,
+}
+
+impl World {
+    /// Makes the image if it is not there yet, and switches the VM on.
+    pub(crate) fn boot(system: &str, release: &str, plan: &Plan<'_>) -> Self {
+        let image = image(system, release);
+        let added = std::fs::read_to_string(image.join("added")).expect("the package's bytes");
+        let added = added.trim().parse().expect("a number");
+        let scratch = Scratch::new();
+        let directory = scratch.0.as_path();
+        // Nothing that is written stays.
+        let disk =
+            format!("file={},if=none,id=root,format=raw,snapshot=on", image.join("disk").display());
+        let own = ["-drive", &disk, "-device", "virtio-blk-pci,drive=root"];
+        let extra = own.iter().chain(plan.qemu).map(|word| (*word).to_owned()).collect();
+        let (port, flavour) = if plan.incus {
+            ("org.linuxcontainers.incus", "incus")
+        } else {
+            ("com.canonical.lxd", "lxd")
+        };
+        let image = plan.add.map_or(image.clone(), |add| with_files(&image, add, directory));
+        let spec = Spec { port, nic: plan.nic, memory: 512, image, extra, ..Spec::default() };
+        let args = [&["--config", "user.foo=bar"], plan.host].concat();
+        let mut host = Host::of_vm(directory, &spec, flavour, &args);
+        host.start();
+        let begun = Instant::now();
+        let vm = Vm::boot(directory, &spec, &host.share);
+        Self { vm, host, scratch, added, begun }
+    }
+
+    /// Waits for CONNECTED, and measures.
+    pub(crate) fn connected(&self) -> Times {
+        wait("STARTED", BOOT, || (self.host.state()["started"] == true).then_some(()));
+        wait("CONNECTED", BOOT, || self.host.is_connected().then_some(()));
+        let power_on = self.begun.elapsed();
+        let text = self.sh(&format!(
+            "pid=$({PID}); cat /proc/uptime; mote-agent status; cut -d' ' -f22 /proc/$pid/stat; \
+             cat /proc/$pid/smaps_rollup"
+        ));
+        let lines: Vec<_> = text.lines().collect();
+        let number =
+            |text: &str| text.parse::<f64>().unwrap_or_else(|_| panic!("no number: {text}"));
+        let word = |line: &str, at: usize| number(line.split(' ').nth(at).unwrap_or_default());
+        let lasts = lines.iter().find(|line| line.starts_with("for: ")).expect("how long");
+        let started = lines.iter().find(|line| line.bytes().all(|letter| letter.is_ascii_digit()));
+        // In hundredths of a second after the guest's power-on.
+        let started = number(started.expect("the agent's start")) / 100.0;
+        let agent_start =
+            Duration::from_secs_f64((word(lines[0], 0) - word(lasts, 1) - started).max(0.0));
+        assert!(text.contains("state: CONNECTED\n"), "{text}");
+        let pss = kilobytes(&text, "Pss:").expect("its size");
+        println!(
+            "CONNECTED {power_on:?} after power-on, {agent_start:?} after the agent's start, {pss} KiB"
+        );
+        Times { power_on, agent_start, pss }
+    }
+
+    /// Runs a command in the guest, by the agent.
+    pub(crate) fn try_sh(&self, script: &str) -> Result<String, String> {
+        self.host.try_run(&["exec", "-n", NAME, "--", "sh", "-c", script])
+    }
+
+    /// The same, of a command that must succeed.
+    pub(crate) fn sh(&self, script: &str) -> String {
+        self.try_sh(script).unwrap_or_else(|why| panic!("{script}: {why}\n{}", self.host.log()))
+    }
+
+    /// The agent's process.
+    pub(crate) fn pid(&self) -> String {
+        self.sh(PID).trim().to_owned()
+    }
+
+    /// Starts a command that takes the agent with it.
+    pub(crate) fn last_words(&self, script: &str) {
+        let mut said = self.host.launch(&["exec", "-n", NAME, "--", "sh", "-c", script]);
+        // It is over when the agent is.
+        let _code = wait("its end", BOOT, || said.0.try_wait().ok().flatten());
+    }
+
+    /// Waits until another agent than that runs commands; how long that took.
+    pub(crate) fn another_than(&self, pid: &str) -> Duration {
+        let look =
+            || self.try_sh(PID).ok().filter(|now| !now.trim().is_empty() && now.trim() != pid);
+        let (_, took) = wait("another agent", BOOT, look);
+        wait("CONNECTED", BOOT, || self.host.is_connected().then_some(()));
+        took
+    }
+
+    /// Kills the agent; how long commands are not run.
+    pub(crate) fn killed_and_back(&self) -> Duration {
+        let pid = self.pid();
+        self.last_words(&format!("kill -9 {pid}"));
+        self.another_than(&pid)
+    }
+
+    /// Waits until the guest has said STOPPED and switched itself off.
+    pub(crate) fn stopped(&mut self) {
+        wait("STOPPED", BOOT, || (self.host.state()["state"] == "STOPPED").then_some(()));
+        self.vm.ended(BOOT);
+        let console = self.vm.console();
+        let bad = |line: &&str| line.contains("mote") && line.to_lowercase().contains("fail");
+        assert_eq!(console.lines().find(bad), None, "{console}");
+    }
+}
+
+/// The directory of a disk, made if it is not there.
+fn image(system: &str, release: &str) -> PathBuf {
+    assert!(std::env::var_os("MOTE_DEB").is_some(), "MOTE_DEB: what 'scripts/package deb' printed");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let made = Command::new("image/debian").args([system, release]).current_dir(source).output();
+    let made = made.expect("image/debian");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(made.status.success(), "{system}: {}{}", text(&made.stdout), text(&made.stderr));
+    text(&made.stdout).trim().into()
+}
+
+/// The same with these files in its root, by the paths that they have below `add`: the initramfs copies them there.
+fn with_files(image: &Path, files: &Path, directory: &Path) -> PathBuf {
+    let new = directory.join("image");
+    std::fs::create_dir_all(&new).expect("a directory");
+    symlink(image.join("vmlinuz"), new.join("vmlinuz")).expect("a link");
+    std::fs::copy(image.join("initrd"), new.join("initrd")).expect("a copy");
+    let archive = File::options().append(true).open(new.join("initrd")).expect("the copy");
+    let mut pack = Command::new("bash");
+    pack.args(["-c", "find add | sort | cpio --quiet -R 0:0 -H newc -o | gzip -1"]);
+    assert!(pack.current_dir(files).stdout(archive).status().expect("cpio").success());
+    new
+}
