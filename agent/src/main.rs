@@ -54,7 +54,7 @@ use crate::start::lock::Lock;
 use crate::start::modules::Patience;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
-use crate::start::{devices, listen, lock, sandbox};
+use crate::start::{devices, listen, lock, others, sandbox};
 use crate::status::notes::Notes;
 use crate::status::{port, pump, without_vsock};
 use crate::sys::Signalled;
@@ -123,6 +123,9 @@ fn run(options: Options) -> Result<(), String> {
     sys::keep_secrets();
     sys::spare();
     let mut lock = lock::acquire(&options.root)?;
+    if let Some(why) = others::left(&options.root) {
+        log::warn(format_args!("{why}"));
+    }
     // Before anything of the host's is touched.
     let policies = policy::read(&options);
     let mut wait = Wait::new(&options, &signals, &mut lock);

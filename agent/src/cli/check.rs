@@ -30,7 +30,7 @@ use crate::start::listen::PORT_ALONE;
 use crate::start::lock::Running;
 use crate::start::modules::Patience;
 use crate::start::prepare::flavour_by;
-use crate::start::{lock, modules, sandbox};
+use crate::start::{lock, modules, others, sandbox};
 use crate::status::{port, view};
 use crate::sys;
 
@@ -126,6 +126,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             Flavour::Lxd.socket_path(),
             Flavour::Incus.socket_path()
         )),
+    }
+    if let Some(why) = others::left(&options.root) {
+        facts.absent(format_args!("{why}"));
     }
     about_agent(&mut facts, &running, theirs("state"), last_error);
     if facts.good && facts.printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,9 +1,11 @@
-//! Start-up: the agent's lock, kernel modules, devices, the wait for them, the first listener, and the sandbox.
+//! Start-up: the agent's lock, other agents, kernel modules, devices, the wait for them, the first listener, and the
+//! sandbox.
 
 pub(crate) mod devices;
 pub(crate) mod listen;
 pub(crate) mod lock;
 pub(crate) mod modules;
+pub(crate) mod others;
 pub(crate) mod prepare;
 pub(crate) mod sandbox;
 pub(crate) mod uevent;

@@ -2,6 +2,7 @@
 //! it, and what the guest's own tools say. Needs root, and `MOTE_DEB`; `scripts/test distros` sees to both.
 
 mod cloud_init;
+mod go_agent;
 mod measured;
 mod systemd;
 mod systems;

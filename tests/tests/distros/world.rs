@@ -12,7 +12,7 @@ use mote_tests::vm::{Spec, Vm};
 use mote_tests::{Scratch, wait};
 
 /// From power-on to CONNECTED, and for what an init system does: software emulation on a busy machine.
-pub(crate) const BOOT: Duration = Duration::from_secs(400);
+pub(crate) const BOOT: Duration = Duration::from_secs(900);
 
 /// Prints the agent's process id.
 const PID: &str = r#"sed -n 's/.*"pid": *"*\([0-9][0-9]*\).*/\1/p' /run/mote/status"#;

@@ -13,6 +13,8 @@ const AGENT: &[(&str, &str)] = &[
     ("/etc/sv/mote-agent/run", "-rwxr-xr-x"),
     ("/usr/lib/mote-agent/respawn", "-rwxr-xr-x"),
     ("/usr/lib/mote-agent/when-idle", "-rwxr-xr-x"),
+    ("/usr/lib/systemd/system/incus-agent.service.d/not-beside-mote.conf", "-rw-r--r--"),
+    ("/usr/lib/systemd/system/lxd-agent.service.d/not-beside-mote.conf", "-rw-r--r--"),
     ("/usr/lib/systemd/system/mote-agent.service", "-rw-r--r--"),
     ("/usr/lib/udev/rules.d/99-mote-agent.rules", "-rw-r--r--"),
     ("/usr/sbin/mote-agent", "-rwxr-xr-x"),
@@ -32,6 +34,8 @@ const AGENT: &[(&str, &str)] = &[
 /// Files of the .rpm: systemd's only, with the licences where .rpm has them.
 const RPM: &[&str] = &[
     "/usr/lib/mote-agent/when-idle",
+    "/usr/lib/systemd/system/incus-agent.service.d/not-beside-mote.conf",
+    "/usr/lib/systemd/system/lxd-agent.service.d/not-beside-mote.conf",
     "/usr/lib/systemd/system/mote-agent.service",
     "/usr/lib/udev/rules.d/99-mote-agent.rules",
     "/usr/sbin/mote-agent",

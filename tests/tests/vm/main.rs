@@ -1,5 +1,6 @@
 //! The booted VM: everything that touches serial port, vsock, mounts and processes.
 
+mod bad_images;
 mod early;
 mod guide;
 mod limits;

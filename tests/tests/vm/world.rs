@@ -66,6 +66,12 @@ impl World {
         took
     }
 
+    /// The same where the host sees no agent.
+    pub(crate) fn power_off_unseen(mut self, guest: &mut Guest) {
+        guest.send("poweroff");
+        self.vm.ended(Duration::from_secs(20));
+    }
+
     pub(crate) fn power_off(mut self, guest: &mut Guest) {
         guest.send("poweroff");
         wait("STOPPED", Duration::from_secs(20), || {

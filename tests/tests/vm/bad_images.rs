@@ -1,0 +1,195 @@
+//! Images that lack something, or have something broken: each says so on its console, and gets the service that is
+//! possible. Drivers that come later are in `early`, a second agent of mote's there too, a Go agent in `distros`.
+
+use std::time::Duration;
+
+use mote_tests::guest::Guest;
+use mote_tests::host::NAME;
+use mote_tests::vm::{Late, Spec};
+use mote_tests::wait;
+
+use super::world::{BOOT, World};
+
+const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
+
+/// A VM in which nobody has started an agent.
+fn without_agent(flavour: &str, spec: &Spec, modules: bool) -> (World, Guest) {
+    let words = if modules { "mote.agent=later" } else { "mote.agent=later mote.modules=no" };
+    let mut world = World::boot(flavour, &Spec { words: words.into(), ..spec.clone() }, &[]);
+    let guest = world.vm.guest();
+    (world, guest)
+}
+
+/// Waits for a line on the console.
+fn said(world: &World, line: &str) {
+    let look = || world.vm.console().contains(line).then_some(());
+    wait(&format!("{line:?} on the console"), BOOT, look);
+}
+
+/// The kernel as one without a driver: its file is gone. `None` where it is a part of the kernel.
+fn without(guest: &mut Guest, module: &str) -> Option<()> {
+    guest.ok(&format!("rm -f $(find /lib/modules -name '{module}.ko*')"));
+    (guest.sh(&format!("test -e /sys/module/{module}/initstate")).0 != 0
+        && guest.sh(&format!("grep -q {module} /lib/modules/*/modules.builtin")).0 != 0)
+        .then_some(())
+}
+
+#[test]
+fn without_the_ports_driver_the_guest_has_its_api_all_the_same() {
+    let (world, mut guest) = without_agent("lxd", &Spec::default(), false);
+    let Some(()) = without(&mut guest, "virtio_console") else {
+        return world.power_off_unseen(&mut guest);
+    };
+    guest.ok(START);
+    said(
+        &world,
+        "waiting for the status port: there is a virtio-serial device, but no driver (virtio_console) has it",
+    );
+    // The host has not called: where it is was in the config share.
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    assert_eq!(world.host.state()["started"], false);
+    let (code, text) = guest.sh("mote-agent --check");
+    assert!(
+        code == 1 && text.contains("missing  port: there is a virtio-serial device, but no driver"),
+        "{text}"
+    );
+    world.power_off_unseen(&mut guest);
+}
+
+#[test]
+fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
+    let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
+    if without(&mut guest, "vmw_vsock_virtio_transport").is_some() {
+        guest.ok(START);
+        said(
+            &world,
+            "warn: there is a vsock device, but no driver (vmw_vsock_virtio_transport) has it",
+        );
+        said(&world, "warn: cannot reach host 2:");
+        // Seen by the host all the same, which cannot call it.
+        wait("STARTED", BOOT, || (world.host.state()["started"] == true).then_some(()));
+    }
+    world.power_off_unseen(&mut guest);
+    let spec = Spec { port: "org.linuxcontainers.incus", ring: 16_384, ..Spec::default() };
+    let (world, mut guest) = without_agent("incus", &spec, true);
+    if without(&mut guest, "vmw_vsock_virtio_transport").is_some() {
+        guest.ok(START);
+        said(&world, "the host sees this agent by the status port alone");
+        let state = || world.host.state()["serial_state"].clone();
+        wait("the state", BOOT, || Some(state()).filter(|state| !state.is_null()));
+    }
+    world.power_off_unseen(&mut guest);
+}
+
+#[test]
+fn a_read_only_root_changes_nothing() {
+    let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
+    guest.ok("mount -o remount,ro /");
+    assert_ne!(guest.sh("touch /file").0, 0, "it can be written");
+    guest.ok(START);
+    let _took = world.host.connected(BOOT);
+    assert_eq!(world.host.run(&["exec", "-n", NAME, "--", "echo", "served"]), "served\n");
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    let file = world.scratch.0.join("file");
+    std::fs::write(&file, "text").unwrap();
+    let push = |to: &str| {
+        world.host.try_run(&["file", "push", file.to_str().unwrap(), &format!("{NAME}{to}")])
+    };
+    assert_eq!(push("/run/file").map(|_| ()), Ok(()));
+    let why = push("/file").unwrap_err();
+    assert!(why.contains("Read-only file system"), "{why}");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn an_agent_without_dev_waits_for_it_and_says_so() {
+    let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
+    // The shell itself needs /dev/null for each line.
+    let log = guest.ok(
+        "umount -l /dev/pts; umount -l /dev; mote-agent >>/run/agent.log 2>&1 3>&- & echo $! >/run/agent.pid; sleep 6; \
+         cat /run/agent.log; mount -t devtmpfs dev /dev; mkdir -p /dev/pts; mount -t devpts dev /dev/pts",
+    );
+    println!("{log}");
+    assert!(log.contains("mote: info: waiting for ") && log.contains("/dev"), "{log}");
+    let _took = world.host.connected(BOOT);
+    assert_eq!(world.host.run(&["exec", "-n", NAME, "--", "echo", "served"]), "served\n");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn a_full_run_costs_the_status_alone() {
+    let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
+    guest.ok("echo none >/run/agent.pid; mount -o remount,size=64k /run; dd if=/dev/zero of=/run/full bs=1k 2>/dev/null; \
+         mote-agent >/dev/console 2>&1 3>&- & echo $! >/tmp/agent.pid");
+    said(&world, "No space left on device");
+    let _took = world.host.connected(BOOT);
+    assert_eq!(world.host.run(&["exec", "-n", NAME, "--", "echo", "served"]), "served\n");
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    guest.ok("mote-agent ready");
+    wait("Ready", BOOT, || (world.host.state()["status"] == "Ready").then_some(()));
+    let check = guest.sh("mote-agent --check").1;
+    assert!(check.contains("no space left"), "{check}");
+    guest.ok("rm /run/full; cp /tmp/agent.pid /run/agent.pid");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn a_broken_policy_denies_everything_and_names_the_line() {
+    let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
+    guest.ok("printf 'features:\\n  exec: maybe\\n' >/etc/mote-agent.yml");
+    guest.ok(START);
+    said(&world, "error: /etc/mote-agent.yml: line 2");
+    let _took = world.host.connected(BOOT);
+    let why = world.host.try_run(&["exec", "-n", NAME, "--", "true"]).unwrap_err();
+    assert!(why.contains("policy"), "{why}");
+    let check = guest.sh("mote-agent --check").1;
+    assert!(check.contains("missing  policy: ") && check.contains("line 2"), "{check}");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn a_config_share_that_comes_after_two_minutes_is_used_at_once() {
+    let spec = Spec { late: vec![Late::Disk], ..Spec::default() };
+    let (world, mut guest) = without_agent("lxd", &spec, true);
+    guest.ok(START);
+    said(&world, "info: waiting for the config share: ");
+    std::thread::sleep(Duration::from_secs(120));
+    let waits = world.vm.console().matches("info: waiting for the config share: ").count();
+    // One a minute.
+    assert!((2..=4).contains(&waits), "{waits}: {}", world.vm.console());
+    let status = guest.ok("mote-agent status");
+    assert!(status.contains("state: waiting for the config share\n"), "{status}");
+    world.vm.plug_late(Late::Disk);
+    said(&world, "the config share: found after 1");
+    let took = world.host.connected(BOOT);
+    println!("CONNECTED {took:?} after the share was found");
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    world.power_off(&mut guest);
+}
+
+/// cloud-init asks as soon as the socket is there, and again after 500 alone.
+#[test]
+fn a_guest_that_asks_before_the_host_has_called_is_answered_or_told_to_ask_again() {
+    let words = "mote.agent=later".to_owned();
+    let spec = Spec { words, ..Spec::default() };
+    let mut world = World::prepare("lxd", &spec, &[], |host| host.ok(&["fault", NAME, "deny-put"]));
+    let mut guest = world.vm.guest();
+    guest.ok(START);
+    guest.ok("until test -S /dev/lxd/sock; do sleep 0.1; done");
+    // Where the host is was in the config share.
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    assert_eq!(world.host.state()["last_put"]["ok"], serde_json::Value::Null);
+    // Nobody is there.
+    world.host.kill();
+    guest.ok("kill -9 $(cat /run/agent.pid); rm /dev/lxd/sock");
+    guest.ok(START);
+    guest.ok("until test -S /dev/lxd/sock; do sleep 0.1; done");
+    let (code, text) = guest.sh("mote-agent get user.foo 2>&1");
+    println!("exit code {code}: {text}");
+    // The client's code for an answer of 500, after which cloud-init asks again.
+    assert!(code == 4 && text.contains("Failed connecting to devLXD"), "{code} {text}");
+    world.host.start();
+    let again = "until mote-agent get user.foo 2>/dev/null; do sleep 0.1; done";
+    assert_eq!(guest.ok(again), "bar\n");
+    world.power_off(&mut guest);
+}
