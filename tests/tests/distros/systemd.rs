@@ -73,7 +73,7 @@ fn watchdog(world: &World) {
 }
 
 /// The drop-in of the package: its score, and an agent under it.
-fn hardened(world: &World) {
+fn hardened(world: &mut World) {
     let before = exposure(world);
     world.sh(&format!("cp {HARDENED} {DROP_IN}/; systemctl daemon-reload"));
     let after = exposure(world);
@@ -82,7 +82,7 @@ fn hardened(world: &World) {
     world.last_words("systemctl --no-block restart mote-agent");
     let denied = |why: &String| why.contains("policy");
     wait("an agent that denies commands", BOOT, || world.try_sh("true").err().filter(denied));
-    wait("CONNECTED", BOOT, || world.host.is_connected().then_some(()));
+    world.until_connected();
     world.host.ok(&["state", NAME]);
 }
 
@@ -103,7 +103,7 @@ fn systemd() {
     assert!(best < Duration::from_secs(1), "{best:?}");
     watchdog(&world);
     assert_eq!(world.sh("systemctl --failed --no-legend --plain"), "");
-    hardened(&world);
+    hardened(&mut world);
     world.vm.power_button();
     world.stopped();
     noted(&SYSTEMD, world.added, &times, killed, "the power button");

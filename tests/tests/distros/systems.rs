@@ -25,7 +25,7 @@ const FILE: &str = "cat /var/log/mote-agent.log";
 
 /// Boots it; what is the same for all but the end. Also what was measured, and how long an agent that was killed took.
 pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
-    let world = World::boot(system.name, "bookworm", &Plan::default());
+    let mut world = World::boot(system.name, "bookworm", &Plan::default());
     let times = world.connected();
     let said =
         world.sh("cat /etc/debian_version; readlink -f /sbin/init; cat /proc/1/comm; uname -r");
