@@ -42,6 +42,8 @@ pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
 /// Most words of applications under way to the host at once, number of permits: more than there are clients. Over
 /// it a word waits.
 pub(crate) const WORDS: usize = 1 << 16;
+/// Most requests of the host that are counted, number of permits: more than there are connections.
+pub(crate) const ACTS: usize = 1 << 16;
 /// Shortest interval between log lines about what the policy refuses the host, which can ask without end.
 pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
 /// Error text for the host's 401.
@@ -105,6 +107,8 @@ pub(crate) struct Agent {
     pub(crate) files: String,
     /// Operations that the host started.
     pub(crate) operations: Operations,
+    /// A permit for each request of the host under way, to the end of its answer, and for each forwarded connection.
+    pub(crate) acts: Rc<Semaphore>,
     /// Permits of SFTP sessions.
     pub(crate) sessions: Rc<Semaphore>,
     /// Child processes.

@@ -28,6 +28,8 @@ pub(crate) const FILES: bool = cfg!(feature = "files");
 pub(crate) const FIRST_BOOT: bool = cfg!(feature = "first-boot");
 /// Process 1. In no list of what is left out: only images with nothing else need it.
 pub(crate) const INIT: bool = cfg!(feature = "init");
+/// Life after an initramfs: in the root that it ends in, or until the agent of that takes over.
+pub(crate) const INITRAMFS: bool = cfg!(feature = "initramfs");
 /// `/1.0/metrics`.
 pub(crate) const METRICS: bool = cfg!(feature = "metrics");
 /// Shared directories.
@@ -40,11 +42,12 @@ pub(crate) const STATE: bool = cfg!(feature = "state");
 pub(crate) const LIMITS: bool = EXEC || FILES || PORT_FORWARD;
 
 /// The features by name; `--check` shows the absent ones.
-const FEATURES: [(&str, bool); 8] = [
+const FEATURES: [(&str, bool); 9] = [
     ("chacha20", CHACHA20),
     ("exec", EXEC),
     ("files", FILES),
     ("first-boot", FIRST_BOOT),
+    ("initramfs", INITRAMFS),
     ("metrics", METRICS),
     ("mounts", MOUNTS),
     ("port-forward", PORT_FORWARD),

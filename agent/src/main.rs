@@ -11,6 +11,7 @@ mod first_boot;
 mod guest_path;
 mod hostapi;
 mod init;
+mod leave;
 mod net;
 mod runtime;
 mod start;
@@ -20,12 +21,10 @@ mod workers;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use async_io::Async;
 use futures_lite::FutureExt;
 use futures_lite::future::ready;
 use mote_core::devlxd::ready::Ready;
@@ -43,21 +42,23 @@ use crate::config::{known_host, policy};
 use crate::hostapi::event_bus::Events;
 use crate::hostapi::mounts;
 use crate::hostapi::operation_table::Operations;
+use crate::leave::{Over, Signals};
 use crate::net::tls::Identity;
 use crate::net::transport::Listener;
 use crate::runtime::clock::now;
 use crate::runtime::small_files::read_text;
 use crate::runtime::wake::Signal;
 use crate::runtime::{children, clock, log, notify, permits, run, run_dir};
+use crate::start::anew::How;
 use crate::start::listen::Way;
 use crate::start::lock::Lock;
 use crate::start::modules::Patience;
+use crate::start::new_root::OldRoot;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
-use crate::start::{devices, listen, lock, others, sandbox};
+use crate::start::{anew, devices, listen, lock, others, sandbox};
 use crate::status::notes::Notes;
 use crate::status::{port, pump, without_vsock};
-use crate::sys::Signalled;
 use crate::workers::{mount, report};
 
 /// Longest wait for STOPPED to be written.
@@ -122,13 +123,14 @@ fn run(options: Options) -> Result<(), String> {
     sys::raise_file_limit();
     sys::keep_secrets();
     sys::spare();
-    let mut lock = lock::acquire(&options.root)?;
+    let old_root = out_of_initramfs(&options);
+    let mut lock = lock::acquire(&options.root, built::INITRAMFS && !options.makes_room())?;
     if let Some(why) = others::left(&options.root) {
         log::warn(format_args!("{why}"));
     }
     // Before anything of the host's is touched.
     let policies = policy::read(&options);
-    let mut wait = Wait::new(&options, &signals, &mut lock);
+    let mut wait = Wait::new(&options, &signals, &mut lock, old_root);
     let mut known = None;
     let mut prepared = None;
     let mut attempt = || {
@@ -149,6 +151,7 @@ fn run(options: Options) -> Result<(), String> {
     }
     // Before the agent is visible: first boot may reboot the system (field notes 13).
     if built::FIRST_BOOT
+        && !options.is_early()
         && first_boot::run(&options.root, policy.0.features, &applied, &files, &signals)
             == first_boot::Next::Leave
     {
@@ -174,8 +177,21 @@ fn run(options: Options) -> Result<(), String> {
     };
     // The identity has the key; its text is not to stay in memory.
     drop((files.agent_key, files.nics, applied));
+    let signals = Signals::new(signals, old_root)?;
     let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
     run::block_on(&agent.executor, agent.executor.spawn(served))
+}
+
+/// Makes an agent of an initramfs fit to outlive that.
+fn out_of_initramfs(options: &Options) -> OldRoot {
+    if options.is_early() && !anew::is_spared() {
+        anew::start(How::Spared);
+    }
+    if options.makes_room() {
+        // Started by its descriptor's name, it is called "exe".
+        let _named = rustix::thread::set_name(c"mote-agent");
+    }
+    OldRoot::now()
 }
 
 fn new_agent(
@@ -220,6 +236,7 @@ fn new_agent(
         notes: Notes::new(lock),
         files,
         operations: Operations::new(flavour, events),
+        acts: Rc::new(permits::Semaphore::new(agent::ACTS)),
         sessions: Rc::new(permits::Semaphore::new(hostapi::sftp::SESSIONS)),
         children: children::Children::default(),
         executor: async_executor::LocalExecutor::new(),
@@ -247,15 +264,16 @@ fn find_host(agent: &Agent, conf: Option<&[u8]>) {
     }
 }
 
-/// Runs all tasks until a signal (success) or a broken host listener, then sends STOPPED.
+/// Runs all tasks until a signal (success) or a broken host listener, then sends STOPPED, unless another agent has
+/// taken over.
 async fn serve(
     agent: Rc<Agent>,
     listeners: Option<Vec<Listener>>,
-    signals: OwnedFd,
+    signals: Signals,
     shares: Option<Vec<u8>>,
     conf: Option<Vec<u8>>,
 ) -> Result<(), String> {
-    agent.spawn(never(devlxd::server::run(agent.clone())));
+    let guests = agent.task(never(devlxd::server::run(agent.clone())));
     let task = agent.clone();
     agent.spawn(async move {
         // Without it, a line is late after a suspend.
@@ -268,7 +286,10 @@ async fn serve(
         Box::pin(pump::run(agent.clone()))
     };
     let mounted: BoxFuture<'static> = match shares {
-        Some(list) if built::MOUNTS => Box::pin(mounts::at_start(agent.clone(), list)),
+        // What the host mounts in an initramfs would stay there.
+        Some(list) if built::MOUNTS && !agent.options.is_early() => {
+            Box::pin(mounts::at_start(agent.clone(), list))
+        }
         Some(_) | None => Box::pin(ready(())),
     };
     let task = agent.clone();
@@ -290,14 +311,19 @@ async fn serve(
             Err(error) => Err(format!("the host listener is broken: {error}")),
         }
     };
-    let result = host.or(wait_for_signal(&agent, signals)).await;
+    let result = host.or(signals.obeyed(&agent)).await;
+    if built::INITRAMFS && result == Ok(Over::Replaced) {
+        let over: BoxFuture<'_> = Box::pin(leave::replaced(&agent, &signals, [guests, serial]));
+        over.await;
+        return Ok(());
+    }
     // Removes the socket's name: where there is one, cloud-init expects a host that answers (P§5.1).
     agent.allow_devlxd(false);
     agent.status(|status| status.stop(now()));
     if clock::within(GOODBYE, serial).await.is_none() {
         log::warn(format_args!("the status port does not take STOPPED"));
     }
-    result
+    result.map(|_| ())
 }
 
 /// Uses the status port alone until there is a vsock, then announces as always.
@@ -332,21 +358,6 @@ async fn announce_alone(
 
 async fn never(task: impl Future<Output = Infallible>) {
     match task.await {}
-}
-
-/// Reaps children until a signal asks the agent to end.
-async fn wait_for_signal(agent: &Agent, signals: OwnedFd) -> Result<(), String> {
-    let broken = |error| format!("signals: {error}");
-    let signals = Async::new_nonblocking(signals).map_err(broken)?;
-    loop {
-        match signals.read_with(sys::next_signal).await.map_err(broken)? {
-            Signalled::Child => agent.children.reap(),
-            Signalled::HangUp => {}
-            Signalled::End => break,
-        }
-    }
-    notify::stopping();
-    Ok(())
 }
 
 /// Sends READY to systemd, then feeds its watchdog if it has one for us.

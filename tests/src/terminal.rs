@@ -96,14 +96,27 @@ impl Terminal {
         let begun = Instant::now();
         while !self.text.contains(wanted) {
             assert!(begun.elapsed() < SOON, "no {wanted:?} in {:?}", self.text);
-            let mut fds = [PollFd::new(&self.ours, PollFlags::IN)];
-            let pause = Timespec { tv_sec: 1, tv_nsec: 0 };
-            if poll(&mut fds, Some(&pause)).expect("poll") > 0 {
-                let mut piece = [0; 4096];
-                let count = rustix::io::read(&self.ours, &mut piece).expect("a terminal");
-                self.text += &String::from_utf8_lossy(&piece[..count]);
-            }
+            self.read(1);
         }
         self.text.clear();
+    }
+
+    /// What was shown since the last [`Terminal::until`], without waiting for more.
+    pub fn shown(&mut self) -> &str {
+        while self.read(0) {}
+        &self.text
+    }
+
+    /// Reads once, waiting up to so many seconds; false if there is nothing.
+    fn read(&mut self, seconds: i64) -> bool {
+        let mut fds = [PollFd::new(&self.ours, PollFlags::IN)];
+        let pause = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        let is_there = poll(&mut fds, Some(&pause)).expect("poll") > 0;
+        if is_there {
+            let mut piece = [0; 4096];
+            let count = rustix::io::read(&self.ours, &mut piece).expect("a terminal");
+            self.text += &String::from_utf8_lossy(&piece[..count]);
+        }
+        is_there
     }
 }

@@ -50,7 +50,7 @@ fn its_subcommands_are_gone_and_check_says_what_was_left_out() {
     }
     let output = Command::new(agent()).arg("--check").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    let without = "build: without chacha20, exec, files, first-boot, metrics, mounts, \
-                   port-forward, state";
+    let without = "build: without chacha20, exec, files, first-boot, initramfs, metrics, \
+                   mounts, port-forward, state";
     assert!(said.contains(without), "{said}");
 }

@@ -18,6 +18,7 @@ pub mod timestamp;
 pub mod dial;
 pub mod flavour;
 pub mod host_address;
+pub mod leave;
 pub mod status;
 
 pub mod json;

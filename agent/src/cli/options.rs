@@ -10,6 +10,7 @@ use mote_core::init::shutdown::Goal;
 
 use crate::built;
 use crate::net::transport::Transport;
+use crate::start::anew;
 
 /// `--help`.
 pub(crate) const HELP: &str = "\
@@ -50,6 +51,8 @@ Options:
   --no-wait                end with an error if devices or the host's files are missing at
                            start (default: wait for them)
   --no-replay-ready        do not repeat Ready to a host that was restarted
+  --initramfs              this is an initramfs: go on in the root that it ends in, until that
+                           root's own agent takes over
   --interval-connect MS    period in state CONNECT (100)
   --interval-started MS    period in state STARTED (1000)
   --interval-connected MS  period in state CONNECTED (30000)
@@ -85,6 +88,8 @@ pub(crate) struct Options {
     pub(crate) wait: bool,
     /// Whether to repeat Ready to a restarted host.
     pub(crate) replay_ready: bool,
+    /// Whether an initramfs started the agent.
+    pub(crate) initramfs: Initramfs,
     /// Periods in the states CONNECT, STARTED and CONNECTED.
     pub(crate) intervals: (Option<Duration>, Option<Duration>, Option<Duration>),
     /// Whether to log debug lines.
@@ -107,9 +112,30 @@ impl Options {
         matches!(self.command, Command::Run)
     }
 
+    /// Whether this is an initramfs.
+    pub(crate) fn is_early(&self) -> bool {
+        built::INITRAMFS && self.initramfs == Initramfs::Within
+    }
+
+    /// Whether an initramfs started the agent, which makes room for another.
+    pub(crate) fn makes_room(&self) -> bool {
+        built::INITRAMFS && self.initramfs != Initramfs::Never
+    }
+
     fn wants_help(&self) -> bool {
         matches!(self.command, Command::Help)
     }
+}
+
+/// Whether an initramfs started the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Initramfs {
+    /// No.
+    Never,
+    /// Yes, and it is still there.
+    Within,
+    /// Yes, and the agent is in the root that it ended in.
+    Left,
 }
 
 /// The command to run.
@@ -192,6 +218,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         features: Features::ALL,
         wait: true,
         replay_ready: true,
+        initramfs: Initramfs::Never,
         intervals: (None, None, None),
         debug: false,
         stands_in,
@@ -313,6 +340,8 @@ fn flag(options: &mut Options, name: &str) -> bool {
     match name {
         "--no-wait" => options.wait = false,
         "--no-replay-ready" => options.replay_ready = false,
+        anew::INITRAMFS => options.initramfs = Initramfs::Within,
+        anew::LEFT => options.initramfs = Initramfs::Left,
         // The real agents have both short options.
         "--debug" | "-d" | "--verbose" | "-v" => options.debug = true,
         // Help takes precedence.

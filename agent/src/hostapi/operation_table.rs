@@ -8,6 +8,7 @@ use mote_core::flavour::Flavour;
 use mote_core::hostapi::event::OPERATION;
 use mote_core::hostapi::operation::{self, State};
 use mote_core::json::{Document, Writer};
+use mote_core::leave::Load;
 use mote_core::limits;
 
 use crate::hostapi::envelope::error;
@@ -128,6 +129,18 @@ impl Operations {
         let state = if failure.is_some() { State::Failure } else { State::Success };
         *operation.error.borrow_mut() = failure.unwrap_or_default();
         self.change(operation, state);
+    }
+
+    /// Whether commands run, or have just ended.
+    pub(crate) fn load(&self) -> Load {
+        let all = self.all.borrow();
+        if all.is_empty() {
+            Load::Idle
+        } else if all.iter().all(|one| one.state.get().is_final()) {
+            Load::Results
+        } else {
+            Load::Busy
+        }
     }
 
     /// Removes an operation from the table.

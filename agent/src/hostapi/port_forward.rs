@@ -16,6 +16,7 @@ use crate::net::upgrade::{Upgrade, switch};
 use crate::runtime::clock::within;
 use crate::runtime::log;
 use crate::runtime::log::audit::{self, Quoted};
+use crate::runtime::permits::Permit;
 
 /// Deadline for the guest's port to accept; the host itself waits for an hour.
 const DIAL: Duration = Duration::from_secs(30);
@@ -39,14 +40,17 @@ pub(crate) async fn answer(agent: &Agent, request: &Request<'_>, body: &[u8]) ->
     let Some(address) = target.address() else { return failed("not an IP address") };
     audit::note(format_args!("port-forward to={} port={}", Quoted(&target.name), target.port));
     match within(DIAL, dial_tcp(address)).await {
-        Some(Ok(socket)) => Answer::Upgrade(Upgrade::new(|stream| serve(socket, stream))),
+        Some(Ok(socket)) => {
+            let act = agent.acts.try_take();
+            Answer::Upgrade(Upgrade::new(|stream| serve(socket, stream, act)))
+        }
         Some(Err(why)) => failed(&why.to_string()),
         None => failed("timed out"),
     }
 }
 
 /// Relays between both connections until either ends.
-async fn serve(local: Socket, stream: Stream) {
+async fn serve(local: Socket, stream: Stream, _act: Option<Permit>) {
     let result = match switch(&stream, "tcp").await {
         Ok(()) => relay(&stream, local).await,
         Err(error) => Err(error),

@@ -159,7 +159,13 @@ impl Service for HostService {
             }
             Err(NoRoute::Encoding) => return error(400, "Invalid percent-encoding in path"),
         };
-        self.answer_route(route, request, body).await
+        // An agent that is to start anew waits for the end of the answer.
+        let act = agent.acts.try_take();
+        let mut answer = self.answer_route(route, request, body).await;
+        if let Answer::Reply(reply) = &mut answer {
+            reply.share = reply.share.take().or(act);
+        }
+        answer
     }
 
     fn refuse(&self, status: u16, text: &str) -> Reply {

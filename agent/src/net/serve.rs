@@ -49,7 +49,7 @@ pub(crate) struct Reply {
     pub(crate) location: Option<String>,
     /// The body.
     pub(crate) body: Vec<u8>,
-    /// Memory reserved for the body until it is sent.
+    /// Given back when the body is sent: memory reserved for it, or the place of its request.
     pub(crate) share: Option<Permit>,
 }
 

@@ -1,10 +1,12 @@
-//! Start-up: the agent's lock, other agents, kernel modules, devices, the wait for them, the first listener, and the
-//! sandbox.
+//! Start-up: the agent's lock, other agents, kernel modules, devices, the wait for them, the first listener, the
+//! sandbox, and the start anew.
 
+pub(crate) mod anew;
 pub(crate) mod devices;
 pub(crate) mod listen;
 pub(crate) mod lock;
 pub(crate) mod modules;
+pub(crate) mod new_root;
 pub(crate) mod others;
 pub(crate) mod prepare;
 pub(crate) mod sandbox;

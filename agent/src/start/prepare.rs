@@ -51,7 +51,7 @@ pub(crate) fn prepare(
     let mut visit = |place: &Path, files: &ConfigFiles| {
         identity = Some(Identity::load(files)?);
         flavour = options.flavour.or(by_port).or_else(|| flavour_by(files));
-        if built::FIRST_BOOT {
+        if built::FIRST_BOOT && !options.is_early() {
             let features = policies.features(flavour);
             applied = templates::apply(place, &options.root, or_default(flavour), features);
         }

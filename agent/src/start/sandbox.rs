@@ -31,7 +31,8 @@ pub(crate) fn enter(
     way: &Way,
     port: Option<&Found>,
 ) -> &'static str {
-    if !is_for(policy) {
+    // There it could not follow into the new root.
+    if !is_for(policy) || options.is_early() {
         return "";
     }
     let is_late = port.is_none() && devices::find(&options.root, &CONSOLE) != Device::Absent;

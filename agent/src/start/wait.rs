@@ -15,8 +15,10 @@ use crate::cli::options::Options;
 use crate::config::files;
 use crate::runtime::clock::{LOOK, now};
 use crate::runtime::{log, notify};
+use crate::start::anew::{self, How};
 use crate::start::devices::entries;
 use crate::start::lock::{Kept, Lock};
+use crate::start::new_root::OldRoot;
 use crate::start::uevent;
 use crate::status::{notes, status_file};
 use crate::sys::{self, Signalled};
@@ -58,6 +60,7 @@ pub(crate) struct Wait<'a> {
     options: &'a Options,
     signals: &'a OwnedFd,
     lock: &'a mut Lock,
+    root: OldRoot,
     begun: Uptime,
     ready: bool,
     watchdog: Uptime,
@@ -65,9 +68,14 @@ pub(crate) struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     /// Starts the clock for [`READY`].
-    pub(crate) fn new(options: &'a Options, signals: &'a OwnedFd, lock: &'a mut Lock) -> Self {
+    pub(crate) fn new(
+        options: &'a Options,
+        signals: &'a OwnedFd,
+        lock: &'a mut Lock,
+        root: OldRoot,
+    ) -> Self {
         let begun = now();
-        Self { options, signals, lock, begun, ready: false, watchdog: begun }
+        Self { options, signals, lock, root, begun, ready: false, watchdog: begun }
     }
 
     /// Calls `attempt` until it succeeds or a signal asks the agent to end. `what` names the thing
@@ -119,6 +127,9 @@ impl<'a> Wait<'a> {
                     Err(_) => {}
                 }
             }
+            if self.options.is_early() && self.root.left() {
+                anew::start(How::Left);
+            }
             if due > now() && self.pause(begun, what, events.as_ref())? {
                 return Ok(Waited::Leave);
             }
@@ -145,7 +156,15 @@ impl<'a> Wait<'a> {
         let [signal, _] = &ready;
         if !signal.revents().is_empty() {
             let next = sys::next_signal(self.signals);
-            let end = next.map_err(|error| format!("signals: {error}"))? == Signalled::End;
+            let end = match next.map_err(|error| format!("signals: {error}"))? {
+                Signalled::Child => false,
+                Signalled::Anew => {
+                    anew::start(How::Same);
+                    false
+                }
+                Signalled::Replaced => self.options.makes_room(),
+                Signalled::End => true,
+            };
             if end {
                 notify::stopping();
             }

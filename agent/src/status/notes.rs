@@ -41,6 +41,11 @@ impl Notes {
         Self { lock: RefCell::new(lock), next_look: Cell::new(now()), lost, ready, failing }
     }
 
+    /// Releases the lock, for an agent that takes over.
+    pub(crate) fn release(&self) {
+        self.lock.borrow_mut().release();
+    }
+
     /// Checks the lock. Returns true if the directory has been replaced and all files must be written again.
     pub(super) fn moved(&self, root: &Path) -> bool {
         // One call by the host wakes the agent several times.

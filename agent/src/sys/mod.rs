@@ -7,7 +7,7 @@ mod heap;
 pub(crate) mod sandbox;
 mod spawn;
 
-pub(crate) use spawn::{Plan, apart, raise_file_limit, spare, spawn};
+pub(crate) use spawn::{Plan, apart, raise_file_limit, spare, spawn, start_anew};
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -16,8 +16,6 @@ use std::time::Duration;
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::process::Pid;
-
-use crate::runtime::log;
 
 /// `IOCTL_VM_SOCKETS_GET_LOCAL_CID`, `_IO(7, 0xb9)` (vsock(7)).
 const GET_LOCAL_CID: libc::Ioctl = 0x7b9;
@@ -92,12 +90,12 @@ pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
     if result == 0 { Ok(cid) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A descriptor for SIGTERM, SIGINT, SIGHUP and SIGCHLD: [`signals_of`].
+/// A descriptor for SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGCHLD: [`signals_of`].
 ///
 /// # Errors
 /// Any error of sigprocmask(2) or signalfd(2).
 pub(crate) fn signals() -> io::Result<OwnedFd> {
-    signals_of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGCHLD])
+    signals_of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGCHLD])
 }
 
 /// A descriptor for these signals, which are blocked. To be called before any thread starts, since
@@ -129,24 +127,23 @@ pub(crate) fn signals_of(wanted: &[i32]) -> io::Result<OwnedFd> {
 pub(crate) enum Signalled {
     /// SIGCHLD.
     Child,
-    /// SIGHUP: there is nothing to load again. As an end it would be a clean one, after which a service
-    /// manager leaves the agent dead.
-    HangUp,
+    /// SIGHUP: to start anew, as the program that its file is now.
+    Anew,
+    /// SIGUSR1: a second agent takes over from that of an initramfs.
+    Replaced,
     /// SIGTERM or SIGINT.
     End,
 }
 
-/// Reads one signal from the descriptor of [`signals`]; SIGHUP is logged.
+/// Reads one signal from the descriptor of [`signals`].
 ///
 /// # Errors
 /// Any error of read(2).
 pub(crate) fn next_signal(signals: &impl AsFd) -> io::Result<Signalled> {
     Ok(match next_number(signals)? {
         libc::SIGCHLD => Signalled::Child,
-        libc::SIGHUP => {
-            log::info(format_args!("SIGHUP is ignored"));
-            Signalled::HangUp
-        }
+        libc::SIGHUP => Signalled::Anew,
+        libc::SIGUSR1 => Signalled::Replaced,
         _ => Signalled::End,
     })
 }

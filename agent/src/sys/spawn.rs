@@ -157,6 +157,43 @@ fn pointers(strings: &[&CStr]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([null()]).collect()
 }
 
+/// Undoes [`spare`] and [`raise_file_limit`]; system calls only.
+#[inline(never)] // its size
+fn as_started() {
+    if IS_SPARED.load(Ordering::Relaxed) {
+        set_score(b"0", false);
+    }
+    let limit = FILE_LIMIT.load(Ordering::Relaxed);
+    let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both pointers are to a whole structure.
+    unsafe {
+        if limit != 0 && libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) == 0 {
+            files.rlim_cur = limit;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
+        }
+    }
+}
+
+/// Becomes the first of these programs that can be executed, with this process's environment. Returns only if none
+/// can, with the last error. Signals stay blocked: one that comes meanwhile is the next program's.
+pub(crate) fn start_anew<'p>(
+    programs: impl Iterator<Item = &'p CStr>,
+    arguments: &[&CStr],
+) -> io::Error {
+    let arguments = pointers(arguments);
+    as_started();
+    for program in programs {
+        // SAFETY: a string and an array that ends in null, of strings that outlive the call.
+        unsafe {
+            libc::execv(program.as_ptr(), arguments.as_ptr());
+        }
+    }
+    let error = io::Error::last_os_error();
+    raise_file_limit();
+    spare();
+    error
+}
+
 /// Executes the program in the child; returns only on failure, with its errno.
 ///
 /// # Safety
@@ -178,18 +215,8 @@ unsafe fn become_program(
             libc::signal(signal, libc::SIG_DFL);
         }
         libc::umask(UMASK);
-        if IS_SPARED.load(Ordering::Relaxed) {
-            set_score(b"0", false);
-        }
+        as_started();
         libc::setsid();
-        let limit = FILE_LIMIT.load(Ordering::Relaxed);
-        if limit != 0 {
-            let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) == 0 {
-                files.rlim_cur = limit;
-                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
-            }
-        }
         if !redirect(&plan.stdio) || !keep_only(*report) {
             return errno();
         }

@@ -6,29 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::{Process, agent, kill, proc, wait};
-use rustix::process::Signal;
+use mote_tests::{Process, agent, proc, wait};
 
 use super::world::{Boot, LIMIT, in_private_mounts, mount, terminate};
-
-#[test]
-fn a_hang_up_is_not_the_end() {
-    let boot = Boot::new("lxd");
-    // While it waits for its files, and when it serves.
-    let away = boot.scratch.0.join("away");
-    fs::rename(&boot.host.share, &away).unwrap();
-    let mut agent = boot.start(&[]);
-    boot.logged("waiting for ");
-    kill(Signal::HUP, agent.0.id());
-    boot.logged("SIGHUP is ignored");
-    fs::rename(&away, &boot.host.share).unwrap();
-    boot.serves();
-    kill(Signal::HUP, agent.0.id());
-    wait("a word", LIMIT, || (boot.log().matches("SIGHUP is ignored").count() == 2).then_some(()));
-    boot.serves();
-    assert_eq!(agent.0.try_wait().unwrap(), None);
-    assert_eq!(terminate(&mut agent), Some(0));
-}
 
 #[test]
 fn without_a_port_the_end_comes_at_once() {

@@ -1,0 +1,145 @@
+//! The agent's ends. Told to end, it says STOPPED. Where another goes on in its place, it says nothing: the program
+//! started anew (SIGHUP), or a second agent (SIGUSR1).
+
+use std::future::pending;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use async_executor::Task;
+use async_io::Async;
+use futures_lite::FutureExt;
+use mote_core::leave::{Leave, Load};
+
+use crate::agent::{ACTS, Agent, WORDS};
+use crate::built;
+use crate::hostapi::sftp::SESSIONS;
+use crate::runtime::clock::{now, sleep};
+use crate::runtime::{log, notify};
+use crate::start::anew::{self, How};
+use crate::start::new_root::OldRoot;
+use crate::sys::{self, Signalled, sandbox};
+
+/// Interval between two looks, while the agent is to leave or may have to follow into another root.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Why the agent ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// A signal told it to.
+    Stopped,
+    /// A second agent takes over.
+    Replaced,
+}
+
+/// The signals to the agent.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    fd: Async<OwnedFd>,
+    root: OldRoot,
+}
+
+impl Signals {
+    /// Reads them from this descriptor, and follows process 1 out of that root.
+    ///
+    /// # Errors
+    /// Any error of epoll(7).
+    pub(crate) fn new(fd: OwnedFd, root: OldRoot) -> Result<Self, String> {
+        let fd = Async::new_nonblocking(fd).map_err(|error| format!("signals: {error}"))?;
+        Ok(Self { fd, root })
+    }
+
+    async fn next(&self) -> Result<Signalled, String> {
+        let next = self.fd.read_with(sys::next_signal).await;
+        next.map_err(|error| format!("signals: {error}"))
+    }
+
+    /// Reaps children until a signal asks the agent to end. Starts anew when asked to, or in another root.
+    pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<Over, String> {
+        let (mut follows, mut how) = (agent.options.is_early(), How::Same);
+        let mut leave: Option<Leave> = None;
+        loop {
+            let looks = follows || leave.is_some();
+            let look = async {
+                if !looks {
+                    pending::<()>().await;
+                }
+                sleep(LOOK).await;
+                Ok(None)
+            };
+            let next = async { self.next().await.map(Some) };
+            match next.or(look).await? {
+                Some(Signalled::Child) => agent.children.reap(),
+                Some(Signalled::Anew) => {
+                    leave.get_or_insert_with(|| Leave::anew(now()));
+                }
+                Some(Signalled::Replaced) if agent.options.makes_room() => {
+                    return Ok(Over::Replaced);
+                }
+                Some(Signalled::End) => {
+                    notify::stopping();
+                    return Ok(Over::Stopped);
+                }
+                Some(Signalled::Replaced) | None => {}
+            }
+            if built::INITRAMFS && follows && self.root.left() {
+                (follows, how) = (false, How::Left);
+                leave = Some(Leave::anew(now()));
+            }
+            if leave.as_mut().is_some_and(|leave| leave.may(now(), load(agent))) {
+                start_anew(how);
+                leave = None;
+            }
+        }
+    }
+}
+
+/// Returns only if it fails.
+fn start_anew(how: How) {
+    log::info(format_args!("starting anew"));
+    if sandbox::is_entered() {
+        // Its successor needs rights that this process has given up: a supervisor has them.
+        log::info(format_args!(
+            "not from the sandbox: ending with exit code 1, to be started again"
+        ));
+        std::process::exit(1);
+    }
+    anew::start(how);
+}
+
+/// Ends the agent for one that takes over: closes its listeners and its port and releases the lock, in this order,
+/// then waits for the host's commands to end. devlxd's socket keeps its name.
+pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>; 2]) {
+    notify::stopping();
+    for task in tasks {
+        task.cancel().await;
+    }
+    log::info(format_args!("another agent takes over"));
+    agent.notes.release();
+    let mut leave = Leave::replaced(now());
+    let idle = async {
+        while !leave.may(now(), load(agent)) {
+            sleep(LOOK).await;
+        }
+    };
+    let told = async {
+        while let Ok(signal) = signals.next().await {
+            match signal {
+                Signalled::Child => agent.children.reap(),
+                Signalled::Anew | Signalled::Replaced => {}
+                Signalled::End => break,
+            }
+        }
+    };
+    idle.or(told).await;
+}
+
+/// What of the host's is under way, or of an application's words to it. Without `/proc`, which a new root may lack yet,
+/// the program cannot be found.
+fn load(agent: &Agent) -> Load {
+    let is_busy = agent.acts.free() != ACTS
+        || agent.sessions.free() != SESSIONS
+        || agent.words.free() != WORDS
+        || !Path::new("/proc/self/exe").exists();
+    if is_busy { Load::Busy } else { agent.operations.load() }
+}

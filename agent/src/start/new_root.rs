@@ -1,0 +1,56 @@
+//! The root that an initramfs ends in (switch_root). Process 1 enters it alone; an agent of the initramfs follows.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::process::{chroot, fchdir};
+
+use crate::built;
+use crate::runtime::log;
+
+/// Device and inode of process 1's root when the agent was started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OldRoot(Option<(u64, u64)>);
+
+impl OldRoot {
+    /// The root as it is now.
+    pub(crate) fn now() -> Self {
+        let root = if built::INITRAMFS { root_of_init() } else { None };
+        Self(root.and_then(|root| id(&root)))
+    }
+
+    /// Follows process 1 if it has left this root. Never waits.
+    pub(crate) fn left(self) -> bool {
+        let Some(new) = root_of_init() else { return false };
+        let id = id(&new);
+        if self.0.is_none() || id.is_none() || id == self.0 {
+            return false;
+        }
+        match fchdir(&new).and_then(|()| chroot(".")) {
+            Ok(()) => log::info(format_args!("the initramfs is left: going on in the new root")),
+            Err(error) => log::error(format_args!("cannot enter the new root: {error}")),
+        }
+        true
+    }
+}
+
+fn id(root: &OwnedFd) -> Option<(u64, u64)> {
+    fstat(root).ok().map(|about| (about.st_dev, about.st_ino))
+}
+
+/// The root of process 1.
+fn root_of_init() -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = |proc: &OwnedFd| openat(proc, "1/root", flags, Mode::empty()).ok();
+    if let Ok(proc) = openat(CWD, "/proc", flags, Mode::empty())
+        && let Some(root) = root(&proc)
+    {
+        return Some(root);
+    }
+    // It was moved to the new root, or unmounted: one that is mounted nowhere. It is not held open all the time: an
+    // initramfs may unmount its own.
+    let proc = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
+    fsconfig_create(&proc).ok()?;
+    root(&fsmount(&proc, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()?)
+}

@@ -1,0 +1,156 @@
+//! An agent that goes on as another, with no word to the host: started anew by SIGHUP, or replaced by a second agent
+//! where an initramfs has started the first.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mote_tests::host::NAME;
+use mote_tests::terminal::Terminal;
+use mote_tests::{Process, agent, kill, put, wait};
+use rustix::process::Signal;
+
+use crate::world::{Boot, LIMIT, terminate};
+
+/// What a command of the host sees of its limits.
+const LIMITS: &[&str] =
+    &["exec", NAME, "--", "sh", "-c", "ulimit -Sn; cat /proc/self/oom_score_adj; umask"];
+
+/// How often an agent has become CONNECTED.
+fn connected(boot: &Boot, times: usize) {
+    let enough = || boot.log().matches(": CONNECTED ").count() >= times;
+    wait("CONNECTED", LIMIT, || enough().then_some(()));
+}
+
+fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").count()
+}
+
+/// The agent by a file of the test's own, so that it can be replaced.
+fn installed(boot: &Boot, args: &[&str]) -> Command {
+    let place = boot.scratch.0.join("mote-agent");
+    fs::copy(agent(), &place).expect("a copy");
+    let like = boot.command(args);
+    let mut command = Command::new(&place);
+    let log =
+        fs::File::options().append(true).open(boot.scratch.0.join("agent.log")).expect("its log");
+    command.args(like.get_args()).stdin(Stdio::null()).stderr(log);
+    command
+}
+
+#[test]
+fn a_hang_up_starts_the_newer_program_and_the_host_hears_nothing() {
+    let boot = Boot::new("lxd");
+    let mut port = Terminal::open(80, 24);
+    let mut agent = Process::start(&mut installed(&boot, &["--port", &port.path()]));
+    connected(&boot, 1);
+    assert_eq!(boot.ask(&["ready"]).0, Some(0));
+    let limits = boot.host.run(LIMITS);
+    // Its operation is kept for a while.
+    let files = || descriptors(agent.0.id());
+    std::thread::sleep(Duration::from_secs(6));
+    let before = files();
+
+    // As dpkg does.
+    let newer = boot.scratch.0.join("newer");
+    let text = format!(
+        "#!/bin/sh\n: >{0}/ran\nexec {1} \"$@\"\n",
+        boot.scratch.0.display(),
+        mote_tests::agent().display()
+    );
+    put(&newer, text);
+    fs::set_permissions(&newer, PermissionsExt::from_mode(0o755)).unwrap();
+    fs::rename(&newer, boot.scratch.0.join("mote-agent")).unwrap();
+    let begun = Instant::now();
+    kill(Signal::HUP, agent.0.id());
+    connected(&boot, 2);
+    let took = begun.elapsed();
+    println!("CONNECTED again after {took:?}");
+    assert!(boot.scratch.0.join("ran").exists(), "the newer program");
+    boot.serves();
+    assert!(boot.text("run/mote/status").contains("\"ready\":\"Ready\""));
+    assert_eq!(boot.host.run(LIMITS), limits);
+    wait("its descriptors to be closed", LIMIT, || (files() == before).then_some(()));
+    assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
+
+    // Once more, by a program that was removed.
+    fs::remove_file(boot.scratch.0.join("mote-agent")).unwrap();
+    kill(Signal::HUP, agent.0.id());
+    connected(&boot, 3);
+    assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
+    assert_eq!(terminate(&mut agent), Some(0));
+    port.until("STOPPED");
+}
+
+#[test]
+fn a_new_start_waits_for_the_hosts_commands_and_serves_others_meanwhile() {
+    let boot = Boot::new("lxd");
+    let mut agent = boot.start(&[]);
+    connected(&boot, 1);
+    let script = format!("kill -HUP {}; sleep 2; echo whole", agent.0.id());
+    assert_eq!(boot.host.run(&["exec", NAME, "--", "sh", "-c", &script]), "whole\n");
+    assert!(!boot.log().contains("starting anew"), "the host may still ask for the result");
+    assert_eq!(boot.host.run(&["exec", NAME, "--", "echo", "another"]), "another\n");
+    connected(&boot, 2);
+    assert_eq!(boot.host.run(&["exec", NAME, "--", "echo", "again"]), "again\n");
+    assert_eq!(terminate(&mut agent), Some(0));
+}
+
+#[test]
+fn a_hang_up_while_the_agent_waits_is_a_start_too() {
+    let boot = Boot::new("lxd");
+    let away = boot.scratch.0.join("away");
+    fs::rename(&boot.host.share, &away).unwrap();
+    let mut agent = boot.start(&[]);
+    let waits = || boot.log().matches("waiting for the config files").count();
+    wait("it to wait", LIMIT, || (waits() == 1).then_some(()));
+    kill(Signal::HUP, agent.0.id());
+    wait("it to wait again", LIMIT, || (waits() == 2).then_some(()));
+    fs::rename(&away, &boot.host.share).unwrap();
+    boot.serves();
+    // Of no meaning but to an agent of an initramfs.
+    kill(Signal::USR1, agent.0.id());
+    std::thread::sleep(Duration::from_millis(300));
+    boot.serves();
+    assert_eq!(terminate(&mut agent), Some(0));
+}
+
+#[test]
+fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
+    let boot = Boot::new("lxd");
+    let mut port = Terminal::open(80, 24);
+    let path = port.path();
+    let mut first = boot.start(&["--initramfs", "--port", &path]);
+    connected(&boot, 1);
+    assert_eq!(boot.ask(&["ready"]).0, Some(0));
+    let line = fs::read_to_string(format!("/proc/{}/cmdline", first.0.id())).unwrap();
+    assert!(line.starts_with('@'), "systemd would kill {line:?}");
+    // The root of the test has no /proc.
+    let process = boot.root(&format!("proc/{}", first.0.id()));
+    symlink(format!("/proc/{}", first.0.id()), process).unwrap();
+    // A command that goes on under the first.
+    let said = boot.scratch.0.join("said");
+    let script = format!("sleep 3; echo whole >{}", said.display());
+    let running = boot.host.launch(&["exec", NAME, "--", "sh", "-c", &script]);
+    wait("the command", LIMIT, || boot.log().contains("exec uid").then_some(()));
+
+    let second = boot.start(&["--port", &path]);
+    connected(&boot, 2);
+    boot.serves();
+    assert!(first.0.try_wait().unwrap().is_none(), "it has a command");
+    assert_eq!(boot.host.run(&["exec", NAME, "--", "echo", "second"]), "second\n");
+    assert!(boot.text("run/mote/status").contains("\"ready\":\"Ready\""));
+    let (status, _) = wait("the first's end", LIMIT, || first.0.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(fs::read_to_string(&said).unwrap(), "whole\n");
+    drop(running);
+    assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
+
+    // The second is as any other.
+    let mut third = boot.start(&["--port", &path]);
+    let (status, _) = wait("the third's end", LIMIT, || third.0.try_wait().unwrap());
+    assert_eq!(status.code(), Some(1));
+    boot.logged(&format!("another mote-agent is running: process {}", second.0.id()));
+    boot.serves();
+}
