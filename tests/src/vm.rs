@@ -202,6 +202,14 @@ impl Vm {
         self.plugged += 1;
     }
 
+    /// Plugs in a device, given as for `-device`, whose other end is there.
+    ///
+    /// # Panics
+    /// If QEMU does not want it.
+    pub fn attach(&self, device: &str) {
+        self.order(&[device_add(device)]);
+    }
+
     /// Plugs in what was not there when it booted.
     ///
     /// # Panics

@@ -11,6 +11,11 @@ const AGENT: &[(&str, &str)] = &[
     ("/etc/init.d/mote-agent", "-rwxr-xr-x"),
     ("/etc/logrotate.d/mote-agent", "-rw-r--r--"),
     ("/etc/sv/mote-agent/run", "-rwxr-xr-x"),
+    ("/usr/lib/dracut/modules.d/90mote-agent/module-setup.sh", "-rwxr-xr-x"),
+    ("/usr/lib/dracut/modules.d/90mote-agent/mote-agent-initramfs.service", "-rw-r--r--"),
+    ("/usr/lib/initcpio/hooks/mote-agent", "-rw-r--r--"),
+    ("/usr/lib/initcpio/install/mote-agent", "-rw-r--r--"),
+    ("/usr/lib/mote-agent/in-initramfs", "-rwxr-xr-x"),
     ("/usr/lib/mote-agent/respawn", "-rwxr-xr-x"),
     ("/usr/lib/mote-agent/when-idle", "-rwxr-xr-x"),
     ("/usr/lib/systemd/system/incus-agent.service.d/not-beside-mote.conf", "-rw-r--r--"),
@@ -26,6 +31,8 @@ const AGENT: &[(&str, &str)] = &[
     ("/usr/share/doc/mote-agent/examples/openrc", "-rw-r--r--"),
     ("/usr/share/doc/mote-agent/third-party.gz", "-rw-r--r--"),
     ("/usr/share/fish/vendor_completions.d/mote-agent.fish", "-rw-r--r--"),
+    ("/usr/share/initramfs-tools/hooks/mote-agent", "-rwxr-xr-x"),
+    ("/usr/share/initramfs-tools/scripts/init-premount/mote-agent", "-rwxr-xr-x"),
     ("/usr/share/lintian/overrides/mote-agent", "-rw-r--r--"),
     ("/usr/share/man/man8/mote-agent.8.gz", "-rw-r--r--"),
     ("/usr/share/zsh/vendor-completions/_mote-agent", "-rw-r--r--"),
@@ -33,6 +40,9 @@ const AGENT: &[(&str, &str)] = &[
 
 /// Files of the .rpm: systemd's only, with the licences where .rpm has them.
 const RPM: &[&str] = &[
+    "/usr/lib/dracut/modules.d/90mote-agent/module-setup.sh",
+    "/usr/lib/dracut/modules.d/90mote-agent/mote-agent-initramfs.service",
+    "/usr/lib/mote-agent/in-initramfs",
     "/usr/lib/mote-agent/when-idle",
     "/usr/lib/systemd/system/incus-agent.service.d/not-beside-mote.conf",
     "/usr/lib/systemd/system/lxd-agent.service.d/not-beside-mote.conf",
@@ -181,7 +191,9 @@ fn the_rpm_has_these_files_and_no_others() {
     assert_eq!(ask("-l").lines().collect::<Vec<_>>(), RPM);
     for line in ask("-lv").lines() {
         let mut words = line.split_whitespace();
-        let program = ["/usr/sbin/mote-agent", "when-idle"].iter().any(|end| line.ends_with(end));
+        let program = ["/usr/sbin/mote-agent", "when-idle", "in-initramfs", ".sh"]
+            .iter()
+            .any(|end| line.ends_with(end));
         let mode = if program { "-rwxr-xr-x" } else { "-rw-r--r--" };
         assert_eq!(words.next(), Some(mode), "{line}");
         assert_eq!(words.skip(1).take(2).collect::<Vec<_>>(), ["root", "root"], "{line}");

@@ -1,0 +1,141 @@
+//! Debian 12 with initramfs-tools and with dracut, made by `image/hooks/disk`. The disk with the root comes when the
+//! initramfs already waits for it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use mote_tests::host::NAME;
+use mote_tests::vm::Spec;
+use mote_tests::ways::{Row, record};
+use mote_tests::{Scratch, put};
+
+use crate::world::{Outage, World};
+
+const LOG: &str = "/run/mote-agent-initramfs.log";
+const PID: &str = r#"sed -n 's/.*"pid": *"\([0-9]*\)".*/\1/p' /run/mote/status"#;
+
+fn image(tool: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let made = Command::new("image/hooks/disk").arg(tool).current_dir(source).output();
+    let made = made.expect("image/hooks/disk");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    String::from_utf8_lossy(&made.stdout).trim().into()
+}
+
+fn boot(image: &Path, disk: &str) -> World {
+    let drive =
+        format!("file={},if=none,id=root,format=raw,snapshot=on", image.join(disk).display());
+    let spec = Spec {
+        image: image.to_owned(),
+        memory: 512,
+        // Both would give up at some time, the second in seconds.
+        words: "root=LABEL=mote-root rw rootdelay=1000 rd.retry=1000".into(),
+        extra: vec!["-drive".into(), drive],
+        ..Spec::default()
+    };
+    World::boot(Scratch::new(), &spec)
+}
+
+/// A VM whose host has its agent in the initramfs, which cannot find its root: commands run there.
+fn waits(world: &World) {
+    assert_eq!(world.try_sh("[ -e /usr/bin/dpkg ] || echo none").as_deref(), Ok("none\n"));
+    assert_eq!(world.sh("ls /dev/disk/by-label | grep mote-root || echo missing"), "missing\n");
+    world.sh("mote-agent ready");
+    let line = world.sh(&format!("tr '\\0' ' ' </proc/$({PID})/cmdline"));
+    assert!(line.starts_with("@/usr/sbin/mote-agent --initramfs"), "{line}");
+}
+
+/// From the start of the agent whose pid is in the status file to CONNECTED, and its memory.
+fn pss(world: &World) -> u64 {
+    let text =
+        world.sh(&format!("sed -n 's/^Pss: *\\([0-9]*\\) kB/\\1/p' /proc/$({PID})/smaps_rollup"));
+    text.trim().parse().expect("its size")
+}
+
+fn taken_over(tool: &'static str) {
+    let image = image(tool);
+    let mut world = boot(&image, "disk");
+    let power_on = world.connected();
+    let agent_start = world.since_start(PID);
+    let pss = pss(&world);
+    waits(&world);
+    let outage = Outage::watch(&world);
+    world.vm.attach("virtio-blk-pci,drive=root,id=rootdisk");
+    world.until("[ -e /usr/bin/dpkg ] && systemctl is-active mote-agent && mote-agent status | grep -q CONNECTED");
+    let outage = outage.longest();
+    println!(
+        "{tool}: no agent answered for {outage:?} at most; {}",
+        world.sh(&format!("cat {LOG}"))
+    );
+    assert!(world.sh("mote-agent status").contains("Ready"));
+    assert!(world.sh(&format!("cat {LOG}")).contains("another agent takes over"));
+    let only = world.sh("pgrep -c -f -- --initramfs || true");
+    assert_eq!(only, "0\n", "{}", world.sh("ps ax"));
+    world.assert_no_end();
+    let _cut = world.try_sh("poweroff");
+    let clean_stop = world.stopped();
+    assert!(clean_stop);
+    let added = fs::read_to_string(image.join("added")).expect("its bytes");
+    record(&Row {
+        way: tool,
+        booted: format!("Debian 12, kernel {}, QEMU (TCG)", "6.1"),
+        agent_start,
+        power_on,
+        bytes: added.trim().parse().expect("bytes"),
+        pss,
+        clean_stop,
+    });
+}
+
+fn goes_on(tool: &'static str) {
+    let image = image(tool);
+    let mut world = boot(&image, "bare");
+    let _power_on = world.connected();
+    waits(&world);
+    world.vm.attach("virtio-blk-pci,drive=root,id=rootdisk");
+    world.until(&format!("[ -e /usr/bin/dpkg ] && grep -c 'starting anew' {LOG} && systemctl is-system-running --wait"));
+    assert_eq!(
+        world.sh("cat /etc/hostname; [ ! -e /usr/sbin/mote-agent ] || echo agent"),
+        "real\n"
+    );
+    // Not in a unit that ends before the machine does.
+    let pid = world.sh(PID);
+    let pid = pid.trim();
+    assert_eq!(world.sh(&format!("cat /proc/{pid}/cgroup")), "0::/init.scope\n");
+    let pushed = world.scratch.0.join("file");
+    put(&pushed, "pushed");
+    world.host.ok(&[
+        "file",
+        "push",
+        pushed.to_str().expect("a path"),
+        &format!("{NAME}/root/pushed"),
+    ]);
+    assert_eq!(world.sh("cat /root/pushed; stat -f -c %T /root/pushed"), "pushedext2/ext3\n");
+    assert_eq!(world.sh(&format!("/proc/{pid}/exe get user.foo")), "bar\n");
+    assert!(world.sh(&format!("/proc/{pid}/exe status")).contains("Ready"));
+    assert!(world.host.run(&["state", NAME]).contains("processes"));
+    world.assert_no_end();
+    let _cut = world.try_sh("poweroff");
+    assert!(world.stopped());
+}
+
+#[test]
+fn initramfs_tools_and_a_root_with_an_agent() {
+    taken_over("initramfs-tools");
+}
+
+#[test]
+fn initramfs_tools_and_a_root_without() {
+    goes_on("initramfs-tools");
+}
+
+#[test]
+fn dracut_and_a_root_with_an_agent() {
+    taken_over("dracut");
+}
+
+#[test]
+fn dracut_and_a_root_without() {
+    goes_on("dracut");
+}

@@ -1,0 +1,119 @@
+//! A VM that boots an initramfs of the test's, and its host.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mote_tests::conform::client::{Client, Way};
+use mote_tests::host::{Host, NAME};
+use mote_tests::vm::{self, Spec, Vm};
+use mote_tests::{Scratch, wait};
+
+/// For what takes a boot, under software emulation on a busy machine.
+pub(crate) const BOOT: Duration = Duration::from_secs(400);
+
+/// Dropped in this order.
+pub(crate) struct World {
+    pub(crate) vm: Vm,
+    pub(crate) host: Host,
+    pub(crate) begun: Instant,
+    pub(crate) scratch: Scratch,
+}
+
+impl World {
+    pub(crate) fn boot(scratch: Scratch, spec: &Spec) -> Self {
+        let mut host = Host::of_vm(&scratch.0, spec, "lxd", &["--config", "user.foo=bar"]);
+        host.start();
+        let begun = Instant::now();
+        let vm = Vm::boot(&scratch.0, spec, &host.share);
+        Self { vm, host, begun, scratch }
+    }
+
+    /// Waits for CONNECTED; from power-on until then.
+    pub(crate) fn connected(&self) -> Duration {
+        wait("CONNECTED", BOOT, || self.host.is_connected().then_some(()));
+        self.begun.elapsed()
+    }
+
+    /// How long the process that a script names has run, by the guest's clock.
+    pub(crate) fn since_start(&self, pid: &str) -> Duration {
+        let look = format!("cat /proc/$({pid})/stat; cat /proc/uptime");
+        let text = self.sh(&look);
+        let (_, rest) = text.split_once(") ").expect("a line");
+        let words: Vec<_> = rest.split_whitespace().collect();
+        let ticks: f64 = words.get(19).and_then(|word| word.parse().ok()).expect("its start");
+        let uptime = text.lines().nth(1).and_then(|line| line.split(' ').next());
+        let uptime: f64 = uptime.and_then(|word| word.parse().ok()).expect("an uptime");
+        Duration::from_secs_f64(uptime - ticks / 100.0)
+    }
+
+    /// Runs a script in the guest, by the host.
+    pub(crate) fn try_sh(&self, script: &str) -> Result<String, String> {
+        self.host.try_run(&["exec", "-n", NAME, "--", "sh", "-c", script])
+    }
+
+    /// The same, in a guest that is there.
+    pub(crate) fn sh(&self, script: &str) -> String {
+        self.try_sh(script).unwrap_or_else(|why| panic!("{script}: {why}\n{}", self.vm.console()))
+    }
+
+    /// Waits until a script in the guest succeeds.
+    pub(crate) fn until(&self, script: &str) -> String {
+        wait(script, BOOT, || self.try_sh(script).ok()).0
+    }
+
+    /// That the host has never heard of an end.
+    pub(crate) fn assert_no_end(&self) {
+        let log = self.host.log();
+        assert!(!log.contains("STOPPED"), "{log}");
+    }
+
+    /// That the host heard of the end.
+    pub(crate) fn stopped(&mut self) -> bool {
+        self.vm.ended(BOOT);
+        self.host.log().contains("STOPPED")
+    }
+}
+
+/// Calls to the agent one after another, and the longest time without an answer.
+pub(crate) struct Outage {
+    over: Arc<AtomicBool>,
+    calls: JoinHandle<Duration>,
+}
+
+impl Outage {
+    pub(crate) fn watch(world: &World) -> Self {
+        let client = Client::new(Way::Device(vm::vsock(&world.scratch.0)), &world.host);
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = over.clone();
+        let calls = std::thread::spawn(move || {
+            let (mut longest, mut last) = (Duration::ZERO, Instant::now());
+            while !ends.load(Ordering::Relaxed) {
+                if client.ask("GET", "/1.0", "").is_ok_and(|answer| answer.status == 200) {
+                    longest = longest.max(last.elapsed());
+                    last = Instant::now();
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            longest
+        });
+        Self { over, calls }
+    }
+
+    pub(crate) fn longest(self) -> Duration {
+        self.over.store(true, Ordering::Relaxed);
+        self.calls.join().expect("the calls")
+    }
+}
+
+/// Appends a directory's files to an initrd.
+pub(crate) fn append(tree: &Path, initrd: &Path) {
+    let script =
+        "cd \"$1\" && find . -mindepth 1 | cpio --quiet -R 0:0 -H newc -o | gzip -n -1 >>\"$2\"";
+    let mut command = Command::new("bash");
+    command.args(["-o", "pipefail", "-c", script, "-"]).arg(tree).arg(initrd);
+    assert!(command.status().expect("bash").success(), "cpio");
+}
