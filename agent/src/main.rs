@@ -112,11 +112,19 @@ fn printed(text: &str) -> ExitCode {
     }
 }
 
-/// Starts everything in order, then waits for a signal or a fatal error.
-fn run(options: Options) -> Result<(), String> {
+/// Says what is wrong with the image.
+fn warn(options: &Options) {
     if !built::INIT && std::process::id() == 1 {
         log::warn(format_args!("process 1, but built without init; see image/one-file"));
     }
+    if let Some(why) = others::left(&options.root) {
+        log::warn(format_args!("{why}"));
+    }
+}
+
+/// Starts everything in order, then waits for a signal or a fatal error.
+fn run(options: Options) -> Result<(), String> {
+    warn(&options);
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Before any thread starts: threads inherit the signal mask.
     let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
@@ -125,9 +133,6 @@ fn run(options: Options) -> Result<(), String> {
     sys::spare();
     let old_root = out_of_initramfs(&options);
     let mut lock = lock::acquire(&options.root, built::INITRAMFS && !options.makes_room())?;
-    if let Some(why) = others::left(&options.root) {
-        log::warn(format_args!("{why}"));
-    }
     // Before anything of the host's is touched.
     let policies = policy::read(&options);
     let mut wait = Wait::new(&options, &signals, &mut lock, old_root);

@@ -25,6 +25,7 @@ complete -c mote-agent -l deny -x -a "(__fish_append , $features)" -d 'deny the 
 complete -c mote-agent -l allow -x -a "(__fish_append , $features)" -d 'deny the host all but these features'
 complete -c mote-agent -l no-wait -d 'end with an error if something is missing at start'
 complete -c mote-agent -l no-replay-ready -d 'do not repeat Ready to a host that was restarted'
+complete -c mote-agent -l initramfs -d 'this is an initramfs'
 complete -c mote-agent -l interval-connect -x -d 'period in state CONNECT, milliseconds'
 complete -c mote-agent -l interval-started -x -d 'period in state STARTED, milliseconds'
 complete -c mote-agent -l interval-connected -x -d 'period in state CONNECTED, milliseconds'

@@ -32,6 +32,7 @@ _arguments -S \
     '--allow=[deny the host all but these features]:features:_values -s , feature $features' \
     '--no-wait[end with an error if something is missing at start]' \
     '--no-replay-ready[do not repeat Ready to a host that was restarted]' \
+    '--initramfs[this is an initramfs]' \
     '--interval-connect=[period in state CONNECT]:milliseconds: ' \
     '--interval-started=[period in state STARTED]:milliseconds: ' \
     '--interval-connected=[period in state CONNECTED]:milliseconds: ' \

@@ -150,7 +150,7 @@ fn a_broken_policy_denies_everything_and_names_the_line() {
 #[test]
 fn a_config_share_that_comes_after_two_minutes_is_used_at_once() {
     let spec = Spec { late: vec![Late::Disk], ..Spec::default() };
-    let (world, mut guest) = without_agent("lxd", &spec, true);
+    let (mut world, mut guest) = without_agent("lxd", &spec, true);
     guest.ok(START);
     said(&world, "info: waiting for the config share: ");
     std::thread::sleep(Duration::from_secs(120));

@@ -25,6 +25,8 @@ pub const REASONS: &[Reason] = &[
     Reason { server: Server::Incus, agents: OWN, check: "life.server_killed", why: FORGOTTEN },
     Reason { server: Server::Lxd, agents: OWN, check: "exec.exit_codes", why: KILLED },
     Reason { server: Server::Lxd, agents: OWN, check: "terminal.window_change", why: KILLED },
+    Reason { server: Server::Lxd, agents: OWN, check: "guestapi.off_and_on", why: ASKED_BACK },
+    Reason { server: Server::Lxd, agents: OWN, check: "life.agent_killed", why: SLOW },
 ];
 
 const OWN: &[Agent] = &[Agent::Own];
@@ -39,6 +41,10 @@ const SLOW: &str = "The limit, the same for all agents, is twice that of a machi
 
 const FORGOTTEN: &str = "The server forgets Ready when it ends, and its agent does not say it again; mote does \
     (docs/protocol/ready.md).";
+
+const ASKED_BACK: &str = "The server's agent asks the server back before it answers the server's `PUT /1.0`, and LXD 5.0.2 refuses \
+    everything while its database still says that the guest API is off: in an instance that runs it cannot be allowed again. mote \
+    answers first.";
 
 /// What the page says of a server before its table: what was not run, and why.
 #[must_use]
