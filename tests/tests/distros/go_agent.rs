@@ -76,16 +76,16 @@ fn one_that_was_left_in_the_image_is_named_and_does_not_get_in_the_way() {
     assert!(output.contains("address already in use") && output.ends_with("code 1\n"), "{output}");
     assert_eq!(world.pid(), pid);
 
-    // Where it was first, it serves the host, and mote says whom to end, and then takes the port.
+    // Where it was first, it serves the host. It has the port open for moments only, so mote cannot name its process: it
+    // says that the port is taken, and takes it when it is free.
     world.last_words(&format!(
         "systemd-run --quiet sh -c 'systemctl stop mote-agent; systemd-run --quiet --unit=go \
          --working-directory=/run/incus_agent {AGENT}; sleep 10; systemctl start mote-agent'"
     ));
     let theirs = || world.try_sh(&format!("{LOG} | tail -n 20; pidof incus-agent")).ok();
-    let waits = "waiting for vsock: another agent listens on vsock port 8443 already: end process ";
+    let waits = "waiting for vsock: another agent listens on vsock port 8443 already";
     let (log, _) = wait("its wait", BOOT, || theirs().filter(|log| log.contains(waits)));
     let go = log.lines().last().expect("a process").to_owned();
-    assert!(log.contains(&format!("{waits}{go} (incus-agent)")), "{log}");
     world.last_words(&format!("kill {go}"));
     let took = world.another_than(&pid);
     println!("mote serves {took:?} after the Go agent's end");
