@@ -1,10 +1,10 @@
 //! A VM in QEMU, software emulation unless `MOTE_ACCEL` says otherwise, with a real vsock by way of vhost-device-vsock, its status port on a ring buffer or a
 //! socket, and its config share.
 
+mod hot;
 mod machine;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -200,65 +200,6 @@ impl Vm {
             )),
         ]);
         self.plugged += 1;
-    }
-
-    /// Plugs in a device, given as for `-device`, whose other end is there.
-    ///
-    /// # Panics
-    /// If QEMU does not want it.
-    pub fn attach(&self, device: &str) {
-        self.order(&[device_add(device)]);
-    }
-
-    /// Plugs in what was not there when it booted.
-    ///
-    /// # Panics
-    /// If QEMU does not want it.
-    pub fn plug_late(&mut self, what: Late) {
-        let late = self.late.iter().filter(|(late, _)| *late == what);
-        // A port has the bus of the device before it.
-        let orders: Vec<_> = late
-            .flat_map(|(_, devices)| devices)
-            .map(|it| device_add(&machine::plugged(it, self.plugged)))
-            .collect();
-        assert!(!orders.is_empty(), "{what:?} is there already");
-        self.order(&orders);
-        self.plugged += 1;
-    }
-
-    /// Presses the power button, as a server's stop does.
-    ///
-    /// # Panics
-    /// If QEMU does not want it.
-    pub fn power_button(&self) {
-        self.order(&["{\"execute\":\"system_powerdown\"}".to_owned()]);
-    }
-
-    /// Presses these three keys of its keyboard.
-    ///
-    /// # Panics
-    /// If QEMU does not want it.
-    pub fn ctrl_alt_del(&self) {
-        let key = |name: &str| format!("{{\"type\":\"qcode\",\"data\":\"{name}\"}}");
-        let keys = ["ctrl", "alt", "delete"].map(key).join(",");
-        self.order(&[format!("{{\"execute\":\"send-key\",\"arguments\":{{\"keys\":[{keys}]}}}}")]);
-    }
-
-    /// Tells QEMU what to do while it runs.
-    fn order(&self, orders: &[String]) {
-        let hot = UnixStream::connect(self.directory.join("hot")).expect("the second monitor");
-        hot.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
-        let mut answers = BufReader::new(&hot).lines();
-        let hello = "{\"execute\":\"qmp_capabilities\"}".to_owned();
-        for order in [&hello].into_iter().chain(orders) {
-            (&hot).write_all(order.as_bytes()).expect("the second monitor");
-            let told = answers.by_ref().map_while(Result::ok);
-            let answer = told
-                .into_iter()
-                .find(|line| !line.contains("\"event\"") && !line.contains("\"QMP\""));
-            let answer = answer.unwrap_or_default();
-            assert!(answer.contains("\"return\""), "{order}: {answer}");
-        }
     }
 
     /// What it printed on its console, the agent's log among it.

@@ -130,6 +130,7 @@ pub const OTHERS: &[(&str, &str)] = &[
     ("init/restarts.rs", "one pause after the other"),
     ("init/shutdown.rs", "time and one bit come in"),
     ("json/error.rs", "words for an error"),
+    ("leave.rs", "time and one bit come in"),
     ("limits.rs", "constants"),
     ("sftp/mod.rs", "constants"),
     ("status/pace.rs", "constants"),

@@ -10,7 +10,7 @@ use crate::world::{BOOT, Plan, World};
 
 const ADDRESS: &str = "52:54:00:12:34:56";
 /// Without what the image has no programs for.
-const USER: &str = "#cloud-config\nlocale: false\nssh_genkeytypes: []\nruncmd: [echo user-data >/root/user-data]\n";
+const USER: &str = "#cloud-config\nlocale: false\nresize_rootfs: false\nssh_genkeytypes: []\nruncmd: [echo user-data >/root/user-data]\n";
 const VENDOR: &str =
     "#cloud-config\nwrite_files: [{path: /root/vendor-data, content: vendor-data}]\n";
 const NETWORK: &str = "version: 2\nethernets:\n  nic0:\n    match: {macaddress: \"52:54:00:12:34:56\"}\n    set-name: \

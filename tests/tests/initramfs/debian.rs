@@ -29,7 +29,7 @@ fn boot(image: &Path, disk: &str) -> World {
     let spec = Spec {
         image: image.to_owned(),
         memory: 512,
-        // Both would give up at some time, the second in seconds.
+        // Both tools would give up in seconds. initramfs-tools sleeps that long before it looks: `come` wakes it.
         words: "root=LABEL=mote-root rw rootdelay=1000 rd.retry=1000".into(),
         extra: vec!["-drive".into(), drive],
         ..Spec::default()
@@ -53,6 +53,12 @@ fn pss(world: &World) -> u64 {
     text.trim().parse().expect("its size")
 }
 
+/// The disk comes.
+fn come(world: &World) {
+    world.vm.attach("virtio-blk-pci,drive=root,id=rootdisk");
+    world.sh("kill $(pidof sleep) || true");
+}
+
 fn taken_over(tool: &'static str) {
     let image = image(tool);
     let mut world = boot(&image, "disk");
@@ -61,7 +67,7 @@ fn taken_over(tool: &'static str) {
     let pss = pss(&world);
     waits(&world);
     let outage = Outage::watch(&world);
-    world.vm.attach("virtio-blk-pci,drive=root,id=rootdisk");
+    come(&world);
     world.until("[ -e /usr/bin/dpkg ] && systemctl is-active mote-agent && mote-agent status | grep -q CONNECTED");
     let outage = outage.longest();
     println!(
@@ -93,7 +99,7 @@ fn goes_on(tool: &'static str) {
     let mut world = boot(&image, "bare");
     let _power_on = world.connected();
     waits(&world);
-    world.vm.attach("virtio-blk-pci,drive=root,id=rootdisk");
+    come(&world);
     world.until(&format!("[ -e /usr/bin/dpkg ] && grep -c 'starting anew' {LOG} && systemctl is-system-running --wait"));
     assert_eq!(
         world.sh("cat /etc/hostname; [ ! -e /usr/sbin/mote-agent ] || echo agent"),

@@ -32,7 +32,7 @@ const AGENT: &[(&str, &str)] = &[
     ("/usr/share/doc/mote-agent/third-party.gz", "-rw-r--r--"),
     ("/usr/share/fish/vendor_completions.d/mote-agent.fish", "-rw-r--r--"),
     ("/usr/share/initramfs-tools/hooks/mote-agent", "-rwxr-xr-x"),
-    ("/usr/share/initramfs-tools/scripts/init-premount/mote-agent", "-rwxr-xr-x"),
+    ("/usr/share/initramfs-tools/scripts/init-top/mote-agent", "-rwxr-xr-x"),
     ("/usr/share/lintian/overrides/mote-agent", "-rw-r--r--"),
     ("/usr/share/man/man8/mote-agent.8.gz", "-rw-r--r--"),
     ("/usr/share/zsh/vendor-completions/_mote-agent", "-rw-r--r--"),
