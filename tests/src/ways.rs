@@ -68,7 +68,7 @@ impl Row {
             "| {} | {}; {} | {} | {} | {} | {} | {} |",
             self.way,
             self.booted,
-            build(),
+            today(),
             seconds(self.agent_start),
             seconds(self.power_on),
             grouped(self.bytes),
@@ -111,11 +111,10 @@ fn with_table(page: &str, table: &str) -> String {
     format!("{before}{BEGIN}{table}{END}{after}")
 }
 
-/// mote's commit.
-fn build() -> String {
-    let said = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
-    let said = said.ok().and_then(|said| String::from_utf8(said.stdout).ok()).unwrap_or_default();
-    if said.is_empty() { "unknown".to_owned() } else { said.trim().to_owned() }
+/// A commit would not do: it has another name once it is in the history that users see.
+fn today() -> String {
+    let said = Command::new("date").args(["-u", "+%F"]).output().expect("date");
+    String::from_utf8_lossy(&said.stdout).trim().to_owned()
 }
 
 #[cfg(test)]
