@@ -19,6 +19,7 @@ pub struct Reason {
 pub const REASONS: &[Reason] = &[
     Reason { server: Server::Incus, agents: OWN, check: "exec.exit_codes", why: KILLED },
     Reason { server: Server::Incus, agents: OWN, check: "terminal.window_change", why: KILLED },
+    Reason { server: Server::Incus, agents: OWN, check: "files.delete", why: RELATIVE },
     Reason { server: Server::Incus, agents: OWN, check: "devices.directory", why: LEFT },
     Reason { server: Server::Incus, agents: OWN, check: "devices.directory_read_only", why: LEFT },
     Reason { server: Server::Incus, agents: OWN, check: "life.agent_killed", why: SLOW },
@@ -32,6 +33,9 @@ pub const REASONS: &[Reason] = &[
 const OWN: &[Agent] = &[Agent::Own];
 const KILLED: &str = "The server's agent says -1 for a command that a signal ended; it predates 128 and the signal, which later \
     releases and mote say.";
+
+const RELATIVE: &str = "`incus file delete` sends the path without its first slash, as its source says. The server's agent takes it from its own \
+    working directory; mote takes it from `/`. The file was still there.";
 
 const LEFT: &str = "The agent of Incus 6.0.4 leaves a directory mounted that was taken out of the running instance; a \
     current Incus' agent unmounts it (docs/protocol/differences.md).";
