@@ -13,11 +13,8 @@ use rustix::termios::isatty;
 
 use crate::init::console;
 use crate::runtime::log;
-use crate::sys::{Plan, spawn};
+use crate::sys::{Plan, SELF, spawn};
 
-/// This program, even if its file has been replaced or removed.
-const SELF: &CStr = c"/proc/self/exe";
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const ENVIRONMENT: [&CStr; 3] = [
     c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     c"HOME=/root",
@@ -91,7 +88,7 @@ impl Service {
         let name = arguments.first().copied().filter(|_| self.role != Role::Agent).unwrap_or(SELF);
         let console = console::open()?;
         spawn(&Plan {
-            program: exec::Program { name, path: PATH },
+            program: exec::Program { name, path: exec::PATH },
             arguments: &arguments,
             environment: &ENVIRONMENT,
             stdio: [console.as_fd(); 3],

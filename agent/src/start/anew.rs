@@ -2,15 +2,13 @@
 //! manager notices. All descriptors but the standard ones are closed by exec(2), and the host is told nothing; what it
 //! told this agent is in `/run/mote`.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fs::read_link;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::runtime::{log, notify};
-use crate::sys;
+use crate::sys::{self, SELF};
 
-/// This program, also after its file was removed.
-pub(crate) const SELF: &CStr = c"/proc/self/exe";
 /// Suffix of a removed file's name in `/proc`.
 pub(crate) const REMOVED: &str = " (deleted)";
 /// Option of an agent in an initramfs.

@@ -9,6 +9,7 @@ mod spawn;
 
 pub(crate) use spawn::{Plan, apart, raise_file_limit, spare, spawn, start_anew};
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -17,6 +18,8 @@ use std::time::Duration;
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::process::Pid;
 
+/// This program, even if its file has been replaced or removed.
+pub(crate) const SELF: &CStr = c"/proc/self/exe";
 /// `IOCTL_VM_SOCKETS_GET_LOCAL_CID`, `_IO(7, 0xb9)` (vsock(7)).
 const GET_LOCAL_CID: libc::Ioctl = 0x7b9;
 

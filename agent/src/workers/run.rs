@@ -19,10 +19,7 @@ use crate::net::transport::Socket;
 use crate::runtime::children::{Child, Ended};
 use crate::runtime::clock::within;
 use crate::runtime::log;
-use crate::sys::Plan;
-
-/// This program, even if its file has been replaced or removed.
-const SELF: &CStr = c"/proc/self/exe";
+use crate::sys::{Plan, SELF};
 
 /// Longest time for a report: the host waits for 3 s (P§3.2).
 const REPORT: Duration = Duration::from_millis(2500);
