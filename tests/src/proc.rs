@@ -1,5 +1,7 @@
 //! Numbers out of `/proc/PID`.
 
+use std::time::Duration;
+
 /// Kilobytes that `text` (`status`, `smaps_rollup`) gives for a field; `None` if it has no such field.
 #[must_use]
 pub fn kilobytes(text: &str, field: &str) -> Option<u64> {
@@ -24,9 +26,23 @@ pub fn memory(pid: u32, file: &str, field: &str) -> u64 {
 #[must_use]
 pub fn ticks(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
-    // The name, in brackets, may have spaces.
-    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
-    fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+    after_name(&text).skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// When a process was started, since its system's boot, by its line `stat`.
+///
+/// # Panics
+/// If the line is none.
+#[must_use]
+pub fn started(stat: &str) -> Duration {
+    let ticks = after_name(stat).nth(19).and_then(|field| field.parse::<u64>().ok());
+    Duration::from_millis(10 * ticks.unwrap_or_else(|| panic!("no start in {stat}")))
+}
+
+/// The fields of a line `stat` after the name, which is in brackets and may have spaces. Times are in hundredths of a
+/// second (`getconf CLK_TCK`).
+fn after_name(stat: &str) -> impl Iterator<Item = &str> {
+    stat.rsplit(')').next().unwrap_or_default().split_whitespace()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::pages::notes::{committed, write};
+use crate::pages::notes::{between, committed, write};
 use crate::pages::text::grouped;
 
 /// The ways, in the table's order.
@@ -22,8 +22,7 @@ const WAYS: [&str; 8] = [
     "aarch64",
 ];
 const PAGE: &str = "images.md";
-const BEGIN: &str = "<!-- ways:begin -->\n";
-const END: &str = "<!-- ways:end -->";
+const MARKS: [&str; 2] = ["<!-- ways:begin -->\n", "<!-- ways:end -->"];
 
 /// What was measured of one way.
 #[derive(Clone, Debug)]
@@ -58,7 +57,7 @@ pub fn record(row: &Row) {
     let kept = kept();
     std::fs::create_dir_all(&kept).expect("tests/ways");
     std::fs::write(kept.join(row.way), format!("{line}\n")).expect("a row");
-    write(PAGE, &with_table(&committed(PAGE), &table(&rows())));
+    write(PAGE, &between(&committed(PAGE), MARKS, &table(&rows())));
 }
 
 impl Row {
@@ -104,13 +103,6 @@ fn table(rows: &[String]) -> String {
     table
 }
 
-/// The page with another table between its two marks.
-fn with_table(page: &str, table: &str) -> String {
-    let (before, rest) = page.split_once(BEGIN).expect("the table's begin");
-    let (_, after) = rest.split_once(END).expect("the table's end");
-    format!("{before}{BEGIN}{table}{END}{after}")
-}
-
 /// A commit would not do: it has another name once it is in the history that users see.
 fn today() -> String {
     let said = Command::new("date").args(["-u", "+%F"]).output().expect("date");
@@ -123,18 +115,18 @@ mod tests {
 
     #[test]
     fn only_the_table_changes() {
-        let page = format!("before\n{BEGIN}old\n{END}\nafter\n");
-        let new = with_table(&page, &table(&["| one |".to_owned()]));
+        let page = format!("before\n{}old\n{}\nafter\n", MARKS[0], MARKS[1]);
+        let new = between(&page, MARKS, &table(&["| one |".to_owned()]));
         assert!(new.starts_with("before\n") && new.ends_with("\nafter\n"));
         assert!(new.contains("\n| one |\n") && !new.contains("old"));
-        assert_eq!(with_table(&new, &table(&["| one |".to_owned()])), new);
+        assert_eq!(between(&new, MARKS, &table(&["| one |".to_owned()])), new);
     }
 
     #[test]
     fn the_page_shows_the_rows_that_are_kept() {
         let page = committed(PAGE);
         assert_eq!(
-            with_table(&page, &table(&rows())),
+            between(&page, MARKS, &table(&rows())),
             page,
             "docs/images.md differs from tests/ways"
         );

@@ -53,6 +53,17 @@ pub fn committed(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap_or_default()
 }
 
+/// The page with another text between its two marks.
+///
+/// # Panics
+/// If a mark is missing.
+#[must_use]
+pub fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
+    let (before, rest) = page.split_once(begin).expect("the begin's mark");
+    let (_, after) = rest.split_once(end).expect("the end's mark");
+    format!("{before}{begin}{text}{end}{after}")
+}
+
 /// Demands that a page of `docs/` is this.
 ///
 /// # Panics

@@ -4,11 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use mote_tests::host::NAME;
 use mote_tests::vm::Spec;
 use mote_tests::{Scratch, agent, put, tool, wait};
 
-use crate::world::{BOOT, Outage, World, append};
+use crate::world::{BOOT, Outage, PID, World, append};
 
 /// Waits for /run/go, makes a root and goes there. With `next=agent` it has an agent.
 const INIT: &str = r#"#!/bin/busybox sh
@@ -105,21 +104,14 @@ fn in_a_root_without_an_agent_the_first_goes_on() {
     assert!(log.contains("the initramfs is left: going on in the new root"), "{log}");
     assert_eq!(name(&world), "new");
     // Files, mounts, the socket and the reports are the new root's.
-    let pushed = world.scratch.0.join("file");
-    put(&pushed, "pushed");
-    world.host.ok(&[
-        "file",
-        "push",
-        pushed.to_str().expect("a path"),
-        &format!("{NAME}/tmp/pushed"),
-    ]);
+    world.push("/tmp/pushed");
     assert_eq!(
         world.sh("cat /tmp/pushed; ls /"),
         "pushedbin\ndev\netc\ninit\nlib\nproc\nroot\nrun\nsbin\nsys\ntmp\n"
     );
     assert!(world.sh("ls -l /dev/lxd/sock").starts_with('s'));
     // Its program is gone from the file system, and runs all the same.
-    let pid = world.sh("sed -n 's/.*\"pid\": *\"\\([0-9]*\\)\".*/\\1/p' /run/mote/status");
+    let pid = world.sh(PID);
     let pid = pid.trim();
     let look = format!("/proc/{pid}");
     assert_eq!(world.sh(&format!("{look}/exe get user.foo")), "bar\n");

@@ -5,15 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use mote_tests::Scratch;
 use mote_tests::host::NAME;
 use mote_tests::vm::Spec;
 use mote_tests::ways::{Row, record};
-use mote_tests::{Scratch, put};
 
-use crate::world::{Outage, World};
+use crate::world::{Outage, PID, World};
 
 const LOG: &str = "/run/mote-agent-initramfs.log";
-const PID: &str = r#"sed -n 's/.*"pid": *"\([0-9]*\)".*/\1/p' /run/mote/status"#;
 
 fn image(tool: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -110,14 +109,7 @@ fn goes_on(tool: &'static str) {
     let pid = world.sh(PID);
     let pid = pid.trim();
     assert_eq!(world.sh(&format!("cat /proc/{pid}/cgroup")), "0::/init.scope\n");
-    let pushed = world.scratch.0.join("file");
-    put(&pushed, "pushed");
-    world.host.ok(&[
-        "file",
-        "push",
-        pushed.to_str().expect("a path"),
-        &format!("{NAME}/root/pushed"),
-    ]);
+    world.push("/root/pushed");
     assert_eq!(world.sh("cat /root/pushed; stat -f -c %T /root/pushed"), "pushedext2/ext3\n");
     assert_eq!(world.sh(&format!("/proc/{pid}/exe get user.foo")), "bar\n");
     assert!(world.sh(&format!("/proc/{pid}/exe status")).contains("Ready"));

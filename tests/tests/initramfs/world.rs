@@ -9,11 +9,15 @@ use std::time::{Duration, Instant};
 
 use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::{Host, NAME};
+use mote_tests::proc::started;
 use mote_tests::vm::{self, Spec, Vm};
-use mote_tests::{Scratch, wait};
+use mote_tests::{Scratch, put, wait};
 
 /// For what takes a boot, under software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(400);
+
+/// Prints the agent's process id.
+pub(crate) const PID: &str = r#"sed -n 's/.*"pid": *"\([0-9]*\)".*/\1/p' /run/mote/status"#;
 
 /// Dropped in this order.
 pub(crate) struct World {
@@ -42,12 +46,9 @@ impl World {
     pub(crate) fn since_start(&self, pid: &str) -> Duration {
         let look = format!("cat /proc/$({pid})/stat; cat /proc/uptime");
         let text = self.sh(&look);
-        let (_, rest) = text.split_once(") ").expect("a line");
-        let words: Vec<_> = rest.split_whitespace().collect();
-        let ticks: f64 = words.get(19).and_then(|word| word.parse().ok()).expect("its start");
-        let uptime = text.lines().nth(1).and_then(|line| line.split(' ').next());
-        let uptime: f64 = uptime.and_then(|word| word.parse().ok()).expect("an uptime");
-        Duration::from_secs_f64(uptime - ticks / 100.0)
+        let (stat, uptime) = text.split_once('\n').expect("two lines");
+        let uptime = uptime.split(' ').next().and_then(|word| word.parse().ok());
+        Duration::from_secs_f64(uptime.expect("an uptime")) - started(stat)
     }
 
     /// Runs a script in the guest, by the host.
@@ -65,6 +66,13 @@ impl World {
         wait(script, BOOT, || self.try_sh(script).ok()).0
     }
 
+    /// Pushes a file with the text `pushed`, by the host.
+    pub(crate) fn push(&self, to: &str) {
+        let file = self.scratch.0.join("file");
+        put(&file, "pushed");
+        self.host.ok(&["file", "push", file.to_str().expect("a path"), &format!("{NAME}{to}")]);
+    }
+
     /// That the host has never heard of an end.
     pub(crate) fn assert_no_end(&self) {
         let log = self.host.log();
@@ -78,7 +86,7 @@ impl World {
     }
 }
 
-/// Calls to the agent one after another, and the longest time without an answer.
+/// Calls to the agent one after another, each on a connection of its own, and the longest time without an answer.
 pub(crate) struct Outage {
     over: Arc<AtomicBool>,
     calls: JoinHandle<Duration>,
@@ -92,7 +100,8 @@ impl Outage {
         let calls = std::thread::spawn(move || {
             let (mut longest, mut last) = (Duration::ZERO, Instant::now());
             while !ends.load(Ordering::Relaxed) {
-                if client.ask("GET", "/1.0", "").is_ok_and(|answer| answer.status == 200) {
+                let answer = client.connect().and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
+                if answer.is_ok_and(|answer| answer.status == 200) {
                     longest = longest.max(last.elapsed());
                     last = Instant::now();
                 }

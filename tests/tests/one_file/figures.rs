@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use mote_tests::column::Column;
 use mote_tests::host::Host;
-use mote_tests::pages::notes::{committed, write};
-use mote_tests::proc::kilobytes;
+use mote_tests::pages::notes::{between, committed, write};
+use mote_tests::proc::{kilobytes, started};
 use mote_tests::vm::{Spec, Vm};
 use mote_tests::ways::{Row, record};
 use mote_tests::world::BOOT;
@@ -137,9 +137,7 @@ fn the_table_of_images_is_written_if_it_is_asked_for() {
         let _fits = table.write_str(&line);
     }
     let page = committed(PAGE);
-    let (before, rest) = page.split_once(BEGIN).expect("the table's begin");
-    let (_, after) = rest.split_once(END).expect("the table's end");
-    write(PAGE, &format!("{before}{BEGIN}{table}{END}{after}"));
+    write(PAGE, &between(&page, [BEGIN, END], &table));
 }
 
 #[test]
@@ -160,11 +158,8 @@ fn its_row_in_the_table_of_ways() {
         world.sh("cat /run/mote/status").contains("\"CONNECTED\"").then_some(())
     });
     let connected = Duration::from_millis(member("since_uptime_ms"));
-    // The 22nd field is the start, in hundredths of a second; the name before it has no space.
-    let stat = world.sh(&format!("cat /proc/{pid}/stat"));
-    let start =
-        stat.split(' ').nth(21).and_then(|field| field.parse::<u64>().ok()).expect("a start");
-    let agent_start = connected.saturating_sub(Duration::from_millis(10 * start));
+    let start = started(&world.sh(&format!("cat /proc/{pid}/stat")));
+    let agent_start = connected.saturating_sub(start);
     let memory = |pid: u64| {
         let text = world.sh(&format!("cat /proc/{pid}/smaps_rollup"));
         kilobytes(&text, "Pss:").expect("its memory")

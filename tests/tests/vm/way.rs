@@ -4,29 +4,18 @@
 use std::time::{Duration, Instant};
 
 use mote_tests::guest::Guest;
-use mote_tests::proc::kilobytes;
+use mote_tests::proc::{kilobytes, started};
 use mote_tests::vm::Spec;
 use mote_tests::ways::{Row, record};
 
 use super::world::World;
 
-/// Clock ticks a second, in which `/proc/PID/stat` counts (`getconf CLK_TCK`).
-const TICKS: f64 = 100.0;
-
-/// Seconds since the guest's boot at which its agent was started.
-fn started(guest: &mut Guest) -> f64 {
-    let stat = guest.ok("cat /proc/$(cat /run/agent.pid)/stat");
-    // The name, in brackets, may have spaces.
-    let (_, fields) = stat.rsplit_once(')').expect("a name");
-    let ticks = fields.split_whitespace().nth(19).expect("a start time");
-    ticks.parse::<f64>().expect("a number") / TICKS
-}
-
-/// Seconds since the guest's boot at which its agent logged that it is CONNECTED.
-fn connected(guest: &mut Guest) -> f64 {
+/// When the guest's agent logged that it is CONNECTED, since the guest's boot.
+fn connected(guest: &mut Guest) -> Duration {
     let line = guest.ok("dmesg | grep -F 'mote: info: CONNECTED' | head -n 1");
     let time = line.trim_start_matches('[').split(']').next().unwrap_or_default();
-    time.trim().parse().unwrap_or_else(|_| panic!("no time: {line}"))
+    let seconds = time.trim().parse().unwrap_or_else(|_| panic!("no time: {line}"));
+    Duration::from_secs_f64(seconds)
 }
 
 #[test]
@@ -36,7 +25,8 @@ fn an_agent_in_the_tests_image_is_connected_is_small_and_stops() {
     let mut world = World::boot("lxd", &spec, &[]);
     let mut guest = world.connected();
     let power_on = begun.elapsed();
-    let agent_start = Duration::from_secs_f64(connected(&mut guest) - started(&mut guest));
+    let agent_start =
+        connected(&mut guest) - started(&guest.ok("cat /proc/$(cat /run/agent.pid)/stat"));
     assert!(agent_start < power_on, "{agent_start:?} {power_on:?}");
     let pss = kilobytes(&guest.ok("cat /proc/$(cat /run/agent.pid)/smaps_rollup"), "Pss:");
     let pss = pss.expect("a size");
