@@ -30,8 +30,8 @@ use crate::runtime::small_files::read_bounded;
 const METADATA: u64 = 256 * 1024;
 /// Directory of cloud-init's seeds, which it reads at boot.
 const SEEDS: &str = "var/lib/cloud/seed/";
-/// Copy buffer, bytes.
-const PIECE: usize = 16 * 1024;
+/// Copy buffer, bytes. It is on the stack: pages that were once used there stay the agent's.
+const PIECE: usize = 4 * 1024;
 
 /// Result of [`apply`].
 #[derive(Debug, Default)]

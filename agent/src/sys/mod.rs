@@ -203,7 +203,7 @@ pub(crate) fn kill_all(signal: i32) {
 #[unsafe(no_mangle)]
 extern "C" fn pthread_setname_np(_: libc::pthread_t, name: *const libc::c_char) -> libc::c_int {
     // SAFETY: std gives a C string that lives until this returns.
-    let name = unsafe { std::ffi::CStr::from_ptr(name) };
+    let name = unsafe { CStr::from_ptr(name) };
     rustix::thread::set_name(name).map_or_else(rustix::io::Errno::raw_os_error, |()| 0)
 }
 
