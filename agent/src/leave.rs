@@ -10,6 +10,7 @@ use async_executor::Task;
 use async_io::Async;
 use futures_lite::FutureExt;
 use mote_core::leave::{Leave, Load};
+use rustix::io::FdFlags;
 
 use crate::agent::{ACTS, Agent, WORDS};
 use crate::built;
@@ -87,7 +88,7 @@ impl Signals {
                 leave = Some(Leave::anew(now()));
             }
             if leave.as_mut().is_some_and(|leave| leave.may(now(), load(agent))) {
-                start_anew(how);
+                start_anew(agent, how);
                 leave = None;
             }
         }
@@ -95,7 +96,7 @@ impl Signals {
 }
 
 /// Returns only if it fails.
-fn start_anew(how: How) {
+fn start_anew(agent: &Agent, how: How) {
     log::info(format_args!("starting anew"));
     if sandbox::is_entered() {
         // Its successor needs rights that this process has given up: a supervisor has them.
@@ -104,7 +105,9 @@ fn start_anew(how: How) {
         ));
         std::process::exit(1);
     }
+    agent.options.transport.hand_on(FdFlags::empty());
     anew::start(how);
+    agent.options.transport.hand_on(FdFlags::CLOEXEC);
 }
 
 /// Ends the agent for one that takes over: closes its listeners and its port and releases the lock, in this order,

@@ -56,7 +56,7 @@ use crate::start::modules::Patience;
 use crate::start::new_root::OldRoot;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
-use crate::start::{anew, devices, listen, lock, others, sandbox};
+use crate::start::{anew, devices, first_agent, listen, lock, others, sandbox};
 use crate::status::notes::Notes;
 use crate::status::{port, pump, without_vsock};
 use crate::workers::{mount, report};
@@ -132,16 +132,23 @@ fn run(options: Options) -> Result<(), String> {
     sys::keep_secrets();
     sys::spare();
     let old_root = out_of_initramfs(&options);
-    let mut lock = lock::acquire(&options.root, built::INITRAMFS && !options.makes_room())?;
     // Before anything of the host's is touched.
     let policies = policy::read(&options);
-    let mut wait = Wait::new(&options, &signals, &mut lock, old_root);
     let mut known = None;
     let mut prepared = None;
     let mut attempt = || {
-        prepared = Some(prepare(&options, &policies, &mut known)?);
+        if prepared.is_none() {
+            prepared = Some(prepare(&options, &policies, &mut known)?);
+        }
         Ok(())
     };
+    let takes_over = (!options.makes_room()).then_some(&options.transport);
+    if built::INITRAMFS && takes_over.is_some() && first_agent::serves(&options.root) {
+        // It goes on serving the host until this one has what it needs. What is missing is waited for below.
+        let _found: Result<(), String> = attempt();
+    }
+    let mut lock = lock::acquire(&options.root, takes_over)?;
+    let mut wait = Wait::new(&options, &signals, &mut lock, old_root);
     if wait.until(&what(&options), &mut attempt)? == Waited::Leave {
         return Ok(());
     }
@@ -150,10 +157,7 @@ fn run(options: Options) -> Result<(), String> {
     log::info(format_args!("files from {}", files.from));
     let policy = policies.under(flavour);
     let flavour = or_default(flavour);
-    policy.1.iter().for_each(|trouble| log::error(format_args!("{trouble}")));
-    if policy.0.restricts() {
-        log::info(format_args!("policy: {}", policy.0));
-    }
+    log_policy(&policy);
     // Before the agent is visible: first boot may reboot the system (field notes 13).
     if built::FIRST_BOOT
         && !options.is_early()
@@ -185,6 +189,13 @@ fn run(options: Options) -> Result<(), String> {
     let signals = Signals::new(signals, old_root)?;
     let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
     run::block_on(&agent.executor, agent.executor.spawn(served))
+}
+
+fn log_policy((policy, troubles): &(Policy, Vec<String>)) {
+    troubles.iter().for_each(|trouble| log::error(format_args!("{trouble}")));
+    if policy.restricts() {
+        log::info(format_args!("policy: {policy}"));
+    }
 }
 
 /// Makes an agent of an initramfs fit to outlive that.

@@ -13,6 +13,7 @@ pub mod cost;
 pub mod fleet;
 pub mod guest;
 pub mod host;
+pub mod outage;
 pub mod pages;
 pub mod proc;
 pub mod report;

@@ -2,6 +2,7 @@
 //! `server.crt`: any other caller fails the handshake and never reaches HTTP. The real agents answer
 //! such a caller 500 (P§3.1).
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::rc::Rc;
@@ -38,7 +39,7 @@ use crate::net::transport::{Listener, Socket, Watched, is_passing};
 use crate::runtime::clock::{now, sleep, within};
 use crate::runtime::digest::{hex, sha256};
 use crate::runtime::log;
-use crate::runtime::permits::Semaphore;
+use crate::runtime::permits::{Permit, Semaphore};
 use crate::workers::run;
 
 /// Most connections served at once; further ones wait in the listen queue. A running exec holds up to five.
@@ -73,9 +74,11 @@ async fn callers(
     loop {
         let permit = permits.clone().take().await;
         let socket = accept(&agent, &listener).await?;
+        // An agent that is to start anew waits for the first answer on a connection that it has accepted.
+        let act = agent.acts.try_take();
         let (task, config) = (agent.clone(), config.clone());
         agent.spawn(async move {
-            serve_one(&task, socket, config).await;
+            serve_one(&task, socket, config, act).await;
             drop(permit);
         });
     }
@@ -95,7 +98,12 @@ async fn accept(agent: &Agent, listener: &Watched) -> io::Result<Socket> {
     }
 }
 
-async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: Arc<ServerConfig>) {
+async fn serve_one(
+    agent: &Rc<Agent>,
+    socket: Socket,
+    config: Arc<ServerConfig>,
+    act: Option<Permit>,
+) {
     let stream = match within(limits::HEAD_TIMEOUT, Stream::accept(socket, config)).await {
         Some(Ok(stream)) => stream,
         Some(Err(error)) => {
@@ -114,12 +122,14 @@ async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: Arc<ServerConfig>)
         // Not expected: the handshake refuses any other certificate.
         return;
     };
-    serve(stream, &HostService { agent: agent.clone(), peer }).await;
+    serve(stream, &HostService { agent: agent.clone(), act: Cell::new(act), peer }).await;
 }
 
 /// The host's API on one connection.
 struct HostService {
     agent: Rc<Agent>,
+    /// Until the first answer begins.
+    act: Cell<Option<Permit>>,
     #[expect(dead_code, reason = "held as proof that the caller was checked")]
     peer: HostPeer,
 }
@@ -160,7 +170,7 @@ impl Service for HostService {
             Err(NoRoute::Encoding) => return error(400, "Invalid percent-encoding in path"),
         };
         // An agent that is to start anew waits for the end of the answer.
-        let act = agent.acts.try_take();
+        let act = self.act.take().or_else(|| agent.acts.try_take());
         let mut answer = self.answer_route(route, request, body).await;
         if let Answer::Reply(reply) = &mut answer {
             reply.share = reply.share.take().or(act);

@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 
 use async_io::Async;
 use mote_core::host_address::HostAddress;
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
     socket_with, sockopt,
 };
+use rustix::process::Pid;
 
 use crate::runtime::yield_budget::Fair;
-use crate::sys::{self, VsockAddr};
+use crate::sys::{self, VsockAddr, listener};
 
 /// Any context id, so that a listener survives a change of ours (P§3.1).
 const CID_ANY: u32 = u32::MAX;
@@ -24,6 +25,10 @@ const CID_ANY: u32 = u32::MAX;
 const CID_HOST: u32 = 2;
 /// The vsock port that the host calls (P§3.1).
 pub(crate) const AGENT_PORT: u32 = 8443;
+/// Where the host calls.
+const LISTENER: VsockAddr = VsockAddr { cid: CID_ANY, port: AGENT_PORT };
+/// The same as a unix socket, after the prefix.
+const LISTENS: &str = ".listen_8443";
 /// Listen queue: connections that wait while we are busy or all permits are taken. Beyond it a
 /// non-blocking client gets `EAGAIN`, which clients in Go and Python do not retry. As large as the
 /// kernel allows by default, like the Go agents'.
@@ -59,28 +64,63 @@ pub(crate) struct Watched {
 }
 
 impl Transport {
-    /// Listens where the host will call.
+    /// Listens where the host will call, by the listener of the agent before if it was handed on.
     ///
     /// # Errors
     /// Any error of socket(2), bind(2) or listen(2).
     pub(crate) fn listen(&self) -> io::Result<Listener> {
-        let socket = match self {
+        let kept = self.name().and_then(|name| listener::kept(&name));
+        let socket = match kept {
+            Some(socket) => socket,
+            None => self.bind()?,
+        };
+        Ok(Listener { transport: self.clone(), socket })
+    }
+
+    fn bind(&self) -> io::Result<OwnedFd> {
+        let fd = match self {
             Self::Vsock => {
                 let fd = stream(AddressFamily::VSOCK)?;
-                bind(&fd, &VsockAddr { cid: CID_ANY, port: AGENT_PORT })?;
-                listen(&fd, BACKLOG)?;
+                bind(&fd, &LISTENER)?;
                 fd
             }
-            Self::Unix(prefix) => bind_unix(&suffixed(prefix, ".listen_8443"))?,
+            Self::Unix(prefix) => return bind_unix(&suffixed(prefix, LISTENS)),
             #[cfg(feature = "tcp")]
             Self::Tcp(port) => {
                 let fd = stream(AddressFamily::INET)?;
                 bind(&fd, &loopback(*port))?;
-                listen(&fd, BACKLOG)?;
                 fd
             }
         };
-        Ok(Listener { transport: self.clone(), socket })
+        listen(&fd, BACKLOG)?;
+        Ok(fd)
+    }
+
+    /// Hands the listener on to the program that this process becomes, or ends that.
+    pub(crate) fn hand_on(&self, flags: FdFlags) {
+        if let Some(name) = self.name() {
+            listener::keep(&name, flags);
+        }
+    }
+
+    /// Takes the listener over from another agent.
+    pub(crate) fn take_over(&self, agent: Pid) {
+        if let Some(name) = self.name() {
+            listener::take(agent, &name);
+        }
+    }
+
+    /// The listener's name.
+    fn name(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Vsock => Some(listener::name(&LISTENER)),
+            Self::Unix(prefix) => {
+                let path = unnamed(&suffixed(prefix, LISTENS));
+                SocketAddrUnix::new(&path).ok().map(|address| listener::name(&address))
+            }
+            #[cfg(feature = "tcp")]
+            Self::Tcp(_) => None,
+        }
     }
 
     /// Connects to the host once; the caller sets the deadline.
@@ -218,7 +258,7 @@ pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
 /// # Errors
 /// Any error of bind(2), listen(2), or of replacing the file.
 fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
-    let unnamed = suffixed(path, ".new");
+    let unnamed = unnamed(path);
     match std::fs::remove_file(&unnamed) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -230,6 +270,11 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     listen(&fd, BACKLOG)?;
     std::fs::rename(&unnamed, path)?;
     Ok(fd)
+}
+
+/// The name of a socket that does not listen yet.
+fn unnamed(path: &Path) -> PathBuf {
+    suffixed(path, ".new")
 }
 
 /// Accepts one connection.

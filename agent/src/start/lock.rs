@@ -11,21 +11,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mote_core::json::Value;
 use rustix::fs::{FlockOperation, flock, stat};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
 
 use crate::built;
 use crate::guest_path::is_roots_alone;
+use crate::net::transport::Transport;
 use crate::runtime::clock::look_for;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::read_bounded;
 use crate::runtime::{log, run_dir};
-use crate::start::anew::{INITRAMFS, LEFT, REMOVED};
+use crate::start::anew::REMOVED;
 use crate::start::devices::entries;
+use crate::start::first_agent;
 use crate::status::view;
-use crate::sys;
 
 /// Message for a second agent.
 const ANOTHER: &str = "another mote-agent is running";
@@ -84,13 +83,16 @@ impl Lock {
 }
 
 /// Takes the lock; creates `/run/mote` if it is missing. On a read-only `/run` the agent goes on without it. An agent
-/// that an initramfs has started makes room for one that `takes_over`.
+/// that an initramfs has started makes room for one that `takes_over`, with its listener of this transport.
 ///
 /// # Errors
 /// Another agent runs, or directory or file cannot be created or locked.
-pub(crate) fn acquire(root: &Path, takes_over: bool) -> Result<Lock, String> {
+pub(crate) fn acquire(root: &Path, takes_over: Option<&Transport>) -> Result<Lock, String> {
     let mut lock = look_for(RETRY, || take(root).transpose());
-    if lock.is_none() && takes_over && holder(root).is_some_and(|pid| makes_room(root, pid)) {
+    let makes_room =
+        |pid| takes_over.is_some_and(|transport| first_agent::makes_room(root, pid, transport));
+    let replaces = lock.is_none() && makes_room(holder(root));
+    if replaces {
         lock = look_for(REPLACED, || take(root).transpose());
     }
     let lock = match lock.transpose() {
@@ -101,9 +103,10 @@ pub(crate) fn acquire(root: &Path, takes_over: bool) -> Result<Lock, String> {
         }
         Err((_, why)) => return Err(why),
     };
-    if let Some(other) = hidden(root) {
+    // The one that has made room has looked already, and the host waits.
+    if !replaces && let Some(other) = hidden(root) {
         let has_left = || look_for(REPLACED, || hidden(root).is_none().then_some(()));
-        if !(takes_over && makes_room(root, other.pid) && has_left().is_some()) {
+        if !(makes_room(Some(other.pid)) && has_left().is_some()) {
             return Err(format!("{ANOTHER}: {other}"));
         }
     }
@@ -171,26 +174,8 @@ fn another(root: &Path) -> String {
 }
 
 /// Process id of the lock's holder, if its status file has it.
-#[inline(never)] // its size
 fn holder(root: &Path) -> Option<u32> {
-    let view = read_bounded(&root.join(run_dir::STATUS), view::LONGEST).unwrap_or_default();
-    view::member(Value::parse(&view).ok()?, "pid")?.parse().ok()
-}
-
-/// Asks an agent that an initramfs has started to make room; false if the process is none.
-fn makes_room(root: &Path, pid: u32) -> bool {
-    let words = root.join(format!("proc/{pid}/cmdline"));
-    let words = read_bounded(&words, view::LONGEST).unwrap_or_default();
-    let mut words = words.split(|byte| *byte == 0);
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let (Some(pid), true) =
-        (pid, words.any(|word| [INITRAMFS, LEFT].iter().any(|mark| mark.as_bytes() == word)))
-    else {
-        return false;
-    };
-    log::info(format_args!("taking over from the initramfs' agent, process {pid}"));
-    sys::kill(pid, Signal::USR1.as_raw());
-    true
+    view::writer(root).map(|(pid, _)| pid)
 }
 
 /// Removes an agent's files of an earlier boot: not every guest has its `/run` in memory.
@@ -287,7 +272,7 @@ mod tests {
     #[test]
     fn a_status_query_does_not_keep_an_agent_from_starting() {
         let root = crate::runtime::scratch::scratch("looked");
-        drop(acquire(&root, false).unwrap());
+        drop(acquire(&root, None).unwrap());
         // As `running` does, but suspended for a while with the lock held.
         let file = File::open(root.join("run/mote/lock")).unwrap();
         flock(&file, FlockOperation::NonBlockingLockShared).unwrap();
@@ -295,7 +280,7 @@ mod tests {
             std::thread::sleep(2 * crate::runtime::clock::LOOK);
             drop(file);
         });
-        assert_eq!(acquire(&root, false).err(), None);
+        assert_eq!(acquire(&root, None).err(), None);
         looking.join().unwrap();
     }
 
@@ -307,7 +292,7 @@ mod tests {
         // Boot id, and whether Ready is still known when the next agent has started.
         for (boot, known) in [("a\n", false), ("a\n", true), ("b\n", false), ("b\n", true)] {
             std::fs::write(random.join("boot_id"), boot).unwrap();
-            drop(acquire(&root, false).unwrap());
+            drop(acquire(&root, None).unwrap());
             assert_eq!(ready.exists(), known, "{boot}");
             std::fs::write(&ready, "Ready").unwrap();
         }
@@ -316,7 +301,7 @@ mod tests {
     #[test]
     fn a_lock_whose_file_is_gone_is_found_by_its_holder_and_taken_anew() {
         let root = crate::runtime::scratch::scratch("gone");
-        let mut lock = acquire(&root, false).unwrap();
+        let mut lock = acquire(&root, None).unwrap();
         assert_eq!(lock.keep(&root), Kept::Same);
         let hide = |name: &str| std::fs::rename(root.join("run"), root.join(name)).unwrap();
         hide("first");
@@ -329,7 +314,7 @@ mod tests {
         assert_eq!(lock.keep(&root), Kept::Anew);
         assert_eq!((running(&root), lock.keep(&root)), (Running::Yes, Kept::Same));
         hide("second");
-        let other = acquire(&root, false).unwrap();
+        let other = acquire(&root, None).unwrap();
         assert_eq!(lock.keep(&root), Kept::Lost("another mote-agent is running".into()));
         drop(other);
         assert_eq!(lock.keep(&root), Kept::Anew);
@@ -343,7 +328,7 @@ mod tests {
         let path = root.join("run/mote");
         std::fs::create_dir_all(&path).unwrap();
         let refused = || {
-            let why = acquire(&root, false).err();
+            let why = acquire(&root, None).err();
             assert!(
                 why.is_some_and(|why| why.ends_with("others than root can change it; remove it"))
             );
@@ -359,17 +344,17 @@ mod tests {
         symlink(root.join("elsewhere"), &path).unwrap();
         refused();
         std::fs::remove_file(&path).unwrap();
-        assert!(acquire(&root, false).is_ok());
+        assert!(acquire(&root, None).is_ok());
     }
 
     #[test]
     fn a_second_agent_is_refused_until_the_first_is_gone() {
         let root = crate::runtime::scratch::scratch("lock");
         assert_eq!(running(&root), Running::No);
-        let first = acquire(&root, false).unwrap();
+        let first = acquire(&root, None).unwrap();
         assert_eq!(running(&root), Running::Yes);
-        assert_eq!(acquire(&root, false).err(), Some("another mote-agent is running".into()));
+        assert_eq!(acquire(&root, None).err(), Some("another mote-agent is running".into()));
         drop(first);
-        assert!(acquire(&root, false).is_ok());
+        assert!(acquire(&root, None).is_ok());
     }
 }

@@ -36,6 +36,14 @@ pub(crate) fn read(root: &Path) -> Result<Document, String> {
     })
 }
 
+/// Process id and state of the agent that wrote the status file, if that can be read at once.
+#[inline(never)] // its size
+pub(crate) fn writer(root: &Path) -> Option<(u32, String)> {
+    let view = read_bounded(&root.join(run_dir::STATUS), LONGEST).ok()?;
+    let view = Value::parse(&view).ok()?;
+    Some((member(view, "pid")?.parse().ok()?, member(view, "state")?))
+}
+
 /// Whether the state is that of an agent that waits for something before its start.
 pub(crate) fn is_waiting(state: &str) -> bool {
     state.starts_with(WAITING)

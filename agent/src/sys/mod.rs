@@ -1,9 +1,10 @@
 //! All `unsafe` code: vsock addresses and context id, which rustix does not have, signals as a
-//! descriptor, fork and exec, the sandbox, the clock, the heap, and two replacements of libc functions. `unsafe` is
+//! descriptor, fork and exec, a listener that is handed on, the sandbox, the clock, the heap, and two replacements of libc functions. `unsafe` is
 //! allowed nowhere else.
 #![allow(unsafe_code)]
 
 mod heap;
+pub(crate) mod listener;
 pub(crate) mod sandbox;
 mod spawn;
 

@@ -6,7 +6,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
+use mote_tests::outage::Outage;
 use mote_tests::terminal::Terminal;
 use mote_tests::{Process, agent, kill, put, wait};
 use rustix::process::Signal;
@@ -25,6 +27,11 @@ fn connected(boot: &Boot, times: usize) {
 
 fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").count()
+}
+
+/// Watches how long nobody answers the host.
+fn outage(boot: &Boot) -> Outage {
+    Outage::watch(Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host))
 }
 
 /// The agent by a file of the test's own, so that it can be replaced.
@@ -62,11 +69,14 @@ fn a_hang_up_starts_the_newer_program_and_the_host_hears_nothing() {
     put(&newer, text);
     fs::set_permissions(&newer, PermissionsExt::from_mode(0o755)).unwrap();
     fs::rename(&newer, boot.scratch.0.join("mote-agent")).unwrap();
+    let outage = outage(&boot);
     let begun = Instant::now();
     kill(Signal::HUP, agent.0.id());
     connected(&boot, 2);
     let took = begun.elapsed();
-    println!("CONNECTED again after {took:?}");
+    let outage = outage.longest();
+    println!("CONNECTED again after {took:?}, no answer for {:?} at most", outage.unanswered);
+    assert!(outage.failed.is_empty(), "{:?}", outage.failed);
     assert!(boot.scratch.0.join("ran").exists(), "the newer program");
     boot.serves();
     assert!(boot.text("run/mote/status").contains("\"ready\":\"Ready\""));
@@ -135,8 +145,12 @@ fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
     let running = boot.host.launch(&["exec", NAME, "--", "sh", "-c", &script]);
     wait("the command", LIMIT, || boot.log().contains("exec uid").then_some(()));
 
+    let outage = outage(&boot);
     let second = boot.start(&["--port", &path]);
     connected(&boot, 2);
+    let outage = outage.longest();
+    println!("no answer for {:?} at most", outage.unanswered);
+    assert!(outage.failed.is_empty(), "{:?}", outage.failed);
     boot.serves();
     assert!(first.0.try_wait().unwrap().is_none(), "it has a command");
     assert_eq!(boot.host.run(&["exec", NAME, "--", "echo", "second"]), "second\n");

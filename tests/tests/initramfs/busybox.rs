@@ -7,7 +7,7 @@ use std::time::Duration;
 use mote_tests::vm::Spec;
 use mote_tests::{Scratch, agent, put, tool, wait};
 
-use crate::world::{BOOT, Outage, PID, World, append};
+use crate::world::{BOOT, PID, World, append};
 
 /// Waits for /run/go, makes a root and goes there. With `next=agent` it has an agent.
 const INIT: &str = r#"#!/bin/busybox sh
@@ -136,10 +136,12 @@ fn the_roots_own_agent_takes_over() {
     assert_eq!(name(&world), "old");
     world.sh("mote-agent ready");
     world.sh("touch /run/go");
-    let outage = Outage::watch(&world);
+    let outage = world.outage();
     let log = connected_after(&world, "taking over from the initramfs' agent");
     assert!(log.contains("another agent takes over"), "{log}");
-    println!("no agent answered for {:?} at most", outage.longest());
+    let outage = outage.longest();
+    println!("no answer for {:?} at most", outage.unanswered);
+    assert!(outage.failed.is_empty(), "{:?}", outage.failed);
     assert_eq!(name(&world), "new");
     assert!(world.sh("mote-agent status").contains("Ready"));
     assert_eq!(world.sh("mote-agent get user.foo"), "bar\n");

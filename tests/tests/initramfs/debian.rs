@@ -10,7 +10,7 @@ use mote_tests::host::NAME;
 use mote_tests::vm::Spec;
 use mote_tests::ways::{Row, record};
 
-use crate::world::{Outage, PID, World};
+use crate::world::{PID, World};
 
 const LOG: &str = "/run/mote-agent-initramfs.log";
 
@@ -65,19 +65,17 @@ fn taken_over(tool: &'static str) {
     let agent_start = world.since_start(PID);
     let pss = pss(&world);
     waits(&world);
-    let outage = Outage::watch(&world);
+    let outage = world.outage();
     come(&world);
     world.until("[ -e /usr/bin/dpkg ] && systemctl is-active mote-agent && mote-agent status | grep -q CONNECTED");
     let outage = outage.longest();
-    println!(
-        "{tool}: no agent answered for {outage:?} at most; {}",
-        world.sh(&format!("cat {LOG}"))
-    );
+    let log = world.sh(&format!("cat {LOG}"));
+    println!("{log}{tool}: no answer for {:?} at most", outage.unanswered);
+    assert!(outage.failed.is_empty(), "{:?}", outage.failed);
     assert!(world.sh("mote-agent status").contains("Ready"));
     assert!(world.sh(&format!("cat {LOG}")).contains("another agent takes over"));
     // Its shell has the same words, but not as they are.
-    let old = world.sh("grep -lsa -- '-[-]initramfs' /proc/[0-9]*/cmdline || echo none");
-    assert_eq!(old, "none\n");
+    world.until("! grep -lsa -- '-[-]initramfs' /proc/[0-9]*/cmdline");
     world.assert_no_end();
     let _cut = world.try_sh("poweroff");
     let clean_stop = world.stopped();

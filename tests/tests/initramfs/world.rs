@@ -2,13 +2,11 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::{Host, NAME};
+use mote_tests::outage::Outage;
 use mote_tests::proc::started;
 use mote_tests::vm::{self, Spec, Vm};
 use mote_tests::{Scratch, put, wait};
@@ -51,6 +49,11 @@ impl World {
         Duration::from_secs_f64(uptime.expect("an uptime")) - started(stat)
     }
 
+    /// Watches how long nobody answers the host.
+    pub(crate) fn outage(&self) -> Outage {
+        Outage::watch(Client::new(Way::Device(vm::vsock(&self.scratch.0)), &self.host))
+    }
+
     /// Runs a script in the guest, by the host.
     pub(crate) fn try_sh(&self, script: &str) -> Result<String, String> {
         self.host.try_run(&["exec", "-n", NAME, "--", "sh", "-c", script])
@@ -83,38 +86,6 @@ impl World {
     pub(crate) fn stopped(&mut self) -> bool {
         self.vm.ended(BOOT);
         self.host.log().contains("STOPPED")
-    }
-}
-
-/// Calls to the agent one after another, each on a connection of its own, and the longest time without an answer.
-pub(crate) struct Outage {
-    over: Arc<AtomicBool>,
-    calls: JoinHandle<Duration>,
-}
-
-impl Outage {
-    pub(crate) fn watch(world: &World) -> Self {
-        let client = Client::new(Way::Device(vm::vsock(&world.scratch.0)), &world.host);
-        let over = Arc::new(AtomicBool::new(false));
-        let ends = over.clone();
-        let calls = std::thread::spawn(move || {
-            let (mut longest, mut last) = (Duration::ZERO, Instant::now());
-            while !ends.load(Ordering::Relaxed) {
-                let answer = client.connect().and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
-                if answer.is_ok_and(|answer| answer.status == 200) {
-                    longest = longest.max(last.elapsed());
-                    last = Instant::now();
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            longest
-        });
-        Self { over, calls }
-    }
-
-    pub(crate) fn longest(self) -> Duration {
-        self.over.store(true, Ordering::Relaxed);
-        self.calls.join().expect("the calls")
     }
 }
 

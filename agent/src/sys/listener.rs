@@ -1,0 +1,77 @@
+//! A listening socket that outlives its agent, so that no caller is refused while another agent takes its place:
+//! kept over exec(2), or taken from another process. It is known by its address, here its name.
+
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::sockopt::socket_acceptconn;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+/// The descriptors that are looked at: an agent listens before it serves anybody, so that its listener's number is low.
+const NUMBERS: Range<RawFd> = 3..64;
+
+/// Longest address, `struct sockaddr_storage`.
+const LONGEST: u32 = 128;
+
+/// The address as the kernel tells it.
+pub(crate) fn name(address: &impl SocketAddrArg) -> Vec<u8> {
+    // SAFETY: the closure reads `size` bytes from a pointer to that many.
+    unsafe {
+        address.with_sockaddr(|bytes, size| {
+            std::slice::from_raw_parts(bytes.cast::<u8>(), size as usize).to_vec()
+        })
+    }
+}
+
+/// The listener of this name that this process has since its start, or by [`take`].
+pub(crate) fn kept(name: &[u8]) -> Option<OwnedFd> {
+    let number = find(name)?;
+    mark(number, FdFlags::CLOEXEC);
+    // SAFETY: nothing of this process owns it: it was open before main, or left so by `take`.
+    Some(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Lets the listener of this name go on over exec(2), or ends that.
+pub(crate) fn keep(name: &[u8], flags: FdFlags) {
+    if let Some(number) = find(name) {
+        mark(number, flags);
+    }
+}
+
+/// Takes a copy of the listener of this name from a process. Without one, or the right to it, nothing changes.
+pub(crate) fn take(process: Pid, name: &[u8]) {
+    let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { return };
+    for number in NUMBERS {
+        let Ok(copy) = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) else { continue };
+        if listens(copy.as_raw_fd(), name) {
+            let _left_open = copy.into_raw_fd();
+            return;
+        }
+    }
+}
+
+fn mark(number: RawFd, flags: FdFlags) {
+    // SAFETY: the caller has just found it open, and no thread of ours closes it.
+    let _open = fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, flags);
+}
+
+fn find(name: &[u8]) -> Option<RawFd> {
+    NUMBERS.into_iter().find(|number| listens(*number, name))
+}
+
+/// Whether the descriptor is a socket that listens under this name.
+fn listens(number: RawFd, name: &[u8]) -> bool {
+    let mut bytes = [0_u8; LONGEST as usize];
+    let mut length = LONGEST;
+    // SAFETY: `bytes` is writable for `length`; a number without a socket is an error.
+    let named = unsafe { libc::getsockname(number, bytes.as_mut_ptr().cast(), &raw mut length) };
+    if named != 0 || !bytes.starts_with(name) {
+        return false;
+    }
+    // SAFETY: it was open a moment ago, and no thread of ours closes it.
+    let socket = unsafe { BorrowedFd::borrow_raw(number) };
+    // A connection that it has accepted may have its address too.
+    socket_acceptconn(socket) == Ok(true)
+}

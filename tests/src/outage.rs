@@ -1,0 +1,60 @@
+//! How long a host is without an answer, while one agent takes another's place.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::conform::client::Client;
+
+/// Calls to the agent one after another, each on a connection of its own: one that is kept stays with the old agent.
+#[derive(Debug)]
+pub struct Outage {
+    over: Arc<AtomicBool>,
+    calls: JoinHandle<Longest>,
+}
+
+/// What the calls met.
+#[derive(Clone, Debug, Default)]
+pub struct Longest {
+    /// Longest time from one answer to the next. A new connection alone is a fifth of a second of an emulated CPU.
+    pub unanswered: Duration,
+    /// What each failed call was told.
+    pub failed: Vec<String>,
+}
+
+impl Outage {
+    /// Begins to call.
+    #[must_use]
+    pub fn watch(client: Client) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = over.clone();
+        let calls = std::thread::spawn(move || {
+            let (mut longest, mut answered) = (Longest::default(), Instant::now());
+            while !ends.load(Ordering::Relaxed) {
+                let answer = client.connect().and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
+                match answer.map(|answer| answer.status) {
+                    Ok(200) => {
+                        longest.unanswered = longest.unanswered.max(answered.elapsed());
+                        answered = Instant::now();
+                    }
+                    Ok(other) => longest.failed.push(format!("status {other}")),
+                    Err(why) => longest.failed.push(why),
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            longest
+        });
+        Self { over, calls }
+    }
+
+    /// Ends the calls.
+    ///
+    /// # Panics
+    /// If they did.
+    #[must_use]
+    pub fn longest(self) -> Longest {
+        self.over.store(true, Ordering::Relaxed);
+        self.calls.join().expect("the calls")
+    }
+}
