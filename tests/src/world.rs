@@ -47,16 +47,24 @@ impl World {
     /// # Panics
     /// If it does not come in time.
     pub fn connected(&mut self, limit: Duration) {
-        let begun = Instant::now();
-        while !self.host.is_connected() {
-            assert!(begun.elapsed() < limit, "waited {limit:?} for CONNECTED: {}", self.host.log());
-            // On a busy machine an emulated agent may take longer than the 3 s a host gives it, and
-            // hosts do not try again (P§2.3): one that is restarted does.
-            if self.host.state()["last_put"]["ok"] == false {
-                self.host.kill();
-                self.host.start();
-            }
-            std::thread::sleep(Duration::from_millis(50));
+        connected(&mut self.host, limit);
+    }
+}
+
+/// Waits for CONNECTED of an agent that may be a slow one.
+///
+/// # Panics
+/// If it does not come in time.
+pub fn connected(host: &mut Host, limit: Duration) {
+    let begun = Instant::now();
+    while !host.is_connected() {
+        assert!(begun.elapsed() < limit, "waited {limit:?} for CONNECTED: {}", host.log());
+        // On a busy machine an emulated agent may take longer than the 3 s a host gives it, and
+        // hosts do not try again (P§2.3): one that is restarted does.
+        if host.state()["last_put"]["ok"] == false {
+            host.kill();
+            host.start();
         }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }

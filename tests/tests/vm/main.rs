@@ -222,7 +222,7 @@ fn the_real_agents_connect_to_the_host_and_serve_devlxd() {
     for column in [Column::LxdAgent, Column::IncusAgent] {
         let (agent, spec) = (column.title(), mote_tests::world::spec(column));
         let mut world = World::boot(column.flavour(), &Spec { memory: 256, ..spec }, &[]);
-        let mut guest = world.connected();
+        let mut guest = world.connected_theirs();
         assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n", "{agent}");
         let metadata = guest.ok("mote-agent metadata");
         assert!(metadata.starts_with("#cloud-config\ninstance-id: vm1"), "{agent}: {metadata}");

@@ -1,13 +1,14 @@
 //! Templates, and cloud-init's seed.
 
 use mote_tests::column::Column;
+use mote_tests::guest::Guest;
 use mote_tests::vm::{Spec, Vm};
 use mote_tests::{Scratch, put, world};
 
 use super::world::{BOOT, World};
 
 /// What comes of templates: modes, owners, texts, hostname, in the words of the guest's own tools.
-fn templates(flavour: &str, spec: &Spec) -> String {
+fn templates(flavour: &str, spec: &Spec, connected: fn(&mut World) -> Guest) -> String {
     let mut world = World::prepare(flavour, spec, &[], |host| {
         let put = |path: &str, text: &str| put(host.share.join(path), text);
         // `uptime` is there before any agent.
@@ -23,7 +24,7 @@ fn templates(flavour: &str, spec: &Spec) -> String {
         put("files/h.out", "named-by-host\n");
         put("files/t.out", "text\n");
     });
-    let mut guest = world.connected();
+    let mut guest = connected(&mut world);
     let told = guest.ok(
         "cd /run/mote-test; for f in uptime a a/b a/b/new plain /etc /etc/hostname /init; do stat -c \
          '%n %a %u %g' $f; done; cat uptime a/b/new plain /etc/hostname /proc/sys/kernel/hostname; \
@@ -37,8 +38,13 @@ fn templates(flavour: &str, spec: &Spec) -> String {
 fn templates_come_out_as_with_the_real_agents() {
     for agent in [Column::LxdAgent, Column::IncusAgent] {
         let (flavour, title) = (agent.flavour(), agent.title());
-        let theirs = templates(flavour, &Spec { memory: 256, ..world::spec(agent) });
-        let ours = templates(flavour, &Spec { port: agent.port(), ..Spec::default() });
+        let theirs = templates(
+            flavour,
+            &Spec { memory: 256, ..world::spec(agent) },
+            World::connected_theirs,
+        );
+        let ours =
+            templates(flavour, &Spec { port: agent.port(), ..Spec::default() }, World::connected);
         assert_eq!(ours, theirs, "{title}");
         println!("{title}:\n{ours}");
     }

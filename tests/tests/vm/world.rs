@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mote_tests::guest::Guest;
 use mote_tests::host::Host;
 use mote_tests::vm::{Spec, Vm};
-use mote_tests::{Scratch, wait};
+use mote_tests::{Scratch, wait, world};
 
 /// From power-on to CONNECTED, under software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(60);
@@ -53,6 +53,12 @@ impl World {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+        self.vm.guest()
+    }
+
+    /// The same for a Go agent, which a busy machine may make too slow for the host's first call.
+    pub(crate) fn connected_theirs(&mut self) -> Guest {
+        world::connected(&mut self.host, world::BOOT);
         self.vm.guest()
     }
 
