@@ -62,7 +62,8 @@ pub fn run(judged: Judged, clients: &[&'static Client]) -> Seen {
     seen
 }
 
-/// Runs these clients on some agents: those without a VM beside each other, since they mostly wait.
+/// Runs these clients on some agents: those without a VM beside each other, since they mostly wait, with one agent
+/// for the clients of the host and one for those in the guest.
 ///
 /// # Panics
 /// If a run does.
@@ -70,10 +71,15 @@ pub fn run(judged: Judged, clients: &[&'static Client]) -> Seen {
 pub fn run_all(all: &[Judged], clients: &[&'static Client]) -> Vec<(Judged, Seen)> {
     let (light, heavy): (Vec<Judged>, Vec<Judged>) =
         all.iter().copied().partition(|judged| matches!(judged, Judged::Sockets(_)));
+    let halves: (Vec<_>, Vec<_>) =
+        clients.iter().copied().partition(|client| client.place == Place::Host);
     let mut seen: Vec<_> = thread::scope(|scope| {
-        let runs: Vec<_> =
-            light.into_iter().map(|one| (one, scope.spawn(move || run(one, clients)))).collect();
-        runs.into_iter().map(|(judged, run)| (judged, run.join().expect("a run"))).collect()
+        let start = |one| [&halves.0, &halves.1].map(|half| scope.spawn(move || run(one, half)));
+        let runs: Vec<_> = light.into_iter().map(|one| (one, start(one))).collect();
+        let ended = runs.into_iter().map(|(judged, runs)| {
+            (judged, runs.into_iter().flat_map(|run| run.join().expect("a run")).collect())
+        });
+        ended.collect()
     });
     seen.extend(heavy.into_iter().map(|judged| (judged, run(judged, clients))));
     // As they were asked for.
