@@ -75,3 +75,27 @@ fn listens(number: RawFd, name: &[u8]) -> bool {
     // A connection that it has accepted may have its address too.
     socket_acceptconn(socket) == Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use rustix::net::SocketAddrUnix;
+
+    use super::*;
+
+    #[test]
+    fn a_listener_is_known_by_its_name_and_its_connections_are_not() {
+        let scratch = crate::runtime::scratch::scratch("handed-on");
+        let (ours, other) = (scratch.join("ours"), scratch.join("ours.other"));
+        let name = name(&SocketAddrUnix::new(&ours).expect("a name"));
+        let listener = UnixListener::bind(&ours).expect("a listener");
+        let other = UnixListener::bind(&other).expect("a listener");
+        let _caller = UnixStream::connect(&ours).expect("a call");
+        let (served, _) = listener.accept().expect("a caller");
+        assert!(listens(listener.as_raw_fd(), &name));
+        for number in [other.as_raw_fd(), served.as_raw_fd(), 1, 1_000_000] {
+            assert!(!listens(number, &name), "{number}");
+        }
+    }
+}

@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use mote_tests::host::NAME;
-use mote_tests::wait;
+use mote_tests::{kill, wait};
+use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, fifo, is_root, terminate};
 
@@ -122,5 +123,22 @@ fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
     assert_eq!(ended.code(), Some(1), "{}", boot.log());
     assert!(boot.log().contains("is a new one, which the sandbox forbids"), "{}", boot.log());
     let _next = boot.start(&options);
+    wait("the next", LIMIT, || (boot.log().matches(" CONNECTED").count() == 2).then_some(()));
+}
+
+#[test]
+fn a_hang_up_ends_an_agent_in_its_sandbox_for_its_service_to_start_it() {
+    if !is_root() {
+        return println!("not tried: needs root");
+    }
+    let boot = Boot::new("lxd");
+    boot.put("run/mote/x", "");
+    let mut agent = boot.start(&DENIED);
+    boot.logged("CONNECTED");
+    kill(Signal::HUP, agent.0.id());
+    let ended = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten()).0;
+    assert_eq!(ended.code(), Some(1), "{}", boot.log());
+    assert!(boot.log().contains("not from the sandbox: ending with exit code 1"), "{}", boot.log());
+    let _next = boot.start(&DENIED);
     wait("the next", LIMIT, || (boot.log().matches(" CONNECTED").count() == 2).then_some(()));
 }

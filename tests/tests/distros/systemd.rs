@@ -13,6 +13,7 @@ const SYSTEMD: System = System {
     name: "systemd",
     way: "deb+systemd",
     log: "journalctl --no-pager -b -o cat -u mote-agent",
+    reload: "systemctl reload mote-agent",
 };
 const DROP_IN: &str = "/etc/systemd/system/mote-agent.service.d";
 /// The example that the package brings.

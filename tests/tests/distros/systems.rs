@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use mote_tests::host::NAME;
+use mote_tests::wait;
 use mote_tests::ways::{Row, record};
 
 use crate::measured::measured;
-use crate::world::{Plan, Times, World};
+use crate::world::{BOOT, Plan, Times, World};
 
 /// An init system.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct System {
     pub(crate) way: &'static str,
     /// Prints the agent's log, from where that system keeps it.
     pub(crate) log: &'static str,
+    /// Asks the service to start the agent anew.
+    pub(crate) reload: &'static str,
 }
 
 /// Where the three without a journal have it.
@@ -49,6 +52,17 @@ pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
         let line = line.trim_start_matches(": ");
         assert!(log.matches(line).count() >= 2, "{line} of two agents: {log}");
     }
+    let pid = world.pid();
+    world.sh(system.reload);
+    let anew = || {
+        // It waits for the end of the host's commands, and until their results can no longer be asked for.
+        std::thread::sleep(Duration::from_secs(7));
+        let log = world.sh(system.log);
+        let (_, after) = log.split_once("starting anew")?;
+        after.contains("CONNECTED 2:").then_some(())
+    };
+    wait("a new start", BOOT, anew);
+    assert_eq!(world.pid(), pid, "the same process");
     (world, times, killed)
 }
 
@@ -82,15 +96,25 @@ fn whole_life(system: &System) {
 
 #[test]
 fn sysvinit() {
-    whole_life(&System { name: "sysvinit", way: "deb+sysvinit", log: FILE });
+    whole_life(&System {
+        name: "sysvinit",
+        reload: "service mote-agent reload",
+        way: "deb+sysvinit",
+        log: FILE,
+    });
 }
 
 #[test]
 fn openrc() {
-    whole_life(&System { name: "openrc", way: "deb+OpenRC", log: FILE });
+    whole_life(&System {
+        name: "openrc",
+        reload: "rc-service mote-agent reload",
+        way: "deb+OpenRC",
+        log: FILE,
+    });
 }
 
 #[test]
 fn runit() {
-    whole_life(&System { name: "runit", way: "deb+runit", log: FILE });
+    whole_life(&System { name: "runit", reload: "sv hup mote-agent", way: "deb+runit", log: FILE });
 }
