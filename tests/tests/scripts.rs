@@ -101,6 +101,11 @@ fn each_stage_of_the_tests_is_told_and_can_be_asked_for() {
     }
     let written = script.matches("\nstage_").count();
     assert_eq!(written, told.len() + 1, "all but quick");
+    // As the script finds what to run: one that it does not find would pass unrun.
+    let (_, found) = machine.sh(
+        "eval \"$(sed -n '/^stages=/,/^\"$/p; /^names()/p' scripts/test)\"; names <<<\"$stages\"",
+    );
+    assert_eq!(found.lines().collect::<Vec<_>>(), told);
     let (code, text) = machine.sh("scripts/test lints nonsense");
     assert_eq!((code, text.contains("no stage nonsense")), (Some(2), true), "{text}");
     assert_eq!(machine.asked(), "");
