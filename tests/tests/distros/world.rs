@@ -7,15 +7,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mote_tests::host::{Host, NAME};
-use mote_tests::proc::kilobytes;
+use mote_tests::proc::{PID, kilobytes, started};
 use mote_tests::vm::{Spec, Vm};
-use mote_tests::{Scratch, wait};
+use mote_tests::{Scratch, wait, world};
 
 /// From power-on to CONNECTED, and for what an init system does: software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(900);
-
-/// Prints the agent's process id.
-const PID: &str = r#"sed -n 's/.*"pid": *"*\([0-9][0-9]*\).*/\1/p' /run/mote/status"#;
 
 /// What is special about a VM.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,19 +85,17 @@ impl World {
         self.until_connected();
         let power_on = self.begun.elapsed();
         let text = self.sh(&format!(
-            "pid=$({PID}); cat /proc/uptime; mote-agent status; cut -d' ' -f22 /proc/$pid/stat; \
+            "pid=$({PID}); cat /proc/$pid/stat /proc/uptime; mote-agent status; \
              cat /proc/$pid/smaps_rollup"
         ));
         let lines: Vec<_> = text.lines().collect();
-        let number =
-            |text: &str| text.parse::<f64>().unwrap_or_else(|_| panic!("no number: {text}"));
-        let word = |line: &str, at: usize| number(line.split(' ').nth(at).unwrap_or_default());
+        let seconds = |line: &str, at: usize| {
+            let word = line.split(' ').nth(at).and_then(|word| word.parse().ok());
+            Duration::from_secs_f64(word.unwrap_or_else(|| panic!("no number: {line}")))
+        };
         let lasts = lines.iter().find(|line| line.starts_with("for: ")).expect("how long");
-        let started = lines.iter().find(|line| line.bytes().all(|letter| letter.is_ascii_digit()));
-        // In hundredths of a second after the guest's power-on.
-        let started = number(started.expect("the agent's start")) / 100.0;
-        let agent_start =
-            Duration::from_secs_f64((word(lines[0], 0) - word(lasts, 1) - started).max(0.0));
+        let connected = seconds(lines[1], 0).saturating_sub(seconds(lasts, 1));
+        let agent_start = connected.saturating_sub(started(lines[0]));
         assert!(text.contains("state: CONNECTED\n"), "{text}");
         let pss = kilobytes(&text, "Pss:").expect("its size");
         println!(
@@ -111,18 +106,7 @@ impl World {
 
     /// Waits until the host has it for CONNECTED.
     pub(crate) fn until_connected(&mut self) {
-        let host = &mut self.host;
-        let look = || {
-            let state = host.state();
-            // On a busy machine an emulated agent may take longer than the 3 s a host gives it, and hosts do not try
-            // again (P§2.3): one that is restarted does.
-            if state["last_put"]["ok"] == false {
-                host.kill();
-                host.start();
-            }
-            (state["state"] == "CONNECTED").then_some(())
-        };
-        wait("CONNECTED", BOOT, look);
+        world::connected(&mut self.host, BOOT);
     }
 
     /// Runs a command in the guest, by the agent.

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
+use mote_tests::proc::PID;
 use mote_tests::vm::Spec;
 use mote_tests::{Scratch, agent, put, tool, wait};
 
-use crate::world::{BOOT, PID, World, append};
+use crate::world::{BOOT, World, append};
 
 /// Waits for /run/go, makes a root and goes there. With `next=agent` it has an agent.
 const INIT: &str = r#"#!/bin/busybox sh

@@ -7,10 +7,11 @@ use std::process::Command;
 
 use mote_tests::Scratch;
 use mote_tests::host::NAME;
+use mote_tests::proc::PID;
 use mote_tests::vm::Spec;
 use mote_tests::ways::{Row, record};
 
-use crate::world::{PID, World};
+use crate::world::World;
 
 const LOG: &str = "/run/mote-agent-initramfs.log";
 

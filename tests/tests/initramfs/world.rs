@@ -14,9 +14,6 @@ use mote_tests::{Scratch, put, wait};
 /// For what takes a boot, under software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(400);
 
-/// Prints the agent's process id.
-pub(crate) const PID: &str = r#"sed -n 's/.*"pid": *"\([0-9]*\)".*/\1/p' /run/mote/status"#;
-
 /// Dropped in this order.
 pub(crate) struct World {
     pub(crate) vm: Vm,
