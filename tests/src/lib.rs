@@ -26,8 +26,8 @@ pub mod world;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
+pub use mote_machine::{Private, in_private, patient, private, skipped, slowdown, wait};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A file named by the environment, or where a plain `cargo build` leaves it.
@@ -131,19 +131,4 @@ pub fn noise(length: usize) -> Vec<u8> {
         std::iter::repeat_with(&mut next).take(length / 8 + 1).flatten().collect();
     bytes.truncate(length);
     bytes
-}
-
-/// Looks until there is something; gives it and how long that took.
-///
-/// # Panics
-/// After `limit`.
-pub fn wait<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> (T, Duration) {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return (found, begun.elapsed());
-        }
-        assert!(begun.elapsed() < limit, "waited {limit:?} for {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use mote_tests::agent::Pair;
 use mote_tests::proc::kilobytes;
 use mote_tests::report::{report, root};
-use mote_tests::{Scratch, agent, host};
+use mote_tests::{Private, Scratch, agent, host, in_private, private, skipped};
 use serde_json::{Value, json};
 
 /// A root with these numbers of processes and mounts, in memory where there is such a place.
@@ -126,6 +126,10 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
     if no_fuse() {
         return;
     }
+    let way = match private(Private::Mounts) {
+        Ok(way) => way,
+        Err(why) => return skipped(&why),
+    };
     let scratch = large(3, 2);
     let mounts = scratch.0.join("proc/mounts");
     let healthy = fs::read_to_string(&mounts).unwrap();
@@ -139,7 +143,9 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
         -o fd=$at,rootmode=40000,user_id=0,group_id=0 dead $dir || exit 9; done; \
         timeout 1 stat -f $1/dead3; [ $? = 124 ] || exit 8; \
         exec timeout 2.5 \"$0\" report metrics --flavour incus --root $1";
-    let out = private_mounts(["sh", "-c", script]).arg(agent()).arg(&scratch.0).output().unwrap();
+    let mut command = Command::new(way[0]);
+    command.args(&way[1..]).args(["sh", "-c", script]);
+    let out = command.arg(agent()).arg(&scratch.0).output().unwrap();
     assert!(out.status.success(), "{} {}", out.status, String::from_utf8_lossy(&out.stderr));
     let json: Value = serde_json::from_slice(&out.stdout).unwrap();
     let list = json["filesystem"].as_array().unwrap();
@@ -148,44 +154,12 @@ fn mounts_that_hang_cost_neither_the_others_nor_the_answer() {
     assert_eq!(json["procs_total"], json!(3));
 }
 
-/// Runs a command where mounts are nobody else's business, by whatever way this machine allows.
-fn private_mounts<const N: usize>(command: [&str; N]) -> Command {
-    let ways = ["unshare -m", "unshare -rm", "sudo -n unshare -m"];
-    let run = |way: &str, last: &str| {
-        let mut command = Command::new("sh");
-        command.args(["-c", &format!("{way} {last}"), "sh"]);
-        command
-    };
-    let works = |way: &&str| run(way, "mount -t tmpfs x /mnt").output().unwrap().status.success();
-    let way = ways.into_iter().find(works).expect("a mount namespace");
-    let mut found = run(way, "\"$@\"");
-    found.args(command);
-    found
-}
-
-/// Runs the test of this name again in there; true if it is there.
-fn in_private_mounts(test: &str) -> bool {
-    if std::env::var_os("MOTE_NAMESPACE").is_some() {
-        return true;
-    }
-    // sudo forgets the environment.
-    let tools = std::env::vars().filter(|(name, _)| name.starts_with("MOTE_"));
-    let out = private_mounts(["env", "MOTE_NAMESPACE=1"])
-        .args(tools.map(|(name, value)| format!("{name}={value}")))
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success() && said.contains("1 passed"), "{said}");
-    false
-}
-
 /// Some containers have none, and without udev it is only root's.
+#[track_caller]
 fn no_fuse() -> bool {
     let missing = fs::File::options().read(true).write(true).open("/dev/fuse").is_err();
     if missing {
-        println!("not tested: /dev/fuse cannot be opened here");
+        skipped("/dev/fuse, which cannot be opened");
     }
     missing
 }
@@ -226,7 +200,7 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     use std::io::Read;
     const NAME: &str = "a_mount_that_nothing_can_be_killed_at_is_asked_once";
 
-    if no_fuse() || !in_private_mounts(NAME) {
+    if no_fuse() || !in_private(Private::Mounts, NAME) {
         return;
     }
     let scratch = large(3, 1);
@@ -275,7 +249,7 @@ fn the_host_gets_its_answer_from_a_process_that_cannot_end() {
     use std::io::Read;
     const NAME: &str = "the_host_gets_its_answer_from_a_process_that_cannot_end";
 
-    if no_fuse() || !in_private_mounts(NAME) {
+    if no_fuse() || !in_private(Private::Mounts, NAME) {
         return;
     }
     let pair = Pair::start("incus", &[]);

@@ -109,6 +109,8 @@ impl std::fmt::Display for Words<'_> {
 mod tests {
     use std::process::Command;
 
+    use mote_machine::{Private, in_private};
+
     use super::*;
 
     fn ip(args: &str) -> String {
@@ -137,37 +139,16 @@ mod tests {
         apply(Path::new("/nowhere"), files.iter().map(|file| ("x.json", file.as_slice())));
     }
 
-    /// Runs the test of this name again in its own network namespace; true inside.
-    fn in_private_network(test: &str) -> bool {
-        if std::env::var_os("MOTE_PRIVATE_NETWORK").is_some() {
-            return true;
-        }
-        let ways = ["unshare -n", "unshare -rn", "sudo -n unshare -n"];
-        let works = |way: &&str| {
-            Command::new("sh").arg("-c").arg(format!("{way} ip link add type ifb")).output()
-        };
-        let way = ways.into_iter().find(|way| works(way).is_ok_and(|out| out.status.success()));
-        let out = Command::new("sh")
-            .arg("-c")
-            .arg(format!("{} env MOTE_PRIVATE_NETWORK=1 \"$@\"", way.expect("a network namespace")))
-            .arg("sh")
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture"])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&out.stdout);
-        assert!(out.status.success(), "{said}{}", String::from_utf8_lossy(&out.stderr));
-        assert!(said.contains("1 passed"), "{said}");
-        false
-    }
-
     const A: &str = "00:16:3e:00:00:0a";
     const B: &str = "00:16:3e:00:00:0b";
     const C: &str = "00:16:3e:00:00:0c";
 
     #[test]
     fn the_kernel_renames_swaps_and_reverts() {
-        if !in_private_network("first_boot::nics::tests::the_kernel_renames_swaps_and_reverts") {
+        if !in_private(
+            Private::Network,
+            "first_boot::nics::tests::the_kernel_renames_swaps_and_reverts",
+        ) {
             return;
         }
         ip(&format!("link add enp5s0 address {A} type veth peer name enp6s0 address {B}"));
@@ -201,7 +182,8 @@ mod tests {
 
     #[test]
     fn a_bridge_that_wears_the_address_is_left_alone() {
-        if !in_private_network(
+        if !in_private(
+            Private::Network,
             "first_boot::nics::tests::a_bridge_that_wears_the_address_is_left_alone",
         ) {
             return;

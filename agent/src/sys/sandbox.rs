@@ -297,7 +297,7 @@ mod tests {
         }
         let port = at("dev/port");
         if !apart(LIMIT, &|| enter(&root, [Some(&port), None])) {
-            return println!("not tried: this kernel lacks Landlock or seccomp");
+            return mote_machine::skipped("a kernel with Landlock and seccomp");
         }
         let inside =
             |work: &dyn Fn() -> bool| apart(LIMIT, &|| enter(&root, [Some(&port), None]) && work());
@@ -318,7 +318,7 @@ mod tests {
     fn in_it_most_system_calls_fail() {
         let root = Path::new("/nowhere");
         if !apart(LIMIT, &|| enter(root, [None; 2])) {
-            return println!("not tried: this kernel lacks Landlock or seccomp");
+            return mote_machine::skipped("a kernel with Landlock and seccomp");
         }
         let refused = |call: &dyn Fn() -> i64| {
             let errno = || std::io::Error::last_os_error().raw_os_error();

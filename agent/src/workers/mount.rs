@@ -228,24 +228,13 @@ fn unmount_all(root: &Path, chosen: impl Fn(&Entry) -> bool) -> Result<String, S
 mod tests {
     use super::*;
     use crate::runtime::scratch::scratch;
+    use mote_machine::Private;
     use std::os::unix::fs::symlink;
 
     /// Runs the test of this name again in a mount namespace of its own; true in there.
+    #[track_caller]
     fn in_private_mounts(test: &str) -> bool {
-        const INSIDE: &str = "MOTE_PRIVATE_MOUNTS";
-        if std::env::var_os(INSIDE).is_some() {
-            return true;
-        }
-        let way = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
-        let mut command = std::process::Command::new("unshare");
-        command.arg(way).arg(std::env::current_exe().unwrap());
-        let test = format!("workers::mount::tests::{test}");
-        let output = command.args(["--exact", &test, "--nocapture"]).env(INSIDE, "1").output();
-        let output = output.unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(said.contains("1 passed"), "{said}");
-        false
+        mote_machine::in_private(Private::Mounts, &format!("workers::mount::tests::{test}"))
     }
 
     #[test]

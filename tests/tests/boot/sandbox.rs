@@ -27,7 +27,7 @@ fn fields(process: u32, name: &str) -> Vec<String> {
 #[test]
 fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
     if !is_root() {
-        return println!("not tried: needs root");
+        return mote_tests::skipped("root");
     }
     for flavour in ["lxd", "incus"] {
         let boot = Boot::new(flavour);
@@ -108,7 +108,7 @@ fn what_a_command_was_given_does_not_stay_in_memory() {
 #[test]
 fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
     if !is_root() {
-        return println!("not tried: needs root");
+        return mote_tests::skipped("root");
     }
     let boot = Boot::new("lxd");
     boot.put("run/mote/x", "");
@@ -129,7 +129,7 @@ fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
 #[test]
 fn a_hang_up_ends_an_agent_in_its_sandbox_for_its_service_to_start_it() {
     if !is_root() {
-        return println!("not tried: needs root");
+        return mote_tests::skipped("root");
     }
     let boot = Boot::new("lxd");
     boot.put("run/mote/x", "");

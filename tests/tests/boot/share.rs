@@ -49,7 +49,7 @@ fn templates_are_applied_and_the_hostname_is_set_before_anybody_is_served() {
 #[test]
 fn no_link_of_a_users_leads_a_template_to_another_file() {
     if !is_root() {
-        return;
+        return mote_tests::skipped("root");
     }
     let boot = Boot::new("lxd");
     boot.put("etc/a", "old");

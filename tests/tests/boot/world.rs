@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mote_tests::host::Host;
-use mote_tests::{Process, Scratch, agent, kill, put, wait};
+use mote_tests::{Private, Process, Scratch, agent, in_private, kill, put, wait};
 use rustix::process::Signal;
 
 /// For each thing that is waited for, on a busy machine.
@@ -113,21 +113,7 @@ pub(crate) fn mount(args: &[&str], place: &Path) {
 }
 
 /// Runs the test of this name again in a mount namespace of its own; true in there.
+#[track_caller]
 pub(crate) fn in_private_mounts(test: &str) -> bool {
-    const INSIDE: &str = "MOTE_PRIVATE_MOUNTS";
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let way = if is_root() { "-m" } else { "-rm" };
-    let output = Command::new("unshare")
-        .arg(way)
-        .arg(std::env::current_exe().expect("this test"))
-        .args(["--exact", test, "--nocapture"])
-        .env(INSIDE, "1")
-        .output()
-        .expect("unshare");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("1 passed"), "{said}");
-    false
+    in_private(Private::Mounts, test)
 }

@@ -66,10 +66,11 @@ fn as_user<T: Send>(user: u32, act: impl FnOnce() -> T + Send) -> T {
 }
 
 /// True if the tests can play two users.
+#[track_caller]
 fn has_users() -> bool {
     let has = getuid().is_root();
     if !has {
-        println!("not root: only one user");
+        mote_tests::skipped("root, to play two users");
     }
     has
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
-use mote_tests::{Process, wait};
+use mote_tests::{Private, Process, private, skipped, wait};
 
 /// Numbers that look random, the same each time.
 struct Noise(u64);
@@ -195,7 +195,10 @@ fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
 
 #[test]
 fn orphans_are_reaped_by_an_agent_that_is_pid_1() {
-    let by = ["unshare", "--fork", "--kill-child", "--pid", "--mount-proc"];
+    let by = match private(Private::Processes) {
+        Ok(by) => by,
+        Err(why) => return skipped(&why),
+    };
     let pair = tried(Pair::start_by(&by, "lxd", &[]));
     let script = "for i in 1 2 3 4 5; do (sleep 0.1 &); done; exit 0";
     assert!(exec(&pair, &["-T", "-n"], &["sh", "-c", script]).status().unwrap().success());

@@ -146,19 +146,7 @@ fn an_endless_file_is_refused() {
 fn what_is_mounted_over_run_meanwhile_keeps_no_share_mounted() {
     const TEST: &str =
         "config::files::tests::what_is_mounted_over_run_meanwhile_keeps_no_share_mounted";
-    const INSIDE: &str = "MOTE_PRIVATE_MOUNTS";
-    if std::env::var_os(INSIDE).is_none() {
-        let way = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
-        let output = std::process::Command::new("unshare")
-            .arg(way)
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", TEST, "--nocapture"])
-            .env(INSIDE, "1")
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-        assert!(said.contains("1 passed"), "{said}");
+    if !mote_machine::in_private(mote_machine::Private::Mounts, TEST) {
         return;
     }
     let root = scratch("over-run");

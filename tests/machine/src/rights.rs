@@ -1,0 +1,164 @@
+//! What a test needs that not every user of every machine has. A test without it is skipped, which scripts/test
+//! lists at its end.
+
+use std::fs::File;
+use std::io::Write;
+use std::panic::Location;
+use std::process::Command;
+
+/// The environment variable with the file that gets a line for each skipped test.
+const SKIPPED: &str = "MOTE_SKIPPED";
+
+/// Says that the calling test is skipped, and what it needs.
+#[track_caller]
+pub fn skipped(needs: &str) {
+    let line = format!("{}: needs {needs}\n", Location::caller());
+    print!("skipped: {line}");
+    if let Some(path) = std::env::var_os(SKIPPED) {
+        let file = File::options().append(true).create(true).open(path);
+        // In one piece: other tests write too.
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("the list of skipped tests");
+    }
+}
+
+/// What a test wants to have of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Private {
+    /// Its mounts are nobody else's.
+    Mounts,
+    /// Its network interfaces are nobody else's.
+    Network,
+    /// It sees its own processes alone, in a `/proc` of their own.
+    Processes,
+}
+
+impl Private {
+    /// unshare(1)'s options.
+    fn options(self) -> &'static str {
+        match self {
+            Self::Mounts => "--mount",
+            Self::Network => "--net",
+            Self::Processes => "--fork --kill-child --pid --mount-proc",
+        }
+    }
+
+    /// What the test then does; it has to succeed there.
+    fn try_out(self) -> &'static str {
+        match self {
+            Self::Mounts => "mount -t tmpfs none /tmp",
+            Self::Network => "ip link add type ifb",
+            Self::Processes => "true",
+        }
+    }
+}
+
+/// The words before a command that run it so, by whatever way this machine allows.
+///
+/// # Errors
+/// What is missing.
+pub fn private(what: Private) -> Result<Vec<&'static str>, String> {
+    let mut first = None;
+    for by in ["unshare", "unshare --map-root-user", "sudo -n unshare"] {
+        let way: Vec<_> = by.split(' ').chain(what.options().split(' ')).collect();
+        let tried = Command::new(way[0]).args(&way[1..]).args(what.try_out().split(' ')).output();
+        let why = match tried {
+            Ok(output) if output.status.success() => return Ok(way),
+            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; "),
+            Err(error) => error.to_string(),
+        };
+        first.get_or_insert(why);
+    }
+    Err(format!("unshare {}: {}", what.options(), first.unwrap_or_default()))
+}
+
+/// Runs the test of this name again so; true in there. Without the right to, the test is skipped.
+///
+/// # Panics
+/// If the test fails there.
+#[must_use]
+#[track_caller]
+pub fn in_private(what: Private, test: &str) -> bool {
+    const INSIDE: &str = "MOTE_PRIVATE";
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let way = match private(what) {
+        Ok(way) => way,
+        Err(why) => {
+            skipped(&why);
+            return false;
+        }
+    };
+    // sudo forgets the environment.
+    let tools = std::env::vars().filter(|(name, _)| name.starts_with("MOTE_"));
+    let output = Command::new(way[0])
+        .args(&way[1..])
+        .args(["env", &format!("{INSIDE}=1")])
+        .args(tools.map(|(name, value)| format!("{name}={value}")))
+        .arg(std::env::current_exe().expect("this test"))
+        .args(["--exact", test, "--nocapture"])
+        .output()
+        .expect("unshare");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}{error}");
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_private_is_or_what_is_missing_is_said() {
+        for what in [Private::Mounts, Private::Network, Private::Processes] {
+            match private(what) {
+                Ok(way) => {
+                    let code = Command::new(way[0]).args(&way[1..]).arg("true").status();
+                    assert!(code.unwrap().success(), "{way:?}");
+                }
+                Err(why) => assert!(why.starts_with("unshare --") && !why.ends_with(": "), "{why}"),
+            }
+        }
+    }
+
+    /// As somebody's chroot is often made: its root is no mount point, and unshare(1) cannot change how mounts spread.
+    #[test]
+    fn in_a_root_that_is_no_mount_point_a_test_is_skipped() {
+        const TEST: &str = "rights::tests::in_a_root_that_is_no_mount_point_a_test_is_skipped";
+        const AGAIN: &str = "MOTE_NO_MOUNT_POINT";
+        if std::env::var_os(AGAIN).is_some() {
+            assert!(!in_private(Private::Mounts, TEST));
+            return;
+        }
+        if !in_private(Private::Mounts, TEST) {
+            return;
+        }
+        // All of this machine, below a directory of a file system.
+        let script = r#"set -e; mount -t tmpfs none /mnt; mkdir /mnt/top; cd /mnt/top
+            for at in /*; do
+                if [ -h "$at" ]; then cp -P "$at" .
+                elif [ -d "$at" ] && [ "$at" != /mnt ]; then mkdir ".$at"; mount --rbind "$at" ".$at"; fi
+            done
+            exec chroot . /usr/bin/env --unset=MOTE_PRIVATE "$@""#;
+        let list = std::env::temp_dir().join(format!("mote-skipped-{}", std::process::id()));
+        let output = Command::new("sh")
+            .args(["-c", script, "sh"])
+            .args([format!("{AGAIN}=1"), format!("{SKIPPED}={}", list.display())])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--exact", TEST, "--nocapture"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        let listed = std::fs::read_to_string(&list).unwrap();
+        std::fs::remove_file(list).unwrap();
+        assert!(
+            listed.contains("rights.rs:") && listed.contains(": needs unshare --mount: "),
+            "{listed}"
+        );
+        assert!(listed.contains("cannot change root filesystem propagation"), "{listed}");
+        assert_eq!(listed.lines().count(), 1, "{listed}");
+    }
+}
