@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::conform::client::{Client, Way};
 use crate::host::Host;
-use crate::{Process, Scratch, agent, proc, wait};
+use crate::{Process, Scratch, agent, patient, proc, wait};
 
 /// A host, an agent, and nothing between them but sockets.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Pair {
     #[must_use]
     pub fn connect(&self) -> UnixStream {
         let stream = UnixStream::connect(self.socket()).expect("the devlxd socket");
-        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        stream.set_read_timeout(Some(patient(Duration::from_secs(20)))).expect("a timeout");
         stream
     }
 

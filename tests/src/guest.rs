@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use crate::patient;
+
 /// A shell in the guest.
 #[derive(Debug)]
 pub struct Guest {
@@ -71,6 +73,7 @@ impl Guest {
     /// # Panics
     /// If it does not come in time.
     pub fn until(&mut self, mark: &str, limit: Duration) -> String {
+        let limit = patient(limit);
         let end = Instant::now() + limit;
         loop {
             let found = self.text.windows(mark.len()).position(|text| text == mark.as_bytes());

@@ -111,6 +111,7 @@ impl Host {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
         command.arg("--dir").arg(&self.directory).args(args);
+        command.env(mote_machine::SLOWDOWN, mote_machine::slowdown().to_string());
         command
     }
 

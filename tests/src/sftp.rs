@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub use crate::conform::sftp::{flag as open, kind};
-use crate::{Process, agent, proc};
+use crate::{Process, agent, patient, proc};
 
 /// A field of a packet.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +97,8 @@ impl Session {
         );
         // Ours must be the only ones left, or neither side would ever see the end.
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
-        socket.set_write_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+        socket.set_read_timeout(Some(patient(Duration::from_secs(10)))).expect("a timeout");
+        socket.set_write_timeout(Some(patient(Duration::from_secs(10)))).expect("a timeout");
         Self { server, socket, id: 0 }
     }
 

@@ -11,6 +11,8 @@ use rustix::termios::{
     OptionalActions, SpecialCodeIndex, Winsize, tcgetattr, tcsetattr, tcsetwinsize,
 };
 
+use crate::patient;
+
 /// For what is waited for.
 const SOON: Duration = Duration::from_secs(60);
 
@@ -95,7 +97,7 @@ impl Terminal {
     pub fn until(&mut self, wanted: &str) {
         let begun = Instant::now();
         while !self.text.contains(wanted) {
-            assert!(begun.elapsed() < SOON, "no {wanted:?} in {:?}", self.text);
+            assert!(begun.elapsed() < patient(SOON), "no {wanted:?} in {:?}", self.text);
             self.read(1);
         }
         self.text.clear();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::column::Column;
 use crate::host::Host;
 use crate::vm::{Spec, Vm};
-use crate::{Scratch, tool};
+use crate::{Scratch, patient, tool};
 
 /// From power-on to CONNECTED, under software emulation on a busy machine.
 pub const BOOT: Duration = Duration::from_secs(90);
@@ -58,7 +58,7 @@ impl World {
 pub fn connected(host: &mut Host, limit: Duration) {
     let begun = Instant::now();
     while !host.is_connected() {
-        assert!(begun.elapsed() < limit, "waited {limit:?} for CONNECTED: {}", host.log());
+        assert!(begun.elapsed() < patient(limit), "waited {limit:?} for CONNECTED: {}", host.log());
         // On a busy machine an emulated agent may take longer than the 3 s a host gives it, and
         // hosts do not try again (P§2.3): one that is restarted does.
         if host.state()["last_put"]["ok"] == false {

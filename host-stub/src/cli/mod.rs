@@ -23,6 +23,7 @@ use crate::exec::request::{ExecArgs, ShellArgs};
 use crate::exec::run as exec;
 use crate::files::args::{FileCommand, SftpArgs};
 use crate::files::commands;
+use crate::net::stream::be_patient;
 
 /// Plays the LXD or Incus host for a guest agent, so that an agent or an image can be tried without
 /// either.
@@ -152,6 +153,9 @@ pub(crate) fn run() -> Result<u8> {
 }
 
 fn act(root: &Path, command: Command) -> Result<u8> {
+    if !matches!(command, Command::Daemon(_)) {
+        be_patient();
+    }
     match command {
         Command::Exec(args) => return exec::run(root, &args.into()),
         Command::Shell(args) => return exec::run(root, &args.into()),

@@ -107,6 +107,20 @@ fn a_dripping_agent_is_given_up_after_three_seconds() {
 }
 
 #[test]
+fn on_a_slow_machine_a_command_gives_an_agent_more_time() {
+    let (host, qemu, agent) = world("lxd", &[]);
+    qemu.say("STARTED\n");
+    wait("the PUT", SOON, || (put_ok(&host) == Some(true)).then_some(()));
+    agent.mood(Mood::Drips);
+    let mut command = host.command(&["metrics", "vm1"]);
+    let begun = Instant::now();
+    let output = command.env(mote_machine::SLOWDOWN, "1.5").output().unwrap();
+    let (took, said) = (begun.elapsed(), String::from_utf8_lossy(&output.stderr).into_owned());
+    assert!(said.contains("the peer took too long"), "{said}");
+    assert!(took > Duration::from_millis(4400), "{took:?}");
+}
+
+#[test]
 fn an_agent_with_another_certificate_is_told_nothing() {
     let mut host = Host::with_instance("lxd", &[]);
     let other = host.init("other", "lxd", &[]);

@@ -17,7 +17,7 @@ use crate::guest::Guest;
 use crate::host::{Host, NAME};
 use crate::vm::{self, Spec};
 use crate::world::{self, BOOT};
-use crate::{put, tool};
+use crate::{patient, put, tool};
 
 /// Configuration keys of every instance in these tests.
 pub const CONFIG: &[&str] = &[
@@ -83,7 +83,7 @@ pub fn missing(client: &Client) -> Option<String> {
 
 /// Time limit of a client, enough for the slowest VM.
 fn limit(client: &Client) -> Duration {
-    Duration::from_secs(client.seconds * 10 + 180)
+    patient(Duration::from_secs(client.seconds * 10 + 180))
 }
 
 /// An agent, its host, and the sockets that lead to it.
@@ -233,10 +233,11 @@ impl World {
         let own = host.directory.join("instances").join(NAME);
         let (files, patience, crowd) = match &self.live {
             // More connections than mote allows.
-            Live::Sockets(_) => (self.scratch.join("files").display().to_string(), "3", "1200"),
+            Live::Sockets(_) => (self.scratch.join("files").display().to_string(), 3, "1200"),
             // The VM is emulated, and the bridge and the device have limits of their own.
-            Live::Booted { .. } => ("/tmp/files".into(), "12", "200"),
+            Live::Booted { .. } => ("/tmp/files".into(), 12, "200"),
         };
+        let patience = patient(Duration::from_secs(patience)).as_secs().to_string();
         command
             .env("MOTE_CLIENTS", tool("MOTE_CLIENTS", "target/clients"))
             .env("MOTE_FLAVOUR", self.judged.flavour())

@@ -12,6 +12,7 @@ use super::wire::Answer;
 use super::{Column, Miss};
 use crate::guest::Guest;
 use crate::host::Host;
+use crate::patient;
 
 /// An agent in a VM.
 #[derive(Debug)]
@@ -131,7 +132,7 @@ impl Agent {
     ) -> Result<(), Miss> {
         let begun = std::time::Instant::now();
         while !look(self) {
-            if begun.elapsed() > limit {
+            if begun.elapsed() > patient(limit) {
                 return Err(Miss::No(format!("{what}: not within {} s", limit.as_secs())));
             }
             std::thread::sleep(Duration::from_millis(30));

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::wire::{Answer, PATIENCE, Wire};
 use crate::host::{Host, NAME};
+use crate::patient;
 
 /// Port on which agents listen.
 const PORT: u32 = 8443;
@@ -49,7 +50,7 @@ impl Way {
             Self::Socket(path) => (path, false),
         };
         let mut socket = UnixStream::connect(path).map_err(text)?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+        socket.set_read_timeout(Some(patient(PATIENCE))).map_err(text)?;
         if !asks {
             return Ok(socket);
         }

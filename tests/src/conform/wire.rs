@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
+use crate::patient;
+
 /// Time limit of all steps that no claim about time covers.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -86,8 +88,12 @@ impl Wire {
     /// If it fails or times out.
     pub fn new(connection: ClientConnection, socket: UnixStream) -> Result<Self, String> {
         let link = StreamOwned::new(connection, socket);
-        let mut wire =
-            Self { link, have: Vec::new(), limit: PATIENCE, end: Instant::now() + PATIENCE };
+        let mut wire = Self {
+            link,
+            have: Vec::new(),
+            limit: PATIENCE,
+            end: Instant::now() + patient(PATIENCE),
+        };
         while wire.link.conn.is_handshaking() {
             wire.hurry()?;
             wire.link.conn.complete_io(&mut wire.link.sock).map_err(|error| error.to_string())?;
@@ -102,7 +108,7 @@ impl Wire {
     }
 
     fn begin(&mut self) {
-        self.end = Instant::now() + self.limit;
+        self.end = Instant::now() + patient(self.limit);
     }
 
     /// Sets the socket's timeouts to the time that is left.

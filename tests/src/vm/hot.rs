@@ -4,6 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use crate::patient;
+
 use super::{Late, Vm, device_add, machine};
 
 impl Vm {
@@ -52,7 +54,7 @@ impl Vm {
     /// Tells QEMU what to do while it runs.
     pub(super) fn order(&self, orders: &[String]) {
         let hot = UnixStream::connect(self.directory.join("hot")).expect("the second monitor");
-        hot.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+        hot.set_read_timeout(Some(patient(Duration::from_secs(20)))).expect("a timeout");
         let mut answers = BufReader::new(&hot).lines();
         let hello = "{\"execute\":\"qmp_capabilities\"}".to_owned();
         for order in [&hello].into_iter().chain(orders) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mote_tests::host::{Host, NAME};
 use mote_tests::vm::Spec;
-use mote_tests::{Process, Scratch, tool, wait};
+use mote_tests::{Process, Scratch, patient, tool, wait};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::world::BOOT;
@@ -72,7 +72,7 @@ fn a_vm_booted_as_init_says_connects_under_each_server() {
         // The test image has its shell on a second port, unless it is told that it has none.
         let text = text.replace("panic=-1'", "panic=-1 mote.shell=console'");
         let vm = paste(directory, &text);
-        let limit = BOOT.as_secs().to_string();
+        let limit = patient(BOOT).as_secs().to_string();
         let console = || std::fs::read_to_string(directory.join("console")).unwrap_or_default();
         let waited = host.try_run(&["wait", NAME, "--for", "CONNECTED", "--timeout", &limit]);
         assert!(waited.is_ok(), "{waited:?}\n{}\n{text}", console());
@@ -83,7 +83,7 @@ fn a_vm_booted_as_init_says_connects_under_each_server() {
             assert!(error.unwrap_err().contains("before 5.20 has no Ready"));
         } else {
             host.ok(&["exec", "-n", NAME, "--", "mote-agent", "ready"]);
-            host.ok(&["wait", NAME, "--for", "Ready", "--timeout", "10"]);
+            host.ok(&["wait", NAME, "--for", "Ready", "--timeout", "60"]);
         }
         drop(vm);
         wait("STOPPED", Duration::from_secs(10), || {

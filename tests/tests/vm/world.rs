@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mote_tests::guest::Guest;
 use mote_tests::host::Host;
 use mote_tests::vm::{Spec, Vm};
-use mote_tests::{Scratch, wait, world};
+use mote_tests::{Scratch, patient, wait, world};
 
 /// From power-on to CONNECTED, under software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ impl World {
     pub(crate) fn connected(&mut self) -> Guest {
         let begun = Instant::now();
         while !self.host.is_connected() {
-            if begun.elapsed() > BOOT {
+            if begun.elapsed() > patient(BOOT) {
                 // What it hangs on, before it is gone.
                 let mut guest = self.vm.guest();
                 let proc = "p=/proc/$(cat /run/agent.pid); cat /run/agent.log $p/status $p/wchan";
@@ -68,7 +68,12 @@ impl World {
         std::thread::sleep(BACK);
         self.host.start();
         let took = self.host.connected(BOOT);
-        assert!(took < BACK, "{why}: {took:?}\n{}\n{}", self.host.log(), self.vm.console());
+        assert!(
+            took < patient(BACK),
+            "{why}: {took:?}\n{}\n{}",
+            self.host.log(),
+            self.vm.console()
+        );
         took
     }
 

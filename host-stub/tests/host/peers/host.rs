@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -12,15 +12,9 @@ use serde_json::Value;
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 /// Looks until there is something.
-pub(crate) fn wait<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < limit, "waited {limit:?} for {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+#[track_caller]
+pub(crate) fn wait<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> T {
+    mote_machine::wait(what, limit, look).0
 }
 
 /// A host; its daemon is killed and its directory removed when dropped.
@@ -70,6 +64,7 @@ impl Host {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mote-host"));
         command.arg("--dir").arg(&self.directory).args(args);
+        command.env(mote_machine::SLOWDOWN, mote_machine::slowdown().to_string());
         command
     }
 
