@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mote_tests::guest::Guest;
 use mote_tests::vm::{Late, Spec};
-use mote_tests::wait;
+use mote_tests::{patient, slowdown, wait};
 
 use super::world::{BACK, BOOT, World};
 
@@ -13,7 +13,7 @@ use super::world::{BACK, BOOT, World};
 const PLUGGED: Duration = Duration::from_secs(40);
 
 /// From a disk's appearance to its mount, seconds of the guest's time: a quarter was seen in software emulation
-/// with seven times as much to do as the machine has CPUs.
+/// with seven times as much to do as the machine has CPUs, once 3.3.
 const REACTION: f64 = 2.0;
 
 /// The port's driver, loaded, or a part of the kernel as in Debian 13's.
@@ -23,7 +23,11 @@ fn logged(guest: &mut Guest, line: &str, limit: Duration) -> Duration {
     let find = format!("grep -q '{line}' /run/agent.log");
     let begun = Instant::now();
     while guest.sh(&find).0 != 0 {
-        assert!(begun.elapsed() < limit, "no {line:?}: {}", guest.sh("cat /run/agent.log").1);
+        assert!(
+            begun.elapsed() < patient(limit),
+            "no {line:?}: {}",
+            guest.sh("cat /run/agent.log").1
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     begun.elapsed()
@@ -123,7 +127,7 @@ fn started_before_its_devices_it_is_connected_once_they_are_there() {
                 println!(
                     "{flavour}: disk at {came:.3} s, mounted at {mounted:.3} s, read and logged at {used:.3} s"
                 );
-                assert!(mounted - came < REACTION, "{came} {mounted} {used}");
+                assert!(mounted - came < REACTION * slowdown(), "{came} {mounted} {used}");
             }
         }
         let begun = Instant::now();
@@ -144,8 +148,10 @@ fn drivers_that_come_later_are_used_at_once() {
     guest.ok("mv /lib/modules /lib/away; start-stop-daemon -S -b -x /run/agent.start");
     let _at_once = logged(&mut guest, "waiting for the config share: no config files", PLUGGED);
     let check = guest.sh("mote-agent --check");
+    // The first thing that is missing: a kernel may have the port's driver built in. vsock's is a module in all.
     let line = if guest.sh(&format!("test -e {DRIVER}")).0 == 0 {
-        "missing  vsock: no vsock driver: module vmw_vsock_virtio_transport: /lib/modules/"
+        "missing  vsock: there is a vsock device, but no driver (vmw_vsock_virtio_transport) has it: module \
+         vmw_vsock_virtio_transport: /lib/modules/"
     } else {
         "missing  port: there is a virtio-serial device, but no driver (virtio_console) has it: module \
          virtio_pci: /lib/modules/"
