@@ -267,3 +267,39 @@ fn a_build_over_its_limit_is_no_build() {
     let (proved, text) = prove(&program, "no such limit");
     assert!(!proved && text.contains("no line 'no such limit'"), "{text}");
 }
+
+/// One that had a number of its own was forgotten when rustup's moved.
+#[test]
+fn a_limit_of_debians_toolchain_moves_with_rustups() {
+    let budget = std::fs::read_to_string(root().join("tests/budgets/size")).expect("the budget");
+    let of =
+        |name: &str| budget.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
+    for name in ["limit", "limit with init", "limit of the smallest"] {
+        let more = of(&format!("{name} with Debian's toolchain")).expect(name);
+        assert!(of(name).is_some() && more.starts_with('+'), "{name}: {more}");
+    }
+    let scratch = Scratch::new();
+    for script in ["prove", "common"] {
+        let copy = scratch.0.join("scripts").join(script);
+        put(&copy, std::fs::read(root().join("scripts").join(script)).expect("a script"));
+    }
+    let program = compiled(&scratch, &["-s", "-static-pie"]);
+    let file = std::fs::File::options().append(true).open(&program).expect("it");
+    let prove = |bytes: u64| {
+        file.set_len(bytes).expect("another size");
+        let mut command = Command::new("bash");
+        command.arg(scratch.0.join("scripts/prove")).arg(&program);
+        let output = command.arg("limit with Debian's toolchain").output().expect("scripts/prove");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let least = program.metadata().expect("it").len();
+    let base = least.next_multiple_of(100_000);
+    put(
+        scratch.0.join("tests/budgets/size"),
+        format!("limit\t{base}\nlimit with Debian's toolchain\t+20000\n"),
+    );
+    assert_eq!(prove(base + 20_000), (true, String::new()));
+    let (proved, text) = prove(base + 20_001);
+    assert!(!proved && text.contains("1 over the limit with Debian's toolchain of "), "{text}");
+    assert!(text.contains("limit with Debian's toolchain<TAB>+24097\n"), "{text}");
+}

@@ -19,7 +19,7 @@ use mote_tests::guest::Guest;
 use mote_tests::host::NAME;
 use mote_tests::proc::kilobytes;
 use mote_tests::vm::{Share, Spec};
-use mote_tests::{tool, wait};
+use mote_tests::{agent, tool, wait};
 use world::{BACK, BOOT, World};
 
 #[test]
@@ -182,8 +182,10 @@ fn it_is_small_and_stays_small_and_boots_in_little_memory() {
     let threads = threads.trim();
     println!("PSS idle {idle} kB, after 100 calls {after} kB, threads {threads}");
     assert_eq!(threads, "2", "the tasks', and async-io's");
-    // 1,112 kB and 12 more were seen: the program's 950 kB, all in use, and 88 kB of async-io's (docs/levers.md).
-    assert!(idle < 1136, "{idle} kB");
+    // The program's own bytes, all in use, which differ by toolchain and have a limit of their own; 181 kB more were
+    // seen, 88 of them async-io's (docs/levers.md), and 12 after the calls.
+    let program = agent().metadata().expect("the agent").len() / 1024;
+    assert!(idle < program + 205, "{idle} kB, of them {program} the program's");
     assert!(after < idle + 48, "{idle} then {after} kB");
     let check = guest.sh("mote-agent --check");
     assert_eq!(check.0, 0, "{}", check.1);
