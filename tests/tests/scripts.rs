@@ -214,6 +214,31 @@ fn a_cargo_that_is_too_old_is_said_to_be() {
     assert!(text.contains("cargo is 1.63.0, and mote needs 1."), "{text}");
 }
 
+/// Its main archive has one from before, and only its security archive the one that mote needs.
+#[test]
+fn a_debian_12_without_its_security_archive_is_told_of_it_before_anything_is_installed() {
+    let cache = |version: &str| {
+        format!(
+            "#!/bin/bash\ncase \"$*\" in *rustup) ;; *) echo 'Package: x'; echo 'Version: {version}' ;; esac\n"
+        )
+    };
+    let old = cache("1.85.0+dfsg3-1~deb12u3");
+    let machine = Machine::new(&[ROOT, ("apt-get", APT), ("apt-cache", &old)]);
+    let (code, text) = machine.sh(SET_UP);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("cargo-web is 1.85.0 here"), "{text}");
+    assert!(text.contains("security.debian.org/debian-security bookworm-security main"), "{text}");
+    assert!(!machine.asked().contains("install -y"), "{}", machine.asked());
+    let new = cache("1.96.0+dfsg1-1~deb12u2");
+    let machine = Machine::new(&[ROOT, ("apt-get", APT), ("apt-cache", &new)]);
+    let (_, text) = machine.sh(SET_UP);
+    assert!(
+        text.contains("installing cargo-web rustc-web") && !text.contains("security"),
+        "{text}"
+    );
+    assert!(machine.asked().contains("cargo-web"), "{}", machine.asked());
+}
+
 fn prove(binary: &Path, limit: &str) -> (bool, String) {
     let output = Command::new(root().join("scripts/prove")).arg(binary).arg(limit).output();
     let output = output.expect("scripts/prove");
