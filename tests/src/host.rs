@@ -146,3 +146,11 @@ impl Host {
         self.directory.join("daemon.log")
     }
 }
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of the host\n{}--- end of the host's log", self.log());
+        }
+    }
+}
