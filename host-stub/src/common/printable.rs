@@ -14,10 +14,10 @@ pub(crate) fn text(raw: &str) -> String {
     escaped(raw, |letter| escape(letter).is_some())
 }
 
-/// Longest line of a log, bytes: a guest has a say in many, and some of its texts are as long as its answers.
+/// Longest line of a log or complaint, bytes: a guest has a say in many, and some of its texts are as long as its answers.
 const LINE: usize = 2 * 1024;
 
-/// One line for a log; a longer text is cut.
+/// One line for a log or on stderr; a longer text is cut.
 pub(crate) fn log_line(raw: &str) -> String {
     let short = &raw[..raw.floor_char_boundary(LINE)];
     text(short) + if short.len() < raw.len() { "..." } else { "" }
@@ -60,9 +60,9 @@ pub(crate) fn print_exact(bytes: &[u8]) -> std::io::Result<()> {
     out.write_all(bytes)
 }
 
-/// Says on stderr what went wrong, or what somebody should know.
+/// Says on stderr what went wrong, or what somebody should know. Guests have a say in it, so it is cut.
 pub(crate) fn complain(complaint: &str) {
-    eprintln!("mote-host: {}", text(&without_numbers(complaint)));
+    eprintln!("mote-host: {}", log_line(&without_numbers(complaint)));
 }
 
 /// std writes the system's number behind its words, where it helps nobody.

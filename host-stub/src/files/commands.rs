@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::args::{FileCommand, LinkArgs, MakeArgs, RemoveArgs, before, inside, octal, path};
 use super::session::{Session, guest, start, unbuffered_stdout};
+use super::sftp::client::LISTING;
 use super::sftp::wire::Attrs;
 use super::{transfer, tree};
 use crate::agent::upgrade::upgrade;
@@ -102,7 +103,7 @@ pub(crate) fn pipe(root: &Path, name: &str) -> Result<()> {
 }
 
 fn list(session: &mut Session, path: &Path) -> Result<()> {
-    for entry in session.list(path)? {
+    for entry in session.list(path, LISTING)?.entries {
         let mut line = printable::text(&entry.long);
         if entry.attrs.is_link() {
             let target = session.readlink(&path.join(&entry.name))?;
@@ -205,7 +206,9 @@ fn show(session: &mut Session, path: &Path) -> Result<()> {
 
 fn free(session: &mut Session, path: &Path) -> Result<()> {
     let [_, unit, blocks, free, available, files, free_files, ..] = session.statvfs(path)?;
-    let shown = json!({"size": unit * blocks, "free": unit * free, "available": unit * available,
+    // A guest may say anything.
+    let bytes = |blocks: u64| unit.saturating_mul(blocks);
+    let shown = json!({"size": bytes(blocks), "free": bytes(free), "available": bytes(available),
         "files": files, "free_files": free_files});
     Ok(writeln!(stdout(), "{}", printable::json(&shown))?)
 }

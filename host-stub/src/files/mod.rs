@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 pub(crate) mod commands;
+mod local_directory;
 mod progress;
 pub(crate) mod session;
 mod sftp;

@@ -19,6 +19,8 @@ pub(crate) type Session = Client<UnixStream>;
 
 /// For a look at a directory after a command failed.
 const LOOK: Duration = Duration::from_secs(5);
+/// A guest that neither says nor takes anything for so long is given up; a file system that hangs comes back in less.
+const SILENCE: Duration = Duration::from_secs(120);
 
 /// A path in the guest, for people who may take it for one of theirs.
 pub(crate) fn guest(path: &Path) -> String {
@@ -38,15 +40,21 @@ pub(crate) fn unbuffered_stdout() -> Result<std::fs::File> {
 /// Opens a session; an error if the agent cannot be called.
 pub(crate) fn start(root: &Path, name: &str) -> Result<Session> {
     let instance = known::reach(root, name)?;
-    Client::start(upgrade(root, &instance, ("GET", "/1.0/sftp"), "sftp", b"")?)
+    open(root, &instance, SILENCE)
+}
+
+/// A session in which each answer has to come within that time.
+fn open(root: &Path, instance: &Instance, silence: Duration) -> Result<Session> {
+    let stream = upgrade(root, instance, ("GET", "/1.0/sftp"), "sftp", b"")?;
+    stream.set_read_timeout(Some(silence))?;
+    stream.set_write_timeout(Some(silence))?;
+    Client::start(stream)
 }
 
 /// Whether this is known to be no directory; what cannot be looked at is not known.
 pub(crate) fn is_no_directory(root: &Path, instance: &Instance, path: &Path) -> bool {
     let look = || -> Result<bool> {
-        let stream = upgrade(root, instance, ("GET", "/1.0/sftp"), "sftp", b"")?;
-        stream.set_read_timeout(Some(LOOK))?;
-        match Client::start(stream)?.stat(path) {
+        match open(root, instance, LOOK)?.stat(path) {
             Ok(attrs) => Ok(!attrs.is_directory()),
             Err(error) => Ok(client::code(&error) == Some(NO_SUCH_FILE)),
         }

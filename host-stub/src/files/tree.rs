@@ -1,19 +1,22 @@
 //! Files and trees between here and the guest. A tree's symbolic links stay what they are and are never
-//! followed; names that a guest gives are single ones (checked in `sftp_client`), so nothing is written
-//! outside of the target.
+//! followed, and a guest is not trusted: what it lists goes below one directory here (`local_directory`), and what is
+//! held of its lists is bounded.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
 
+use super::local_directory::LocalDirectory;
 use super::progress;
 use super::session::{Session, guest, local};
-use super::sftp::client;
+use super::sftp::client::{self, Entry, LISTING};
 use super::sftp::transfer::{download, upload};
 use super::sftp::wire::{Attrs, NO_SUCH_FILE, open};
+use crate::common::printable;
 
 /// Who is to own what is pushed; nobody said means root, as with real hosts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -183,38 +186,90 @@ pub(crate) fn pull_one(session: &mut Session, from: &Path, to: &Path) -> Result<
     pull_file(session, from, &mut file)
 }
 
-/// Pulls a tree.
-pub(crate) fn pull(session: &mut Session, from: &Path, to: &Path) -> Result<()> {
-    let (here, there) = (|| local(to), || guest(from));
-    let attrs = session.lstat(from).with_context(there)?;
-    if attrs.is_link() {
-        if to.symlink_metadata().is_ok_and(|about| about.is_symlink()) {
-            fs::remove_file(to).with_context(here)?;
+/// How much further into a guest's tree: levels, each of which is a descriptor here and a call on the stack, and bytes
+/// of lists that are held on the way.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    levels: usize,
+    bytes: usize,
+}
+
+/// Deepest tree, levels below the path that was named; a process has 1,024 descriptors.
+const DEEPEST: usize = 256;
+
+impl Left {
+    const ALL: Self = Self { levels: DEEPEST, bytes: LISTING };
+
+    /// The names in a directory, each once, and what is left with these in memory.
+    fn list(self, session: &mut Session, path: &Path) -> Result<(Vec<Entry>, Self)> {
+        let there = || guest(path);
+        let Some(levels) = self.levels.checked_sub(1) else {
+            bail!("{}: the tree is deeper than {DEEPEST} directories", there());
+        };
+        let listing = session.list(path, self.bytes).with_context(there)?;
+        let twice = listing.entries.windows(2).find(|two| two[0].name == two[1].name);
+        if let Some([entry, _]) = twice {
+            bail!("{} lists {} twice", there(), printable::name(&entry.name));
         }
-        let link = session.readlink(from).with_context(there)?;
-        return symlink(link, to).with_context(here);
+        Ok((listing.entries, Self { levels, bytes: self.bytes - listing.cost }))
+    }
+}
+
+/// Pulls a tree. The target's own path is the user's, links in it included, but for its last name.
+pub(crate) fn pull(session: &mut Session, from: &Path, to: &Path) -> Result<()> {
+    match to.file_name() {
+        Some(name) => {
+            let above = LocalDirectory::open(to.parent().unwrap_or(Path::new("")))?;
+            pull_into(session, from, &above, name, Left::ALL)
+        }
+        // The directory that `.`, `..` or `/` is.
+        None => fill(session, from, &LocalDirectory::open(to)?, Left::ALL),
+    }
+}
+
+/// Pulls something to a name in a directory here.
+fn pull_into(
+    session: &mut Session,
+    from: &Path,
+    above: &LocalDirectory,
+    name: &OsStr,
+    left: Left,
+) -> Result<()> {
+    let there = || guest(from);
+    let attrs = session.lstat(from).with_context(there)?;
+    let mode = attrs.permissions();
+    if attrs.is_link() {
+        return above.link(name, &session.readlink(from).with_context(there)?);
     }
     if attrs.is_file() {
-        return pull_one(session, from, to);
+        return pull_file(session, from, &mut above.file(name, mode.unwrap_or(0o644))?);
     }
     if !attrs.is_directory() {
         bail!("{} is neither a file nor a directory nor a link", there());
     }
-    if !to.symlink_metadata().is_ok_and(|about| about.is_dir()) {
-        fs::create_dir(to).with_context(here)?;
-    }
-    for entry in session.list(from).with_context(there)? {
-        pull(session, &from.join(&entry.name), &to.join(&entry.name))?;
-    }
-    let mode = attrs.permissions().unwrap_or(0o755) & 0o777;
-    fs::set_permissions(to, fs::Permissions::from_mode(mode)).with_context(here)
+    let directory = above.directory(name)?;
+    fill(session, from, &directory, left)?;
+    directory.finish(mode.unwrap_or(0o755))
+}
+
+/// Pulls all that is in a directory.
+fn fill(session: &mut Session, from: &Path, to: &LocalDirectory, left: Left) -> Result<()> {
+    let (entries, left) = left.list(session, from)?;
+    entries
+        .iter()
+        .try_for_each(|entry| pull_into(session, &from.join(&entry.name), to, &entry.name, left))
 }
 
 /// Removes a tree. Links are removed, not what they point to.
 pub(crate) fn remove(session: &mut Session, path: &Path) -> Result<()> {
+    remove_below(session, path, Left::ALL)
+}
+
+fn remove_below(session: &mut Session, path: &Path, left: Left) -> Result<()> {
     if session.lstat(path)?.is_directory() {
-        for entry in session.list(path)? {
-            remove(session, &path.join(entry.name))?;
+        let (entries, left) = left.list(session, path)?;
+        for entry in entries {
+            remove_below(session, &path.join(entry.name), left)?;
         }
     }
     session.remove(path)

@@ -123,7 +123,8 @@ fn agent_conf_is_for_the_next_start_and_a_running_vm_keeps_the_old_one() {
     host.kill();
     host.start();
     wait("Stopped", SOON, || (host.state()["status"] == "Stopped").then_some(()));
-    assert_eq!(host.conf()["port"], host.port());
+    // The share is written after that.
+    wait("its share", SOON, || (host.conf()["port"] == host.port()).then_some(()));
 }
 
 #[test]

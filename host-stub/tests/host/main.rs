@@ -8,6 +8,7 @@ mod daemon;
 mod devlxd;
 mod exec;
 mod faults;
+mod lies;
 mod peers;
 mod ring;
 mod serial;

@@ -1,5 +1,5 @@
 //! An SFTP client: one request and its answer after the other. Files' contents, where many are under
-//! way at once, are in `sftp_transfer`. A peer is not trusted: lengths are bounded, names are single.
+//! way at once, are in `transfer`. A peer is not trusted: lengths are bounded, names are single.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,20 +8,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::packet::{receive, send};
 use super::wire::{Attrs, END, NO_SUCH_FILE, Reader, Refused, Writer, kind};
 use crate::common::printable;
 
 /// The version that everybody speaks.
 const VERSION: u32 = 3;
-/// Longest answer: 256 KiB of data is what OpenSSH takes.
-const LONGEST: usize = 256 * 1024 + 1024;
+/// All that is held of directories' lists at once, bytes: some 300,000 names.
+pub(crate) const LISTING: usize = 64 * 1024 * 1024;
+/// What an entry takes besides its texts, bytes.
+const ENTRY: usize = 128;
 
 /// A session.
 pub(crate) struct Client<S> {
     stream: S,
     next: u32,
-    /// Answers that came before somebody asked for them.
-    early: BTreeMap<u32, Answer>,
     /// What the server can do besides.
     pub(crate) extensions: BTreeMap<String, String>,
 }
@@ -36,6 +37,15 @@ pub(crate) struct Answer {
 /// An open file or directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle(pub(crate) Vec<u8>);
+
+/// The names in a directory.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// All but `.` and `..`, sorted.
+    pub(crate) entries: Vec<Entry>,
+    /// What they take of [`LISTING`], bytes.
+    pub(crate) cost: usize,
+}
 
 /// One name in a directory.
 #[derive(Clone, Debug)]
@@ -99,7 +109,7 @@ impl<S: Read + Write> Client<S> {
         while !reader.0.is_empty() {
             extensions.insert(reader.text()?, reader.text()?);
         }
-        Ok(Self { stream, next: 0, early: BTreeMap::new(), extensions })
+        Ok(Self { stream, next: 0, extensions })
     }
 
     /// The stream, when the session is over.
@@ -120,28 +130,19 @@ impl<S: Read + Write> Client<S> {
 
     /// The next answer, to whichever request.
     pub(crate) fn any_answer(&mut self) -> Result<(u32, Answer)> {
-        if let Some(early) = self.early.pop_first() {
-            return Ok(early);
-        }
         let (kind, mut body) = receive(&mut self.stream).context("sftp")?;
         let id = Reader(&body).u32()?;
         body.drain(..4);
         Ok((id, Answer { kind, body }))
     }
 
-    /// One request and its answer.
+    /// One request and its answer. No other is under way.
     fn call(&mut self, kind: u8, body: Writer) -> Result<Answer> {
         let wanted = self.ask(kind, body)?;
-        let mut others = BTreeMap::new();
-        let answer = loop {
-            let (id, answer) = self.any_answer()?;
-            if id == wanted {
-                break answer;
-            }
-            others.insert(id, answer);
-        };
-        self.early.append(&mut others);
-        Ok(answer)
+        match self.any_answer()? {
+            (id, answer) if id == wanted => Ok(answer),
+            _ => bail!("an answer to no request"),
+        }
     }
 
     /// Attributes of what a link points to.
@@ -195,11 +196,11 @@ impl<S: Read + Write> Client<S> {
         self.call(kind::CLOSE, Writer::default().bytes(&handle.0))?.done()
     }
 
-    /// All names in a directory but `.` and `..`, sorted. A name that leads elsewhere is refused.
-    pub(crate) fn list(&mut self, path: &Path) -> Result<Vec<Entry>> {
+    /// The names in a directory, as far as they fit into `room` bytes. A name that leads elsewhere is refused.
+    pub(crate) fn list(&mut self, path: &Path, room: usize) -> Result<Listing> {
         let answer = self.call(kind::OPENDIR, Writer::default().path(path))?;
         let handle = Handle(answer.expect(kind::HANDLE)?.bytes()?.to_vec());
-        let mut entries = Vec::new();
+        let (mut entries, mut cost) = (Vec::new(), 0);
         loop {
             let answer = self.call(kind::READDIR, Writer::default().bytes(&handle.0))?;
             let mut reader = match answer.expect(kind::NAME) {
@@ -207,8 +208,18 @@ impl<S: Read + Write> Client<S> {
                 Err(error) if code(&error) == Some(END) => break,
                 Err(error) => return Err(error),
             };
-            for _ in 0..reader.u32()? {
+            let count = reader.u32()?;
+            if count == 0 {
+                // Nothing says that there will ever be one.
+                bail!("a list of no names where names or the end of the list were expected");
+            }
+            for _ in 0..count {
                 let (name, long, attrs) = (reader.path()?, reader.text()?, reader.attrs()?);
+                cost += ENTRY + name.len() + long.len();
+                if cost > room {
+                    let most = LISTING / 1024 / 1024;
+                    bail!("the list, with those above it, is longer than {most} MiB: given up");
+                }
                 if name == "." || name == ".." {
                     continue;
                 }
@@ -220,7 +231,7 @@ impl<S: Read + Write> Client<S> {
         }
         self.close(handle)?;
         entries.sort_by(|one, other| one.name.cmp(&other.name));
-        Ok(entries)
+        Ok(Listing { entries, cost })
     }
 
     /// Where a link points to.
@@ -290,28 +301,6 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> Result<()> {
-    let length = u32::try_from(body.len() + 1)?;
-    let mut packet = Vec::with_capacity(body.len() + 5);
-    packet.extend(length.to_be_bytes());
-    packet.push(kind);
-    packet.extend_from_slice(body);
-    stream.write_all(&packet).context("sftp")
-}
-
-fn receive(stream: &mut impl Read) -> Result<(u8, Vec<u8>)> {
-    let mut head = [0; 5];
-    stream.read_exact(&mut head)?;
-    let [a, b, c, d, kind] = head;
-    let length = usize::try_from(u32::from_be_bytes([a, b, c, d]))?;
-    if length == 0 || length > LONGEST {
-        bail!("a packet of {length} bytes");
-    }
-    let mut body = vec![0; length - 1];
-    stream.read_exact(&mut body)?;
-    Ok((kind, body))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,22 +352,29 @@ mod tests {
 
     #[test]
     fn a_name_that_leads_elsewhere_is_refused() {
-        let listed = session(&directory("fine")).list(Path::new("/x")).unwrap();
-        assert_eq!(listed[0].name, "fine");
-        assert!(session(&directory("..")).list(Path::new("/x")).unwrap().is_empty());
+        let list = |name: &str| session(&directory(name)).list(Path::new("/x"), LISTING);
+        assert_eq!(list("fine").unwrap().entries[0].name, "fine");
+        assert!(list("..").unwrap().entries.is_empty());
         for name in ["a/b", "/etc/passwd", ""] {
-            assert!(session(&directory(name)).list(Path::new("/x")).is_err(), "{name}");
+            assert!(list(name).is_err(), "{name}");
         }
     }
 
     #[test]
-    fn answers_out_of_order_find_their_requests() {
-        let attrs = Attrs { size: Some(7), ..Attrs::default() };
-        let (late, early) = (Writer::default().u32(1).u32(0), Writer::default().u32(0));
-        let answers = [(kind::STATUS, late), (kind::ATTRS, early.attrs(&attrs))];
-        let mut session = session(&answers);
-        assert_eq!(session.stat(Path::new("/x")).unwrap(), attrs);
-        session.mkdir(Path::new("/y"), &Attrs::default()).unwrap();
+    fn a_list_costs_what_it_takes_and_no_more_than_there_is() {
+        let cost = ENTRY + "fine".len() + "long".len();
+        let list = |room: usize| session(&directory("fine")).list(Path::new("/x"), room);
+        assert_eq!(list(cost).unwrap().cost, cost);
+        assert!(list(cost - 1).is_err());
+    }
+
+    #[test]
+    fn an_answer_to_no_request_ends_the_session() {
+        let attrs = Writer::default().u32(0).attrs(&Attrs::default());
+        let other = Writer::default().u32(1).u32(0);
+        assert!(session(&[(kind::ATTRS, attrs.clone())]).stat(Path::new("/x")).is_ok());
+        let mut early = session(&[(kind::STATUS, other), (kind::ATTRS, attrs)]);
+        assert_eq!(early.stat(Path::new("/x")).unwrap_err().to_string(), "an answer to no request");
     }
 
     #[test]
@@ -389,7 +385,5 @@ mod tests {
             (code(&error), error.to_string().as_str()),
             (Some(3), "permission denied: not you")
         );
-        let huge = [0xff; 5];
-        assert!(receive(&mut &huge[..]).is_err());
     }
 }

@@ -1,0 +1,162 @@
+//! A guest whose SFTP server says what a test wants: a function answers each request, true or not.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::{ServerConnection, StreamOwned};
+
+use super::agent::tls;
+use super::wire::read_request;
+
+type Stream = StreamOwned<ServerConnection, UnixStream>;
+
+pub(crate) const OPEN: u8 = 3;
+pub(crate) const READ: u8 = 5;
+pub(crate) const LSTAT: u8 = 7;
+pub(crate) const OPENDIR: u8 = 11;
+pub(crate) const READDIR: u8 = 12;
+pub(crate) const STAT: u8 = 17;
+pub(crate) const READLINK: u8 = 19;
+const STATUS: u8 = 101;
+const END_OF_FILE: u32 = 1;
+
+/// What is asked.
+pub(crate) struct Asked {
+    pub(crate) kind: u8,
+    /// The path; of an open thing its handle, which is its path.
+    pub(crate) path: String,
+    /// Counts the requests of this kind for this path in this session, from 0.
+    pub(crate) nth: usize,
+}
+
+/// What is answered.
+pub(crate) enum Said {
+    File,
+    Directory,
+    Link,
+    /// Names of one packet.
+    Names(Vec<String>),
+    /// Where a link points to.
+    Target(&'static str),
+    Data(Vec<u8>),
+    /// The end of a file or of a list.
+    End,
+    Done,
+    /// A handle, which is the path.
+    Handle,
+    /// Eleven times this number.
+    Numbers(u64),
+    /// Answers to requests that nobody made, without end.
+    Flood,
+}
+
+/// Serves sessions until the test ends.
+pub(crate) fn start(
+    socket: &Path,
+    share: &Path,
+    answer: impl Fn(&Asked) -> Said + Send + Sync + 'static,
+) {
+    let (config, listener) = (tls(share), UnixListener::bind(socket).unwrap());
+    let answer = Arc::new(answer);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (config, answer) = (config.clone(), answer.clone());
+            std::thread::spawn(move || {
+                let tls = ServerConnection::new(config).unwrap();
+                let _cut = serve(StreamOwned::new(tls, stream), &*answer);
+            });
+        }
+    });
+}
+
+/// The answers of a guest with the tree that `tree` tells: it is asked for the names below a path, and
+/// what each path is.
+pub(crate) fn of_tree(asked: &Asked, what: impl Fn(&str) -> Said, names: &[&str]) -> Said {
+    match (asked.kind, asked.nth) {
+        (LSTAT | STAT, _) => what(&asked.path),
+        (OPENDIR | OPEN, _) => Said::Handle,
+        (READDIR, 0) => Said::Names(names.iter().map(|name| (*name).to_owned()).collect()),
+        (READ, nth) if nth % 2 == 0 => Said::Data(b"of the guest".to_vec()),
+        (READDIR | READ, _) => Said::End,
+        _ => Said::Done,
+    }
+}
+
+fn serve(mut stream: Stream, answer: &dyn Fn(&Asked) -> Said) -> std::io::Result<()> {
+    let request = read_request(&mut stream)?;
+    assert!(request.first_line().starts_with("GET /1.0/sftp "), "{}", request.head);
+    let head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: sftp\r\nConnection: Upgrade\r\n\r\n";
+    stream.write_all(head.as_bytes())?;
+    stream.flush()?;
+    let mut seen: Vec<(u8, String)> = Vec::new();
+    loop {
+        let mut head = [0; 5];
+        stream.read_exact(&mut head)?;
+        let length = u32::from_be_bytes(head[..4].try_into().unwrap());
+        let mut body = vec![0; usize::try_from(length).unwrap() - 1];
+        stream.read_exact(&mut body)?;
+        if head[4] == 1 {
+            say(&mut stream, 2, &3u32.to_be_bytes())?;
+            continue;
+        }
+        let (id, rest) = body.split_at(4);
+        let count = usize::try_from(u32::from_be_bytes(rest[..4].try_into().unwrap())).unwrap();
+        let path = String::from_utf8_lossy(&rest[4..4 + count]).into_owned();
+        let key = (head[4], path.clone());
+        let nth = seen.iter().filter(|one| **one == key).count();
+        // Who asks without end is not remembered without end.
+        if seen.len() < 10_000 {
+            seen.push(key);
+        }
+        let said = answer(&Asked { kind: head[4], path: path.clone(), nth });
+        tell(&mut stream, id, &path, said)?;
+    }
+}
+
+fn tell(stream: &mut Stream, id: &[u8], path: &str, said: Said) -> std::io::Result<()> {
+    let status = |code: u32| [id, &code.to_be_bytes(), &text(b""), &text(b"")].concat();
+    let attrs = |mode: u32| {
+        // Size, owner, mode, times.
+        let fields = [0, 3, 0, 0, mode, 0, 0].map(u32::to_be_bytes).concat();
+        [id, &15u32.to_be_bytes(), &fields].concat()
+    };
+    match said {
+        Said::File => say(stream, 105, &attrs(0o100_644)),
+        Said::Directory => say(stream, 105, &attrs(0o040_755)),
+        Said::Link => say(stream, 105, &attrs(0o120_777)),
+        Said::Handle => say(stream, 102, &[id, &text(path.as_bytes())].concat()),
+        Said::Data(bytes) => say(stream, 103, &[id, &text(&bytes)].concat()),
+        Said::Target(to) => say(stream, 104, &names(id, &[to.to_owned()])),
+        Said::Names(all) => say(stream, 104, &names(id, &all)),
+        Said::Numbers(number) => say(stream, 201, &[id, &number.to_be_bytes().repeat(11)].concat()),
+        Said::End => say(stream, STATUS, &status(END_OF_FILE)),
+        Said::Done => say(stream, STATUS, &status(0)),
+        Said::Flood => {
+            let big = [&0xffff_0000u32.to_be_bytes()[..], &[0; 60_000]].concat();
+            loop {
+                say(stream, STATUS, &big)?;
+            }
+        }
+    }
+}
+
+fn names(id: &[u8], all: &[String]) -> Vec<u8> {
+    let count = u32::try_from(all.len()).unwrap();
+    let mut body = [id, &count.to_be_bytes()].concat();
+    for name in all {
+        body.extend([text(name.as_bytes()), text(name.as_bytes()), vec![0; 4]].concat());
+    }
+    body
+}
+
+fn text(bytes: &[u8]) -> Vec<u8> {
+    [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
+}
+
+fn say(stream: &mut Stream, kind: u8, body: &[u8]) -> std::io::Result<()> {
+    let length = u32::try_from(body.len() + 1).unwrap();
+    stream.write_all(&[&length.to_be_bytes()[..], &[kind], body].concat())?;
+    stream.flush()
+}
