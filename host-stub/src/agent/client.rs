@@ -13,10 +13,11 @@ use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 use vsock::VsockStream;
 
+use crate::common::json;
 use crate::instance::store;
 use crate::instance::{Instance, Vsock};
 use crate::net::certs::{Pair, certificate};
-use crate::net::http::{Message, read_answer, write_request};
+use crate::net::http::{Message, longest, read_answer, write_request};
 use crate::net::pump;
 use crate::net::stream::{Limit, Timed};
 use crate::net::tls;
@@ -25,6 +26,8 @@ use crate::net::tls;
 const DEADLINE: Duration = Duration::from_secs(3);
 /// Where agents listen.
 const AGENT_PORT: u32 = 8443;
+/// Of what an agent complains about, characters.
+const COMPLAINT: usize = 1000;
 /// vhost-device-vsock's answer is `OK <port>`.
 const ANSWER: usize = 64;
 
@@ -73,11 +76,12 @@ fn success(method: &str, answer: &Message) -> Result<()> {
     bail!("{method}: status {}: {}", answer.status, complaint(&answer.body))
 }
 
-/// What an agent says is wrong: an envelope's error, or the text itself.
+/// What an agent says is wrong: an envelope's error, or the text itself, as far as it is worth reading.
 pub(crate) fn complaint(body: &[u8]) -> String {
-    let envelope: Option<Value> = serde_json::from_slice(body).ok();
+    let envelope = json::parse(body).ok();
     let error = envelope.and_then(|body| body["error"].as_str().map(str::to_owned));
-    error.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned())
+    let error = error.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned());
+    error.chars().take(COMPLAINT).collect()
 }
 
 /// The `metadata` of a sync answer; any other is an error.
@@ -108,7 +112,7 @@ pub(crate) fn request(
 ) -> Result<Message> {
     let mut stream = open(root, instance, limit)?;
     write_request(&mut stream, method, target, body).context("agent")?;
-    read_answer(&mut stream).context("agent")
+    read_answer(&mut stream, longest::ANSWER).context("agent")
 }
 
 /// A connection for something longer than a request, as a socket without TLS or a limit.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::client::{self, Stream};
 use crate::instance::Instance;
-use crate::net::http::read_answer;
+use crate::net::http::{longest, read_answer};
 use crate::net::pump;
 use crate::net::stream::Limit;
 
@@ -38,7 +38,8 @@ pub(crate) fn upgrade(
     stream.write_all(&out)?;
     stream.flush()?;
     let (head, rest) = read_head(&mut stream)?;
-    let answer = read_answer(&mut [head, rest.clone()].concat().chain(&mut stream))?;
+    let from = [head, rest.clone()].concat();
+    let answer = read_answer(&mut from.as_slice().chain(&mut stream), longest::ANSWER)?;
     if answer.status != 101 {
         bail!("status {}: {}", answer.status, client::complaint(&answer.body));
     }

@@ -14,10 +14,12 @@ use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 
 use super::client;
 use crate::instance::Instance;
-use crate::net::stream::Limit;
+use crate::net::stream::{Limit, Timed};
 
 /// For connecting, TLS and the upgrade together (P§3.2).
 const CONNECT: Duration = Duration::from_secs(10);
+/// Longest frame, and longest message of several, bytes: an event may be 1 MiB, a piece of output is 32 KiB.
+const LONGEST: usize = 4 * 1024 * 1024;
 
 /// What comes in.
 #[derive(Debug)]
@@ -62,7 +64,7 @@ pub(crate) struct Incoming(WebSocket<Half>);
 pub(crate) struct Outgoing(WebSocket<Half>);
 
 struct Half {
-    read: UnixStream,
+    read: Timed,
     /// The reading half answers pings.
     write: Arc<Mutex<UnixStream>>,
 }
@@ -86,14 +88,17 @@ impl Write for Half {
 
 /// Connects to a path of the agent's.
 pub(crate) fn connect(root: &Path, instance: &Instance, target: &str) -> Result<Socket> {
-    let socket = client::plain(root, instance, Limit::within(CONNECT))?;
-    socket.set_read_timeout(Some(CONNECT))?;
+    let limit = Limit::within(CONNECT);
+    let socket = client::plain(root, instance, limit)?;
     let write = Arc::new(Mutex::new(socket.try_clone()?));
-    let half = || -> Result<Half> { Ok(Half { read: socket.try_clone()?, write: write.clone() }) };
+    let half = |limit: Limit| -> Result<Half> {
+        Ok(Half { read: Timed::new(socket.try_clone()?, limit), write: write.clone() })
+    };
     // Each frame at once: nobody comes by to flush.
-    let config = Some(WebSocketConfig::default().write_buffer_size(0));
+    let config = WebSocketConfig::default().write_buffer_size(0);
+    let config = Some(config.max_frame_size(Some(LONGEST)).max_message_size(Some(LONGEST)));
     let url = format!("ws://custom.socket{target}");
-    let incoming = match tungstenite::client::client_with_config(url, half()?, config) {
+    let mut incoming = match tungstenite::client::client_with_config(url, half(limit)?, config) {
         Ok((incoming, _)) => incoming,
         Err(HandshakeError::Failure(Error::Http(answer))) => {
             let body = answer.body().as_deref().unwrap_or_default();
@@ -101,8 +106,9 @@ pub(crate) fn connect(root: &Path, instance: &Instance, target: &str) -> Result<
         }
         Err(error) => return Err(anyhow!("{error}")).context("websocket"),
     };
+    incoming.get_mut().read.limit(Limit::Never);
     socket.set_read_timeout(None)?;
-    let outgoing = WebSocket::from_raw_socket(half()?, Role::Client, config);
+    let outgoing = WebSocket::from_raw_socket(half(Limit::Never)?, Role::Client, config);
     let (incoming, outgoing) = (Incoming(incoming), Outgoing(outgoing));
     Ok(Socket { incoming, outgoing, line: Line(socket) })
 }
@@ -119,6 +125,9 @@ impl Incoming {
                     code => bail!("closed with {}", code.map_or(0, u16::from)),
                 },
                 Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
+                Err(Error::Capacity(_)) => {
+                    bail!("websocket: a message is longer than {} MiB", LONGEST / 1024 / 1024)
+                }
                 Err(error) => return Err(error).context("websocket"),
             }
         }

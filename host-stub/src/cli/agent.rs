@@ -2,7 +2,7 @@
 
 use std::io::{Write, stdout};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -10,17 +10,19 @@ use serde_json::Value;
 
 use crate::agent::client::{self, metadata};
 use crate::agent::websocket::{self, Piece};
+use crate::common::json;
 use crate::common::printable::{self, Shape, text};
+use crate::common::units;
 use crate::control::client::ask;
 use crate::control::known::{self, Known};
 use crate::instance::Instance;
 use crate::net::stream::Limit;
 use crate::report::{metrics, state};
 
-/// For state and metrics, greeting included (P§3.2).
-const QUICK: Duration = Duration::from_secs(3);
-/// For anything else.
+/// For a request and the greeting before it.
 const REQUEST: Duration = Duration::from_secs(20);
+/// What a real host gives an agent for state and metrics, greeting included (P§3.2).
+const HOSTS: Duration = Duration::from_secs(3);
 
 /// `operations`.
 #[derive(Debug, Args)]
@@ -57,11 +59,7 @@ pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
     let said = match known {
         Known::State(state) => state,
         Known::Absent => bail!(instance.flavour.absent()),
-        Known::Reachable => {
-            let limit = Limit::within(QUICK);
-            client::greet(root, &instance, limit)?;
-            metadata(root, &instance, "GET", "/1.0/state", limit)?
-        }
+        Known::Reachable => report(root, &instance, Greeting::Always, "/1.0/state")?,
     };
     // What it is, is the host's to say: agents leave that open (P§4.5).
     let target = format!("/1.0/internal/{name}/agent-state");
@@ -76,16 +74,35 @@ pub(crate) fn metrics(root: &Path, name: &str, shape: Shape) -> Result<()> {
     let (instance, known) = asked(root, name)?;
     let said = match known {
         Known::Absent | Known::State(_) => bail!(instance.flavour.absent()),
-        Known::Reachable => {
-            let limit = Limit::within(QUICK);
-            if instance.flavour.greets() {
-                client::greet(root, &instance, limit)?;
-            }
-            metadata(root, &instance, "GET", "/1.0/metrics", limit)?
-        }
+        Known::Reachable => report(root, &instance, Greeting::AsItsServer, "/1.0/metrics")?,
     };
     let published = metrics::openmetrics(&instance, &said)?;
     print(shape, &said, &published)
+}
+
+/// Whether an agent is asked who it is before anything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Greeting {
+    Always,
+    AsItsServer,
+}
+
+/// Asks for a report. An agent that is too slow for a real host is waited for, and said to be slow: the machine may be
+/// busy.
+fn report(root: &Path, instance: &Instance, greeting: Greeting, target: &str) -> Result<Value> {
+    let (begun, limit) = (Instant::now(), Limit::within(REQUEST));
+    if greeting == Greeting::Always || instance.flavour.greets() {
+        client::greet(root, instance, limit)?;
+    }
+    let said = metadata(root, instance, "GET", target, limit)?;
+    let took = begun.elapsed();
+    if took > HOSTS {
+        let (took, hosts) = (units::duration(took), units::duration(HOSTS));
+        printable::complain(&format!(
+            "the agent took {took} for this; a real host gives up after {hosts}"
+        ));
+    }
+    Ok(said)
 }
 
 /// The instance, if its agent may be asked for a report.
@@ -138,7 +155,7 @@ pub(crate) fn events(root: &Path, name: &str, types: Option<&str>) -> Result<()>
     loop {
         match socket.incoming.next()? {
             Piece::Text(text) => {
-                let event: Value = serde_json::from_str(&text).context("an event is not JSON")?;
+                let event = json::parse(text.as_bytes()).context("an event")?;
                 writeln!(stdout(), "{}", printable::json(&event))?;
             }
             Piece::Bytes(_) => bail!("an event came as bytes"),

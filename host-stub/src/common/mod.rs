@@ -1,6 +1,7 @@
 //! What every other room uses.
 
 pub(crate) mod clock;
+pub(crate) mod json;
 pub(crate) mod pair;
 pub(crate) mod printable;
 pub(crate) mod random;

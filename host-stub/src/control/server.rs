@@ -17,7 +17,7 @@ use crate::common::clock::now;
 use crate::daemon::Daemon;
 use crate::daemon::fault::Fault;
 use crate::instance::{Channel, Flavour, Instance, share, store};
-use crate::net::http::{Message, read_request, write_answer};
+use crate::net::http::{Message, longest, read_request, write_answer};
 use crate::net::slots::{AT_ONCE, Slots};
 use crate::net::stream::{Limit, Timed};
 
@@ -50,7 +50,7 @@ pub(crate) fn serve(host: &Arc<Host>) -> Result<()> {
 
 fn answer(host: &Arc<Host>, stream: UnixStream) -> Result<()> {
     let mut stream = Timed::new(stream, Limit::within(READ));
-    let Some(request) = read_request(&mut stream)? else { return Ok(()) };
+    let Some(request) = read_request(&mut stream, longest::CONTROL)? else { return Ok(()) };
     stream.limit(Limit::Each(READ));
     let path: Vec<&str> = request.path().split('/').skip(1).collect();
     if let ["1.0", "events", only @ ..] = path.as_slice() {

@@ -24,7 +24,7 @@ use crate::daemon::{Daemon, Life};
 use crate::instance::store;
 use crate::instance::{Flavour, Instance, Vsock};
 use crate::net::certs::{Pair, certificate};
-use crate::net::http::{Message, read_request, reason, write_answer};
+use crate::net::http::{Message, longest, read_request, reason, write_answer};
 use crate::net::slots::{AT_ONCE, Slots};
 use crate::net::stream::{Limit, Timed};
 use crate::net::tls;
@@ -202,7 +202,7 @@ impl Door {
             | Fault::Stall(_) => &self.right,
         };
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone())?, socket);
-        let Some(request) = read_request(&mut stream)? else { return Ok(()) };
+        let Some(request) = read_request(&mut stream, longest::REQUEST)? else { return Ok(()) };
         let resumed = stream.conn.handshake_kind() == Some(HandshakeKind::Resumed);
         let line = format!("{} {}", request.method, request.target);
         self.daemon.with(&self.name, |live| {
@@ -247,7 +247,9 @@ impl Door {
         if fault == Fault::Forbidden {
             return Ok(Answer::Error(403, "Forbidden".into()));
         }
+        // A guest hears what its host could not do.
         api::answer(&self.daemon, &self.name, request)
+            .or_else(|why| Ok(Answer::Error(500, format!("{why:#}"))))
     }
 
     fn write(&self, stream: &mut Stream, request: &Message, answer: Answer) -> Result<u16> {

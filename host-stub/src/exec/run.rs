@@ -29,6 +29,8 @@ use crate::net::stream::Limit;
 const REQUEST: Duration = Duration::from_secs(20);
 /// After a failed operation, for what its sockets still hold.
 const REST: Duration = Duration::from_secs(2);
+/// After one that ended well its output does, too, unless the agent lies: so long nothing of it may come.
+const STILL: Duration = Duration::from_secs(20);
 /// Without it user, group and directory would be ignored (P§3.4).
 const IDENTITY: &str = "container_exec_user_group_cwd";
 /// What a caller gets who lost the guest.
@@ -50,8 +52,8 @@ pub(crate) fn run(root: &Path, exec: &Exec) -> Result<u8> {
     let all_output = sockets.serve(exec)?;
     let outcome = wait::wait(root, &instance, &operation.id, &mut events.incoming);
     let cuts = match &outcome {
-        Ok(Outcome { error: None, .. }) => all_output.wait(None),
-        Ok(Outcome { error: Some(_), .. }) => all_output.wait(Some(REST)),
+        Ok(Outcome { error: None, .. }) => all_output.wait_while_it_flows(STILL),
+        Ok(Outcome { error: Some(_), .. }) => all_output.wait(REST),
         Err(Disconnected) => Vec::new(),
     };
     drop(raw);

@@ -2,7 +2,9 @@
 //! output that is not read here is not read from the agent either.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{JoinHandle, scope, sleep, spawn};
 use std::time::{Duration, Instant};
 
@@ -48,15 +50,50 @@ enum Control {
 }
 
 /// Tells when all output was written, and which stream ended without a barrier.
-pub(crate) struct AllOutput(Receiver<String>);
+pub(crate) struct AllOutput {
+    cuts: Receiver<String>,
+    flow: Arc<Flow>,
+    lines: Vec<Line>,
+}
+
+/// Whether output comes, or waits for us.
+#[derive(Default)]
+struct Flow {
+    pieces: AtomicU64,
+    /// Streams whose last piece is not written yet.
+    writing: AtomicUsize,
+}
 
 impl AllOutput {
-    /// Waits for that, as long as it takes or so long. Gives what was cut.
-    pub(crate) fn wait(self, limit: Option<Duration>) -> Vec<String> {
-        let Some(limit) = limit else { return self.0.iter().collect() };
+    /// Waits for that, so long.
+    pub(crate) fn wait(self, limit: Duration) -> Vec<String> {
         let end = Instant::now() + limit;
         let left = || end.saturating_duration_since(Instant::now());
-        std::iter::from_fn(|| self.0.recv_timeout(left()).ok()).collect()
+        std::iter::from_fn(|| self.cuts.recv_timeout(left()).ok()).collect()
+    }
+
+    /// Waits for that while there is output, also if nobody reads it here; `still` is how long none may come.
+    pub(crate) fn wait_while_it_flows(self, still: Duration) -> Vec<String> {
+        let mut cuts = Vec::new();
+        loop {
+            let pieces = self.flow.pieces.load(Ordering::Acquire);
+            match self.cuts.recv_timeout(still) {
+                Ok(cut) => cuts.push(cut),
+                Err(RecvTimeoutError::Disconnected) => return cuts,
+                Err(RecvTimeoutError::Timeout) => {
+                    let moved = self.flow.pieces.load(Ordering::Acquire) != pieces;
+                    if !moved && self.flow.writing.load(Ordering::Acquire) == 0 {
+                        return [cuts, self.cut()].concat();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hangs up on what has not ended.
+    fn cut(&self) -> Vec<String> {
+        self.lines.iter().for_each(Line::hang_up);
+        vec!["the command has ended, but its output has not: given up".to_owned()]
     }
 }
 
@@ -121,26 +158,25 @@ impl Sockets {
                 });
             }
         }
-        let mut outputs = Vec::new();
+        let mut outputs = Outputs { stall: exec.stall(), ..Outputs::default() };
         let input = match self.data {
             Data::Terminal(None) => None,
             Data::Terminal(Some(socket)) => {
                 let Socket { incoming, outgoing, line } = *socket;
-                let echo = line.again()?;
-                outputs.push(receive("terminal", incoming, echo, exec, |piece| {
+                outputs.receive("terminal", incoming, line.again()?, |piece| {
                     write_all(stdout(), piece)
-                }));
+                })?;
                 Some((outgoing, line))
             }
             Data::Pipes(sockets) => {
                 let [input, output, errors] = *sockets;
                 if let Some(Socket { incoming, line, .. }) = output {
-                    let to = |piece: &[u8]| write_all(stdout(), piece);
-                    outputs.push(receive("stdout", incoming, line, exec, to));
+                    outputs
+                        .receive("stdout", incoming, line, |piece| write_all(stdout(), piece))?;
                 }
                 if let Some(Socket { incoming, line, .. }) = errors {
-                    let to = |piece: &[u8]| write_all(stderr(), piece);
-                    outputs.push(receive("stderr", incoming, line, exec, to));
+                    outputs
+                        .receive("stderr", incoming, line, |piece| write_all(stderr(), piece))?;
                 }
                 input.map(|Socket { incoming, outgoing, line }| {
                     spawn(move || drain(incoming));
@@ -158,14 +194,11 @@ impl Sockets {
 }
 
 /// When all output is over, input is hung up on, then control hears of it, as with real hosts.
-fn finish(
-    outputs: Vec<JoinHandle<Option<String>>>,
-    input: Option<Line>,
-    control: Sender<Control>,
-) -> AllOutput {
-    let (done, all_output) = channel();
+fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> AllOutput {
+    let (done, cuts) = channel();
+    let Outputs { threads, flow, lines, .. } = outputs;
     spawn(move || {
-        for output in outputs {
+        for output in threads {
             if let Some(cut) = output.join().unwrap_or_default() {
                 let _gone = done.send(cut);
             }
@@ -176,7 +209,7 @@ fn finish(
         let _over = control.send(Control::Goodbye);
         drop(done);
     });
-    AllOutput(all_output)
+    AllOutput { cuts, flow, lines }
 }
 
 fn connect_one(
@@ -255,33 +288,54 @@ fn watch_signals(control: Sender<Control>, is_interactive: bool) -> Result<()> {
     Ok(())
 }
 
-/// One output stream, to its barrier. Then we hang up.
-fn receive(
-    name: &'static str,
-    mut incoming: Incoming,
-    line: Line,
-    exec: &Exec,
-    mut write: impl FnMut(&[u8]) -> std::io::Result<()> + Send + 'static,
-) -> JoinHandle<Option<String>> {
-    let stall = exec.stall();
-    spawn(move || {
-        sleep(stall);
-        let cut = loop {
-            match incoming.next() {
-                // If nobody reads, the command is to notice.
-                Ok(Piece::Bytes(bytes)) => {
-                    if write(&bytes).is_err() {
-                        break None;
+/// The output streams, each with its thread.
+#[derive(Default)]
+struct Outputs {
+    threads: Vec<JoinHandle<Option<String>>>,
+    lines: Vec<Line>,
+    flow: Arc<Flow>,
+    stall: Duration,
+}
+
+impl Outputs {
+    /// One of them, to its barrier. Then we hang up.
+    fn receive(
+        &mut self,
+        name: &'static str,
+        mut incoming: Incoming,
+        line: Line,
+        mut write: impl FnMut(&[u8]) -> std::io::Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let (stall, flow) = (self.stall, self.flow.clone());
+        self.lines.push(line.again()?);
+        self.threads.push(spawn(move || {
+            flow.writing.fetch_add(1, Ordering::AcqRel);
+            sleep(stall);
+            let cut = loop {
+                flow.writing.fetch_sub(1, Ordering::AcqRel);
+                let next = incoming.next();
+                flow.pieces.fetch_add(1, Ordering::AcqRel);
+                flow.writing.fetch_add(1, Ordering::AcqRel);
+                match next {
+                    // If nobody reads, the command is to notice.
+                    Ok(Piece::Bytes(bytes)) => {
+                        if write(&bytes).is_err() {
+                            break None;
+                        }
                     }
+                    Ok(Piece::Text(_)) => break None,
+                    Ok(Piece::Closed) => {
+                        break Some(format!("{name} was closed without a barrier"));
+                    }
+                    Err(error) => break Some(format!("{name}: {error:#}")),
                 }
-                Ok(Piece::Text(_)) => break None,
-                Ok(Piece::Closed) => break Some(format!("{name} was closed without a barrier")),
-                Err(error) => break Some(format!("{name}: {error:#}")),
-            }
-        };
-        line.hang_up();
-        cut
-    })
+            };
+            flow.writing.fetch_sub(1, Ordering::AcqRel);
+            line.hang_up();
+            cut
+        }));
+        Ok(())
+    }
 }
 
 /// Our stdin, to its end and a barrier. Pipes are hung up on at once after it, as real clients do; a

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::agent::client;
 use crate::agent::websocket::{Incoming, Piece};
+use crate::common::json;
 use crate::instance::Instance;
 use crate::net::stream::Limit;
 
@@ -46,7 +47,7 @@ pub(crate) fn wait(
     loop {
         match events.next() {
             Ok(Piece::Text(text)) => {
-                let Ok(event) = serde_json::from_str::<Value>(&text) else { continue };
+                let Ok(event) = json::parse(text.as_bytes()) else { continue };
                 let operation = &event["metadata"];
                 if event["type"] != "operation" || operation["id"] != id {
                     continue;

@@ -57,10 +57,17 @@ pub(crate) fn load_all(root: &Path) -> Result<Vec<Instance>> {
         .collect()
 }
 
+/// Longest description of an instance, bytes: a guest with a token may add volumes and devices.
+const LONGEST: usize = 4 * 1024 * 1024;
+
 /// Writes one.
 pub(crate) fn save(root: &Path, instance: &Instance) -> Result<()> {
     let path = directory(root, &instance.name).join("instance.json");
-    write_whole(&path, &serde_json::to_vec_pretty(instance)?, 0o644)
+    let text = serde_json::to_vec_pretty(instance)?;
+    if text.len() > LONGEST {
+        bail!("{} would be larger than {} MiB", instance.name, LONGEST / 1024 / 1024);
+    }
+    write_whole(&path, &text, 0o644)
 }
 
 /// Removes one. First the file that makes it an instance: what a crash leaves of the rest is none.

@@ -3,12 +3,24 @@
 
 use std::io::{Read, Write};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
-/// Longest head and body, bytes.
+use crate::common::json;
+
+/// Longest head, bytes, and longest line before a chunk.
 const HEAD: usize = 64 * 1024;
-const BODY: usize = 64 * 1024 * 1024;
+const CHUNK_LINE: usize = 4 * 1024;
+
+/// Longest bodies, bytes, by who sends them. A longer one is refused before it is read.
+pub(crate) mod longest {
+    /// Of an agent: the largest real one is a list of commands, 4 MiB.
+    pub(crate) const ANSWER: usize = 8 * 1024 * 1024;
+    /// Of a guest: agents take 64 KiB of their programs.
+    pub(crate) const REQUEST: usize = 256 * 1024;
+    /// Between the command line and the daemon, where an agent's answer may be quoted.
+    pub(crate) const CONTROL: usize = 64 * 1024 * 1024;
+}
 
 /// A request or an answer.
 #[derive(Debug, Default)]
@@ -44,7 +56,7 @@ impl Message {
 
     /// The body as JSON.
     pub(crate) fn json(&self) -> Result<Value> {
-        serde_json::from_slice(&self.body).context("body is not JSON")
+        json::parse(&self.body).context("body is not JSON")
     }
 }
 
@@ -53,8 +65,8 @@ fn fields(headers: &[httparse::Header<'_>]) -> Vec<(String, String)> {
     headers.iter().map(|field| (field.name.to_ascii_lowercase(), text(field.value))).collect()
 }
 
-/// Reads a request; `None` if the peer closed without one.
-pub(crate) fn read_request(stream: &mut impl Read) -> Result<Option<Message>> {
+/// Reads a request with a body of at most `most` bytes; `None` if the peer closed without one.
+pub(crate) fn read_request(stream: &mut impl Read, most: usize) -> Result<Option<Message>> {
     let Some((mut message, rest)) = read_head(stream, |bytes| {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut parsed = httparse::Request::new(&mut headers);
@@ -70,12 +82,12 @@ pub(crate) fn read_request(stream: &mut impl Read) -> Result<Option<Message>> {
     else {
         return Ok(None);
     };
-    message.body = read_body(stream, &message, rest, false)?;
+    message.body = read_body(stream, &message, rest, End::Unsaid, most)?;
     Ok(Some(message))
 }
 
-/// Reads an answer.
-pub(crate) fn read_answer(stream: &mut impl Read) -> Result<Message> {
+/// Reads an answer with a body of at most `most` bytes.
+pub(crate) fn read_answer(stream: &mut impl Read, most: usize) -> Result<Message> {
     let head = read_head(stream, |bytes| {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut parsed = httparse::Response::new(&mut headers);
@@ -85,7 +97,8 @@ pub(crate) fn read_answer(stream: &mut impl Read) -> Result<Message> {
         Ok(Some((Message { status, headers, ..Message::default() }, length)))
     })?;
     let Some((mut message, rest)) = head else { bail!("closed without an answer") };
-    message.body = read_body(stream, &message, rest, true)?;
+    let end = if message.status == 101 { End::Unsaid } else { End::Close };
+    message.body = read_body(stream, &message, rest, end, most)?;
     Ok(message)
 }
 
@@ -123,45 +136,62 @@ fn more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> Result<usize> {
     Ok(count)
 }
 
+/// Where a body ends whose length is not said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// With the connection.
+    Close,
+    /// There is none.
+    Unsaid,
+}
+
+fn too_long(most: usize) -> anyhow::Error {
+    match most / 1024 {
+        kib if kib < 1024 => anyhow!("the body is longer than {kib} KiB"),
+        kib => anyhow!("the body is longer than {} MiB", kib / 1024),
+    }
+}
+
 fn read_body(
     stream: &mut impl Read,
     message: &Message,
     mut bytes: Vec<u8>,
-    until_close: bool,
+    end: End,
+    most: usize,
 ) -> Result<Vec<u8>> {
     if message.header("transfer-encoding").is_some_and(|coding| coding.contains("chunked")) {
-        return read_chunks(stream, bytes);
+        return read_chunks(stream, bytes, most);
     }
-    let length = match message.header("content-length") {
-        Some(length) => length.parse::<usize>()?,
-        None if until_close && message.status != 101 => BODY,
-        None => return Ok(Vec::new()),
+    let length = match (message.header("content-length"), end) {
+        (Some(length), _) => Some(length.parse::<usize>()?),
+        (None, End::Close) => None,
+        (None, End::Unsaid) => return Ok(Vec::new()),
     };
-    if length > BODY {
-        bail!("body too long");
-    }
-    while bytes.len() < length {
+    loop {
+        if length.unwrap_or(bytes.len()) > most {
+            return Err(too_long(most));
+        }
+        if length.is_some_and(|length| bytes.len() >= length) {
+            break;
+        }
         if more(stream, &mut bytes)? == 0 {
-            if length == BODY {
-                break;
+            match length {
+                None => break,
+                Some(_) => bail!("closed in the middle of a body"),
             }
-            bail!("closed in the middle of a body");
         }
     }
-    bytes.truncate(length);
+    bytes.truncate(length.unwrap_or(usize::MAX));
     Ok(bytes)
 }
 
-fn read_chunks(stream: &mut impl Read, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
+fn read_chunks(stream: &mut impl Read, mut bytes: Vec<u8>, most: usize) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {
-        let parsed =
-            httparse::parse_chunk_size(&bytes).map_err(|_| anyhow::anyhow!("bad chunk"))?;
+        let parsed = httparse::parse_chunk_size(&bytes).map_err(|_| anyhow!("bad chunk"))?;
         if let httparse::Status::Complete((start, size)) = parsed {
-            let size = usize::try_from(size)?;
-            if body.len() + size > BODY {
-                bail!("body too long");
-            }
+            let size = usize::try_from(size).ok().filter(|size| *size <= most - body.len());
+            let size = size.ok_or_else(|| too_long(most))?;
             while bytes.len() < start + size + 2 {
                 if more(stream, &mut bytes)? == 0 {
                     bail!("closed in the middle of a chunk");
@@ -172,6 +202,9 @@ fn read_chunks(stream: &mut impl Read, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
             }
             body.extend_from_slice(&bytes[start..start + size]);
             bytes.drain(..start + size + 2);
+        } else if bytes.len() > CHUNK_LINE {
+            // What may be said beside a size has no end of its own.
+            bail!("bad chunk");
         } else if more(stream, &mut bytes)? == 0 {
             bail!("closed in the middle of a chunk");
         }
@@ -239,17 +272,44 @@ pub(crate) fn reason(status: u16) -> &'static str {
 mod tests {
     use super::*;
 
+    const MOST: usize = 3;
+
+    fn request(mut text: &[u8]) -> Result<Option<Message>> {
+        read_request(&mut text, MOST)
+    }
+
     #[test]
     fn chunked_and_sized_bodies_are_read() {
-        let mut chunked: &[u8] =
-            b"PATCH /1.0?x=y HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
-        let request = read_request(&mut chunked).unwrap().unwrap();
-        assert_eq!((request.path(), request.body.as_slice()), ("/1.0", &b"abc"[..]));
-        assert_eq!((request.parameter("x"), request.parameter("y")), (Some("y"), None));
+        let chunked =
+            b"PATCH /1.0?x=y HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n2\r\nbc\r\n0\r\n\r\n";
+        let read = request(chunked).unwrap().unwrap();
+        assert_eq!((read.path(), read.body.as_slice()), ("/1.0", &b"abc"[..]));
+        assert_eq!((read.parameter("x"), read.parameter("y")), (Some("y"), None));
         let mut sized: &[u8] = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nhiXX";
-        let answer = read_answer(&mut sized).unwrap();
+        let answer = read_answer(&mut sized, MOST).unwrap();
         assert_eq!((answer.status, answer.body.as_slice()), (403, &b"hi"[..]));
-        assert!(read_request(&mut &b"GET / HT"[..]).is_err());
-        assert!(read_request(&mut &b""[..]).unwrap().is_none());
+        let mut closed: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nabc";
+        assert_eq!(read_answer(&mut closed, MOST).unwrap().body, b"abc");
+        assert!(request(b"GET / HT").is_err());
+        assert!(request(b"").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_body_is_as_long_as_it_may_be_and_no_longer() {
+        let head = "PATCH / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for (body, is_taken) in [
+            ("3\r\nabc\r\n0\r\n\r\n", true),
+            ("3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n", false),
+            ("ffffffffffffffff\r\n", false),
+        ] {
+            assert_eq!(request(format!("{head}{body}").as_bytes()).is_ok(), is_taken, "{body}");
+        }
+        let long = request(format!("{head}1;{}", "x".repeat(2 * CHUNK_LINE)).as_bytes());
+        assert_eq!(long.unwrap_err().to_string(), "bad chunk");
+        assert!(request(b"PATCH / HTTP/1.1\r\nContent-Length: 4\r\n\r\nabcd").is_err());
+        assert!(read_answer(&mut &b"HTTP/1.1 200 OK\r\n\r\nabcd"[..], MOST).is_err());
+        for (most, said) in [(longest::REQUEST, "256 KiB"), (longest::ANSWER, "8 MiB")] {
+            assert!(too_long(most).to_string().ends_with(said));
+        }
     }
 }

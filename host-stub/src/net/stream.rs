@@ -30,6 +30,8 @@ pub(crate) enum Limit {
     Until(Instant),
     /// Each read or write must make progress within that; for long bodies.
     Each(Duration),
+    /// It may take for ever.
+    Never,
 }
 
 impl Limit {
@@ -38,12 +40,13 @@ impl Limit {
         Self::Until(Instant::now() + duration * SLOWDOWN.load(Ordering::Relaxed) / 100)
     }
 
-    fn left(self) -> io::Result<Duration> {
+    fn left(self) -> io::Result<Option<Duration>> {
         let left = match self {
             Self::Until(end) => end.saturating_duration_since(Instant::now()),
             Self::Each(duration) => duration,
+            Self::Never => return Ok(None),
         };
-        if left.is_zero() { Err(late()) } else { Ok(left) }
+        if left.is_zero() { Err(late()) } else { Ok(Some(left)) }
     }
 }
 
@@ -70,7 +73,7 @@ impl Timed {
         let flags = SocketFlags::CLOEXEC;
         let socket =
             rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        set_socket_timeout(&socket, Timeout::Send, Some(limit.left()?))?;
+        set_socket_timeout(&socket, Timeout::Send, limit.left()?)?;
         rustix::net::connect(&socket, &address).map_err(on_time)?;
         Ok(Self { socket: socket.into(), limit })
     }
@@ -93,14 +96,14 @@ fn on_time(error: impl Into<io::Error>) -> io::Error {
 
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.limit.left()?))?;
+        self.socket.set_read_timeout(self.limit.left()?)?;
         self.socket.read(buffer).map_err(on_time)
     }
 }
 
 impl Write for Timed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(self.limit.left()?))?;
+        self.socket.set_write_timeout(self.limit.left()?)?;
         self.socket.write(bytes).map_err(on_time)
     }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's set-up fails the test")]
 
+mod answers;
 mod cli;
 mod daemon;
 mod devlxd;

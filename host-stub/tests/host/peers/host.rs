@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -107,6 +107,24 @@ impl Host {
         let output = self.command(args).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Runs a command with so much memory, KiB; it ends within a minute.
+    pub(crate) fn run_within(&self, memory: u32, args: &[&str]) -> Output {
+        let mut command = Command::new("sh");
+        let program = env!("CARGO_BIN_EXE_mote-host");
+        command.args(["-c", &format!("ulimit -v {memory}; exec \"$@\""), "sh", program, "--dir"]);
+        command.arg(&self.directory).args(args).stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let begun = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if begun.elapsed() > Duration::from_secs(60) {
+                child.kill().unwrap();
+                panic!("{args:?} goes on for ever");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        child.wait_with_output().unwrap()
     }
 
     /// `agent-state --json`.

@@ -1,16 +1,10 @@
 //! A guest whose SFTP server says what a test wants: a function answers each request, true or not.
 
 use std::io::{Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::sync::Arc;
 
-use rustls::{ServerConnection, StreamOwned};
-
-use super::agent::tls;
-use super::wire::read_request;
-
-type Stream = StreamOwned<ServerConnection, UnixStream>;
+use super::host::Host;
+use super::liar::{self, Stream};
+use super::wire::Message;
 
 pub(crate) const OPEN: u8 = 3;
 pub(crate) const READ: u8 = 5;
@@ -52,23 +46,9 @@ pub(crate) enum Said {
     Flood,
 }
 
-/// Serves sessions until the test ends.
-pub(crate) fn start(
-    socket: &Path,
-    share: &Path,
-    answer: impl Fn(&Asked) -> Said + Send + Sync + 'static,
-) {
-    let (config, listener) = (tls(share), UnixListener::bind(socket).unwrap());
-    let answer = Arc::new(answer);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let (config, answer) = (config.clone(), answer.clone());
-            std::thread::spawn(move || {
-                let tls = ServerConnection::new(config).unwrap();
-                let _cut = serve(StreamOwned::new(tls, stream), &*answer);
-            });
-        }
-    });
+/// A host whose guest `vm1` has such files.
+pub(crate) fn guest(answer: impl Fn(&Asked) -> Said + Send + Sync + 'static) -> Host {
+    liar::host(move |request, stream| serve(request, stream, &answer))
 }
 
 /// The answers of a guest with the tree that `tree` tells: it is asked for the names below a path, and
@@ -84,8 +64,11 @@ pub(crate) fn of_tree(asked: &Asked, what: impl Fn(&str) -> Said, names: &[&str]
     }
 }
 
-fn serve(mut stream: Stream, answer: &dyn Fn(&Asked) -> Said) -> std::io::Result<()> {
-    let request = read_request(&mut stream)?;
+fn serve(
+    request: &Message,
+    mut stream: Stream,
+    answer: &dyn Fn(&Asked) -> Said,
+) -> std::io::Result<()> {
     assert!(request.first_line().starts_with("GET /1.0/sftp "), "{}", request.head);
     let head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: sftp\r\nConnection: Upgrade\r\n\r\n";
     stream.write_all(head.as_bytes())?;

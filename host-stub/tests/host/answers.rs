@@ -1,0 +1,232 @@
+//! Agents and guests whose answers and requests are too long, too slow or without an end: each is given up, at a
+//! bounded cost, and the host goes on.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use crate::peers::guest::Guest;
+use crate::peers::host::{Host, SOON, wait};
+use crate::peers::liar::{self, Stream};
+use crate::peers::wire::Message;
+
+/// Memory that a command may have, KiB: with its program and its threads' stacks in it.
+const MEMORY: u32 = 300 * 1024;
+
+/// Its complaint; it must fail.
+fn refused(host: &Host, args: &[&str]) -> String {
+    let output = host.run_within(MEMORY, args);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {error}");
+    assert!(error.len() < 10_000, "{} bytes", error.len());
+    error
+}
+
+fn is_greeting(request: &Message) -> bool {
+    request.first_line().starts_with("GET /1.0 ")
+}
+
+fn whole(stream: &mut Stream, status: &str, body: &str) -> std::io::Result<()> {
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.write_all((head + body).as_bytes())?;
+    stream.conn.send_close_notify();
+    stream.flush()
+}
+
+fn greet(stream: &mut Stream) -> std::io::Result<()> {
+    let body = r#"{"type":"sync","metadata":{"environment":{"server":"lxd-agent"},
+        "api_extensions":["container_exec_user_group_cwd"]}}"#;
+    whole(stream, "200 OK", body)
+}
+
+/// A host whose agent greets, and answers everything else so.
+fn world(answer: impl Fn(&mut Stream) -> std::io::Result<()> + Send + Sync + 'static) -> Host {
+    liar::host(
+        move |request, mut stream| {
+            if is_greeting(request) { greet(&mut stream) } else { answer(&mut stream) }
+        },
+    )
+}
+
+#[test]
+fn a_long_answer_is_refused_before_it_is_read() {
+    let host = world(|stream| whole(stream, "200 OK", &"x".repeat(60 << 20)));
+    for command in ["state", "metrics", "operations"] {
+        let error = refused(&host, &[command, "vm1"]);
+        assert!(error.contains("body is longer than 8 MiB"), "{command}: {error}");
+    }
+}
+
+#[test]
+fn an_agent_that_is_slower_than_a_host_waits_is_heard_all_the_same_and_said_to_be_slow() {
+    let host = world(|stream| {
+        std::thread::sleep(Duration::from_millis(3500));
+        whole(stream, "200 OK", r#"{"type":"sync","metadata":{"processes":7}}"#)
+    });
+    for command in ["state", "metrics"] {
+        let output = host.run_within(MEMORY, &[command, "vm1"]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{command}: {error}");
+        assert!(error.contains("a real host gives up after 3.0 s"), "{command}: {error}");
+    }
+}
+
+#[test]
+fn an_answer_of_many_values_is_refused_before_they_are_made() {
+    let many = format!(r#"{{"type":"sync","metadata":[{}0]}}"#, "0,".repeat(3 << 20));
+    let host = world(move |stream| whole(stream, "200 OK", &many));
+    for command in ["state", "metrics", "operations"] {
+        let error = refused(&host, &[command, "vm1"]);
+        assert!(error.contains("more than 500000 values"), "{command}: {error}");
+    }
+}
+
+#[test]
+fn chunks_without_a_sane_size_are_refused() {
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let host = world(|stream| {
+        stream.write_all(HEAD)?;
+        stream.write_all(b"1;")?;
+        loop {
+            stream.write_all(&[b'x'; 64 * 1024])?;
+        }
+    });
+    let error = refused(&host, &["state", "vm1"]);
+    assert!(error.contains("bad chunk"), "{error}");
+    let host = world(|stream| {
+        stream.write_all(HEAD)?;
+        stream.write_all(b"1\r\nx\r\nffffffffffffffff\r\n")?;
+        stream.flush()
+    });
+    let error = refused(&host, &["state", "vm1"]);
+    assert!(error.contains("body is longer than 8 MiB"), "{error}");
+}
+
+#[test]
+fn what_an_agent_complains_of_is_cut() {
+    let long = format!(r#"{{"type":"error","error":"{}"}}"#, "no ".repeat(1 << 20));
+    let host = world(move |stream| whole(stream, "500 Internal Server Error", &long));
+    for args in [&["state", "vm1"][..], &["exec", "vm1", "--", "true"], &["file", "ls", "vm1/"]] {
+        let error = refused(&host, args);
+        assert!(error.contains("no no no "), "{error}");
+    }
+    // Neither does the daemon keep all of it.
+    host.run(&["set", "vm1", "user.a=b"]);
+    assert!(host.run(&["agent-state", "vm1", "--json"]).len() < 10_000);
+}
+
+/// The head of a websocket's frame from a server.
+fn frame_head(opcode: u8, length: u64) -> Vec<u8> {
+    [&[0x80 | opcode, 127][..], &length.to_be_bytes()].concat()
+}
+
+fn accept(request: &Message, stream: &mut Stream) -> std::io::Result<()> {
+    let key = request.header("Sec-WebSocket-Key").unwrap_or_default();
+    let key = tungstenite::handshake::derive_accept_key(key.as_bytes());
+    let head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {key}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.flush()
+}
+
+#[test]
+fn an_event_or_a_frame_has_a_longest() {
+    for (opcode, length, told) in [
+        // One frame, or a message of many.
+        (1, 15u64 << 20, "longer than 4 MiB"),
+        (0, 1 << 20, "longer than 4 MiB"),
+    ] {
+        let host = liar::host(move |request, mut stream| {
+            accept(request, &mut stream)?;
+            if opcode == 0 {
+                stream.write_all(&[1, 1, b'x'])?;
+            }
+            loop {
+                let mut head = frame_head(opcode, length);
+                head[0] &= if opcode == 0 { 0x7f } else { 0xff };
+                stream.write_all(&head)?;
+                stream.write_all(&vec![b'x'; usize::try_from(length).unwrap()])?;
+                stream.flush()?;
+            }
+        });
+        let error = refused(&host, &["events", "vm1", "--agent"]);
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
+fn a_websocket_whose_handshake_drips_is_given_up_in_time() {
+    let host = liar::host(|_, mut stream| {
+        stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nX-Drops: ")?;
+        loop {
+            stream.write_all(b"x")?;
+            stream.flush()?;
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    });
+    let begun = Instant::now();
+    let error = refused(&host, &["events", "vm1", "--agent"]);
+    assert!(error.contains("took too long"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+}
+
+/// An agent whose command ends at once, and whose output never does.
+fn endless_output(request: &Message, mut stream: Stream) -> std::io::Result<()> {
+    const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
+    let target = request.first_line().split(' ').nth(1).unwrap_or_default().to_owned();
+    let over = format!(r#"{{"id":"{ID}","status_code":200,"metadata":{{"return":0}}}}"#);
+    match target.split_once("secret=").map_or(target.as_str(), |(_, name)| name) {
+        "/1.0" => greet(&mut stream),
+        "/1.0/exec" => {
+            let body = format!(
+                r#"{{"type":"async","operation":"/1.0/operations/{ID}","metadata":{{"id":"{ID}",
+                "metadata":{{"fds":{{"control":"control","0":"0","1":"1","2":"2"}}}}}}}}"#
+            );
+            let status = format!("202 Accepted\r\nLocation: /1.0/operations/{ID}");
+            whole(&mut stream, &status, &body)
+        }
+        "/1.0/events" | "control" | "0" | "1" | "2" => {
+            accept(request, &mut stream)?;
+            std::thread::sleep(Duration::from_secs(120));
+            Ok(())
+        }
+        _ => whole(&mut stream, "200 OK", &format!(r#"{{"type":"sync","metadata":{over}}}"#)),
+    }
+}
+
+#[test]
+fn output_that_never_ends_is_given_up_when_its_command_has_ended() {
+    let host = liar::host(endless_output);
+    let begun = Instant::now();
+    let output = host.run_within(8 * MEMORY, &["exec", "-T", "-n", "vm1", "--", "true"]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{error}");
+    assert!(error.contains("its output has not: given up"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(45), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_guests_request_has_a_longest_and_its_instance_does_not_grow_for_ever() {
+    let mut host =
+        Host::with_instance("lxd", &["mote.bearer=t", "security.devlxd.management.volumes=true"]);
+    host.start();
+    let guest = Guest::of(&host);
+    let long = "x".repeat(10 << 20);
+    let answer = guest.try_ask("PATCH", "/1.0", "", &long);
+    assert!(answer.is_err() || answer.unwrap().head.is_empty());
+    wait("the reason", SOON, || host.log().contains("body is longer than 256 KiB").then_some(()));
+    let token = "Authorization: Bearer t\r\n";
+    let path = "/1.0/storage-pools/p/volumes/custom";
+    let full = (0..100).find_map(|number| {
+        let body = format!(r#"{{"name":"v{number}","description":"{}"}}"#, "x".repeat(200_000));
+        let (status, said) = guest.ask_with("POST", path, token, &body);
+        (status != 200).then_some((status, said))
+    });
+    let (status, said) = full.unwrap();
+    assert_eq!(status, 500, "{said}");
+    assert!(said.as_str().unwrap().contains("vm1 would be larger than 4 MiB"), "{said}");
+    // It is as it was before that.
+    assert_eq!(guest.get("/1.0").0, 200);
+    assert!(host.path("instances/vm1/instance.json").metadata().unwrap().len() <= 4 << 20);
+}
