@@ -1,6 +1,7 @@
 //! The manual pages and the completions of the packages say what the programs say of themselves.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
 use mote_tests::{Scratch, agent, tool};
@@ -8,13 +9,14 @@ use mote_tests::{Scratch, agent, tool};
 const PAGE: &str = include_str!("../../image/packages/mote-agent.8");
 const COMPLETIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../image/packages");
 
-/// What bash offers after the text. `$1` is the file, `$2` the text.
+/// What bash offers after the text. `$1` is the file, `$2` the text; the function is called as bash calls it.
 const BASH: &str = r#"
 source "$1.bash"
 read -ra COMP_WORDS <<<"$2"
 [ "${2% }" = "$2" ] || COMP_WORDS+=("")
 COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
-_mote_agent
+function=$(complete -p "${COMP_WORDS[0]}" | sed 's/.* -F \([^ ]*\).*/\1/')
+"$function" "${COMP_WORDS[0]}" "${COMP_WORDS[-1]}" "${COMP_WORDS[-2]}"
 printf '%s\n' "${COMPREPLY[@]}"
 "#;
 
@@ -28,7 +30,7 @@ complete -C $argv[2] | string replace -r '\t.*' ''
 const ZSH: &str = r#"
 zmodload zsh/zpty
 folder=$(mktemp -d)
-cp $1.zsh $folder/_mote-agent
+cp $1.zsh $folder/_${1:t}
 cat >$folder/rc <<END
 PS1=; unset zle_bracketed_paste; unsetopt prompt_cr beep
 fpath=(${(q)folder} \$fpath); autoload -Uz compinit; compinit -D -u
@@ -128,16 +130,20 @@ fn set(words: &str) -> BTreeSet<String> {
     words.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-/// What a shell offers after this text.
-fn offered(shell: &[&str], script: &str, text: &str) -> BTreeSet<String> {
-    let directory = agent().parent().expect("a directory").to_owned();
-    let file = format!("{COMPLETIONS}/mote-agent");
+/// A shell and the script that asks it.
+type Shell<'a> = (&'a [&'a str], &'a str);
+
+const SHELLS: [Shell<'_>; 3] = [(&["bash", "-c"], BASH), (&["fish"], FISH), (&["zsh", "-fc"], ZSH)];
+
+/// What a shell offers after this text, with the completions of `file` and the program at its place.
+fn offered((shell, script): Shell<'_>, file: &str, program: &Path, text: &str) -> BTreeSet<String> {
+    let directory = program.parent().expect("a directory");
     let mut command = Command::new(shell[0]);
-    command.args(&shell[1..]).args([script, "-", &file, text]);
+    command.args(&shell[1..]).args([script, "-", file, text]);
     if shell[0] == "fish" {
         // It has no name of its own among the arguments.
         command = Command::new("fish");
-        command.args(["--no-config", "-c", script, &file, text]);
+        command.args(["--no-config", "-c", script, file, text]);
     }
     let output = command.env("PATH", format!("{}:/usr/bin:/bin", directory.display())).output();
     let output = output.unwrap_or_else(|error| panic!("{}: {error}", shell[0]));
@@ -147,8 +153,9 @@ fn offered(shell: &[&str], script: &str, text: &str) -> BTreeSet<String> {
 }
 
 /// What each of the shells has to offer.
-fn completes_what_the_help_has(shell: &[&str], script: &str) {
-    let offers = |text: &str| offered(shell, script, &format!("mote-agent {text}"));
+fn completes_what_the_help_has(shell: Shell<'_>) {
+    let file = format!("{COMPLETIONS}/mote-agent");
+    let offers = |text: &str| offered(shell, &file, &agent(), &format!("mote-agent {text}"));
     assert_eq!(offers("me"), set("metadata"));
     assert_eq!(offers("--inter"), {
         set("--interval-connect --interval-started --interval-connected")
@@ -167,17 +174,67 @@ fn completes_what_the_help_has(shell: &[&str], script: &str) {
 
 #[test]
 fn bash_completes_what_the_help_has() {
-    completes_what_the_help_has(&["bash", "-c"], BASH);
+    completes_what_the_help_has(SHELLS[0]);
 }
 
 #[test]
 fn fish_completes_what_the_help_has() {
-    completes_what_the_help_has(&["fish"], FISH);
+    completes_what_the_help_has(SHELLS[1]);
 }
 
 #[test]
 fn zsh_completes_what_the_help_has() {
-    completes_what_the_help_has(&["zsh", "-fc"], ZSH);
+    completes_what_the_help_has(SHELLS[2]);
+}
+
+/// What each of the shells has to offer for mote-host, with two instances in a directory that the command line names.
+fn completes_mote_host(shell: Shell<'_>) {
+    let scratch = Scratch::new();
+    let (host, directory) = (tool("MOTE_HOST", "target/debug/mote-host"), scratch.0.join("d"));
+    for name in ["web-1", "web-2"] {
+        let mut init = Command::new(&host);
+        init.arg("--dir").arg(&directory).args(["init", name, "--qmp", "/q"]);
+        assert!(init.output().expect("mote-host").status.success());
+    }
+    let printed = Command::new(&host).args(["completions", shell.0[0]]).output();
+    let printed = printed.expect("mote-host").stdout;
+    let file = scratch.0.join("mote-host").display().to_string();
+    std::fs::write(format!("{file}.{}", shell.0[0]), printed).expect("a file");
+    // zsh takes at most a line of its terminal.
+    let offers = |text: &str| {
+        let text = text.replace("DIR", &directory.display().to_string());
+        offered(shell, &file, &host, &format!("mote-host {text}"))
+    };
+    assert_eq!(offers("ev"), set("events"));
+    assert_eq!(offers("exec --us"), set("--user"));
+    assert_eq!(offers("file pu"), set("pull push"));
+    assert_eq!(offers("file push --mo"), set("--mode"));
+    assert_eq!(offers("init --flavour l"), set("lxd lxd-5.0"));
+    assert_eq!(offers("wait --for S"), set("STARTED STOPPED"));
+    let instances = |text: &str| offers(&format!("--dir DIR {text}"));
+    for command in ["exec", "info", "wait", "shell", "delete", "state"] {
+        assert_eq!(instances(&format!("{command} we")), set("web-1 web-2"), "{command}");
+    }
+    assert_eq!(instances("info web-2"), set("web-2"));
+    // zsh adds the slash itself.
+    let place = instances("file ls web-1");
+    assert_eq!(place.iter().map(|word| word.trim_end_matches('/')).collect::<Vec<_>>(), ["web-1"]);
+    assert_eq!(instances("init we"), set(""), "a new one");
+}
+
+#[test]
+fn bash_completes_commands_and_instances_of_mote_host() {
+    completes_mote_host(SHELLS[0]);
+}
+
+#[test]
+fn fish_completes_commands_and_instances_of_mote_host() {
+    completes_mote_host(SHELLS[1]);
+}
+
+#[test]
+fn zsh_completes_commands_and_instances_of_mote_host() {
+    completes_mote_host(SHELLS[2]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod agent;
 mod change;
+mod completion;
 mod daemon;
 mod init;
 mod instances;
@@ -12,12 +13,11 @@ mod values;
 mod wait;
 mod why;
 
-use std::io::stdout;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, CommandFactory, Parser, Subcommand};
-use clap_complete::Shell;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exec::request::{ExecArgs, ShellArgs};
 use crate::exec::run as exec;
@@ -37,9 +37,17 @@ use crate::net::stream::be_patient;
                   mote-host wait vm1 --for CONNECTED waits for the agent."
 )]
 struct Cli {
-    /// Where this host keeps its instances; also by the environment variable
-    #[arg(long, global = true, value_name = "DIR", env = "MOTE_HOST_DIR", hide_env_values = true)]
-    dir: Option<PathBuf>,
+    /// Where this host keeps its instances [default: $XDG_STATE_HOME/mote-host, or else
+    /// ~/.local/state/mote-host]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "MOTE_HOST_DIR",
+        hide_env_values = true,
+        value_hint = clap::ValueHint::DirPath
+    )]
+    dir: Option<OsString>,
     #[command(subcommand)]
     command: Command,
 }
@@ -108,7 +116,8 @@ enum Command {
     /// Print completions for a shell
     Completions {
         /// The shell
-        shell: Shell,
+        #[arg(value_parser = completion::shells())]
+        shell: String,
     },
     /// Write manual pages, one a command, into a directory
     Man {
@@ -134,22 +143,30 @@ struct ReportArgs {
     json: bool,
 }
 
+/// The command line.
+fn command() -> clap::Command {
+    completion::with_instances(Cli::command())
+}
+
 /// Reads the command line and does what it says; gives the exit code.
 pub(crate) fn run() -> Result<u8> {
-    let Cli { dir, command } = Cli::parse();
-    if let Command::Completions { shell } = command {
-        clap_complete::generate(shell, &mut Cli::command(), "mote-host", &mut stdout());
+    completion::answer(command);
+    let Cli { dir, command: asked } =
+        Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    if let Command::Completions { shell } = asked {
+        completion::print(&shell)?;
         return Ok(0);
     }
-    if let Command::Man { directory } = command {
-        clap_mangen::generate_to(Cli::command(), &directory)
+    if let Command::Man { directory } = asked {
+        clap_mangen::generate_to(command(), &directory)
             .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
         return Ok(0);
     }
-    let root = dir.context(
-        "where the instances are kept is not known: give --dir DIR, or set MOTE_HOST_DIR",
+    let root = values::directory(dir).context(
+        "where the instances are kept is not known, as there is no HOME: give --dir DIR, or set \
+         MOTE_HOST_DIR",
     )?;
-    act(&root, command)
+    act(&root, asked)
 }
 
 fn act(root: &Path, command: Command) -> Result<u8> {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 
+use crate::common::shell::quoted;
 use crate::instance::store;
 use crate::instance::{Channel, Flavour, Instance, Vsock};
 
@@ -220,15 +221,6 @@ impl fmt::Display for Recipe<'_> {
 /// A path inside of one of QEMU's options, where a comma ends a value unless it is doubled.
 fn value(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./,=:+@%".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

@@ -1,12 +1,26 @@
 //! Values of the command line that are more than a word or a number.
 
 use std::collections::BTreeMap;
+use std::env::var_os;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::common::pair::pair;
 use crate::instance::share::Device;
+
+/// Where the instances are: as it was said, else by the environment, else where a user's programs keep such things.
+pub(crate) fn directory(said: Option<OsString>) -> Option<PathBuf> {
+    let set = |name: &str| var_os(name).filter(|value| !value.is_empty());
+    if let Some(directory) = said.or_else(|| set("MOTE_HOST_DIR")) {
+        return Some(directory.into());
+    }
+    let state = set("XDG_STATE_HOME").map(PathBuf::from);
+    let state = state.or_else(|| Some(Path::new(&set("HOME")?).join(".local/state")));
+    Some(state?.join("mote-host"))
+}
 
 /// `NAME=MAC[,mtu=N]`: a NIC that the guest is to call so.
 pub(crate) fn nic(text: &str) -> Result<(String, Device)> {

@@ -9,6 +9,7 @@ use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::common::printable;
+use crate::common::shell::quoted;
 use crate::net::http::{longest, read_answer, write_request};
 use crate::net::stream::{Limit, Timed};
 
@@ -28,8 +29,8 @@ pub(crate) fn is_running(root: &Path) -> bool {
 }
 
 fn none_runs(root: &Path) -> anyhow::Error {
-    let root = root.display();
-    anyhow!("no daemon is running in {root}; mote-host --dir {root} daemon starts one")
+    let (root, word) = (root.display(), quoted(&root.display().to_string()));
+    anyhow!("no daemon is running in {root}; mote-host --dir {word} daemon starts one")
 }
 
 /// A connection to the daemon, which may be about to listen.

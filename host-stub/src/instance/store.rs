@@ -47,14 +47,18 @@ pub(crate) fn is_usable(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '-'
 }
 
-/// Reads all. A directory without a file is an `init` that was killed: it never existed.
+/// The names of all. A directory without a file is an `init` that was killed: it never existed.
+pub(crate) fn names(root: &Path) -> Vec<String> {
+    let entries = fs::read_dir(root.join("instances")).into_iter().flatten().flatten();
+    let all = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<_> = all.filter(|name| exists(root, name)).collect();
+    names.sort();
+    names
+}
+
+/// Reads all.
 pub(crate) fn load_all(root: &Path) -> Result<Vec<Instance>> {
-    let Ok(entries) = fs::read_dir(root.join("instances")) else { return Ok(Vec::new()) };
-    entries
-        .flatten()
-        .filter(|entry| entry.path().join("instance.json").exists())
-        .map(|entry| load(root, &entry.file_name().to_string_lossy()))
-        .collect()
+    names(root).iter().map(|name| load(root, name)).collect()
 }
 
 /// Longest description of an instance, bytes: a guest with a token may add volumes and devices.

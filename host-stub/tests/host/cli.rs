@@ -54,26 +54,53 @@ fn every_command_has_help_and_needs_no_host_for_it() {
 
 #[test]
 fn completions_know_every_command_and_are_sound() {
-    for (shell, check) in [("bash", true), ("zsh", false), ("fish", false)] {
+    for (shell, check) in [("bash", "bash"), ("zsh", "zsh"), ("fish", "fish"), ("elvish", "")] {
         let text = printed(&mut mote_host(&["completions", shell]));
-        for command in commands() {
-            assert!(text.contains(&command), "{shell}: {command}");
-        }
-        if check {
-            let mut bash = Command::new("bash");
+        assert!(text.contains("MOTE_HOST_COMPLETE") && text.contains(" mote-host"), "{text}");
+        if check == "bash" {
+            let mut bash = Command::new(check);
             assert!(bash.args(["-n", "-c", &text]).status().unwrap().success());
         }
+        // What the shells' scripts ask; tests/tests/manual.rs has the shells themselves.
+        let mut asked = mote_host(&["--", "mote-host", ""]);
+        asked.env("MOTE_HOST_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "1");
+        let all = printed(asked.env("_CLAP_IFS", "\n"));
+        for command in commands() {
+            let is_it = |line: &str| line.split(['\t', ':']).next() == Some(&command);
+            assert!(all.lines().any(is_it), "{shell}: {command} in {all}");
+        }
     }
+    let error = errors(&mote_host(&["completions", "tcsh"]).output().unwrap());
+    assert!(error.contains("bash") && error.contains("fish"), "{error}");
 }
 
 #[test]
-fn the_directory_may_come_from_the_environment_and_is_asked_for_otherwise() {
+fn the_directory_may_come_from_the_environment_and_is_the_users_own_otherwise() {
     let mut host = Host::with_instance("lxd", &[]);
     host.start();
     let mut list = mote_host(&["list", "-q"]);
     assert_eq!(printed(list.env("MOTE_HOST_DIR", &host.directory)), "vm1\n");
-    let error = errors(&mote_host(&["list"]).output().unwrap());
-    assert!(error.contains("--dir DIR, or set MOTE_HOST_DIR"), "{error}");
+    let mut list = mote_host(&["list"]);
+    list.env("HOME", &host.directory).env_remove("XDG_STATE_HOME");
+    let error = errors(&list.output().unwrap());
+    let usual = host.path(".local/state/mote-host");
+    let usual = usual.display();
+    assert_eq!(
+        error,
+        format!(
+            "mote-host: no daemon is running in {usual}; mote-host --dir {usual} daemon starts one\n"
+        )
+    );
+    let error = errors(&list.env("XDG_STATE_HOME", "/no where").output().unwrap());
+    assert!(error.contains("no daemon is running in /no where/mote-host; "), "{error}");
+    let error = errors(&mote_host(&["--dir", "/no where", "list"]).output().unwrap());
+    assert!(
+        error.contains("in /no where; mote-host --dir '/no where' daemon starts one"),
+        "{error}"
+    );
+    let mut nowhere = mote_host(&["list"]);
+    let error = errors(&nowhere.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap());
+    assert!(error.contains("give --dir DIR, or set MOTE_HOST_DIR"), "{error}");
 }
 
 #[test]
