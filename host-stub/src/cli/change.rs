@@ -11,7 +11,7 @@ use super::look;
 use crate::common::pair::pair;
 use crate::control::client::{ask, is_running};
 use crate::daemon::fault::{self, Fault};
-use crate::instance::store;
+use crate::instance::{store, vsock_device};
 
 /// `set`.
 #[derive(Debug, Args)]
@@ -138,5 +138,6 @@ pub(crate) fn delete(root: &Path, args: &DeleteArgs) -> Result<()> {
     if instance.is_running() && !args.force {
         bail!("{} was running when the host ended; --force removes it", args.name);
     }
+    vsock_device::end(root, &instance)?;
     store::remove(root, &args.name)
 }

@@ -8,14 +8,15 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
 
-use super::qemu::Recipe;
 use super::values::{context_id, nic};
 use crate::common::pair::pair;
+use crate::common::random::uuid;
 use crate::control::client::{ask, is_running};
 use crate::instance::create::create;
+use crate::instance::recipe::{Recipe, YOURS};
 use crate::instance::share::{Device, Template};
 use crate::instance::store;
-use crate::instance::{Channel, Flavour, Instance, VSOCK_ID, Vsock};
+use crate::instance::{Channel, Flavour, GENERATION, Instance, UUID, VSOCK_ID, Vsock};
 
 /// An instance to make.
 #[derive(Debug, Args)]
@@ -47,7 +48,8 @@ pub(crate) struct InitArgs {
     /// Put this agent into the config share, as real hosts do
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
-    /// Set a configuration value
+    /// Set a configuration value: user.greeting=hello, or for cloud-init
+    /// cloud-init.user-data="$(cat FILE)", which also has vendor-data and network-config
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     config: Vec<(String, String)>,
     /// Let the guest name the NIC with this MAC address
@@ -102,6 +104,8 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
         (None, Some(serial)) => Channel::Serial { path: path(serial)?, shared },
         (None, None) => Channel::Qmp(beside("qmp")?),
     };
+    let id = uuid()?;
+    config.extend([UUID, GENERATION].map(|key| (key.to_owned(), id.clone())));
     config.extend(args.config);
     if !args.nics.is_empty() {
         config.insert("agent.nic_config".into(), "true".into());
@@ -127,7 +131,8 @@ fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
         Vsock::Cid(_) => None,
     };
     let status = match channel {
-        Channel::Qmp(path) => (path, 0, "--qmp"),
+        // The other monitor is beside it.
+        Channel::Qmp(path) => (path, YOURS.len(), "--qmp"),
         Channel::Serial { path, .. } => (path, 0, "--serial"),
     };
     for (path, more, option) in way.into_iter().chain([status]) {
@@ -185,8 +190,8 @@ mod tests {
         let long = "x".repeat(102);
         let error = parsed(&format!("vm1 --vsock-uds /{long}")).unwrap_err().to_string();
         assert!(error.contains("107 bytes") && error.contains("--vsock-uds"), "{error}");
-        assert!(parsed(&format!("vm1 --qmp /{long}")).is_ok());
-        assert!(parsed(&format!("vm1 --qmp /{long}{long}")).is_err());
+        assert!(parsed(&format!("vm1 --qmp /{}", &long[YOURS.len() + 2..])).is_ok());
+        assert!(parsed(&format!("vm1 --qmp /{long}")).is_err());
     }
 
     #[test]

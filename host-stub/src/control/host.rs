@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use crate::channel::{ring, serial};
 use crate::daemon::{Daemon, Live};
 use crate::devlxd::server::Doors;
-use crate::instance::{Channel, Instance, READY, store};
+use crate::instance::{Channel, Instance, READY, store, vsock_device};
 
 /// A daemon that serves.
 pub(crate) struct Host {
@@ -64,6 +64,9 @@ impl Host {
         let live = all.get(name).with_context(|| format!("no instance is called {name}"))?;
         if whose == Whose::Stopped && (live.instance.is_running() || live.called) {
             bail!("{name} is running; stop its VM first, or delete it with --force");
+        }
+        if let Err(error) = vsock_device::end(&self.daemon.root, &live.instance) {
+            self.daemon.log(&format!("{name}: {error:#}"));
         }
         store::remove(&self.daemon.root, name)?;
         live.life.end();

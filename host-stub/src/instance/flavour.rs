@@ -52,6 +52,14 @@ impl Flavour {
         }
     }
 
+    /// How it calls its VMs' board, for QEMU (`DQ:Start`).
+    pub(crate) fn board(self) -> &'static str {
+        match self {
+            Self::Incus => "manufacturer=LinuxContainers,product=Incus",
+            Self::Lxd | Self::LxdOld => "manufacturer=Canonical Ltd.,product=LXD",
+        }
+    }
+
     /// What the agent has to call itself (P§3.4).
     pub(crate) fn agent(self) -> &'static str {
         match self {

@@ -3,10 +3,12 @@
 pub(crate) mod create;
 mod flavour;
 mod model;
+pub(crate) mod recipe;
 pub(crate) mod share;
 pub(crate) mod store;
+pub(crate) mod vsock_device;
 
 pub(crate) use flavour::Flavour;
 #[cfg(test)]
 pub(crate) use model::tests;
-pub(crate) use model::{AGENT, Channel, Instance, POWER, READY, VSOCK_ID, Vsock};
+pub(crate) use model::{AGENT, Channel, GENERATION, Instance, POWER, READY, UUID, VSOCK_ID, Vsock};

@@ -93,6 +93,10 @@ pub(crate) const READY: &str = "volatile.last_state.ready";
 pub(crate) const POWER: &str = "volatile.last_state.power";
 /// Incus' note of the agent (P§6).
 pub(crate) const AGENT: &str = "volatile.last_state.agent";
+/// The instance's UUID, made with it.
+pub(crate) const UUID: &str = "volatile.uuid";
+/// Of its memory and disks: as the UUID, until they are restored from a snapshot.
+pub(crate) const GENERATION: &str = "volatile.uuid.generation";
 /// The guest's context id.
 pub(crate) const VSOCK_ID: &str = "volatile.vsock_id";
 
@@ -125,6 +129,23 @@ impl Instance {
             matches!(value.to_ascii_lowercase().as_str(), "true" | "1" | "yes" | "on")
         };
         self.config.get(key).is_some_and(yes)
+    }
+
+    /// SMBIOS' strings of type 11, which only Incus has: its own keys, and credentials for systemd.
+    pub(crate) fn smbios11(&self) -> Vec<String> {
+        const KEYS: [(&str, &str); 3] = [
+            ("smbios11.", ""),
+            ("systemd.credential-binary.", "io.systemd.credential.binary:"),
+            ("systemd.credential.", "io.systemd.credential:"),
+        ];
+        let is_incus = self.flavour == Flavour::Incus;
+        let strings = |(key, value): (&String, &String)| {
+            let shown = |(begin, shown): &(&str, &str)| {
+                Some(format!("{shown}{}={value}", key.strip_prefix(begin)?))
+            };
+            KEYS.iter().find_map(shown)
+        };
+        self.config.iter().filter(|_| is_incus).filter_map(strings).collect()
     }
 
     /// Whether the instance said Ready.
