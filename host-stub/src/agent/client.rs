@@ -1,18 +1,20 @@
 //! Calls to an agent: vsock (or what stands in for it), TLS with exactly its certificate, one
 //! request a connection (P§3.2).
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 use vsock::VsockStream;
 
+use super::trouble::{FailedCall, Trouble};
 use crate::common::json;
 use crate::instance::store;
 use crate::instance::{Instance, Vsock};
@@ -111,21 +113,46 @@ pub(crate) fn request(
     limit: Limit,
 ) -> Result<Message> {
     let mut stream = open(root, instance, limit)?;
-    write_request(&mut stream, method, target, body).context("agent")?;
-    read_answer(&mut stream, longest::ANSWER).context("agent")
+    let mut call = || {
+        write_request(&mut stream, method, target, body)?;
+        read_answer(&mut stream, longest::ANSWER)
+    };
+    let answer = call();
+    answer.map_err(|error| explained(error, instance, &mut stream))
+}
+
+/// What a failed call means. An agent that refuses us says so and closes; who still writes then meets a broken pipe, and
+/// the reason is there to be read.
+pub(super) fn explained(
+    error: anyhow::Error,
+    instance: &Instance,
+    stream: &mut Stream,
+) -> anyhow::Error {
+    // The first try may only give what broke the pipe.
+    for _ in 0..2 {
+        let read = stream.conn.read_tls(&mut stream.sock);
+        if read.is_ok_and(|count| count > 0)
+            && let Err(reason) = stream.conn.process_new_packets()
+        {
+            let reason = std::io::Error::new(ErrorKind::InvalidData, reason);
+            return FailedCall::explained(anyhow::Error::from(reason).context("agent"), instance);
+        }
+    }
+    FailedCall::explained(error.context("agent"), instance)
 }
 
 /// A connection for something longer than a request, as a socket without TLS or a limit.
 pub(crate) fn plain(root: &Path, instance: &Instance, limit: Limit) -> Result<UnixStream> {
     let mut stream = open(root, instance, limit)?;
     // The handshake has to keep to the limit, nothing after it does.
-    stream.conn.complete_io(&mut stream.sock).context("agent")?;
+    let handshake = stream.conn.complete_io(&mut stream.sock).context("agent");
+    handshake.map_err(|error| FailedCall::explained(error, instance))?;
     pump::plain(stream)
 }
 
 /// Dials and prepares TLS; the handshake comes with the first byte.
 pub(crate) fn open(root: &Path, instance: &Instance, limit: Limit) -> Result<Stream> {
-    let socket = dial(&instance.vsock, limit)?;
+    let socket = dial(instance, limit)?;
     let directory = store::directory(root, &instance.name);
     let pair = Pair::load_or_make(&directory, "agent-client")?;
     let agent = certificate(&store::share(root, &instance.name).join("agent.crt"))?;
@@ -135,27 +162,55 @@ pub(crate) fn open(root: &Path, instance: &Instance, limit: Limit) -> Result<Str
 }
 
 /// Connects to the agent's port.
-fn dial(vsock: &Vsock, limit: Limit) -> Result<Timed> {
-    match vsock {
+fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
+    let failed = |error: anyhow::Error, trouble| FailedCall::of_trouble(error, instance, trouble);
+    // To a socket that stands in for vsock.
+    let connect = |path: &Path, trouble| {
+        let connected = Timed::connect(path, limit).with_context(|| path.display().to_string());
+        connected.map_err(|error| failed(error, trouble))
+    };
+    match &instance.vsock {
         Vsock::Cid(cid) => {
             // The kernel gives up by itself after 2 s.
-            let stream = VsockStream::connect_with_cid_port(*cid, AGENT_PORT).context("vsock")?;
+            let stream = VsockStream::connect_with_cid_port(*cid, AGENT_PORT);
+            let stream = stream.map_err(|error| {
+                let trouble = by_the_kernel(&error);
+                let error = anyhow::Error::from(error).context("vsock");
+                match trouble {
+                    Some(trouble) => failed(error, trouble),
+                    None => error,
+                }
+            })?;
             // Any stream socket will do from here on.
             Ok(Timed::new(UnixStream::from(stream.as_fd().try_clone_to_owned()?), limit))
         }
         Vsock::Plain(prefix) => {
             let mut path = prefix.as_os_str().to_owned();
             path.push(format!(".listen_{AGENT_PORT}"));
-            let path = PathBuf::from(path);
-            Timed::connect(&path, limit).with_context(|| path.display().to_string())
+            connect(&PathBuf::from(path), Trouble::Refused)
         }
         Vsock::Uds(path) => {
-            let mut socket =
-                Timed::connect(path, limit).with_context(|| path.display().to_string())?;
-            say_connect(&mut socket).context("vsock")?;
+            let mut socket = connect(path, Trouble::Unreachable)?;
+            say_connect(&mut socket).context("vsock").map_err(|error| {
+                let late = |cause: &std::io::Error| cause.kind() == ErrorKind::TimedOut;
+                let is_late = error.downcast_ref().is_some_and(late);
+                failed(error, if is_late { Trouble::NoAnswer } else { Trouble::Refused })
+            })?;
             Ok(socket)
         }
     }
+}
+
+/// What the kernel means where it carries vsock itself.
+fn by_the_kernel(error: &std::io::Error) -> Option<Trouble> {
+    let kind = error.kind();
+    if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) {
+        return Some(Trouble::NoGuest);
+    }
+    if matches!(kind, ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused) {
+        return Some(Trouble::Refused);
+    }
+    (kind == ErrorKind::TimedOut).then_some(Trouble::NoAnswer)
 }
 
 /// vhost-device-vsock's preamble. Nothing more may be sent before its OK: it would be lost.

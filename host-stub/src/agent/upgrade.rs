@@ -26,8 +26,19 @@ pub(crate) fn upgrade(
     protocol: &str,
     body: &[u8],
 ) -> Result<UnixStream> {
-    let (method, target) = request;
     let mut stream = client::open(root, instance, Limit::within(CONNECT))?;
+    match asked(&mut stream, request, protocol, body) {
+        Ok(()) => pump::plain(stream),
+        Err(error) => Err(client::explained(error, instance, &mut stream)),
+    }
+}
+
+fn asked(
+    stream: &mut Stream,
+    (method, target): (&str, &str),
+    protocol: &str,
+    body: &[u8],
+) -> Result<()> {
     let mut out = format!(
         "{method} {target} HTTP/1.1\r\nHost: custom.socket\r\nUpgrade: {protocol}\r\n\
          Connection: Upgrade\r\nContent-Length: {}\r\n\r\n",
@@ -37,9 +48,9 @@ pub(crate) fn upgrade(
     out.extend_from_slice(body);
     stream.write_all(&out)?;
     stream.flush()?;
-    let (head, rest) = read_head(&mut stream)?;
+    let (head, rest) = read_head(stream)?;
     let from = [head, rest.clone()].concat();
-    let answer = read_answer(&mut from.as_slice().chain(&mut stream), longest::ANSWER)?;
+    let answer = read_answer(&mut from.as_slice().chain(stream), longest::ANSWER)?;
     if answer.status != 101 {
         bail!("status {}: {}", answer.status, client::complaint(&answer.body));
     }
@@ -50,7 +61,7 @@ pub(crate) fn upgrade(
         // Real hosts read the head with a buffer that they throw away (P§4.4).
         bail!("{} bytes came in the same record as the head: real hosts lose them", rest.len());
     }
-    pump::plain(stream)
+    Ok(())
 }
 
 /// Reads record by record up to the empty line; gives also what the last record has behind it.
@@ -73,7 +84,7 @@ fn read_head(stream: &mut Stream) -> Result<(Vec<u8>, Vec<u8>)> {
                 reader.consume(count);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                stream.conn.complete_io(&mut stream.sock).context("agent")?;
+                stream.conn.complete_io(&mut stream.sock)?;
             }
             Err(error) => return Err(error).context("closed without an answer"),
         }

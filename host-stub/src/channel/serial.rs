@@ -29,7 +29,7 @@ pub(crate) fn watch(daemon: &Arc<Daemon>, name: &str, path: PathBuf, shared: boo
             if let Ok((reader, writer)) = open(&path) {
                 let mut port = Port { reader, writer, shared };
                 if let Err(why) = follow(&daemon, &name, &mut port, &life) {
-                    daemon.failed(&name, &format!("serial port: {why:#}"));
+                    daemon.failed(&name, &format!("serial port: {why:#}"), None);
                 }
                 if life.is_over() {
                     return;

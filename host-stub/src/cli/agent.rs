@@ -56,9 +56,9 @@ enum Action {
 /// `state`.
 pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
     let (instance, known) = asked(root, name)?;
-    let said = match known {
-        Known::State(state) => state,
-        Known::Absent => bail!(instance.flavour.absent()),
+    let said = match &known {
+        Known::State(state, _) => state.clone(),
+        Known::Absent(_) => return Err(known.refused(&instance)),
         Known::Reachable => report(root, &instance, Greeting::Always, "/1.0/state")?,
     };
     // What it is, is the host's to say: agents leave that open (P§4.5).
@@ -72,8 +72,8 @@ pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
 /// `metrics`.
 pub(crate) fn metrics(root: &Path, name: &str, shape: Shape) -> Result<()> {
     let (instance, known) = asked(root, name)?;
-    let said = match known {
-        Known::Absent | Known::State(_) => bail!(instance.flavour.absent()),
+    let said = match &known {
+        Known::Absent(_) | Known::State(..) => return Err(known.refused(&instance)),
         Known::Reachable => report(root, &instance, Greeting::AsItsServer, "/1.0/metrics")?,
     };
     let published = metrics::openmetrics(&instance, &said)?;
@@ -150,6 +150,8 @@ pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
 /// `events NAME --agent`: the agent's own, one line each, until it ends.
 pub(crate) fn events(root: &Path, name: &str, types: Option<&str>) -> Result<()> {
     let instance: Instance = known::reach(root, name)?;
+    // Why an agent refuses us is told to a request only.
+    client::greet(root, &instance, Limit::within(REQUEST))?;
     let target = types.map_or("/1.0/events".into(), |types| format!("/1.0/events?type={types}"));
     let mut socket = websocket::connect(root, &instance, &target).context("events")?;
     loop {

@@ -2,12 +2,13 @@
 
 use std::io::{Write, stdout};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::look;
+use super::{look, why};
 use crate::common::pair::pair;
 use crate::control::client::{ask, is_running};
 use crate::daemon::fault::{self, Fault};
@@ -65,6 +66,22 @@ pub(crate) struct FaultArgs {
     number: Option<u64>,
 }
 
+/// `stop`.
+#[derive(Debug, Args)]
+pub(crate) struct StopArgs {
+    /// The instance
+    name: String,
+    /// End QEMU, whatever the guest does
+    #[arg(long, short)]
+    force: bool,
+    /// Give up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    timeout: f64,
+}
+
+/// Between two looks at a VM that is to end.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// `delete`.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
@@ -105,15 +122,41 @@ pub(crate) fn device_remove(root: &Path, args: &DeviceRemoveArgs) -> Result<()> 
     change(root, "PATCH", &args.name, "devices", &body)
 }
 
-/// `start` and `stop`.
-pub(crate) fn power(root: &Path, name: &str, which: &str) -> Result<()> {
-    change(root, "POST", name, which, &Value::Null)
+/// `start`.
+pub(crate) fn start(root: &Path, name: &str) -> Result<()> {
+    change(root, "POST", name, "start", &Value::Null)
+}
+
+/// `stop`.
+pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
+    let (name, body) = (&args.name, json!({"force": args.force}));
+    let said = ask(root, "POST", &format!("/1.0/instances/{name}/stop"), &body)?;
+    let limit = Duration::try_from_secs_f64(args.timeout)?;
+    let begun = Instant::now();
+    // Its monitor is gone when it is off; without one there is nothing to wait for.
+    loop {
+        let state = look::state(root, name)?;
+        if said["ordered"] != true || state["status"] == "Stopped" {
+            return Ok(());
+        }
+        if begun.elapsed() >= limit {
+            let why = match state["why"]["cause"].as_str() {
+                Some("paused") => why::why(&state),
+                _ => {
+                    "does its guest listen to the power button (systemd-logind, acpid, mote as /init)?"
+                }
+            };
+            let after = limit.as_secs_f64();
+            bail!("{name} is not off after {after} s: {why}; --force ends QEMU");
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// `fault`.
 pub(crate) fn fault(root: &Path, args: &FaultArgs) -> Result<()> {
     let Some(kind) = &args.kind else {
-        let state = look::known(root, &args.name).with_context(|| {
+        let state = look::state(root, &args.name).with_context(|| {
             let kinds = fault::KINDS.map(|(kind, _)| kind).join(", ");
             format!("fault NAME KIND sets one of {kinds}")
         })?;

@@ -9,15 +9,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{look, why};
-use crate::agent::client;
-use crate::common::printable::{self, text};
+use crate::common::printable::{self, Shape, text};
 use crate::common::units;
 use crate::control::client::ask;
-use crate::control::known::{self, Known};
-use crate::net::stream::Limit;
 
-/// For an agent that is asked who it is; who looks does not want to wait.
-const GREETING: Duration = Duration::from_secs(3);
 /// The agent's port (P§3.2).
 const AGENT_PORT: u32 = 8443;
 
@@ -42,19 +37,25 @@ pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
         return Ok(names.iter().try_for_each(|name| writeln!(out, "{name}"))?);
     }
     let mut rows = vec![["NAME", "STATUS", "AGENT", "SERVER", "FAULT"].map(str::to_owned)];
-    let mut states = Vec::new();
+    let (mut states, mut notes) = (Vec::new(), Vec::new());
     for name in names {
         // One that was just deleted is no longer there.
-        let Ok(state) = look::known(root, name) else { continue };
+        let Ok(state) = look::state(root, name) else { continue };
         let word = |key: &str| state[key].as_str().unwrap_or("-").to_owned();
         rows.push([name.into(), word("status"), word("state"), word("flavour"), word("fault")]);
         states.push(json!({"name": name, "status": word("status"), "agent": word("state"),
-            "server": word("flavour"), "fault": word("fault")}));
+            "server": word("flavour"), "fault": word("fault"), "why": state["why"]}));
+        // A row that contradicts itself.
+        if state["status"] != "Stopped" && state["state"] == "STOPPED" {
+            notes.push(format!("{name}: {}", why::why(&state)));
+        }
     }
     if args.json {
         return Ok(writeln!(out, "{}", printable::json(&json!(states)))?);
     }
-    Ok(write!(out, "{}", table(&rows))?)
+    write!(out, "{}", table(&rows))?;
+    notes.iter().for_each(|note| printable::complain(note));
+    Ok(())
 }
 
 /// Columns as wide as their widest cell.
@@ -74,18 +75,22 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 /// Prints one.
-pub(crate) fn info(root: &Path, name: &str) -> Result<()> {
-    let state = look::known(root, name)?;
-    // It is asked itself where a host would; one that does not answer is described all the same.
-    let said = match known::known(root, name)? {
-        (instance, Known::Reachable) => {
-            let limit = Limit::within(GREETING);
-            let said = client::metadata(root, &instance, "GET", "/1.0", limit);
-            Some(said.map_err(|error| format!("{error:#}")))
+pub(crate) fn info(root: &Path, name: &str, shape: Shape) -> Result<()> {
+    // One that does not answer is described all the same.
+    let (mut state, said) = look::asked(root, name)?;
+    let said = said.map(|said| said.map_err(|error| error.root_cause().to_string()));
+    match shape {
+        Shape::Text => write!(stdout(), "{}", described(name, &state, said))?,
+        Shape::Json => {
+            state["name"] = json!(name);
+            state["program"] = match said {
+                Some(Ok(said)) => said["environment"].clone(),
+                Some(Err(_)) | None => Value::Null,
+            };
+            writeln!(stdout(), "{}", printable::json(&state))?;
         }
-        (_, Known::Absent | Known::State(_)) => None,
-    };
-    Ok(write!(stdout(), "{}", described(name, &state, said))?)
+    }
+    Ok(())
 }
 
 /// The rows of `info`.
@@ -115,17 +120,20 @@ fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> 
         ("Status", word("status")),
         ("Server", server),
         ("Agent", agent),
+        ("In words", text(why::why(state))),
         ("Program", program),
         ("Uptime", uptime),
         ("Guest", format!("{}, port {AGENT_PORT}", way(&state["vsock"]))),
         ("Host", format!("vsock 2:{}", state["port"])),
         ("Status port", port(&state["channel"])),
         ("Calls", format!("{connections}, {resumed} resumed; the last: {}", word("last_request"))),
-        ("Last line", why::by_port_alone(state).map_or_else(|| word("last_line"), str::to_owned)),
+        (
+            "Last line",
+            state["port_alone"].as_str().map_or_else(|| word("last_line"), str::to_owned),
+        ),
         ("Last PUT", text(&why::last_put(state))),
         ("Last error", text(&why::last_error(state))),
         ("Fault", word("fault")),
-        ("In words", text(&why::why(state))),
     ];
     rows.iter().map(|(what, value)| format!("{what:<12} {value}\n")).collect()
 }
@@ -172,8 +180,8 @@ mod tests {
 
     #[test]
     fn the_tail_of_a_state_is_no_line_to_show() {
-        let state =
-            json!({"state": "UNKNOWN", "flavour": "incus", "last_line": "g\",\"usage\":0}}"});
+        let state = json!({"state": "UNKNOWN", "flavour": "incus", "last_line": "g\",\"usage\":0}}",
+                "port_alone": "the end of its state: x"});
         let shown = described("vm1", &state, None);
         assert!(shown.contains("Last line    the end of its state: "), "{shown}");
         assert!(!shown.contains("usage"), "{shown}");

@@ -2,15 +2,20 @@
 
 use std::io::{Write, stdout};
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::agent;
 use super::why;
+use crate::agent::client;
+use crate::agent::trouble::{FailedCall, Trouble};
 use crate::common::printable::{self, Shape, text};
 use crate::control::client::{ask, print_events};
+use crate::control::known::{self, Known};
+use crate::net::stream::Limit;
 
 /// `get`.
 #[derive(Debug, Args)]
@@ -54,8 +59,43 @@ fn stored(root: &Path, name: &str) -> Result<Value> {
 }
 
 /// What the host knows of an agent.
-pub(crate) fn known(root: &Path, name: &str) -> Result<Value> {
-    ask(root, "GET", &format!("/1.0/internal/{name}/agent-state"), &Value::Null)
+pub(crate) fn state(root: &Path, name: &str) -> Result<Value> {
+    known_with(root, name, None)
+}
+
+/// The same, with what a call to it has just met.
+fn known_with(root: &Path, name: &str, trouble: Option<Trouble>) -> Result<Value> {
+    let met = trouble.map_or(String::new(), |trouble| format!("?trouble={}", trouble.name()));
+    ask(root, "GET", &format!("/1.0/internal/{name}/agent-state{met}"), &Value::Null)
+}
+
+/// For an agent that is asked who it is; who looks does not want to wait.
+const GREETING: Duration = Duration::from_secs(3);
+
+/// What the host knows, and what the agent says of itself where a host would ask it: its errors are known too.
+pub(crate) fn asked(root: &Path, name: &str) -> Result<(Value, Option<Result<Value>>)> {
+    let said = match known::known(root, name)? {
+        (instance, Known::Reachable) => {
+            let limit = Limit::within(GREETING);
+            Some(client::metadata(root, &instance, "GET", "/1.0", limit))
+        }
+        (_, Known::Absent(_) | Known::State(..)) => None,
+    };
+    let error = said.as_ref().and_then(|said| said.as_ref().err());
+    let trouble = error.and_then(FailedCall::of).map(|failed| failed.trouble);
+    Ok((known_with(root, name, trouble)?, said))
+}
+
+/// An error of a command: what the daemon makes of it comes first, then what was met.
+pub(crate) fn explained(root: &Path, error: anyhow::Error) -> anyhow::Error {
+    let Some(failed) = FailedCall::of(&error) else { return error };
+    let state = known_with(root, &failed.instance, Some(failed.trouble));
+    match state {
+        Ok(state) if state["why"]["cause"] != failed.trouble.name() => {
+            anyhow!("{} ({})", why::why(&state), error.root_cause())
+        }
+        Ok(_) | Err(_) => error,
+    }
 }
 
 /// `show`.
@@ -73,7 +113,7 @@ pub(crate) fn get(root: &Path, args: &GetArgs) -> Result<()> {
 
 /// `agent-state`.
 pub(crate) fn agent_state(root: &Path, name: &str, shape: Shape) -> Result<()> {
-    let state = known(root, name)?;
+    let state = state(root, name)?;
     match shape {
         Shape::Json => writeln!(stdout(), "{}", printable::json(&state))?,
         Shape::Text => write!(stdout(), "{}", readable(name, &state))?,

@@ -33,8 +33,15 @@ use crate::net::stream::be_patient;
     version,
     arg_required_else_help = true,
     subcommand_required = true,
-    after_help = "To begin: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host; \
-                  mote-host wait vm1 --for CONNECTED waits for the agent."
+    after_help = "To begin: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host, which all \
+                  but init, qemu, daemon, completions and man ask; mote-host wait vm1 --for CONNECTED waits for \
+                  the agent.",
+    after_long_help = concat!(
+        "To begin: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host, which all but init, \
+         qemu, daemon, completions and man ask; mote-host wait vm1 --for CONNECTED waits for the agent.\n\n",
+        "Exit codes: 0 done, 1 failed, 2 wrong command line; wait: 124 not in time; exec and shell: the command's \
+         own, 126 and 127 if it cannot be run, 129 if the guest is lost."
+    )
 )]
 struct Cli {
     /// Where this host keeps its instances [default: $XDG_STATE_HOME/mote-host, or else
@@ -60,10 +67,11 @@ enum Command {
     Qemu(qemu::QemuArgs),
     /// Run the host in the foreground
     Daemon(daemon::DaemonArgs),
-    /// List the instances with their states
+    /// List the instances with their states; asks the daemon (mote-host daemon)
     List(instances::ListArgs),
-    /// Show an instance and its agent: state, address, version, last error, fault
-    Info(OneArgs),
+    /// Show an instance and its agent: state, address, version, last error, and why it is no further; asks the
+    /// daemon (mote-host daemon)
+    Info(ReportArgs),
     /// Wait until an agent or instance is in a state; exit code 124 if it is not in time
     Wait(wait::WaitArgs),
     /// Remove an instance and its files
@@ -106,10 +114,15 @@ enum Command {
     Operations(agent::OperationsArgs),
     /// Carry connections into the guest (Incus)
     PortForward(port_forward::ForwardArgs),
-    /// Tell the host that the VM was switched on
+    /// Tell the host that the VM was switched on; unlike lxc's, it starts nothing
+    ///
+    /// mote-host qemu NAME prints how the VM is started. The host sees by QEMU's monitor that it runs; only where there is
+    /// none does it have to be told.
     Start(OneArgs),
-    /// Tell the host that the VM was switched off
-    Stop(OneArgs),
+    /// Press the VM's power button and wait until it is off
+    ///
+    /// As lxc's, by QEMU's monitor. Where that does not answer, the host is only told that the VM is off.
+    Stop(change::StopArgs),
     /// Let the host misbehave to this instance; without KIND, show the fault in force
     #[command(after_help = crate::daemon::fault::HELP)]
     Fault(change::FaultArgs),
@@ -166,7 +179,7 @@ pub(crate) fn run() -> Result<u8> {
         "where the instances are kept is not known, as there is no HOME: give --dir DIR, or set \
          MOTE_HOST_DIR",
     )?;
-    act(&root, asked)
+    act(&root, asked).map_err(|error| look::explained(&root, error))
 }
 
 fn act(root: &Path, command: Command) -> Result<u8> {
@@ -181,7 +194,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Qemu(args) => qemu::run(root, &args),
         Command::Daemon(args) => daemon::run(root, &args),
         Command::List(args) => instances::list(root, &args),
-        Command::Info(args) => instances::info(root, &args.name),
+        Command::Info(args) => instances::info(root, &args.name, args.json.into()),
         Command::Delete(args) => change::delete(root, &args),
         Command::Show(args) => look::show(root, &args.name),
         Command::AgentState(args) => look::agent_state(root, &args.name, args.json.into()),
@@ -198,8 +211,8 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Metrics(args) => agent::metrics(root, &args.name, args.json.into()),
         Command::Operations(args) => agent::operations(root, &args),
         Command::PortForward(args) => port_forward::run(root, &args),
-        Command::Start(args) => change::power(root, &args.name, "start"),
-        Command::Stop(args) => change::power(root, &args.name, "stop"),
+        Command::Start(args) => change::start(root, &args.name),
+        Command::Stop(args) => change::stop(root, &args),
         Command::Fault(args) => change::fault(root, &args),
         // Done without a directory.
         Command::Completions { .. } | Command::Man { .. } => Ok(()),

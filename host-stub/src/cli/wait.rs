@@ -78,7 +78,7 @@ pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
     let begun = Instant::now();
     let mut answered = begun;
     loop {
-        let state = match look::known(root, &args.name) {
+        let state = match look::state(root, &args.name) {
             Ok(state) => state,
             // It was started at the same time as we, or is being started again.
             Err(_) if !is_running(root) && answered.elapsed() < DAEMON => {
@@ -92,6 +92,8 @@ pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
             return Ok(0);
         }
         if let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) {
+            // Whether an agent is still there is seen by asking it.
+            let state = look::asked(root, &args.name).map_or(state, |(state, _)| state);
             let (name, state, why) = (&args.name, args.state.name(), why::why(&state));
             complain(&format!("{name} is not {state} after {} s: {why}", limit.as_secs_f64()));
             return Ok(LATE);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
 use serde_json::Value;
 
 use super::client;
@@ -13,18 +13,29 @@ use crate::instance::Instance;
 pub(crate) fn reach(root: &Path, name: &str) -> Result<Instance> {
     match known(root, name)? {
         (instance, Known::Reachable) => Ok(instance),
-        (instance, Known::Absent | Known::State(_)) => bail!(instance.flavour.absent()),
+        (instance, not) => Err(not.refused(&instance)),
     }
 }
 
 /// What a host knows of an agent before it calls it.
 pub(crate) enum Known {
-    /// It has not announced itself, or has said goodbye.
-    Absent,
+    /// It has not announced itself, or has said goodbye: why.
+    Absent(String),
     /// It can be called.
     Reachable,
-    /// It cannot be called, and tells its state by the status port (P§2.4).
-    State(Value),
+    /// It cannot be called, and tells its state by the status port (P§2.4): that, and why.
+    State(Value, String),
+}
+
+impl Known {
+    /// What a caller is told: the server's words, then why.
+    pub(crate) fn refused(&self, instance: &Instance) -> anyhow::Error {
+        let absent = instance.flavour.absent();
+        match self {
+            Self::Reachable => anyhow!(absent),
+            Self::Absent(why) | Self::State(_, why) => anyhow!("{absent}: {why}"),
+        }
+    }
 }
 
 /// Asks the daemon.
@@ -32,10 +43,11 @@ pub(crate) fn known(root: &Path, name: &str) -> Result<(Instance, Known)> {
     let target = format!("/1.0/internal/{name}/agent");
     let mut said = client::ask(root, "GET", &target, &Value::Null)?;
     let instance = serde_json::from_value(said["instance"].take())?;
+    let why = said["why"]["text"].as_str().unwrap_or_default().to_owned();
     let known = match (said["state"].take(), said["reachable"] == true) {
         (Value::Null, true) => Known::Reachable,
-        (Value::Null, false) => Known::Absent,
-        (state, _) => Known::State(state),
+        (Value::Null, false) => Known::Absent(why),
+        (state, _) => Known::State(state, why),
     };
     Ok((instance, known))
 }

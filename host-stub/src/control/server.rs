@@ -13,8 +13,10 @@ use serde_json::{Map, Value, json};
 use super::client::path;
 use super::host::{Host, Whose};
 use crate::agent::client;
+use crate::agent::trouble::{FailedCall, Trouble};
 use crate::common::clock::now;
 use crate::daemon::Daemon;
+use crate::daemon::diagnosis::diagnose;
 use crate::daemon::fault::Fault;
 use crate::instance::{Channel, Flavour, Instance, share, store};
 use crate::net::http::{Message, longest, read_request, write_answer};
@@ -75,9 +77,13 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
             // One whose state comes through the status port has no vsock (P§2.4).
             let told = live.agent.serial_state();
             let reachable = told.is_none() && (live.agent.is_started() || live.called);
-            json!({"instance": live.instance, "reachable": reachable, "state": told})
+            let why = diagnose(live, None).to_json();
+            json!({"instance": live.instance, "reachable": reachable, "state": told, "why": why})
         })?,
-        ("GET", ["1.0", "internal", name, "agent-state"]) => daemon.agent_state(name)?,
+        ("GET", ["1.0", "internal", name, "agent-state"]) => {
+            let trouble = request.parameter("trouble").and_then(Trouble::named);
+            daemon.agent_state(name, trouble)?
+        }
         ("PATCH", ["1.0", "instances", name, "config"]) => set(daemon, name, &body)?,
         ("PATCH", ["1.0", "instances", name, "devices"]) => device(daemon, name, &body)?,
         ("POST", ["1.0", "instances", name, "adopt"]) => {
@@ -103,11 +109,7 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
             start(daemon, name)?;
             Value::Null
         }
-        ("POST", ["1.0", "instances", name, "stop"]) => {
-            daemon.instance(name)?;
-            daemon.power_off(name);
-            Value::Null
-        }
+        ("POST", ["1.0", "instances", name, "stop"]) => stop(daemon, name, &body)?,
         _ => return Ok(None),
     }))
 }
@@ -212,7 +214,8 @@ fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) {
     let Ok(Some(instance)) = instance else { return };
     let event = json!({"type": kind, "timestamp": now(), "metadata": metadata}).to_string();
     if let Err(error) = client::post_event(&daemon.root, &instance, event.as_bytes()) {
-        daemon.failed(name, &format!("event not delivered: {error:#}"));
+        let trouble = FailedCall::of(&error).map(|failed| failed.trouble);
+        daemon.failed(name, &format!("event not delivered: {error:#}"), trouble);
     }
 }
 
@@ -236,4 +239,14 @@ fn start(daemon: &Arc<Daemon>, name: &str) -> Result<()> {
     }
     daemon.power_on(name);
     Ok(())
+}
+
+/// Stops the VM by its monitor; without one it is somebody else's to stop, and is taken for off.
+fn stop(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
+    let order = if body["force"] == true { "quit" } else { "system_powerdown" };
+    let ordered = daemon.with(name, |live| live.vm.order(order))??;
+    if !ordered {
+        daemon.power_off(name);
+    }
+    Ok(json!({ "ordered": ordered }))
 }

@@ -8,12 +8,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
+use crate::agent::trouble::Trouble;
 use crate::common::clock::{millis, rfc3339};
 
 /// Lines that are remembered.
 const LINES: usize = 16;
 /// Of a line that is remembered, bytes.
 const LENGTH: usize = 256;
+/// Of an error that is remembered, bytes.
+const LONG: usize = 1024;
 
 /// From STOPPED to STARTED of an agent that only wants to be called again: it leaves the host the time to
 /// read both (1.5 s), and QEMU may hold the second back for one more.
@@ -59,10 +62,21 @@ pub(crate) enum Edge {
 pub(crate) struct Put {
     /// Why it failed, if it did.
     pub(crate) error: Option<String>,
+    /// What that means, if it is known.
+    pub(crate) trouble: Option<Trouble>,
     /// When it was over.
     pub(crate) at: SystemTime,
     /// How long it took.
     pub(crate) took: Duration,
+}
+
+/// The last error between host and guest.
+#[derive(Clone, Debug)]
+pub(crate) struct LastError {
+    at: SystemTime,
+    pub(crate) text: String,
+    /// What that means, if it is known.
+    pub(crate) trouble: Option<Trouble>,
 }
 
 /// What is known.
@@ -75,12 +89,12 @@ pub(crate) struct AgentState {
     started: bool,
     lines: VecDeque<(SystemTime, String)>,
     last_put: Option<Put>,
-    last_error: Option<(SystemTime, String)>,
+    last_error: Option<LastError>,
     /// What an agent without vsock tells through the port (P§2.4).
     serial_state: Option<Value>,
     /// Connections of the guest's.
     pub(crate) connections: u64,
-    /// Of them, those that resumed a TLS session.
+    /// Of these connections, those that resumed a TLS session.
     pub(crate) resumed: u64,
     /// The last request.
     pub(crate) last_request: String,
@@ -102,6 +116,26 @@ impl AgentState {
             resumed: 0,
             last_request: String::new(),
         }
+    }
+
+    /// What it is.
+    pub(crate) fn word(&self) -> Word {
+        self.word
+    }
+
+    /// What it wrote last.
+    pub(crate) fn last_line(&self) -> &str {
+        self.lines.back().map_or("", |(_, line)| line.as_str())
+    }
+
+    /// The last PUT.
+    pub(crate) fn last_put(&self) -> Option<&Put> {
+        self.last_put.as_ref()
+    }
+
+    /// The last error.
+    pub(crate) fn last_error(&self) -> Option<&LastError> {
+        self.last_error.as_ref()
     }
 
     /// Whether a real host would call it ("agent started").
@@ -167,17 +201,30 @@ impl AgentState {
     }
 
     /// A PUT is over. One that succeeded means that the agent called back.
-    pub(crate) fn put(&mut self, put: Put) {
-        match &put.error {
+    pub(crate) fn put(&mut self, mut put: Put) {
+        match &mut put.error {
             None => self.enter(Word::Connected),
-            Some(error) => self.failed(&format!("PUT /1.0: {error}")),
+            Some(error) => {
+                error.truncate(error.floor_char_boundary(LONG));
+                self.failed(&format!("PUT /1.0: {error}"), put.trouble);
+            }
         }
         self.last_put = Some(put);
     }
 
     /// Something between host and guest went wrong.
-    pub(crate) fn failed(&mut self, error: &str) {
-        self.last_error = Some((SystemTime::now(), error.chars().take(LENGTH).collect()));
+    pub(crate) fn failed(&mut self, error: &str, trouble: Option<Trouble>) {
+        let text = error.chars().take(LONG).collect();
+        self.last_error = Some(LastError { at: SystemTime::now(), text, trouble });
+    }
+
+    /// The VM is on, and its agent not heard of yet: what an earlier one said counts no more.
+    pub(crate) fn power_on(&mut self) {
+        if self.word == Word::Stopped {
+            self.enter(Word::Unknown);
+            self.last_put = None;
+            self.last_error = None;
+        }
     }
 
     /// The VM is off.
@@ -198,7 +245,8 @@ impl AgentState {
     pub(crate) fn to_json(&self) -> Value {
         let line = |(at, line): &(SystemTime, String)| json!({"at": rfc3339(*at), "line": line});
         let put = self.last_put.as_ref().map(|put| {
-            json!({"ok": put.error.is_none(), "error": put.error, "at": rfc3339(put.at),
+            json!({"ok": put.error.is_none(), "error": put.error,
+                "cause": put.trouble.map(Trouble::name), "at": rfc3339(put.at),
                 "ms": millis(put.took)})
         });
         json!({
@@ -206,11 +254,12 @@ impl AgentState {
             "since": rfc3339(self.since.0),
             "since_ms": millis(self.since.1.elapsed()),
             "started": self.started,
-            "last_line": self.lines.back().map_or("", |(_, line)| line.as_str()),
+            "last_line": self.last_line(),
             "lines": self.lines.iter().map(line).collect::<Vec<_>>(),
             "last_put": put,
-            "last_error": self.last_error.as_ref().map(|(at, text)| {
-                json!({"at": rfc3339(*at), "text": text})
+            "last_error": self.last_error.as_ref().map(|error| {
+                json!({"at": rfc3339(error.at), "text": error.text,
+                    "cause": error.trouble.map(Trouble::name)})
             }),
             "serial_state": self.serial_state,
             "connections": self.connections,
@@ -281,6 +330,7 @@ mod tests {
         let mut agent = AgentState::new();
         let put = |error: Option<&str>| Put {
             error: error.map(str::to_owned),
+            trouble: None,
             at: SystemTime::now(),
             took: Duration::ZERO,
         };

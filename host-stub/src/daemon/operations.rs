@@ -124,14 +124,15 @@ mod tests {
     #[test]
     fn an_operation_is_waited_for_by_its_owner_only() {
         let operations = Operations::default();
-        let begun = operations.begin("a", Duration::from_millis(80)).unwrap();
+        let begun = operations.begin("a", Duration::from_secs(60)).unwrap();
         assert_eq!(begun["status_code"], 103);
-        let id = id(&begun);
-        assert_eq!(operations.wait("b", &id, None), Err(Refused::NotFound));
-        let short = Some(Duration::from_millis(1));
-        assert_eq!(operations.wait("a", &id, short), Err(Refused::TooLong));
-        assert_eq!(operations.wait("a", &id, None).unwrap()["status_code"], 200);
-        assert_eq!(operations.cancel("a", &id), Err(Refused::NotRunning));
+        let long = id(&begun);
+        assert_eq!(operations.wait("b", &long, None), Err(Refused::NotFound));
+        let at_once = Some(Duration::from_millis(1));
+        assert_eq!(operations.wait("a", &long, at_once), Err(Refused::TooLong));
+        let short = id(&operations.begin("a", Duration::from_millis(80)).unwrap());
+        assert_eq!(operations.wait("a", &short, None).unwrap()["status_code"], 200);
+        assert_eq!(operations.cancel("a", &short), Err(Refused::NotRunning));
     }
 
     #[test]

@@ -5,22 +5,24 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::agent_state::{AgentState, Edge, Put};
+use super::agent_state::{Edge, Put};
+use super::diagnosis::{by_port_alone, diagnose};
 use super::events::Events;
 use super::fault::Fault;
+use super::live::Live;
 use super::operations::Operations;
 use crate::agent::client;
+use crate::agent::trouble::{FailedCall, Trouble};
 use crate::common::clock;
 use crate::common::printable;
 use crate::instance::store;
-use crate::instance::{AGENT, Channel, Flavour, Instance, POWER, READY};
+use crate::instance::{AGENT, Channel, Flavour, Instance};
 use crate::net::certs::Pair;
 
 /// A host daemon.
@@ -38,38 +40,6 @@ pub(crate) struct Daemon {
     instances: Mutex<BTreeMap<String, Live>>,
     sockets: Mutex<Vec<PathBuf>>,
     begun: Instant,
-}
-
-/// An instance and what is known of it while the daemon runs.
-pub(crate) struct Live {
-    /// As on disk.
-    pub(crate) instance: Instance,
-    /// Its agent.
-    pub(crate) agent: AgentState,
-    /// A fault to play.
-    pub(crate) fault: Fault,
-    /// Its guest has called with the right certificate: it runs, whoever started it.
-    pub(crate) called: bool,
-    /// Since when it is seen to run.
-    pub(crate) running: Option<Instant>,
-    /// Ends the threads that serve it.
-    pub(crate) life: Life,
-}
-
-/// Whether an instance is still served. One that is made anew under the same name has another.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Life(Arc<AtomicBool>);
-
-impl Life {
-    /// Whether it is over.
-    pub(crate) fn is_over(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Ends it.
-    pub(crate) fn end(&self) {
-        self.0.store(true, Ordering::Release);
-    }
 }
 
 impl Daemon {
@@ -98,9 +68,9 @@ impl Daemon {
     }
 
     /// Something between host and guest went wrong: for the log, and for whoever asks later.
-    pub(crate) fn failed(&self, name: &str, error: &str) {
+    pub(crate) fn failed(&self, name: &str, error: &str, trouble: Option<Trouble>) {
         self.log(&format!("{name}: {error}"));
-        let _gone = self.with(name, |live| live.agent.failed(error));
+        let _gone = self.with(name, |live| live.agent.failed(error, trouble));
     }
 
     /// Remembers a socket's file, to be removed at the end.
@@ -198,7 +168,7 @@ impl Daemon {
     }
 
     /// Incus keeps note of agents; LXD does not (P§6).
-    fn agent_noted(&self, name: &str, state: &str, action: &str) {
+    pub(super) fn agent_noted(&self, name: &str, state: &str, action: &str) {
         let noted = self.change(name, |instance| {
             let is_incus = instance.flavour == Flavour::Incus;
             if is_incus {
@@ -222,109 +192,37 @@ impl Daemon {
         let body = instance.told(self.port, &self.pair.pem).to_string();
         let result = client::put(&self.root, instance, body.as_bytes());
         let took = begun.elapsed();
-        let error = result.as_ref().err().map(|error| format!("{error:#}"));
+        let error = result.as_ref().err();
+        let trouble = error.and_then(FailedCall::of).map(|failed| failed.trouble);
+        let error = error.map(|error| format!("{error:#}"));
         let millis = clock::millis(took);
         self.log(&match &error {
             None => format!("{name}: PUT /1.0 ok in {millis} ms"),
             Some(why) => format!("{name}: PUT /1.0 failed after {millis} ms: {why}"),
         });
-        let put = Put { error, at: SystemTime::now(), took };
+        let put = Put { error, trouble, at: SystemTime::now(), took };
         self.with(name, |live| live.agent.put(put))?;
         result
     }
 
-    /// The VM runs.
-    pub(crate) fn power_on(&self, name: &str) {
-        let set = self.change(name, |instance| {
-            instance
-                .config
-                .insert(POWER.into(), "RUNNING".into())
-                .is_none_or(|was| was != "RUNNING")
-        });
-        // A daemon that finds it running has not seen it start, and counts from here.
-        let _gone = self.with(name, |live| {
-            live.running.get_or_insert_with(Instant::now);
-        });
-        match set {
-            Ok(true) => self.event(name, "instance-started"),
-            Ok(false) => {}
-            Err(error) => self.log(&format!("{name}: {error:#}")),
-        }
-    }
-
-    /// The VM is off: Ready is over (P§6). Also prepares the share for the next start, of which
-    /// nobody may tell us in time.
-    pub(crate) fn power_off(&self, name: &str) {
-        let set = self.change(name, |instance| {
-            instance.config.insert(READY.into(), "false".into());
-            instance
-                .config
-                .insert(POWER.into(), "STOPPED".into())
-                .is_none_or(|was| was != "STOPPED")
-        });
-        let instance = self.with(name, |live| {
-            live.agent.power_off();
-            live.called = false;
-            live.running = None;
-            live.instance.clone()
-        });
-        let result = match (set, instance) {
-            (Ok(true), Ok(instance)) => {
-                self.event(name, "instance-stopped");
-                if instance.flavour == Flavour::Incus && instance.config.contains_key(AGENT) {
-                    self.agent_noted(name, "STOPPED", "instance-agent-stopped");
-                }
-                match instance.channel {
-                    Channel::Serial { .. } => Ok(()),
-                    Channel::Qmp(_) => {
-                        store::write_conf(&self.root, &instance, self.port, &self.pair.pem)
-                    }
-                }
-            }
-            (Ok(false), Ok(_)) => Ok(()),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        };
-        if let Err(error) = result {
-            self.log(&format!("{name}: {error:#}"));
-        }
-    }
-
-    /// The state of an instance's agent, for people and tests.
-    pub(crate) fn agent_state(&self, name: &str) -> Result<Value> {
+    /// The state of an instance's agent, for people and tests. `trouble` is what a caller has just had with it.
+    pub(crate) fn agent_state(&self, name: &str, trouble: Option<Trouble>) -> Result<Value> {
         self.with(name, |live| {
             let instance = &live.instance;
-            // An agent without a VM has nobody who would say that it runs.
-            let is_running = instance.is_running() || live.called;
-            let status = match (is_running, instance.is_ready()) {
-                (false, _) => "Stopped",
-                (true, true) => "Ready",
-                (true, false) => "Running",
-            };
             let mut shown = live.agent.to_json();
             shown["ready"] = json!(instance.is_ready());
-            shown["status"] = json!(status);
+            shown["status"] = json!(live.status());
             shown["port"] = json!(self.port);
             shown["flavour"] = json!(instance.flavour.name());
             shown["vsock"] = instance.vsock.to_json();
             shown["channel"] = instance.channel.to_json();
+            shown["vm"] = live.vm.to_json();
+            shown["port_alone"] = json!(by_port_alone(live));
+            shown["why"] = diagnose(live, trouble).to_json();
             shown["fault"] = json!(live.fault.to_string());
             shown["running_ms"] =
                 json!(live.running.map(|running| clock::millis(running.elapsed())));
             shown
         })
-    }
-}
-
-impl Live {
-    /// Nothing is known yet.
-    pub(crate) fn new(instance: Instance) -> Self {
-        Self {
-            instance,
-            agent: AgentState::new(),
-            fault: Fault::None,
-            called: false,
-            running: None,
-            life: Life::default(),
-        }
     }
 }

@@ -19,6 +19,7 @@ use vsock::{VMADDR_CID_ANY, VsockListener};
 
 use super::answer::Answer;
 use super::api;
+use crate::agent::trouble::Trouble;
 use crate::daemon::fault::Fault;
 use crate::daemon::{Daemon, Life};
 use crate::instance::store;
@@ -180,7 +181,10 @@ impl Door {
         });
         let Ok(fault) = fault else { return };
         if let Err(error) = self.serve(Timed::new(socket, Limit::within(READ)), fault) {
-            self.daemon.failed(&self.name, &format!("guest connection: {error:#}"));
+            let trouble = error.downcast_ref().and_then(Trouble::meant);
+            // Of its slowness nothing follows.
+            let trouble = trouble.filter(|trouble| *trouble == Trouble::HostsCertificate);
+            self.daemon.failed(&self.name, &format!("guest connection: {error:#}"), trouble);
         }
     }
 
@@ -241,6 +245,10 @@ impl Door {
     fn answer(&self, stream: &Stream, request: &Message, fault: Fault) -> Result<Answer> {
         let shown = stream.conn.peer_certificates().and_then(|all| all.first());
         if shown != Some(&self.agent) {
+            let text = "guest connection: it shows another certificate than the instance's";
+            self.daemon.with(&self.name, |live| {
+                live.agent.failed(text, Some(Trouble::AgentsCertificate));
+            })?;
             return Ok(Answer::Error(401, "Unauthorized".into()));
         }
         self.daemon.with(&self.name, |live| live.called = true)?;

@@ -10,7 +10,8 @@ use rustls::crypto::verify_tls13_signature;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
 };
 
 use super::certs::{Pair, provider};
@@ -65,7 +66,7 @@ impl ServerCertVerifier for Exactly {
         if *end_entity == self.0 {
             Ok(ServerCertVerified::assertion())
         } else {
-            Err(Error::General("this is not the instance's certificate".into()))
+            Err(CertificateError::ApplicationVerificationFailure.into())
         }
     }
 

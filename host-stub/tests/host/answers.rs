@@ -138,6 +138,9 @@ fn an_event_or_a_frame_has_a_longest() {
         (0, 1 << 20, "longer than 4 MiB"),
     ] {
         let host = liar::host(move |request, mut stream| {
+            if is_greeting(request) {
+                return greet(&mut stream);
+            }
             accept(request, &mut stream)?;
             if opcode == 0 {
                 stream.write_all(&[1, 1, b'x'])?;
@@ -157,7 +160,10 @@ fn an_event_or_a_frame_has_a_longest() {
 
 #[test]
 fn a_websocket_whose_handshake_drips_is_given_up_in_time() {
-    let host = liar::host(|_, mut stream| {
+    let host = liar::host(|request, mut stream| {
+        if is_greeting(request) {
+            return greet(&mut stream);
+        }
         stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nX-Drops: ")?;
         loop {
             stream.write_all(b"x")?;

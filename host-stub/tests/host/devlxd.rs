@@ -100,16 +100,17 @@ fn ready_is_set_taken_back_and_lost_by_stop_and_by_a_new_daemon() {
     assert_eq!(host.run(&["get", "vm1", "volatile.last_state.ready"]), "false\n");
     assert_eq!(guest.ask("PATCH", "/1.0", r#"{"state":"x"}"#), (400, json!("Invalid state \"x\"")));
     ready(&guest);
-    host.run(&["stop", "vm1"]);
-    assert_eq!(status(&host), "Stopped");
-    host.run(&["start", "vm1"]);
-    assert_eq!(status(&host), "Running");
+    drop(qemu);
+    wait("Stopped", SOON, || (status(&host) == "Stopped").then_some(()));
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    wait("Running", SOON, || (status(&host) == "Running").then_some(()));
     ready(&guest);
     host.kill();
     host.start();
     assert_eq!(status(&host), "Running", "the VM did not mind");
     assert!(host.try_run(&["get", "vm1", "volatile.last_state.ready"]).is_err(), "deleted");
     assert_eq!(Guest::of(&host).get("/1.0").1["state"], "Started");
+    drop(qemu);
 }
 
 #[test]

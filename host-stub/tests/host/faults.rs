@@ -37,7 +37,7 @@ fn each_fault_looks_as_it_is_called_and_none_ends_it() {
     assert!(!first_bytes(&guest).unwrap().starts_with(b"HTTP"));
     fault(&["wrong-cert"]);
     let error = first_bytes(&guest).unwrap_err();
-    assert!(error.to_string().contains("not the one"), "{error}");
+    assert!(error.to_string().contains("ApplicationVerificationFailure"), "{error}");
     fault(&["forbidden"]);
     assert_eq!(guest.get("/1.0"), (403, json!("Forbidden")));
     fault(&["slow", "400"]);

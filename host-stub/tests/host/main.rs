@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails in a test's set-up fails the test")]
 
 mod answers;
+mod causes;
 mod cli;
 mod daemon;
 mod devlxd;

@@ -131,7 +131,7 @@ fn an_agent_with_another_certificate_is_told_nothing() {
     wait("the failure", SOON, || (put_ok(&host) == Some(false)).then_some(()));
     assert_eq!(agent.lines(), Vec::<String>::new());
     let error = host.state()["last_put"]["error"].to_string();
-    assert!(error.contains("not the instance's certificate"), "{error}");
+    assert!(error.contains("shows another certificate than this instance's"), "{error}");
 }
 
 #[test]

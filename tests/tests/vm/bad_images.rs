@@ -26,6 +26,16 @@ fn said(world: &World, line: &str) {
     wait(&format!("{line:?} on the console"), BOOT, look);
 }
 
+/// The host says that the config share was not read, and why.
+fn unread(world: &World, told: &str) {
+    let is_told = || {
+        let why = &world.host.state()["why"];
+        let says_so = why["text"].as_str().is_some_and(|text| text.contains(told));
+        (why["cause"] == "share-unread" && says_so).then_some(())
+    };
+    wait("why nothing is heard", BOOT, is_told);
+}
+
 /// The kernel as one without a driver: its file is gone. `None` where it is a part of the kernel.
 fn without(guest: &mut Guest, module: &str) -> Option<()> {
     guest.ok(&format!("rm -f $(find /lib/modules -name '{module}.ko*')"));
@@ -37,6 +47,7 @@ fn without(guest: &mut Guest, module: &str) -> Option<()> {
 #[test]
 fn without_the_ports_driver_the_guest_has_its_api_all_the_same() {
     let (world, mut guest) = without_agent("lxd", &Spec::default(), false);
+    unread(&world, "not a byte of the disk");
     let Some(()) = without(&mut guest, "virtio_console") else {
         return world.power_off_unseen(&mut guest);
     };
@@ -84,6 +95,7 @@ fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
 #[test]
 fn a_read_only_root_changes_nothing() {
     let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
+    unread(&world, "nothing has mounted it");
     guest.ok("mount -o remount,ro /");
     assert_ne!(guest.sh("touch /file").0, 0, "it can be written");
     guest.ok(START);

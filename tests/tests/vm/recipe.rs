@@ -2,7 +2,9 @@
 //! agent is CONNECTED.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -77,6 +79,7 @@ fn a_vm_booted_as_init_says_connects_under_each_server() {
         let waited = host.try_run(&["wait", NAME, "--for", "CONNECTED", "--timeout", &limit]);
         assert!(waited.is_ok(), "{waited:?}\n{}\n{text}", console());
         assert!(console().contains(&format!("vport0p1 {seen}")), "{}", console());
+        is_the_servers(&host, flavour);
         if flavour == "lxd-5.0" {
             // It had no Ready yet.
             let error = host.try_run(&["wait", NAME, "--for", "Ready", "--timeout", "0"]);
@@ -85,9 +88,167 @@ fn a_vm_booted_as_init_says_connects_under_each_server() {
             host.ok(&["exec", "-n", NAME, "--", "mote-agent", "ready"]);
             host.ok(&["wait", NAME, "--for", "Ready", "--timeout", "60"]);
         }
-        drop(vm);
+        it_stands_still_and_goes_on(&host);
+        the_power_button_is_pressed(&host);
+        quit(&host);
         wait("STOPPED", Duration::from_secs(10), || {
             (host.state()["state"] == "STOPPED").then_some(())
         });
+        // What carried its vsock has ended with it, though its shell has not.
+        wait("its vsock's end", Duration::from_secs(10), || {
+            carriers(&host).is_empty().then_some(())
+        });
+        assert_eq!(host.state()["why"]["cause"], "qemu-ended", "{}", host.state());
+        drop(vm);
     }
+}
+
+/// SMBIOS, disks and devices are as the server gives them.
+fn is_the_servers(host: &Host, flavour: &str) {
+    let read = |path: &str| host.run(&["exec", "-n", NAME, "--", "cat", path]);
+    let board = if flavour == "incus" { "Incus\n" } else { "LXD\n" };
+    assert_eq!(read("/sys/class/dmi/id/board_name"), board);
+    let uuid = host.run(&["get", NAME, "volatile.uuid"]);
+    assert_eq!(read("/sys/class/dmi/id/product_uuid").to_lowercase(), uuid);
+    let devices =
+        host.run(&["exec", "-n", NAME, "--", "sh", "-c", "cat /sys/bus/virtio/devices/*/device"]);
+    // Block, serial, random numbers, balloon, vsock: virtio's numbers.
+    for number in ["0x0002", "0x0003", "0x0004", "0x0005", "0x0013"] {
+        assert!(devices.lines().any(|line| line == number), "{number} in {devices}");
+    }
+}
+
+/// Orders something on the monitor that is not mote-host's; gives what it says up to the answer.
+fn order(host: &Host, order: &str) -> String {
+    let path = host.directory.join(format!("instances/{NAME}/qmp.yours"));
+    let mut monitor = UnixStream::connect(path).expect("the other monitor");
+    monitor.set_read_timeout(Some(BOOT)).expect("a limit");
+    let orders = format!(
+        "{{\"execute\":\"qmp_capabilities\"}}\n{{\"execute\":\"{order}\",\"id\":\"ours\"}}\n"
+    );
+    monitor.write_all(orders.as_bytes()).expect("an order");
+    let mut said = String::new();
+    for line in BufReader::new(monitor).lines() {
+        let line = line.expect("an answer");
+        said += &line;
+        if line.contains("\"ours\"") {
+            break;
+        }
+    }
+    said
+}
+
+/// As whoever tests an image would, while mote-host has its own monitor.
+fn the_power_button_is_pressed(host: &Host) {
+    let said = order(host, "system_powerdown");
+    assert!(said.contains("\"return\": {}"), "{said}");
+    assert!(host.is_connected(), "{}", host.state());
+    // The same by mote-host; nothing in this image listens.
+    let stopped = host.try_run(&["stop", NAME, "--timeout", "0.5"]);
+    let error = stopped.expect_err("it is off");
+    assert!(error.contains("listen to the power button"), "{error}");
+}
+
+fn it_stands_still_and_goes_on(host: &Host) {
+    let is = |cause: &str| (host.state()["why"]["cause"] == cause).then_some(());
+    let _stopped = order(host, "stop");
+    wait("paused", Duration::from_secs(10), || is("paused"));
+    assert_eq!(host.state()["status"], "Frozen");
+    let _goes_on = order(host, "cont");
+    wait("not paused", Duration::from_secs(10), || is("paused").is_none().then_some(()));
+}
+
+#[test]
+fn a_kernel_that_panics_before_there_is_an_agent_is_named_as_what_it_is() {
+    let scratch = Scratch::new();
+    let directory = scratch.0.as_path();
+    let mut host = Host::new(directory, &[]);
+    host.start();
+    let text = host.run(&["qemu", NAME, "--memory", "128"]);
+    let vm = paste(directory, &text.replace("panic=-1'", "panic=-1 rdinit=/nonexistent'"));
+    wait("the end", BOOT, || (host.state()["why"]["cause"] == "reset-early").then_some(()));
+    let console = std::fs::read_to_string(directory.join("console")).unwrap_or_default();
+    assert!(console.contains("Kernel panic"), "{console}");
+    let info = host.run(&["info", NAME]);
+    assert!(info.contains("so does a kernel panic with panic=-1"), "{info}");
+    drop(vm);
+}
+
+fn quit(host: &Host) {
+    let said = order(host, "quit");
+    assert!(said.contains("\"return\": {}") || said.contains("SHUTDOWN"), "{said}");
+}
+
+/// The processes that carry the instance's vsock.
+fn carriers(host: &Host) -> Vec<String> {
+    let way = format!("uds-path={}/", host.directory.display());
+    let all = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let is_one = |line: &Vec<u8>| {
+        line.starts_with(b"vhost-device-vsock") && String::from_utf8_lossy(line).contains(&way)
+    };
+    let names = all.filter(|entry| {
+        std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| is_one(&line))
+    });
+    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn what_carries_vsock_is_started_once_and_ends_with_its_instance() {
+    let scratch = Scratch::new();
+    let directory = scratch.0.as_path();
+    let mut host = Host::new(directory, &[]);
+    host.start();
+    let recipe = host.run(&["qemu", NAME]);
+    let (before, _) = recipe.split_once("mote=(").expect("what comes before QEMU");
+    let mut groups = Vec::new();
+    let mut first = Vec::new();
+    for round in 0..3 {
+        let mut bash = Command::new("bash");
+        bash.args(["-ec", before]).env("PATH", path_with_tools());
+        let mut group = Group::start(bash, &directory.join("output"));
+        let (status, _) = wait("the shell", 6 * BOOT, || group.0.0.try_wait().expect("a child"));
+        let said = std::fs::read_to_string(directory.join("output")).unwrap_or_default();
+        assert!(status.success(), "{said}");
+        groups.push(group);
+        let now = carriers(&host);
+        assert_eq!(now.len(), 1, "{now:?} in round {round}: {said}");
+        if round == 0 {
+            first = now;
+        } else {
+            assert_eq!(now, first, "another one in round {round}");
+        }
+    }
+    host.ok(&["delete", NAME]);
+    wait("its end", Duration::from_secs(10), || carriers(&host).is_empty().then_some(()));
+}
+
+#[test]
+fn qemu_takes_every_option_of_the_recipe_for_disks_and_incus_strings() {
+    let scratch = Scratch::new();
+    let directory = scratch.0.as_path();
+    let prefix = directory.join("p").display().to_string();
+    let init = ["--flavour", "incus", "--vsock-plain", &prefix, "--config", "smbios11.a=b,c=d"];
+    let mut host = Host::new(directory, &init);
+    host.start();
+    let (disk, seed) = (directory.join("a,b.img"), directory.join("my seed"));
+    File::create(&disk).and_then(|file| file.set_len(1 << 20)).expect("a disk");
+    std::fs::create_dir(&seed).expect("a directory");
+    std::fs::write(seed.join("user-data"), "#cloud-config\n").expect("a file");
+    let (disk, seed) = (disk.display().to_string(), seed.display().to_string());
+    let recipe = host.run(&["qemu", NAME, "--disk", &disk, "--seed", &seed]);
+    // Not one instruction of it is run.
+    let recipe = recipe.replace("-serial stdio", "-serial null -S");
+    let vm = paste(directory, &recipe);
+    let console = || std::fs::read_to_string(directory.join("console")).unwrap_or_default();
+    let cause = || host.state()["why"]["cause"].clone();
+    wait(&format!("QEMU\n{recipe}\n{}", console()), BOOT, || (cause() == "paused").then_some(()));
+    assert!(host.state()["why"]["text"].as_str().is_some_and(|text| text.contains("prelaunch")));
+    let blocks = order(&host, "query-block");
+    for (device, file) in [("config", "config.iso"), ("root", "a,b.img"), ("seed", "seed.iso")] {
+        assert!(blocks.contains(&format!("\"device\": \"{device}\"")), "{device} in {blocks}");
+        assert!(blocks.contains(file), "{file} in {blocks}");
+    }
+    host.ok(&["stop", "--force", NAME]);
+    assert_eq!(host.state()["status"], "Stopped");
+    drop(vm);
 }

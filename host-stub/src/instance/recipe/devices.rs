@@ -11,7 +11,7 @@ const RING: u32 = 16;
 /// The same under Incus from 7.0.1 on, where an agent without vsock tells its state by it (P§2.4).
 const RING_OF_INCUS: u32 = 16 * 1024;
 /// The config share as QEMU knows it, also when it is asked how much of it was read.
-pub(super) const CONFIG_DISK: &str = "config";
+pub(crate) const CONFIG_DISK: &str = "config";
 
 /// Some of QEMU's arguments that belong together.
 pub(super) struct QemuOption {

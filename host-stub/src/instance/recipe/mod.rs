@@ -8,7 +8,7 @@ mod devices;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub(crate) use devices::YOURS;
+pub(crate) use devices::{CONFIG_DISK, YOURS};
 
 use super::vsock_device::{DEVICE, DEVICE_LOCK};
 use super::{Instance, Vsock};

@@ -16,6 +16,9 @@ struct Inner {
     ring: Vec<u8>,
     reads: u32,
     monitor: Option<UnixStream>,
+    does: &'static str,
+    share_read: Option<u64>,
+    orders: Vec<String>,
 }
 
 /// It ends when dropped, as if killed.
@@ -28,7 +31,8 @@ impl Qemu {
     pub(crate) fn start(path: &Path) -> Self {
         let _stale = std::fs::remove_file(path);
         let listener = UnixListener::bind(path).unwrap();
-        let inner = Arc::new(Mutex::new(Inner::default()));
+        let inner = Inner { does: "running", ..Inner::default() };
+        let inner = Arc::new(Mutex::new(inner));
         let ours = inner.clone();
         std::thread::spawn(move || {
             // One monitor at a time.
@@ -63,10 +67,29 @@ impl Qemu {
     }
 
     pub(crate) fn event(&self, name: &str) {
-        let event = json!({"event": name, "data": {}, "timestamp": {}});
+        self.event_with(name, &json!({}));
+    }
+
+    pub(crate) fn event_with(&self, name: &str, data: &Value) {
+        let event = json!({"event": name, "data": data, "timestamp": {}});
         if let Some(monitor) = &mut self.inner().monitor {
             let _gone = monitor.write_all(format!("{event}\r\n").as_bytes());
         }
+    }
+
+    /// What it does, in its own word.
+    pub(crate) fn does(&self, does: &'static str) {
+        self.inner().does = does;
+    }
+
+    /// So many bytes of the config disk were read.
+    pub(crate) fn share_read(&self, count: u64) {
+        self.inner().share_read = Some(count);
+    }
+
+    /// It is given this order.
+    pub(crate) fn is_ordered(&self, order: &str) -> bool {
+        self.inner().orders.iter().any(|given| given == order)
     }
 
     /// How often the ring was read.
@@ -93,7 +116,7 @@ fn serve(inner: &Arc<Mutex<Inner>>, mut stream: UnixStream) {
     for line in BufReader::new(stream.try_clone().unwrap()).lines() {
         let Ok(line) = line else { return };
         let command: Value = serde_json::from_str(&line).unwrap();
-        let answer = match (command["execute"].as_str().unwrap(), negotiated) {
+        let mut answer = match (command["execute"].as_str().unwrap(), negotiated) {
             ("qmp_capabilities", _) => {
                 negotiated = true;
                 json!({"return": {}})
@@ -105,8 +128,20 @@ fn serve(inner: &Arc<Mutex<Inner>>, mut stream: UnixStream) {
                 let ring = std::mem::take(&mut inner.ring);
                 json!({"return": String::from_utf8(ring).unwrap()})
             }
+            ("query-status", true) => json!({"return": {"status": inner.lock().unwrap().does}}),
+            ("query-blockstats", true) => {
+                let read = inner.lock().unwrap().share_read;
+                let disk =
+                    read.map(|count| json!({"device": "config", "stats": {"rd_bytes": count}}));
+                json!({"return": [{"device": "root", "stats": {"rd_bytes": 1}}, disk]})
+            }
+            (order @ ("system_powerdown" | "quit"), true) => {
+                inner.lock().unwrap().orders.push(order.to_owned());
+                json!({"return": {}})
+            }
             (other, _) => json!({"error": {"class": "CommandNotFound", "desc": other}}),
         };
+        answer["id"] = command["id"].clone();
         if stream.write_all(format!("{answer}\r\n").as_bytes()).is_err() {
             return;
         }

@@ -1,0 +1,196 @@
+//! A VM as QEMU's monitor shows it: whether it runs, what it has done, how it ended.
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+/// Whether the monitor is ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Monitor {
+    /// It answers us.
+    Connected,
+    /// Nobody listens there.
+    #[default]
+    Silent,
+    /// Somebody listens and does not greet: another client has it.
+    Taken,
+}
+
+/// What QEMU tells by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// The guest's kernel panicked (QEMU has a pvpanic device).
+    Panicked,
+    Paused,
+    /// The guest has opened the status port.
+    PortOpened,
+    Resumed,
+    /// QEMU ends, or would: its reason.
+    ShutDown(String),
+}
+
+impl News {
+    /// The news in an event; `None` if there is none.
+    pub(crate) fn of(event: &Value) -> Option<Self> {
+        let data = &event["data"];
+        Some(match event["event"].as_str()? {
+            "GUEST_PANICKED" => Self::Panicked,
+            "RESUME" => Self::Resumed,
+            "SHUTDOWN" => Self::ShutDown(data["reason"].as_str().unwrap_or_default().to_owned()),
+            "STOP" => Self::Paused,
+            "VSERPORT_CHANGE" if data["open"] == true && data["id"] == "qemu_serial" => {
+                Self::PortOpened
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// How a VM ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// QEMU's word; empty if it said none.
+    pub(crate) reason: String,
+    /// Whether its agent was heard of while it ran.
+    pub(crate) heard: bool,
+}
+
+/// A line to the monitor on which orders are given.
+#[derive(Debug)]
+pub(crate) struct Orders(Mutex<UnixStream>);
+
+impl Orders {
+    /// On that line.
+    pub(crate) fn new(line: UnixStream) -> Self {
+        Self(Mutex::new(line))
+    }
+
+    /// Writes a document, whole.
+    pub(crate) fn write(&self, document: &Value) -> Result<()> {
+        let mut line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(line.write_all(format!("{document}\n").as_bytes())?)
+    }
+
+    /// Gives an order.
+    pub(crate) fn give(&self, order: &str) -> Result<()> {
+        self.write(&json!({ "execute": order, "id": "order" }))
+    }
+}
+
+/// QEMU's words for a guest whose kernel panicked: while it runs, and as the reason of its end.
+const PANICKED: &str = "guest-panicked";
+pub(crate) const PANIC: &str = "guest-panic";
+
+/// What is known.
+#[derive(Debug, Default)]
+pub(crate) struct Vm {
+    pub(crate) monitor: Monitor,
+    /// QEMU's word for what it does: running, paused, ...; empty while it is not known.
+    pub(crate) does: String,
+    /// Bytes that the guest has read of the config disk; `None` where there is no such disk.
+    pub(crate) share_read: Option<u64>,
+    /// Whether the guest has opened the status port.
+    pub(crate) port_opened: bool,
+    /// How the last one ended.
+    pub(crate) end: Option<End>,
+    /// While the monitor is connected.
+    orders: Option<Arc<Orders>>,
+}
+
+impl Vm {
+    /// One whose monitor has just answered.
+    pub(crate) fn found(orders: Arc<Orders>) -> Self {
+        Self { monitor: Monitor::Connected, orders: Some(orders), ..Self::default() }
+    }
+
+    /// Whether it stands still.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.monitor == Monitor::Connected && !matches!(self.does.as_str(), "" | "running")
+    }
+
+    /// Whether the guest's kernel has panicked.
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.does == PANICKED
+    }
+
+    /// Takes note of news.
+    pub(crate) fn note(&mut self, news: News) {
+        match news {
+            News::Panicked => self.does = PANICKED.into(),
+            News::Paused => self.does = "paused".into(),
+            News::PortOpened => self.port_opened = true,
+            News::Resumed => self.does = "running".into(),
+            News::ShutDown(reason) => self.end = Some(End { reason, heard: false }),
+        }
+    }
+
+    /// The monitor is gone, and the VM with it.
+    pub(crate) fn gone(&mut self, heard: bool) {
+        let reason = match self.end.take() {
+            _ if self.has_panicked() => PANIC.to_owned(),
+            end => end.map(|end| end.reason).unwrap_or_default(),
+        };
+        *self = Self { end: Some(End { reason, heard }), ..Self::default() };
+    }
+
+    /// Orders it, if its monitor is ours; whether it is.
+    pub(crate) fn order(&self, order: &str) -> Result<bool> {
+        self.orders.as_ref().map_or(Ok(false), |orders| orders.give(order).map(|()| true))
+    }
+
+    /// For people and programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let monitor = match self.monitor {
+            Monitor::Connected => "connected",
+            Monitor::Silent => "silent",
+            Monitor::Taken => "taken",
+        };
+        let end = self.end.as_ref();
+        json!({"monitor": monitor, "does": self.does, "share_read": self.share_read,
+            "port_opened": self.port_opened,
+            "end": end.map(|end| json!({"reason": end.reason, "heard": end.heard}))})
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_news_if_they_say_something_of_the_vm() {
+        let of = |event: Value| News::of(&event);
+        let port = |id: &str, open: bool| {
+            of(json!({"event": "VSERPORT_CHANGE", "data": {"id": id, "open": open}}))
+        };
+        assert_eq!(port("qemu_serial", true), Some(News::PortOpened));
+        assert_eq!((port("legacy", true), port("qemu_serial", false)), (None, None));
+        let end = json!({"event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-reset"}});
+        assert_eq!(of(end), Some(News::ShutDown("guest-reset".into())));
+        assert_eq!(of(json!({"event": "SHUTDOWN"})), Some(News::ShutDown(String::new())));
+        assert_eq!(of(json!({"event": "RTC_CHANGE"})), None);
+        assert_eq!(of(json!({"return": {}})), None);
+    }
+
+    #[test]
+    fn what_a_vm_ended_with_stays_until_the_next_one_is_found() {
+        let (line, _qemu) = UnixStream::pair().unwrap();
+        let orders = Arc::new(Orders::new(line));
+        let mut vm = Vm::found(orders.clone());
+        assert!(vm.order("stop").unwrap());
+        vm.note(News::Paused);
+        assert!(vm.is_paused());
+        vm.note(News::Resumed);
+        assert!(!vm.is_paused());
+        vm.note(News::ShutDown("guest-reset".into()));
+        vm.gone(true);
+        assert_eq!(vm.end, Some(End { reason: "guest-reset".into(), heard: true }));
+        assert_eq!((vm.monitor, vm.order("stop").unwrap()), (Monitor::Silent, false));
+        // The next one is killed: without a word.
+        vm = Vm::found(orders);
+        vm.gone(false);
+        assert_eq!(vm.end, Some(End { reason: String::new(), heard: false }));
+    }
+}

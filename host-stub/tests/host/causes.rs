@@ -1,0 +1,228 @@
+//! What is said to be wrong: for each cause `info`, `wait` and commands name that one first.
+
+use std::os::unix::net::UnixListener;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::peers::agent::{Agent, Preamble};
+use crate::peers::guest::Guest;
+use crate::peers::host::{Host, SOON, wait};
+use crate::peers::qmp::Qemu;
+
+/// A host and a VM whose monitor it has.
+fn world(flavour: &str) -> (Host, Qemu) {
+    let mut host = Host::with_instance(flavour, &[]);
+    let qemu = Qemu::start(&host.path("vm1.qmp"));
+    host.start();
+    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    (host, qemu)
+}
+
+fn info(host: &Host) -> Value {
+    serde_json::from_str(&host.run(&["info", "vm1", "--json"])).unwrap()
+}
+
+/// Waits until this is the cause; gives what is said of it, which is the same wherever it is said.
+fn cause(host: &Host, expected: &str) -> String {
+    let look = || (info(host)["why"]["cause"] == expected).then_some(());
+    if std::panic::catch_unwind(|| wait(expected, SOON, look)).is_err() {
+        panic!("{} in place of {expected}", info(host)["why"]);
+    }
+    let text = info(host)["why"]["text"].as_str().unwrap().to_owned();
+    let shown = host.run(&["info", "vm1"]);
+    assert!(shown.contains(&format!("\nIn words     {text}\n")), "{text} in {shown}");
+    let waited = host.command(&["wait", "vm1", "--for", "Ready", "--timeout", "0"]);
+    let waited = { waited }.output().unwrap();
+    if waited.status.code() != Some(0) {
+        let said = String::from_utf8_lossy(&waited.stderr).into_owned();
+        assert!(said.ends_with(&format!(": {text}\n")), "{text} in {said}");
+    }
+    text
+}
+
+#[test]
+fn a_vm_without_a_monitor_is_told_from_one_that_does_not_run() {
+    let mut host = Host::with_instance("lxd", &[]);
+    host.start();
+    let text = cause(&host, "vm-off");
+    assert!(text.contains("mote-host qemu vm1 prints how to boot it"), "{text}");
+    let refused = host.try_run(&["exec", "vm1", "--", "true"]).unwrap_err();
+    assert_eq!(refused, format!("mote-host: LXD VM agent is not currently running: {text}\n"));
+    // QEMU runs without -qmp: its agent calls.
+    assert_eq!(Guest::of(&host).get("/1.0").0, 200);
+    let text = cause(&host, "monitor-silent");
+    let option = format!("-qmp unix:{},server=on,wait=off", host.path("vm1.qmp").display());
+    assert!(text.contains(&option) && text.contains("calls over vsock all the same"), "{text}");
+}
+
+#[test]
+fn a_monitor_that_another_program_has_is_named() {
+    let mut host = Host::with_instance("lxd", &[]);
+    let _taken = UnixListener::bind(host.path("vm1.qmp")).unwrap();
+    host.start();
+    let text = cause(&host, "monitor-taken");
+    assert!(text.contains("vm1.qmp.yours"), "{text}");
+}
+
+#[test]
+fn how_a_vm_ended_is_told_and_whether_its_agent_was_there() {
+    for (reason, heard, expected, told) in [
+        ("guest-reset", false, "reset-early", "so does a kernel panic with panic=-1"),
+        ("guest-reset", true, "reset", "the guest restarted"),
+        ("guest-shutdown", false, "shut-down", "before its agent was heard of"),
+        ("guest-shutdown", true, "shut-down", "the guest switched the VM off"),
+        ("guest-panic", false, "panicked", "before its agent was heard of"),
+        ("host-qmp-quit", true, "qemu-ended", "(host-qmp-quit)"),
+        ("", true, "qemu-gone", "ended without a word"),
+    ] {
+        let (host, qemu) = world("lxd");
+        if heard {
+            qemu.say("CONNECTED\n");
+            host.wait_for("CONNECTED");
+        }
+        if !reason.is_empty() {
+            qemu.event_with("SHUTDOWN", &json!({"guest": true, "reason": reason}));
+        }
+        drop(qemu);
+        let text = cause(&host, expected);
+        assert!(text.contains(told), "{reason}, {heard}: {text}");
+        assert_eq!(text.contains("before its agent was heard of"), !heard, "{text}");
+        // The next one is another VM.
+        let qemu = Qemu::start(&host.path("vm1.qmp"));
+        wait("the next one", SOON, || (qemu.reads() > 0).then_some(()));
+        cause(&host, "silent");
+    }
+}
+
+#[test]
+fn a_vm_that_stands_still_is_not_taken_for_one_that_serves() {
+    let (host, qemu) = world("lxd");
+    qemu.say("CONNECTED\n");
+    host.wait_for("CONNECTED");
+    qemu.event("STOP");
+    let text = cause(&host, "paused");
+    assert!(text.contains("cont on its other monitor"), "{text}");
+    assert_eq!(info(&host)["status"], "Frozen");
+    assert!(host.run(&["list"]).contains("Frozen"));
+    qemu.event("RESUME");
+    cause(&host, "connected");
+    qemu.event("GUEST_PANICKED");
+    cause(&host, "panicked");
+    // Also one that was paused before the host came.
+    let (mut host, qemu) = world("lxd");
+    host.kill();
+    qemu.does("paused");
+    host.start();
+    cause(&host, "paused");
+}
+
+#[test]
+fn a_config_share_that_was_not_read_is_named_first() {
+    let (host, qemu) = world("lxd");
+    qemu.share_read(0);
+    qemu.event("VSERPORT_CHANGE");
+    let text = cause(&host, "share-unread");
+    assert!(text.contains("not a byte of the disk") && text.contains("virtio_blk"), "{text}");
+    qemu.share_read(8192);
+    qemu.event("VSERPORT_CHANGE");
+    wait("the reason", SOON, || cause(&host, "share-unread").contains("isofs").then_some(()));
+    qemu.share_read(400_000);
+    qemu.event("VSERPORT_CHANGE");
+    let text = cause(&host, "silent");
+    assert!(text.contains("virtio_console") && text.contains("com.canonical.lxd"), "{text}");
+    // Somebody has opened the port and says nothing.
+    qemu.event_with("VSERPORT_CHANGE", &json!({"id": "qemu_serial", "open": true}));
+    cause(&host, "nothing-said");
+}
+
+#[test]
+fn certificates_that_do_not_fit_are_named_from_either_side() {
+    let (host, qemu) = world("incus");
+    // An agent with the share of another instance.
+    let other = host.init("vm2", "incus", &[]);
+    let socket = host.path("vm1.p.listen_8443");
+    let _agent = Agent::start(&socket, &other, "incus-agent", Preamble::None);
+    qemu.say("STARTED\n");
+    let text = cause(&host, "agents-certificate");
+    assert!(text.contains("agent.crt") && text.contains("make the config disk anew"), "{text}");
+    // One that shows the right certificate, and knows another host.
+    let mixed = host.path("mixed");
+    std::fs::create_dir(&mixed).unwrap();
+    for (from, file) in
+        [("vm1", "agent.crt"), ("vm1", "agent.key"), ("vm2", "server.crt"), ("vm2", "agent.conf")]
+    {
+        std::fs::copy(host.share(from).join(file), mixed.join(file)).unwrap();
+    }
+    std::fs::remove_file(&socket).unwrap();
+    let _agent = Agent::start(&socket, &mixed, "incus-agent", Preamble::None);
+    qemu.say("STOPPED\nSTOPPED\n");
+    host.wait_for("STOPPED");
+    qemu.say("STARTED\n");
+    let text = cause(&host, "hosts-certificate");
+    assert!(text.contains("server.crt") && text.contains("make the config disk anew"), "{text}");
+    let error = host.try_run(&["exec", "vm1", "--", "true"]).unwrap_err();
+    assert!(error.starts_with(&format!("mote-host: {text}")), "{error}");
+    assert!(error.ends_with("AccessDenied\n"), "{error}");
+}
+
+#[test]
+fn an_agent_that_is_gone_is_told_from_one_that_never_was() {
+    let (host, qemu) = world("lxd");
+    let socket = host.path("vm1.p.listen_8443");
+    let _agent = Agent::start(&socket, &host.share("vm1"), "lxd-agent", Preamble::None);
+    qemu.say("STARTED\n");
+    host.wait_for("CONNECTED");
+    cause(&host, "connected");
+    // Killed, or its package was removed.
+    std::fs::remove_file(&socket).unwrap();
+    let text = cause(&host, "agent-gone");
+    assert!(text.contains("without saying STOPPED") && text.contains("start it"), "{text}");
+    for args in [&["exec", "vm1", "--", "true"][..], &["file", "ls", "vm1/"], &["state", "vm1"]] {
+        let error = host.try_run(args).unwrap_err();
+        assert!(error.starts_with(&format!("mote-host: {text} (")), "{args:?}: {error}");
+        assert!(error.ends_with("No such file or directory)\n"), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn an_agent_that_said_goodbye_leaves_its_vm_and_its_ready() {
+    let (host, qemu) = world("lxd");
+    let socket = host.path("vm1.p.listen_8443");
+    let _agent = Agent::start(&socket, &host.share("vm1"), "lxd-agent", Preamble::None);
+    qemu.say("STARTED\n");
+    host.wait_for("CONNECTED");
+    let ready = r#"{"state":"Ready"}"#;
+    assert_eq!(Guest::of(&host).ask("PATCH", "/1.0", ready).0, 200);
+    qemu.say("STOPPED\n");
+    let text = cause(&host, "stopped");
+    assert!(text.contains("the VM runs on") && text.contains("Ready is what"), "{text}");
+    let list = { host.command(&["list"]) }.output().unwrap();
+    let (rows, note) =
+        (String::from_utf8_lossy(&list.stdout), String::from_utf8_lossy(&list.stderr));
+    assert!(rows.contains("Ready") && rows.contains("STOPPED"), "{rows}");
+    assert_eq!(note, format!("mote-host: vm1: {text}\n"));
+    let list = { host.command(&["list", "--json"]) }.stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(list.stderr, b"");
+    let list: Value = serde_json::from_slice(&list.stdout).unwrap();
+    assert_eq!(list[0]["why"]["cause"], "stopped");
+}
+
+#[test]
+fn a_vm_is_stopped_by_its_power_button_or_by_force() {
+    let (host, qemu) = world("lxd");
+    let late = { host.command(&["stop", "vm1", "--timeout", "0.3"]) }.output().unwrap();
+    let error = String::from_utf8_lossy(&late.stderr).into_owned();
+    assert!(error.contains("vm1 is not off after 0.3 s: does its guest listen"), "{error}");
+    assert!(qemu.is_ordered("system_powerdown") && !qemu.is_ordered("quit"));
+    let stopping = { host.command(&["stop", "--force", "vm1"]) }.spawn().unwrap();
+    wait("the order", SOON, || qemu.is_ordered("quit").then_some(()));
+    drop(qemu);
+    assert!({ stopping }.wait().unwrap().success());
+    assert_eq!(info(&host)["status"], "Stopped");
+    // Without a monitor the host is only told.
+    host.run(&["start", "vm1"]);
+    assert_eq!(info(&host)["status"], "Running");
+    host.run(&["stop", "vm1"]);
+    assert_eq!(info(&host)["status"], "Stopped");
+}
