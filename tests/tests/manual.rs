@@ -249,8 +249,19 @@ fn mote_host_writes_a_page_for_each_of_its_commands() {
     assert!(commands.len() > 20, "{commands:?}");
     for command in commands.iter().map(|item| word(item)).filter(|command| command != "help") {
         let page = scratch.0.join(format!("mote-host-{command}.1"));
-        assert!(page.exists(), "{}", page.display());
+        let page = std::fs::read_to_string(&page).expect("its page");
+        let has = |heading: &str| {
+            page.contains(&format!(".SH \"{heading}\""))
+                || page.lines().any(|line| line == format!(".SH {heading}"))
+        };
+        for heading in ["EXIT STATUS", "FILES", "SEE ALSO"] {
+            assert!(has(heading), "{command}: {heading}");
+        }
+        // `file` has commands of its own.
+        assert!(has("EXAMPLES") || command == "file", "{command}");
     }
+    let all = std::fs::read_dir(&scratch.0).expect("the pages").count();
+    assert_eq!(all, 42, "pages of mote-host, file and the commands of both");
     let page = std::fs::read_to_string(scratch.0.join("mote-host.1")).expect("the main page");
     assert!(page.contains("\\-\\-dir") && page.contains("MOTE_HOST_DIR"), "{page}");
 }

@@ -38,6 +38,9 @@ pub(crate) struct OperationsArgs {
     /// For wait: give up after so many seconds
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     timeout: Option<i64>,
+    /// For list: as JSON; the others always are
+    #[arg(long)]
+    json: bool,
 }
 
 /// What to do with operations.
@@ -136,6 +139,9 @@ pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
     // Who waits for an operation waits for as long as it takes.
     let limit = limit.map_or(Limit::Each(Duration::from_secs(3600)), Limit::within);
     let said = metadata(root, &instance, method, &target, limit)?;
+    if args.action == Action::List && args.json {
+        return Ok(writeln!(stdout(), "{}", printable::json(&said))?);
+    }
     if args.action != Action::List {
         return Ok(writeln!(stdout(), "{}", printable::pretty_json(&said))?);
     }

@@ -7,6 +7,7 @@ mod daemon;
 mod init;
 mod instances;
 mod look;
+mod manual;
 mod port_forward;
 mod qemu;
 mod values;
@@ -158,7 +159,7 @@ struct ReportArgs {
 
 /// The command line.
 fn command() -> clap::Command {
-    completion::with_instances(Cli::command())
+    manual::with_examples(completion::with_instances(Cli::command()))
 }
 
 /// Reads the command line and does what it says; gives the exit code.
@@ -171,8 +172,7 @@ pub(crate) fn run() -> Result<u8> {
         return Ok(0);
     }
     if let Command::Man { directory } = asked {
-        clap_mangen::generate_to(command(), &directory)
-            .with_context(|| format!("cannot write manual pages to {}", directory.display()))?;
+        manual::write(Cli::command(), &directory)?;
         return Ok(0);
     }
     let root = values::directory(dir).context(

@@ -13,15 +13,21 @@ use crate::instance::store;
 #[derive(Debug, Subcommand)]
 pub(crate) enum FileCommand {
     /// Push files into the guest
+    ///
+    /// With -r, a target that is not there becomes the copy itself, as with cp -r; lxc makes it inside: TARGET/NAME. With a
+    /// slash at its end, or a directory that is there, it is as with lxc.
     #[command(override_usage = "mote-host file push [OPTIONS] FILE ... NAME/PATH\n       \
                                 mote-host file push [OPTIONS] NAME FILE ... PATH")]
     Push(PushArgs),
     /// Pull files from the guest
+    ///
+    /// With -r, a target that is not there becomes the copy itself, as with cp -r; lxc makes it inside: TARGET/NAME. Nothing
+    /// is written outside of the target, whatever the guest lists; a file that is in the way is replaced.
     #[command(override_usage = "mote-host file pull [OPTIONS] NAME/PATH ... FILE\n       \
                                 mote-host file pull [OPTIONS] NAME PATH ... FILE")]
     Pull(PullArgs),
     /// List a directory
-    Ls(WhereArgs),
+    Ls(ListArgs),
     /// Remove files and empty directories
     #[command(visible_alias = "delete")]
     Rm(RemoveArgs),
@@ -41,7 +47,7 @@ pub(crate) enum FileCommand {
     #[command(override_usage = "mote-host file mv NAME/FROM NAME/TO\n       \
                                 mote-host file mv NAME FROM TO")]
     Mv(WhereArgs),
-    /// Change permissions
+    /// Change permissions; MODE is octal: 0644
     #[command(override_usage = "mote-host file chmod MODE NAME/PATH ...\n       \
                                 mote-host file chmod NAME MODE PATH ...")]
     Chmod(WhereArgs),
@@ -64,6 +70,16 @@ pub(crate) struct WhereArgs {
     pub(super) paths: Vec<String>,
 }
 
+/// `file ls`.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(super) paths: WhereArgs,
+    /// As JSON, a line for each name
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
 /// `file push`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
@@ -77,8 +93,8 @@ pub(crate) struct PushArgs {
     /// Make the directories above too
     #[arg(short = 'p', long)]
     pub(super) create_dirs: bool,
-    /// Permissions
-    #[arg(long, value_parser = octal)]
+    /// Permissions, octal as of chmod: 0644
+    #[arg(long, value_name = "OCTAL", value_parser = octal)]
     pub(super) mode: Option<u32>,
     #[command(flatten)]
     pub(super) owner: OwnerArgs,
@@ -121,8 +137,8 @@ pub(crate) struct MakeArgs {
     /// Make the directories above too
     #[arg(short = 'p', long)]
     pub(super) create_dirs: bool,
-    /// Permissions
-    #[arg(long, value_parser = octal)]
+    /// Permissions, octal as of chmod: 0644
+    #[arg(long, value_name = "OCTAL", value_parser = octal)]
     pub(super) mode: Option<u32>,
     #[command(flatten)]
     pub(super) owner: OwnerArgs,

@@ -5,7 +5,7 @@ use std::io::{Write, stdin, stdout};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::{FileCommand, LinkArgs, MakeArgs, RemoveArgs, before, inside, octal, path};
 use super::session::{Session, guest, start, unbuffered_stdout};
@@ -13,7 +13,7 @@ use super::sftp::client::LISTING;
 use super::sftp::wire::Attrs;
 use super::{transfer, tree};
 use crate::agent::upgrade::upgrade;
-use crate::common::printable;
+use crate::common::printable::{self, Shape};
 use crate::control::known;
 use crate::instance::store;
 
@@ -26,8 +26,8 @@ pub(crate) fn run(root: &Path, command: FileCommand) -> Result<()> {
         FileCommand::Chmod(args) => return change_mode(root, args.paths),
         FileCommand::Rm(args) => return remove(root, args),
         FileCommand::Mkdir(args) => return make_directories(root, args),
-        FileCommand::Ls(ref args)
-        | FileCommand::Stat(ref args)
+        FileCommand::Ls(ref args) => inside(args.paths.paths.clone())?,
+        FileCommand::Stat(ref args)
         | FileCommand::Readlink(ref args)
         | FileCommand::Realpath(ref args)
         | FileCommand::Mv(ref args)
@@ -66,15 +66,16 @@ pub(crate) fn run(root: &Path, command: FileCommand) -> Result<()> {
         FileCommand::Df(_) => {
             only().and_then(|path| free(&mut session, &path).with_context(|| guest(&path)))
         }
-        FileCommand::Ls(_)
-        | FileCommand::Push(_)
+        FileCommand::Ls(args) => {
+            let shape = args.json.into();
+            only().and_then(|path| list(&mut session, &path, shape).with_context(|| guest(&path)))
+        }
+        FileCommand::Push(_)
         | FileCommand::Pull(_)
         | FileCommand::Ln(_)
         | FileCommand::Chmod(_)
         | FileCommand::Rm(_)
-        | FileCommand::Mkdir(_) => {
-            only().and_then(|path| list(&mut session, &path).with_context(|| guest(&path)))
-        }
+        | FileCommand::Mkdir(_) => Ok(()),
     }
 }
 
@@ -102,14 +103,23 @@ pub(crate) fn pipe(root: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn list(session: &mut Session, path: &Path) -> Result<()> {
+fn list(session: &mut Session, path: &Path, shape: Shape) -> Result<()> {
     for entry in session.list(path, LISTING)?.entries {
-        let mut line = printable::text(&entry.long);
-        if entry.attrs.is_link() {
-            let target = session.readlink(&path.join(&entry.name))?;
-            line += &format!(" -> {}", printable::name(&target));
+        let at = path.join(&entry.name);
+        match shape {
+            Shape::Json => {
+                let mut shown = described(session, &at, &entry.attrs)?;
+                shown["name"] = json!(entry.name.to_string_lossy());
+                writeln!(stdout(), "{}", printable::json(&shown))?;
+            }
+            Shape::Text => {
+                let mut line = printable::text(&entry.long);
+                if entry.attrs.is_link() {
+                    line += &format!(" -> {}", printable::name(session.readlink(&at)?));
+                }
+                writeln!(stdout(), "{line}")?;
+            }
         }
-        writeln!(stdout(), "{line}")?;
     }
     Ok(())
 }
@@ -184,6 +194,10 @@ fn link(root: &Path, args: LinkArgs) -> Result<()> {
 /// Attributes, the thing's own first, as JSON.
 fn show(session: &mut Session, path: &Path) -> Result<()> {
     let attrs = session.lstat(path)?;
+    Ok(writeln!(stdout(), "{}", printable::json(&described(session, path, &attrs)?))?)
+}
+
+fn described(session: &mut Session, path: &Path, attrs: &Attrs) -> Result<Value> {
     let kind = match () {
         () if attrs.is_directory() => "directory",
         () if attrs.is_link() => "symlink",
@@ -201,7 +215,7 @@ fn show(session: &mut Session, path: &Path) -> Result<()> {
     if attrs.is_link() {
         shown["target"] = json!(session.readlink(path)?.to_string_lossy());
     }
-    Ok(writeln!(stdout(), "{}", printable::json(&shown))?)
+    Ok(shown)
 }
 
 fn free(session: &mut Session, path: &Path) -> Result<()> {

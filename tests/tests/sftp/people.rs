@@ -43,6 +43,11 @@ fn files_are_named_with_their_instance_or_after_it() {
     let names: Vec<&str> =
         listed.lines().filter_map(|line| line.split_whitespace().nth(8)).collect();
     assert_eq!(names, ["a", "b", "d", "hard", "soft"], "{listed}");
+    let listed = host.run(&["file", "ls", "--json", &there("")]);
+    let rows: Vec<serde_json::Value> =
+        listed.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    assert_eq!((&rows[0]["name"], &rows[0]["mode"]), (&"a".into(), &"0600".into()), "{listed}");
+    assert_eq!((&rows[4]["type"], &rows[4]["target"]), (&"symlink".into(), &"d".into()));
     let back = format!("{directory}/back");
     host.ok(&["file", "pull", "-r", &there(""), &back]);
     assert_eq!(fs::read_to_string(format!("{back}/b")).unwrap(), "other");

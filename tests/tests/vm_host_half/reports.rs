@@ -48,6 +48,7 @@ pub(crate) fn operations_are_listed_while_they_run(world: &World) {
     // Ended ones of the tests before may be listed too.
     let running = list.lines().find_map(|line| line.strip_suffix(" Running Executing command"));
     let Some(id) = running else { panic!("{:?}: {list}", world.judge) };
+    assert!(world.ok(&["operations", NAME, "--json"]).contains(&format!("\"{id}\"")));
     assert!(world.ok(&["operations", NAME, "show", id]).contains("\"websocket\""));
     let late = world.fails(&["operations", NAME, "wait", id, "--timeout", "1"]);
     // Debian's LXD 5.0.2 has no `wait` yet.

@@ -1,0 +1,345 @@
+//! Manual pages, and what they and `--help` have besides the options: examples, exit codes, files. A test holds each
+//! example to the command line.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::Command;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+/// A command, its examples with what each does, and the other pages that a reader wants.
+type Page = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
+
+/// Every command that has no commands below it.
+const PAGES: &[Page] = &[
+    (
+        "init",
+        &[
+            (
+                "init vm1 --config user.greeting=hello",
+                "LXD's instance vm1, with a key for its guest",
+            ),
+            (
+                "init vm2 --flavour incus --config cloud-init.user-data=\"$(cat user-data)\"",
+                "Incus', with data for cloud-init",
+            ),
+            ("init vm3 --vsock-cid 7", "by the kernel's vsock (/dev/vhost-vsock)"),
+        ],
+        &["qemu", "daemon", "delete"],
+    ),
+    (
+        "qemu",
+        &[
+            ("qemu vm1 >boot && bash boot", "boots vmlinuz and initrd of this directory"),
+            ("qemu vm1 --disk debian.qcow2 --memory 512", "for a disk image"),
+            ("qemu vm1 --args", "for a script with a QEMU line of its own"),
+        ],
+        &["init", "wait"],
+    ),
+    ("daemon", &[("daemon 2>daemon.log &", "in the background, with a log")], &["init", "list"]),
+    (
+        "list",
+        &[("list", "a table"), ("list -q", "names only"), ("list --json", "for a script")],
+        &["info"],
+    ),
+    (
+        "info",
+        &[
+            ("info vm1", "\"In words\" is the reason why it is no further, and what to do"),
+            ("info vm1 --json | jq -r .why.cause", "that as one word"),
+        ],
+        &["list", "wait", "agent-state"],
+    ),
+    (
+        "wait",
+        &[
+            ("wait vm1 --for CONNECTED --timeout 60", "in a script, after the boot"),
+            ("wait vm1 --for Ready", "as long as it takes"),
+        ],
+        &["info"],
+    ),
+    (
+        "delete",
+        &[("delete vm1", "its files too"), ("delete --force vm1", "while it runs")],
+        &["init", "stop"],
+    ),
+    ("show", &[("show vm1", "")], &["get", "info"]),
+    ("agent-state", &[("agent-state vm1 --json", "for a script")], &["info"]),
+    ("get", &[("get vm1 user.greeting", "")], &["set", "show"]),
+    (
+        "set",
+        &[("set vm1 user.greeting=hi", "the guest hears of user.* at once")],
+        &["get", "unset"],
+    ),
+    ("unset", &[("unset vm1 user.greeting", "")], &["set"]),
+    (
+        "device-add",
+        &[("device-add vm1 data type=disk path=/mnt", "the agent is told to mount it")],
+        &["device-remove"],
+    ),
+    ("device-remove", &[("device-remove vm1 data", "")], &["device-add"]),
+    (
+        "events",
+        &[
+            ("events vm1", "what the host sees"),
+            ("events vm1 --agent --type operation", "what the agent tells"),
+        ],
+        &["operations"],
+    ),
+    ("query", &[("query vm1 GET /1.0", "")], &["state", "operations"]),
+    (
+        "exec",
+        &[
+            ("exec vm1 -- uname -sr", ""),
+            ("exec vm1 --user 1000 --group 1000 --cwd /tmp -e A=b -- env", ""),
+            ("exec -T vm1 -- cat <file", "input comes from here"),
+        ],
+        &["shell", "file"],
+    ),
+    ("shell", &[("shell vm1", "")], &["exec"]),
+    (
+        "file push",
+        &[
+            ("file push notes vm1/tmp/", "keeps the file's name"),
+            ("file push --mode 0640 --uid 1000 - vm1/tmp/notes <notes", "what is read here"),
+            ("file push -r tree vm1/srv/", "to /srv/tree"),
+        ],
+        &["file-pull", "sftp"],
+    ),
+    (
+        "file pull",
+        &[
+            ("file pull vm1/etc/hostname -", "to stdout"),
+            ("file pull -r vm1/etc .", "to ./etc; nothing is written outside of it"),
+        ],
+        &["file-push", "sftp"],
+    ),
+    (
+        "file ls",
+        &[("file ls vm1/etc", ""), ("file ls --json vm1/etc", "a line each")],
+        &["file-stat"],
+    ),
+    ("file rm", &[("file rm -r vm1/tmp/tree", "")], &["file-mkdir"]),
+    ("file mkdir", &[("file mkdir -p --mode 0700 vm1/srv/a/b", "")], &["file-rm"]),
+    ("file stat", &[("file stat vm1/etc/passwd", "")], &["file-ls"]),
+    ("file readlink", &[("file readlink vm1/bin", "")], &["file-realpath"]),
+    ("file realpath", &[("file realpath vm1/bin/sh", "")], &["file-readlink"]),
+    ("file ln", &[("file ln -s ../usr/bin vm1/opt/bin", "")], &["file-readlink"]),
+    ("file mv", &[("file mv vm1/tmp/a vm1/tmp/b", "")], &["file-rm"]),
+    ("file chmod", &[("file chmod 0755 vm1/tmp/a", "")], &["file-stat"]),
+    ("file df", &[("file df vm1/", "")], &["file-ls"]),
+    ("sftp", &[("sftp vm1", "as sftp -D \"mote-host sftp vm1\" runs it")], &["file"]),
+    (
+        "state",
+        &[("state vm1", ""), ("state vm1 --json", "as the agent says it")],
+        &["metrics", "info"],
+    ),
+    ("metrics", &[("metrics vm1", "as a server publishes them")], &["state"]),
+    (
+        "operations",
+        &[
+            ("operations vm1 --json", "all, as the agent says them"),
+            ("operations vm1 wait ID --timeout 60", ""),
+        ],
+        &["exec"],
+    ),
+    (
+        "port-forward",
+        &[("port-forward vm1 127.0.0.1:8080 80", "connections to port 8080 here go to 80 there")],
+        &["exec"],
+    ),
+    ("start", &[("start vm1", "")], &["stop", "qemu"]),
+    (
+        "stop",
+        &[("stop vm1", "as the power button"), ("stop --force vm1", "ends QEMU")],
+        &["start", "delete"],
+    ),
+    ("fault", &[("fault vm1 slow 500", ""), ("fault vm1 none", "")], &["info"]),
+    (
+        "completions",
+        &[("completions bash >~/.local/share/bash-completion/completions/mote-host", "")],
+        &["man"],
+    ),
+    ("man", &[("man man1", "as man -l man1/mote-host-exec.1 shows it")], &["completions"]),
+];
+
+/// Exit codes of all commands, and those that a command has besides.
+const CODES: &[(&str, &str)] =
+    &[("0", "done"), ("1", "failed; stderr says why"), ("2", "the command line is wrong")];
+const OWN_CODES: &[(&str, &[(&str, &str)])] = &[
+    ("", &[("other", "of wait, exec and shell: their pages have them")]),
+    ("wait", &[("124", "it is not so in time; stderr says why")]),
+    ("exec", COMMANDS),
+    ("shell", COMMANDS),
+];
+const COMMANDS: &[(&str, &str)] = &[
+    ("126", "the command cannot be run"),
+    ("127", "there is no such command in the guest, or no such directory"),
+    ("129", "the guest was lost while the command ran"),
+    ("other", "the command's own; 128 and the number of the signal that ended it"),
+];
+
+const FILES: &[(&str, &str)] = &[
+    (
+        "DIR",
+        "what --dir or MOTE_HOST_DIR says, or else $XDG_STATE_HOME/mote-host, ~/.local/state/mote-host",
+    ),
+    ("DIR/control.sock", "the daemon's socket: HTTP and JSON"),
+    ("DIR/server.crt, server.key", "the host's certificate, which agents are told"),
+    ("DIR/instances/NAME/instance.json", "the instance: configuration and devices"),
+    ("DIR/instances/NAME/config/", "the config share, which the guest reads"),
+    ("DIR/instances/NAME/qmp, qmp.yours", "QEMU's monitors: mote-host's, and one for others"),
+];
+
+/// The command line with examples in its help.
+pub(super) fn with_examples(command: Command) -> Command {
+    PAGES.iter().fold(command, |command, (path, examples, _)| {
+        let mut text = String::from("Examples:");
+        for (line, what) in *examples {
+            let what = if what.is_empty() { String::new() } else { format!("    # {what}") };
+            text += &format!("\n  mote-host {line}{what}");
+        }
+        let path: Vec<&str> = path.split(' ').collect();
+        below(command, &path, &|leaf| {
+            // What one has already stays.
+            let text =
+                leaf.get_after_help().map_or(text.clone(), |help| format!("{help}\n\n{text}"));
+            leaf.after_long_help(text)
+        })
+    })
+}
+
+fn below(command: Command, path: &[&str], change: &dyn Fn(Command) -> Command) -> Command {
+    match path {
+        [] => change(command),
+        [name, rest @ ..] => command.mut_subcommand(*name, |command| below(command, rest, change)),
+    }
+}
+
+/// Writes a page for each command into a directory. `command` is the line without examples: pages have sections.
+pub(super) fn write(command: Command, directory: &Path) -> Result<()> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    write_all(&command, &[], directory)
+        .with_context(|| format!("cannot write manual pages to {}", directory.display()))
+}
+
+fn write_all(command: &Command, path: &[&str], directory: &Path) -> std::io::Result<()> {
+    let version = concat!("mote-host ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(command.clone()).source(version).manual("mote-host");
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    sections(command, path).to_writer(&mut page)?;
+    fs::write(directory.join(man.get_filename()), page)?;
+    command
+        .get_subcommands()
+        .try_for_each(|below| write_all(below, &[path, &[below.get_name()]].concat(), directory))
+}
+
+fn sections(command: &Command, path: &[&str]) -> Roff {
+    let mut roff = Roff::new();
+    let name = path.join(" ");
+    let page = PAGES.iter().find(|(page, ..)| *page == name);
+    if let Some((_, examples, _)) = page {
+        roff.control("SH", ["EXAMPLES"]);
+        for (line, what) in *examples {
+            roff.control("TP", []);
+            roff.text([bold(format!("mote-host {line}"))]);
+            roff.text([roman(*what)]);
+        }
+    }
+    let own =
+        OWN_CODES.iter().find(|(command, _)| *command == name).map_or(&[][..], |(_, own)| own);
+    listed(&mut roff, "EXIT STATUS", &[CODES, own].concat());
+    listed(&mut roff, "FILES", FILES);
+    roff.control("SH", ["SEE ALSO"]);
+    let below =
+        command.get_subcommands().map(|below| [path, &[below.get_name()]].concat().join("-"));
+    let mut others: Vec<String> = match page {
+        Some((.., others)) => others.iter().map(|other| (*other).to_owned()).collect(),
+        None => below.collect(),
+    };
+    if !path.is_empty() {
+        others.insert(0, String::new());
+    }
+    let pages = others.iter().map(|other| match other.as_str() {
+        "" => "mote-host(1)".to_owned(),
+        other => format!("mote-host-{other}(1)"),
+    });
+    let theirs = ["mote-agent(8)", "qemu-system-x86_64(1)"].map(str::to_owned);
+    roff.text([roman(pages.chain(theirs).collect::<Vec<_>>().join(", "))]);
+    roff
+}
+
+fn listed(roff: &mut Roff, heading: &str, items: &[(&str, &str)]) {
+    roff.control("SH", [heading]);
+    for (item, what) in items {
+        roff.control("TP", []);
+        roff.text([bold(*item)]);
+        roff.text([roman(*what)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::command;
+
+    fn leaves(command: &Command, path: &str, found: &mut Vec<String>) {
+        for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+            let path = format!("{path} {}", below.get_name()).trim().to_owned();
+            if below.get_subcommands().count() == 0 {
+                found.push(path.clone());
+            }
+            leaves(below, &path, found);
+        }
+    }
+
+    /// The words of an example, up to what is the shell's.
+    fn words(line: &str) -> Vec<&str> {
+        let is_shells =
+            |word: &&str| ["|", ">", "<", "2>", "&"].iter().any(|mark| word.starts_with(mark));
+        line.split(' ').take_while(|word| !is_shells(word)).collect()
+    }
+
+    #[test]
+    fn every_command_has_examples_that_are_taken_as_they_are_written() {
+        let mut all = Vec::new();
+        leaves(&command(), "", &mut all);
+        assert_eq!(all, PAGES.iter().map(|(path, ..)| (*path).to_owned()).collect::<Vec<_>>());
+        for (path, examples, _) in PAGES {
+            for (line, _) in *examples {
+                assert!(line.starts_with(path), "{line}");
+                // A quoted word is one.
+                let line = line.replace("\"$(cat user-data)\"", "x");
+                let taken =
+                    command().try_get_matches_from([&["mote-host"], &words(&line)[..]].concat());
+                assert!(taken.is_ok(), "{line}: {}", taken.unwrap_err());
+            }
+        }
+    }
+
+    #[test]
+    fn every_page_that_is_referred_to_is_there() {
+        let mut all = Vec::new();
+        leaves(&command(), "", &mut all);
+        all.push("file".into());
+        for (path, _, others) in PAGES {
+            for other in *others {
+                assert!(all.iter().any(|name| name.replace(' ', "-") == *other), "{path}: {other}");
+            }
+        }
+        for (command, _) in OWN_CODES.iter().filter(|(command, _)| !command.is_empty()) {
+            assert!(all.iter().any(|name| name == command), "{command}");
+        }
+    }
+}
