@@ -176,6 +176,11 @@ fn started(live: &Live) -> Diagnosis {
             (Some(trouble @ (Trouble::AgentsCertificate | Trouble::HostsCertificate)), _) => {
                 Diagnosis::new(trouble.name(), trouble.to_string())
             }
+            (Some(Trouble::Slow), _) => Diagnosis::new(
+                Trouble::Slow.name(),
+                "the agent is STARTED, but did not answer the host's call in time (3 s): the machine is busy, or \
+                 the agent hangs; the host calls again when the agent announces itself again",
+            ),
             (Some(trouble), Some(error)) => Diagnosis::new(
                 trouble.name(),
                 format!(
