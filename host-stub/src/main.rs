@@ -8,7 +8,7 @@
 //! exec      commands in the guest      files   SFTP      report   state and metrics
 //! control   the daemon's own socket, both ends; which instances are served
 //! devlxd    guests' requests           channel   the status port
-//! daemon    instances and what is known of their agents
+//! daemon    instances, what is known of their VMs and agents, and what is wrong with them
 //! agent     calls to an agent
 //! instance  what an instance is, and its files
 //! net       TLS, HTTP, time limits     common   clock, text, random numbers

@@ -87,7 +87,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct DeleteArgs {
     /// The instance
     name: String,
-    /// Even if its VM runs
+    /// Even if its VM runs, which is ended
     #[arg(long, short)]
     force: bool,
 }

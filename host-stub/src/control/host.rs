@@ -65,7 +65,10 @@ impl Host {
         if whose == Whose::Stopped && (live.instance.is_running() || live.called) {
             bail!("{name} is running; stop its VM first, or delete it with --force");
         }
-        if let Err(error) = vsock_device::end(&self.daemon.root, &live.instance) {
+        // As lxc's does. A VM whose monitor is not ours is left to its owner.
+        let ended = live.vm.order("quit");
+        if let Err(error) = ended.and_then(|_| vsock_device::end(&self.daemon.root, &live.instance))
+        {
             self.daemon.log(&format!("{name}: {error:#}"));
         }
         store::remove(&self.daemon.root, name)?;

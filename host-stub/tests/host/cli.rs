@@ -272,6 +272,7 @@ fn a_deleted_instance_is_gone_and_its_name_is_free() {
     qemu.say("CONNECTED\n");
     host.wait_for("CONNECTED");
     host.run(&["delete", "--force", "vm1"]);
+    wait("its VM's end", SOON, || qemu.is_ordered("quit").then_some(()));
     let begun = Instant::now();
     qemu.say("CONNECTED\n");
     while begun.elapsed() < Duration::from_millis(300) {
