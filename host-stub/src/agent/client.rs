@@ -128,17 +128,22 @@ pub(super) fn explained(
     instance: &Instance,
     stream: &mut Stream,
 ) -> anyhow::Error {
+    let is_cut = error.downcast_ref().is_some_and(|error: &std::io::Error| {
+        matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+    });
+    let reason = is_cut.then(|| refusal(stream)).flatten();
+    FailedCall::explained(reason.unwrap_or(error).context("agent"), instance)
+}
+
+/// What the agent said before it closed.
+fn refusal(stream: &mut Stream) -> Option<anyhow::Error> {
+    let mut read = || {
+        stream.conn.read_tls(&mut stream.sock).ok().filter(|count| *count > 0)?;
+        let reason = stream.conn.process_new_packets().err()?;
+        Some(std::io::Error::new(ErrorKind::InvalidData, reason).into())
+    };
     // The first try may only give what broke the pipe.
-    for _ in 0..2 {
-        let read = stream.conn.read_tls(&mut stream.sock);
-        if read.is_ok_and(|count| count > 0)
-            && let Err(reason) = stream.conn.process_new_packets()
-        {
-            let reason = std::io::Error::new(ErrorKind::InvalidData, reason);
-            return FailedCall::explained(anyhow::Error::from(reason).context("agent"), instance);
-        }
-    }
-    FailedCall::explained(error.context("agent"), instance)
+    read().or_else(read)
 }
 
 /// A connection for something longer than a request, as a socket without TLS or a limit.
@@ -167,7 +172,10 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
     // To a socket that stands in for vsock.
     let connect = |path: &Path, trouble| {
         let connected = Timed::connect(path, limit).with_context(|| path.display().to_string());
-        connected.map_err(|error| failed(error, trouble))
+        connected.map_err(|error| {
+            let is_late = FailedCall::is_late(&error);
+            failed(error, if is_late { Trouble::NoAnswer } else { trouble })
+        })
     };
     match &instance.vsock {
         Vsock::Cid(cid) => {
@@ -192,8 +200,7 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
         Vsock::Uds(path) => {
             let mut socket = connect(path, Trouble::Unreachable)?;
             say_connect(&mut socket).context("vsock").map_err(|error| {
-                let late = |cause: &std::io::Error| cause.kind() == ErrorKind::TimedOut;
-                let is_late = error.downcast_ref().is_some_and(late);
+                let is_late = FailedCall::is_late(&error);
                 failed(error, if is_late { Trouble::NoAnswer } else { Trouble::Refused })
             })?;
             Ok(socket)

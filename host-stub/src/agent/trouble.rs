@@ -115,6 +115,12 @@ impl FailedCall {
         error.downcast_ref()
     }
 
+    /// Whether the time was over.
+    pub(crate) fn is_late(error: &anyhow::Error) -> bool {
+        let late = |cause: &io::Error| cause.kind() == io::ErrorKind::TimedOut;
+        error.downcast_ref().is_some_and(late)
+    }
+
     /// An error of a call to this instance's agent, with what it means in front.
     pub(crate) fn of_trouble(
         error: impl Into<anyhow::Error>,

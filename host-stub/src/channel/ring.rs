@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use super::qmp::Qmp;
-use crate::daemon::vm::News;
+use crate::daemon::vm::{Monitor, News};
 use crate::daemon::{Daemon, Life};
 use crate::instance::recipe::CONFIG_DISK;
 use crate::instance::{Flavour, Instance};
@@ -40,8 +40,8 @@ pub(crate) fn watch(daemon: &Arc<Daemon>, instance: &Instance, path: PathBuf, li
                 Err(monitor) => {
                     let _deleted = daemon.with(&name, |live| live.vm.monitor = monitor);
                     // It ran when the last daemon was here, and does no longer.
-                    if was_running {
-                        daemon.vm_gone(&name);
+                    if was_running && monitor == Monitor::Silent {
+                        daemon.vm_off(&name);
                     }
                 }
             }

@@ -20,13 +20,17 @@ impl Daemon {
 
     /// Its monitor is gone, and the VM with it; so is the process that carried its vsock, if our recipe started it.
     pub(crate) fn vm_gone(&self, name: &str) {
-        let instance = self.with(name, |live| {
+        let _deleted = self.with(name, |live| {
             let heard = live.called || live.agent.word() != Word::Unknown;
             live.vm.gone(heard);
-            live.instance.clone()
         });
+        self.vm_off(name);
+    }
+
+    /// The same where nobody has seen how it ended.
+    pub(crate) fn vm_off(&self, name: &str) {
         self.power_off(name);
-        let Ok(instance) = instance else { return };
+        let Ok(instance) = self.instance(name) else { return };
         match vsock_device::end(&self.root, &instance) {
             Ok(true) => self.log(&format!("{name}: vhost-device-vsock is ended")),
             Ok(false) => {}
