@@ -21,6 +21,7 @@ mod workers;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
+use std::fmt::Arguments;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -30,12 +31,13 @@ use futures_lite::future::ready;
 use mote_core::devlxd::ready::Ready;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::host_info::HostInfo;
+use mote_core::hostapi::info::RELEASE;
 use mote_core::hostapi::policy::Policy;
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{Intervals, Status};
 
 use crate::agent::{About, Agent};
-use crate::built::BoxFuture;
+use crate::built::{BoxFuture, VERSION};
 use crate::cli::options::{Command, Options};
 use crate::cli::{check, client, options, print};
 use crate::config::{known_host, policy};
@@ -91,9 +93,11 @@ fn main() -> ExitCode {
         Command::SftpServer(_) | Command::MountWorker(_) | Command::Init | Command::Leave(_) => {
             built::absent()
         }
-        Command::Version => printed(&built::version()),
-        Command::Help if built::INIT => printed(&[options::HELP, init::HELP].concat()),
-        Command::Help => printed(options::HELP),
+        // As theirs: the number alone.
+        Command::Version if options.stands_in => printed(format_args!("{RELEASE}\n")),
+        Command::Version => printed(format_args!("mote-agent {VERSION}\n")),
+        Command::Help if built::INIT => printed(format_args!("{}{}", options::HELP, init::HELP)),
+        Command::Help => printed(format_args!("{}", options::HELP)),
         Command::Ready
         | Command::Started
         | Command::Get(_)
@@ -105,15 +109,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn printed(text: &str) -> ExitCode {
-    match print::out(format_args!("{text}")) {
+fn printed(text: Arguments<'_>) -> ExitCode {
+    match print::out(text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Says what is wrong with the image.
-fn warn(options: &Options) {
+/// Says which program this is, and what is wrong with the image.
+fn introduce(options: &Options) {
+    log::info(format_args!("mote-agent {VERSION}"));
     if !built::INIT && std::process::id() == 1 {
         log::warn(format_args!("process 1, but built without init; see image/one-file"));
     }
@@ -124,7 +129,6 @@ fn warn(options: &Options) {
 
 /// Starts everything in order, then waits for a signal or a fatal error.
 fn run(options: Options) -> Result<(), String> {
-    warn(&options);
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Before any thread starts: threads inherit the signal mask.
     let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
@@ -132,6 +136,7 @@ fn run(options: Options) -> Result<(), String> {
     sys::keep_secrets();
     sys::spare();
     let old_root = out_of_initramfs(&options);
+    introduce(&options);
     // Before anything of the host's is touched.
     let policies = policy::read(&options);
     let mut known = None;

@@ -15,7 +15,7 @@ _mote_agent() {
     --interval-*) return ;;
     *)
         words="$(sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' <<<"$help")
-            $(sed -n '/^Options:/,$s/^  \(--*[a-z].*\)/\1/p' <<<"$help" | grep -o -e '--[a-z][a-z-]*')"
+            $(sed -n '/^Options:/,$s/^  \(--*[A-Za-z].*\)/\1/p' <<<"$help" | grep -o -e '--[a-z][a-z-]*')"
         ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")

@@ -30,6 +30,8 @@ Commands:
   status           print the agent's own view
   report state     print the state that the host gets of this instance (JSON); needs no agent
   report metrics   print the metrics that the host gets; needs no agent
+  version          as --version
+  help             as --help
   sftp-server [-d DIR] [-R] [-b DIR]...
                    serve SFTP on standard input and output, relative to DIR, as OpenSSH's
                    sftp-server does; -R: for reading only; -b: show no other directories
@@ -61,10 +63,13 @@ Options:
   --check                  report what the agent would do; exit 0 if the host will see it,
                            1 if not: lines with 'missing' say why
   -d, --debug              log more
-  --version, -h, --help
+  -V, --version, -h, --help
 
 Exit codes: 0 done, 1 refused by the host or a fatal error, 2 usage, 3 no agent, 4 no host.
 ";
+
+/// The long name of `-s`.
+const SECRETS: &str = "--secrets-location";
 
 /// The parsed command line.
 #[derive(Debug)]
@@ -224,7 +229,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         stands_in,
         command: Command::Run,
     };
-    let mut words = Vec::new();
+    let (mut words, mut given) = (Vec::new(), Vec::new());
     if leaves {
         // Whatever their arguments are, the system ends in order.
         words.extend(called.and_then(|name| name.to_str()).map(str::to_owned));
@@ -233,7 +238,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     while let Some(arg) = args.next() {
         let arg = arg.into_string().map_err(|_| "arguments must be UTF-8".to_owned())?;
         if arg.starts_with('-') {
-            option(&mut options, &arg, &mut args)?;
+            option(&mut options, &arg, &mut args, &mut given)?;
         } else if words.is_empty() && arg == "sftp-server" {
             // The rest is parsed on its own: -d has another meaning there.
             let command = sftp_server(args)?;
@@ -249,10 +254,10 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         // Help is given even if other arguments are wrong or missing.
         return Ok(options);
     }
-    match command(&words) {
+    match command(&words, stands_in) {
         Ok(Some(command)) => options.command = command,
         Ok(None) => {}
-        Err(_) if options.stands_in => {}
+        Err(_) if stands_in => {}
         Err(why) => return Err(why),
     }
     Ok(options)
@@ -279,20 +284,30 @@ fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, Stri
     Ok(Command::SftpServer(how))
 }
 
-/// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`.
+/// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`. `given` has the names of those
+/// before it that have a value.
 fn option(
     options: &mut Options,
     arg: &str,
     args: &mut impl Iterator<Item = OsString>,
+    given: &mut Vec<String>,
 ) -> Result<(), String> {
-    let (name, given) = match arg.split_once('=') {
+    let (name, value) = match arg.split_once('=') {
         Some((name, value)) => (name, Some(value.to_owned())),
         None => (arg, None),
     };
     if flag(options, name) {
-        return if given.is_some() { Err(format!("{name} takes no value")) } else { Ok(()) };
+        return if value.is_some() { Err(format!("{name} takes no value")) } else { Ok(()) };
     }
-    let mut value = || match &given {
+    let name = if name == "-s" { SECRETS } else { name };
+    // What adds up may be repeated. A Go agent takes the last of a few.
+    if !(options.stands_in || name == "--deny" || name == "--allow") {
+        if given.iter().any(|before| before == name) {
+            return Err(format!("{name} is given twice"));
+        }
+        given.push(name.to_owned());
+    }
+    let mut value = || match &value {
         Some(value) => Ok(value.clone()),
         None => args
             .next()
@@ -309,7 +324,7 @@ fn option(
         "--interval-connect" => options.intervals.0 = millis()?,
         "--interval-started" => options.intervals.1 = millis()?,
         "--interval-connected" => options.intervals.2 = millis()?,
-        "--secrets-location" | "-s" => options.secrets_dir = Some(value()?.into()),
+        SECRETS => options.secrets_dir = Some(value()?.into()),
         "--config-dir" => options.config_dir = Some(value()?.into()),
         "--deny" | "--allow" => {
             let list = value()?;
@@ -342,12 +357,13 @@ fn flag(options: &mut Options, name: &str) -> bool {
         "--no-replay-ready" => options.replay_ready = false,
         anew::INITRAMFS => options.initramfs = Initramfs::Within,
         anew::LEFT => options.initramfs = Initramfs::Left,
-        // The real agents have both short options.
-        "--debug" | "-d" | "--verbose" | "-v" => options.debug = true,
+        "--debug" | "-d" => options.debug = true,
+        // Of the Go agents alone (P§1.1): elsewhere -v is often the version.
+        "--verbose" | "-v" if options.stands_in => options.debug = true,
         // Help takes precedence.
-        "--check" | "--version" if options.wants_help() => {}
+        "--check" | "--version" | "-V" if options.wants_help() => {}
         "--check" => options.command = Command::Check,
-        "--version" => options.command = Command::Version,
+        "--version" | "-V" => options.command = Command::Version,
         "--help" | "-h" => options.command = Command::Help,
         _ => return false,
     }
@@ -355,10 +371,12 @@ fn flag(options: &mut Options, name: &str) -> bool {
 }
 
 /// Parses the command and its arguments; `None` if there is no command.
-fn command(words: &[String]) -> Result<Option<Command>, String> {
+fn command(words: &[String], stands_in: bool) -> Result<Option<Command>, String> {
     let mut words = words.iter().map(String::as_str);
     let Some(word) = words.next() else { return Ok(None) };
     let command = match word {
+        "help" if !stands_in => return Ok(Some(Command::Help)),
+        "version" if !stands_in => Command::Version,
         "ready" => Command::Ready,
         "started" => Command::Started,
         "get" => Command::Get(words.next().ok_or("get needs a key")?.to_owned()),

@@ -8,6 +8,7 @@ use mote_core::json::{Document, Writer};
 use mote_core::status::State;
 
 use crate::agent::Agent;
+use crate::built::VERSION;
 use crate::cli::options::Options;
 use crate::runtime::clock::now;
 use crate::runtime::run_dir::unwritable;
@@ -67,7 +68,7 @@ fn document(more: impl FnOnce(&mut Writer<'_>)) -> String {
     let document = Document::new(512, |json| {
         json.begin_object();
         let pid = std::process::id().to_string();
-        json.pair("version", env!("CARGO_PKG_VERSION"));
+        json.pair("version", VERSION);
         json.pair("pid", &pid);
         more(json);
         json.end_object();

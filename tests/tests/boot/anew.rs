@@ -94,6 +94,24 @@ fn a_hang_up_starts_the_newer_program_and_the_host_hears_nothing() {
 }
 
 #[test]
+fn the_log_and_the_status_say_which_program_runs() {
+    let boot = Boot::new("lxd");
+    let agent = boot.start(&[]);
+    connected(&boot, 1);
+    let version = boot.command(&["--version"]).output().unwrap().stdout;
+    let version = String::from_utf8(version).unwrap();
+    let first = format!("mote: info: {version}");
+    assert!(boot.log().starts_with(&first), "{}", boot.log());
+    let number = version.trim_start_matches("mote-agent ");
+    let status = boot.command(&["status"]).output().unwrap().stdout;
+    let status = String::from_utf8(status).unwrap();
+    assert!(status.contains(&format!("version: {number}")), "{status}");
+    kill(Signal::HUP, agent.0.id());
+    connected(&boot, 2);
+    assert_eq!(boot.log().matches(&first).count(), 2, "{}", boot.log());
+}
+
+#[test]
 fn a_new_start_waits_for_the_hosts_commands_and_serves_others_meanwhile() {
     let boot = Boot::new("lxd");
     let mut agent = boot.start(&[]);
