@@ -96,7 +96,7 @@ fn an_agent_that_was_killed_knows_its_host_though_nobody_tells_it() {
 #[test]
 fn a_port_whose_wake_ups_are_lost_is_read_all_the_same() {
     for (fault, state, limit) in [
-        (["slow", "9000"], " CONNECT\n", Duration::from_secs(1)),
+        (["slow", "9000"], " (from CONNECT)\n", Duration::from_secs(1)),
         (["none", "0"], " CONNECTED", Duration::from_secs(8)),
         (["deny-put", "0"], " STARTED", Duration::from_secs(4)),
     ] {
@@ -108,7 +108,7 @@ fn a_port_whose_wake_ups_are_lost_is_read_all_the_same() {
         let port = Terminal::open(80, 24);
         port.never_signal();
         let _agent = boot.start(&["--port", &port.path()]);
-        if state == " CONNECT\n" {
+        if state == " (from CONNECT)\n" {
             // Followed for 2 s, since the host is slow to answer.
             boot.logged(" (from agent.conf)");
             let log = boot.log();

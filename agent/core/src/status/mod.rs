@@ -80,8 +80,8 @@ struct NotBefore {
 /// Actions for the log that are still to be returned by [`Status::poll`].
 #[derive(Debug, Default)]
 struct ForTheLog {
-    /// The state that was logged last.
-    state: Option<State>,
+    /// The state that was logged last, with its address if it is [`State::Connected`].
+    state: Option<(State, Option<HostAddress>)>,
     /// The address in a CONNECT line that is followed.
     followed: Option<HostAddress>,
     /// The reason why a CONNECT line was refused.
