@@ -297,7 +297,7 @@ fn with_a_key_that_belongs_to_another_certificate_it_waits_for_the_right_one() {
     let right = std::fs::read(&file).unwrap();
     std::fs::copy(meeting.path("other.key"), &file).unwrap();
     let mut agent = launch(&meeting.scratch.0, "lxd", &meeting.path("share"));
-    let why = "agent.key: does not belong to agent.crt";
+    let why = "agent.key does not belong to agent.crt";
     wait("the reason", SOON, || meeting.log().contains(why).then_some(()));
     assert!(agent.0.try_wait().unwrap().is_none(), "they may be half copied");
     std::fs::write(&file, right).unwrap();

@@ -77,7 +77,7 @@ impl Identity {
         let key = private_key(&files.agent_key).map_err(|why| format!("agent.key: {why}"))?;
         let caller = certificate_bytes(&files.server_crt, "server.crt")?;
         if key.public_key().is_some_and(|key| public_key(&certificate) != Ok(key)) {
-            return Err("agent.key: does not belong to agent.crt".into());
+            return Err("agent.key does not belong to agent.crt".into());
         }
         let certified = CertifiedKey::new(vec![certificate], key);
         Ok(Self { certified: Arc::new(certified), provider: Arc::new(provider()), caller })

@@ -162,7 +162,7 @@ fn without_vsock_who_asks_in_the_guest_reads_that_there_is_none() {
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     };
-    let none = "no vsock: no vsock device in this VM, and no vsock driver: module ";
+    let none = "no vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); nor its driver: module ";
     wait("the view", LIMIT, || {
         ask(&["status"]).1.contains(&format!("last_error: {none}")).then_some(())
     });
