@@ -36,7 +36,7 @@ use mote_core::hostapi::policy::Policy;
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{Intervals, Status};
 
-use crate::agent::{About, Agent};
+use crate::agent::Agent;
 use crate::built::{BoxFuture, VERSION};
 use crate::cli::options::{Command, Options};
 use crate::cli::{check, client, options, print};
@@ -59,6 +59,7 @@ use crate::start::new_root::OldRoot;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
 use crate::start::{anew, devices, first_agent, listen, lock, others, sandbox};
+use crate::status::errors::{About, Called, Errors};
 use crate::status::notes::Notes;
 use crate::status::{port, pump, without_vsock};
 use crate::workers::{mount, report};
@@ -180,15 +181,13 @@ fn run(options: Options) -> Result<(), String> {
     agent.policy_text.push_str(walls);
     let agent = Rc::new(agent);
     if let Some(trouble) = applied.troubles.pop() {
-        *agent.last_error.borrow_mut() = Some((About::Else, trouble));
+        agent.note(About::Else, trouble);
     }
-    let listeners = match way {
-        Way::Calls(listeners) => Some(listeners),
-        Way::PortAlone(why) => {
-            *agent.last_error.borrow_mut() = Some((About::Host, why));
-            None
-        }
+    let (listeners, deaf) = match way {
+        Way::Calls(listeners, deaf) => (Some(listeners), deaf),
+        Way::PortAlone(why) => (None, Some(why)),
     };
+    *agent.errors.borrow_mut().about(About::Caller) = deaf;
     // The identity has the key; its text is not to stay in memory.
     drop((files.agent_key, files.nics, applied));
     let signals = Signals::new(signals, old_root)?;
@@ -231,6 +230,8 @@ fn new_agent(
         connected: connected.unwrap_or(default.connected),
     };
     let events = Rc::new(Events::new());
+    let mut errors = Errors::default();
+    *errors.about(About::Else) = troubles.last().cloned();
     let mut ready = Ready::default();
     if let Ok(text) = read_text(&options.root.join(run_dir::READY)) {
         ready = Ready::restore(text.as_bytes());
@@ -250,7 +251,9 @@ fn new_agent(
         events: events.clone(),
         ready: RefCell::new(ready),
         words: Rc::new(permits::Semaphore::new(agent::WORDS)),
-        last_error: RefCell::new(troubles.into_iter().next_back().map(|why| (About::Else, why))),
+        errors: RefCell::new(errors),
+        called: Cell::new(Called::Never),
+        starts_anew: Cell::new(false),
         strangers: RefCell::new(LogLimit::new(agent::STRANGERS)),
         shortages: RefCell::new(LogLimit::new(agent::SHORTAGES)),
         refusals: RefCell::new(LogLimit::new(agent::REFUSALS)),
@@ -268,7 +271,10 @@ fn new_agent(
 /// kept or with `agent.conf`. It is used before it is verified.
 fn find_host(agent: &Agent, conf: Option<&[u8]>) {
     let kept = known_host::recall(&agent.options.root);
-    let sources = [(kept.as_deref(), run_dir::KNOWN_HOST), (conf, "agent.conf")];
+    if kept.is_some() && agent.called.get() == Called::Never {
+        agent.called.set(Called::Before);
+    }
+    let sources = [(kept.as_deref(), "/run/mote/told"), (conf, "agent.conf")];
     for (bytes, source) in sources {
         let Some(bytes) = bytes else { continue };
         let taken = HostInfo::parse(bytes)
@@ -363,14 +369,14 @@ async fn announce_alone(
             return false;
         }
         let listeners = listen::listen(&agent.options, agent.flavour, Patience::Look);
-        *late.borrow_mut() = listeners.ok();
+        *late.borrow_mut() = listeners.ok().map(|(listeners, _)| listeners);
         late.borrow().is_some()
     };
     match without_vsock::run(agent.clone(), listens).await {
         without_vsock::Over::Stopped => {}
         without_vsock::Over::Listening => {
             log::info(format_args!("vsock: there; the host can call"));
-            agent.mended(About::Host);
+            agent.mended(About::Caller);
             arrived.raise();
             pump::run(agent).await;
         }

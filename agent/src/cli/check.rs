@@ -15,7 +15,6 @@ use mote_core::json::Value;
 use mote_core::status::{CONNECTED, State};
 use rustix::fs::{Access, access, statvfs};
 
-use crate::agent::REFUSED;
 use crate::built;
 use crate::cli::options::Options;
 use crate::cli::print;
@@ -31,6 +30,7 @@ use crate::start::lock::Running;
 use crate::start::modules::Patience;
 use crate::start::prepare::flavour_by;
 use crate::start::{lock, modules, others, sandbox};
+use crate::status::errors::REFUSED;
 use crate::status::{port, view};
 use crate::sys;
 

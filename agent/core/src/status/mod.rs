@@ -154,6 +154,12 @@ impl Status {
         self.since
     }
 
+    /// Whether the host has given its address itself, by PUT or by a CONNECT line.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        self.heard != Heard::Nothing
+    }
+
     /// The known address of the host: from PUT, from `agent.conf`, or from a CONNECT line after its
     /// verification.
     #[must_use]
