@@ -39,7 +39,7 @@ use mote_core::status::{Intervals, Status};
 use crate::agent::Agent;
 use crate::built::{BoxFuture, VERSION};
 use crate::cli::options::{Command, Options};
-use crate::cli::{check, client, options, print};
+use crate::cli::{check, client, help, options, print};
 use crate::config::{known_host, policy};
 use crate::hostapi::event_bus::Events;
 use crate::hostapi::mounts;
@@ -97,8 +97,8 @@ fn main() -> ExitCode {
         // As theirs: the number alone.
         Command::Version if options.stands_in => printed(format_args!("{RELEASE}\n")),
         Command::Version => printed(format_args!("mote-agent {VERSION}\n")),
-        Command::Help if built::INIT => printed(format_args!("{}{}", options::HELP, init::HELP)),
-        Command::Help => printed(format_args!("{}", options::HELP)),
+        Command::Help if built::INIT => printed(format_args!("{}{}", help::HELP, init::HELP)),
+        Command::Help => printed(format_args!("{}", help::HELP)),
         Command::Ready
         | Command::Started
         | Command::Get(_)
@@ -222,7 +222,7 @@ fn new_agent(
     files: String,
     lock: Lock,
 ) -> Agent {
-    let (connect, started, connected) = options.intervals;
+    let [connect, started, connected] = options.intervals;
     let default = Intervals::default();
     let intervals = Intervals {
         connect: connect.unwrap_or(default.connect),

@@ -34,6 +34,7 @@ complete -c mote-agent -l interval-connected -x -d 'period in state CONNECTED, m
 complete -c mote-agent -l root -r -a '(__fish_complete_directories)' -d 'prefix of every absolute path'
 complete -c mote-agent -l vsock-unix -r -F -d 'unix sockets in place of vsock'
 complete -c mote-agent -l check -d 'report what the agent would do'
+complete -c mote-agent -l json -d 'print one JSON document'
 complete -c mote-agent -n 'not __fish_seen_subcommand_from sftp-server' -s d -l debug -d 'log more'
 complete -c mote-agent -s V -l version -d 'print the version'
 complete -c mote-agent -s h -l help -d 'print a summary'

@@ -41,6 +41,7 @@ _arguments -S \
     '--root=[prefix of every absolute path]:directory:_files -/' \
     '--vsock-unix=[unix sockets in place of vsock]:prefix:_files' \
     '--check[report what the agent would do]' \
+    '--json[print one JSON document]' \
     {-d,--debug}'[log more]' \
     '(- *)'{-V,--version}'[print the version]' \
     '(- *)'{-h,--help}'[print a summary]' \

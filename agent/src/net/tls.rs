@@ -169,6 +169,11 @@ pub(crate) fn certificate_bytes(pem: &[u8], name: &str) -> Result<Vec<u8>, Strin
     certificate(pem).map(|der| der.to_vec()).map_err(|why| format!("{name}: {why}"))
 }
 
+/// Whether both PEM texts are of the same certificate.
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    certificate(one).is_ok_and(|one| certificate(other).is_ok_and(|other| one == other))
+}
+
 fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, String> {
     let mut der = vec![0; DER];
     let length = pem::certificate(pem, &mut der).map_err(|why| why.to_string())?.len();

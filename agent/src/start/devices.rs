@@ -73,6 +73,15 @@ pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// Why the host gets no files and reports: this program is found by `/proc`, and reports are read there.
+pub(crate) const NO_PROC: &str =
+    "/proc is not mounted: no files, state or metrics for the host: mount -t proc proc /proc";
+
+/// [`NO_PROC`], if that is so.
+pub(crate) fn without_proc(root: &Path) -> Option<&'static str> {
+    (!root.join("proc/self").exists()).then_some(NO_PROC)
+}
+
 /// Which of `/sys` and `/dev` is not mounted, the first if neither is, and what to do.
 pub(crate) fn unmounted(root: &Path) -> Option<&'static str> {
     let is_there = |path: &str| root.join(path).exists();

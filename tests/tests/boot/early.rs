@@ -208,7 +208,7 @@ fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
     assert!(text.contains(&format!("last_error: {hidden}\n")), "{text}");
     let (_, text) = print(&["--check"]);
     assert!(
-        text.contains(&format!("agent: {hidden}; ")) && text.contains("ok       port"),
+        text.contains(&format!("agent: {hidden}\n")) && text.contains("ok       port"),
         "{text}"
     );
     let (code, text) = boot.ask(&[]);

@@ -11,7 +11,7 @@ use mote_tests::terminal::Terminal;
 use mote_tests::{Scratch, wait};
 use serde_json::Value;
 
-use crate::world::{Boot, LIMIT};
+use crate::world::{Boot, LIMIT, whole};
 
 fn status(boot: &Boot) -> Value {
     serde_json::from_str(&boot.text("run/mote/status")).unwrap_or_default()
@@ -23,6 +23,7 @@ fn an_agent_that_the_host_refuses_is_never_connected() {
                        instance's files?";
     for flavour in ["lxd", "incus"] {
         let boot = Boot::new(flavour);
+        whole(&boot);
         let elsewhere = Scratch::new();
         let other = Host::on_sockets(&elsewhere.0, &elsewhere.0.join("vs"), flavour, &[]);
         for file in ["agent.crt", "agent.key"] {
@@ -43,12 +44,13 @@ fn an_agent_that_the_host_refuses_is_never_connected() {
         let output = boot.command(&["--check"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         for line in [
-            format!("missing  certificates: they fit together, but {WHY}\n"),
-            format!("missing  it is not CONNECTED: {WHY}\n"),
+            format!("missing  agent: {WHY}\n"),
+            "ok       certificates: they fit together\n".to_owned(),
         ] {
             assert!(text.contains(&line), "no {line:?} in:\n{text}");
         }
-        assert!(output.status.code() == Some(1) && !text.contains("usable"), "{text}");
+        assert!(output.status.code() == Some(1) && text.starts_with("missing  agent: "), "{text}");
+        assert_eq!(boot.ask(&["status"]), (Some(4), format!("mote-agent: {WHY}\n")));
     }
 }
 

@@ -204,8 +204,8 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
     assert!(guest.ok("cat /run/agent.log").contains("by the status port alone"));
     // Nobody could answer there, and everybody who asks is told why.
     guest.ok("test ! -e /dev/incus/sock");
-    let status = guest.ok("mote-agent status");
-    assert!(status.contains("last_error: no vsock: "), "{status}");
+    let (code, status) = guest.sh("mote-agent status");
+    assert!(code == 4 && status.contains("last_error: no vsock: "), "{status}");
     let (code, text) = guest.sh("mote-agent ready 2>&1");
     assert!(code == 3 && text.contains("it cannot ask the host: no vsock: "), "{code} {text}");
     let (code, text) = guest.sh("mote-agent --check");

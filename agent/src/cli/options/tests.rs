@@ -9,7 +9,7 @@ fn values_come_after_a_space_or_an_equals_sign() {
     for line in ["--config-dir /x --interval-started=50", "--config-dir=/x --interval-started 50"] {
         let options = parsed(line).unwrap();
         assert_eq!(options.config_dir, Some("/x".into()));
-        assert_eq!(options.intervals.1, Some(Duration::from_millis(50)));
+        assert_eq!(options.intervals[1], Some(Duration::from_millis(50)));
         assert_eq!(options.command, Command::Run);
     }
 }
@@ -130,6 +130,16 @@ fn what_can_have_one_value_is_given_once() {
     // As Go's flags do.
     let theirs = ["incus-agent", "-s", "/a", "-s", "/b"].map(OsString::from);
     assert_eq!(parse(theirs.into_iter()).unwrap().secrets_dir, Some("/b".into()));
+}
+
+#[test]
+fn json_is_for_status_and_check() {
+    for line in ["--json status", "status --json", "--check --json"] {
+        assert!(parsed(line).is_ok_and(|options| options.json), "{line}");
+    }
+    for line in ["--json", "--json get user.a", "ready --json"] {
+        assert_eq!(parsed(line).err(), Some("--json is for status and --check".into()), "{line}");
+    }
 }
 
 #[test]
