@@ -177,6 +177,7 @@ fn run(options: Options) -> Result<(), String> {
     };
     port::told(port::find(&options).ok(), &mut known);
     let walls = sandbox::enter(&options, &policy.0, &way, known.as_ref());
+    devices::without_proc(&options.root).iter().for_each(|why| log::warn(format_args!("{why}")));
     let mut agent = new_agent(options, flavour, policy, identity, files.from, lock);
     agent.policy_text.push_str(walls);
     let agent = Rc::new(agent);
