@@ -16,7 +16,7 @@ use mote_core::json::{Document, Value};
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{State, Status};
 
-use crate::built::BoxFuture;
+use crate::built::{self, BoxFuture};
 use crate::cli::options::Options;
 use crate::hostapi::event_bus::Events;
 use crate::hostapi::operation_table::Operations;
@@ -27,6 +27,7 @@ use crate::runtime::clock::{now, within};
 use crate::runtime::log;
 use crate::runtime::permits::Semaphore;
 use crate::runtime::wake::Signal;
+use crate::status::errors::{About, Called, Errors, REFUSED};
 use crate::status::notes::Notes;
 
 /// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).
@@ -46,21 +47,14 @@ pub(crate) const WORDS: usize = 1 << 16;
 pub(crate) const ACTS: usize = 1 << 16;
 /// Shortest interval between log lines about what the policy refuses the host, which can ask without end.
 pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
-/// Error text for the host's 401.
-pub(crate) const REFUSED: &str = "the host refused this agent's certificate (401)";
+/// Longest time for a first call: the host reads the port every 10 s (P§2.3), and calls for 3 s (P§3.2).
+const UNHEARD: Duration = Duration::from_secs(20);
+/// Error text after that time.
+const NO_CALL: &str = "the host has not called: does it read this port (name, chardev)?";
+/// Begin of the error text for a caller with another certificate.
+const STRANGER: &str = "refused a caller whose certificate is not server.crt";
 /// Longest part of the host's error text that is passed on, bytes.
 const SAID: usize = 200;
-
-/// Subject of an error, so that it can be cleared once resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum About {
-    /// Connections to and from the host; cleared when CONNECTED.
-    Host,
-    /// The status port; cleared when it is open.
-    Port,
-    /// Anything else; never cleared.
-    Else,
-}
 
 /// Everything that more than one task needs.
 pub(crate) struct Agent {
@@ -90,8 +84,12 @@ pub(crate) struct Agent {
     pub(crate) events: Rc<Events>,
     /// The last state that an application set.
     pub(crate) ready: RefCell<Ready>,
-    /// The last error that is not resolved, for the status file.
-    pub(crate) last_error: RefCell<Option<(About, String)>>,
+    /// The errors that are not resolved, for the status file.
+    pub(crate) errors: RefCell<Errors>,
+    /// Whether the host has called, with its certificate.
+    pub(crate) called: Cell<Called>,
+    /// Whether it is to start anew as soon as it may.
+    pub(crate) starts_anew: Cell<bool>,
     /// A permit for each word of an application that is under way to the host; all of them to say Ready again,
     /// which would otherwise overtake a newer word.
     pub(crate) words: Rc<Semaphore>,
@@ -145,25 +143,55 @@ impl Agent {
     /// Notes an error for the log and the status file.
     #[inline(never)] // its size
     pub(crate) fn trouble(&self, text: Arguments<'_>) {
-        self.trouble_about(About::Else, &text.to_string());
+        self.trouble_about(About::Else, text.to_string());
     }
 
     /// The same, for an error that [`Agent::mended`] can clear.
-    pub(crate) fn trouble_about(&self, about: About, text: &str) {
+    pub(crate) fn trouble_about(&self, about: About, text: String) {
         log::warn(format_args!("{text}"));
-        *self.last_error.borrow_mut() = Some((about, text.to_owned()));
+        self.note(about, text);
+    }
+
+    /// Notes an error that is logged already.
+    pub(crate) fn note(&self, about: About, text: String) {
+        *self.errors.borrow_mut().about(about) = Some(text);
         self.status_changed.raise();
     }
 
-    /// Clears the last error if it is about this.
+    /// Clears the last error about this.
     pub(crate) fn mended(&self, about: About) {
-        self.last_error.borrow_mut().take_if(|(was, _)| *was == about);
+        *self.errors.borrow_mut().about(about) = None;
+    }
+
+    /// Notes a call with the host's certificate.
+    pub(crate) fn heard(&self) {
+        if self.called.replace(Called::Yes) != Called::Yes {
+            self.mended(About::Caller);
+            self.status_changed.raise();
+        }
+    }
+
+    /// Whether the host has called in this boot, or has read the status port.
+    pub(crate) fn has_called(&self) -> bool {
+        self.called.get() != Called::Never || self.status.borrow().is_heard()
+    }
+
+    /// Notes that the host does not call, although it seems to be there: it does not read the port, or its calls do
+    /// not arrive. Each host calls an agent that it has not heard of before (P§2.3). `doubt` is why it may read another
+    /// port.
+    pub(crate) fn miss_call(&self, doubt: Option<&str>) {
+        let lasts = now() - self.status.borrow().since();
+        let is_known = self.errors.borrow().is_of_host();
+        if built::STATE && lasts >= UNHEARD && !is_known && !self.has_called() {
+            self.trouble_about(About::Caller, doubt.unwrap_or(NO_CALL).into());
+        }
     }
 
     /// Notes that a call to the host, made in that state, failed.
     pub(crate) fn host_trouble(&self, made_in: State, why: &str) {
-        let lost = if made_in == State::Connected { "lost host: " } else { "" };
-        self.trouble_about(About::Host, &format!("{lost}{why}"));
+        let lost = made_in == State::Connected && !why.starts_with(REFUSED);
+        let lost = if lost { "lost host: " } else { "" };
+        self.trouble_about(About::Host, format!("{lost}{why}"));
     }
 
     /// Notes that this agent has no descriptor or memory left. The status file keeps what it says of the host.
@@ -173,12 +201,15 @@ impl Agent {
         }
     }
 
-    /// Notes that a caller has shown another certificate than `server.crt`.
+    /// Notes that a caller has shown another certificate than `server.crt`. It is a stranger if the host has called.
     pub(crate) fn stranger(&self) {
         let Some(often) = again(&self.strangers) else { return };
-        let why = "refused a caller whose certificate is not server.crt";
-        let hint = "is this another host's share?";
-        self.trouble_about(About::Host, &format!("{why}{often}: {hint}"));
+        let why = format!("{STRANGER}{often}: is this another host's share?");
+        if self.called.get() == Called::Yes {
+            log::warn(format_args!("{why}"));
+        } else {
+            self.trouble_about(About::Caller, why);
+        }
     }
 
     /// Notes that the policy has refused the host something.
@@ -186,14 +217,6 @@ impl Agent {
         if let Some(often) = again(&self.refusals) {
             log::info(format_args!("policy: the host was refused{often}: {why}"));
         }
-    }
-
-    /// Notes what the agent waits for: in the log as information, in the status file as the last error
-    /// until it is [`Agent::mended`].
-    pub(crate) fn note(&self, about: About, text: &str) {
-        log::info(format_args!("{text}"));
-        *self.last_error.borrow_mut() = Some((about, text.to_owned()));
-        self.status_changed.raise();
     }
 
     /// Adopts the host info: address and certificate. Session tickets are kept only if the certificate

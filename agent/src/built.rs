@@ -8,11 +8,11 @@ use std::process::ExitCode;
 
 use crate::cli::print;
 
-/// `--version`: the release, and the commit that this was built from if `scripts/build` did it.
-pub(crate) fn version() -> String {
-    let commit = option_env!("MOTE_COMMIT").unwrap_or("of an unknown commit");
-    format!("{} ({commit})\n", env!("CARGO_PKG_VERSION"))
-}
+/// The release, and the commit that this was built from if `scripts/build` did it.
+pub(crate) const VERSION: &str = match option_env!("MOTE_BUILT") {
+    Some(built) => built,
+    None => concat!(env!("CARGO_PKG_VERSION"), " (of an unknown commit)"),
+};
 
 /// A boxed future. An async block links the code of all that it could await, even behind a constant
 /// false; boxed, only what is constructed is linked.

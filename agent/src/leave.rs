@@ -73,6 +73,8 @@ impl Signals {
                 Some(Signalled::Child) => agent.children.reap(),
                 Some(Signalled::Anew) => {
                     leave.get_or_insert_with(|| Leave::anew(now()));
+                    agent.starts_anew.set(true);
+                    agent.status_changed.raise();
                 }
                 Some(Signalled::Replaced) if agent.options.makes_room() => {
                     return Ok(Over::Replaced);
@@ -90,6 +92,7 @@ impl Signals {
             if leave.as_mut().is_some_and(|leave| leave.may(now(), load(agent))) {
                 start_anew(agent, how);
                 leave = None;
+                agent.starts_anew.set(false);
             }
         }
     }

@@ -21,6 +21,7 @@ mod workers;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
+use std::fmt::Arguments;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -30,14 +31,15 @@ use futures_lite::future::ready;
 use mote_core::devlxd::ready::Ready;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::host_info::HostInfo;
+use mote_core::hostapi::info::RELEASE;
 use mote_core::hostapi::policy::Policy;
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{Intervals, Status};
 
-use crate::agent::{About, Agent};
-use crate::built::BoxFuture;
+use crate::agent::Agent;
+use crate::built::{BoxFuture, VERSION};
 use crate::cli::options::{Command, Options};
-use crate::cli::{check, client, options, print};
+use crate::cli::{check, client, help, options, print};
 use crate::config::{known_host, policy};
 use crate::hostapi::event_bus::Events;
 use crate::hostapi::mounts;
@@ -57,6 +59,7 @@ use crate::start::new_root::OldRoot;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
 use crate::start::{anew, devices, first_agent, listen, lock, others, sandbox};
+use crate::status::errors::{About, Called, Errors};
 use crate::status::notes::Notes;
 use crate::status::{port, pump, without_vsock};
 use crate::workers::{mount, report};
@@ -91,9 +94,11 @@ fn main() -> ExitCode {
         Command::SftpServer(_) | Command::MountWorker(_) | Command::Init | Command::Leave(_) => {
             built::absent()
         }
-        Command::Version => printed(&built::version()),
-        Command::Help if built::INIT => printed(&[options::HELP, init::HELP].concat()),
-        Command::Help => printed(options::HELP),
+        // As theirs: the number alone.
+        Command::Version if options.stands_in => printed(format_args!("{RELEASE}\n")),
+        Command::Version => printed(format_args!("mote-agent {VERSION}\n")),
+        Command::Help if built::INIT => printed(format_args!("{}{}", help::HELP, init::HELP)),
+        Command::Help => printed(format_args!("{}", help::HELP)),
         Command::Ready
         | Command::Started
         | Command::Get(_)
@@ -105,15 +110,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn printed(text: &str) -> ExitCode {
-    match print::out(format_args!("{text}")) {
+fn printed(text: Arguments<'_>) -> ExitCode {
+    match print::out(text) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// Says what is wrong with the image.
-fn warn(options: &Options) {
+/// Says which program this is, and what is wrong with the image.
+fn introduce(options: &Options) {
+    log::info(format_args!("mote-agent {VERSION}"));
     if !built::INIT && std::process::id() == 1 {
         log::warn(format_args!("process 1, but built without init; see image/one-file"));
     }
@@ -124,7 +130,6 @@ fn warn(options: &Options) {
 
 /// Starts everything in order, then waits for a signal or a fatal error.
 fn run(options: Options) -> Result<(), String> {
-    warn(&options);
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Before any thread starts: threads inherit the signal mask.
     let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
@@ -132,6 +137,7 @@ fn run(options: Options) -> Result<(), String> {
     sys::keep_secrets();
     sys::spare();
     let old_root = out_of_initramfs(&options);
+    introduce(&options);
     // Before anything of the host's is touched.
     let policies = policy::read(&options);
     let mut known = None;
@@ -171,19 +177,18 @@ fn run(options: Options) -> Result<(), String> {
     };
     port::told(port::find(&options).ok(), &mut known);
     let walls = sandbox::enter(&options, &policy.0, &way, known.as_ref());
+    devices::without_proc(&options.root).iter().for_each(|why| log::warn(format_args!("{why}")));
     let mut agent = new_agent(options, flavour, policy, identity, files.from, lock);
     agent.policy_text.push_str(walls);
     let agent = Rc::new(agent);
     if let Some(trouble) = applied.troubles.pop() {
-        *agent.last_error.borrow_mut() = Some((About::Else, trouble));
+        agent.note(About::Else, trouble);
     }
-    let listeners = match way {
-        Way::Calls(listeners) => Some(listeners),
-        Way::PortAlone(why) => {
-            *agent.last_error.borrow_mut() = Some((About::Host, why));
-            None
-        }
+    let (listeners, deaf) = match way {
+        Way::Calls(listeners, deaf) => (Some(listeners), deaf),
+        Way::PortAlone(why) => (None, Some(why)),
     };
+    *agent.errors.borrow_mut().about(About::Caller) = deaf;
     // The identity has the key; its text is not to stay in memory.
     drop((files.agent_key, files.nics, applied));
     let signals = Signals::new(signals, old_root)?;
@@ -218,7 +223,7 @@ fn new_agent(
     files: String,
     lock: Lock,
 ) -> Agent {
-    let (connect, started, connected) = options.intervals;
+    let [connect, started, connected] = options.intervals;
     let default = Intervals::default();
     let intervals = Intervals {
         connect: connect.unwrap_or(default.connect),
@@ -226,6 +231,8 @@ fn new_agent(
         connected: connected.unwrap_or(default.connected),
     };
     let events = Rc::new(Events::new());
+    let mut errors = Errors::default();
+    *errors.about(About::Else) = troubles.last().cloned();
     let mut ready = Ready::default();
     if let Ok(text) = read_text(&options.root.join(run_dir::READY)) {
         ready = Ready::restore(text.as_bytes());
@@ -245,7 +252,9 @@ fn new_agent(
         events: events.clone(),
         ready: RefCell::new(ready),
         words: Rc::new(permits::Semaphore::new(agent::WORDS)),
-        last_error: RefCell::new(troubles.into_iter().next_back().map(|why| (About::Else, why))),
+        errors: RefCell::new(errors),
+        called: Cell::new(Called::Never),
+        starts_anew: Cell::new(false),
         strangers: RefCell::new(LogLimit::new(agent::STRANGERS)),
         shortages: RefCell::new(LogLimit::new(agent::SHORTAGES)),
         refusals: RefCell::new(LogLimit::new(agent::REFUSALS)),
@@ -263,7 +272,10 @@ fn new_agent(
 /// kept or with `agent.conf`. It is used before it is verified.
 fn find_host(agent: &Agent, conf: Option<&[u8]>) {
     let kept = known_host::recall(&agent.options.root);
-    let sources = [(kept.as_deref(), run_dir::KNOWN_HOST), (conf, "agent.conf")];
+    if kept.is_some() && agent.called.get() == Called::Never {
+        agent.called.set(Called::Before);
+    }
+    let sources = [(kept.as_deref(), "/run/mote/told"), (conf, "agent.conf")];
     for (bytes, source) in sources {
         let Some(bytes) = bytes else { continue };
         let taken = HostInfo::parse(bytes)
@@ -358,14 +370,14 @@ async fn announce_alone(
             return false;
         }
         let listeners = listen::listen(&agent.options, agent.flavour, Patience::Look);
-        *late.borrow_mut() = listeners.ok();
+        *late.borrow_mut() = listeners.ok().map(|(listeners, _)| listeners);
         late.borrow().is_some()
     };
     match without_vsock::run(agent.clone(), listens).await {
         without_vsock::Over::Stopped => {}
         without_vsock::Over::Listening => {
             log::info(format_args!("vsock: there; the host can call"));
-            agent.mended(About::Host);
+            agent.mended(About::Caller);
             arrived.raise();
             pump::run(agent).await;
         }

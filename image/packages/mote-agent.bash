@@ -14,8 +14,8 @@ _mote_agent() {
     report) words="state metrics" ;;
     --interval-*) return ;;
     *)
-        words="$(sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p' <<<"$help")
-            $(sed -n '/^Options:/,$s/^  \(--*[a-z].*\)/\1/p' <<<"$help" | grep -o -e '--[a-z][a-z-]*')"
+        words="$(sed -n '/^Commands:/,/^$/s/^  \([a-z][a-z-]*\).*/\1/p' <<<"$help")
+            $(sed -n '/^Options:/,$s/^  \(--*[A-Za-z].*\)/\1/p' <<<"$help" | grep -o -e '--[a-z][a-z-]*')"
         ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")

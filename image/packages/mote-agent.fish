@@ -1,5 +1,5 @@
 # fish completion for mote-agent. The words are those of its --help.
-set -l commands ready started get config metadata devices events status report sftp-server
+set -l commands ready started get config metadata devices events status report sftp-server version help
 set -l features guestapi exec files mounts port-forward metrics state templates network first-boot
 set -l first "not __fish_seen_subcommand_from $commands"
 complete -c mote-agent -f
@@ -13,6 +13,8 @@ complete -c mote-agent -n $first -a events -d 'print events as they come'
 complete -c mote-agent -n $first -a status -d "print the agent's own view"
 complete -c mote-agent -n $first -a report -d 'print what the host gets of this instance'
 complete -c mote-agent -n $first -a sftp-server -d 'serve SFTP on standard input and output'
+complete -c mote-agent -n $first -a version -d 'print the version'
+complete -c mote-agent -n $first -a help -d 'print a summary'
 complete -c mote-agent -n '__fish_seen_subcommand_from report' -a 'state metrics'
 complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o d -r -a '(__fish_complete_directories)' -d directory
 complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o R -d 'for reading only'
@@ -32,6 +34,7 @@ complete -c mote-agent -l interval-connected -x -d 'period in state CONNECTED, m
 complete -c mote-agent -l root -r -a '(__fish_complete_directories)' -d 'prefix of every absolute path'
 complete -c mote-agent -l vsock-unix -r -F -d 'unix sockets in place of vsock'
 complete -c mote-agent -l check -d 'report what the agent would do'
+complete -c mote-agent -l json -d 'print one JSON document'
 complete -c mote-agent -n 'not __fish_seen_subcommand_from sftp-server' -s d -l debug -d 'log more'
-complete -c mote-agent -l version -d 'print the version'
+complete -c mote-agent -s V -l version -d 'print the version'
 complete -c mote-agent -s h -l help -d 'print a summary'

@@ -12,6 +12,8 @@ commands=(
     "status:print the agent's own view"
     'report:print what the host gets of this instance'
     'sftp-server:serve SFTP on standard input and output'
+    'version:print the version'
+    'help:print a summary'
 )
 features=(guestapi exec files mounts port-forward metrics state templates network first-boot)
 
@@ -39,8 +41,9 @@ _arguments -S \
     '--root=[prefix of every absolute path]:directory:_files -/' \
     '--vsock-unix=[unix sockets in place of vsock]:prefix:_files' \
     '--check[report what the agent would do]' \
+    '--json[print one JSON document]' \
     {-d,--debug}'[log more]' \
-    '(- *)--version[print the version]' \
+    '(- *)'{-V,--version}'[print the version]' \
     '(- *)'{-h,--help}'[print a summary]' \
     '1:command:{_describe command commands}' \
     '*::argument:_mote_agent_words'

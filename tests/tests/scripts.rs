@@ -80,7 +80,7 @@ fn a_binary_tells_its_release_and_its_commit() {
     let output = Command::new(agent()).arg("--version").output().expect("the agent");
     let text = String::from_utf8(output.stdout).expect("UTF-8");
     let commit = text
-        .strip_prefix(concat!(env!("CARGO_PKG_VERSION"), " ("))
+        .strip_prefix(concat!("mote-agent ", env!("CARGO_PKG_VERSION"), " ("))
         .and_then(|rest| rest.strip_suffix(")\n"))
         .unwrap_or_else(|| panic!("{text}"));
     let hash = commit.trim_end_matches('+');

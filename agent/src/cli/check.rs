@@ -1,7 +1,6 @@
-//! `--check`: prints what the agent would find and do, one line a fact. Leaves nothing behind.
+//! `--check`: prints what the agent would find and do, one fact a line. Writes nothing.
 
 use std::fmt::Arguments;
-use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,11 +10,10 @@ use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::mount;
 use mote_core::hostapi::mount::wanted;
 use mote_core::hostapi::policy::{Capability, Policy};
-use mote_core::json::Value;
-use mote_core::status::{CONNECTED, State};
+use mote_core::json::{Document, Value};
+use mote_core::status::State;
 use rustix::fs::{Access, access, statvfs};
 
-use crate::agent::REFUSED;
 use crate::built;
 use crate::cli::options::Options;
 use crate::cli::print;
@@ -29,176 +27,226 @@ use crate::runtime::run_dir;
 use crate::start::listen::PORT_ALONE;
 use crate::start::lock::Running;
 use crate::start::modules::Patience;
-use crate::start::prepare::flavour_by;
-use crate::start::{lock, modules, others, sandbox};
+use crate::start::prepare::{flavour_by, or_default};
+use crate::start::{devices, lock, modules, others, sandbox};
 use crate::status::{port, view};
 use crate::sys;
 
+/// What comes of a full `/run`, and what to do.
+const FULL: &str = "free some, or 'status' may be old, and Ready forgotten when the agent ends";
+/// The message for a `server.crt` with which no host calls (P§1.2).
+const SERVERS_OWN: &str = "server.crt is the server's own: take the instance's agent-client.crt";
 /// Longest time for a child to enter the sandbox.
 const SANDBOXED: Duration = Duration::from_secs(1);
 
-/// Prints facts and keeps the overall result.
+/// A line: what it is about, how it counts, and its text.
+struct Fact {
+    about: &'static str,
+    mark: &'static str,
+    text: String,
+}
+
+/// What was found.
+#[derive(Default)]
 struct Facts {
-    /// Whether nothing is missing.
-    good: bool,
-    /// The first error of printing.
-    printed: io::Result<()>,
+    /// What keeps the host from seeing the agent, or from using it.
+    missing: Vec<Fact>,
+    others: Vec<Fact>,
 }
 
 impl Facts {
-    fn print(&mut self, mark: &str, text: Arguments<'_>) {
-        let printed = print::out(format_args!("{mark:<9}{text}\n"));
-        if self.printed.is_ok() {
-            self.printed = printed;
-        }
+    #[inline(never)] // its size
+    fn ok(&mut self, about: &'static str, text: Arguments<'_>) {
+        self.others.push(Fact { about, mark: "ok", text: text.to_string() });
     }
 
-    fn ok(&mut self, text: Arguments<'_>) {
-        self.print("ok", text);
+    /// Adds what limits the agent, or is good to know.
+    #[inline(never)] // its size
+    fn note(&mut self, about: &'static str, text: Arguments<'_>) {
+        self.others.push(Fact { about, mark: "note", text: text.to_string() });
     }
 
-    /// Prints a fact that limits the agent, although the host will see it.
-    fn absent(&mut self, text: Arguments<'_>) {
-        self.print("absent", text);
+    #[inline(never)] // its size
+    fn missing(&mut self, about: &'static str, text: Arguments<'_>) {
+        self.missing.push(Fact { about, mark: "missing", text: text.to_string() });
     }
 
-    /// Prints a fact that keeps the host from seeing the agent.
-    fn missing(&mut self, text: Arguments<'_>) {
-        self.good = false;
-        self.print("missing", text);
+    /// Prints all, what is missing first.
+    #[inline(never)] // its size
+    fn print(mut self, json: bool) -> ExitCode {
+        let good = self.missing.is_empty();
+        self.missing.append(&mut self.others);
+        let facts = self.missing;
+        let printed = if json {
+            let document = Document::new(4096, |json| {
+                json.begin_object();
+                json.key("ok");
+                json.boolean(good);
+                let cause = facts.first().filter(|_| !good);
+                json.maybe("cause", cause.map(|fact| fact.text.as_str()));
+                json.key("facts");
+                json.begin_array();
+                for Fact { about, mark, text } in &facts {
+                    json.begin_object();
+                    json.pair("mark", mark);
+                    json.pair("about", about);
+                    json.pair("text", text);
+                    json.end_object();
+                }
+                json.end_array();
+                json.end_object();
+            });
+            print::passed_on(document.line().as_bytes())
+        } else {
+            let mut lines = String::with_capacity(4096);
+            for Fact { about, mark, text } in &facts {
+                let pad = "         ".get(mark.len()..).unwrap_or_default();
+                lines.extend([mark, pad, about, ": ", text, "\n"]);
+            }
+            print::out(format_args!("{lines}"))
+        };
+        if good && printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
 
-/// Runs all checks; success if the host will see this agent.
+/// Members of the running agent's view, for [`View`].
+const KEYS: [&str; 5] = ["state", "last_error", "files", "port", "devlxd"];
+/// Those members; none if no agent runs.
+type View = [Option<String>; KEYS.len()];
+
+/// Runs all checks; success if the host will see this agent, and be able to use it.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options) -> ExitCode {
-    let mut facts = Facts { good: true, printed: Ok(()) };
+    let mut facts = Facts::default();
     let running = lock::running(&options.root);
     let view = view::read(&options.root).ok().filter(|_| running == Running::Yes);
-    about_root(&mut facts, &options.root);
-    let found = about_port(&mut facts, options, &running);
-    let theirs = |key: &str| view.as_ref().and_then(|view| view::member(view.value(), key));
-    let by_view = || view::flavour(view.as_ref()?.value());
-    let mut known = options.flavour.or(found).or_else(by_view);
+    let view = view.as_ref().map(Document::value);
+    let theirs: View = KEYS.map(|key| view::member(view?, key));
+    let is = |key| view.is_some_and(|view| view::is(view, key));
+    let is_called = is("called");
+    about_agent(&mut facts, &running, &theirs, (is_called, is("blocked")));
+    let found = about_port(&mut facts, options, &running, &theirs, is_called);
+    let known = options.flavour.or(found).or_else(|| view::flavour(view?));
     let policies = policy::read(options);
-    let mut due = Ok(0);
-    let mut visit = |place: &Path, _: &ConfigFiles| {
-        if built::FIRST_BOOT && policies.features(known).allows(Capability::Templates) {
-            due = templates::count(place);
-        }
-        Ok(())
-    };
-    let files = files::find(options, &mut visit);
-    let last_error = theirs("last_error");
-    let last_error = last_error.as_deref();
-    match (files, theirs("files")) {
-        (Ok(mut files), theirs) => {
-            if !policies.features(known).allows(Capability::Network) {
-                files.nics.clear();
-            }
-            known = known.or_else(|| flavour_by(&files));
-            // A refusal by the host counts more than the files' own consistency.
-            let same = theirs.as_ref() == Some(&files.from);
-            let refused = last_error.filter(|why| same && why.starts_with(REFUSED));
-            about_files(&mut facts, known.unwrap_or(Flavour::Lxd), &files, due, refused);
-            if let Some(theirs) = theirs.filter(|theirs| *theirs != files.from) {
-                facts.ok(format_args!("files: the running agent uses those of {theirs}"));
-            }
-        }
-        (Err(_), Some(theirs)) => {
-            facts.ok(format_args!("files: read by the running agent: {theirs}"));
-        }
-        (Err(why), None) => facts.missing(format_args!("{why}")),
-    }
-    facts.ok(format_args!("build: {}", built::Build));
-    let flavour = known.unwrap_or(Flavour::Lxd);
-    let (policy, troubles) = policies.under(known);
-    troubles.iter().for_each(|trouble| facts.missing(format_args!("policy: {trouble}")));
-    facts.ok(format_args!("policy: {policy}"));
-    about_sandbox(&mut facts, options, &policy);
+    let known = about_files(&mut facts, options, known, &policies, &theirs);
     if matches!(options.transport, Transport::Vsock) {
-        about_vsock(&mut facts, &options.root, flavour);
+        about_vsock(&mut facts, &options.root, known);
     }
-    match known {
-        Some(flavour) => facts.ok(format_args!("devlxd: would be at {}", flavour.socket_path())),
-        None => facts.absent(format_args!(
-            "devlxd: at {} or {}, as the status port's name says",
-            Flavour::Lxd.socket_path(),
-            Flavour::Incus.socket_path()
-        )),
-    }
+    about_root(&mut facts, &options.root);
+    let (policy, troubles) = policies.under(known);
+    troubles.iter().for_each(|trouble| facts.missing("policy", format_args!("{trouble}")));
+    facts.ok("policy", format_args!("{policy}"));
+    about_sandbox(&mut facts, options, &policy);
+    about_devlxd(&mut facts, &policy, known, &theirs);
     if let Some(why) = others::left(&options.root) {
-        facts.absent(format_args!("{why}"));
+        facts.note("service", format_args!("{why}"));
     }
-    about_agent(&mut facts, &running, theirs("state"), last_error);
-    if facts.good && facts.printed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    facts.ok("build", format_args!("{}", built::Build));
+    facts.print(options.json)
 }
 
-/// Checks the running agent: its state, and why it is not CONNECTED.
+/// Checks the running agent: its state, and why the host cannot use it.
+#[inline(never)] // its size
 fn about_agent(
     facts: &mut Facts,
     running: &Running,
-    state: Option<String>,
-    last_error: Option<&str>,
+    theirs: &View,
+    (is_called, is_blocked): (bool, bool),
 ) {
-    match (running, &state) {
-        (Running::Yes, Some(state)) => facts.ok(format_args!("agent: running, {state}")),
-        (Running::Yes, None) => facts.ok(format_args!("agent: running")),
-        (Running::Hidden(hidden), _) => facts.absent(format_args!(
-            "agent: {hidden}; within {} s it writes its files again, until then 'status' shows no more",
-            CONNECTED.as_secs()
-        )),
-        (Running::No, _) => facts.absent(format_args!("agent: not running")),
-        (Running::Unknown(why), _) => facts.absent(format_args!("agent: {why}")),
+    let [state, last_error, ..] = theirs;
+    match (running, state) {
+        (Running::Yes, Some(state)) => facts.ok("agent", format_args!("running, {state}")),
+        (Running::Yes, None) => facts.ok("agent", format_args!("running")),
+        (Running::Hidden(hidden), _) => facts.note("agent", format_args!("{hidden}")),
+        (Running::No, _) => facts.note("agent", format_args!("not running")),
+        (Running::Unknown(why), _) => facts.note("agent", format_args!("{why}")),
     }
-    let Some(why) = last_error else { return };
-    if state.as_deref() == Some(State::Connected.name()) {
-        facts.absent(format_args!("its last error: {why}"));
-    } else {
-        facts.missing(format_args!("it is not CONNECTED: {why}"));
+    let Some(state) = state else { return };
+    if let Some(why) = last_error {
+        if state == State::Connected.name() && !is_blocked {
+            facts.note("agent", format_args!("its last error: {why}"));
+        } else {
+            facts.missing("agent", format_args!("{why}"));
+        }
+    }
+    if !is_called && !view::is_waiting(state) {
+        facts.note("agent", format_args!("the host has not called yet"));
+    }
+}
+
+#[inline(never)] // its size
+fn about_devlxd(facts: &mut Facts, policy: &Policy, known: Option<Flavour>, theirs: &View) {
+    let [.., is] = theirs;
+    match (is, known) {
+        _ if !policy.allows(Capability::GuestApi) => {
+            facts.note("devlxd", format_args!("off: the policy denies guestapi"));
+        }
+        (Some(path), _) => facts.ok("devlxd", format_args!("{path}")),
+        (None, Some(flavour)) => {
+            facts.ok("devlxd", format_args!("would be at {}", flavour.socket_path()));
+        }
+        (None, None) => facts.note(
+            "devlxd",
+            format_args!(
+                "at {} or {}, as the status port's name says",
+                Flavour::Lxd.socket_path(),
+                Flavour::Incus.socket_path()
+            ),
+        ),
     }
 }
 
 /// Checks `/proc`, and that `/run/mote` can be written.
+#[inline(never)] // its size
 fn about_root(facts: &mut Facts, root: &Path) {
-    if !root.join("proc/self").exists() {
-        facts.absent(format_args!(
-            "/proc: not mounted; the host gets no commands, files or reports: mount -t proc proc /proc"
-        ));
+    if let Some(why) = devices::without_proc(root) {
+        facts.missing("proc", format_args!("{why}"));
     }
     // The agent's directory, or the parent in which it would be created.
-    let directories = ["run/mote", "run", ""].map(|directory| root.join(directory));
-    let Some(existing) = directories.iter().find(|path| path.exists()) else { return };
-    if let Err(error) = access(existing, Access::WRITE_OK) {
-        let why = run_dir::unwritable("write", existing, &error.into());
-        return facts.missing(format_args!("{why}"));
-    }
-    if statvfs(existing).is_ok_and(|about| about.f_bavail == 0) {
-        facts.absent(format_args!(
-            "{}: no space left: 'status' may be old, and Ready is forgotten when the agent ends; free \
-             some",
-            existing.display()
-        ));
+    let mut path = root.join(run_dir::DIRECTORY);
+    while !path.exists() && path.pop() {}
+    if let Err(error) = access(path.as_path(), Access::WRITE_OK) {
+        let why = run_dir::unwritable("write", &path, &error.into());
+        facts.missing("run", format_args!("{why}"));
+    } else if statvfs(&path).is_ok_and(|about| about.f_bavail == 0) {
+        let path = path.display();
+        facts.note("run", format_args!("no space left in {path}: {FULL}"));
     }
 }
 
 /// Checks the status port; returns the flavour by its name.
-fn about_port(facts: &mut Facts, options: &Options, running: &Running) -> Option<Flavour> {
+#[inline(never)] // its size
+fn about_port(
+    facts: &mut Facts,
+    options: &Options,
+    running: &Running,
+    theirs: &View,
+    is_called: bool,
+) -> Option<Flavour> {
+    let [.., theirs, _] = theirs;
     let found = port::find_early(options);
     match &found {
-        Ok(found) => match port::busy(&options.root, &found.path) {
+        Ok(found) => {
+            let path = found.path.display();
             // While an agent runs, it has the port open itself.
-            Some(why) if !matches!(running, Running::Yes | Running::Hidden(_)) => {
-                facts.missing(format_args!("port: {why}"));
+            let is_ours = *running != Running::No;
+            match port::busy(&options.root, &found.path).filter(|_| !is_ours) {
+                Some(why) => facts.missing("port", format_args!("{why}")),
+                None => facts.ok("port", format_args!("{path} ({})", found.flavour.name())),
             }
-            Some(_) | None => {
-                facts.ok(format_args!("port: {} ({})", found.path.display(), found.flavour.name()));
-                if let Some(doubt) = &found.doubt {
-                    facts.missing(format_args!("port: {doubt}"));
-                }
+            if let Some(doubt) = &found.doubt {
+                // It is the host's if that has called.
+                let add = if is_called { Facts::note } else { Facts::missing };
+                add(facts, "port", format_args!("{doubt}"));
             }
+            if let Some(theirs) = theirs.as_ref().filter(|theirs| found.path != Path::new(theirs)) {
+                facts.note("port", format_args!("the running agent uses {theirs}"));
+            }
+        }
+        Err(why) => match theirs {
+            Some(theirs) => facts.ok("port", format_args!("{theirs}, of the running agent")),
+            None => facts.missing("port", format_args!("{why}")),
         },
-        Err(why) => facts.missing(format_args!("port: {why}")),
     }
     port::flavour(options, &found)
 }
@@ -209,65 +257,104 @@ fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {
     }
     // In a child, as there is no way out.
     if sys::apart(SANDBOXED, &|| sys::sandbox::enter(&options.root, [None; 2])) {
-        facts.ok(format_args!("in a sandbox"));
+        facts.ok("sandbox", format_args!("in a sandbox"));
     } else {
-        facts.absent(format_args!("in a sandbox without Landlock or seccomp"));
+        facts.note("sandbox", format_args!("in a sandbox without Landlock or seccomp"));
     }
 }
 
-fn about_vsock(facts: &mut Facts, root: &Path, flavour: Flavour) {
+#[inline(never)] // its size
+fn about_vsock(facts: &mut Facts, root: &Path, flavour: Option<Flavour>) {
     let loaded = modules::load_vsock(root, Patience::Wait);
     let probed = loaded.and_then(|doubt| probe_vsock(root).map_err(|why| doubt.unwrap_or(why)));
     match probed {
-        Ok(cid) => facts.ok(format_args!("vsock: context id {cid}")),
-        Err(why) if flavour == Flavour::Incus => {
-            facts.missing(format_args!("vsock: {why}; {PORT_ALONE}, and cannot call it"));
+        Ok(cid) => facts.ok("vsock", format_args!("context id {cid}")),
+        Err(why) if flavour == Some(Flavour::Incus) => {
+            facts.missing("vsock", format_args!("{why}; {PORT_ALONE}"));
         }
-        Err(why) => facts.missing(format_args!("vsock: {why}")),
+        Err(why) => facts.missing("vsock", format_args!("{why}")),
     }
 }
 
+/// Checks the host's files; returns the flavour, which they may tell.
+#[inline(never)] // its size
 fn about_files(
     facts: &mut Facts,
-    flavour: Flavour,
+    options: &Options,
+    mut known: Option<Flavour>,
+    policies: &policy::Found,
+    theirs: &View,
+) -> Option<Flavour> {
+    let [.., theirs, _, _] = theirs;
+    let mut due = Ok(0);
+    let mut visit = |place: &Path, _: &ConfigFiles| {
+        if built::FIRST_BOOT && policies.features(known).allows(Capability::Templates) {
+            due = templates::count(place);
+        }
+        Ok(())
+    };
+    match (files::find(options, &mut visit), theirs) {
+        (Ok(mut files), theirs) => {
+            if !policies.features(known).allows(Capability::Network) {
+                files.nics.clear();
+            }
+            known = known.or_else(|| flavour_by(&files));
+            about_found(facts, known, &files, due);
+            if let Some(theirs) = theirs.as_ref().filter(|theirs| **theirs != files.from) {
+                facts.note("files", format_args!("the running agent uses those of {theirs}"));
+            }
+        }
+        (Err(_), Some(theirs)) => {
+            facts.ok("files", format_args!("read by the running agent: {theirs}"));
+        }
+        (Err(why), None) => facts.missing("files", format_args!("{why}")),
+    }
+    known
+}
+
+#[inline(never)] // its size
+fn about_found(
+    facts: &mut Facts,
+    flavour: Option<Flavour>,
     files: &ConfigFiles,
     due: Result<usize, String>,
-    refused: Option<&str>,
 ) {
-    facts.ok(format_args!("files: {}", files.from));
-    match (tls::check(files), refused) {
-        (Ok(()), None) => facts.ok(format_args!("certificates: usable")),
-        (Ok(()), Some(why)) => {
-            facts.missing(format_args!("certificates: they fit together, but {why}"));
-        }
-        (Err(why), _) => facts.missing(format_args!("certificates: {why}")),
+    facts.ok("files", format_args!("{}", files.from));
+    match tls::check(files) {
+        Ok(()) => facts.ok("certificates", format_args!("they fit together")),
+        Err(why) => facts.missing("certificates", format_args!("{why}")),
     }
     match files.agent_conf.as_deref().map(HostInfo::parse) {
         Some(Ok(told)) => {
-            facts.ok(format_args!("agent.conf: {}, devlxd {}", told.address, told.guest_api))
+            let mut pem = Vec::new();
+            told.certificate_pem(|piece| pem.extend_from_slice(piece));
+            if tls::is_same(&pem, &files.server_crt) {
+                facts.missing("certificates", format_args!("{SERVERS_OWN}"));
+            }
+            facts.ok("agent.conf", format_args!("{}, devlxd {}", told.address, told.guest_api));
         }
-        Some(Err(why)) => facts.absent(format_args!("agent.conf: {why}")),
-        None => facts.absent(format_args!("agent.conf: none; devlxd waits for the host's call")),
+        Some(Err(why)) => facts.note("agent.conf", format_args!("{why}")),
+        None => facts.note("agent.conf", format_args!("none; devlxd waits for the host's call")),
     }
     if built::FIRST_BOOT {
         match due {
-            Ok(due) => facts.ok(format_args!("templates: {due} due at start")),
-            Err(why) => facts.absent(format_args!("templates: {why}")),
+            Ok(due) => facts.ok("templates", format_args!("{due} due at start")),
+            Err(why) => facts.note("templates", format_args!("{why}")),
         }
-        facts.ok(format_args!("NICs: {} to be named", files.nics.len()));
+        facts.ok("nics", format_args!("{} to be named", files.nics.len()));
     }
     let Some(list) = files.mounts.as_ref().filter(|_| built::MOUNTS) else { return };
     let list = match Value::parse(list) {
         Ok(list) => list,
-        Err(why) => return facts.absent(format_args!("agent-mounts.json: {why}")),
+        Err(why) => return facts.note("mounts", format_args!("agent-mounts.json: {why}")),
     };
     for entry in list.elements().take(mount::MOST) {
-        match wanted(flavour, entry, sha256) {
+        match wanted(or_default(flavour), entry, sha256) {
             Ok(mount::Wanted::Mount { source, target, .. }) => {
-                facts.ok(format_args!("mount: {source} on /{target}"));
+                facts.ok("mounts", format_args!("{source} on /{target}"));
             }
-            Ok(_) => facts.absent(format_args!("mount: no entry")),
-            Err(why) => facts.absent(format_args!("mount: {why}")),
+            Ok(_) => facts.note("mounts", format_args!("no entry")),
+            Err(why) => facts.note("mounts", format_args!("{why}")),
         }
     }
 }

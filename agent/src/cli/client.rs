@@ -1,5 +1,4 @@
-//! The built-in client, for images without curl: sends requests on the devlxd socket, or reads the status
-//! file. `--help` lists the exit codes.
+//! The built-in client, for images without curl: sends requests on the devlxd socket. `--help` lists the exit codes.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -21,8 +20,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use crate::built;
 use crate::cli::options::{Command, Options};
 use crate::cli::print;
-use crate::start::lock;
-use crate::start::lock::Running;
+use crate::cli::status::{self, Failure};
+use crate::start::lock::{self, Running};
 use crate::status::view;
 
 /// Longest response body, bytes.
@@ -32,29 +31,6 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Longest wait for the agent to accept the connection.
 const ACCEPT: Duration = Duration::from_secs(5);
-
-/// Why a command failed, in words; each kind has its exit code.
-enum Failure {
-    /// The host refuses the request, or its result is unusable.
-    Refused(String),
-    /// No agent answers.
-    NoAgent(String),
-    /// The agent does not reach its host.
-    NoHost(String),
-}
-
-impl Failure {
-    /// Prints the message and returns the exit code.
-    fn report(self) -> ExitCode {
-        let (code, text) = match self {
-            Self::Refused(text) => (1, text),
-            Self::NoAgent(text) => (3, text),
-            Self::NoHost(text) => (4, text),
-        };
-        print::complain(format_args!("{}", text.trim_end()));
-        ExitCode::from(code)
-    }
-}
 
 /// Runs the command.
 #[inline(never)] // the agent itself needs none of its stack
@@ -74,7 +50,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         Command::Metadata => print(&get(options, "/1.0/meta-data")?),
         Command::Devices => print(&get(options, "/1.0/devices")?),
         Command::Events => events(options),
-        Command::Status => status(options),
+        Command::Status => status::print(options),
         Command::MountWorker(_)
         | Command::Run
         | Command::Check
@@ -313,48 +289,6 @@ impl Answer {
             500 | 503 => Err(Failure::NoHost(text())),
             status => Err(Failure::Refused(format!("{} ({status})", text().trim_end()))),
         }
-    }
-}
-
-/// Prints the agent's own view; fails if no agent runs.
-fn status(options: &Options) -> Result<(), Failure> {
-    let (running, hidden) = match lock::running(&options.root) {
-        Running::Yes => (true, None),
-        Running::Hidden(hidden) => (true, Some(hidden.to_string())),
-        Running::No => (false, None),
-        Running::Unknown(why) => return Err(Failure::NoAgent(why)),
-    };
-    // What is there of a hidden one is another's.
-    let text = hidden.map_or_else(|| view::read(&options.root), Err);
-    let member = |key| view::member(text.as_ref().ok()?.value(), key);
-    let mut out = String::with_capacity(512);
-    let mut line = |key: &str, value: &str| {
-        out.extend([key, ": ", value, "\n"]);
-    };
-    line("running", if running { "yes" } else { "no" });
-    for key in
-        ["version", "pid", "flavour", "files", "port", "state", "host", "devlxd", "ready", "policy"]
-    {
-        // Most of a dead agent's view is no longer true.
-        let counts = running || ["version", "flavour"].contains(&key);
-        line(key, member(key).filter(|_| counts).as_deref().unwrap_or("-"));
-    }
-    let unread = text.as_ref().err().filter(|_| running);
-    let last_error = unread.cloned().or_else(|| member("last_error"));
-    line("last_error", last_error.as_deref().unwrap_or("-"));
-    let since = member("since_uptime_ms").and_then(|since| since.parse().ok());
-    if let Some(since) = since.filter(|_| running) {
-        let lasts = crate::runtime::clock::now() - mote_core::time::Uptime::from_millis(since);
-        line("for", &format!("{}.{:03} s", lasts.as_secs(), lasts.subsec_millis()));
-    }
-    let printed = print::out(format_args!("{out}"));
-    printed.map_err(|error| Failure::Refused(error.to_string()))?;
-    match (running, member("pid"), member("state")) {
-        (true, _, _) => Ok(()),
-        (false, Some(pid), Some(state)) if state != "STOPPED" => Err(Failure::NoAgent(format!(
-            "no agent is running; process {pid} was one, {state}, and ended without saying so"
-        ))),
-        (false, _, _) => Err(Failure::NoAgent("no agent is running".into())),
     }
 }
 

@@ -2,5 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod client;
+pub(crate) mod help;
 pub(crate) mod options;
 pub(crate) mod print;
+mod status;

@@ -12,59 +12,41 @@ use crate::built;
 use crate::net::transport::Transport;
 use crate::start::anew;
 
-/// `--help`.
-pub(crate) const HELP: &str = "\
-mote-agent: guest agent for LXD and Incus virtual machines
+/// An option that has a value.
+#[derive(Clone, Copy)]
+enum Valued {
+    Allow,
+    ConfigDir,
+    Deny,
+    Flavour,
+    /// Of [`Options::intervals`], the one at this index.
+    Interval(usize),
+    Port,
+    Root,
+    Secrets,
+    VsockUnix,
+    #[cfg(feature = "tcp")]
+    VsockTcp,
+}
 
-Usage: mote-agent [OPTIONS]            run the agent
-       mote-agent [OPTIONS] COMMAND    ask the running agent
-
-Commands:
-  ready            tell the host that this instance is Ready
-  started          withdraw Ready
-  get KEY          print a configuration value (mote-agent get user.foo)
-  config           print all configuration values
-  metadata         print the cloud-init meta-data
-  devices          print the devices (JSON)
-  events           print events as they come, one JSON document a line
-  status           print the agent's own view
-  report state     print the state that the host gets of this instance (JSON); needs no agent
-  report metrics   print the metrics that the host gets; needs no agent
-  sftp-server [-d DIR] [-R] [-b DIR]...
-                   serve SFTP on standard input and output, relative to DIR, as OpenSSH's
-                   sftp-server does; -R: for reading only; -b: show no other directories
-                   than these; the agent starts it by itself for the host
-
-Options:
-  --config-dir DIR         directory of agent.crt, agent.key and server.crt (default: working
-                           directory, /run/lxd_agent, /run/incus_agent, else the config share,
-                           which is mounted, read and unmounted)
-  -s, --secrets-location DIR   directory of these three alone; other files are in --config-dir,
-                           or in the working directory
-  --port PATH              status port (default: found by name)
-  --flavour NAME           incus, lxd or lxd-5.0 (default: by the port's name)
-  --deny LIST              deny the host features: guestapi (also lets it feed cloud-init),
-                           exec, files, mounts, port-forward, metrics, state, templates,
-                           network, first-boot; separated by commas
-  --allow LIST             deny it all but these; a denied one stays denied
-                           (also /etc/mote-agent.yml, on Incus /etc/incus-agent.yml)
-  --no-wait                end with an error if devices or the host's files are missing at
-                           start (default: wait for them)
-  --no-replay-ready        do not repeat Ready to a host that was restarted
-  --initramfs              this is an initramfs: go on in the root that it ends in, until that
-                           root's own agent takes over
-  --interval-connect MS    period in state CONNECT (100)
-  --interval-started MS    period in state STARTED (1000)
-  --interval-connected MS  period in state CONNECTED (30000)
-  --root DIR               prefix of every absolute path (for tests)
-  --vsock-unix PREFIX      unix sockets in place of vsock (for tests)
-  --check                  report what the agent would do; exit 0 if the host will see it,
-                           1 if not: lines with 'missing' say why
-  -d, --debug              log more
-  --version, -h, --help
-
-Exit codes: 0 done, 1 refused by the host or a fatal error, 2 usage, 3 no agent, 4 no host.
-";
+/// Their names.
+const VALUED: &[(&str, Valued)] = &[
+    (SECRETS, Valued::Secrets),
+    ("--allow", Valued::Allow),
+    ("--config-dir", Valued::ConfigDir),
+    ("--deny", Valued::Deny),
+    ("--flavour", Valued::Flavour),
+    ("--interval-connect", Valued::Interval(0)),
+    ("--interval-connected", Valued::Interval(2)),
+    ("--interval-started", Valued::Interval(1)),
+    ("--port", Valued::Port),
+    ("--root", Valued::Root),
+    ("--vsock-unix", Valued::VsockUnix),
+    #[cfg(feature = "tcp")]
+    ("--vsock-tcp", Valued::VsockTcp),
+];
+/// The long name of `-s`.
+const SECRETS: &str = "--secrets-location";
 
 /// The parsed command line.
 #[derive(Debug)]
@@ -91,7 +73,9 @@ pub(crate) struct Options {
     /// Whether an initramfs started the agent.
     pub(crate) initramfs: Initramfs,
     /// Periods in the states CONNECT, STARTED and CONNECTED.
-    pub(crate) intervals: (Option<Duration>, Option<Duration>, Option<Duration>),
+    pub(crate) intervals: [Option<Duration>; 3],
+    /// Whether to print a JSON document.
+    pub(crate) json: bool,
     /// Whether to log debug lines.
     pub(crate) debug: bool,
     /// Whether the program is called as `lxd-agent` or `incus-agent`. These ignore unknown arguments
@@ -219,12 +203,13 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         wait: true,
         replay_ready: true,
         initramfs: Initramfs::Never,
-        intervals: (None, None, None),
+        intervals: [None; 3],
+        json: false,
         debug: false,
         stands_in,
         command: Command::Run,
     };
-    let mut words = Vec::new();
+    let (mut words, mut given) = (Vec::new(), 0);
     if leaves {
         // Whatever their arguments are, the system ends in order.
         words.extend(called.and_then(|name| name.to_str()).map(str::to_owned));
@@ -233,7 +218,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     while let Some(arg) = args.next() {
         let arg = arg.into_string().map_err(|_| "arguments must be UTF-8".to_owned())?;
         if arg.starts_with('-') {
-            option(&mut options, &arg, &mut args)?;
+            option(&mut options, &arg, &mut args, &mut given)?;
         } else if words.is_empty() && arg == "sftp-server" {
             // The rest is parsed on its own: -d has another meaning there.
             let command = sftp_server(args)?;
@@ -249,11 +234,14 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         // Help is given even if other arguments are wrong or missing.
         return Ok(options);
     }
-    match command(&words) {
+    match command(&words, stands_in) {
         Ok(Some(command)) => options.command = command,
         Ok(None) => {}
-        Err(_) if options.stands_in => {}
+        Err(_) if stands_in => {}
         Err(why) => return Err(why),
+    }
+    if options.json && !matches!(options.command, Command::Status | Command::Check) {
+        return Err("--json is for status and --check".to_owned());
     }
     Ok(options)
 }
@@ -279,58 +267,66 @@ fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, Stri
     Ok(Command::SftpServer(how))
 }
 
-/// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`.
+/// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`. `given` has a bit for each row of
+/// [`VALUED`] that was there before it.
 fn option(
     options: &mut Options,
     arg: &str,
     args: &mut impl Iterator<Item = OsString>,
+    given: &mut u32,
 ) -> Result<(), String> {
-    let (name, given) = match arg.split_once('=') {
-        Some((name, value)) => (name, Some(value.to_owned())),
+    let (name, value) = match arg.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
         None => (arg, None),
     };
+    let name = if name == "-s" { SECRETS } else { name };
     if flag(options, name) {
-        return if given.is_some() { Err(format!("{name} takes no value")) } else { Ok(()) };
+        return if value.is_some() { Err(format!("{name} takes no value")) } else { Ok(()) };
     }
-    let mut value = || match &given {
-        Some(value) => Ok(value.clone()),
-        None => args
-            .next()
-            .and_then(|value| value.into_string().ok())
-            .ok_or_else(|| format!("{name} needs a value")),
+    let named = |(known, _): &(&str, Valued)| *known == name;
+    let Some((at, (name, valued))) = VALUED.iter().enumerate().find(|(_, row)| named(row)) else {
+        return Err(format!("unknown option {name}"));
     };
-    let mut millis = || -> Result<Option<Duration>, String> {
-        match value()?.parse() {
-            Ok(millis @ 10..=3_600_000) => Ok(Some(Duration::from_millis(millis))),
-            _ => Err(format!("{name} takes 10 to 3600000 milliseconds")),
-        }
+    // What adds up may be repeated. A Go agent takes the last of a few.
+    let bit = 1 << at;
+    if *given & bit != 0 && !(options.stands_in || matches!(valued, Valued::Deny | Valued::Allow)) {
+        return Err(format!("{name} is given twice"));
+    }
+    *given |= bit;
+    let value = match value {
+        Some(value) => Some(value.to_owned()),
+        None => args.next().and_then(|value| value.into_string().ok()),
     };
-    match name {
-        "--interval-connect" => options.intervals.0 = millis()?,
-        "--interval-started" => options.intervals.1 = millis()?,
-        "--interval-connected" => options.intervals.2 = millis()?,
-        "--secrets-location" | "-s" => options.secrets_dir = Some(value()?.into()),
-        "--config-dir" => options.config_dir = Some(value()?.into()),
-        "--deny" | "--allow" => {
-            let list = value()?;
-            let restrict = if name == "--deny" { Features::without } else { Features::only };
-            let features = restrict(&list).map_err(|why| format!("{name}: {why}"))?;
-            options.features = options.features.and(features);
-        }
-        "--root" => options.root = value()?.into(),
-        "--port" => options.port = Some(value()?.into()),
-        "--vsock-unix" => options.transport = Transport::Unix(value()?.into()),
+    let value = value.ok_or_else(|| format!("{name} needs a value"))?;
+    match valued {
+        Valued::Secrets => options.secrets_dir = Some(value.into()),
+        Valued::ConfigDir => options.config_dir = Some(value.into()),
+        Valued::Root => options.root = value.into(),
+        Valued::Port => options.port = Some(value.into()),
+        Valued::VsockUnix => options.transport = Transport::Unix(value.into()),
         #[cfg(feature = "tcp")]
-        "--vsock-tcp" => {
-            let port = value()?.parse().map_err(|_| format!("{name} takes a port"))?;
+        Valued::VsockTcp => {
+            let port = value.parse().map_err(|_| format!("{name} takes a port"))?;
             options.transport = Transport::Tcp(port);
         }
-        "--flavour" => {
-            let name = value()?;
-            let flavour = Flavour::parse(&name);
-            options.flavour = Some(flavour.ok_or_else(|| format!("no flavour is called {name}"))?);
+        Valued::Flavour => {
+            let flavour = Flavour::parse(&value);
+            options.flavour = Some(flavour.ok_or_else(|| format!("no flavour is called {value}"))?);
         }
-        _ => return Err(format!("unknown option {name}")),
+        Valued::Deny | Valued::Allow => {
+            let is_deny = matches!(valued, Valued::Deny);
+            let restrict = if is_deny { Features::without } else { Features::only };
+            let features = restrict(&value).map_err(|why| format!("{name}: {why}"))?;
+            options.features = options.features.and(features);
+        }
+        Valued::Interval(which) => {
+            let Ok(millis @ 10..=3_600_000) = value.parse() else {
+                return Err(format!("{name} takes 10 to 3600000 milliseconds"));
+            };
+            if let Some(interval) = options.intervals.get_mut(*which) {
+                *interval = Some(Duration::from_millis(millis));
+            }
+        }
     }
     Ok(())
 }
@@ -339,15 +335,17 @@ fn option(
 fn flag(options: &mut Options, name: &str) -> bool {
     match name {
         "--no-wait" => options.wait = false,
+        "--json" => options.json = true,
         "--no-replay-ready" => options.replay_ready = false,
         anew::INITRAMFS => options.initramfs = Initramfs::Within,
         anew::LEFT => options.initramfs = Initramfs::Left,
-        // The real agents have both short options.
-        "--debug" | "-d" | "--verbose" | "-v" => options.debug = true,
+        "--debug" | "-d" => options.debug = true,
+        // Of the Go agents alone (P§1.1): elsewhere -v is often the version.
+        "--verbose" | "-v" if options.stands_in => options.debug = true,
         // Help takes precedence.
-        "--check" | "--version" if options.wants_help() => {}
+        "--check" | "--version" | "-V" if options.wants_help() => {}
         "--check" => options.command = Command::Check,
-        "--version" => options.command = Command::Version,
+        "--version" | "-V" => options.command = Command::Version,
         "--help" | "-h" => options.command = Command::Help,
         _ => return false,
     }
@@ -355,10 +353,12 @@ fn flag(options: &mut Options, name: &str) -> bool {
 }
 
 /// Parses the command and its arguments; `None` if there is no command.
-fn command(words: &[String]) -> Result<Option<Command>, String> {
+fn command(words: &[String], stands_in: bool) -> Result<Option<Command>, String> {
     let mut words = words.iter().map(String::as_str);
     let Some(word) = words.next() else { return Ok(None) };
     let command = match word {
+        "help" if !stands_in => return Ok(Some(Command::Help)),
+        "version" if !stands_in => Command::Version,
         "ready" => Command::Ready,
         "started" => Command::Started,
         "get" => Command::Get(words.next().ok_or("get needs a key")?.to_owned()),

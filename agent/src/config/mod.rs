@@ -5,3 +5,4 @@ pub(crate) mod disk;
 pub(crate) mod files;
 pub(crate) mod known_host;
 pub(crate) mod policy;
+mod share;

@@ -67,7 +67,7 @@ impl Applied {
 /// `metadata.yaml` cannot be read or parsed.
 pub(crate) fn count(share: &Path) -> Result<usize, String> {
     let mut count = 0;
-    each(share, |template| {
+    each(share, &mut |template| {
         count += usize::from(template.is_ok_and(|template| source(share, &template).exists()));
     })?;
     Ok(count)
@@ -85,7 +85,7 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
     let seeds = features.allows(Capability::FirstBoot);
     // New directories are 0755 (P§1.7); the rest of the agent runs with a stricter umask.
     let umask = rustix::process::umask(Mode::from_raw_mode(0o022));
-    let listed = each(share, |template| match template {
+    let listed = each(share, &mut |template| match template {
         Ok(template) if !seeds && is_seed(&template) => {
             log::info(format_args!("policy: cloud-init's seed is not written"));
         }
@@ -103,7 +103,7 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
 ///
 /// # Errors
 /// The file cannot be read or parsed.
-fn each(share: &Path, mut give: impl FnMut(Result<Template, String>)) -> Result<(), String> {
+fn each(share: &Path, give: &mut dyn FnMut(Result<Template, String>)) -> Result<(), String> {
     let text = |why: &dyn std::fmt::Display| format!("files/metadata.yaml: {why}");
     let metadata = match read_bounded(&share.join("files/metadata.yaml"), METADATA) {
         Ok(metadata) => metadata,

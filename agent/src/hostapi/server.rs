@@ -122,6 +122,7 @@ async fn serve_one(
         // Not expected: the handshake refuses any other certificate.
         return;
     };
+    agent.heard();
     serve(stream, &HostService { agent: agent.clone(), act: Cell::new(act), peer }).await;
 }
 

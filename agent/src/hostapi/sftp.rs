@@ -8,6 +8,7 @@ use mote_core::flavour::Flavour;
 use mote_core::http::head::Request;
 
 use crate::agent::Agent;
+use crate::hostapi::envelope::error;
 use crate::net::relay::relay;
 use crate::net::serve::{Answer, Reply};
 use crate::net::stream::Stream;
@@ -25,10 +26,13 @@ pub(crate) const SESSIONS: usize = 64;
 /// How long a session's process may take to finish after its client has gone.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Starts a session by an upgrade, or answers 400 or 503.
+/// Starts a session by an upgrade, or answers 400, 500 or 503.
 pub(crate) fn answer(agent: &Rc<Agent>, request: &Request<'_>) -> Answer {
     if !request.headers.has_token("Upgrade", "sftp") {
         return Answer::Reply(Reply::text(400, "Missing or invalid upgrade header"));
+    }
+    if let Err(why) = run::possible() {
+        return error(500, why);
     }
     let Some(permit) = agent.sessions.try_take() else {
         return Answer::Reply(Reply::text(503, "Too many SFTP sessions"));

@@ -77,7 +77,7 @@ impl Identity {
         let key = private_key(&files.agent_key).map_err(|why| format!("agent.key: {why}"))?;
         let caller = certificate_bytes(&files.server_crt, "server.crt")?;
         if key.public_key().is_some_and(|key| public_key(&certificate) != Ok(key)) {
-            return Err("agent.key: does not belong to agent.crt".into());
+            return Err("agent.key does not belong to agent.crt".into());
         }
         let certified = CertifiedKey::new(vec![certificate], key);
         Ok(Self { certified: Arc::new(certified), provider: Arc::new(provider()), caller })
@@ -167,6 +167,11 @@ pub(crate) fn check(files: &ConfigFiles) -> Result<(), String> {
 /// `name`, and why it is unusable.
 pub(crate) fn certificate_bytes(pem: &[u8], name: &str) -> Result<Vec<u8>, String> {
     certificate(pem).map(|der| der.to_vec()).map_err(|why| format!("{name}: {why}"))
+}
+
+/// Whether both PEM texts are of the same certificate.
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    certificate(one).is_ok_and(|one| certificate(other).is_ok_and(|other| one == other))
 }
 
 fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, String> {

@@ -13,6 +13,7 @@ pub(crate) struct Kind {
     pci: &'static str,
 }
 
+pub(crate) const BLOCK: Kind = Kind { virtio: "0x0002", pci: "0x1042" };
 pub(crate) const CONSOLE: Kind = Kind { virtio: "0x0003", pci: "0x1043" };
 pub(crate) const SCSI: Kind = Kind { virtio: "0x0008", pci: "0x1048" };
 pub(crate) const PLAN9: Kind = Kind { virtio: "0x0009", pci: "0x1049" };
@@ -72,15 +73,23 @@ pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Which of `/sys` and `/dev` is not mounted, as a suffix for an error message; empty if both are.
-pub(crate) fn unmounted(root: &Path) -> &'static str {
+/// Why the host gets no files and reports: this program is found by `/proc`, and reports are read there.
+pub(crate) const NO_PROC: &str =
+    "/proc is not mounted: no files, state or metrics for the host: mount -t proc proc /proc";
+
+/// [`NO_PROC`], if that is so.
+pub(crate) fn without_proc(root: &Path) -> Option<&'static str> {
+    (!root.join("proc/self").exists()).then_some(NO_PROC)
+}
+
+/// Which of `/sys` and `/dev` is not mounted, the first if neither is, and what to do.
+pub(crate) fn unmounted(root: &Path) -> Option<&'static str> {
     let is_there = |path: &str| root.join(path).exists();
-    match (is_there("sys/bus"), is_there("dev/null") || is_there("dev/console")) {
-        (true, true) => "",
-        (false, true) => "; /sys is not mounted: mount -t sysfs sysfs /sys",
-        (true, false) => "; /dev is empty: mount -t devtmpfs devtmpfs /dev",
-        (false, false) => "; neither /sys (sysfs) nor /dev (devtmpfs) is mounted",
+    if !is_there("sys/bus") {
+        return Some("/sys is not mounted: mount -t sysfs sysfs /sys");
     }
+    let is_dev = is_there("dev/null") || is_there("dev/console");
+    (!is_dev).then_some("/dev is empty: mount -t devtmpfs devtmpfs /dev")
 }
 
 #[cfg(test)]

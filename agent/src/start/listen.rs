@@ -16,8 +16,8 @@ use crate::status::port;
 
 /// How the host reaches the agent.
 pub(crate) enum Way {
-    /// It connects to this listener.
-    Calls(Vec<Listener>),
+    /// It connects to these listeners; or why it cannot.
+    Calls(Vec<Listener>, Option<String>),
     /// It only reads the status port, for this reason.
     PortAlone(String),
 }
@@ -46,8 +46,8 @@ pub(crate) fn begin(
     let patience = if options.wait && !alone { Patience::Look } else { Patience::Wait };
     let mut way = None;
     let mut attempt = || match listen(options, flavour, patience) {
-        Ok(listeners) => {
-            way = Some(Way::Calls(listeners));
+        Ok((listeners, doubt)) => {
+            way = Some(Way::Calls(listeners, doubt));
             Ok(())
         }
         Err(ListenError::NoVsock(why)) if alone => {
@@ -62,33 +62,38 @@ pub(crate) fn begin(
     Ok(way.filter(|_| waited == Waited::Found))
 }
 
-/// Loads the modules that vsock needs, and listens.
+/// Loads the modules that vsock needs, and listens. Under LXD a node without a device is as good as one with it, as for
+/// its own agent (P§1.3): that the host cannot call is returned, and logged.
 ///
 /// # Errors
-/// [`ListenError`]; under LXD a node without a device is only logged.
+/// [`ListenError`].
 pub(crate) fn listen(
     options: &Options,
     flavour: Flavour,
     patience: Patience,
-) -> Result<Vec<Listener>, ListenError> {
+) -> Result<(Vec<Listener>, Option<String>), ListenError> {
+    let mut deaf = None;
     if matches!(options.transport, Transport::Vsock) {
         let doubt = modules::load_vsock(&options.root, patience).map_err(ListenError::NoVsock)?;
-        match (probe_vsock(&options.root), flavour) {
-            (Ok(_), _) => {}
-            // The node has no device behind it; Incus has the status port instead (P§2.4).
-            (Err(why), Flavour::Incus) => return Err(ListenError::NoVsock(doubt.unwrap_or(why))),
-            (Err(why), Flavour::Lxd | Flavour::LxdOld) => {
-                let why = doubt.unwrap_or(why);
-                log::warn(format_args!("{why}: the host cannot call this agent"));
+        if let Err(why) = probe_vsock(&options.root) {
+            let why = doubt.unwrap_or(why);
+            if flavour == Flavour::Incus {
+                // It has the status port instead (P§2.4).
+                return Err(ListenError::NoVsock(why));
             }
+            deaf = Some(format!("{why}; the host cannot call this agent"));
         }
     }
-    options.transport.listen().map(|listener| vec![listener]).map_err(|error| {
-        if error.kind() == ErrorKind::AddrInUse {
-            return ListenError::Taken(taken(options));
+    match options.transport.listen() {
+        Ok(listener) => {
+            deaf.iter().for_each(|why| log::warn(format_args!("{why}")));
+            Ok((vec![listener], deaf))
         }
-        ListenError::NoVsock(format!("cannot listen: {error}"))
-    })
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            Err(ListenError::Taken(taken(options)))
+        }
+        Err(error) => Err(ListenError::NoVsock(format!("cannot listen: {error}"))),
+    }
 }
 
 /// Error message naming the process that has the status port open, which is the other agent.

@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock, stat};
+use rustix::fs::{Access, FlockOperation, access, flock, stat};
 use rustix::io::Errno;
 
 use crate::built;
@@ -28,6 +28,9 @@ use crate::status::view;
 
 /// Message for a second agent.
 const ANOTHER: &str = "another mote-agent is running";
+
+/// Why it cannot be seen if an agent runs.
+const BLIND: &str = "/run is read-only: mount a tmpfs there";
 
 /// Time to retry the lock: [`running`] in another process holds it for a moment.
 const RETRY: Duration = Duration::from_millis(200);
@@ -210,11 +213,16 @@ pub(crate) enum Running {
 pub(crate) fn running(root: &Path) -> Running {
     let path = root.join(run_dir::LOCK);
     let absent = || hidden(root).map_or(Running::No, Running::Hidden);
+    let above = root.join("run");
     match File::open(&path) {
         Ok(file) => match flock(&file, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) => Running::Yes,
             Ok(()) | Err(_) => absent(),
         },
+        // An agent goes on without a lock there.
+        Err(_) if access(above.as_path(), Access::WRITE_OK) == Err(Errno::ROFS) => {
+            Running::Unknown(BLIND.into())
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => absent(),
         Err(error) => {
             Running::Unknown(format!("cannot open {}: {error}; ask as root", path.display()))

@@ -11,19 +11,21 @@ use crate::built;
 use crate::runtime::clock::look_for;
 use crate::runtime::log;
 use crate::runtime::small_files::read_text;
-use crate::start::devices::{self, Device, VSOCK};
+use crate::start::devices::{self, Device, Kind, VSOCK};
 
 /// `MODULE_INIT_COMPRESSED_FILE`: the kernel decompresses the module (Linux 5.17).
 const COMPRESSED: i32 = 4;
 /// The virtio transport of vsock; it depends on the rest of vsock.
 const VSOCK_DRIVER: &str = "vmw_vsock_virtio_transport";
+/// The message for a VM without vsock.
+const NO_DEVICE: &str = "no vsock device in this VM: add one (QEMU's vhost-vsock-pci)";
 /// Longest wait for `/dev/vsock`.
 const DEVICE: Duration = Duration::from_secs(5);
 
 /// Loads a module and its dependencies, unless it is loaded already or built in.
 ///
 /// # Errors
-/// No `modules.dep`, no such module in it, or the kernel's reason; each names the module.
+/// No `modules.dep`, no such module in it, or the kernel's reason; each names the module, and what to do.
 pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
     if is_loaded(root, name) {
         return Ok(());
@@ -35,19 +37,46 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
         return Ok(());
     }
     let path = directory.join("modules.dep");
-    let dependencies =
-        read_text(&path).map_err(|error| format!("module {name}: {}: {error}", path.display()))?;
+    let missing = |why: &dyn std::fmt::Display| {
+        format!("module {name} is missing: put it into the image ({}: {why})", path.display())
+    };
+    let dependencies = read_text(&path).map_err(|error| missing(&error))?;
     // A module's line lists all dependencies, the deepest last (depmod(8)).
     let line = dependencies
         .lines()
         .filter_map(|line| line.split_once(':'))
         .find(|(file, _)| is_named(file, name))
-        .ok_or_else(|| format!("module {name}: not in {}", path.display()))?;
+        .ok_or_else(|| missing(&"not there"))?;
     for file in line.1.split_whitespace().rev().chain([line.0]) {
         insert(&directory.join(file)).map_err(|why| format!("module {name}: {file}: {why}"))?;
     }
     log::debug(format_args!("loaded module {name}"));
     Ok(())
+}
+
+/// Loads the driver of a device that is there without one; returns the device's stage: absent or driven.
+///
+/// # Errors
+/// It still has no driver: why, and what to do.
+pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, String> {
+    let mut loaded = Ok(());
+    let stage = devices::find(root, kind);
+    if stage == Device::Pci {
+        loaded = load(root, "virtio_pci");
+    }
+    if matches!(stage, Device::Pci | Device::Bus) {
+        loaded = loaded.and_then(|()| load(root, driver));
+    }
+    match devices::find(root, kind) {
+        stage @ (Device::Absent | Device::Driven) => Ok(stage),
+        Device::Pci | Device::Bus => Err(undriven(what, driver, loaded)),
+    }
+}
+
+/// The message for a device without its driver, with the reason why that could not be loaded.
+fn undriven(what: &str, driver: &str, loaded: Result<(), String>) -> String {
+    let why = loaded.err().unwrap_or_else(|| "loaded, but it does not take it".into());
+    format!("there is {what}, but no driver ({driver}) has it: {why}")
 }
 
 fn insert(path: &Path) -> Result<(), String> {
@@ -114,13 +143,10 @@ fn doubt(root: &Path, loaded: Result<(), String>) -> Option<String> {
     match (devices::find(root, &VSOCK), loaded) {
         (Device::Driven, Ok(())) => None,
         (Device::Driven, Err(why)) => Some(format!("no vsock driver: {why}")),
-        (Device::Absent, Ok(())) => Some("no vsock device in this VM".into()),
-        (Device::Absent, Err(why)) => {
-            Some(format!("no vsock device in this VM, and no vsock driver: {why}"))
-        }
+        (Device::Absent, Ok(())) => Some(NO_DEVICE.into()),
+        (Device::Absent, Err(why)) => Some(format!("{NO_DEVICE}; nor its driver: {why}")),
         (Device::Pci | Device::Bus, loaded) => {
-            let why = loaded.err().unwrap_or_else(|| "loaded, but it does not take it".into());
-            Some(format!("there is a vsock device, but no driver ({VSOCK_DRIVER}) has it: {why}"))
+            Some(undriven("a vsock device", VSOCK_DRIVER, loaded))
         }
     }
 }
@@ -160,9 +186,9 @@ mod tests {
         let why = doubt();
         assert!(
             why.starts_with(
-                "there is a vsock device, but no driver (vmw_vsock_virtio_transport) has it: "
-            ) && why.contains("not in ")
-                && why.ends_with("modules.dep"),
+                "there is a vsock device, but no driver (vmw_vsock_virtio_transport) has it: module \
+                 vmw_vsock_virtio_transport is missing: put it into the image ("
+            ) && why.ends_with("modules.dep: not there)"),
             "{why}"
         );
         put("sys/module/vmw_vsock_virtio_transport/x", "");
@@ -170,6 +196,6 @@ mod tests {
         put("sys/bus/virtio/devices/virtio1/driver/x", "");
         assert_eq!(load_vsock(&root, Patience::Look), Ok(None));
         std::fs::remove_dir_all(root.join("sys/bus")).unwrap();
-        assert_eq!(doubt(), "no vsock device in this VM");
+        assert_eq!(doubt(), NO_DEVICE);
     }
 }

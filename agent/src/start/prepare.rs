@@ -58,8 +58,9 @@ pub(crate) fn prepare(
         Ok(())
     };
     let files = files::find(options, &mut visit).map_err(|why| match no_port {
-        Some(also) => format!("{why}; nor is there a status port: {also}"),
-        None => why,
+        // The same may be wrong with both.
+        Some(also) if also != why => format!("{why}; no status port either: {also}"),
+        Some(_) | None => why,
     })?;
     let identity = identity.ok_or("the files were not looked at")?;
     Ok(Prepared { identity, files, applied, flavour })
@@ -76,3 +77,6 @@ pub(crate) fn flavour_by(files: &ConfigFiles) -> Option<Flavour> {
     let known = mote_core::json::Value::parse(conf).ok()?.member("dev_incus");
     known.map(|_| Flavour::Incus)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! The status channel to the host, and the status file for the guest.
 
+pub(crate) mod errors;
 pub(crate) mod notes;
 pub(crate) mod port;
 pub(crate) mod pump;

@@ -35,6 +35,13 @@ const AT_FIRST: Duration = Duration::from_secs(10);
 /// exec, and the descriptor of a killed agent is closed after its lock.
 const BUSY: Duration = Duration::from_secs(1);
 
+/// The names by which a port is found, for messages.
+const NAMES: &str =
+    "com.canonical.lxd, org.linuxcontainers.incus or (LXD 5.0) org.linuxcontainers.lxd";
+
+/// The warning for ports of Incus and of LXD at once.
+const TWO_SERVERS: &str = "ports of two servers: org.linuxcontainers.incus is taken; if the server is LXD, say --flavour lxd";
+
 /// A status port.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -48,20 +55,28 @@ pub(crate) struct Found {
     pub(crate) doubt: Option<String>,
 }
 
-/// Finds the port by its three names.
-pub(crate) fn discover(root: &Path) -> Option<Found> {
-    let ports = PORT_NAMES.iter().find_map(|(name, flavour)| Some((named(root, name)?, *flavour)));
-    let (path, flavour) = ports?;
+/// Finds the port by its three names; where there are ports of two servers, that of the wanted flavour.
+pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
+    let port = |(name, flavour): &(&str, Flavour)| Some((named(root, name)?, *flavour));
+    // The old one is a dummy beside a newer one, whatever is wanted.
+    let wished = PORT_NAMES.iter().find(|(_, it)| Some(*it) == wanted && *it != Flavour::LxdOld);
+    let (path, flavour) = wished.and_then(port).or_else(|| PORT_NAMES.iter().find_map(port))?;
     let legacy = match flavour {
         Flavour::LxdOld => None,
         Flavour::Incus | Flavour::Lxd => named(root, LEGACY_PORT),
     };
-    let doubt = if built::STATE && flavour == Flavour::LxdOld { doubt(root) } else { None };
+    let doubt = match flavour {
+        Flavour::LxdOld if built::STATE => misspelt_beside(root),
+        Flavour::Incus if wanted.is_none() => {
+            named(root, PORT_NAMES[1].0).map(|_| TWO_SERVERS.to_owned())
+        }
+        Flavour::LxdOld | Flavour::Incus | Flavour::Lxd => None,
+    };
     Some(Found { path, flavour, legacy, doubt })
 }
 
 /// Warning if a port beside the old one has a misspelt name of a current server's port.
-fn doubt(root: &Path) -> Option<String> {
+fn misspelt_beside(root: &Path) -> Option<String> {
     for port in entries(&root.join("sys/class/virtio-ports")) {
         let name = name_of(&port);
         if let Some(meant) = misspelt(&name) {
@@ -75,10 +90,12 @@ fn doubt(root: &Path) -> Option<String> {
 }
 
 /// Path of the port of that name: by udev's link, or by the list in sysfs.
+#[inline(never)] // its size
 fn named(root: &Path, name: &str) -> Option<PathBuf> {
     let link = root.join("dev/virtio-ports").join(name);
     if link.exists() {
-        return Some(link);
+        // The node itself, by which it is known without udev, too.
+        return Some(root.join("dev").join(read_link(link).ok()?.file_name()?));
     }
     for port in entries(&root.join("sys/class/virtio-ports")) {
         if name_of(&port) == name {
@@ -89,6 +106,7 @@ fn named(root: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// Name that the host gave a port; empty if it gave none.
+#[inline(never)] // its size
 fn name_of(port: &Path) -> String {
     let name = read_text(&port.join("name")).unwrap_or_default();
     name.trim_end().to_owned()
@@ -104,7 +122,7 @@ pub(crate) fn find(options: &Options) -> Result<Found, String> {
         let flavour = options.flavour.unwrap_or(Flavour::Lxd);
         return Ok(Found { path: path.clone(), flavour, legacy: None, doubt: None });
     }
-    let found = discover(&options.root).ok_or_else(|| missing(&options.root))?;
+    let found = discover(&options.root, options.flavour).ok_or_else(|| missing(&options.root))?;
     usable(&found.path, "the kernel has the port, but no node for it: mount devtmpfs on /dev")?;
     Ok(found)
 }
@@ -133,43 +151,27 @@ fn missing(root: &Path) -> String {
         let node = port.file_name().unwrap_or_default().display();
         let _infallible = write!(foreign, "{comma}{} ({node})", name_of(&port));
     }
-    let [(incus, _), (lxd, _), (old, _)] = PORT_NAMES;
-    let expected = format!("expected a port named {incus}, {lxd} or {old}");
     if !foreign.is_empty() {
-        return format!("{expected}, found only {foreign}: name one in the VM's configuration so");
+        return format!("no port has a server's name: name one {NAMES}; there is only {foreign}");
     }
-    if !root.join("sys/bus").exists() {
-        return "/sys is not mounted, where ports have their names: mount -t sysfs sysfs /sys, or \
-                name the device with --port"
-            .into();
+    if !root.join("sys/bus").exists()
+        && let Some(why) = devices::unmounted(root)
+    {
+        return why.to_owned();
     }
-    let loaded = load_driver(root);
-    match devices::find(root, &CONSOLE) {
-        Device::Absent => {
-            format!("this VM has no virtio-serial device; {expected} on one")
+    match modules::drive(root, &CONSOLE, "a virtio-serial device", "virtio_console") {
+        Err(why) => why,
+        Ok(Device::Driven) => {
+            format!("the virtio-serial device has no port: add one named {NAMES}")
         }
-        Device::Pci | Device::Bus => {
-            let why = loaded.err().unwrap_or_else(|| "loaded, but it does not take it".into());
-            format!("there is a virtio-serial device, but no driver (virtio_console) has it: {why}")
-        }
-        Device::Driven => format!("the virtio-serial device has no port; {expected} on it"),
+        Ok(_) => format!("this VM has no virtio-serial device: add one with a port named {NAMES}"),
     }
-}
-
-/// Loads the driver of virtio-serial if there is a device without it.
-fn load_driver(root: &Path) -> Result<(), String> {
-    match devices::find(root, &CONSOLE) {
-        Device::Absent | Device::Driven => return Ok(()),
-        Device::Pci => modules::load(root, "virtio_pci")?,
-        Device::Bus => {}
-    }
-    modules::load(root, "virtio_console")
 }
 
 /// The server by the name of the status port; with `--port` by that of the port that would be found without it.
 pub(crate) fn flavour(options: &Options, found: &Result<Found, String>) -> Option<Flavour> {
     match &options.port {
-        Some(_) => discover(&options.root).map(|found| found.flavour),
+        Some(_) => discover(&options.root, options.flavour).map(|found| found.flavour),
         None => found.as_ref().map(|found| found.flavour).ok(),
     }
 }
@@ -187,17 +189,19 @@ pub(crate) fn find_early(options: &Options) -> Result<Found, String> {
     }
 }
 
-/// Logs the port in use, if it is another than `known`.
+/// Logs the port in use and what may be wrong with it, each if it is another than is `known`.
 pub(crate) fn told(found: Option<Found>, known: &mut Option<Found>) {
-    if let Some(found) = found
-        && known.as_ref() != Some(&found)
-    {
+    let Some(found) = found else { return };
+    let before = known.as_ref();
+    if before.map(|known| (&known.path, known.flavour)) != Some((&found.path, found.flavour)) {
         log::info(format_args!("port {} ({})", found.path.display(), found.flavour.name()));
-        if let Some(doubt) = &found.doubt {
-            log::warn(format_args!("{doubt}"));
-        }
-        *known = Some(found);
     }
+    if let Some(doubt) = &found.doubt
+        && before.and_then(|known| known.doubt.as_ref()) != Some(doubt)
+    {
+        log::warn(format_args!("{doubt}"));
+    }
+    *known = Some(found);
 }
 
 /// The search for the port, with one message for each change of what is in the way.

@@ -10,16 +10,17 @@ use futures_lite::future::yield_now;
 use mote_core::host_address::HostAddress;
 use mote_core::status::{Action, State};
 
-use crate::agent::{About, Agent};
+use crate::agent::Agent;
 use crate::net::host_call::{Failed, Link};
 use crate::net::tls::Pin;
 use crate::runtime::clock::{now, sleep, until};
 use crate::runtime::log;
+use crate::status::errors::About;
 use crate::status::port::{self, Before, Found, Looked, Port, Search};
 use crate::status::status_file;
 
 /// Prefix of messages while there is no port (hot-plug, restore, or a driver that is not loaded yet).
-pub(crate) const WAITING: &str = "waiting for the status port: ";
+pub(super) const WAITING: &str = "waiting for the status port: ";
 /// Pause between two reads of a port whose host is away: poll(2) returns at once for a hung-up port, and a host
 /// that is back writes at once.
 const ABSENT: Duration = Duration::from_millis(200);
@@ -34,6 +35,13 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     let mut pump =
         Pump { agent, found: None, port: None, search: Search::default(), reported: String::new() };
     while pump.step().await {}
+}
+
+/// Says that there is no port, and why.
+pub(super) fn waits(agent: &Agent, why: &str) {
+    let why = format!("{WAITING}{why}");
+    log::info(format_args!("{why}"));
+    agent.note(About::Port, why);
 }
 
 struct Pump {
@@ -60,6 +68,8 @@ impl Pump {
         while let Some(action) = self.next_action() {
             self.act(action);
         }
+        let doubt = self.found.as_ref().and_then(|found| found.doubt.as_deref());
+        self.agent.miss_call(doubt);
         let path = self.found.as_ref().map(|found| found.path.as_path());
         status_file::update(&self.agent, path, &mut self.reported);
         let last = {
@@ -177,7 +187,7 @@ impl Pump {
             Looked::Shut(why) => {
                 if let Some(why) = why {
                     self.found = None;
-                    self.agent.note(About::Port, &format!("{WAITING}{why}"));
+                    waits(&self.agent, &why);
                 }
             }
         }

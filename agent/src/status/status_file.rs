@@ -1,6 +1,7 @@
 //! Two files in `/run/mote`, written when their content changes: the status file for `mote-agent status`, and the
 //! last state that an application set, for the next agent. A full `/run` must not leave wrong ones.
 
+use std::fs::read_link;
 use std::path::Path;
 
 use mote_core::devlxd::ready::ReadyState;
@@ -8,11 +9,13 @@ use mote_core::json::{Document, Writer};
 use mote_core::status::State;
 
 use crate::agent::Agent;
+use crate::built::VERSION;
 use crate::cli::options::Options;
 use crate::runtime::clock::now;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::write_small;
 use crate::runtime::{log, run_dir};
+use crate::start::anew::REMOVED;
 use crate::status::view::WAITING;
 
 /// Writes the status file if its text differs from `last`, or again if its directory was replaced or the last
@@ -62,12 +65,14 @@ pub(crate) fn waiting(options: &Options, what: &str, why: &str) {
     }
 }
 
-/// Text of the status file: version and process id, then the members that `more` writes.
+/// Text of the status file, which `status --json` prints: version and process id, then the members that `more` writes.
 fn document(more: impl FnOnce(&mut Writer<'_>)) -> String {
     let document = Document::new(512, |json| {
         json.begin_object();
         let pid = std::process::id().to_string();
-        json.pair("version", env!("CARGO_PKG_VERSION"));
+        json.key("running");
+        json.boolean(true);
+        json.pair("version", VERSION);
         json.pair("pid", &pid);
         more(json);
         json.end_object();
@@ -88,7 +93,22 @@ fn describe(agent: &Agent, port: Option<&Path>) -> String {
         json.maybe("devlxd", agent.devlxd.get().then(|| agent.flavour.socket_path()));
         json.maybe("ready", agent.ready.borrow().get().map(ReadyState::name));
         json.pair("policy", &agent.policy_text);
-        let last_error = agent.last_error.borrow();
-        json.maybe("last_error", last_error.as_ref().map(|(_, text)| text.as_str()));
+        let errors = agent.errors.borrow();
+        json.maybe("last_error", errors.first());
+        json.maybe("program", program(agent));
+        json.key("called");
+        json.boolean(agent.has_called());
+        json.key("blocked");
+        json.boolean(errors.is_blocked());
     })
+}
+
+/// What is to be said of the program: that it starts anew, or that its file is another one by now.
+fn program(agent: &Agent) -> Option<&'static str> {
+    if agent.starts_anew.get() {
+        return Some("starts anew when no command of the host runs");
+    }
+    let name = read_link("/proc/self/exe").ok()?;
+    let newer = name.to_str()?.strip_suffix(REMOVED)?;
+    Path::new(newer).exists().then_some("replaced; SIGHUP starts the newer one")
 }

@@ -59,3 +59,9 @@ pub(crate) fn flavour(document: Value<'_>) -> Option<Flavour> {
 pub(crate) fn member(document: Value<'_>, key: &str) -> Option<String> {
     document.member(key)?.string().ok()
 }
+
+/// A member of the status file that is true or false; false if it is not there.
+#[inline(never)] // its size
+pub(crate) fn is(document: Value<'_>, key: &str) -> bool {
+    document.member(key).is_some_and(|member| member.raw() == "true")
+}

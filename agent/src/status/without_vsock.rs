@@ -9,11 +9,12 @@ use futures_lite::FutureExt;
 use mote_core::hostapi::policy::Capability;
 use mote_core::status::{STARTED_LINE, STOPPED_LINES, State};
 
-use crate::agent::{About, Agent};
+use crate::agent::Agent;
 use crate::runtime::clock::{now, sleep};
 use crate::runtime::log;
+use crate::status::errors::About;
 use crate::status::port::{self, Port};
-use crate::status::pump::WAITING;
+use crate::status::pump::waits;
 use crate::status::status_file;
 use crate::workers::run;
 
@@ -34,22 +35,20 @@ pub(crate) enum Over {
 /// call.
 pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> Over {
     let mut reported = String::new();
-    // The error that vsock is missing: it is the last error whenever there is no other.
-    let lasting = agent.last_error.borrow().clone();
     loop {
         let seen = agent.status_changed.seen();
         // The actions of the status machine are not performed here; only its end counts.
         while agent.status.borrow_mut().poll(now()).is_some() {}
         let found = port::find(&agent.options);
         let path = found.as_ref().map(|found| found.path.clone()).ok();
-        if let Err(why) = found
-            && agent.last_error.borrow().as_ref().is_none_or(|(_, last)| !last.ends_with(&why))
-        {
-            agent.note(About::Port, &format!("{WAITING}{why}"));
-        } else if path.is_some() {
-            agent.mended(About::Port);
-            let mut last = agent.last_error.borrow_mut();
-            *last = last.take().or_else(|| lasting.clone());
+        match found {
+            Ok(_) => agent.mended(About::Port),
+            Err(why) => {
+                let known = agent.errors.borrow_mut().about(About::Port).clone();
+                if known.is_none_or(|known| !known.ends_with(&why)) {
+                    waits(&agent, &why);
+                }
+            }
         }
         status_file::update(&agent, path.as_deref(), &mut reported);
         let stopped = agent.status.borrow().state() == State::Stopped;

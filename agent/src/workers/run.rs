@@ -5,6 +5,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::net::transport::Socket;
 use crate::runtime::children::{Child, Ended};
 use crate::runtime::clock::within;
 use crate::runtime::log;
+use crate::start::devices::NO_PROC;
 use crate::sys::{Plan, SELF};
 
 /// Longest time for a report: the host waits for 3 s (P§3.2).
@@ -105,12 +107,21 @@ pub(crate) fn connected(agent: &Agent, arguments: &[&str]) -> io::Result<(Rc<Chi
     Ok((child, Async::new(ours)?))
 }
 
+/// Whether this program can be executed again.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn possible() -> Result<(), &'static str> {
+    if Path::new("/proc/self/exe").exists() { Ok(()) } else { Err(NO_PROC) }
+}
+
 fn start(
     agent: &Agent,
     arguments: &[&str],
     input: BorrowedFd<'_>,
     output: BorrowedFd<'_>,
 ) -> io::Result<Rc<Child>> {
+    possible().map_err(io::Error::other)?;
     let mut words = vec![c"mote-agent".to_owned(), c"--flavour".to_owned()];
     let root = agent.options.root.to_str().ok_or(io::ErrorKind::InvalidInput)?;
     let ours = [agent.flavour.name(), "--root", root];

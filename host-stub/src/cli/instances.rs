@@ -141,8 +141,11 @@ fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> 
 /// What an agent says of itself.
 fn program(environment: &Value) -> String {
     let word = |key: &str| text(environment[key].as_str().unwrap_or("-"));
+    // An agent has to call itself by the name of the server's own; mote adds its own.
+    let own =
+        environment["agent"].as_str().map_or(String::new(), |own| format!("{} as ", text(own)));
     format!(
-        "{} {}, {} {} on {}",
+        "{own}{} {}, {} {} on {}",
         word("server"),
         word("server_version"),
         word("kernel"),
@@ -206,5 +209,19 @@ mod tests {
         ] {
             assert!(shown.contains(row), "{row} in {shown}");
         }
+    }
+
+    #[test]
+    fn an_agent_that_has_a_name_of_its_own_is_called_by_it() {
+        let said = |own: Value| {
+            json!({"environment": {"server": "lxd-agent", "server_version": "0.1.0", "agent": own,
+            "kernel": "Linux", "kernel_version": "6.1", "kernel_architecture": "x86_64"}})
+        };
+        let program = |own| program(&said(own)["environment"]);
+        assert_eq!(
+            program(json!("mote-agent")),
+            "mote-agent as lxd-agent 0.1.0, Linux 6.1 on x86_64"
+        );
+        assert_eq!(program(Value::Null), "lxd-agent 0.1.0, Linux 6.1 on x86_64");
     }
 }

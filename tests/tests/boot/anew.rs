@@ -25,6 +25,14 @@ fn connected(boot: &Boot, times: usize) {
     wait("CONNECTED", LIMIT, || enough().then_some(()));
 }
 
+/// The line of `status` about the program.
+fn program(boot: &Boot) -> String {
+    let output = boot.command(&["status"]).output().expect("an agent");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find(|line| line.starts_with("program: "));
+    line.unwrap_or_else(|| panic!("{text}")).to_owned()
+}
+
 fn descriptors(pid: u32) -> usize {
     fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors").count()
 }
@@ -50,7 +58,8 @@ fn installed(boot: &Boot, args: &[&str]) -> Command {
 fn a_hang_up_starts_the_newer_program_and_the_host_hears_nothing() {
     let boot = Boot::new("lxd");
     let mut port = Terminal::open(80, 24);
-    let mut agent = Process::start(&mut installed(&boot, &["--port", &port.path()]));
+    let args = ["--port", &port.path(), "--interval-connected", "500"];
+    let mut agent = Process::start(&mut installed(&boot, &args));
     connected(&boot, 1);
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
     let limits = boot.host.run(LIMITS);
@@ -69,6 +78,9 @@ fn a_hang_up_starts_the_newer_program_and_the_host_hears_nothing() {
     put(&newer, text);
     fs::set_permissions(&newer, PermissionsExt::from_mode(0o755)).unwrap();
     fs::rename(&newer, boot.scratch.0.join("mote-agent")).unwrap();
+    wait("its status", LIMIT, || {
+        program(&boot).contains("replaced; SIGHUP starts the newer one").then_some(())
+    });
     let outage = outage(&boot);
     let begun = Instant::now();
     kill(Signal::HUP, agent.0.id());
@@ -80,6 +92,7 @@ fn a_hang_up_starts_the_newer_program_and_the_host_hears_nothing() {
     assert!(boot.scratch.0.join("ran").exists(), "the newer program");
     boot.serves();
     assert!(boot.text("run/mote/status").contains("\"ready\":\"Ready\""));
+    assert_eq!(program(&boot), "program: -");
     assert_eq!(boot.host.run(LIMITS), limits);
     wait("its descriptors to be closed", LIMIT, || (files() == before).then_some(()));
     assert!(!port.shown().contains("STOPPED"), "{}", port.shown());
@@ -94,12 +107,40 @@ fn a_hang_up_starts_the_newer_program_and_the_host_hears_nothing() {
 }
 
 #[test]
+fn the_log_and_the_status_say_which_program_runs() {
+    let boot = Boot::new("lxd");
+    let agent = boot.start(&[]);
+    connected(&boot, 1);
+    let version = boot.command(&["--version"]).output().unwrap().stdout;
+    let version = String::from_utf8(version).unwrap();
+    let first = format!("mote: info: {version}");
+    assert!(boot.log().starts_with(&first), "{}", boot.log());
+    let number = version.trim_start_matches("mote-agent ");
+    let status = boot.command(&["status"]).output().unwrap().stdout;
+    let status = String::from_utf8(status).unwrap();
+    assert!(status.contains(&format!("version: {number}")), "{status}");
+    kill(Signal::HUP, agent.0.id());
+    connected(&boot, 2);
+    assert_eq!(boot.log().matches(&first).count(), 2, "{}", boot.log());
+}
+
+#[test]
 fn a_new_start_waits_for_the_hosts_commands_and_serves_others_meanwhile() {
     let boot = Boot::new("lxd");
     let mut agent = boot.start(&[]);
     connected(&boot, 1);
-    let script = format!("kill -HUP {}; sleep 2; echo whole", agent.0.id());
+    let said = boot.scratch.0.join("said");
+    let status = boot.command(&["status"]);
+    let status = status.get_args().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ");
+    let script = format!(
+        "kill -HUP {}; sleep 2; {} {status} >{}; echo whole",
+        agent.0.id(),
+        mote_tests::agent().display(),
+        said.display()
+    );
     assert_eq!(boot.host.run(&["exec", NAME, "--", "sh", "-c", &script]), "whole\n");
+    let said = fs::read_to_string(said).unwrap();
+    assert!(said.contains("program: starts anew when no command of the host runs\n"), "{said}");
     assert!(!boot.log().contains("starting anew"), "the host may still ask for the result");
     assert_eq!(boot.host.run(&["exec", NAME, "--", "echo", "another"]), "another\n");
     connected(&boot, 2);

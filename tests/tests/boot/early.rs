@@ -45,7 +45,7 @@ fn it_waits_for_the_hosts_files_and_says_so_to_everybody() {
     let share = boot.host.share.display().to_string();
     let what = format!("waiting for the config files in {share}");
     boot.logged(&format!(
-        "{what}: no config files: agent.crt, agent.key, server.crt are not in {share}, given by option"
+        "{what}: {share} has none of agent.crt, agent.key, server.crt: copy them there"
     ));
     wait("the view", LIMIT, || boot.text("run/mote/status").contains("waiting").then_some(()));
     let output = boot.command(&["status"]).output().unwrap();
@@ -82,7 +82,7 @@ fn who_does_not_want_to_wait_is_told_at_once() {
     let mut agent = started_early(&boot, &["--no-wait"]);
     let (status, took) = wait("its end", LIMIT, || agent.0.try_wait().unwrap());
     assert!(status.code() == Some(1) && took < Duration::from_secs(2), "{status} after {took:?}");
-    assert!(boot.log().contains("error: no config files: "), "{}", boot.log());
+    assert!(boot.log().contains("server.crt: copy them there; "), "{}", boot.log());
 }
 
 #[test]
@@ -91,8 +91,23 @@ fn all_that_is_missing_is_told_while_one_thing_is_waited_for() {
     whole(&boot);
     boot.put("sys/class/virtio-ports/vport0p1/name", "org.qemu.guest_agent.0\n");
     let _agent = started_early(&boot, &[]);
-    boot.logged("given by option; nor is there a status port: expected a port named ");
-    boot.logged("found only org.qemu.guest_agent.0 (vport0p1)");
+    boot.logged("copy them there; no status port either: no port has a server's name: name one ");
+    boot.logged("; there is only org.qemu.guest_agent.0 (vport0p1)");
+}
+
+/// udev names a port after the agent has found it, and the one beside it.
+#[test]
+fn a_port_is_told_once_whoever_names_it() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let _agent = started_early(&boot, &[]);
+    boot.logged("info: port ");
+    boot.put("sys/class/virtio-ports/vport0p2/name", "org.linuxcontainers.lxd\n");
+    fs::create_dir(boot.root("dev/virtio-ports")).unwrap();
+    symlink("../vport0p1", boot.root("dev/virtio-ports/com.canonical.lxd")).unwrap();
+    arrive(&boot);
+    boot.logged("CONNECTED");
+    assert_eq!(boot.log().matches("info: port ").count(), 1, "{}", boot.log());
 }
 
 #[test]
@@ -193,7 +208,7 @@ fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
     assert!(text.contains(&format!("last_error: {hidden}\n")), "{text}");
     let (_, text) = print(&["--check"]);
     assert!(
-        text.contains(&format!("agent: {hidden}; ")) && text.contains("ok       port"),
+        text.contains(&format!("agent: {hidden}\n")) && text.contains("ok       port"),
         "{text}"
     );
     let (code, text) = boot.ask(&[]);

@@ -11,7 +11,7 @@ use mote_tests::terminal::Terminal;
 use mote_tests::{Scratch, wait};
 use serde_json::Value;
 
-use crate::world::{Boot, LIMIT};
+use crate::world::{Boot, LIMIT, whole};
 
 fn status(boot: &Boot) -> Value {
     serde_json::from_str(&boot.text("run/mote/status")).unwrap_or_default()
@@ -23,6 +23,7 @@ fn an_agent_that_the_host_refuses_is_never_connected() {
                        instance's files?";
     for flavour in ["lxd", "incus"] {
         let boot = Boot::new(flavour);
+        whole(&boot);
         let elsewhere = Scratch::new();
         let other = Host::on_sockets(&elsewhere.0, &elsewhere.0.join("vs"), flavour, &[]);
         for file in ["agent.crt", "agent.key"] {
@@ -43,12 +44,13 @@ fn an_agent_that_the_host_refuses_is_never_connected() {
         let output = boot.command(&["--check"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         for line in [
-            format!("missing  certificates: they fit together, but {WHY}\n"),
-            format!("missing  it is not CONNECTED: {WHY}\n"),
+            format!("missing  agent: {WHY}\n"),
+            "ok       certificates: they fit together\n".to_owned(),
         ] {
             assert!(text.contains(&line), "no {line:?} in:\n{text}");
         }
-        assert!(output.status.code() == Some(1) && !text.contains("usable"), "{text}");
+        assert!(output.status.code() == Some(1) && text.starts_with("missing  agent: "), "{text}");
+        assert_eq!(boot.ask(&["status"]), (Some(4), format!("mote-agent: {WHY}\n")));
     }
 }
 
@@ -86,6 +88,7 @@ fn an_agent_that_was_killed_knows_its_host_though_nobody_tells_it() {
     let again = || boot.log()[before..].contains(&connected).then_some(());
     let (_, took) = wait("CONNECTED again", LIMIT, again);
     assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(boot.log()[before..].contains("(from /run/mote/told)\n"), "{}", boot.log());
     boot.serves();
     let quiet = boot.command(&["get", "user.none"]).stderr(Stdio::null()).status().unwrap();
     assert_eq!(quiet.code(), Some(1), "the host says that there is none");
@@ -96,7 +99,7 @@ fn an_agent_that_was_killed_knows_its_host_though_nobody_tells_it() {
 #[test]
 fn a_port_whose_wake_ups_are_lost_is_read_all_the_same() {
     for (fault, state, limit) in [
-        (["slow", "9000"], " CONNECT\n", Duration::from_secs(1)),
+        (["slow", "9000"], " (from CONNECT)\n", Duration::from_secs(1)),
         (["none", "0"], " CONNECTED", Duration::from_secs(8)),
         (["deny-put", "0"], " STARTED", Duration::from_secs(4)),
     ] {
@@ -108,7 +111,7 @@ fn a_port_whose_wake_ups_are_lost_is_read_all_the_same() {
         let port = Terminal::open(80, 24);
         port.never_signal();
         let _agent = boot.start(&["--port", &port.path()]);
-        if state == " CONNECT\n" {
+        if state == " (from CONNECT)\n" {
             // Followed for 2 s, since the host is slow to answer.
             boot.logged(" (from agent.conf)");
             let log = boot.log();

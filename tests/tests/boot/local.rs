@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mote_tests::host::NAME;
 use mote_tests::{Process, agent, proc, wait};
 
-use super::world::{Boot, LIMIT, in_private_mounts, mount, terminate};
+use super::world::{Boot, LIMIT, in_private_mounts, mount, terminate, whole};
 
 #[test]
 fn without_a_port_the_end_comes_at_once() {
@@ -78,6 +79,43 @@ fn closed_descriptors_and_no_dev_null_are_survived() {
         let (code, _) = wait("an answer", LIMIT, || ready.0.try_wait().unwrap());
         assert_eq!(code.code(), Some(0), "{script}");
     }
+    assert_eq!(terminate(&mut agent), Some(0));
+}
+
+/// Commands run; what takes this program again, or reads `/proc`, says what is missing.
+#[test]
+fn without_proc_it_is_said_to_everybody() {
+    const WHY: &str =
+        "/proc is not mounted: no files, state or metrics for the host: mount -t proc proc /proc";
+    if !in_private_mounts("local::without_proc_it_is_said_to_everybody") {
+        return;
+    }
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    fs::remove_dir_all(boot.root("proc")).unwrap();
+    let hide = "mount -t tmpfs none /proc && exec \"$@\"";
+    let mut shell = Command::new("unshare");
+    shell.args(["-m", "sh", "-c", hide, "sh"]).arg(agent()).args(boot.command(&[]).get_args());
+    let log = File::options().append(true).open(boot.scratch.0.join("agent.log"));
+    let mut agent = Process::start(shell.stdin(Stdio::null()).stderr(log.unwrap()));
+    boot.serves();
+    boot.logged(&format!("warn: {WHY}"));
+    boot.logged("CONNECTED");
+    assert_eq!(
+        boot.host.run(&["exec", "-n", NAME, "--cwd", "/", "--", "echo", "served"]),
+        "served\n"
+    );
+    let file = boot.scratch.0.join("file");
+    fs::write(&file, "").unwrap();
+    let push = ["file", "push", file.to_str().unwrap(), &format!("{NAME}/file")];
+    for words in [&push[..], &["state", NAME], &["metrics", NAME]] {
+        let why = boot.host.try_run(words).unwrap_err();
+        assert!(why.contains(WHY), "{words:?}: {why}");
+    }
+    let check = boot.command(&["--check"]).output().unwrap();
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(text.contains(&format!("missing  proc: {WHY}\n")), "{text}");
+    assert_eq!(check.status.code(), Some(1));
     assert_eq!(terminate(&mut agent), Some(0));
 }
 

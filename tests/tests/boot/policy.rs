@@ -108,9 +108,9 @@ fn check_tells_what_would_be_done_and_does_nothing() {
     assert!(output.status.success(), "{text}");
     for line in [
         "templates: 1 due at start",
-        "mount: incus_d on /mnt/d",
+        "mounts: incus_d on /mnt/d",
         "policy: denied: guestapi files mounts port-forward metrics state",
-        "NICs: 0 to be named",
+        "nics: 0 to be named",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
@@ -162,7 +162,7 @@ fn without_vsock_who_asks_in_the_guest_reads_that_there_is_none() {
         let text = [output.stdout, output.stderr].concat();
         (output.status.code(), String::from_utf8_lossy(&text).into_owned())
     };
-    let none = "no vsock: no vsock device in this VM, and no vsock driver: module ";
+    let none = "no vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); nor its driver: module ";
     wait("the view", LIMIT, || {
         ask(&["status"]).1.contains(&format!("last_error: {none}")).then_some(())
     });
@@ -171,10 +171,10 @@ fn without_vsock_who_asks_in_the_guest_reads_that_there_is_none() {
     assert!(code == Some(3) && !text.contains("lxd"), "{text}");
     let (code, text) = ask(&["--check"]);
     for line in [
-        "missing  vsock: no vsock device in this VM, ",
-        "by the status port alone, and cannot call it\n",
+        "missing  vsock: no vsock device in this VM: ",
+        "the host sees this agent by the status port alone\n",
         "ok       devlxd: would be at /dev/incus/sock\n",
-        &format!("missing  it is not CONNECTED: {none}"),
+        &format!("missing  agent: {none}"),
     ] {
         assert!(text.contains(line), "no {line:?} in:\n{text}");
     }

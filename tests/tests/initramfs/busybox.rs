@@ -1,7 +1,9 @@
-//! A home-made initramfs of busybox, and its `switch_root` into a tmpfs.
+//! A home-made initramfs of busybox, and its `switch_root` into a disk: the example of docs/images.md as it is written there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use mote_tests::proc::PID;
@@ -10,51 +12,48 @@ use mote_tests::{Scratch, agent, put, tool, wait};
 
 use crate::world::{BOOT, World, append};
 
-/// Waits for /run/go, makes a root and goes there. With `next=agent` it has an agent.
-const INIT: &str = r#"#!/bin/busybox sh
-export PATH=/bin:/sbin
-/bin/busybox mkdir -p /bin /sbin /root /etc
-/bin/busybox --install -s /bin
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-mount -t devtmpfs dev /dev 2>/dev/null
-mount -t tmpfs run /run
-for module in virtio_pci virtio_console virtio_blk; do modprobe $module; done
-echo old >/etc/hostname
-head -c 40000000 /dev/urandom >/ballast
-mote-agent --initramfs </dev/null >>/run/agent.log 2>&1 &
-while [ ! -e /run/go ]; do sleep 0.1; done
-mkdir /new
-mount -t tmpfs new /new
-cd /new
-mkdir bin sbin etc root dev proc sys run tmp lib
-cp /bin/busybox bin
-chroot . /bin/busybox --install -s /bin
-cp -a /lib/modules lib
-echo new >etc/hostname
-cp /next init
-! grep -q next=agent /proc/cmdline || cp /sbin/mote-agent sbin
-for place in dev proc sys run; do mount -o move /$place /new/$place; done
-exec switch_root /new /init
-"#;
-
-/// Of the new root.
+/// Of the root on the disk, which has the directories that the page asks for.
 const NEXT: &str = r#"#!/bin/busybox sh
 export PATH=/bin:/sbin
+mount -o remount,rw /
 sleep 1
-[ ! -e /sbin/mote-agent ] || mote-agent </dev/null >>/run/agent.log 2>&1 &
+[ ! -e /sbin/mote-agent ] || mote-agent </dev/null >>/run/mote-agent-initramfs.log 2>&1 &
 while [ ! -e /run/off ]; do sleep 0.2; done
 kill -TERM "$(sed -n 's/.*"pid": *"\([0-9]*\)".*/\1/p' /run/mote/status)"
 sleep 3
 poweroff -f
 "#;
 
+/// Makes the disk of a root, and appends the modules that its driver and file system need, with the rest of the image's.
+/// `$1` is the root, `$2` the disk, `$3` the tree.
+const DISK: &str = r#"
+. image/parts
+mkdir -p "$1/dev" "$1/proc" "$1/sys" "$1/run" "$1/bin" "$1/tmp" "$1/root"
+cp /bin/busybox "$1/bin/"
+for name in $(busybox --list); do [ -e "$1/bin/$name" ] || ln -s busybox "$1/bin/$name"; done
+truncate -s 32M "$2"
+PATH="$PATH:/sbin:/usr/sbin"
+mke2fs -q -t ext4 -L root -d "$1" "$2"
+modules_into "$3" "${XDG_CACHE_HOME:-$HOME/.cache}/mote/kernel" "$(image/initramfs --kernel)" \
+    $(grep -v '^#' image/modules) ext4 crc32c_generic
+"#;
+
+/// `/init` as docs/images.md has it.
+fn init() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/images.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (_, example) = page.split_once("\n### An initramfs of your own\n").expect("the example");
+    let (_, text) = example.split_once("```sh\n").expect("its text");
+    text.split_once("```").expect("its end").0.to_owned()
+}
+
 fn program(path: std::path::PathBuf, text: &str) {
     put(&path, text);
     fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
 }
 
-fn boot(words: &str) -> World {
+/// Boots it while the disk of the root is not there; this one has an agent or has none.
+fn boot(has_agent: bool) -> World {
     let scratch = Scratch::new();
     let base = tool("MOTE_IMAGE", "target/image");
     let image = scratch.0.join("image");
@@ -62,13 +61,42 @@ fn boot(words: &str) -> World {
     for file in ["vmlinuz", "initrd"] {
         fs::copy(base.join(file), image.join(file)).expect("the image");
     }
-    let tree = scratch.0.join("tree");
-    program(tree.join("init"), INIT);
-    program(tree.join("next"), NEXT);
-    fs::create_dir(tree.join("sbin")).expect("a directory");
+    let [tree, root, disk] = ["tree", "root", "disk"].map(|name| scratch.0.join(name));
+    for (top, name) in [(&tree, "old"), (&root, "new")] {
+        put(top.join("etc/hostname"), name);
+        fs::create_dir_all(top.join("sbin")).expect("a directory");
+    }
+    program(tree.join("init"), &init());
+    program(root.join("sbin/init"), NEXT);
     fs::copy(agent(), tree.join("sbin/mote-agent")).expect("the agent");
+    if has_agent {
+        fs::copy(agent(), root.join("sbin/mote-agent")).expect("the agent");
+    }
+    fs::create_dir_all(tree.join("lib/modules").join(kernel())).expect("a directory");
+    let mut make = Command::new("bash");
+    make.args(["-euc", DISK, "-"]).args([&root, &disk, &tree]);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    assert!(make.current_dir(source).status().expect("bash").success());
     append(&tree, &image.join("initrd"));
-    World::boot(scratch, &Spec { image, words: words.into(), memory: 256, ..Spec::default() })
+    let drive = format!("file={},if=none,id=root,format=raw", disk.display());
+    let extra = vec!["-drive".into(), drive];
+    let world = World::boot(scratch, &Spec { image, memory: 256, extra, ..Spec::default() });
+    world.until("true");
+    assert_eq!(name(&world), "old");
+    world.sh("mote-agent ready");
+    world
+}
+
+/// The version of the test image's kernel.
+fn kernel() -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let said = Command::new("image/initramfs").arg("--kernel").current_dir(source).output();
+    String::from_utf8(said.expect("image/initramfs").stdout).expect("a version").trim().to_owned()
+}
+
+/// The root's disk comes.
+fn come(world: &World) {
+    world.vm.attach("virtio-blk-pci,drive=root,id=rootdisk");
 }
 
 /// The agents' log, once an agent has become CONNECTED after this line.
@@ -76,7 +104,7 @@ fn connected_after(world: &World, line: &str) -> String {
     let look = || {
         // A host that never stops asking puts a new start off.
         std::thread::sleep(Duration::from_secs(2));
-        let log = world.try_sh("cat /run/agent.log").ok()?;
+        let log = world.try_sh("cat /run/mote-agent-initramfs.log").ok()?;
         let is = log.split_once(line).is_some_and(|(_, after)| after.contains(": CONNECTED "));
         is.then_some(log)
     };
@@ -95,12 +123,10 @@ fn free(world: &World) -> u64 {
 
 #[test]
 fn in_a_root_without_an_agent_the_first_goes_on() {
-    let mut world = boot("");
-    world.until("true");
-    assert_eq!(name(&world), "old");
-    world.sh("mote-agent ready");
+    let mut world = boot(false);
+    world.sh("head -c 40000000 /dev/urandom >/ballast");
     let before = free(&world);
-    world.sh("touch /run/go");
+    come(&world);
     let log = connected_after(&world, "starting anew");
     assert!(log.contains("the initramfs is left: going on in the new root"), "{log}");
     assert_eq!(name(&world), "new");
@@ -108,7 +134,7 @@ fn in_a_root_without_an_agent_the_first_goes_on() {
     world.push("/tmp/pushed");
     assert_eq!(
         world.sh("cat /tmp/pushed; ls /"),
-        "pushedbin\ndev\netc\ninit\nlib\nproc\nroot\nrun\nsbin\nsys\ntmp\n"
+        "pushedbin\ndev\netc\nlost+found\nproc\nroot\nrun\nsbin\nsys\ntmp\n"
     );
     assert!(world.sh("ls -l /dev/lxd/sock").starts_with('s'));
     // Its program is gone from the file system, and runs all the same.
@@ -132,11 +158,8 @@ fn in_a_root_without_an_agent_the_first_goes_on() {
 
 #[test]
 fn the_roots_own_agent_takes_over() {
-    let mut world = boot("next=agent");
-    world.until("true");
-    assert_eq!(name(&world), "old");
-    world.sh("mote-agent ready");
-    world.sh("touch /run/go");
+    let mut world = boot(true);
+    come(&world);
     let outage = world.outage();
     let log = connected_after(&world, "taking over from the initramfs' agent");
     assert!(log.contains("another agent takes over"), "{log}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::built::{PACKAGES, deb, file, run, tarball, unpacked};
+use crate::built::{NEWER, PACKAGES, deb, file, newer, run, tarball, unpacked};
 
 /// Files of the agent's Debian package with their modes.
 const AGENT: &[(&str, &str)] = &[
@@ -213,6 +213,14 @@ fn the_agent_of_each_package_is_that_of_the_build() {
     let tarball = mote_tests::Scratch::new();
     let packed = std::fs::read(crate::built::tarball(&tarball).join("mote-agent"));
     assert!(built == packed.expect("the agent"));
+}
+
+#[test]
+fn a_package_of_another_version_has_a_program_that_says_so() {
+    let scratch = mote_tests::Scratch::new();
+    run(Command::new("dpkg-deb").arg("-x").arg(newer()).arg(&scratch.0));
+    let said = run(Command::new(scratch.0.join("usr/sbin/mote-agent")).arg("--version"));
+    assert!(said.starts_with(&format!("mote-agent {NEWER} (")), "{said}");
 }
 
 #[test]

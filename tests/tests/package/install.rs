@@ -130,6 +130,16 @@ fn the_tarball_finds_the_init_system() {
 }
 
 #[test]
+fn the_tarballs_line_for_another_init_starts_what_it_has_installed() {
+    let (scratch, root) = (Scratch::new(), Scratch::new());
+    let install = tarball(&scratch).join("install");
+    let said = run(std::process::Command::new(install).arg("--root").arg(&root.0));
+    let line = said.lines().find_map(|line| line.strip_prefix("::respawn:/"));
+    let program = line.unwrap_or_else(|| panic!("{said}"));
+    assert!(root.0.join(program).is_file(), "{said}");
+}
+
+#[test]
 fn the_tarball_leaves_a_package_alone() {
     let (scratch, root) = (Scratch::new(), Root::new("systemd"));
     let folder = tarball(&scratch);

@@ -119,6 +119,8 @@ fn an_upgrade_by_a_command_of_the_host_is_not_cut_off() {
     let upgrade = format!("dpkg -i {above} && sleep 5 && echo whole");
     let said = live.exec(&["sh", "-c", &upgrade]);
     assert!(said.ends_with("whole\n"), "{said}");
+    let waits = "runs in this guest: the new program starts when it has ended\n";
+    assert!(said.contains(waits), "{said}");
     // The same process, by another program.
     let program = || live.exec(&["readlink", &format!("/proc/{first}/exe")]);
     assert_eq!(program(), "/usr/sbin/mote-agent (deleted)\n", "the first agent, until then");

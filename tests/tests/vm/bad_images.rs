@@ -79,6 +79,12 @@ fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
         said(&world, "warn: cannot reach host 2:");
         // Seen by the host all the same, which cannot call it.
         wait("STARTED", BOOT, || (world.host.state()["started"] == true).then_some(()));
+        let why = "the host cannot call this agent";
+        let (code, text) = guest.sh("mote-agent status");
+        assert!(code == 4 && text.contains(why), "{text}");
+        let (code, text) = guest.sh("mote-agent --check");
+        assert!(code == 1 && text.starts_with("missing  agent: there is a vsock device"), "{text}");
+        assert!(text.contains(why), "{text}");
     }
     world.power_off_unseen(&mut guest);
     let spec = Spec { port: "org.linuxcontainers.incus", ring: 16_384, ..Spec::default() };

@@ -96,7 +96,8 @@ fn started_before_its_devices_it_is_connected_once_they_are_there() {
         let spec = Spec { port, words, late: order.to_vec(), ..Spec::default() };
         let mut world = World::boot(flavour, &spec, &[]);
         let mut guest = world.vm.guest();
-        let _at_once = logged(&mut guest, "waiting for the config share: no config files", PLUGGED);
+        let _at_once =
+            logged(&mut guest, "waiting for the config share: this VM has no disk", PLUGGED);
         let status = guest.ok("mote-agent status");
         assert!(status.contains("state: waiting for the config share\n"), "{status}");
         let check = guest.sh("mote-agent --check");
@@ -146,15 +147,14 @@ fn drivers_that_come_later_are_used_at_once() {
     let mut world = World::boot("lxd", &spec, &[]);
     let mut guest = world.vm.guest();
     guest.ok("mv /lib/modules /lib/away; start-stop-daemon -S -b -x /run/agent.start");
-    let _at_once = logged(&mut guest, "waiting for the config share: no config files", PLUGGED);
+    let _at_once = logged(&mut guest, "waiting for the config share: ", PLUGGED);
     let check = guest.sh("mote-agent --check");
     // The first thing that is missing: a kernel may have the port's driver built in. vsock's is a module in all.
     let line = if guest.sh(&format!("test -e {DRIVER}")).0 == 0 {
-        "missing  vsock: there is a vsock device, but no driver (vmw_vsock_virtio_transport) has it: module \
-         vmw_vsock_virtio_transport: /lib/modules/"
+        "module vmw_vsock_virtio_transport is missing: put it into the image (/lib/modules/"
     } else {
         "missing  port: there is a virtio-serial device, but no driver (virtio_console) has it: module \
-         virtio_pci: /lib/modules/"
+         virtio_pci is missing: put it into the image (/lib/modules/"
     };
     assert!(check.0 == 1 && check.1.contains(line), "{}", check.1);
     std::thread::sleep(Duration::from_secs(2));

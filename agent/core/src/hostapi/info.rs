@@ -4,6 +4,14 @@
 use crate::flavour::Flavour;
 use crate::json::{Value, Writer};
 
+/// The release: that of a package if one is made of this, else that of the sources.
+pub const RELEASE: &str = match option_env!("MOTE_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+/// What tells this agent from the Go agents, whose name it has to have (P§3.4).
+const AGENT: &str = "mote-agent";
+
 /// Facts about the machine and the process, from the shell.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
@@ -64,7 +72,8 @@ pub fn write_info(json: &mut Writer<'_>, flavour: Flavour, machine: &Machine<'_>
     json.pair("kernel_version", machine.release);
     json.pair("server", flavour.server_name());
     json.count("server_pid", machine.pid.into());
-    json.pair("server_version", env!("CARGO_PKG_VERSION"));
+    json.pair("server_version", RELEASE);
+    json.pair("agent", AGENT);
     json.pair("server_name", machine.hostname);
     json.end_object();
     json.end_object();
@@ -133,6 +142,19 @@ mod tests {
             let has = |name: &str| all.elements().any(|one| one.is(name));
             assert!(has("metrics") && has("container_exec_user_group_cwd"), "{out}");
             assert!(has("container_exec_recording") && !has("resources"), "{out}");
+        }
+    }
+
+    #[test]
+    fn it_is_called_as_clients_expect_and_by_its_own_name() {
+        let machine = Machine { architecture: "x86_64", hostname: "a", release: "6.1", pid: 7 };
+        for (flavour, name) in [(Flavour::Incus, "incus-agent"), (Flavour::Lxd, "lxd-agent")] {
+            let mut out = String::new();
+            write_info(&mut Writer::new(&mut out), flavour, &machine);
+            let said = Value::parse(out.as_bytes()).unwrap().member("environment").unwrap();
+            let is = |key: &str, text: &str| said.member(key).unwrap().is(text);
+            assert!(is("server", name) && is("server_version", RELEASE), "{out}");
+            assert!(is("agent", "mote-agent"), "{out}");
         }
     }
 

@@ -72,7 +72,7 @@ impl Plan {
             // Alone on the command line it is for all that `mote.run` names.
             "respawn" if matches!(value, "" | "yes") => {}
             "run" | "respawn" => {
-                let arguments = words(value)?;
+                let arguments = words(value).map_err(|why| format!("{why}; it is not started"))?;
                 if arguments.is_empty() {
                     return Err("there is no program".into());
                 }
@@ -133,7 +133,7 @@ fn words(text: &str) -> Result<Vec<CString>, String> {
         }
     }
     if quote.is_some() {
-        return Err("a quote is not closed".into());
+        return Err(format!("a quote is not closed in {text}"));
     }
     all.extend(word);
     let strings = all.into_iter().map(CString::new).collect::<Result<_, _>>();
@@ -157,7 +157,10 @@ mod tests {
     fn a_command_line_names_a_program_with_its_arguments() {
         let plan = Plan::read("mote.run=\"/bin/a 'b\" panic=-1", "");
         assert_eq!(programs(&plan), []);
-        assert_eq!(plan.troubles, ["mote.run: a quote is not closed"]);
+        assert_eq!(
+            plan.troubles,
+            ["mote.run: a quote is not closed in /bin/a 'b; it is not started"]
+        );
         let plan = Plan::read("mote.run=\"/bin/a b 'c  d' 'e'f ''\" mote.run=/bin/g\n", "");
         let expected =
             [(["/bin/a", "b", "c  d", "ef", ""].into(), false), (["/bin/g"].into(), false)];
@@ -196,9 +199,9 @@ mod tests {
         assert_eq!(programs(&plan), [(["/b"].into(), false)]);
         let expected = [
             "/etc/mote-init, line 1: unknown word start",
-            "/etc/mote-init, line 3: a quote is not closed",
+            "/etc/mote-init, line 3: a quote is not closed in 'c; it is not started",
             "/etc/mote-init, line 4: unknown word hostname",
-            "/etc/mote-init, line 5: a NUL is in it",
+            "/etc/mote-init, line 5: a NUL is in it; it is not started",
             "mote.rum: unknown word rum",
             "mote.run: there is no program",
         ];

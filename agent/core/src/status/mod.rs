@@ -80,8 +80,8 @@ struct NotBefore {
 /// Actions for the log that are still to be returned by [`Status::poll`].
 #[derive(Debug, Default)]
 struct ForTheLog {
-    /// The state that was logged last.
-    state: Option<State>,
+    /// The state that was logged last, with its address if it is [`State::Connected`].
+    state: Option<(State, Option<HostAddress>)>,
     /// The address in a CONNECT line that is followed.
     followed: Option<HostAddress>,
     /// The reason why a CONNECT line was refused.
@@ -152,6 +152,12 @@ impl Status {
     #[must_use]
     pub fn since(&self) -> Uptime {
         self.since
+    }
+
+    /// Whether the host has given its address itself, by PUT or by a CONNECT line.
+    #[must_use]
+    pub fn is_heard(&self) -> bool {
+        self.heard != Heard::Nothing
     }
 
     /// The known address of the host: from PUT, from `agent.conf`, or from a CONNECT line after its

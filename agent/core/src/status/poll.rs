@@ -32,7 +32,8 @@ pub enum Action {
     Refused(RefusedLine),
     /// For the log: a CONNECT line is followed.
     Told(HostAddress),
-    /// For the log: the new state.
+    /// For the log: the new state, or another address in [`State::Connected`]. [`State::Connect`] is on the way to
+    /// one of the others, which is told.
     Changed(State),
 }
 
@@ -75,8 +76,9 @@ impl Status {
             return Some(Action::Verify { address, fingerprint, attempt });
         }
         let state = self.state();
-        if self.log.state != Some(state) {
-            self.log.state = Some(state);
+        let at = self.address().filter(|_| state == State::Connected);
+        if state != State::Connect && self.log.state != Some((state, at)) {
+            self.log.state = Some((state, at));
             return Some(Action::Changed(state));
         }
         if now < self.not_before.write {

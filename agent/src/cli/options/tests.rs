@@ -9,7 +9,7 @@ fn values_come_after_a_space_or_an_equals_sign() {
     for line in ["--config-dir /x --interval-started=50", "--config-dir=/x --interval-started 50"] {
         let options = parsed(line).unwrap();
         assert_eq!(options.config_dir, Some("/x".into()));
-        assert_eq!(options.intervals.1, Some(Duration::from_millis(50)));
+        assert_eq!(options.intervals[1], Some(Duration::from_millis(50)));
         assert_eq!(options.command, Command::Run);
     }
 }
@@ -90,6 +90,56 @@ fn called_as_a_go_agent_it_takes_the_go_agents_arguments() {
     assert_eq!(called("lxd-agent --secrets-location=/y").unwrap().secrets_dir, Some("/y".into()));
     assert!(called("lxd-agent --nope").is_err());
     assert!(called("mote-agent whatever").is_err());
+}
+
+#[test]
+fn version_and_help_have_the_names_that_people_try() {
+    for word in ["-V", "--version", "version", "--debug -V"] {
+        assert_eq!(parsed(word).map(|options| options.command), Ok(Command::Version), "{word}");
+    }
+    for word in ["-h", "--help", "help", "help get", "-V --help"] {
+        assert_eq!(parsed(word).map(|options| options.command), Ok(Command::Help), "{word}");
+    }
+    // A Go agent logs more with it. By mote's own name it would be taken for the version, and start an agent.
+    for word in ["-v", "--verbose"] {
+        assert_eq!(parsed(word).err(), Some(format!("unknown option {word}")));
+    }
+    let called = |line: &str| parse(line.split_whitespace().map(OsString::from)).unwrap();
+    for name in ["lxd-agent", "incus-agent"] {
+        for word in ["-v", "--verbose"] {
+            let options = called(&format!("{name} {word}"));
+            assert!(options.debug && options.command == Command::Run, "{name} {word}");
+        }
+        // Their arguments are ignored, so these two are no commands there.
+        for word in ["version", "help"] {
+            assert_eq!(called(&format!("{name} {word}")).command, Command::Run, "{name} {word}");
+        }
+        assert_eq!(called(&format!("{name} --version")).command, Command::Version);
+    }
+}
+
+#[test]
+fn what_can_have_one_value_is_given_once() {
+    for name in ["--port", "--config-dir", "--root", "--flavour", "--secrets-location"] {
+        let why = parsed(&format!("{name} lxd {name}=incus")).unwrap_err();
+        assert_eq!(why, format!("{name} is given twice"));
+    }
+    assert!(parsed("-s /a --secrets-location /b").is_err());
+    assert!(parsed("--interval-connect 10 --interval-connect 20").is_err());
+    assert!(parsed("--deny exec --deny files --port /a --root /b").is_ok());
+    // As Go's flags do.
+    let theirs = ["incus-agent", "-s", "/a", "-s", "/b"].map(OsString::from);
+    assert_eq!(parse(theirs.into_iter()).unwrap().secrets_dir, Some("/b".into()));
+}
+
+#[test]
+fn json_is_for_status_and_check() {
+    for line in ["--json status", "status --json", "--check --json"] {
+        assert!(parsed(line).is_ok_and(|options| options.json), "{line}");
+    }
+    for line in ["--json", "--json get user.a", "ready --json"] {
+        assert_eq!(parsed(line).err(), Some("--json is for status and --check".into()), "{line}");
+    }
 }
 
 #[test]

@@ -98,71 +98,9 @@ fn certificates_may_be_elsewhere_and_what_may_be_missing_is_taken() {
 }
 
 #[test]
-fn what_has_a_device_is_tried_first() {
-    use Source::{Iso, Plan9, Virtiofs};
-
-    let root = scratch("sources");
-    let order = || Source::in_order(&root).collect::<Vec<_>>();
-    assert_eq!(order(), [Virtiofs, Plan9, Iso]);
-    let device = |name: &str, id: &str| {
-        let directory = root.join("sys/bus/virtio/devices").join(name);
-        std::fs::create_dir_all(&directory).unwrap();
-        std::fs::write(directory.join("device"), format!("{id}\n")).unwrap();
-    };
-    // A serial port alone.
-    device("virtio0", "0x0003");
-    assert_eq!(order(), [Iso, Virtiofs, Plan9]);
-    device("virtio1", "0x0009");
-    assert_eq!(order(), [Plan9, Iso, Virtiofs]);
-    device("virtio2", "0x001a");
-    assert_eq!(order(), [Virtiofs, Plan9, Iso]);
-}
-
-#[test]
-fn a_disk_on_a_scsi_bus_is_waited_for() {
-    let root = scratch("scsi");
-    assert_eq!(disk(&root, SCAN), None);
-    let bus = root.join("sys/bus/virtio/devices/virtio0");
-    std::fs::create_dir_all(&bus).unwrap();
-    std::fs::write(bus.join("device"), "0x0008\n").unwrap();
-    let late = root.to_path_buf();
-    let scan = std::thread::spawn(move || {
-        std::thread::sleep(5 * crate::runtime::clock::LOOK);
-        disk::tests::put(&late, "pci0000:00/host0/block/sr0", LABEL);
-    });
-    assert_eq!(disk(&root, SCAN), Some(root.join("dev/sr0")));
-    scan.join().unwrap();
-}
-
-#[test]
 fn an_endless_file_is_refused() {
     let root = scratch("endless");
     std::fs::write(root.join("agent.crt"), vec![0; 65 * 1024]).unwrap();
     let why = find(&options(&root, Some(&root)), &mut |_, _| Ok(())).err().unwrap();
     assert!(why.contains("agent.crt"), "{why}");
-}
-
-#[test]
-fn what_is_mounted_over_run_meanwhile_keeps_no_share_mounted() {
-    const TEST: &str =
-        "config::files::tests::what_is_mounted_over_run_meanwhile_keeps_no_share_mounted";
-    if !mote_machine::in_private(mote_machine::Private::Mounts, TEST) {
-        return;
-    }
-    let root = scratch("over-run");
-    let place = root.join(run_dir::SHARE);
-    std::fs::create_dir_all(&place).unwrap();
-    let tmpfs = |place: &Path| mount("none", place, "tmpfs", MountFlags::empty(), None).unwrap();
-    tmpfs(&place);
-    let above = directory(place.parent().unwrap()).unwrap();
-    let mounted = Mounted { place: place.clone(), above };
-    tmpfs(&root.join("run"));
-    let mounts = || std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let here = std::env::current_dir().unwrap();
-    assert!(mounts().contains(place.to_str().unwrap()));
-    drop(mounted);
-    assert!(!mounts().contains(place.to_str().unwrap()), "{}", mounts());
-    assert_eq!(std::env::current_dir().unwrap(), here);
-    unmount(root.join("run"), UnmountFlags::empty()).unwrap();
-    assert!(!place.exists() && place.parent().unwrap().exists());
 }

@@ -10,24 +10,48 @@ fn kernel_port(root: &Path, node: &str, name: &str) {
 #[test]
 fn the_newest_name_wins_and_the_dummy_is_known() {
     let root = crate::runtime::scratch::scratch("ports");
-    assert_eq!(discover(&root), None);
+    assert_eq!(discover(&root, None), None);
     kernel_port(&root, "vport1p1", "org.linuxcontainers.lxd");
-    let old = discover(&root).unwrap();
+    let old = discover(&root, None).unwrap();
     assert_eq!((old.flavour, old.legacy), (Flavour::LxdOld, None));
     assert_eq!(old.path, root.join("dev/vport1p1"));
     kernel_port(&root, "vport1p2", "com.canonical.lxd");
-    let new = discover(&root).unwrap();
+    let new = discover(&root, None).unwrap();
     assert_eq!((new.flavour, new.legacy), (Flavour::Lxd, Some(root.join("dev/vport1p1"))));
-    kernel_port(&root, "vport1p3", "org.linuxcontainers.incus");
-    assert_eq!(discover(&root).unwrap().flavour, Flavour::Incus);
+    assert_eq!(new.doubt, None);
 }
 
 #[test]
-fn udevs_link_is_taken_first() {
+fn ports_of_two_servers_are_told_unless_it_is_said_which_one_it_is() {
+    let root = crate::runtime::scratch::scratch("two-servers");
+    kernel_port(&root, "vport1p1", "org.linuxcontainers.lxd");
+    kernel_port(&root, "vport1p2", "com.canonical.lxd");
+    kernel_port(&root, "vport1p3", "org.linuxcontainers.incus");
+    let found = |flavour| {
+        let found = discover(&root, flavour).unwrap();
+        (found.flavour, found.path.file_name().unwrap().to_str().unwrap().to_owned(), found.doubt)
+    };
+    let (flavour, path, doubt) = found(None);
+    assert_eq!((flavour, path.as_str()), (Flavour::Incus, "vport1p3"));
+    assert_eq!(
+        doubt.as_deref(),
+        Some(
+            "ports of two servers: org.linuxcontainers.incus is taken; if the server is LXD, say --flavour lxd"
+        )
+    );
+    assert_eq!(found(Some(Flavour::Lxd)), (Flavour::Lxd, "vport1p2".into(), None));
+    assert_eq!(found(Some(Flavour::Incus)), (Flavour::Incus, "vport1p3".into(), None));
+    // Where there is a newer port, the old one is the dummy.
+    assert_eq!(found(Some(Flavour::LxdOld)).1, "vport1p3");
+}
+
+#[test]
+fn udevs_link_is_taken_first_and_names_the_node() {
     let root = crate::runtime::scratch::scratch("links");
     kernel_port(&root, "vport1p1", "com.canonical.lxd");
     let links = root.join("dev/virtio-ports");
     fs::create_dir_all(&links).unwrap();
-    fs::write(links.join("com.canonical.lxd"), "").unwrap();
-    assert_eq!(discover(&root).unwrap().path, links.join("com.canonical.lxd"));
+    fs::write(root.join("dev/vport2p1"), "").unwrap();
+    std::os::unix::fs::symlink("../vport2p1", links.join("com.canonical.lxd")).unwrap();
+    assert_eq!(discover(&root, None).unwrap().path, root.join("dev/vport2p1"));
 }

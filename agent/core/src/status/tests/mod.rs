@@ -131,6 +131,34 @@ fn an_interval_of_nothing_is_not_a_busy_loop() {
     assert_eq!(seen.len(), 101);
 }
 
+/// What the log is told of states, at `millis`.
+fn changes(status: &mut Status, millis: u64) -> Vec<State> {
+    let all = core::iter::from_fn(|| status.poll(at(millis))).take(100);
+    all.filter_map(|action| if let Action::Changed(state) = action { Some(state) } else { None })
+        .collect()
+}
+
+#[test]
+fn the_log_is_told_of_a_state_once() {
+    let mut status = connected(0);
+    assert_eq!(changes(&mut status, 0), [State::Connected]);
+    // The host says again where it is, and is verified again: nothing has changed.
+    let attempt = status.put_started(at(10), HOST);
+    assert_eq!(changes(&mut status, 10), []);
+    assert!(status.verified(at(10), attempt, true));
+    assert_eq!(changes(&mut status, 10), []);
+    // Elsewhere.
+    let attempt = status.put_started(at(20), HostAddress { cid: 2, port: 4001 });
+    assert!(status.verified(at(20), attempt, true));
+    assert_eq!(changes(&mut status, 20), [State::Connected]);
+    // Not there.
+    let attempt = status.put_started(at(30), HOST);
+    assert!(status.verified(at(30), attempt, false));
+    assert_eq!(changes(&mut status, 30), [State::Started]);
+    status.stop(at(40));
+    assert_eq!(changes(&mut status, 40), [State::Stopped]);
+}
+
 #[test]
 fn a_put_that_is_verified_says_connected_and_goes_on_quietly() {
     let mut status = connected(10);

@@ -1,0 +1,54 @@
+//! The text of `--help`.
+
+/// `--help`. The manual page says more.
+pub(crate) const HELP: &str = "\
+mote-agent: guest agent for LXD and Incus virtual machines
+
+Usage: mote-agent [OPTIONS]            run the agent
+       mote-agent [OPTIONS] COMMAND    ask the running agent
+
+Commands:
+  ready         tell the host that this instance is Ready
+  started       withdraw Ready
+  get KEY       print a configuration value (mote-agent get user.foo)
+  config        print all configuration values
+  metadata      print the cloud-init meta-data
+  devices       print the devices (JSON)
+  events        print events as they come, one JSON document a line
+  status        print the agent's own view
+  report state|metrics
+                print what the host gets of this instance; needs no agent
+  sftp-server [-d DIR] [-R] [-b DIR]...
+                serve SFTP on standard input and output, relative to DIR; -R: for reading
+                only; -b: show no other directories than these
+  version
+  help
+
+Options:
+  --config-dir DIR   directory of agent.crt, agent.key and server.crt (default: working
+                     directory, /run/lxd_agent, /run/incus_agent, else the config share)
+  -s, --secrets-location DIR
+                     directory of these three alone
+  --port PATH        status port (default: found by name)
+  --flavour NAME     incus, lxd or lxd-5.0 (default: by the port's name)
+  --deny LIST        deny the host features: guestapi (also lets it feed cloud-init), exec,
+                     files, mounts, port-forward, metrics, state, templates, network,
+                     first-boot; separated by commas (also /etc/mote-agent.yml)
+  --allow LIST       deny it all but these; a denied one stays denied
+  --no-wait          end with an error if devices or the host's files are missing
+  --no-replay-ready  do not repeat Ready to a host that was restarted
+  --initramfs        go on in the root that this initramfs ends in, until that root's own
+                     agent takes over
+  --interval-connect MS, --interval-started MS, --interval-connected MS
+                     period in this state (100, 1000, 30000)
+  --root DIR         prefix of every absolute path (for tests)
+  --vsock-unix PREFIX
+                     unix sockets in place of vsock (for tests)
+  --check            report what the agent would do; exit 0 if the host will see it and can
+                     use it, 1 if not: lines with 'missing' say why
+  --json             --check and status print one JSON document
+  -d, --debug        log more
+  -V, --version, -h, --help
+
+Exit codes: 0 done, 1 refused by the host or a fatal error, 2 usage, 3 no agent, 4 no host.
+";

@@ -1,0 +1,235 @@
+//! The shares and the disk by which a host offers its files (P§1.2): each is mounted, read and unmounted at once, since a
+//! mounted one prevents live migration. Where the kernel can (Linux 5.2) it is mounted nowhere: no directory is made
+//! for it, no path leads to it, and it goes with its descriptor.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount, unmount,
+};
+use rustix::process::fchdir;
+
+use crate::cli::options::Options;
+use crate::config::disk;
+use crate::runtime::clock::look_for;
+use crate::runtime::{log, run_dir};
+use crate::start::devices::{self, BLOCK, Device, FS, Kind, PLAN9, SCSI, entries};
+use crate::start::modules;
+
+/// The mount tag, for virtiofs and 9p (P§1.2).
+const TAG: &CStr = c"config";
+/// The label of Incus' config disk (P§1.2).
+const LABEL: &str = "incus-agent";
+/// Longest wait for the kernel's scan of the SCSI bus.
+const SCAN: Duration = Duration::from_secs(2);
+/// Options of a 9p share.
+const PLAN9_OPTIONS: [(&CStr, &CStr); 3] =
+    [(c"trans", c"virtio"), (c"access", c"0"), (c"msize", c"131072")];
+
+/// Why a source was not used.
+#[derive(Debug)]
+pub(super) enum SourceError {
+    /// It is not there.
+    Absent,
+    /// It is there, and this is wrong with it.
+    Bad(String),
+}
+
+/// Ways in which a host offers its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    Virtiofs,
+    Plan9,
+    Iso,
+}
+
+impl Source {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Virtiofs => "virtiofs share \"config\"",
+            Self::Plan9 => "9p share \"config\"",
+            Self::Iso => "disk \"incus-agent\"",
+        }
+    }
+
+    /// All sources, those with a visible device first: loading a file system module that is not needed
+    /// takes as long as the rest of the start. The disk comes before sources without a visible device.
+    pub(super) fn in_order(root: &Path) -> impl Iterator<Item = Self> {
+        const ALL: [(Source, bool); 5] = [
+            (Source::Virtiofs, true),
+            (Source::Plan9, true),
+            (Source::Iso, true),
+            (Source::Virtiofs, false),
+            (Source::Plan9, false),
+        ];
+        let no_sysfs = entries(&root.join("sys/bus/virtio/devices")).is_empty();
+        let is_visible = move |source: Self| {
+            let stage = source.device().map(|kind| devices::find(root, kind));
+            no_sysfs || stage.is_none_or(|stage| stage > Device::Pci)
+        };
+        ALL.into_iter()
+            .filter_map(move |(source, visible)| (is_visible(source) == visible).then_some(source))
+    }
+
+    /// Its virtio device type; `None` for the disk, which may be one of several.
+    fn device(self) -> Option<&'static Kind> {
+        match self {
+            Self::Virtiofs => Some(&FS),
+            Self::Plan9 => Some(&PLAN9),
+            Self::Iso => None,
+        }
+    }
+
+    /// Modules that it needs, and the kernel's name of its file system, which is the last one's.
+    fn modules(self) -> (&'static [&'static str], &'static CStr) {
+        match self {
+            Self::Virtiofs => (&["virtiofs"], c"virtiofs"),
+            Self::Plan9 => (&["9pnet_virtio", "9p"], c"9p"),
+            Self::Iso => (&["virtio_blk", "isofs"], c"iso9660"),
+        }
+    }
+
+    /// Mounts it.
+    ///
+    /// # Errors
+    /// [`SourceError`], by the mount's error, the device's stage and the modules' errors.
+    pub(super) fn mounted(self, options: &Options) -> Result<Mounted, SourceError> {
+        let root = options.root.as_path();
+        let (modules, kind) = self.modules();
+        let mut loaded = Ok(());
+        for module in modules {
+            // Not final: it may be built in without being listed; the mount decides.
+            loaded = loaded.and(modules::load(root, module));
+        }
+        let device = match self {
+            Self::Virtiofs | Self::Plan9 => TAG.to_owned(),
+            Self::Iso => {
+                // An agent that waits at start tries again anyway.
+                let scan = if options.waits() { Duration::ZERO } else { SCAN };
+                let disk = disk(root, scan).ok_or_else(|| undriven(root))?;
+                CString::new(disk.into_os_string().into_encoded_bytes()).unwrap_or_default()
+            }
+        };
+        let is_plan9 = self == Self::Plan9;
+        let mut share = mounted(kind, &device, is_plan9);
+        if share.as_ref().err() == Some(&Errno::NOSYS) {
+            // An agent and `--check` may be at it at the same time.
+            let own = if options.is_agent() { run_dir::SHARE } else { run_dir::CHECKED_SHARE };
+            share = mounted_before(root.join(own), kind, &device, is_plan9);
+        }
+        let why = match share.and_then(Mounted::enter) {
+            Ok(mounted) => return Ok(mounted),
+            Err(why) => why,
+        };
+        let stage = self.device().map(|kind| devices::find(root, kind));
+        Err(match (why, loaded) {
+            // Without its device, a share cannot be mounted: no other reason matters.
+            _ if stage == Some(Device::Absent) => SourceError::Absent,
+            // A device of another name.
+            (Errno::INVAL | Errno::NOENT, _) if stage.is_some() => SourceError::Absent,
+            (Errno::NODEV, Err(why)) => SourceError::Bad(format!("{}: {why}", self.name())),
+            (error, _) => SourceError::Bad(format!("{}: {error}", self.name())),
+        })
+    }
+}
+
+/// A share that is mounted nowhere: the working directory, until this one is it again. Its files have no other paths.
+pub(super) struct Mounted {
+    back: OwnedFd,
+    _share: OwnedFd,
+}
+
+impl Mounted {
+    /// Enters it. Nothing else runs yet for which the working directory counts.
+    fn enter(share: OwnedFd) -> Result<Self, Errno> {
+        let back = directory(Path::new("."))?;
+        fchdir(&share)?;
+        Ok(Self { back, _share: share })
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // It was the working directory before.
+        let _entered = fchdir(&self.back);
+    }
+}
+
+/// Mounts a file system nowhere.
+fn mounted(kind: &CStr, device: &CStr, is_plan9: bool) -> Result<OwnedFd, Errno> {
+    let new = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_set_string(&new, c"source", device)?;
+    fsconfig_set_flag(&new, c"ro")?;
+    for (name, value) in PLAN9_OPTIONS.iter().filter(|_| is_plan9) {
+        fsconfig_set_string(&new, *name, *value)?;
+    }
+    fsconfig_create(&new)?;
+    let rights = MountAttrFlags::MOUNT_ATTR_RDONLY
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    fsmount(&new, FsMountFlags::FSMOUNT_CLOEXEC, rights)
+}
+
+/// The same before Linux 5.2: for a moment it is mounted in a directory.
+fn mounted_before(
+    place: PathBuf,
+    kind: &CStr,
+    device: &CStr,
+    is_plan9: bool,
+) -> Result<OwnedFd, Errno> {
+    std::fs::create_dir_all(&place)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
+    let data = is_plan9.then_some(c"trans=virtio,access=0,msize=131072");
+    let [device, kind] = [device, kind].map(|text| text.to_str().unwrap_or_default());
+    // One that was killed here has left its own, over which a share cannot be mounted again.
+    let _left = unmount(&place, UnmountFlags::DETACH);
+    let share = mount(device, &place, kind, flags, data).and_then(|()| directory(&place));
+    let _none = unmount(&place, UnmountFlags::DETACH);
+    let _ours = std::fs::remove_dir(&place);
+    share
+}
+
+/// Opens a directory for fchdir(2) and unlinkat(2).
+fn directory(path: &Path) -> Result<OwnedFd, Errno> {
+    open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// The disk is not seen: no such disk, or none of the disks has a driver.
+fn undriven(root: &Path) -> SourceError {
+    for (kind, driver) in [(&BLOCK, "virtio_blk"), (&SCSI, "virtio_scsi")] {
+        if let Err(why) = modules::drive(root, kind, "a disk", driver) {
+            return SourceError::Bad(why);
+        }
+    }
+    SourceError::Absent
+}
+
+/// Incus' config disk, a CD-ROM (P§1.2). On a SCSI bus its drivers may have to be loaded first, after
+/// which the kernel scans the bus in the background.
+fn disk(root: &Path, scan: Duration) -> Option<PathBuf> {
+    let found = disk::find(root, LABEL);
+    if found.is_some() || devices::find(root, &SCSI) == Device::Absent {
+        return found;
+    }
+    ["virtio_scsi", "sr_mod"].iter().for_each(|module| prepare(root, module));
+    look_for(scan, || disk::find(root, LABEL))
+}
+
+/// Loads a module that may be needed; a failure is only logged.
+pub(super) fn prepare(root: &Path, module: &str) {
+    if let Err(why) = modules::load(root, module) {
+        // It may be built in without being listed; the mount reports what is really missing.
+        log::debug(format_args!("{why}"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

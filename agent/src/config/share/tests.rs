@@ -1,0 +1,70 @@
+use crate::runtime::scratch::scratch;
+
+use super::*;
+
+#[test]
+fn what_has_a_device_is_tried_first() {
+    use Source::{Iso, Plan9, Virtiofs};
+
+    let root = scratch("sources");
+    let order = || Source::in_order(&root).collect::<Vec<_>>();
+    assert_eq!(order(), [Virtiofs, Plan9, Iso]);
+    let device = |name: &str, id: &str| {
+        let directory = root.join("sys/bus/virtio/devices").join(name);
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("device"), format!("{id}\n")).unwrap();
+    };
+    // A serial port alone.
+    device("virtio0", "0x0003");
+    assert_eq!(order(), [Iso, Virtiofs, Plan9]);
+    device("virtio1", "0x0009");
+    assert_eq!(order(), [Plan9, Iso, Virtiofs]);
+    device("virtio2", "0x001a");
+    assert_eq!(order(), [Virtiofs, Plan9, Iso]);
+}
+
+#[test]
+fn a_disk_on_a_scsi_bus_is_waited_for() {
+    let root = scratch("scsi");
+    assert_eq!(disk(&root, SCAN), None);
+    let bus = root.join("sys/bus/virtio/devices/virtio0");
+    std::fs::create_dir_all(&bus).unwrap();
+    std::fs::write(bus.join("device"), "0x0008\n").unwrap();
+    let late = root.to_path_buf();
+    let scan = std::thread::spawn(move || {
+        std::thread::sleep(5 * crate::runtime::clock::LOOK);
+        disk::tests::put(&late, "pci0000:00/host0/block/sr0", LABEL);
+    });
+    assert_eq!(disk(&root, SCAN), Some(root.join("dev/sr0")));
+    scan.join().unwrap();
+}
+
+/// Both ways of mounting: nothing is seen of either, nor left.
+#[test]
+fn a_share_is_read_and_mounted_nowhere() {
+    const TEST: &str = "config::share::tests::a_share_is_read_and_mounted_nowhere";
+    if !mote_machine::in_private(mote_machine::Private::Mounts, TEST) {
+        return;
+    }
+    let root = scratch("nowhere");
+    let place = root.join(run_dir::SHARE);
+    let mounts = || std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let (before, here) = (mounts(), std::env::current_dir().unwrap());
+    std::fs::create_dir_all(&place).unwrap();
+    mount("none", &place, "tmpfs", MountFlags::empty(), None).unwrap();
+    for share in [
+        mounted(c"tmpfs", c"none", false).unwrap(),
+        mounted_before(place.clone(), c"tmpfs", c"none", false).unwrap(),
+    ] {
+        let share = Mounted::enter(share).unwrap();
+        assert_eq!(mounts(), before);
+        assert!(!place.exists());
+        // Empty, and nothing can be written.
+        assert_eq!(std::fs::read_dir(".").unwrap().count(), 0);
+        let why = std::fs::write("file", "").unwrap_err();
+        assert_eq!(why.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+        drop(share);
+        assert_eq!(std::env::current_dir().unwrap(), here);
+    }
+    assert_eq!(mounts(), before);
+}

@@ -1,0 +1,63 @@
+//! What is wrong and not resolved, by subject, for the status file.
+
+/// Error text for the host's 401.
+pub(crate) const REFUSED: &str = "the host refused this agent's certificate (401)";
+
+/// Subject of an error, so that it can be cleared once resolved; what keeps the host from using this agent comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum About {
+    /// The status port; cleared when it is open.
+    Port,
+    /// The host's calls, which do not come through; cleared by one that does.
+    Caller,
+    /// Calls to the host; cleared when CONNECTED.
+    Host,
+    /// Anything else; never cleared.
+    Else,
+}
+
+/// The last error about each subject that is not resolved.
+#[derive(Debug, Default)]
+pub(crate) struct Errors([Option<String>; 4]);
+
+impl Errors {
+    /// The last error about this.
+    pub(crate) fn about(&mut self, about: About) -> &mut Option<String> {
+        let [port, caller, host, other] = &mut self.0;
+        match about {
+            About::Port => port,
+            About::Caller => caller,
+            About::Host => host,
+            About::Else => other,
+        }
+    }
+
+    /// The error that matters most.
+    #[inline(never)] // its size
+    pub(crate) fn first(&self) -> Option<&str> {
+        self.0.iter().flatten().next().map(String::as_str)
+    }
+
+    /// Whether there is one about the port or the host.
+    pub(crate) fn is_of_host(&self) -> bool {
+        let [errors @ .., _] = &self.0;
+        errors.iter().any(Option::is_some)
+    }
+
+    /// Whether host and agent refuse one another, or the host cannot call.
+    pub(crate) fn is_blocked(&self) -> bool {
+        let [_, caller, host, _] = &self.0;
+        caller.is_some() || host.as_ref().is_some_and(|why| why.starts_with(REFUSED))
+    }
+}
+
+/// Whether the host has called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Called {
+    /// No agent of this boot.
+    Never,
+    /// An agent before this one.
+    Before,
+    /// This one.
+    Yes,
+}

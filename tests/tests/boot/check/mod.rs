@@ -1,0 +1,168 @@
+//! `--check` beside what can be wrong with a guest, one thing a time: whoever has to mend it reads what was
+//! expected, what was found and what to do, and the exit code says whether the host will see the agent.
+
+mod rows;
+mod running;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::SystemTime;
+
+use mote_tests::agent;
+use serde_json::Value;
+
+use crate::check::rows::Row;
+use crate::world::{Boot, NOBODY, in_private_mounts, is_root, whole};
+
+/// Each path of a guest, and when it was written to.
+fn tree(directory: &Path, into: &mut BTreeMap<PathBuf, SystemTime>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let about = entry.metadata().expect("the guest");
+        into.insert(entry.path(), about.modified().expect("a time"));
+        if about.is_dir() {
+            tree(&entry.path(), into);
+        }
+    }
+}
+
+/// Begins `--check`.
+fn begin(mut command: Command, args: &[&str]) -> Child {
+    let command = command.args(args).arg("--check").stdin(Stdio::null()).stdout(Stdio::piped());
+    command.spawn().expect("an agent")
+}
+
+/// Its exit code and what it prints.
+fn end(check: Child) -> (Option<i32>, String) {
+    let output = check.wait_with_output().expect("an agent");
+    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Both.
+fn check(command: Command, args: &[&str]) -> (Option<i32>, String) {
+    end(begin(command, args))
+}
+
+/// The lines of a document that `--check --json` has printed, which agrees with its exit code.
+fn lines_of((code, text): &(Option<i32>, String)) -> String {
+    let document: Value = serde_json::from_str(text).unwrap_or_else(|why| panic!("{why}: {text}"));
+    assert_eq!(document["ok"], *code == Some(0), "{text}");
+    let facts = document["facts"].as_array().expect("facts");
+    let word = |fact: &Value, key: &str| fact[key].as_str().expect("a word").to_owned();
+    let first = &facts[0];
+    let cause = if first["mark"] == "missing" { first["text"].clone() } else { Value::Null };
+    assert_eq!(document["cause"], cause, "{text}");
+    let line = |fact| {
+        format!("{:<9}{}: {}\n", word(fact, "mark"), word(fact, "about"), word(fact, "text"))
+    };
+    facts.iter().map(line).collect()
+}
+
+/// Checks a guest that is whole but for this; the command is the agent's. Nothing is written there, what is missing
+/// comes first, and the JSON document says the same.
+fn hold(row: &Row, command: impl Fn(&Boot) -> Command) {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    (row.breaks)(&boot);
+    let (mut before, mut after) = <(BTreeMap<_, _>, BTreeMap<_, _>)>::default();
+    tree(&boot.root(""), &mut before);
+    // Some rows wait for a device.
+    let json = begin(command(&boot), &[row.args, &["--json"]].concat());
+    let (code, text) = check(command(&boot), row.args);
+    let json = end(json);
+    tree(&boot.root(""), &mut after);
+    assert_eq!(before, after);
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("the guest");
+    let line = row
+        .line
+        .replace("{lib}", &format!("{{root}}/lib/modules/{}", release.trim()))
+        .replace("{root}", boot.root("").to_str().expect("the guest").trim_end_matches('/'))
+        .replace("{share}", boot.host.share.to_str().expect("the guest"));
+    assert!(text.lines().any(|other| other == line), "no {line:?} in:\n{text}");
+    assert_eq!(code, Some(row.code), "{line}:\n{text}");
+    assert_eq!(text.starts_with("missing  "), row.code == 1, "{text}");
+    assert_eq!(lines_of(&json), text);
+    let _mounted = Command::new("umount").arg(boot.root("run")).stderr(Stdio::null()).status();
+}
+
+/// The agent in a guest whose config share is still to be found, started where nothing is.
+fn bare(boot: &Boot) -> Command {
+    let mut command = Command::new(agent());
+    command.arg("--root").arg(boot.root("")).current_dir(boot.root("etc"));
+    command
+}
+
+#[test]
+fn what_hides_the_agent_from_its_host_is_named() {
+    rows::PORTS.iter().chain(rows::FILES).for_each(|row| hold(row, |boot| boot.command(&[])));
+    rows::BARE.iter().for_each(|row| hold(row, bare));
+}
+
+#[test]
+fn a_run_that_is_full_or_read_only_is_blamed_and_nothing_else() {
+    if in_private_mounts("check::a_run_that_is_full_or_read_only_is_blamed_and_nothing_else") {
+        rows::MOUNTS.iter().for_each(|row| hold(row, bare));
+    }
+}
+
+#[test]
+fn who_may_not_look_is_told_so() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let secret = |path: &str, mode| {
+        fs::set_permissions(boot.root(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    secret("run/mote", 0o000);
+    secret("dev/vport0p1", 0o000);
+    // The agent is where everybody may read: a home directory need not be, root's own is none.
+    let copy = boot.scratch.0.join("agent-of-all");
+    fs::copy(agent(), &copy).unwrap();
+    let ask = |args: &[&str]| {
+        let mut command = Command::new(&copy);
+        command.args(boot.command(args).get_args()).stdin(Stdio::null());
+        if is_root() {
+            command.uid(NOBODY);
+        }
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (code, text) = ask(&["--check"]);
+    let root = boot.root("");
+    let root = root.to_str().unwrap().trim_end_matches('/');
+    for line in [
+        format!(
+            "missing  port: {root}/dev/vport0p1: Permission denied (os error 13): the agent needs to be root"
+        ),
+        format!(
+            "missing  run: cannot write {root}/run/mote: Permission denied (os error 13); the agent needs to \
+             be root"
+        ),
+        format!(
+            "note     agent: cannot open {root}/run/mote/lock: Permission denied (os error 13); ask as \
+             root"
+        ),
+    ] {
+        assert!(text.lines().any(|other| other == line), "no {line:?} in:\n{text}");
+    }
+    assert_eq!(code, Some(1), "{text}");
+    let (code, text) = ask(&["status"]);
+    assert!(
+        code == Some(3) && text.contains("ask as root") && !text.contains("running: no"),
+        "{text}"
+    );
+    secret("run/mote", 0o700);
+}
+
+#[test]
+fn every_command_has_its_help() {
+    let help = Command::new(agent()).arg("--help").output().unwrap().stdout;
+    for command in ["status", "ready", "get", "events", "report", "sftp-server", "--check"] {
+        let output = Command::new(agent()).args([command, "--help"]).output().unwrap();
+        assert!(output.status.success() && output.stdout == help, "{command}");
+    }
+    assert!(Path::new(&agent()).exists() && help.len() > 1000);
+}

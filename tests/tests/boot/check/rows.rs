@@ -1,0 +1,296 @@
+//! What can be wrong with a guest, and the line that says so.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::world::{Boot, fifo, mount};
+
+/// What is broken, the line that says so and the exit code. `{root}` and `{lib}` stand for where the
+/// guest's root and its kernel's modules are.
+pub(super) struct Row {
+    pub(super) breaks: fn(&Boot),
+    pub(super) args: &'static [&'static str],
+    pub(super) line: &'static str,
+    pub(super) code: i32,
+}
+
+const fn row(breaks: fn(&Boot), line: &'static str, code: i32) -> Row {
+    Row { breaks, args: &[], line, code }
+}
+
+fn gone(boot: &Boot, path: &str) {
+    fs::remove_dir_all(boot.root(path))
+        .or_else(|_| fs::remove_file(boot.root(path)))
+        .expect("the guest");
+}
+
+pub(super) fn two_servers(boot: &Boot) {
+    boot.put("sys/class/virtio-ports/vport0p2/name", "org.linuxcontainers.incus\n");
+    fifo(&boot.root("dev/vport0p2"));
+}
+
+pub(super) const PORTS: &[Row] = &[
+    row(
+        |boot| {
+            boot.put("sys/class/virtio-ports/vport0p1/name", "com.canonical.lxdd\n");
+            boot.put("sys/class/virtio-ports/vport0p2/name", "org.linuxcontainers.lxd\n");
+            fifo(&boot.root("dev/vport0p2"));
+        },
+        "missing  port: there is a port named com.canonical.lxdd: should that be com.canonical.lxd? As it \
+         is, org.linuxcontainers.lxd is taken, the port of LXD before 5.20, and a newer host does not read \
+         it",
+        1,
+    ),
+    row(|_| {}, "ok       port: {root}/dev/vport0p1 (lxd)", 0),
+    row(
+        |boot| gone(boot, "proc"),
+        "missing  proc: /proc is not mounted: no files, state or metrics for the host: mount -t proc proc \
+         /proc",
+        1,
+    ),
+    row(
+        |boot| gone(boot, "sys"),
+        "missing  port: /sys is not mounted: mount -t sysfs sysfs /sys",
+        1,
+    ),
+    row(
+        |boot| {
+            gone(boot, "sys/bus/virtio/devices/virtio0");
+            gone(boot, "sys/class");
+        },
+        "missing  port: this VM has no virtio-serial device: add one with a port named com.canonical.lxd, \
+         org.linuxcontainers.incus or (LXD 5.0) org.linuxcontainers.lxd",
+        1,
+    ),
+    row(
+        |boot| {
+            gone(boot, "sys/bus/virtio/devices/virtio0");
+            gone(boot, "sys/class");
+            boot.put("sys/bus/pci/devices/0000:00:03.0/vendor", "0x1af4\n");
+            boot.put("sys/bus/pci/devices/0000:00:03.0/device", "0x1043\n");
+        },
+        "missing  port: there is a virtio-serial device, but no driver (virtio_console) has it: module \
+         virtio_pci is missing: put it into the image ({lib}/modules.dep: No such file or directory (os error \
+         2))",
+        1,
+    ),
+    row(
+        |boot| {
+            gone(boot, "sys/bus/virtio/devices/virtio0/driver");
+            gone(boot, "sys/class");
+        },
+        "missing  port: there is a virtio-serial device, but no driver (virtio_console) has it: module \
+         virtio_console is missing: put it into the image ({lib}/modules.dep: No such file or directory (os \
+         error 2))",
+        1,
+    ),
+    row(
+        |boot| gone(boot, "sys/class"),
+        "missing  port: the virtio-serial device has no port: add one named com.canonical.lxd, \
+         org.linuxcontainers.incus or (LXD 5.0) org.linuxcontainers.lxd",
+        1,
+    ),
+    row(
+        |boot| boot.put("sys/class/virtio-ports/vport0p1/name", "org.qemu.guest_agent.0\n"),
+        "missing  port: no port has a server's name: name one com.canonical.lxd, org.linuxcontainers.incus \
+         or (LXD 5.0) org.linuxcontainers.lxd; there is only org.qemu.guest_agent.0 (vport0p1)",
+        1,
+    ),
+    row(
+        |boot| gone(boot, "dev"),
+        "missing  port: {root}/dev/vport0p1: the kernel has the port, but no node for it: mount devtmpfs \
+         on /dev",
+        1,
+    ),
+    Row {
+        args: &["--port", "/nowhere/port"],
+        ..row(
+            |_| {},
+            "missing  port: /nowhere/port: --port names no device; without it the port is found by its \
+             name",
+            1,
+        )
+    },
+    Row {
+        args: &["--port", "/etc/passwd"],
+        ..row(
+            |_| {},
+            "missing  port: /etc/passwd: a file or directory is no port: remove it, or name another \
+             with --port",
+            1,
+        )
+    },
+    row(
+        |boot| {
+            fs::create_dir_all(boot.root("proc/77/fd")).expect("the guest");
+            boot.put("proc/77/comm", "cat\n");
+            symlink("/dev/vport0p1", boot.root("proc/77/fd/3")).expect("the guest");
+        },
+        "missing  port: {root}/dev/vport0p1 is busy: another process has it open, and a port has one \
+         opener at a time; end process 77 (cat)",
+        1,
+    ),
+    // udev's link to the same.
+    row(
+        |boot| {
+            fs::create_dir_all(boot.root("dev/virtio-ports")).expect("the guest");
+            symlink("../vport0p1", boot.root("dev/virtio-ports/com.canonical.lxd"))
+                .expect("the guest");
+            gone(boot, "sys");
+        },
+        "ok       port: {root}/dev/vport0p1 (lxd)",
+        0,
+    ),
+    row(two_servers, "ok       port: {root}/dev/vport0p1 (lxd)", 0),
+];
+
+pub(super) const FILES: &[Row] = &[
+    row(
+        |boot| fs::remove_file(boot.host.share.join("agent.key")).expect("the guest"),
+        "missing  files: {share}: agent.key: No such file or directory (os error 2): take all three files \
+         from one share",
+        1,
+    ),
+    row(
+        |boot| fs::remove_file(boot.host.share.join("server.crt")).expect("the guest"),
+        "missing  files: {share}: server.crt: No such file or directory (os error 2): take all three files \
+         from one share",
+        1,
+    ),
+    row(
+        |boot| boot.share("agent.crt", "nonsense"),
+        "missing  certificates: agent.crt: no PEM block of that kind",
+        1,
+    ),
+    row(
+        |boot| {
+            fs::copy(boot.host.share.join("server.crt"), boot.host.share.join("agent.crt"))
+                .expect("the guest");
+        },
+        "missing  certificates: agent.key does not belong to agent.crt",
+        1,
+    ),
+    row(|boot| boot.share("agent.conf", "{"), "note     agent.conf: JSON ends too early", 0),
+    row(
+        |boot| fs::remove_file(boot.host.share.join("agent.conf")).expect("the guest"),
+        "note     agent.conf: none; devlxd waits for the host's call",
+        0,
+    ),
+    row(|_| {}, "note     agent: not running", 0),
+    // The server's own, by its name the likeliest one to be taken by hand.
+    row(
+        |boot| {
+            let conf = fs::read_to_string(boot.host.share.join("agent.conf")).expect("the guest");
+            let conf: serde_json::Value = serde_json::from_str(&conf).expect("the guest");
+            boot.share("server.crt", conf["certificate"].as_str().expect("the guest"));
+        },
+        "missing  certificates: server.crt is the server's own: take the instance's agent-client.crt",
+        1,
+    ),
+    Row {
+        args: &["--deny", "guestapi"],
+        ..row(|_| {}, "note     devlxd: off: the policy denies guestapi", 0)
+    },
+];
+
+/// Without `--config-dir`, from a directory where nothing is; without unix sockets in place of vsock and `--flavour`.
+pub(super) const BARE: &[Row] = &[
+    Row {
+        args: &["--config-dir", "/nowhere"],
+        ..row(
+            |_| {},
+            "missing  files: /nowhere has none of agent.crt, agent.key, server.crt: copy them there",
+            1,
+        )
+    },
+    row(
+        two_servers,
+        "missing  port: ports of two servers: org.linuxcontainers.incus is taken; if the server is LXD, say \
+         --flavour lxd",
+        1,
+    ),
+    row(
+        |boot| gone(boot, "sys/class"),
+        "note     devlxd: at /dev/lxd/sock or /dev/incus/sock, as the status port's name says",
+        1,
+    ),
+    row(
+        |_| {},
+        "missing  files: this VM has no disk \"incus-agent\" and no share \"config\" (virtiofs, 9p): add one, \
+         or name a directory with --config-dir",
+        1,
+    ),
+    row(
+        |boot| {
+            gone(boot, "sys");
+            gone(boot, "dev");
+        },
+        "missing  files: /sys is not mounted: mount -t sysfs sysfs /sys",
+        1,
+    ),
+    row(
+        |boot| boot.put("run/incus_agent/agent.crt", ""),
+        "missing  files: {root}/run/incus_agent: agent.key: No such file or directory (os error 2): take all \
+         three files from one share",
+        1,
+    ),
+    row(
+        |_| {},
+        "missing  vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); nor its driver: \
+         module vmw_vsock_virtio_transport is missing: put it into the image ({lib}/modules.dep: No such file \
+         or directory (os error 2))",
+        1,
+    ),
+    row(
+        |boot| boot.put("sys/bus/virtio/devices/virtio1/device", "0x0013\n"),
+        "missing  vsock: there is a vsock device, but no driver (vmw_vsock_virtio_transport) has it: module \
+         vmw_vsock_virtio_transport is missing: put it into the image ({lib}/modules.dep: No such file or \
+         directory (os error 2))",
+        1,
+    ),
+    row(
+        |boot| {
+            boot.put("sys/bus/virtio/devices/virtio1/device", "0x0013\n");
+            fs::create_dir_all(boot.root("sys/module/vmw_vsock_virtio_transport"))
+                .expect("the guest");
+        },
+        "missing  vsock: the vsock driver is loaded, but {root}/dev/vsock is not there: mount devtmpfs \
+         on /dev",
+        1,
+    ),
+    Row {
+        args: &["--flavour", "incus"],
+        ..row(
+            |_| {},
+            "missing  vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); nor its driver: \
+             module vmw_vsock_virtio_transport is missing: put it into the image ({lib}/modules.dep: No such \
+             file or directory (os error 2)); the host sees this agent by the status port alone",
+            1,
+        )
+    },
+];
+
+/// What only mounts can break; also without `--config-dir`.
+pub(super) const MOUNTS: &[Row] = &[
+    row(
+        |boot| {
+            mount(&["-t", "tmpfs", "-o", "size=4k", "tmpfs"], &boot.root("run"));
+            fs::create_dir(boot.root("run/mote")).expect("the guest");
+            boot.put("run/full", &"x".repeat(4096));
+        },
+        "note     run: no space left in {root}/run/mote: free some, or 'status' may be old, and Ready \
+         forgotten when the agent ends",
+        1,
+    ),
+    row(
+        |boot| mount(&["-t", "tmpfs", "-o", "ro", "tmpfs"], &boot.root("run")),
+        "missing  run: cannot write {root}/run: Read-only file system (os error 30); mount a tmpfs on /run",
+        1,
+    ),
+    // One that runs has no lock there.
+    row(
+        |boot| mount(&["-t", "tmpfs", "-o", "ro", "tmpfs"], &boot.root("run")),
+        "note     agent: /run is read-only: mount a tmpfs there",
+        1,
+    ),
+];

@@ -1,0 +1,197 @@
+//! `--check` and `status` beside a running agent: both say what its log has said, and whether the host can use it.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use mote_tests::conform::client::{Caller, Client, Way};
+use mote_tests::host::Host;
+use mote_tests::terminal::Terminal;
+use mote_tests::{Process, Scratch, agent, wait};
+use serde_json::Value;
+
+use crate::check::rows::two_servers;
+use crate::check::{bare, check, lines_of};
+use crate::world::{Boot, LIMIT, whole};
+
+/// The host, as it calls the agent.
+fn client(boot: &Boot) -> Client {
+    Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host)
+}
+
+/// A call by somebody else on the host.
+fn intrude(boot: &Boot) {
+    let called = client(boot).connect_as(Caller::Stranger);
+    let answer = called.and_then(|mut wire| wire.ask("GET", "/1.0", "", b""));
+    assert!(answer.is_err(), "{answer:?}");
+}
+
+/// What `status --json` prints, and its exit code.
+fn status(boot: &Boot) -> (Option<i32>, Value) {
+    let output = boot.command(&["status", "--json"]).output().expect("an agent");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let document = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"));
+    (output.status.code(), document)
+}
+
+/// That log, status and check say this, and that the host cannot use the agent.
+fn assert_blocked(boot: &Boot, why: &str) {
+    boot.logged(&format!("warn: {why}"));
+    wait("the view", LIMIT, || (status(boot).1["last_error"] == why).then_some(()));
+    let (code, view) = status(boot);
+    assert_eq!((code, &view["blocked"]), (Some(4), &Value::Bool(true)), "{view}");
+    let (code, text) = boot.ask(&["status"]);
+    assert_eq!((code, text), (Some(4), format!("mote-agent: {why}\n")));
+    let (code, text) = check(boot.command(&[]), &[]);
+    assert!(code == Some(1) && text.starts_with(&format!("missing  agent: {why}\n")), "{text}");
+}
+
+#[test]
+fn its_own_view_counts() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let sockets = boot.root("vs").display().to_string();
+    let check = |expected: &str, code: i32| {
+        let (was, text) = check(bare(&boot), &["--vsock-unix", &sockets]);
+        assert!(text.lines().any(|line| line == expected), "no {expected:?} in:\n{text}");
+        assert_eq!(was, Some(code), "{text}");
+    };
+    let mut running = boot.start(&["--deny", "guestapi"]);
+    boot.logged("STARTED");
+    wait("the view", LIMIT, || boot.root("run/mote/status").exists().then_some(()));
+    let share = boot.host.share.display().to_string();
+    check(&format!("ok       files: read by the running agent: {share}"), 0);
+    check("note     agent: the host has not called yet", 0);
+    running.kill();
+    // One that waits for its files.
+    let nowhere = boot.root("nowhere").display().to_string();
+    let mut command = Command::new(agent());
+    command.args(["--config-dir", &nowhere, "--root"]).arg(boot.root("")).stderr(Stdio::null());
+    let _waiting = Process::start(&mut command);
+    wait("the view", LIMIT, || boot.text("run/mote/status").contains("waiting").then_some(()));
+    check(&format!("ok       agent: running, waiting for the config files in {nowhere}"), 1);
+    let none = "has none of agent.crt, agent.key, server.crt: copy them there";
+    check(&format!("missing  agent: {nowhere} {none}"), 1);
+    let (code, view) = status(&boot);
+    assert_eq!((code, &view["running"]), (Some(0), &Value::Bool(true)), "{view}");
+    assert_eq!(view["last_error"], format!("{nowhere} {none}"));
+}
+
+/// The files of another instance: the agent reaches its host, which cannot call it.
+#[test]
+fn a_host_that_is_refused_cannot_use_it() {
+    const WHY: &str =
+        "refused a caller whose certificate is not server.crt: is this another host's share?";
+    let (boot, elsewhere) = (Boot::new("lxd"), Scratch::new());
+    whole(&boot);
+    let other = Host::on_sockets(&elsewhere.0, &elsewhere.0.join("vs"), "lxd", &[]);
+    fs::copy(other.share.join("server.crt"), boot.host.share.join("server.crt")).unwrap();
+    let mut agent = boot.start(&[]);
+    boot.logged(" CONNECTED");
+    let told = client(&boot).told().unwrap().to_string();
+    assert!(client(&boot).ask("PUT", "/1.0", &told).is_err());
+    assert_blocked(&boot, WHY);
+    // Also 30 s later, and whatever else comes: it is CONNECTED, and not seen.
+    assert_eq!(status(&boot).1["state"], "CONNECTED");
+    agent.kill();
+    // A stranger before the host: until it calls.
+    let right = boot.host.directory.join("instances/vm1/agent-client.crt");
+    fs::copy(right, boot.host.share.join("server.crt")).unwrap();
+    let _agent = boot.start(&[]);
+    boot.serves();
+    wait("its view", LIMIT, || (status(&boot).1["last_error"].is_null()).then_some(()));
+    intrude(&boot);
+    assert_blocked(&boot, WHY);
+    assert_eq!(client(&boot).ask("PUT", "/1.0", &told).unwrap().status, 200);
+    wait("no error", LIMIT, || status(&boot).1["last_error"].is_null().then_some(()));
+    let (code, view) = status(&boot);
+    assert_eq!((code, &view["blocked"]), (Some(0), &Value::Bool(false)), "{view}");
+    assert_eq!(view["called"], true);
+    // And afterwards it is a stranger, and no more.
+    intrude(&boot);
+    let (code, text) = check(boot.command(&[]), &[]);
+    assert!(code == Some(0) && text.contains("ok       agent: running, CONNECTED\n"), "{text}");
+}
+
+/// As with another server's port, or a chardev of another name: the host's address was in the share.
+#[test]
+fn a_host_that_never_calls_does_not_see_it() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let port = Terminal::open(80, 24);
+    let _agent = boot.start(&["--port", &port.path()]);
+    boot.logged(" CONNECTED");
+    wait("the view", LIMIT, || (status(&boot).1["state"] == "CONNECTED").then_some(()));
+    let found = boot.root("dev/vport0p1").display().to_string();
+    let before = check(boot.command(&[]), &[]);
+    for line in [
+        format!("ok       port: {found} (lxd)\n"),
+        format!("note     port: the running agent uses {}\n", port.path()),
+        "note     agent: the host has not called yet\n".to_owned(),
+    ] {
+        assert!(before.0 == Some(0) && before.1.contains(&line), "{line} in {}", before.1);
+    }
+    assert_eq!(lines_of(&check(boot.command(&[]), &["--json"])), before.1);
+    assert_blocked(&boot, "the host has not called: does it read this port (name, chardev)?");
+    assert_eq!(boot.log().matches("warn: the host has not called").count(), 1, "{}", boot.log());
+}
+
+/// With ports of two servers, the one that it took may be the one that nobody reads; a host that calls has read it.
+#[test]
+fn a_port_in_doubt_is_blamed_for_calls_that_do_not_come() {
+    const WHY: &str = "ports of two servers: org.linuxcontainers.incus is taken; if the server is LXD, say --flavour lxd";
+    let boot = Boot::new("incus");
+    whole(&boot);
+    two_servers(&boot);
+    let sockets = boot.scratch.0.join("vs").display().to_string();
+    let share = boot.host.share.display().to_string();
+    let args = ["--vsock-unix", &sockets, "--config-dir", &share];
+    let log = File::create(boot.scratch.0.join("agent.log")).unwrap();
+    let _agent = Process::start(bare(&boot).args(args).stdin(Stdio::null()).stderr(log));
+    boot.logged(&format!("warn: {WHY}"));
+    assert_blocked(&boot, WHY);
+    let told = client(&boot).told().unwrap().to_string();
+    assert_eq!(client(&boot).ask("PUT", "/1.0", &told).unwrap().status, 200);
+    wait("no error", LIMIT, || status(&boot).1["last_error"].is_null().then_some(()));
+    let (code, text) = check(bare(&boot), &args);
+    assert!(code == Some(0) && text.contains(&format!("note     port: {WHY}\n")), "{text}");
+}
+
+#[test]
+fn status_has_the_same_members_for_programs() {
+    let boot = Boot::new("lxd");
+    whole(&boot);
+    let mut agent = boot.start(&[]);
+    boot.serves();
+    wait("CONNECTED", LIMIT, || (status(&boot).1["state"] == "CONNECTED").then_some(()));
+    let (code, view) = status(&boot);
+    let mut keys: Vec<_> = view.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    assert_eq!(
+        keys,
+        [
+            "blocked",
+            "called",
+            "devlxd",
+            "files",
+            "flavour",
+            "host",
+            "last_error",
+            "pid",
+            "policy",
+            "port",
+            "program",
+            "ready",
+            "running",
+            "since_uptime_ms",
+            "state",
+            "version"
+        ]
+    );
+    assert_eq!((code, &view["running"], &view["called"]), (Some(0), &true.into(), &false.into()));
+    agent.kill();
+    let (code, view) = status(&boot);
+    assert_eq!(code, Some(3));
+    assert_eq!(view, serde_json::json!({"running": false, "last_error": null}));
+    assert!(Path::new(&boot.root("run/mote/status")).exists());
+}
