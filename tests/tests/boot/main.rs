@@ -3,7 +3,6 @@
 
 mod anew;
 mod check;
-mod dead;
 mod early;
 mod host;
 mod limits;
