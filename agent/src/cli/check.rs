@@ -74,7 +74,7 @@ impl Facts {
 pub(crate) fn run(options: &Options) -> ExitCode {
     let mut facts = Facts { good: true, printed: Ok(()) };
     let running = lock::running(&options.root);
-    let view = view::read(&options.root).ok().filter(|_| running == Running::Yes);
+    let view = view::read(&options.root).ok().filter(|_| matches!(running, Running::Yes));
     about_root(&mut facts, &options.root);
     let found = about_port(&mut facts, options, &running);
     let theirs = |key: &str| view.as_ref().and_then(|view| view::member(view.value(), key));

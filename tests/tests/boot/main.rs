@@ -10,6 +10,7 @@ mod local;
 mod policy;
 mod sandbox;
 mod share;
+mod strangers;
 mod stuck;
 mod templates;
 mod world;
