@@ -58,7 +58,7 @@ use crate::start::modules::Patience;
 use crate::start::new_root::OldRoot;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
-use crate::start::{anew, devices, first_agent, listen, lock, others, sandbox};
+use crate::start::{anew, devices, listen, lock, others, sandbox};
 use crate::status::errors::{About, Called, Errors};
 use crate::status::notes::Notes;
 use crate::status::{port, pump, without_vsock};
@@ -149,11 +149,9 @@ fn run(options: Options) -> Result<(), String> {
         Ok(())
     };
     let takes_over = (!options.makes_room()).then_some(&options.transport);
-    if built::INITRAMFS && takes_over.is_some() && first_agent::serves(&options.root) {
-        // It goes on serving the host until this one has what it needs. What is missing is waited for below.
-        let _found: Result<(), String> = attempt();
-    }
-    let mut lock = lock::acquire(&options.root, takes_over)?;
+    // The agent of an initramfs goes on serving the host until this one has what it needs. What is missing is waited for
+    // below.
+    let mut lock = lock::acquire(&options.root, takes_over, &mut || drop(attempt()))?;
     let mut wait = Wait::new(&options, &signals, &mut lock, old_root);
     if wait.until(&what(&options), &mut attempt)? == Waited::Leave {
         return Ok(());

@@ -119,7 +119,7 @@ type View = [Option<String>; KEYS.len()];
 pub(crate) fn run(options: &Options) -> ExitCode {
     let mut facts = Facts::default();
     let running = lock::running(&options.root);
-    let view = view::read(&options.root).ok().filter(|_| running == Running::Yes);
+    let view = view::read(&options.root).ok().filter(|_| matches!(running, Running::Yes));
     let view = view.as_ref().map(Document::value);
     let theirs: View = KEYS.map(|key| view::member(view?, key));
     let is = |key| view.is_some_and(|view| view::is(view, key));
@@ -229,7 +229,7 @@ fn about_port(
         Ok(found) => {
             let path = found.path.display();
             // While an agent runs, it has the port open itself.
-            let is_ours = *running != Running::No;
+            let is_ours = !matches!(running, Running::No);
             match port::busy(&options.root, &found.path).filter(|_| !is_ours) {
                 Some(why) => facts.missing("port", format_args!("{why}")),
                 None => facts.ok("port", format_args!("{path} ({})", found.flavour.name())),

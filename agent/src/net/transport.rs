@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,6 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
     socket_with, sockopt,
 };
-use rustix::process::Pid;
 
 use crate::runtime::yield_budget::Fair;
 use crate::sys::{self, VsockAddr, listener};
@@ -103,14 +102,13 @@ impl Transport {
         }
     }
 
-    /// Takes the listener over from another agent.
-    pub(crate) fn take_over(&self, agent: Pid) {
-        if let Some(name) = self.name() {
-            listener::take(agent, &name);
-        }
+    /// Takes the listener over from another agent, if it is this socket there.
+    pub(crate) fn take_over(&self, agent: &OwnedFd, socket: RawFd) -> bool {
+        self.name().is_some_and(|name| listener::take(agent, socket, &name))
     }
 
     /// The listener's name.
+    #[inline(never)] // its size
     fn name(&self) -> Option<Vec<u8>> {
         match self {
             Self::Vsock => Some(listener::name(&LISTENER)),

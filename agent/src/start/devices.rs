@@ -23,6 +23,9 @@ pub(crate) const FS: Kind = Kind { virtio: "0x001a", pci: "0x105a" };
 /// PCI vendor of all virtio devices (§4.1.2).
 const VENDOR: &str = "0x1af4";
 
+/// Most entries of a directory that are looked at, 1 MB of memory: users decide how many processes `/proc` has.
+const ENTRIES: usize = 16 * 1024;
+
 /// How far a device has been set up, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Device {
@@ -63,11 +66,11 @@ fn says(device: &Path, name: &str, number: &str) -> bool {
     read_text(&device.join(name)).is_ok_and(|text| text.trim_ascii_end() == number)
 }
 
-/// Paths of a directory's entries, unsorted; empty if it cannot be read.
+/// Paths of a directory's first [`ENTRIES`] entries, unsorted; empty if it cannot be read.
 #[inline(never)] // its size
 pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    for entry in read_dir(directory).into_iter().flatten().flatten() {
+    for entry in read_dir(directory).into_iter().flatten().flatten().take(ENTRIES) {
         paths.push(entry.path());
     }
     paths

@@ -1,39 +1,35 @@
 //! One agent at a time: a file lock that ends with its process. Files of an earlier boot are removed.
 //!
+//! It is a record lock (fcntl(2)): the kernel tells who has it, and no child inherits it. A process loses it when it closes
+//! any descriptor of the file, which nothing in the agent's process but this opens.
+//!
 //! An initramfs may start the agent before the final `/run` is mounted; the mount then hides the lock
 //! file. The agent takes the lock again in the new `/run` ([`Lock::keep`]). Until then other processes
-//! find the agent by its open file in `/proc` ([`hidden`]).
+//! find the agent by its open file in `/proc` (`incumbent`).
 
-use std::fmt;
-use std::fs::{File, read_link};
+use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Access, FlockOperation, access, flock, stat};
+use rustix::fs::{Access, FlockOperation, access, fcntl_lock, stat};
 use rustix::io::Errno;
 
-use crate::built;
 use crate::guest_path::is_roots_alone;
 use crate::net::transport::Transport;
 use crate::runtime::clock::look_for;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::read_bounded;
 use crate::runtime::{log, run_dir};
-use crate::start::anew::REMOVED;
-use crate::start::devices::entries;
-use crate::start::first_agent;
-use crate::status::view;
+use crate::start::incumbent::{self, Incumbent};
 
 /// Message for a second agent.
 const ANOTHER: &str = "another mote-agent is running";
 
 /// Why it cannot be seen if an agent runs.
 const BLIND: &str = "/run is read-only: mount a tmpfs there";
-
-/// Time to retry the lock: [`running`] in another process holds it for a moment.
-const RETRY: Duration = Duration::from_millis(200);
+const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 /// Longest time for an agent of an initramfs to make room.
 const REPLACED: Duration = Duration::from_secs(5);
 
@@ -75,6 +71,8 @@ impl Lock {
         match take(root) {
             Ok(Some(lock)) => {
                 *self = lock;
+                // Had it been the same file all the time, closing it would have ended the lock.
+                let _locked = self.file.as_ref().map(|file| fcntl_lock(file, EXCLUSIVE));
                 Kept::Anew
             }
             Ok(None) => Kept::Lost(another(root)),
@@ -86,17 +84,28 @@ impl Lock {
 }
 
 /// Takes the lock; creates `/run/mote` if it is missing. On a read-only `/run` the agent goes on without it. An agent
-/// that an initramfs has started makes room for one that `takes_over`, with its listener of this transport.
+/// that an initramfs has started makes room for one that `takes_over`, with its listener of this transport; it serves the
+/// host until `prepare` has returned.
 ///
 /// # Errors
 /// Another agent runs, or directory or file cannot be created or locked.
-pub(crate) fn acquire(root: &Path, takes_over: Option<&Transport>) -> Result<Lock, String> {
-    let mut lock = look_for(RETRY, || take(root).transpose());
-    let makes_room =
-        |pid| takes_over.is_some_and(|transport| first_agent::makes_room(root, pid, transport));
-    let replaces = lock.is_none() && makes_room(holder(root));
-    if replaces {
-        lock = look_for(REPLACED, || take(root).transpose());
+pub(crate) fn acquire(
+    root: &Path,
+    takes_over: Option<&Transport>,
+    prepare: &mut dyn FnMut(),
+) -> Result<Lock, String> {
+    let mut lock = take(root).transpose();
+    let other = if lock.is_some() { incumbent::hidden(root) } else { incumbent::holder(root) };
+    if let Some(other) = other {
+        if !takes_over.is_some_and(|transport| other.makes_room(transport, prepare)) {
+            return Err(format!("{ANOTHER}: {other}"));
+        }
+        // It closes all that it listens on before the lock.
+        let gone = || incumbent::hidden(root).is_none().then_some(());
+        match lock {
+            None => lock = look_for(REPLACED, || take(root).transpose()),
+            Some(_) => drop(look_for(REPLACED, gone)),
+        }
     }
     let lock = match lock.transpose() {
         Ok(lock) => lock.ok_or_else(|| another(root))?,
@@ -106,13 +115,6 @@ pub(crate) fn acquire(root: &Path, takes_over: Option<&Transport>) -> Result<Loc
         }
         Err((_, why)) => return Err(why),
     };
-    // The one that has made room has looked already, and the host waits.
-    if !replaces && let Some(other) = hidden(root) {
-        let has_left = || look_for(REPLACED, || hidden(root).is_none().then_some(()));
-        if !(makes_room(Some(other.pid)) && has_left().is_some()) {
-            return Err(format!("{ANOTHER}: {other}"));
-        }
-    }
     // A status file left here is that of an agent that has ended.
     let _none = std::fs::remove_file(root.join(run_dir::STATUS));
     Ok(lock)
@@ -137,8 +139,8 @@ fn take(root: &Path) -> Result<Option<Lock>, (ErrorKind, String)> {
     }
     let file = File::options().write(true).create(true).truncate(false).open(&path);
     let file = file.map_err(|error| refused("write", &path, error))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Ok(None),
+    match fcntl_lock(&file, EXCLUSIVE) {
+        Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
         locked => locked.map_err(|error| refused("lock", &path, error.into()))?,
     }
     forget(root);
@@ -167,18 +169,13 @@ fn id(path: &Path) -> Option<Id> {
     stat(path).ok().map(|about| (about.st_dev, about.st_ino))
 }
 
-/// Error message for a lock held elsewhere, with the holder's process id if its status file has one.
+/// Error message for a lock held elsewhere, with the process that has it.
 #[inline(never)] // its size
 fn another(root: &Path) -> String {
-    match holder(root) {
+    match incumbent::pid(root) {
         Some(pid) => format!("{ANOTHER}: process {pid}"),
         None => ANOTHER.into(),
     }
-}
-
-/// Process id of the lock's holder, if its status file has it.
-fn holder(root: &Path) -> Option<u32> {
-    view::writer(root).map(|(pid, _)| pid)
 }
 
 /// Removes an agent's files of an earlier boot: not every guest has its `/run` in memory.
@@ -198,11 +195,11 @@ fn forget(root: &Path) {
 }
 
 /// Result of [`running`].
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Running {
     Yes,
     /// An agent runs, but its files are hidden at the moment.
-    Hidden(Hidden),
+    Hidden(Incumbent),
     No,
     /// The lock cannot be opened: the reason, and what to do.
     Unknown(String),
@@ -211,85 +208,31 @@ pub(crate) enum Running {
 /// Looks for a running agent by its lock.
 #[inline(never)] // its size
 pub(crate) fn running(root: &Path) -> Running {
-    let path = root.join(run_dir::LOCK);
-    let absent = || hidden(root).map_or(Running::No, Running::Hidden);
-    let above = root.join("run");
-    match File::open(&path) {
-        Ok(file) => match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Err(Errno::WOULDBLOCK) => Running::Yes,
-            Ok(()) | Err(_) => absent(),
-        },
+    match incumbent::held(root) {
+        Ok(Some(_)) => Running::Yes,
         // An agent goes on without a lock there.
-        Err(_) if access(above.as_path(), Access::WRITE_OK) == Err(Errno::ROFS) => {
+        Err(_) if access(root.join("run"), Access::WRITE_OK) == Err(Errno::ROFS) => {
             Running::Unknown(BLIND.into())
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => absent(),
-        Err(error) => {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            let path = root.join(run_dir::LOCK);
             Running::Unknown(format!("cannot open {}: {error}; ask as root", path.display()))
         }
+        Ok(None) | Err(_) => incumbent::hidden(root).map_or(Running::No, Running::Hidden),
     }
-}
-
-/// An agent whose lock file is not the one found by its name.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Hidden {
-    pub(crate) pid: u32,
-    why: &'static str,
-}
-
-impl fmt::Display for Hidden {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "process {} runs, but {}", self.pid, self.why)
-    }
-}
-
-/// Looks in `/proc` for a process that has a lock file of this name open, but another one than the
-/// name leads to.
-#[inline(never)] // its size
-fn hidden(root: &Path) -> Option<Hidden> {
-    if !built::STATE {
-        // Left out of the smallest build to save bytes; it still takes its lock again.
-        return None;
-    }
-    let path = root.join(run_dir::LOCK);
-    let visible = id(&path);
-    for process in entries(&root.join("proc")) {
-        let Some(pid) = process.file_name().and_then(|name| name.to_str()?.parse().ok()) else {
-            continue;
-        };
-        for file in entries(&process.join("fd")) {
-            let Ok(name) = read_link(&file) else { continue };
-            let name = name.as_os_str().as_encoded_bytes();
-            let why = match name.strip_prefix(path.as_os_str().as_encoded_bytes()) {
-                Some(b"") => "was started before /run was mounted",
-                Some(rest) if rest == REMOVED.as_bytes() => "/run/mote was removed under it",
-                Some(_) | None => continue,
-            };
-            if id(&file).is_some_and(|other| Some(other) != visible) {
-                return Some(Hidden { pid, why });
-            }
-        }
-    }
-    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_status_query_does_not_keep_an_agent_from_starting() {
-        let root = crate::runtime::scratch::scratch("looked");
-        drop(acquire(&root, None).unwrap());
-        // As `running` does, but suspended for a while with the lock held.
-        let file = File::open(root.join("run/mote/lock")).unwrap();
-        flock(&file, FlockOperation::NonBlockingLockShared).unwrap();
-        let looking = std::thread::spawn(move || {
-            std::thread::sleep(2 * crate::runtime::clock::LOOK);
-            drop(file);
-        });
-        assert_eq!(acquire(&root, None).err(), None);
-        looking.join().unwrap();
+    /// Asserts what another process sees.
+    fn another_process(sees: &dyn Fn() -> bool) {
+        assert!(crate::sys::apart(Duration::from_secs(30), sees));
+    }
+
+    fn refusal(root: &Path) -> Option<String> {
+        acquire(root, None, &mut || ()).err()
     }
 
     #[test]
@@ -300,32 +243,40 @@ mod tests {
         // Boot id, and whether Ready is still known when the next agent has started.
         for (boot, known) in [("a\n", false), ("a\n", true), ("b\n", false), ("b\n", true)] {
             std::fs::write(random.join("boot_id"), boot).unwrap();
-            drop(acquire(&root, None).unwrap());
+            drop(acquire(&root, None, &mut || ()).unwrap());
             assert_eq!(ready.exists(), known, "{boot}");
             std::fs::write(&ready, "Ready").unwrap();
         }
     }
 
     #[test]
-    fn a_lock_whose_file_is_gone_is_found_by_its_holder_and_taken_anew() {
+    fn a_lock_whose_file_is_gone_is_taken_anew() {
         let root = crate::runtime::scratch::scratch("gone");
-        let mut lock = acquire(&root, None).unwrap();
+        let mut lock = acquire(&root, None, &mut || ()).unwrap();
         assert_eq!(lock.keep(&root), Kept::Same);
         let hide = |name: &str| std::fs::rename(root.join("run"), root.join(name)).unwrap();
         hide("first");
-        assert_eq!(running(&root), Running::No);
-        // The kernel shows an open file below a later mount by its plain name.
-        let files = root.join("proc/77/fd");
-        std::fs::create_dir_all(&files).unwrap();
-        std::os::unix::fs::symlink(root.join(run_dir::LOCK), files.join("3")).unwrap();
-        assert_eq!(running(&root), Running::No, "a name that leads nowhere");
+        another_process(&|| matches!(running(&root), Running::No));
         assert_eq!(lock.keep(&root), Kept::Anew);
-        assert_eq!((running(&root), lock.keep(&root)), (Running::Yes, Kept::Same));
+        assert_eq!(lock.keep(&root), Kept::Same);
+        another_process(&|| matches!(running(&root), Running::Yes));
         hide("second");
-        let other = acquire(&root, None).unwrap();
-        assert_eq!(lock.keep(&root), Kept::Lost("another mote-agent is running".into()));
+        let lock = std::cell::RefCell::new(lock);
+        let other = acquire(&root, None, &mut || ()).unwrap();
+        let lost = Kept::Lost(format!("{ANOTHER}: process {}", std::process::id()));
+        another_process(&|| lock.borrow_mut().keep(&root) == lost);
         drop(other);
+        assert_eq!(lock.borrow_mut().keep(&root), Kept::Anew);
+        another_process(&|| matches!(running(&root), Running::Yes));
+    }
+
+    #[test]
+    fn a_look_that_fails_once_does_not_end_the_lock() {
+        let root = crate::runtime::scratch::scratch("once");
+        let mut lock = acquire(&root, None, &mut || ()).unwrap();
+        lock.id = Id::default();
         assert_eq!(lock.keep(&root), Kept::Anew);
+        another_process(&|| matches!(running(&root), Running::Yes));
     }
 
     #[test]
@@ -336,7 +287,7 @@ mod tests {
         let path = root.join("run/mote");
         std::fs::create_dir_all(&path).unwrap();
         let refused = || {
-            let why = acquire(&root, None).err();
+            let why = refusal(&root);
             assert!(
                 why.is_some_and(|why| why.ends_with("others than root can change it; remove it"))
             );
@@ -352,17 +303,35 @@ mod tests {
         symlink(root.join("elsewhere"), &path).unwrap();
         refused();
         std::fs::remove_file(&path).unwrap();
-        assert!(acquire(&root, None).is_ok());
+        assert!(acquire(&root, None, &mut || ()).is_ok());
+    }
+
+    #[test]
+    fn who_has_the_lock_is_told_by_the_kernel_and_has_to_be_root() {
+        let root = crate::runtime::scratch::scratch("holder");
+        let _lock = acquire(&root, None, &mut || ()).unwrap();
+        let ours = std::process::id();
+        let holds = |uids: &str| {
+            let process = root.join(format!("proc/{ours}"));
+            std::fs::create_dir_all(&process).unwrap();
+            std::fs::write(process.join("status"), format!("Name:\tx\nUid:\t{uids}\n")).unwrap();
+            let is_found = || incumbent::holder(&root).is_some();
+            crate::sys::apart(Duration::from_secs(30), &is_found)
+        };
+        assert!(holds("0\t0\t0\t0"));
+        assert!(!holds("0\t1000\t0\t0") && !holds("1000\t0\t0\t0"));
     }
 
     #[test]
     fn a_second_agent_is_refused_until_the_first_is_gone() {
         let root = crate::runtime::scratch::scratch("lock");
-        assert_eq!(running(&root), Running::No);
-        let first = acquire(&root, None).unwrap();
-        assert_eq!(running(&root), Running::Yes);
-        assert_eq!(acquire(&root, None).err(), Some("another mote-agent is running".into()));
+        assert!(matches!(running(&root), Running::No));
+        let first = acquire(&root, None, &mut || ()).unwrap();
+        let another = format!("{ANOTHER}: process {}", std::process::id());
+        another_process(&|| {
+            matches!(running(&root), Running::Yes) && refusal(&root).as_ref() == Some(&another)
+        });
         drop(first);
-        assert!(acquire(&root, None).is_ok());
+        another_process(&|| refusal(&root).is_none());
     }
 }

@@ -1,9 +1,9 @@
-//! Start-up: the agent's lock, other agents, the one of an initramfs, kernel modules, devices, the wait for them, the first listener, the
+//! Start-up: the agent's lock, the agent that runs already, units of others, kernel modules, devices, the wait for them, the first listener, the
 //! sandbox, and the start anew.
 
 pub(crate) mod anew;
 pub(crate) mod devices;
-pub(crate) mod first_agent;
+pub(crate) mod incumbent;
 pub(crate) mod listen;
 pub(crate) mod lock;
 pub(crate) mod modules;

@@ -26,8 +26,8 @@ pub(crate) struct Notes {
     lock: RefCell<Lock>,
     /// Time of the next check of the lock.
     next_look: Cell<Uptime>,
-    /// Number of checks in a row that found the lock lost.
-    lost: Cell<u8>,
+    /// Whether the last check found the lock lost.
+    lost: Cell<bool>,
     /// The state in the ready file; `None` before it is written.
     pub(super) ready: Cell<Option<ReadyState>>,
     /// Whether a write has failed and none has succeeded since.
@@ -54,17 +54,14 @@ impl Notes {
         }
         self.next_look.set(now() + LOOKS);
         match self.lock.borrow_mut().keep(root) {
-            Kept::Same => self.lost.set(0),
+            Kept::Same => self.lost.set(false),
             Kept::Anew => {
                 log::info(format_args!("{MOVED}"));
                 self.ready.set(None);
                 return true;
             }
             Kept::Lost(why) => {
-                // Not at the first time: a process that checks for an agent holds the lock for a moment.
-                let looks = self.lost.get().saturating_add(1);
-                self.lost.set(looks);
-                if looks == 2 {
+                if !self.lost.replace(true) {
                     log::warn(format_args!("/run/mote is no longer this agent's: {why}"));
                 }
             }

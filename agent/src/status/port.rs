@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_io::Async;
 use mote_core::flavour::{Flavour, LEGACY_PORT, PORT_NAMES, misspelt};
+use mote_core::report::proc::number;
 use mote_core::time::Uptime;
 use rustix::fs::{Access, OFlags, access};
 
@@ -20,6 +21,7 @@ use crate::runtime::clock::{LOOK, look_for, now};
 use crate::runtime::log;
 use crate::runtime::small_files::read_text;
 use crate::start::devices::{self, CONSOLE, Device, entries};
+use crate::start::incumbent::{Proc, Process};
 use crate::start::modules;
 use crate::sys::sandbox;
 
@@ -307,23 +309,22 @@ pub(crate) fn busy(root: &Path, path: &Path) -> Option<String> {
     Some(format!("{} is busy: {ONE}; end process {pid} ({name})", path.display()))
 }
 
-/// Id and name of another process that has the port open.
-pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u32, String)> {
+/// Id and name of another process that has the port open: one of root's, since nobody else may.
+pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u64, String)> {
     // Resolves udev's link.
     let node = read_link(path).unwrap_or_else(|_| path.to_owned());
-    let node = Path::new("/dev").join(node.file_name()?);
-    for process in entries(&root.join("proc")) {
-        let Some(pid) = process.file_name()?.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let open = entries(&process.join("fd"));
-        if pid != std::process::id()
-            && open
-                .iter()
-                .any(|fd| read_link(fd).is_ok_and(|at| at.as_os_str() == node.as_os_str()))
+    let node = node.file_name()?.as_encoded_bytes();
+    let proc = Proc::open(root)?;
+    for path in entries(&root.join("proc")) {
+        let pid = path.file_name().and_then(|name| number(name.as_encoded_bytes()));
+        let Some(pid) = pid.filter(|pid| *pid != std::process::id().into()) else { continue };
+        if let Some(process) = proc.process(pid).filter(Process::is_roots_here)
+            && process.has_open(&mut |_, link| link.strip_prefix(b"/dev/") == Some(node))
         {
-            let name = read_text(&process.join("comm")).unwrap_or_default();
-            return Some((pid, name.trim_end().to_owned()));
+            return Some((
+                pid,
+                String::from_utf8_lossy(process.name().trim_ascii_end()).into_owned(),
+            ));
         }
     }
     None

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mote_core::flavour::Flavour;
 use mote_core::json::{Document, Value};
+use mote_core::report::proc::number;
 
 use crate::runtime::clock::look_for;
 use crate::runtime::run_dir;
@@ -36,12 +37,12 @@ pub(crate) fn read(root: &Path) -> Result<Document, String> {
     })
 }
 
-/// Process id and state of the agent that wrote the status file, if that can be read at once.
+/// Process id of the agent that wrote the status file, and whether it is past its start, if that can be read at once.
 #[inline(never)] // its size
-pub(crate) fn writer(root: &Path) -> Option<(u32, String)> {
+pub(crate) fn writer(root: &Path) -> Option<(u64, bool)> {
     let view = read_bounded(&root.join(run_dir::STATUS), LONGEST).ok()?;
     let view = Value::parse(&view).ok()?;
-    Some((member(view, "pid")?.parse().ok()?, member(view, "state")?))
+    Some((number(member(view, "pid")?.as_bytes())?, !is_waiting(&member(view, "state")?)))
 }
 
 /// Whether the state is that of an agent that waits for something before its start.

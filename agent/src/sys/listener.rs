@@ -7,10 +7,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::sockopt::socket_acceptconn;
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 
 /// The descriptors that are looked at: an agent listens before it serves anybody, so that its listener's number is low.
-const NUMBERS: Range<RawFd> = 3..64;
+pub(crate) const NUMBERS: Range<RawFd> = 3..64;
 
 /// Longest address, `struct sockaddr_storage`.
 const LONGEST: u32 = 128;
@@ -40,16 +40,13 @@ pub(crate) fn keep(name: &[u8], flags: FdFlags) {
     }
 }
 
-/// Takes a copy of the listener of this name from a process. Without one, or the right to it, nothing changes.
-pub(crate) fn take(process: Pid, name: &[u8]) {
-    let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { return };
-    for number in NUMBERS {
-        let Ok(copy) = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()) else { continue };
-        if listens(copy.as_raw_fd(), name) {
-            let _left_open = copy.into_raw_fd();
-            return;
-        }
-    }
+/// Takes a copy of a socket from a process, by its descriptor, if it is the listener of this name; whether it is. Without the
+/// right to it, nothing changes.
+pub(crate) fn take(process: &OwnedFd, socket: RawFd, name: &[u8]) -> bool {
+    let copy = pidfd_getfd(process, socket, PidfdGetfdFlags::empty());
+    let copy = copy.ok().filter(|copy| listens(copy.as_raw_fd(), name));
+    // Left open, for `kept`.
+    copy.map(IntoRawFd::into_raw_fd).is_some()
 }
 
 fn mark(number: RawFd, flags: FdFlags) {

@@ -71,7 +71,6 @@ const CALLS: &[u16] = &[
     libc::SYS_fchmod as u16,
     libc::SYS_fchmodat as u16,
     libc::SYS_fcntl as u16,
-    libc::SYS_flock as u16,
     libc::SYS_fstat as u16,
     libc::SYS_futex as u16,
     libc::SYS_getdents64 as u16,

@@ -1,7 +1,7 @@
 //! fork and exec. Between the two, the child makes only system calls on memory prepared before, which is
 //! safe in a process with threads. A failure there is sent as an errno through a pipe; a successful exec
 //! closes the pipe. The caller polls it and so never waits for a file system. The child closes all other
-//! descriptors before anything that may hang: it could outlive the agent, with its lock and its port.
+//! descriptors before anything that may hang: it could outlive the agent, with its port.
 
 use std::ffi::{CStr, c_char};
 use std::io;

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,17 +14,11 @@ use mote_tests::terminal::Terminal;
 use mote_tests::{Process, agent, kill, put, wait};
 use rustix::process::Signal;
 
-use crate::world::{Boot, LIMIT, terminate};
+use crate::world::{Boot, LIMIT, connected, in_private_mounts, is_root, mount, terminate};
 
 /// What a command of the host sees of its limits.
 const LIMITS: &[&str] =
     &["exec", NAME, "--", "sh", "-c", "ulimit -Sn; cat /proc/self/oom_score_adj; umask"];
-
-/// How often an agent has become CONNECTED.
-fn connected(boot: &Boot, times: usize) {
-    let enough = || boot.log().matches(": CONNECTED ").count() >= times;
-    wait("CONNECTED", LIMIT, || enough().then_some(()));
-}
 
 /// The line of `status` about the program.
 fn program(boot: &Boot) -> String {
@@ -169,6 +164,10 @@ fn a_hang_up_while_the_agent_waits_is_a_start_too() {
 
 #[test]
 fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
+    if !is_root() {
+        println!("skipped: nobody but root's agent makes room");
+        return;
+    }
     let boot = Boot::new("lxd");
     let mut port = Terminal::open(80, 24);
     let path = port.path();
@@ -182,9 +181,9 @@ fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
     symlink(format!("/proc/{}", first.0.id()), process).unwrap();
     // A command that goes on under the first.
     let said = boot.scratch.0.join("said");
-    let script = format!("sleep 3; echo whole >{}", said.display());
+    let script = format!("echo part >{0}; sleep 3; echo whole >{0}", said.display());
     let running = boot.host.launch(&["exec", NAME, "--", "sh", "-c", &script]);
-    wait("the command", LIMIT, || boot.log().contains("exec uid").then_some(()));
+    wait("the command", LIMIT, || said.exists().then_some(()));
 
     let outage = outage(&boot);
     let second = boot.start(&["--port", &path]);
@@ -208,4 +207,27 @@ fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
     assert_eq!(status.code(), Some(1));
     boot.logged(&format!("another mote-agent is running: process {}", second.0.id()));
     boot.serves();
+}
+
+#[test]
+fn an_agent_of_an_initramfs_whose_run_was_mounted_over_makes_room_too() {
+    const TEST: &str = "anew::an_agent_of_an_initramfs_whose_run_was_mounted_over_makes_room_too";
+    if !in_private_mounts(TEST) {
+        return;
+    }
+    let boot = Boot::new("lxd");
+    let mut first = boot.start(&["--initramfs"]);
+    connected(&boot, 1);
+    for name in [&first.0.id().to_string(), "locks"] {
+        symlink(Path::new("/proc").join(name), boot.root("proc").join(name)).unwrap();
+    }
+    mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
+    let mut second = boot.start(&[]);
+    connected(&boot, 2);
+    let (status, _) = wait("the first's end", LIMIT, || first.0.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    assert!(boot.log().contains("taking over from the initramfs' agent"), "{}", boot.log());
+    assert_eq!(boot.host.run(&["exec", NAME, "--", "echo", "second"]), "second\n");
+    assert_eq!(terminate(&mut second), Some(0));
+    assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());
 }

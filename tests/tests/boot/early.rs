@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -194,7 +195,9 @@ fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
     boot.logged("CONNECTED");
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
     let pid = agent.0.id();
-    symlink(format!("/proc/{pid}"), boot.root(&format!("proc/{pid}"))).unwrap();
+    for name in [&pid.to_string(), "locks"] {
+        symlink(Path::new("/proc").join(name), boot.root("proc").join(name)).unwrap();
+    }
     let print = |args: &[&str]| {
         let output = boot.command(args).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
@@ -202,7 +205,8 @@ fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
     // It has not noticed yet.
     kill(Signal::STOP, pid);
     mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
-    let hidden = format!("process {pid} runs, but was started before /run was mounted");
+    let hidden =
+        format!("process {pid} runs, but /run/mote was mounted over or removed after its start");
     let (code, text) = print(&["status"]);
     assert!(code == Some(0) && text.starts_with("running: yes\n"), "{text}");
     assert!(text.contains(&format!("last_error: {hidden}\n")), "{text}");
@@ -226,7 +230,7 @@ fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
     kill(Signal::STOP, pid);
     fs::remove_dir_all(boot.root("run/mote")).unwrap();
     let (_, text) = print(&["status"]);
-    assert!(text.contains(&format!("{pid} runs, but /run/mote was removed under it\n")), "{text}");
+    assert!(text.contains(&format!("last_error: {hidden}\n")), "{text}");
     kill(Signal::CONT, pid);
     wait("its view", LIMIT, || print(&["status"]).1.contains("state: CONNECTED\n").then_some(()));
     drop(agent);

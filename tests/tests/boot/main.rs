@@ -3,7 +3,6 @@
 
 mod anew;
 mod check;
-mod dead;
 mod early;
 mod host;
 mod limits;
@@ -11,6 +10,7 @@ mod local;
 mod policy;
 mod sandbox;
 mod share;
+mod strangers;
 mod stuck;
 mod templates;
 mod world;

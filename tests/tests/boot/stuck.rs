@@ -1,5 +1,8 @@
 //! Who reads nothing, writes without end, or is stopped, stops nobody else.
 
+mod dead;
+pub(crate) mod fuse;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;

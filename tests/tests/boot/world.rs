@@ -78,6 +78,12 @@ impl Boot {
     }
 }
 
+/// Waits until agents have become CONNECTED that many times.
+pub(crate) fn connected(boot: &Boot, times: usize) {
+    let enough = || boot.log().matches(": CONNECTED ").count() >= times;
+    wait("CONNECTED", LIMIT, || enough().then_some(()));
+}
+
 pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
     kill(Signal::TERM, agent.0.id());
     let (status, _) = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten());

@@ -1,6 +1,7 @@
 //! The package where an agent runs: a Debian root whose process 1 is called `init`, with sysvinit's scripts, and a
 //! host that calls the agent over unix sockets.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use mote_tests::host::{Host, NAME};
@@ -55,6 +56,8 @@ impl Live {
             live.text("root/said")
         );
         live.connected(1);
+        let log = std::fs::metadata(live.root.0.0.join("var/log/mote-agent.log")).expect("its log");
+        assert_eq!(log.permissions().mode() & 0o777, 0o600, "the words of commands are in it");
         // What other tests look for can be found.
         assert!(live.root.processes().iter().any(|line| line.contains("/usr/sbin/mote-agent")));
         live

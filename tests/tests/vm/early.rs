@@ -62,7 +62,8 @@ fn one_that_was_started_before_run_is_no_second_agents_prey() {
     let vport = status.lines().find_map(|line| line.strip_prefix("port: ")).unwrap().to_owned();
     // Held, so that it does not notice meanwhile.
     guest.ok(&format!("kill -STOP {pid} && mount -t tmpfs run /run"));
-    let hidden = format!("process {pid} runs, but was started before /run was mounted");
+    let hidden =
+        format!("process {pid} runs, but /run/mote was mounted over or removed after its start");
     let check = guest.sh("mote-agent --check").1;
     assert!(check.contains(&hidden) && !check.contains("end process"), "{check}");
     let (code, text) = guest.sh("mote-agent 2>&1");

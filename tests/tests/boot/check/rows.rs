@@ -2,8 +2,14 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 
 use crate::world::{Boot, fifo, mount};
+
+/// This process's own.
+fn namespace(kind: &str) -> PathBuf {
+    fs::read_link(format!("/proc/self/ns/{kind}")).expect("a namespace")
+}
 
 /// What is broken, the line that says so and the exit code. `{root}` and `{lib}` stand for where the
 /// guest's root and its kernel's modules are.
@@ -122,9 +128,21 @@ pub(super) const PORTS: &[Row] = &[
     },
     row(
         |boot| {
-            fs::create_dir_all(boot.root("proc/77/fd")).expect("the guest");
-            boot.put("proc/77/comm", "cat\n");
-            symlink("/dev/vport0p1", boot.root("proc/77/fd/3")).expect("the guest");
+            // The first is a user's, who has a file of this name in a namespace of his own.
+            for (pid, mounts, user) in [(76, "mnt:[1]".into(), 1000), (77, namespace("mnt"), 0)] {
+                let of = |name: &str| format!("proc/{pid}/{name}");
+                boot.put(&of("status"), &format!("Name:\tcat\nUid:\t{user}\t{user}\t{user}\n"));
+                boot.put(&of("comm"), "cat\n");
+                for (name, to) in [
+                    ("fd/3", "/dev/vport0p1".into()),
+                    ("ns/mnt", mounts),
+                    ("ns/user", namespace("user")),
+                ] {
+                    let place = boot.root(&of(name));
+                    fs::create_dir_all(place.parent().expect("the guest")).expect("the guest");
+                    symlink(to, place).expect("the guest");
+                }
+            }
         },
         "missing  port: {root}/dev/vport0p1 is busy: another process has it open, and a port has one \
          opener at a time; end process 77 (cat)",

@@ -1,0 +1,277 @@
+//! Processes that look like an agent and are none: of users, of containers, of root's own. None keeps an agent from
+//! starting, ends it when it starts anew, is signalled, or has descriptors copied.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mote_tests::{Process, agent, kill, put, wait};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::Signal;
+
+use crate::stuck::fuse::Fuse;
+use crate::world::{Boot, LIMIT, NOBODY, connected, fifo, in_private_mounts, is_root, terminate};
+
+/// The test that a keeper of a lock runs.
+const KEEPER: &str = "strangers::locks_without_number_hold_no_start_up";
+/// A user with no rights but those that his own namespaces give him.
+const USER: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -Urm";
+/// Root of a container: namespaces, but not of users.
+const CONTAINER: &str = "unshare -mpf --kill-child";
+
+/// A guest with the machine's `/proc`; `None` where that may not be looked at.
+fn guest() -> Option<Boot> {
+    if !is_root() {
+        println!("skipped: it needs root");
+        return None;
+    }
+    let boot = Boot::new("lxd");
+    fs::remove_dir_all(boot.root("proc")).unwrap();
+    symlink("/proc", boot.root("proc")).unwrap();
+    fs::create_dir_all(boot.root("run")).unwrap();
+    Some(boot)
+}
+
+/// A process that has a `/run` of its own where the guest has one, and keeps a lock in there.
+fn stranger(boot: &Boot, who: &str, program: &str) -> Process {
+    let stranger = apart(boot, who, &format!("exec {}", keeper(boot)), program);
+    holds(&stranger, &boot.root("run/mote/lock"));
+    stranger
+}
+
+/// A process that has a `/run` of its own, and a script that it runs there; in that, [`keeper`] becomes `program`.
+fn apart(boot: &Boot, who: &str, script: &str, program: &str) -> Process {
+    let run = boot.root("run");
+    let run = run.display();
+    let script = format!("mount -t tmpfs -o mode=755 tmpfs {run} && mkdir {run}/mote && {script}");
+    let mut words = who.split(' ');
+    let mut command = Command::new(words.next().unwrap());
+    command.args(words).args(["sh", "-c", &script]);
+    Process::start(keeps(&mut command, &boot.root("run/mote/lock"), program))
+}
+
+/// The command line of a process that takes the lock as an agent does, and becomes a program that keeps it.
+fn keeper(boot: &Boot) -> String {
+    // Where everybody may run it.
+    let place = boot.scratch.0.join("keeper");
+    if !place.exists() {
+        // By another process: one that is forked meanwhile would have the file open to write.
+        let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&place).status();
+        assert!(copied.unwrap().success());
+    }
+    format!("{} --exact {KEEPER}", place.display())
+}
+
+/// Tells a [`keeper`] its lock and its program.
+fn keeps<'a>(command: &'a mut Command, lock: &Path, program: &str) -> &'a mut Command {
+    command.env("MOTE_LOCK", lock).env("MOTE_PROGRAM", program).stdout(Stdio::null())
+}
+
+/// The process of a [`keeper`].
+fn keep(lock: &Path) -> ! {
+    let file = File::options().write(true).create(true).truncate(false).open(lock).unwrap();
+    fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    fcntl_setfd(&file, FdFlags::empty()).unwrap();
+    let program = std::env::var("MOTE_PROGRAM").unwrap();
+    panic!("{}", Command::new("sh").arg("-c").arg(format!("exec {program}")).exec());
+}
+
+/// A program that lives on, with the words of an agent that makes room for another; it dies of the signal for that.
+fn liar(boot: &Boot) -> String {
+    let place = boot.scratch.0.join("nothing");
+    if !place.exists() {
+        fifo(&place);
+    }
+    format!("sh -c 'read x <{}' mote-agent --initramfs", place.display())
+}
+
+/// Waits until the process, or a child of it, has a lock of this name.
+fn holds(process: &Process, lock: &Path) {
+    let pid = process.0.id();
+    let look = || {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        let mut all = children.split_whitespace().map(str::to_owned).chain([pid.to_string()]);
+        all.find(|pid| {
+            let locked = fs::read_to_string("/proc/locks").unwrap_or_default();
+            let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+            let mut links = open.filter_map(|file| fs::read_link(file.path()).ok());
+            locked.contains(&format!(" WRITE {pid} ")) && links.any(|link| link == lock)
+        })
+    };
+    wait("a stranger's lock", LIMIT, look);
+}
+
+/// That an agent starts beside the strangers, starts anew, and does nothing to them.
+fn unimpressed(boot: &Boot, strangers: &mut [Process]) {
+    let begun = Instant::now();
+    let mut agent = boot.start(&[]);
+    connected(boot, 1);
+    println!("CONNECTED after {:?}", begun.elapsed());
+    // Who can read it can lock it.
+    assert_eq!(fs::metadata(boot.root("run/mote/lock")).unwrap().mode() & 0o7777, 0o600);
+    kill(Signal::HUP, agent.0.id());
+    connected(boot, 2);
+    assert_eq!(terminate(&mut agent), Some(0), "{}", boot.log());
+    let (_, said) = boot.ask(&["status"]);
+    assert!(said.contains("no agent is running"), "{said}");
+    assert!(!boot.log().contains("another mote-agent"), "{}", boot.log());
+    assert!(!boot.log().contains("taking over"), "{}", boot.log());
+    for stranger in strangers {
+        assert!(stranger.0.try_wait().unwrap().is_none(), "it was signalled");
+    }
+}
+
+#[test]
+fn a_user_with_a_run_of_his_own_is_no_agent() {
+    let Some(boot) = guest() else { return };
+    let mut strangers = [stranger(&boot, USER, "sleep 1000"), stranger(&boot, USER, &liar(&boot))];
+    unimpressed(&boot, &mut strangers);
+}
+
+#[test]
+fn roots_agent_in_a_container_is_another_guests() {
+    let Some(boot) = guest() else { return };
+    // A true one, which still waits for its files.
+    let program = format!(
+        "sh -c 'exec {} --root {} --initramfs --config-dir /none 2>>{}/theirs' </dev/null",
+        agent().display(),
+        boot.root("").display(),
+        boot.scratch.0.display()
+    );
+    let theirs = apart(&boot, CONTAINER, &format!("exec {program}"), "");
+    holds(&theirs, &boot.root("run/mote/lock"));
+    let flocked = stranger(&boot, CONTAINER, &liar(&boot));
+    unimpressed(&boot, &mut [theirs, flocked]);
+}
+
+#[test]
+fn a_users_file_in_a_program_that_runs_as_root_is_no_agents_lock() {
+    let Some(boot) = guest() else { return };
+    let lock = boot.root("run/mote/lock");
+    let user = apart(&boot, USER, &format!(">{} && exec sleep 1000", lock.display()), "");
+    // As su(1) is when it asks for the password: of root, with what its user has opened, and locked before.
+    let theirs = format!("/proc/{}/root{}", user.0.id(), lock.display());
+    wait("the user's file", LIMIT, || Path::new(&theirs).exists().then_some(()));
+    let mut setuid = Command::new("sh");
+    setuid.args(["-c", &format!("exec {}", keeper(&boot))]);
+    let setuid = Process::start(keeps(&mut setuid, Path::new(&theirs), "sleep 1000"));
+    holds(&setuid, &lock);
+    unimpressed(&boot, &mut [user, setuid]);
+}
+
+#[test]
+fn nothing_of_a_strangers_is_opened_copied_or_closed() {
+    const TEST: &str = "strangers::nothing_of_a_strangers_is_opened_copied_or_closed";
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        println!("skipped: it needs root and /dev/fuse");
+        return;
+    }
+    if !in_private_mounts(TEST) {
+        return;
+    }
+    let Some(boot) = guest() else { return };
+    let place = boot.scratch.0.join("fuse");
+    fs::create_dir(&place).unwrap();
+    // Dropped after the file system: what hangs on that lets nobody wait for its end.
+    let mut agent;
+    let mut stranger;
+    let fuse = Fuse::mount(&place);
+    let lock = boot.root("run/mote/lock");
+    let opened = format!("exec 8<{} && exec {}", fuse.file().display(), keeper(&boot));
+    stranger = apart(&boot, USER, &opened, &liar(&boot));
+    holds(&stranger, &lock);
+    fuse.fall_silent();
+    agent = boot.start(&[]);
+    connected(&boot, 1);
+    kill(Signal::HUP, agent.0.id());
+    connected(&boot, 2);
+    assert_eq!(terminate(&mut agent), Some(0), "{}", boot.log());
+    assert_eq!(fuse.read.try_iter().next(), None, "its server was asked");
+    assert!(stranger.0.try_wait().unwrap().is_none(), "it was signalled");
+}
+
+#[test]
+fn a_process_that_has_an_agents_number_is_not_signalled() {
+    let Some(boot) = guest() else { return };
+    // The status file's agent is gone, and this has its number, and its words.
+    let words = format!("exec {}", liar(&boot));
+    let mut number = Process::start(Command::new("sh").args(["-c", &words]));
+    let pid = number.0.id();
+    boot.put("run/mote/status", &format!("{{\"pid\":\"{pid}\",\"state\":\"CONNECTED\"}}"));
+    let mut holder = Command::new("sh");
+    holder.args(["-c", &format!("exec {}", keeper(&boot))]);
+    let holder = keeps(&mut holder, &boot.root("run/mote/lock"), "sleep 1000");
+    let holder = Process::start(holder);
+    holds(&holder, &boot.root("run/mote/lock"));
+    let (code, said) = boot.ask(&["status"]);
+    assert_eq!(code, Some(0), "{said}");
+    let mut agent = boot.start(&[]);
+    let (status, _) = wait("its end", LIMIT, || agent.0.try_wait().unwrap());
+    assert_eq!(status.code(), Some(1));
+    let another = format!("another mote-agent is running: process {}\n", holder.0.id());
+    assert!(boot.log().ends_with(&another), "{}", boot.log());
+    assert!(number.0.try_wait().unwrap().is_none(), "it was signalled");
+}
+
+/// Locks of one user, and of the many processes that have them.
+const LOCKS: usize = 40_000;
+const FLOODERS: usize = 8;
+
+#[test]
+fn locks_without_number_hold_no_start_up() {
+    if let Some(lock) = std::env::var_os("MOTE_LOCK") {
+        keep(Path::new(&lock));
+    }
+    if let Some(place) = std::env::var_os("MOTE_LOCKS") {
+        return flood(Path::new(&place));
+    }
+    let Some(boot) = guest() else { return };
+    let calm = started(&boot);
+    let place = boot.scratch.0.join("locks");
+    fs::create_dir(&place).unwrap();
+    std::os::unix::fs::chown(&place, Some(NOBODY), None).unwrap();
+    let flooder = |number: usize| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("exec {}", keeper(&boot))]).uid(NOBODY);
+        let place = place.join(number.to_string());
+        Process::start(command.env("MOTE_LOCKS", place).stdout(Stdio::null()))
+    };
+    let _flooders: Vec<_> = (0..FLOODERS).map(flooder).collect();
+    let all = || (0..FLOODERS).all(|number| place.join(format!("{number}.done")).exists());
+    wait("all locks", LIMIT, || all().then_some(()));
+    let flooded = (0..3).map(|_| started(&boot)).min().unwrap();
+    println!("STARTED after {calm:?}, and {flooded:?} beside {LOCKS} locks");
+    assert!(flooded < calm + Duration::from_secs(1), "{calm:?} {flooded:?}");
+}
+
+/// From an agent's start to STARTED.
+fn started(boot: &Boot) -> Duration {
+    fs::write(boot.scratch.0.join("agent.log"), "").unwrap();
+    let begun = Instant::now();
+    let mut agent = boot.start(&[]);
+    boot.logged("STARTED");
+    let took = begun.elapsed();
+    assert_eq!(terminate(&mut agent), Some(0));
+    took
+}
+
+/// Takes this process's part of [`LOCKS`], and keeps them.
+fn flood(place: &Path) {
+    let mut locks = Vec::new();
+    for _ in 0..LOCKS / FLOODERS {
+        put(place, "");
+        let file = File::options().write(true).open(place).unwrap();
+        fs::remove_file(place).unwrap();
+        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        locks.push(file);
+    }
+    put(place.with_extension("done"), "");
+    std::thread::sleep(Duration::from_secs(1000));
+    drop(locks);
+}

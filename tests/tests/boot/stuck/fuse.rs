@@ -1,0 +1,94 @@
+//! A FUSE file system with one file, whose server may stop to answer.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+
+/// Opcodes (`linux/fuse.h`).
+const LOOKUP: u32 = 1;
+const OPEN: u32 = 14;
+const FLUSH: u32 = 25;
+const INIT: u32 = 26;
+pub(crate) const ACCESS: u32 = 34;
+
+/// A mounted file system.
+pub(crate) struct Fuse {
+    place: PathBuf,
+    silent: Arc<AtomicBool>,
+    /// The opcode of each request that its server has read.
+    pub(crate) read: Receiver<u32>,
+}
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        // By force: what hangs on it goes on with an error.
+        let _gone = Command::new("umount").args(["-f", "-l"]).arg(&self.place).status();
+    }
+}
+
+impl Fuse {
+    /// Mounts it; in a mount namespace of the test's own.
+    pub(crate) fn mount(place: &Path) -> Self {
+        let mut device = File::options().read(true).write(true).open("/dev/fuse").expect("FUSE");
+        let options = "fd=0,rootmode=40000,user_id=0,group_id=0,allow_other";
+        let mounted = Command::new("mount")
+            .args(["-i", "-t", "fuse", "-o", options, "fuse"])
+            .arg(place)
+            .stdin(device.try_clone().expect("FUSE"))
+            .status();
+        assert!(mounted.expect("mount").success());
+        let silent = Arc::new(AtomicBool::new(false));
+        let (sender, read) = channel();
+        let hushed = silent.clone();
+        std::thread::spawn(move || {
+            let mut request = vec![0; 256 * 1024];
+            while device.read(&mut request).is_ok() {
+                let opcode = u32::from_ne_bytes(*request[4..].first_chunk().expect("a header"));
+                let body = answer(opcode);
+                if opcode == INIT || !hushed.load(Ordering::SeqCst) {
+                    let length = u32::try_from(16 + body.len()).expect("a short one");
+                    let mut whole = length.to_ne_bytes().to_vec();
+                    whole.extend([0; 4]);
+                    whole.extend_from_slice(&request[8..16]);
+                    whole.extend(body);
+                    device.write_all(&whole).expect("FUSE");
+                }
+                let _over = sender.send(opcode);
+            }
+        });
+        Self { place: place.into(), silent, read }
+    }
+
+    /// Its file.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.place.join("file")
+    }
+
+    /// From now on nothing is answered.
+    pub(crate) fn fall_silent(&self) {
+        self.silent.store(true, Ordering::SeqCst);
+        self.read.try_iter().for_each(drop);
+    }
+}
+
+/// The answer's body.
+fn answer(opcode: u32) -> Vec<u8> {
+    let numbers: (usize, &[(usize, u32)]) = match opcode {
+        // Version 7.31, nothing beyond the least.
+        INIT => (64, &[(0, 7), (4, 31), (20, 4096), (24, 1)]),
+        // Node 2: a plain file that all may read, and that is asked for each time.
+        LOOKUP => (128, &[(0, 2), (40, 2), (100, 0o100_444), (104, 1)]),
+        OPEN => (16, &[]),
+        FLUSH => (0, &[]),
+        _ => (0, &[]),
+    };
+    let mut body = vec![0; numbers.0];
+    for (at, number) in numbers.1 {
+        body[*at..at + 4].copy_from_slice(&number.to_ne_bytes());
+    }
+    body
+}
