@@ -5,6 +5,7 @@
 mod handles;
 mod hostile;
 mod limits;
+mod mounts;
 mod openssh;
 mod people;
 mod requests;
@@ -13,8 +14,8 @@ mod through;
 use mote_tests::Scratch;
 use mote_tests::sftp::{Reply, Session};
 
-const FAILURE: Reply = Reply::Status(4);
-const UNSUPPORTED: Reply = Reply::Status(8);
+pub(crate) const FAILURE: Reply = Reply::Status(4);
+pub(crate) const UNSUPPORTED: Reply = Reply::Status(8);
 
 /// A server in a directory of its own.
 fn session() -> (Scratch, Session) {

@@ -24,7 +24,7 @@ impl<'h> Rules<'h> {
     pub(super) fn apply(root: &Path, how: &'h Sftp) -> Self {
         let mut closed = false;
         if let [first, ..] = how.below.as_slice() {
-            let mut at = first;
+            let mut at = first.as_path();
             if let Err(why) = below::confine(root, &how.below, &mut at) {
                 let at = at.display();
                 log::error(format_args!("policy: files cannot be limited to {at}: {why}"));
