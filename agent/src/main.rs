@@ -30,7 +30,6 @@ use futures_lite::future::ready;
 use mote_core::devlxd::ready::Ready;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::host_info::HostInfo;
-use mote_core::hostapi::policy::Policy;
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{Intervals, Status};
 
@@ -38,7 +37,8 @@ use crate::agent::{About, Agent};
 use crate::built::BoxFuture;
 use crate::cli::options::{Command, Options};
 use crate::cli::{check, client, options, print};
-use crate::config::{known_host, policy};
+use crate::config::known_host;
+use crate::config::policy::{self, InForce};
 use crate::hostapi::event_bus::Events;
 use crate::hostapi::mounts;
 use crate::hostapi::operation_table::Operations;
@@ -155,13 +155,13 @@ fn run(options: Options) -> Result<(), String> {
     let prepared = prepared.ok_or("nothing was prepared")?;
     let Prepared { identity, files, mut applied, flavour } = prepared;
     log::info(format_args!("files from {}", files.from));
-    let policy = policies.under(flavour);
+    let policy = InForce::new(flavour);
+    policy.take(policies);
     let flavour = or_default(flavour);
-    log_policy(&policy);
     // Before the agent is visible: first boot may reboot the system (field notes 13).
     if built::FIRST_BOOT
         && !options.is_early()
-        && first_boot::run(&options.root, policy.0.features, &applied, &files, &signals)
+        && first_boot::run(&options.root, policy.get().features, &applied, &files, &signals)
             == first_boot::Next::Leave
     {
         return Ok(());
@@ -170,10 +170,9 @@ fn run(options: Options) -> Result<(), String> {
         return Ok(());
     };
     port::told(port::find(&options).ok(), &mut known);
-    let walls = sandbox::enter(&options, &policy.0, &way, known.as_ref());
-    let mut agent = new_agent(options, flavour, policy, identity, files.from, lock);
-    agent.policy_text.push_str(walls);
-    let agent = Rc::new(agent);
+    let walls = sandbox::enter(&options, &policy.get(), &way, known.as_ref());
+    policy.text.borrow_mut().push_str(walls);
+    let agent = Rc::new(new_agent(options, flavour, policy, identity, files.from, lock));
     if let Some(trouble) = applied.troubles.pop() {
         *agent.last_error.borrow_mut() = Some((About::Else, trouble));
     }
@@ -191,13 +190,6 @@ fn run(options: Options) -> Result<(), String> {
     run::block_on(&agent.executor, agent.executor.spawn(served))
 }
 
-fn log_policy((policy, troubles): &(Policy, Vec<String>)) {
-    troubles.iter().for_each(|trouble| log::error(format_args!("{trouble}")));
-    if policy.restricts() {
-        log::info(format_args!("policy: {policy}"));
-    }
-}
-
 /// Makes an agent of an initramfs fit to outlive that.
 fn out_of_initramfs(options: &Options) -> OldRoot {
     if options.is_early() && !anew::is_spared() {
@@ -213,7 +205,7 @@ fn out_of_initramfs(options: &Options) -> OldRoot {
 fn new_agent(
     options: Options,
     flavour: Flavour,
-    (policy, troubles): (Policy, Vec<String>),
+    policy: InForce,
     identity: Identity,
     files: String,
     lock: Lock,
@@ -231,7 +223,6 @@ fn new_agent(
         ready = Ready::restore(text.as_bytes());
     }
     Agent {
-        policy_text: policy::describe(&policy, &troubles),
         policy,
         options,
         flavour,
@@ -245,7 +236,7 @@ fn new_agent(
         events: events.clone(),
         ready: RefCell::new(ready),
         words: Rc::new(permits::Semaphore::new(agent::WORDS)),
-        last_error: RefCell::new(troubles.into_iter().next_back().map(|why| (About::Else, why))),
+        last_error: RefCell::default(),
         strangers: RefCell::new(LogLimit::new(agent::STRANGERS)),
         shortages: RefCell::new(LogLimit::new(agent::SHORTAGES)),
         refusals: RefCell::new(LogLimit::new(agent::REFUSALS)),

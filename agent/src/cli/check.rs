@@ -19,8 +19,9 @@ use crate::agent::REFUSED;
 use crate::built;
 use crate::cli::options::Options;
 use crate::cli::print;
+use crate::config::files;
 use crate::config::files::ConfigFiles;
-use crate::config::{files, policy};
+use crate::config::policy::{self, Grade, Judged};
 use crate::first_boot::templates;
 use crate::net::tls;
 use crate::net::transport::{Transport, probe_vsock};
@@ -112,10 +113,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     facts.ok(format_args!("build: {}", built::Build));
     let flavour = known.unwrap_or(Flavour::Lxd);
-    let (policy, troubles) = policies.under(known);
-    troubles.iter().for_each(|trouble| facts.missing(format_args!("policy: {trouble}")));
-    facts.ok(format_args!("policy: {policy}"));
-    about_sandbox(&mut facts, options, &policy);
+    let judged = policies.under(known);
+    about_policy(&mut facts, &judged);
+    about_sandbox(&mut facts, options, &judged.policy);
     if matches!(options.transport, Transport::Vsock) {
         about_vsock(&mut facts, &options.root, flavour);
     }
@@ -201,6 +201,15 @@ fn about_port(facts: &mut Facts, options: &Options, running: &Running) -> Option
         Err(why) => facts.missing(format_args!("port: {why}")),
     }
     port::flavour(options, &found)
+}
+
+fn about_policy(facts: &mut Facts, judged: &Judged) {
+    let text = &judged.text;
+    match judged.grade {
+        Grade::Good => facts.ok(format_args!("policy: {text}")),
+        Grade::Void => facts.absent(format_args!("policy: {text}")),
+        Grade::Broken => facts.missing(format_args!("policy: {text}")),
+    }
 }
 
 fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {

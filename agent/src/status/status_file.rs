@@ -87,7 +87,7 @@ fn describe(agent: &Agent, port: Option<&Path>) -> String {
         json.maybe("host", host.as_deref().filter(|_| status.state() != State::Stopped));
         json.maybe("devlxd", agent.devlxd.get().then(|| agent.flavour.socket_path()));
         json.maybe("ready", agent.ready.borrow().get().map(ReadyState::name));
-        json.pair("policy", &agent.policy_text);
+        json.pair("policy", &agent.policy.text.borrow());
         let last_error = agent.last_error.borrow();
         json.maybe("last_error", last_error.as_ref().map(|(_, text)| text.as_str()));
     })

@@ -9,6 +9,7 @@ mod host;
 mod limits;
 mod local;
 mod policy;
+mod renewal;
 mod sandbox;
 mod share;
 mod stuck;
