@@ -82,5 +82,9 @@ fn launch(agent: &Agent) -> std::io::Result<(Rc<Child>, Socket)> {
     for directory in policy.below() {
         add("-b", directory);
     }
+    if let Some([user, group]) = policy.files_as() {
+        add("-U", user);
+        add("-G", group);
+    }
     run::connected(agent, &arguments)
 }

@@ -9,6 +9,7 @@ mod mounts;
 mod openssh;
 mod people;
 mod requests;
+mod rights;
 mod through;
 
 use mote_tests::Scratch;
