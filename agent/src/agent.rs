@@ -11,13 +11,14 @@ use mote_core::dial::Retry;
 use mote_core::flavour::Flavour;
 use mote_core::host_address::HostAddress;
 use mote_core::hostapi::host_info::HostInfo;
-use mote_core::hostapi::policy::{Capability, Policy};
+use mote_core::hostapi::policy::Capability;
 use mote_core::json::{Document, Value};
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{State, Status};
 
 use crate::built::{self, BoxFuture};
 use crate::cli::options::Options;
+use crate::config::policy::{self, InForce};
 use crate::hostapi::event_bus::Events;
 use crate::hostapi::operation_table::Operations;
 use crate::net::host_call::{Call, Failed, HostReply, Link, call};
@@ -29,6 +30,7 @@ use crate::runtime::permits::Semaphore;
 use crate::runtime::wake::Signal;
 use crate::status::errors::{About, Called, Errors, REFUSED};
 use crate::status::notes::Notes;
+use crate::sys::sandbox;
 
 /// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).
 const VERIFY: Duration = Duration::from_millis(2500);
@@ -62,10 +64,8 @@ pub(crate) struct Agent {
     pub(crate) options: Options,
     /// The server that the host runs.
     pub(crate) flavour: Flavour,
-    /// Capabilities that the guest's policy leaves the host.
-    pub(crate) policy: Policy,
-    /// The policy as text, with the errors of its files.
-    pub(crate) policy_text: String,
+    /// What the guest's policy leaves the host.
+    pub(crate) policy: InForce,
     /// Our certificate, and the caller's.
     pub(crate) identity: Identity,
     /// The status channel's state machine.
@@ -217,6 +217,18 @@ impl Agent {
         if let Some(often) = again(&self.refusals) {
             log::info(format_args!("policy: the host was refused{often}: {why}"));
         }
+    }
+
+    /// Reads the policy's files again: it holds from the next act of the host on. devlxd can be switched off
+    /// by it; on it is switched by the host.
+    #[cold]
+    pub(crate) fn renew_policy(&self) {
+        if sandbox::is_entered() {
+            return self.policy.close();
+        }
+        self.policy.take(policy::read(&self.options));
+        self.allow_devlxd(self.devlxd.get());
+        self.status_changed.raise();
     }
 
     /// Adopts the host info: address and certificate. Session tickets are kept only if the certificate

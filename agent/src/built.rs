@@ -6,6 +6,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::process::ExitCode;
 
+use mote_core::hostapi::policy::{Capability, Features};
+
 use crate::cli::print;
 
 /// The release, and the commit that this was built from if `scripts/build` did it.
@@ -40,6 +42,15 @@ pub(crate) const PORT_FORWARD: bool = cfg!(feature = "port-forward");
 pub(crate) const STATE: bool = cfg!(feature = "state");
 /// The policy's limits within a capability: only these have some.
 pub(crate) const LIMITS: bool = EXEC || FILES || PORT_FORWARD;
+
+/// The capabilities by which the host can be more than the guest's policy wants, if they are built.
+pub(crate) const CAPABILITIES: Features = Features::of(&[
+    (EXEC, Capability::Exec),
+    (FILES, Capability::Files),
+    (MOUNTS, Capability::Mounts),
+    (FIRST_BOOT, Capability::Templates),
+    (PORT_FORWARD, Capability::PortForward),
+]);
 
 /// The features by name; `--check` shows the absent ones.
 const FEATURES: [(&str, bool); 9] = [

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 /// Most symbolic links on one way, as many as the kernel follows; one more is an error.
 const LINKS: usize = 40;
 /// Magic number (statfs(2)) of `/proc`, whose links lead anywhere, also out of the root.
-const PROC: u32 = 0x9fa0;
+pub(crate) const PROC: u32 = 0x9fa0;
 
 /// A name in an open directory. It is no symbolic link, or was none when it was looked up.
 #[derive(Debug)]

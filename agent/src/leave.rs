@@ -72,6 +72,7 @@ impl Signals {
             match next.or(look).await? {
                 Some(Signalled::Child) => agent.children.reap(),
                 Some(Signalled::Anew) => {
+                    agent.renew_policy();
                     leave.get_or_insert_with(|| Leave::anew(now()));
                     agent.starts_anew.set(true);
                     agent.status_changed.raise();

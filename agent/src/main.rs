@@ -32,7 +32,6 @@ use mote_core::devlxd::ready::Ready;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::info::RELEASE;
-use mote_core::hostapi::policy::Policy;
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{Intervals, Status};
 
@@ -40,7 +39,8 @@ use crate::agent::Agent;
 use crate::built::{BoxFuture, VERSION};
 use crate::cli::options::{Command, Options};
 use crate::cli::{check, client, help, options, print};
-use crate::config::{known_host, policy};
+use crate::config::known_host;
+use crate::config::policy::{self, InForce};
 use crate::hostapi::event_bus::Events;
 use crate::hostapi::mounts;
 use crate::hostapi::operation_table::Operations;
@@ -59,7 +59,7 @@ use crate::start::new_root::OldRoot;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
 use crate::start::{anew, devices, listen, lock, others, sandbox};
-use crate::status::errors::{About, Called, Errors};
+use crate::status::errors::{About, Called};
 use crate::status::notes::Notes;
 use crate::status::{port, pump, without_vsock};
 use crate::workers::{mount, report};
@@ -159,13 +159,13 @@ fn run(options: Options) -> Result<(), String> {
     let prepared = prepared.ok_or("nothing was prepared")?;
     let Prepared { identity, files, mut applied, flavour } = prepared;
     log::info(format_args!("files from {}", files.from));
-    let policy = policies.under(flavour);
+    let policy = InForce::new(flavour);
+    policy.take(policies);
     let flavour = or_default(flavour);
-    log_policy(&policy);
     // Before the agent is visible: first boot may reboot the system (field notes 13).
     if built::FIRST_BOOT
         && !options.is_early()
-        && first_boot::run(&options.root, policy.0.features, &applied, &files, &signals)
+        && first_boot::run(&options.root, policy.get().features, &applied, &files, &signals)
             == first_boot::Next::Leave
     {
         return Ok(());
@@ -174,11 +174,10 @@ fn run(options: Options) -> Result<(), String> {
         return Ok(());
     };
     port::told(port::find(&options).ok(), &mut known);
-    let walls = sandbox::enter(&options, &policy.0, &way, known.as_ref());
+    let walls = sandbox::enter(&options, &policy.get(), &way, known.as_ref());
+    policy.text.borrow_mut().push_str(walls);
     devices::without_proc(&options.root).iter().for_each(|why| log::warn(format_args!("{why}")));
-    let mut agent = new_agent(options, flavour, policy, identity, files.from, lock);
-    agent.policy_text.push_str(walls);
-    let agent = Rc::new(agent);
+    let agent = Rc::new(new_agent(options, flavour, policy, identity, files.from, lock));
     if let Some(trouble) = applied.troubles.pop() {
         agent.note(About::Else, trouble);
     }
@@ -192,13 +191,6 @@ fn run(options: Options) -> Result<(), String> {
     let signals = Signals::new(signals, old_root)?;
     let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
     run::block_on(&agent.executor, agent.executor.spawn(served))
-}
-
-fn log_policy((policy, troubles): &(Policy, Vec<String>)) {
-    troubles.iter().for_each(|trouble| log::error(format_args!("{trouble}")));
-    if policy.restricts() {
-        log::info(format_args!("policy: {policy}"));
-    }
 }
 
 /// Makes an agent of an initramfs fit to outlive that.
@@ -216,7 +208,7 @@ fn out_of_initramfs(options: &Options) -> OldRoot {
 fn new_agent(
     options: Options,
     flavour: Flavour,
-    (policy, troubles): (Policy, Vec<String>),
+    policy: InForce,
     identity: Identity,
     files: String,
     lock: Lock,
@@ -229,14 +221,11 @@ fn new_agent(
         connected: connected.unwrap_or(default.connected),
     };
     let events = Rc::new(Events::new());
-    let mut errors = Errors::default();
-    *errors.about(About::Else) = troubles.last().cloned();
     let mut ready = Ready::default();
     if let Ok(text) = read_text(&options.root.join(run_dir::READY)) {
         ready = Ready::restore(text.as_bytes());
     }
     Agent {
-        policy_text: policy::describe(&policy, &troubles),
         policy,
         options,
         flavour,
@@ -250,7 +239,7 @@ fn new_agent(
         events: events.clone(),
         ready: RefCell::new(ready),
         words: Rc::new(permits::Semaphore::new(agent::WORDS)),
-        errors: RefCell::new(errors),
+        errors: RefCell::default(),
         called: Cell::new(Called::Never),
         starts_anew: Cell::new(false),
         strangers: RefCell::new(LogLimit::new(agent::STRANGERS)),

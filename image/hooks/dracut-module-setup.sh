@@ -14,9 +14,11 @@ installkernel() {
 install() {
     # shellcheck disable=SC2154 # dracut has set them
     local unit="$systemdsystemunitdir/mote-agent-initramfs.service"
-    inst_multiple /usr/sbin/mote-agent /usr/lib/mote-agent/in-initramfs sh
+    inst_multiple /usr/sbin/mote-agent /usr/lib/mote-agent/in-initramfs sh cat
     # What the guest denies its host, it denies there too.
     inst_multiple -o /etc/mote-agent.yml /etc/incus-agent.yml
+    mkdir -p "$initdir/etc"
+    /usr/lib/mote-agent/options "${dracutsysrootdir:-}" >"$initdir/etc/mote-agent.options"
     # Where commands of the host start.
     mkdir -p "$initdir/root"
     if dracut_module_included systemd; then

@@ -19,6 +19,8 @@ complete -c mote-agent -n '__fish_seen_subcommand_from report' -a 'state metrics
 complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o d -r -a '(__fish_complete_directories)' -d directory
 complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o R -d 'for reading only'
 complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o b -r -a '(__fish_complete_directories)' -d 'show this directory'
+complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o U -x -d 'as this user'
+complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o G -x -d 'with this group'
 complete -c mote-agent -l config-dir -r -a '(__fish_complete_directories)' -d 'directory of the certificate files'
 complete -c mote-agent -s s -l secrets-location -r -a '(__fish_complete_directories)' -d 'directory of these files alone'
 complete -c mote-agent -l port -r -F -d 'status port'

@@ -20,7 +20,7 @@ features=(guestapi exec files mounts port-forward metrics state templates networ
 _mote_agent_words() {
     case "$words[1]" in
     report) _values report state metrics ;;
-    sftp-server) _arguments '-d[directory]:directory:_files -/' '-R[for reading only]' '*-b[show this directory]:directory:_files -/' ;;
+    sftp-server) _arguments '-d[directory]:directory:_files -/' '-R[for reading only]' '*-b[show this directory]:directory:_files -/' '-U[as this user]:id' '-G[with this group]:id' ;;
     get) _message key ;;
     esac
 }

@@ -17,8 +17,9 @@ use rustix::fs::{Access, access, statvfs};
 use crate::built;
 use crate::cli::options::Options;
 use crate::cli::print;
+use crate::config::files;
 use crate::config::files::ConfigFiles;
-use crate::config::{files, policy};
+use crate::config::policy::{self, Grade, Judged};
 use crate::first_boot::templates;
 use crate::net::tls;
 use crate::net::transport::{Transport, probe_vsock};
@@ -133,11 +134,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         about_vsock(&mut facts, &options.root, known);
     }
     about_root(&mut facts, &options.root);
-    let (policy, troubles) = policies.under(known);
-    troubles.iter().for_each(|trouble| facts.missing("policy", format_args!("{trouble}")));
-    facts.ok("policy", format_args!("{policy}"));
-    about_sandbox(&mut facts, options, &policy);
-    about_devlxd(&mut facts, &policy, known, &theirs);
+    let judged = policies.under(known);
+    about_policy(&mut facts, &judged);
+    about_sandbox(&mut facts, options, &judged.policy);
+    about_devlxd(&mut facts, &judged.policy, known, &theirs);
     if let Some(why) = others::left(&options.root) {
         facts.note("service", format_args!("{why}"));
     }
@@ -249,6 +249,15 @@ fn about_port(
         },
     }
     port::flavour(options, &found)
+}
+
+fn about_policy(facts: &mut Facts, judged: &Judged) {
+    let add = match judged.grade {
+        Grade::Good => Facts::ok,
+        Grade::Void => Facts::note,
+        Grade::Broken => Facts::missing,
+    };
+    add(facts, "policy", format_args!("{}", judged.text));
 }
 
 fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {

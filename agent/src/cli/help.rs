@@ -18,9 +18,9 @@ Commands:
   status        print the agent's own view
   report state|metrics
                 print what the host gets of this instance; needs no agent
-  sftp-server [-d DIR] [-R] [-b DIR]...
+  sftp-server [-d DIR] [-R] [-b DIR]... [-U UID -G GID]
                 serve SFTP on standard input and output, relative to DIR; -R: for reading
-                only; -b: show no other directories than these
+                only; -b: show no other directories than these; -U: as this user
   version
   help
 

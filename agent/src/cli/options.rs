@@ -170,6 +170,10 @@ pub(crate) struct Sftp {
     pub(crate) read_only: bool,
     /// The only directories shown, if there are any.
     pub(crate) below: Vec<PathBuf>,
+    /// The user with whose rights it is done, if another than this one.
+    pub(crate) user: Option<u32>,
+    /// The group with whose rights it is done, with those of a user.
+    pub(crate) group: u32,
 }
 
 /// A report for the host.
@@ -246,22 +250,25 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     Ok(options)
 }
 
-/// Parses the arguments of `sftp-server`: `-d` and `-R` as for OpenSSH's, and `-b`.
+/// Parses the arguments of `sftp-server`: `-d` and `-R` as for OpenSSH's, and `-b`, `-U`, `-G`.
 fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, String> {
     let mut how = Sftp::default();
     while let Some(option) = args.next() {
         match option.to_str() {
             Some("--help" | "-h") => return Ok(Command::Help),
             Some("-R") => how.read_only = true,
-            Some(option @ ("-d" | "-b")) => {
-                let directory = args.next().ok_or_else(|| format!("{option} needs a directory"))?;
-                if option == "-b" {
-                    how.below.push(directory.into());
-                } else {
-                    how.directory = Some(directory.into());
+            Some(option @ ("-d" | "-b" | "-U" | "-G")) => {
+                let value = args.next().ok_or_else(|| format!("{option} needs a value"))?;
+                // There is no user, and no group, of the highest number.
+                let id = || value.to_str().and_then(|id| id.parse().ok()).unwrap_or(u32::MAX);
+                match option {
+                    "-d" => how.directory = Some(value.into()),
+                    "-b" => how.below.push(value.into()),
+                    "-U" => how.user = Some(id()),
+                    _ => how.group = id(),
                 }
             }
-            _ => return Err("sftp-server takes -d DIR, -R, -b DIR and nothing else".to_owned()),
+            _ => return Err("sftp-server takes -d, -R, -b, -U, -G and nothing else".to_owned()),
         }
     }
     Ok(Command::SftpServer(how))

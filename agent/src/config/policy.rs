@@ -3,18 +3,22 @@
 //! ignores it.
 //!
 //! It is read before anything of the host's is touched. The flavour, by which Incus' file counts or not, is
-//! known later, by what the host shows: until then, and if nothing tells it, that file restricts too.
+//! known later, by what the host shows: until then, and if nothing tells it, that file restricts too. SIGHUP has it
+//! read again.
 
-use std::fmt::Write;
+use std::cell::{Ref, RefCell};
+use std::fmt::{Display, Write};
 use std::io::ErrorKind;
 use std::path::Path;
 
 use mote_core::flavour::Flavour;
-use mote_core::hostapi::policy::{Features, Policy, Whose};
+use mote_core::hostapi::policy::{Capability, Features, Policy, Whose};
 
 use crate::built;
 use crate::cli::options::Options;
+use crate::runtime::log;
 use crate::runtime::small_files::read_bounded;
+use crate::runtime::wake::Signal;
 
 /// The policy's files, relative to the root: that for every server, and that of Incus' agent.
 pub(crate) const FILES: [&str; 2] = ["etc/mote-agent.yml", "etc/incus-agent.yml"];
@@ -31,7 +35,8 @@ pub(crate) struct Found {
 /// What one file says; nothing is allowed if there is something wrong with it.
 struct One {
     policy: Policy,
-    trouble: Option<String>,
+    /// Each after a semicolon; empty if there is nothing wrong.
+    trouble: String,
 }
 
 /// Reads both files. A file that cannot be read denies everything, since it may have been meant to; Incus' agent
@@ -52,13 +57,97 @@ impl Found {
         if is_incus_file_used(flavour) { all.and(self.incus.policy.features) } else { all }
     }
 
-    /// The policy under this flavour, and what is wrong with its files.
-    pub(crate) fn under(self, flavour: Option<Flavour>) -> (Policy, Vec<String>) {
+    /// The policy under this flavour.
+    #[inline(never)] // its size
+    pub(crate) fn under(self, flavour: Option<Flavour>) -> Judged {
         let features = self.features(flavour);
-        let incus = self.incus.trouble.filter(|_| is_incus_file_used(flavour));
         let mut policy = self.ours.policy;
         policy.features = features;
-        (policy, self.ours.trouble.into_iter().chain(incus).collect())
+        let mut text = policy.to_string();
+        let length = text.len();
+        text.push_str(&self.ours.trouble);
+        if is_incus_file_used(flavour) {
+            text.push_str(&self.incus.trouble);
+        }
+        let mut grade = if text.len() > length { Grade::Broken } else { Grade::Good };
+        if built::LIMITS || built::FIRST_BOOT {
+            let length = text.len();
+            policy.voids(built::CAPABILITIES, &mut text);
+            grade = if text.len() > length { Grade::Void } else { grade };
+        }
+        Judged { policy, text, grade }
+    }
+}
+
+/// How good a policy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grade {
+    /// It says what it means.
+    Good,
+    /// Some limit of it is void.
+    Void,
+    /// A file is not understood, so that nothing is allowed.
+    Broken,
+}
+
+/// A policy, and what there is to say of it.
+pub(crate) struct Judged {
+    pub(crate) policy: Policy,
+    /// In words, with what is wrong.
+    pub(crate) text: String,
+    pub(crate) grade: Grade,
+}
+
+/// The policy in force.
+pub(crate) struct InForce {
+    flavour: Option<Flavour>,
+    policy: RefCell<Policy>,
+    /// The policy in words, for the status file.
+    pub(crate) text: RefCell<String>,
+    /// Raised when it changed. What was allowed once keeps the count, and lasts no longer.
+    pub(crate) changed: Signal,
+}
+
+impl InForce {
+    /// The policy under this flavour; nothing is allowed yet.
+    pub(crate) fn new(flavour: Option<Flavour>) -> Self {
+        let policy = RefCell::new(Features::NONE.into());
+        Self { flavour, policy, text: RefCell::default(), changed: Signal::default() }
+    }
+
+    /// Puts in force what was read, and logs it.
+    #[inline(never)] // its size
+    pub(crate) fn take(&self, found: Found) {
+        let new = found.under(self.flavour);
+        let say = if new.grade == Grade::Good { log::info } else { log::warn };
+        say(format_args!("policy: {}", new.text));
+        self.text.replace(new.text);
+        self.put(new.policy);
+    }
+
+    /// Leaves the host what it needs until this agent, which cannot read its files any longer, is started again.
+    #[cold]
+    pub(crate) fn close(&self) {
+        let features = self.get().features.and(Features::of(&[(true, Capability::GuestApi)]));
+        self.put(features.into());
+    }
+
+    fn put(&self, policy: Policy) {
+        if self.policy.replace(policy) != *self.get() {
+            self.changed.raise();
+        }
+    }
+
+    /// The policy; not to be held over an await.
+    #[inline(never)] // its size
+    pub(crate) fn get(&self) -> Ref<'_, Policy> {
+        self.policy.borrow()
+    }
+
+    /// Whether the capability is allowed, as a whole or within limits.
+    #[inline(never)] // its size
+    pub(crate) fn allows(&self, capability: Capability) -> bool {
+        self.get().allows(capability)
     }
 }
 
@@ -66,33 +155,27 @@ fn is_incus_file_used(flavour: Option<Flavour>) -> bool {
     matches!(flavour, None | Some(Flavour::Incus))
 }
 
-/// The policy and the errors of its files in one line, for the status file.
-pub(crate) fn describe(policy: &Policy, troubles: &[String]) -> String {
-    let mut out = policy.to_string();
-    for trouble in troubles {
-        out.push_str("; ");
-        out.push_str(trouble);
-    }
-    out
-}
-
 #[inline(never)] // its size
 fn read_one(root: &Path, file: &str, whose: Whose) -> One {
     let path = root.join(file);
-    let mut faults = String::new();
+    let mut trouble = String::new();
+    let mut tell = |fault: &dyn Display| {
+        let _infallible = match trouble.as_str() {
+            "" => write!(trouble, "; {}: {fault}", path.display()),
+            _ => write!(trouble, "; {fault}"),
+        };
+    };
     let policy = match read_bounded(&path, LONGEST) {
-        Ok(text) => Policy::from_yaml(&text, whose, built::LIMITS, &mut |fault| {
-            let between = if faults.is_empty() { "" } else { "; " };
-            let _infallible = write!(faults, "{between}{fault}");
-        }),
+        Ok(text) => Policy::from_yaml(&text, whose, built::LIMITS, &mut tell),
         Err(error) if error.kind() == ErrorKind::NotFound => Features::ALL.into(),
         Err(error) => {
-            faults = error.to_string();
+            tell(&error);
             Features::NONE.into()
         }
     };
-    let trouble = (!faults.is_empty())
-        .then(|| format!("{}: {faults}; everything is denied until this is fixed", path.display()));
+    if !trouble.is_empty() {
+        trouble.push_str("; everything is denied until this is fixed");
+    }
     One { policy, trouble }
 }
 
@@ -108,7 +191,7 @@ mod tests {
         let args = ["mote-agent", "--deny", "exec", "--root", root.to_str().unwrap()];
         let options = crate::cli::options::parse(args.into_iter().map(Into::into)).unwrap();
         let found = |flavour| read(&options).under(flavour);
-        let of = |flavour| found(flavour).0.features;
+        let of = |flavour| found(flavour).policy.features;
         let (lxd, under_incus) = (Some(Flavour::Lxd), Some(Flavour::Incus));
         assert_eq!(of(under_incus), Features::without("exec").unwrap());
         std::fs::write(&incus, "features:\n  exec: true\n  state: true\n  templates: false\n")
@@ -118,19 +201,29 @@ mod tests {
         assert_eq!(of(lxd), Features::without("exec").unwrap());
         std::fs::write(&ours, "features: {files: {read-only: true}, exec: {users: [1]}}").unwrap();
         assert_eq!(of(under_incus), Features::NONE);
-        let (policy, troubles) = found(lxd);
+        let judged = found(lxd);
+        let policy = &judged.policy;
         assert_eq!(policy.features, Features::only("files").unwrap());
         assert!(policy.read_only() && policy.to_string().ends_with("; limited: files"), "{policy}");
-        assert!(troubles.is_empty());
+        assert_eq!(judged.grade, Grade::Good);
+        std::fs::write(&ours, "features: {files: true}").unwrap();
+        let judged = found(lxd);
+        assert!(
+            judged.grade == Grade::Void && judged.text.contains(" by files ("),
+            "{}",
+            judged.text
+        );
+        std::fs::write(&ours, "features: {files: {read-only: true}, exec: {users: [1]}}").unwrap();
         std::fs::write(&incus, "features: 1").unwrap();
-        assert_eq!((of(lxd), of(None)), (policy.features, Features::NONE));
+        assert_eq!((of(lxd), of(None)), (Features::only("files").unwrap(), Features::NONE));
         std::fs::write(&ours, "features: {files: &x true}").unwrap();
-        let (policy, troubles) = found(lxd);
+        let judged = found(lxd);
+        let policy = &judged.policy;
         assert_eq!(policy.features, Features::NONE);
-        assert!(troubles[0].contains("line 1: an anchor is not supported"), "{troubles:?}");
+        assert_eq!(judged.grade, Grade::Broken);
+        assert!(judged.text.contains("line 1: an anchor is not supported"), "{}", judged.text);
         std::fs::write(&ours, "feature: {files: true}").unwrap();
-        let (policy, troubles) = found(lxd);
-        let text = describe(&policy, &troubles);
+        let text = found(lxd).text;
         assert!(text.starts_with("denied: guestapi exec files"), "{text}");
         assert!(text.contains("etc/mote-agent.yml: line 1: unknown key \"feature\""), "{text}");
     }

@@ -1,10 +1,30 @@
-//! The answer to what the guest's policy does not allow.
+//! What the guest's policy does not allow, or does not any longer.
 
 use std::fmt::Display;
+use std::io;
+
+use futures_lite::FutureExt;
 
 use crate::agent::Agent;
 use crate::hostapi::envelope::error;
+use crate::net::relay::relay;
 use crate::net::serve::Answer;
+use crate::net::stream::Stream;
+use crate::net::transport::Socket;
+
+/// Relays what was allowed when the policy had this count, until either side ends it or the policy changes.
+pub(crate) async fn relay_while_allowed(
+    agent: &Agent,
+    allowed: u64,
+    stream: &Stream,
+    socket: Socket,
+) -> io::Result<()> {
+    let changed = async {
+        agent.policy.changed.after(allowed).await;
+        Err(io::Error::other("the guest's policy has changed"))
+    };
+    changed.or(relay(stream, socket)).await
+}
 
 /// 403 with the reason, which the host shows to its user and the log to the guest's.
 #[inline(never)] // its size

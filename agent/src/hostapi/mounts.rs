@@ -67,13 +67,13 @@ pub(crate) async fn event(agent: &Rc<Agent>, event: Value<'_>) {
         Ok(_) => {}
         Err(why) => return agent.trouble(format_args!("device event: {why}")),
     }
-    if !agent.policy.allows(Capability::Mounts) {
-        return log::info(format_args!("policy: a device event mounts nothing"));
-    }
     let (task, document) = (agent.clone(), event.raw().to_owned());
     let work = agent.task(async move {
         // One at a time and in order: a device that is added and removed must end up removed.
         let _permit = task.plugging.clone().take().await;
+        if !task.policy.allows(Capability::Mounts) {
+            return log::info(format_args!("policy: a device event mounts nothing"));
+        }
         send(&task, document.as_bytes(), PLUGGED).await;
     });
     match agent.flavour {

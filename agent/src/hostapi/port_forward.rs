@@ -1,14 +1,14 @@
 //! `POST /1.0/port-forward` of Incus (P§4.7): a connection to a TCP port of the guest.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::hostapi::port_forward::Target;
 use mote_core::http::head::Request;
 
 use crate::agent::Agent;
-use crate::hostapi::denied::denied;
+use crate::hostapi::denied::{denied, relay_while_allowed};
 use crate::hostapi::envelope::{error, error_by};
-use crate::net::relay::relay;
 use crate::net::serve::Answer;
 use crate::net::stream::Stream;
 use crate::net::transport::{Socket, dial_tcp};
@@ -22,7 +22,7 @@ use crate::runtime::permits::Permit;
 const DIAL: Duration = Duration::from_secs(30);
 
 /// Connects to the port and upgrades, or answers with an error.
-pub(crate) async fn answer(agent: &Agent, request: &Request<'_>, body: &[u8]) -> Answer {
+pub(crate) async fn answer(agent: &Rc<Agent>, request: &Request<'_>, body: &[u8]) -> Answer {
     if !request.headers.has_token("Upgrade", "tcp") {
         return error(400, "Missing or invalid upgrade header");
     }
@@ -30,9 +30,10 @@ pub(crate) async fn answer(agent: &Agent, request: &Request<'_>, body: &[u8]) ->
         Ok(target) => target,
         Err(why) => return error_by(400, &why),
     };
-    if let Err(what) = agent.policy.check_port(&target) {
+    if let Err(what) = agent.policy.get().check_port(&target) {
         return denied(agent, &what);
     }
+    let allowed = agent.policy.changed.seen();
     let failed = |why: &str| {
         let Target { name, port } = &target;
         error(500, &format!("Failed connecting to \"{name}\" port {port}: {why}"))
@@ -41,18 +42,24 @@ pub(crate) async fn answer(agent: &Agent, request: &Request<'_>, body: &[u8]) ->
     audit::note(format_args!("port-forward to={} port={}", Quoted(&target.name), target.port));
     match within(DIAL, dial_tcp(address)).await {
         Some(Ok(socket)) => {
-            let act = agent.acts.try_take();
-            Answer::Upgrade(Upgrade::new(|stream| serve(socket, stream, act)))
+            let (agent, act) = (agent.clone(), agent.acts.try_take());
+            Answer::Upgrade(Upgrade::new(move |stream| serve(agent, allowed, socket, stream, act)))
         }
         Some(Err(why)) => failed(&why.to_string()),
         None => failed("timed out"),
     }
 }
 
-/// Relays between both connections until either ends.
-async fn serve(local: Socket, stream: Stream, _act: Option<Permit>) {
+/// Relays between both connections until either ends, or the policy changes.
+async fn serve(
+    agent: Rc<Agent>,
+    allowed: u64,
+    local: Socket,
+    stream: Stream,
+    _act: Option<Permit>,
+) {
     let result = match switch(&stream, "tcp").await {
-        Ok(()) => relay(&stream, local).await,
+        Ok(()) => relay_while_allowed(&agent, allowed, &stream, local).await,
         Err(error) => Err(error),
     };
     if let Err(error) = result {

@@ -8,8 +8,8 @@ use mote_core::flavour::Flavour;
 use mote_core::http::head::Request;
 
 use crate::agent::Agent;
+use crate::hostapi::denied::relay_while_allowed;
 use crate::hostapi::envelope::error;
-use crate::net::relay::relay;
 use crate::net::serve::{Answer, Reply};
 use crate::net::stream::Stream;
 use crate::net::transport::Socket;
@@ -37,16 +37,16 @@ pub(crate) fn answer(agent: &Rc<Agent>, request: &Request<'_>) -> Answer {
     let Some(permit) = agent.sessions.try_take() else {
         return Answer::Reply(Reply::text(503, "Too many SFTP sessions"));
     };
-    let agent = agent.clone();
-    Answer::Upgrade(Upgrade::new(|stream| serve(agent, stream, permit)))
+    let (agent, allowed) = (agent.clone(), agent.policy.changed.seen());
+    Answer::Upgrade(Upgrade::new(move |stream| serve(agent, allowed, stream, permit)))
 }
 
 /// Serves a session to its end. The permit is held until its process has exited, also if that hangs on
 /// a dead file system: a host that retries must not collect any number of hanging processes.
-async fn serve(agent: Rc<Agent>, stream: Stream, permit: Permit) {
+async fn serve(agent: Rc<Agent>, allowed: u64, stream: Stream, permit: Permit) {
     match start(&agent, &stream).await {
         Ok((child, socket)) => {
-            if let Err(error) = relay(&stream, socket).await {
+            if let Err(error) = relay_while_allowed(&agent, allowed, &stream, socket).await {
                 log::debug(format_args!("an SFTP session was cut: {error}"));
             }
             stream.close().await;
@@ -65,19 +65,30 @@ async fn serve(agent: Rc<Agent>, stream: Stream, permit: Permit) {
 }
 
 async fn start(agent: &Agent, stream: &Stream) -> std::io::Result<(Rc<Child>, Socket)> {
+    let (child, socket) = launch(agent)?;
+    child.started().await?;
+    switch(stream, "sftp").await?;
+    Ok((child, socket))
+}
+
+/// Starts the session's process within the policy's limits.
+fn launch(agent: &Agent) -> std::io::Result<(Rc<Child>, Socket)> {
     // Relative paths begin at the working directory under LXD, at the root under Incus.
     let mut arguments = vec!["sftp-server"];
     if agent.flavour == Flavour::Incus {
         arguments.extend(["-d", "/"]);
     }
-    if agent.policy.read_only() {
+    let policy = agent.policy.get();
+    if policy.read_only() {
         arguments.push("-R");
     }
-    for directory in agent.policy.below() {
-        arguments.extend(["-b", directory]);
+    let mut add = |option, value| arguments.extend([option, value]);
+    for directory in policy.below() {
+        add("-b", directory);
     }
-    let (child, socket) = run::connected(agent, &arguments)?;
-    child.started().await?;
-    switch(stream, "sftp").await?;
-    Ok((child, socket))
+    if let Some([user, group]) = policy.files_as() {
+        add("-U", user);
+        add("-G", group);
+    }
+    run::connected(agent, &arguments)
 }

@@ -92,7 +92,7 @@ fn describe(agent: &Agent, port: Option<&Path>) -> String {
         json.maybe("host", host.as_deref().filter(|_| status.state() != State::Stopped));
         json.maybe("devlxd", agent.devlxd.get().then(|| agent.flavour.socket_path()));
         json.maybe("ready", agent.ready.borrow().get().map(ReadyState::name));
-        json.pair("policy", &agent.policy_text);
+        json.pair("policy", &agent.policy.text.borrow());
         let errors = agent.errors.borrow();
         json.maybe("last_error", errors.first());
         json.maybe("program", program(agent));

@@ -8,7 +8,7 @@ pub(crate) mod listener;
 pub(crate) mod sandbox;
 mod spawn;
 
-pub(crate) use spawn::{Plan, apart, raise_file_limit, spare, spawn, start_anew};
+pub(crate) use spawn::{Plan, apart, become_user, raise_file_limit, spare, spawn, start_anew};
 
 use std::ffi::CStr;
 use std::io;

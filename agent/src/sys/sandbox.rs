@@ -188,10 +188,21 @@ pub(crate) fn enter(root: &Path, ports: [Option<&Path>; 2]) -> bool {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     }
     let fenced = landlock(root, ports);
-    let (header, none) = ([CAPABILITIES, 0], [0u32; 6]);
-    // SAFETY: a header of two words, and two times three of data.
-    let dropped = unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const none) };
-    filter() && fenced && dropped == 0
+    let dropped = keep_capabilities(0);
+    filter() && fenced && dropped
+}
+
+/// Leaves this process, of the capabilities that it has, those of this set; false if that fails.
+#[inline(never)] // its size
+pub(crate) fn keep_capabilities(kept: u32) -> bool {
+    let (mut header, mut data) = ([CAPABILITIES, 0], [0u32; 6]);
+    // SAFETY: a header of two words, and two times three of data: effective, permitted, inheritable.
+    unsafe {
+        libc::syscall(libc::SYS_capget, &raw mut header, &raw mut data);
+        let kept = data[1] & kept;
+        data = [kept, kept, 0, 0, 0, 0];
+        libc::syscall(libc::SYS_capset, &raw const header, &raw const data) == 0
+    }
 }
 
 /// Leaves the paths that the agent uses; false without Landlock.

@@ -224,14 +224,10 @@ unsafe fn become_program(
         if plan.terminal && libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
             return errno();
         }
-        if let Some((user, group)) = plan.ids {
-            // Only root can drop groups; for others the two calls below fail if the ids differ.
-            if libc::geteuid() == 0 && libc::setgroups(0, null()) < 0 {
-                return errno();
-            }
-            if libc::setgid(group) < 0 || libc::setuid(user) < 0 {
-                return errno();
-            }
+        if let Some((user, group)) = plan.ids
+            && !become_user(user, group)
+        {
+            return errno();
         }
         if let Some(directory) = plan.directory
             && libc::chdir(directory.as_ptr()) < 0
@@ -255,6 +251,18 @@ unsafe fn become_program(
             }
         }
         failed
+    }
+}
+
+/// Becomes this user and group, in no other group; false with `errno` if that fails. System calls only.
+#[inline(never)] // its size
+pub(crate) fn become_user(user: u32, group: u32) -> bool {
+    // SAFETY: no groups are read; the others take no pointers.
+    unsafe {
+        // Only root can drop groups; for others the two calls after it fail if the ids differ.
+        (libc::geteuid() != 0 || libc::setgroups(0, null()) == 0)
+            && libc::setgid(group) == 0
+            && libc::setuid(user) == 0
     }
 }
 

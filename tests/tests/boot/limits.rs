@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
@@ -82,6 +83,39 @@ fn files_that_can_only_be_read_are_not_written_and_the_host_reads_why() {
     assert!(why.contains("the guest's policy does not allow it: files can only be read"), "{why}");
     boot.logged("policy: the host was refused a request for files: files can only be read");
     assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+}
+
+#[test]
+fn a_host_with_few_users_writes_files_as_one_of_them_and_no_set_user_id() {
+    if !is_root() {
+        return println!("not tried: needs root");
+    }
+    let place = mote_tests::Scratch::new();
+    let shown = place.0.join("shown");
+    fs::create_dir(&shown).unwrap();
+    for (path, mode) in [(&place.0, 0o755), (&shown, 0o777)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let secret = shown.join("secret");
+    fs::write(&secret, "secret").unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let exec = "exec: {users: [65534], groups: [65534]}";
+    for files in ["true".to_owned(), format!("{{below: [{}]}}", shown.display())] {
+        let (boot, _agent) = under("lxd", &format!("{exec}\n  files: {files}"));
+        let there = |name: &str| format!("{NAME}{}", shown.join(name).display());
+        let copy = boot.scratch.0.join("copy");
+        fs::copy("/usr/bin/id", &copy).unwrap();
+        let copy = copy.to_str().unwrap();
+        boot.host.ok(&["file", "push", "--mode", "4755", copy, &there("id")]);
+        let about = fs::metadata(shown.join("id")).unwrap();
+        assert_eq!((about.mode() & 0o7777, about.uid(), about.gid()), (0o755, 65_534, 65_534));
+        let program = shown.join("id").display().to_string();
+        let ids = ["--user", "65534", "--group", "65534", "--cwd", "/", "--", &program, "-u"];
+        assert_eq!(boot.host.run(&[&["exec", NAME, "-T"], &ids[..]].concat()), "65534\n");
+        let why = boot.host.try_run(&["file", "pull", &there("secret"), copy]).unwrap_err();
+        assert!(why.contains("ermission denied"), "{why}");
+        fs::remove_file(shown.join("id")).unwrap();
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod host;
 mod limits;
 mod local;
 mod policy;
+mod renewal;
 mod sandbox;
 mod share;
 mod strangers;

@@ -92,6 +92,35 @@ fn a_misspelt_policy_denies_everything_and_says_where_it_is_wrong() {
 }
 
 #[test]
+fn the_guides_table_of_combinations_says_what_the_agent_warns_of() {
+    let guide = include_str!("../../../docs/guest.md");
+    let table =
+        guide.split("| features | the host can still | warning |\n| --- | --- | --- |\n").nth(1);
+    let rows: Vec<_> =
+        table.expect("the table").lines().take_while(|row| !row.is_empty()).collect();
+    assert!(rows.len() > 15, "{rows:?}");
+    let boot = Boot::new("lxd");
+    for row in rows {
+        let [_, features, _, warning, _] = row.split('|').collect::<Vec<_>>()[..] else {
+            panic!("{row}");
+        };
+        let word = |text: &'static str| text.trim().trim_matches('`');
+        boot.put("etc/mote-agent.yml", &format!("features: {{{}}}\n", word(features)));
+        let output = boot.command(&["--check"]).stdout(Stdio::piped()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let policy = text.lines().find(|line| line.contains(" policy: ")).expect("a line");
+        let (grade, expected) = match word(warning) {
+            "" => ("ok ", ""),
+            warning => ("absent ", warning),
+        };
+        let said = policy.split_once("; limited: ").map_or(policy, |(_, limited)| limited);
+        let said = said.split_once("; ").map_or("", |(_, said)| said);
+        assert!(policy.starts_with(grade) && said.starts_with(expected), "{row}\n{policy}");
+        assert_eq!(said.is_empty(), expected.is_empty(), "{row}\n{policy}");
+    }
+}
+
+#[test]
 fn check_tells_what_would_be_done_and_does_nothing() {
     let boot = Boot::new("incus");
     boot.share("files/metadata.yaml", "templates: {/etc/x: {template: x}, /etc/y: {template: y}}");

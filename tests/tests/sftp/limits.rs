@@ -9,13 +9,13 @@ use std::process::Command;
 use mote_tests::sftp::{Int, Reply, Session, Text, kind, open};
 use mote_tests::{Scratch, agent};
 
-const DENIED: Reply = Reply::Status(3);
-const NO_SUCH_FILE: Reply = Reply::Status(2);
+pub(crate) const DENIED: Reply = Reply::Status(3);
+pub(crate) const NO_SUCH_FILE: Reply = Reply::Status(2);
 /// An account without rights.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// A server with these arguments, and a root whose `/run/mote` is there.
-fn limited(scratch: &Scratch, arguments: &[&Path]) -> Session {
+pub(crate) fn limited(scratch: &Scratch, arguments: &[&Path]) -> Session {
     let root = scratch.0.join("root");
     fs::create_dir_all(root.join("run/mote")).unwrap();
     let mut command = Command::new(agent());

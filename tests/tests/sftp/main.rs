@@ -5,16 +5,18 @@
 mod handles;
 mod hostile;
 mod limits;
+mod mounts;
 mod openssh;
 mod people;
 mod requests;
+mod rights;
 mod through;
 
 use mote_tests::Scratch;
 use mote_tests::sftp::{Reply, Session};
 
-const FAILURE: Reply = Reply::Status(4);
-const UNSUPPORTED: Reply = Reply::Status(8);
+pub(crate) const FAILURE: Reply = Reply::Status(4);
+pub(crate) const UNSUPPORTED: Reply = Reply::Status(8);
 
 /// A server in a directory of its own.
 fn session() -> (Scratch, Session) {

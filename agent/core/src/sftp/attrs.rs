@@ -15,15 +15,16 @@ pub struct Attrs {
     pub size: Option<u64>,
     /// User and group id.
     pub owner: Option<(u32, u32)>,
-    /// `st_mode`, file type included.
+    /// `st_mode`, file type included; of a client what it may set.
     pub permissions: Option<u32>,
     /// Times of last access and modification, seconds since 1970.
     pub times: Option<(u32, u32)>,
 }
 
 impl Attrs {
-    /// Extended attributes are skipped, and flags unknown to version 3 ignored, as in OpenSSH.
-    pub(super) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    /// Extended attributes are skipped, and flags unknown to version 3 ignored, as in OpenSSH. Of the mode the bits
+    /// `modes` are taken.
+    pub(super) fn read(reader: &mut Reader<'_>, modes: u32) -> Option<Self> {
         let flags = reader.u32()?;
         let mut attrs = Self::default();
         if flags & SIZE != 0 {
@@ -33,7 +34,7 @@ impl Attrs {
             attrs.owner = Some((reader.u32()?, reader.u32()?));
         }
         if flags & PERMISSIONS != 0 {
-            attrs.permissions = Some(reader.u32()?);
+            attrs.permissions = Some(reader.u32()? & modes);
         }
         if flags & TIMES != 0 {
             attrs.times = Some((reader.u32()?, reader.u32()?));

@@ -27,6 +27,10 @@ pub const SMALL_REPLY: usize = 12 * 1024;
 /// Most open handles of one session, 1 MiB of table; fewer if the process may have fewer
 /// descriptors. Beyond it OPEN and OPENDIR fail.
 pub const HANDLES: usize = 65_536;
+/// Bits of a mode that a client can set: all but the file's type.
+pub const MODES: u32 = 0o7777;
+/// The same without those by which a program makes another user of whoever runs it, and the sticky bit.
+pub const PLAIN_MODES: u32 = 0o777;
 /// Kernel directory entries read for one reply to READDIR, bytes. An entry of 24 bytes becomes at
 /// most 150 in the reply, so the reply always fits in [`REPLY`].
 pub const LISTING: usize = 16 * 1024;

@@ -163,18 +163,18 @@ pub enum Request<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Parses the content of one frame.
+    /// Parses the content of one frame. Of the modes in it the bits `modes` are taken.
     ///
     /// # Errors
     /// [`Malformed::Nameless`] below five bytes, else [`Malformed::Fields`].
-    pub fn parse(frame: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn parse(frame: &'a [u8], modes: u32) -> Result<Self, Malformed> {
         let mut reader = Reader(frame);
         let (kind, id) = (reader.u8(), reader.u32());
         let (Some(kind), Some(id)) = (kind, id) else { return Err(Malformed::Nameless) };
         if kind == INIT {
             return Ok(Self::Init); // INIT has its version in the position of the id
         }
-        match request(kind, &mut reader) {
+        match request(kind, &mut reader, modes) {
             Some(request) => Ok(Self::Request { id, request }),
             None => Err(Malformed::Fields { id }),
         }
@@ -263,7 +263,7 @@ pub(super) const EXTENSIONS: [(&[u8], &[u8], u16); 7] = [
     (b"limits@openssh.com", b"1", 0x106),
 ];
 
-fn request<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Request<'a>> {
+fn request<'a>(kind: u8, reader: &mut Reader<'a>, modes: u32) -> Option<Request<'a>> {
     let mut kind = u16::from(kind);
     if kind == EXTENDED {
         let name = reader.string()?;
@@ -279,18 +279,22 @@ fn request<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Request<'a>> {
     let path = reader.string()?;
     let handle = path.try_into().map_or(Handle::NONE, |bytes| Handle(u64::from_be_bytes(bytes)));
     Some(match kind {
-        3 => Request::Open { path, flags: OpenFlags(reader.u32()?), attrs: Attrs::read(reader)? },
+        3 => Request::Open {
+            path,
+            flags: OpenFlags(reader.u32()?),
+            attrs: Attrs::read(reader, modes)?,
+        },
         4 => Request::Close { handle },
         5 => Request::Read { handle, offset: reader.u64()?, length: reader.u32()? },
         6 => Request::Write { handle, offset: reader.u64()?, data: reader.string()? },
         7 => Request::Lstat { path },
         8 => Request::Fstat { handle },
-        9 => Request::Setstat { path, attrs: Attrs::read(reader)? },
-        10 => Request::Fsetstat { handle, attrs: Attrs::read(reader)? },
+        9 => Request::Setstat { path, attrs: Attrs::read(reader, modes)? },
+        10 => Request::Fsetstat { handle, attrs: Attrs::read(reader, modes)? },
         11 => Request::Opendir { path },
         12 => Request::Readdir { handle },
         13 => Request::Remove { path },
-        14 => Request::Mkdir { path, attrs: Attrs::read(reader)? },
+        14 => Request::Mkdir { path, attrs: Attrs::read(reader, modes)? },
         15 => Request::Rmdir { path },
         16 => Request::Realpath { path },
         17 => Request::Stat { path },
@@ -303,7 +307,7 @@ fn request<'a>(kind: u8, reader: &mut Reader<'a>) -> Option<Request<'a>> {
         0x102 => Request::Fstatvfs { handle },
         0x103 => Request::Hardlink { from: path, to: reader.string()? },
         0x104 => Request::Fsync { handle },
-        0x105 => Request::Lsetstat { path, attrs: Attrs::read(reader)? },
+        0x105 => Request::Lsetstat { path, attrs: Attrs::read(reader, modes)? },
         _ => Request::Unknown,
     })
 }

@@ -69,7 +69,12 @@ fn arguments_after_sftp_server_are_parsed_on_their_own() {
     let options = parsed("sftp-server -d /x").unwrap();
     let how = |read_only, below: &[&str]| {
         let below = below.iter().map(Into::into).collect();
-        Command::SftpServer(Sftp { directory: Some("/x".into()), read_only, below })
+        Command::SftpServer(Sftp {
+            directory: Some("/x".into()),
+            read_only,
+            below,
+            ..Sftp::default()
+        })
     };
     assert_eq!(options.command, how(false, &[]));
     let limited = parsed("sftp-server -b /srv -R -d /x -b /a").unwrap();

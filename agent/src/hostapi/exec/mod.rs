@@ -71,10 +71,10 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         Err(Refusal::Json(JsonError::TooLong)) => return busy(),
         Err(why) => return error_by(400, &why),
     };
-    if let Err(what) = agent.policy.check_exec(&request) {
+    if let Err(what) = agent.policy.get().check_exec(&request) {
         return denied(agent, &what);
     }
-    if agent.policy.lists_commands() {
+    if agent.policy.get().lists_commands() {
         request.drop_environment();
     }
     let snap = agent.options.root.join(SNAP.trim_start_matches([':', '/']));
@@ -90,8 +90,8 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     };
     begins(&request, operation.id());
     let answer = operation.begun(agent.flavour);
-    let task = agent.clone();
-    agent.spawn(async move { run(&task, operation, Box::new((request, share))).await });
+    let (task, allowed) = (agent.clone(), agent.policy.changed.seen());
+    agent.spawn(async move { run(&task, operation, allowed, Box::new((request, share))).await });
     answer
 }
 
@@ -113,14 +113,20 @@ fn begins(request: &Request, id: &str) {
 /// A request with the permit for its memory.
 type Held = Box<(Request, Permit)>;
 
-async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, request: Held) {
-    let outcome = if operation.sockets.all_here().await {
+async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, allowed: u64, request: Held) {
+    let refusal = match operation.sockets.all_here().await {
+        false => "Timed out waiting for websockets to connect",
+        true if agent.policy.changed.seen() != allowed => {
+            "The guest's policy has changed meanwhile"
+        }
+        true => "",
+    };
+    let outcome = if refusal.is_empty() {
         // Boxed only now: thousands of operations may still wait for their sockets.
         Box::pin(execute(agent, &operation.sockets, request)).await
     } else {
         drop(request);
-        let text = "Timed out waiting for websockets to connect".to_owned();
-        Err(Failure { text, code: None })
+        Err(Failure { text: refusal.to_owned(), code: None })
     };
     operation.sockets.finish_all();
     let metadata = |code| Document::new(16, |json| write_return(json, code));

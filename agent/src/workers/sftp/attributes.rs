@@ -32,6 +32,20 @@ pub(super) enum Target<'a> {
     Open(BorrowedFd<'a>),
 }
 
+/// As [`set`], but of files and directories alone: a device node or a socket that is given away would lead out of the
+/// directories that are shown. What was opened stays what it is.
+pub(super) fn set_of_file(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
+    let (path, follow) = match target {
+        Target::Path(path) => (path, OFlags::empty()),
+        Target::Link(path) => (path, OFlags::NOFOLLOW),
+        Target::Open(_) => return set(target, attrs),
+    };
+    let access = if attrs.size.is_some() { OFlags::WRONLY } else { OFlags::RDONLY };
+    let file = files::open_regular(path, access | follow, Mode::empty())?;
+    files::check_kind(&rustix::fs::fstat(&file)?)?;
+    set(Target::Open(file.as_fd()), attrs)
+}
+
 /// Sets the given attributes. The size comes first, since it changes the times; the owner before the
 /// permissions, since chown(2) clears set-user-id.
 pub(super) fn set(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
@@ -51,7 +65,7 @@ pub(super) fn set(target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
         }
     }
     if let Some(permissions) = attrs.permissions {
-        let mode = Mode::from_raw_mode(permissions & files::MODE);
+        let mode = Mode::from_raw_mode(permissions);
         match target {
             // Linux cannot set permissions of symbolic links.
             Target::Link(path) if is_link(path)? => return Err(Refusal::Unsupported),

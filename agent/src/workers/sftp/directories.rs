@@ -13,7 +13,6 @@ use rustix::io::Errno;
 
 use crate::runtime::clock;
 use crate::workers::sftp::attributes;
-use crate::workers::sftp::files::MODE;
 use crate::workers::sftp::refusal::Refusal;
 
 /// Opens a directory for READDIR.
@@ -25,7 +24,7 @@ pub(super) fn open(path: &CStr) -> Result<OwnedFd, Refusal> {
 
 /// Creates a directory.
 pub(super) fn make(path: &CStr, permissions: Option<u32>) -> Result<(), Refusal> {
-    Ok(rustix::fs::mkdir(path, Mode::from_raw_mode(permissions.unwrap_or(0o755) & MODE))?)
+    Ok(rustix::fs::mkdir(path, Mode::from_raw_mode(permissions.unwrap_or(0o755)))?)
 }
 
 /// Writes the next entries: all those of one getdents64(2), so that none has to be kept.

@@ -4,13 +4,10 @@ use std::ffi::CStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use mote_core::sftp::request::OpenFlags;
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::workers::sftp::refusal::Refusal;
-
-/// Permission bits that a client can set; the file type is not among them.
-pub(super) const MODE: u32 = 0o7777;
 
 /// Opens or creates a regular file, or opens a directory.
 pub(super) fn open(
@@ -34,25 +31,31 @@ pub(super) fn open(
             flags |= flag;
         }
     }
-    open_regular(path, flags, Mode::from_raw_mode(permissions.unwrap_or(0o644) & MODE))
+    open_regular(path, flags, Mode::from_raw_mode(permissions.unwrap_or(0o644)))
 }
 
 /// Opens a regular file or directory, or creates a file. The kernel refuses to open a directory for
 /// writing.
 pub(super) fn open_regular(path: &CStr, flags: OFlags, mode: Mode) -> Result<OwnedFd, Refusal> {
     match rustix::fs::stat(path) {
-        Ok(stat) => {
-            let kind = FileType::from_raw_mode(stat.st_mode);
-            if !matches!(kind, FileType::RegularFile | FileType::Directory) {
-                return Err(Refusal::NotRegular);
-            }
-        }
+        Ok(stat) => check_kind(&stat)?,
         Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno.into()),
     }
     // O_NONBLOCK: a FIFO may have replaced the file since stat(2). Its READ fails instead of hanging.
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path, flags, mode)?)
+}
+
+/// # Errors
+/// It is neither a regular file nor a directory.
+pub(super) fn check_kind(stat: &Stat) -> Result<(), Refusal> {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if matches!(kind, FileType::RegularFile | FileType::Directory) {
+        Ok(())
+    } else {
+        Err(Refusal::NotRegular)
+    }
 }
 
 /// Reads into `room` from an offset; returns the number of bytes, or [`Refusal::Eof`] for none.

@@ -11,10 +11,12 @@ use crate::workers::sftp::answer::Answer;
 use crate::workers::sftp::attributes::Target;
 use crate::workers::sftp::handles::Open;
 use crate::workers::sftp::refusal::Refusal;
-use crate::workers::sftp::{attributes, directories, files, handles, paths};
+use crate::workers::sftp::rules::Rules;
+use crate::workers::sftp::{directories, files, handles, paths};
 
 /// Carries out a request. Data and listings, which may be long, are written straight into `out`.
 pub(super) fn perform(
+    rules: &Rules<'_>,
     handles: &mut Handles<Open>,
     id: u32,
     request: &Request<'_>,
@@ -57,10 +59,10 @@ pub(super) fn perform(
         Request::Write { handle, offset, data } => {
             files::write(handles::file(handles, handle)?, data, offset)?
         }
-        Request::Setstat { path, attrs } => attributes::set(Target::Path(&c(path)?), &attrs)?,
-        Request::Lsetstat { path, attrs } => attributes::set(Target::Link(&c(path)?), &attrs)?,
+        Request::Setstat { path, attrs } => rules.set(Target::Path(&c(path)?), &attrs)?,
+        Request::Lsetstat { path, attrs } => rules.set(Target::Link(&c(path)?), &attrs)?,
         Request::Fsetstat { handle, attrs } => {
-            attributes::set(Target::Open(handles::any(handles, handle)?), &attrs)?;
+            rules.set(Target::Open(handles::any(handles, handle)?), &attrs)?;
         }
         Request::Fsync { handle } => rustix::fs::fsync(handles::file(handles, handle)?)?,
         Request::Remove { path } => rustix::fs::unlink(&*c(path)?)?,

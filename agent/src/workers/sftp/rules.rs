@@ -1,15 +1,24 @@
 //! What the guest's policy leaves a session.
 
 use std::cell::Cell;
+use std::io;
 use std::path::Path;
 
+use mote_core::sftp::attrs::Attrs;
 use mote_core::sftp::request::Request;
+use mote_core::sftp::{MODES, PLAIN_MODES};
 use rustix::io::Errno;
 
 use crate::cli::options::Sftp;
 use crate::runtime::log;
+use crate::sys::{become_user, sandbox};
+use crate::workers::sftp::attributes::{self, Target};
 use crate::workers::sftp::below;
 use crate::workers::sftp::refusal::Refusal;
+
+/// The capabilities of a session that is limited to directories (`linux/capability.h`): CHOWN, DAC_OVERRIDE,
+/// DAC_READ_SEARCH and FOWNER, 0 to 3. Without FSETID the kernel takes set-user-id off what is written.
+const CAPABILITIES: u32 = 0xf;
 
 /// The rules of a session, and whether a refusal was logged: a client can cause any number of them.
 pub(super) struct Rules<'h> {
@@ -20,18 +29,21 @@ pub(super) struct Rules<'h> {
 }
 
 impl<'h> Rules<'h> {
-    /// Limits this process to the directories of `how`. If that fails, all requests are refused.
+    /// Limits this process to the directories and the user of `how`. If that fails, all requests are refused.
     pub(super) fn apply(root: &Path, how: &'h Sftp) -> Self {
-        let mut closed = false;
-        if let [first, ..] = how.below.as_slice() {
-            let mut at = first;
-            if let Err(why) = below::confine(root, &how.below, &mut at) {
-                let at = at.display();
-                log::error(format_args!("policy: files cannot be limited to {at}: {why}"));
-                closed = true;
-            }
+        let mut at = Path::new("a user");
+        let limited = limit(root, how, &mut at);
+        if let Err(why) = &limited {
+            let at = at.display();
+            log::error(format_args!("policy: files cannot be limited to {at}: {why}"));
         }
-        Self { how, closed, logged: Cell::new(false) }
+        Self { how, closed: limited.is_err(), logged: Cell::new(false) }
+    }
+
+    /// The bits of a mode that can be set.
+    pub(super) fn modes(&self) -> u32 {
+        let is_limited = self.how.user.is_some() || !self.how.below.is_empty();
+        if is_limited { PLAIN_MODES } else { MODES }
     }
 
     /// # Errors
@@ -50,9 +62,32 @@ impl<'h> Rules<'h> {
         Err(Refusal::Denied(why))
     }
 
+    /// Sets attributes. The kernel looks after what a user may do.
+    pub(super) fn set(&self, target: Target<'_>, attrs: &Attrs) -> Result<(), Refusal> {
+        if self.how.below.is_empty() || self.how.user.is_some() {
+            attributes::set(target, attrs)
+        } else {
+            attributes::set_of_file(target, attrs)
+        }
+    }
+
     /// Says of a file that is not there that it may only be hidden.
     pub(super) fn explain(&self, refusal: Refusal) -> Refusal {
         let missing = matches!(refusal, Refusal::System(Errno::NOENT));
         if missing && !self.how.below.is_empty() { Refusal::Hidden } else { refusal }
     }
+}
+
+/// # Errors
+/// What failed, with the directory at which it did.
+fn limit<'h>(root: &Path, how: &'h Sftp, at: &mut &'h Path) -> io::Result<()> {
+    let is_below = !how.below.is_empty();
+    if is_below {
+        below::confine(root, &how.below, at)?;
+    }
+    let limited = match how.user {
+        Some(user) => become_user(user, how.group),
+        None => !is_below || sandbox::keep_capabilities(CAPABILITIES),
+    };
+    if limited { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -72,12 +72,12 @@ fn answer(
     acts: &mut Acts,
     output: &mut Output,
 ) -> Result<(), End> {
-    let (id, refusal) = match Packet::parse(frame) {
+    let (id, refusal) = match Packet::parse(frame, rules.modes()) {
         Ok(Packet::Init) => return output.add(reply::version),
         Ok(Packet::Request { id, request }) => {
             let room = output.room(request.reply_room())?;
             let allowed = rules.check(&request);
-            let answer = allowed.and_then(|()| perform(handles, id, &request, room));
+            let answer = allowed.and_then(|()| perform(rules, handles, id, &request, room));
             match answer.and_then(|answer| Ok(answer.write(id, room)?)) {
                 Ok(length) => {
                     output.used += length;

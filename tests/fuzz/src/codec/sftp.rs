@@ -6,7 +6,7 @@ use mote_core::sftp::attrs::Attrs;
 use mote_core::sftp::longname::Listed;
 use mote_core::sftp::reply::{self, Full, Names};
 use mote_core::sftp::request::{Malformed, Packet, Request};
-use mote_core::sftp::{PACKET, REPLY, frame};
+use mote_core::sftp::{MODES, PACKET, REPLY, frame};
 
 /// Splits like a session does, and looks at each packet.
 fn stream(input: &[u8]) {
@@ -20,7 +20,7 @@ fn stream(input: &[u8]) {
 }
 
 fn packet(content: &[u8]) {
-    let parsed = Packet::parse(content);
+    let parsed = Packet::parse(content, MODES);
     assert_eq!(parsed == Err(Malformed::Nameless), content.len() < 5);
     if let Err(Malformed::Fields { id }) = parsed {
         assert_eq!(id.to_be_bytes(), content[1..5]);
@@ -32,13 +32,13 @@ fn packet(content: &[u8]) {
             assert!(content.as_ptr_range().contains(&data.as_ptr()) || data.is_empty());
         }
         let longer = [content, b"\0\0\0\x01x"].concat();
-        assert_eq!(Packet::parse(&longer), parsed);
+        assert_eq!(Packet::parse(&longer, MODES), parsed);
     }
 }
 
 fn prefixes(content: &[u8], cut: usize) {
-    if let Ok(whole) = Packet::parse(content) {
-        let prefix = Packet::parse(&content[..cut]);
+    if let Ok(whole) = Packet::parse(content, MODES) {
+        let prefix = Packet::parse(&content[..cut], MODES);
         let unknown = matches!(prefix, Ok(Packet::Request { request: Request::Unknown, .. }));
         assert!(prefix.is_err() || prefix == Ok(whole) || unknown, "cut at {cut}");
     }

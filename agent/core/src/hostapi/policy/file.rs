@@ -127,17 +127,16 @@ fn read_limits(
             unknown(parser, line, word, BadWord::Limit(capability), bad)?;
             continue;
         };
-        let bit = 1 << (limit as u32 - 'a' as u32);
-        if seen & bit != 0 {
+        if seen & limit.bit() != 0 {
             wrong(bad, line, word, BadWord::Twice);
         }
-        seen |= bit;
+        seen |= limit.bit();
         let value = parser.step()?;
         if limit != Limit::ReadOnly {
-            policy.limit(limit, "");
+            policy.limit(limit);
             items(parser, value, limit, policy, bad)?;
         } else if truth(parser, value, Null::IsBad, bad)? {
-            policy.limit(limit, "");
+            policy.limit(limit);
         }
     }
     if seen == 0 {
@@ -196,7 +195,7 @@ fn items<'y>(
         let mut text = String::new();
         word.text(|piece| text.push_str(piece));
         match judge(limit, &text) {
-            (true, _) => policy.limit(limit, &text),
+            (true, _) => policy.item(limit, &text),
             (false, expected) => wrong(bad, line, word, BadWord::Value(expected)),
         }
     }

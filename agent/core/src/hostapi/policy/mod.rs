@@ -12,6 +12,8 @@ mod fault;
 mod file;
 mod shown;
 #[cfg(feature = "alloc")]
+mod voids;
+#[cfg(feature = "alloc")]
 mod whole;
 
 use core::fmt;
@@ -85,7 +87,7 @@ impl Capability {
         CAPABILITIES.into_iter().find(|capability| capability.name() == name)
     }
 
-    fn bit(self) -> u16 {
+    const fn bit(self) -> u16 {
         1 << self as u8
     }
 }
@@ -111,6 +113,19 @@ impl Features {
     pub const ALL: Self = Self(0x3ff);
     /// No capability.
     pub const NONE: Self = Self(0);
+
+    /// Those that are there.
+    #[must_use]
+    pub const fn of(mut list: &[(bool, Capability)]) -> Self {
+        let mut all = Self::NONE;
+        while let [(is_there, capability), rest @ ..] = list {
+            if *is_there {
+                all.0 |= capability.bit();
+            }
+            list = rest;
+        }
+        all
+    }
 
     /// Whether the capability is allowed.
     #[must_use]
@@ -142,21 +157,6 @@ impl Features {
     /// [`NoCapability`] with the first name that is unknown.
     pub fn without(list: &str) -> Result<Self, NoCapability<'_>> {
         Self::only(list).map(|denied| Self(Self::ALL.0 & !denied.0))
-    }
-}
-
-/// The denied capabilities, for the log and the status file.
-impl fmt::Display for Features {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::ALL {
-            return out.write_str("everything is allowed");
-        }
-        out.write_str("denied:")?;
-        for capability in CAPABILITIES.into_iter().filter(|one| !self.allows(*one)) {
-            out.write_str(" ")?;
-            out.write_str(capability.name())?;
-        }
-        Ok(())
     }
 }
 

@@ -41,8 +41,7 @@ fn each_capability_has_a_switch_of_its_own() {
 #[test]
 fn lists_are_taken_whole_or_not_at_all() {
     let some = Features::without("exec, files,").unwrap();
-    assert_eq!(some.to_string(), "denied: exec files");
-    assert_eq!(Features::ALL.to_string(), "everything is allowed");
+    assert_eq!(Policy::from(some).to_string(), "denied: exec files");
     for bad in ["exec files", "Exec", "exec,sftp", "-"] {
         let word = bad.rsplit(',').next().unwrap();
         assert_eq!(Features::without(bad), Err(NoCapability(word)), "{bad}");
@@ -311,4 +310,28 @@ fn limits_of_what_a_program_lacks_are_skipped() {
     let text = b"features: {exec: [root]}";
     let policy = Policy::from_yaml(text, Whose::Mote, false, &mut |_| {});
     assert_eq!(policy, Features::NONE.into());
+}
+
+#[test]
+fn files_are_handled_as_the_first_user_that_commands_run_as() {
+    for (features, ids) in [
+        ("files: true", None),
+        ("exec: true, files: true", None),
+        ("exec: {commands: [/a]}, files: true", None),
+        ("exec: {groups: [5]}, files: true", None),
+        ("exec: {users: [7, 0]}, files: true", None),
+        ("exec: {users: ['0-9']}, files: true", None),
+        ("exec: {users: []}, files: true", None),
+        ("exec: {users: [7], groups: []}, files: true", None),
+        ("exec: {users: [7]}, files: {read-only: true}", None),
+        ("exec: {users: [7]}, files: true", Some(["7", "7"])),
+        ("exec: {users: [8-9, 7], groups: [3, 4-9]}, files: true", Some(["8", "3"])),
+        ("exec: {users: [7], groups: [5, 0]}, files: {below: [/srv]}", Some(["7", "5"])),
+        ("exec: {users: [7], commands: [/a]}, files: {below: [/srv]}", Some(["7", "7"])),
+    ] {
+        let text = std::format!("features: {{{features}}}");
+        let policy =
+            Policy::from_yaml(text.as_bytes(), Whose::Mote, true, &mut |why| panic!("{why}"));
+        assert_eq!(policy.files_as(), ids, "{features}");
+    }
 }

@@ -35,6 +35,11 @@ impl Limit {
         ("below", Self::Below, Capability::Files),
         ("ports", Self::Ports, Capability::PortForward),
     ];
+
+    /// Its bit in a set of limits.
+    pub(super) fn bit(self) -> u32 {
+        1 << (self as u32 - 'a' as u32)
+    }
 }
 
 /// What the host may do.
@@ -42,13 +47,15 @@ impl Limit {
 pub struct Policy {
     /// The allowed capabilities.
     pub features: Features,
-    /// The limits, a line for each that is given and one for each item of its list, which begin with its letter.
-    limits: String,
+    /// The limits that are given, a bit for each.
+    given: u32,
+    /// A line for each item of their lists, which begins with the letter of its limit.
+    items: String,
 }
 
 impl From<Features> for Policy {
     fn from(features: Features) -> Self {
-        Self { features, limits: String::new() }
+        Self { features, given: 0, items: String::new() }
     }
 }
 
@@ -88,6 +95,24 @@ impl fmt::Display for Denied<'_> {
     }
 }
 
+/// The items of one limit, of the lines of all.
+pub(super) struct Items<'p>(pub(super) Limit, pub(super) &'p str);
+
+impl<'p> Iterator for Items<'p> {
+    type Item = &'p str;
+
+    #[inline(never)] // its size
+    fn next(&mut self) -> Option<&'p str> {
+        loop {
+            let (line, rest) = self.1.split_once('\n')?;
+            self.1 = rest;
+            if let Some(item) = line.strip_prefix(char::from(self.0 as u8)) {
+                return Some(item);
+            }
+        }
+    }
+}
+
 impl Policy {
     /// Whether the capability is allowed, as a whole or within limits.
     #[must_use]
@@ -95,36 +120,43 @@ impl Policy {
         self.features.allows(capability)
     }
 
-    /// Whether anything is not allowed.
-    #[must_use]
-    pub fn restricts(&self) -> bool {
-        self.features != Features::ALL || !self.limits.is_empty()
+    /// Adds a limit. That to no directory is one too, so there is an empty item.
+    pub(super) fn limit(&mut self, limit: Limit) {
+        self.given |= limit.bit();
+        if limit == Limit::Below {
+            self.item(limit, "");
+        }
     }
 
-    /// Adds a limit, or with an item one more that it allows.
-    pub(super) fn limit(&mut self, limit: Limit, item: &str) {
-        self.limits.push(char::from(limit as u8));
-        self.limits.push_str(item);
-        self.limits.push('\n');
+    /// Adds an item that a limit allows.
+    pub(super) fn item(&mut self, limit: Limit, item: &str) {
+        self.items.push(char::from(limit as u8));
+        self.items.push_str(item);
+        self.items.push('\n');
     }
 
-    /// An empty text if there is this limit, then the items that it allows.
-    fn items(&self, limit: Limit) -> impl Iterator<Item = &str> {
-        let letter = char::from(limit as u8);
-        self.limits.split_terminator('\n').filter_map(move |line| line.strip_prefix(letter))
+    /// The items that a limit allows.
+    pub(super) fn items(&self, limit: Limit) -> Items<'_> {
+        Items(limit, &self.items)
     }
 
+    pub(super) fn has(&self, limit: Limit) -> bool {
+        self.given & limit.bit() != 0
+    }
+
+    /// Whether the capability is allowed within limits.
     #[inline(never)] // its size
-    fn has(&self, limit: Limit) -> bool {
-        self.items(limit).next().is_some()
+    pub(super) fn limits(&self, capability: Capability) -> bool {
+        let mut limits = Limit::ALL.iter();
+        self.allows(capability)
+            && limits.any(|(_, limit, of)| *of == capability && self.has(*limit))
     }
 
     /// Whether a limit allows a number; true if there is no such limit.
     #[inline(never)] // its size
-    fn takes(&self, limit: Limit, number: u32) -> bool {
-        let mut items = self.items(limit);
-        items.next().is_none()
-            || items.filter_map(range).any(|(first, last)| (first..=last).contains(&number))
+    pub(super) fn takes(&self, limit: Limit, number: u32) -> bool {
+        let is_in = |(first, last)| (first..=last).contains(&number);
+        !self.has(limit) || self.items(limit).filter_map(range).any(is_in)
     }
 
     /// Whether files can only be read.
@@ -138,25 +170,46 @@ impl Policy {
         self.items(Limit::Below)
     }
 
+    /// The user and the group with whose rights files are handled; `None` for root. Where commands run as some users
+    /// alone, files that can be written are handled as the first of these, and of the groups: with root's rights and one
+    /// of these users the host would be root.
+    #[must_use]
+    pub fn files_as(&self) -> Option<[&str; 2]> {
+        if self.read_only() || !self.allows(Capability::Exec) || self.takes(Limit::Users, 0) {
+            return None;
+        }
+        Some([self.first(Limit::Users)?, self.first(self.groups())?])
+    }
+
+    /// The first number that a limit allows.
+    #[inline(never)] // its size
+    fn first(&self, limit: Limit) -> Option<&str> {
+        self.items(limit).next()?.split('-').next()
+    }
+
+    /// The limit by which groups are allowed. Without groups of their own those of users count, or group 0 would be a
+    /// way round them.
+    fn groups(&self) -> Limit {
+        if self.has(Limit::Groups) { Limit::Groups } else { Limit::Users }
+    }
+
     /// Whether only some commands are allowed.
     #[must_use]
     pub fn lists_commands(&self) -> bool {
         self.has(Limit::Commands)
     }
 
-    /// Checks user, group and program of a command. Without groups of their own those of users count, or group 0
-    /// would be a way round them. A program is allowed by the path that the policy has, and by
+    /// Checks user, group and program of a command. A program is allowed by the path that the policy has, and by
     /// no other name: what a name without a slash means is up to the request's `PATH`.
     ///
     /// # Errors
     /// The first that is not allowed.
     pub fn check_exec<'r>(&self, request: &'r exec::Request) -> Result<(), Denied<'r>> {
         let (user, group, name) = (request.user, request.group, request.name());
-        let groups = if self.has(Limit::Groups) { Limit::Groups } else { Limit::Users };
         if !self.takes(Limit::Users, user) {
             return Err(Denied::Number("exec as user", user));
         }
-        if !self.takes(groups, group) {
+        if !self.takes(self.groups(), group) {
             return Err(Denied::Number("exec with group", group));
         }
         if self.lists_commands() && !self.items(Limit::Commands).any(|one| one == name) {
@@ -186,25 +239,24 @@ impl Policy {
     }
 }
 
-/// The denied and the limited capabilities, for the log and the status file.
+/// The denied and the limited capabilities.
 impl fmt::Display for Policy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut before = "; limited: ";
-        if self.features == Features::ALL && self.restricts() {
-            before = "limited: ";
-        } else {
-            fmt::Display::fmt(&self.features, out)?;
-        }
+        let (mut denied, mut limited) = (String::new(), String::new());
         for capability in CAPABILITIES {
-            let mut limits = Limit::ALL.iter();
-            if self.allows(capability)
-                && limits.any(|(_, limit, of)| *of == capability && self.has(*limit))
-            {
-                out.write_str(before)?;
-                out.write_str(capability.name())?;
-                before = " ";
-            }
+            let list = match self.allows(capability) {
+                false => &mut denied,
+                true if self.limits(capability) => &mut limited,
+                true => continue,
+            };
+            list.push(' ');
+            list.push_str(capability.name());
         }
-        Ok(())
+        match (denied.as_str(), limited.as_str()) {
+            ("", "") => out.write_str("everything is allowed"),
+            (denied, "") => write!(out, "denied:{denied}"),
+            ("", limited) => write!(out, "limited:{limited}"),
+            (denied, limited) => write!(out, "denied:{denied}; limited:{limited}"),
+        }
     }
 }

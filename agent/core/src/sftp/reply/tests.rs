@@ -1,4 +1,5 @@
 use super::*;
+use crate::sftp::MODES;
 use std::boxed::Box;
 use std::vec::Vec;
 
@@ -94,7 +95,7 @@ fn version_is_3_with_the_extensions_that_are_understood() {
         let mut frame = std::vec![200, 0, 0, 0, 1, 0, 0, 0, u8::try_from(name.len()).unwrap()];
         frame.extend(name);
         // A known name without fields is malformed, or LIMITS.
-        let parsed = crate::sftp::request::Packet::parse(&frame);
+        let parsed = crate::sftp::request::Packet::parse(&frame, MODES);
         let known = matches!(
             parsed,
             Err(_)

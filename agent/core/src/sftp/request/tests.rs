@@ -1,4 +1,5 @@
 use super::*;
+use crate::sftp::MODES;
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -101,7 +102,7 @@ fn each() -> Vec<(Vec<u8>, Request<'static>)> {
 #[test]
 fn each_request_is_read_whole() {
     for (frame, request) in each() {
-        assert_eq!(Packet::parse(&frame), Ok(Packet::Request { id: 7, request }));
+        assert_eq!(Packet::parse(&frame, MODES), Ok(Packet::Request { id: 7, request }));
     }
 }
 
@@ -113,7 +114,11 @@ fn every_cut_is_refused_by_its_id() {
         }
         for cut in 0..frame.len() {
             let refusal = if cut < 5 { Malformed::Nameless } else { Malformed::Fields { id: 7 } };
-            assert_eq!(Packet::parse(&frame[..cut]), Err(refusal), "{request:?} cut at {cut}");
+            assert_eq!(
+                Packet::parse(&frame[..cut], MODES),
+                Err(refusal),
+                "{request:?} cut at {cut}"
+            );
         }
     }
 }
@@ -122,23 +127,23 @@ fn every_cut_is_refused_by_its_id() {
 fn bytes_after_the_last_field_change_nothing() {
     for (mut frame, request) in each() {
         frame.extend(b"\0\0\0\x01trailing");
-        assert_eq!(Packet::parse(&frame), Ok(Packet::Request { id: 7, request }));
+        assert_eq!(Packet::parse(&frame, MODES), Ok(Packet::Request { id: 7, request }));
     }
 }
 
 #[test]
 fn init_is_read_whatever_it_says() {
     for frame in [&b"\x01\0\0\0\x03"[..], b"\x01\0\0\0\x06\0\0\0\x01x\0\0\0\0"] {
-        assert_eq!(Packet::parse(frame), Ok(Packet::Init));
+        assert_eq!(Packet::parse(frame, MODES), Ok(Packet::Init));
     }
-    assert_eq!(Packet::parse(b"\x01\0\0\0"), Err(Malformed::Nameless));
+    assert_eq!(Packet::parse(b"\x01\0\0\0", MODES), Err(Malformed::Nameless));
 }
 
 #[test]
 fn types_of_other_versions_are_answered_and_not_understood() {
     for kind in (0..=255).filter(|kind| !matches!(kind, 1 | 3..=20 | 200)) {
         let expected = Packet::Request { id: 7, request: Request::Unknown };
-        assert_eq!(Packet::parse(&[kind, 0, 0, 0, 7]), Ok(expected));
+        assert_eq!(Packet::parse(&[kind, 0, 0, 0, 7], MODES), Ok(expected));
     }
 }
 
@@ -147,16 +152,16 @@ fn a_handle_of_another_length_is_not_ours() {
     for text in [&b""[..], b"abcd", b"abcdefg", b"abcdefghi", &[b'a'; 256]] {
         let frame = frame(4, &[Text(text)]);
         let request = Request::Close { handle: Handle::NONE };
-        assert_eq!(Packet::parse(&frame), Ok(Packet::Request { id: 7, request }));
+        assert_eq!(Packet::parse(&frame, MODES), Ok(Packet::Request { id: 7, request }));
     }
 }
 
 #[test]
 fn attributes_are_there_as_their_flags_say() {
-    let of = |fields: &[Field<'_>]| match Packet::parse(&frame(
-        10,
-        &[HANDLE].into_iter().chain(fields.iter().map(again)).collect::<Vec<_>>(),
-    )) {
+    let of = |fields: &[Field<'_>]| match Packet::parse(
+        &frame(10, &[HANDLE].into_iter().chain(fields.iter().map(again)).collect::<Vec<_>>()),
+        MODES,
+    ) {
         Ok(Packet::Request { request: Request::Fsetstat { attrs, .. }, .. }) => Some(attrs),
         _ => None,
     };
@@ -196,7 +201,7 @@ fn room_is_kept_for_the_requested_length_up_to_the_limit() {
 proptest! {
     #[test]
     fn any_bytes_give_an_answer(frame in proptest::collection::vec(any::<u8>(), 0..200)) {
-        match Packet::parse(&frame) {
+        match Packet::parse(&frame, MODES) {
             Err(Malformed::Nameless) => prop_assert!(frame.len() < 5),
             _ => prop_assert!(frame.len() >= 5),
         }
@@ -212,7 +217,7 @@ proptest! {
             let index = index.index(frame.len());
             frame[index] = byte;
         }
-        prop_assert_ne!(Packet::parse(&frame), Err(Malformed::Nameless));
+        prop_assert_ne!(Packet::parse(&frame, MODES), Err(Malformed::Nameless));
     }
 }
 

@@ -1,6 +1,8 @@
 //! The scripts on machines that miss something or are busy, made of a PATH with little in it; and what
 //! a build is proved by.
 
+mod image;
+
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,0 +1,156 @@
+//! What the packages' and the initramfs' scripts put into an image, tried in made-up images.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use mote_tests::{Scratch, put};
+
+use crate::root;
+
+#[test]
+fn options_that_limit_the_host_reach_the_agent_of_the_initramfs() {
+    let scratch = Scratch::new();
+    let guest = scratch.0.join("guest");
+    let options = || {
+        let output = Command::new(root().join("image/hooks/options")).arg(&guest).output();
+        let output = output.expect("image/hooks/options");
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(options(), "");
+    let unit = "[Service]\nExecStart=/usr/sbin/mote-agent\n";
+    put(guest.join("usr/lib/systemd/system/mote-agent.service"), unit);
+    put(guest.join("etc/default/mote-agent"), "# OPTIONS=\"--deny exec\"\nOPTIONS=\"\"\n");
+    assert_eq!(options(), "");
+    let drop_in = std::fs::read_to_string(root().join("image/services/mote-agent-hardened.conf"));
+    let place = guest.join("etc/systemd/system/mote-agent.service.d");
+    put(place.join("hardened.conf"), drop_in.expect("the drop-in"));
+    assert_eq!(options(), "--deny=exec,files,mounts,port-forward,templates,first-boot\n");
+    for (file, text, expected) in [
+        ("etc/default/mote-agent", "OPTIONS=\"--deny exec\"", "--deny=exec\n"),
+        (
+            "etc/default/mote-agent",
+            "OPTIONS='--initramfs --allow=state,metrics'",
+            "--allow=state,metrics\n",
+        ),
+        ("etc/conf.d/mote-agent", "command_args=\"-d --deny=files\"", "--deny=files\n"),
+        (
+            "etc/sv/mote-agent/run",
+            "exec mote-agent \\\n  --deny \\\n  'state' >>log",
+            "--deny=state\n",
+        ),
+        ("etc/default/mote-agent", "OPTIONS=\"--deny $LIST\"", "--allow=\n"),
+        ("etc/default/mote-agent", "OPTIONS=\"--allow '' --deny exec\"", "--allow=\n--deny=exec\n"),
+    ] {
+        std::fs::remove_dir_all(guest.join("etc")).expect("removed");
+        put(guest.join(file), text);
+        assert_eq!(options(), expected, "{text}");
+    }
+}
+
+#[test]
+fn what_is_started_in_the_initramfs_has_these_options_and_a_log_of_roots() {
+    let scratch = Scratch::new();
+    let options = "--allow=\n--deny=exec,files\n";
+    let (agent, told) = (scratch.0.join("mote-agent"), scratch.0.join("told"));
+    put(
+        &agent,
+        format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >{0}.new; mv {0}.new {0}\n", told.display()),
+    );
+    std::fs::set_permissions(&agent, PermissionsExt::from_mode(0o755)).expect("a mode");
+    put(scratch.0.join("options"), options);
+    let log = scratch.0.join("log");
+    let start = [
+        ("/usr/sbin/mote-agent", &agent),
+        ("/etc/mote-agent.options", &scratch.0.join("options")),
+        ("/run/mote-agent-initramfs.log", &log),
+        ("/sys/fs/cgroup", &scratch.0),
+    ];
+    let text = std::fs::read_to_string(root().join("image/hooks/start")).expect("the script");
+    let text =
+        start.iter().fold(text, |text, (from, to)| text.replace(from, &to.display().to_string()));
+    assert!(Command::new("sh").args(["-c", &text]).status().expect("sh").success());
+    let (words, _) = mote_tests::wait("its start", std::time::Duration::from_secs(20), || {
+        std::fs::read_to_string(&told).ok()
+    });
+    assert_eq!(words, format!("--initramfs\n{options}"));
+    let mode = std::fs::metadata(&log).expect("its log").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+/// The installer with files to install, and an image whose links lead to what is in its own `outside`, not to this
+/// system's directory of that name.
+fn installer_and_image(scratch: &Scratch, outside: &Path) -> (PathBuf, PathBuf) {
+    let (folder, image) = (scratch.0.join("folder"), scratch.0.join("image"));
+    for file in ["init.d/x", "usr/lib/x"] {
+        put(outside.join(file), "");
+    }
+    let program = std::fs::read(root().join("image/packages/install")).expect("the installer");
+    put(folder.join("install"), program);
+    for file in "mote-agent when-idle mote-agent.8.gz copyright third-party.gz mote-agent.yml hardened.conf mote-agent.bash \
+                 mote-agent.zsh mote-agent.fish services/sysvinit services/respawn"
+        .split_whitespace()
+    {
+        put(folder.join(file), "new");
+    }
+    put(image.join("real/rc/inittab"), "");
+    put(image.join("real/rc/rcS.d/x"), "");
+    put(image.join("real/lib/lsb/init-functions"), "");
+    put(image.join("real/share/x"), "");
+    let outside_text = outside.display().to_string();
+    for (at, to) in [
+        ("etc", "/real/rc"),
+        ("lib", "real/../real/lib"),
+        ("usr", "/../../real"),
+        // Of the same name on this system.
+        ("real/rc/init.d", &*format!("{outside_text}/init.d")),
+        ("real/sbin", &*format!("{outside_text}/usr")),
+        ("real/rc/rc0.d", "loop"),
+        ("real/rc/loop", "rc0.d"),
+    ] {
+        symlink(to, image.join(at)).expect("a link");
+    }
+    (folder, image)
+}
+
+#[test]
+fn the_installer_stays_in_the_root_whose_links_are_absolute() {
+    let scratch = Scratch::new();
+    let outside = scratch.0.join("outside");
+    let (folder, image) = installer_and_image(&scratch, &outside);
+    let install = |more: &[&str]| {
+        let mut command = Command::new("sh");
+        command
+            .arg(folder.join("install"))
+            .arg("--root")
+            .arg(&image)
+            .args(more)
+            .output()
+            .expect("sh")
+    };
+    let failed = install(&[]);
+    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(!failed.status.success() && said.contains("too many links"), "{said}");
+    std::fs::remove_file(image.join("real/rc/loop")).expect("removed");
+    std::fs::remove_file(image.join("real/rc/rc0.d")).expect("removed");
+    let done = install(&[]);
+    assert!(done.status.success(), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stdout).contains("enabled for sysvinit"), "{done:?}");
+    let inside = |path: &str| image.join(outside.strip_prefix("/").expect("a path")).join(path);
+    for made in [
+        inside("init.d/mote-agent"),
+        inside("usr/mote-agent"),
+        image.join("real/rc/rcS.d/S01mote-agent"),
+    ] {
+        assert!(made.symlink_metadata().is_ok(), "{}", made.display());
+    }
+    let untouched = || {
+        let find = Command::new("find").arg(&outside).args(["-type", "f"]).output().expect("find");
+        assert_eq!(String::from_utf8_lossy(&find.stdout).lines().count(), 2, "{find:?}");
+    };
+    untouched();
+    assert!(install(&["--uninstall"]).status.success());
+    untouched();
+    assert!(!inside("init.d/mote-agent").exists() && !image.join("real/lib/mote-agent").exists());
+}

@@ -1,0 +1,226 @@
+//! What a limited session leaves behind: nothing by which somebody else would become root, and as another user than
+//! root only what that user may do.
+
+use std::fs::{self, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::Command;
+
+use mote_tests::Scratch;
+use mote_tests::sftp::{Int, Long, Reply, Session, Text, kind, open};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::limits::{DENIED, NOBODY, limited};
+use crate::{FAILURE, UNSUPPORTED};
+
+/// Attributes with a mode, in a packet.
+const MODE: u32 = 4;
+/// Attributes with an owner.
+const OWNER: u32 = 2;
+/// Attributes with a size.
+const SIZE: u32 = 1;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+/// A directory to be shown, with a setuid program of root's.
+fn tree() -> Scratch {
+    let scratch = Scratch::new();
+    fs::set_permissions(&scratch.0, Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(scratch.0.join("shown")).unwrap();
+    scratch
+}
+
+fn set_id(path: &Path) {
+    fs::write(path, "a program").unwrap();
+    fs::set_permissions(path, Permissions::from_mode(0o6755)).unwrap();
+}
+
+/// All requests that set modes, with bits beyond the ordinary ones.
+fn set_modes(session: &mut Session, directory: &Path) {
+    let path = |name: &str| directory.join(name).as_os_str().as_bytes().to_owned();
+    let lsetstat = Text(b"lsetstat@openssh.com");
+    let flags = Int(open::READ | open::WRITE | open::CREATE);
+    let opened = session.ask(kind::OPEN, &[Text(&path("a")), flags, Int(MODE), Int(0o10_6755)]);
+    let Reply::Handle(handle) = opened else { panic!("{opened:?}") };
+    assert_eq!(mode(&directory.join("a")), 0o755);
+    session.done(kind::FSETSTAT, &[Text(&handle), Int(MODE), Int(0o4711)]);
+    assert_eq!(mode(&directory.join("a")), 0o711);
+    session.done(kind::SETSTAT, &[Text(&path("a")), Int(MODE), Int(0o2750)]);
+    assert_eq!(mode(&directory.join("a")), 0o750);
+    session.done(kind::EXTENDED, &[lsetstat, Text(&path("a")), Int(MODE), Int(0o7777)]);
+    assert_eq!(mode(&directory.join("a")), 0o777);
+    session.done(kind::MKDIR, &[Text(&path("d")), Int(MODE), Int(0o7755)]);
+    assert_eq!(mode(&directory.join("d")), 0o755);
+    // Nor by an attribute of another kind, such as a file's capabilities.
+    let capability = Text(b"security.capability");
+    let bytes = Text(&[1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let extended = [Text(&handle), Int(0x8000_0000), Int(1), capability, bytes];
+    session.done(kind::FSETSTAT, &extended);
+    let list = rustix::fs::listxattr(directory.join("a"), &mut [] as &mut [u8]).unwrap();
+    assert_eq!(list, 0);
+    session.done(kind::CLOSE, &[Text(&handle)]);
+}
+
+#[test]
+fn no_mode_beyond_the_ordinary_bits_is_set_below_a_directory() {
+    if !is_root() {
+        return println!("not tried: needs root");
+    }
+    let scratch = tree();
+    let shown = scratch.0.join("shown");
+    let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
+    set_modes(&mut session, &shown);
+    // A file of root's that is set-user-id already is not so any longer once it has other bytes, nor by another name.
+    for name in ["written", "emptied", "cut", "linked"] {
+        set_id(&shown.join(name));
+    }
+    let path = |name: &str| shown.join(name).as_os_str().as_bytes().to_owned();
+    let handle = session.open(&path("written"), open::WRITE);
+    session.done(kind::WRITE, &[Text(&handle), Long(0), Text(b"mine")]);
+    session.open(&path("emptied"), open::WRITE | open::TRUNCATE);
+    session.done(kind::SETSTAT, &[Text(&path("cut")), Int(SIZE), Long(3)]);
+    let hardlink = Text(b"hardlink@openssh.com");
+    session.done(kind::EXTENDED, &[hardlink, Text(&path("linked")), Text(&path("link"))]);
+    let handle = session.open(&path("link"), open::WRITE);
+    session.done(kind::WRITE, &[Text(&handle), Long(0), Text(b"mine")]);
+    for name in ["written", "emptied", "cut", "linked"] {
+        assert_eq!(mode(&shown.join(name)) & 0o6000, 0, "{name}");
+    }
+    session.done(kind::SETSTAT, &[Text(&path("link")), Int(OWNER), Int(5), Int(6)]);
+    let about = fs::metadata(shown.join("linked")).unwrap();
+    assert_eq!((about.uid(), about.gid(), about.len()), (5, 6, 9));
+}
+
+#[test]
+fn what_is_no_file_below_a_directory_keeps_its_mode_and_owner() {
+    if !is_root() {
+        return println!("not tried: needs root");
+    }
+    let scratch = tree();
+    let shown = scratch.0.join("shown");
+    let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
+    let device = rustix::fs::makedev(1, 3);
+    let (character, fifo) = (FileType::CharacterDevice, FileType::Fifo);
+    mknodat(CWD, shown.join("device"), character, Mode::RUSR, device).unwrap();
+    mknodat(CWD, shown.join("fifo"), fifo, Mode::RUSR, 0).unwrap();
+    let _socket = UnixListener::bind(shown.join("socket")).unwrap();
+    fs::set_permissions(shown.join("socket"), Permissions::from_mode(0o400)).unwrap();
+    std::os::unix::fs::symlink("device", shown.join("symlink")).unwrap();
+    for name in ["device", "fifo", "socket", "symlink"] {
+        let path = shown.join(name);
+        let path = path.as_os_str().as_bytes();
+        let lsetstat = Text(b"lsetstat@openssh.com");
+        for fields in [&[Int(MODE), Int(0o666)][..], &[Int(OWNER), Int(NOBODY), Int(NOBODY)]] {
+            let reply = session.ask(kind::SETSTAT, &[&[Text(path)], fields].concat());
+            assert_eq!(reply, FAILURE, "{name} {fields:?}");
+            let reply = session.ask(kind::EXTENDED, &[&[lsetstat, Text(path)], fields].concat());
+            assert!(reply == FAILURE || reply == UNSUPPORTED, "{name} {fields:?} {reply:?}");
+        }
+    }
+    for name in ["device", "fifo", "socket"] {
+        let about = fs::metadata(shown.join(name)).unwrap();
+        assert_eq!((mode(&shown.join(name)), about.uid()), (0o400, 0), "{name}");
+    }
+}
+
+#[test]
+fn a_device_is_not_opened_either_if_it_takes_a_files_place_meanwhile() {
+    if !is_root() {
+        return println!("not tried: needs root");
+    }
+    let scratch = tree();
+    let shown = scratch.0.join("shown");
+    let mut session = limited(&scratch, &["-b".as_ref(), &shown]);
+    let (full, plain) = (shown.join("full"), shown.join("plain"));
+    mknodat(CWD, &full, FileType::CharacterDevice, Mode::RUSR, rustix::fs::makedev(1, 5)).unwrap();
+    fs::write(&plain, "").unwrap();
+    let path = shown.join("either");
+    std::os::unix::fs::symlink("plain", &path).unwrap();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let load = || over.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        // Another session of the host's does that by renaming.
+        scope.spawn(|| {
+            let next = shown.join("next");
+            for target in ["full", "plain"].iter().cycle() {
+                if load() {
+                    break;
+                }
+                std::os::unix::fs::symlink(target, &next).unwrap();
+                fs::rename(&next, &path).unwrap();
+            }
+        });
+        let mut read = 0;
+        for _ in 0..10_000 {
+            let opened = session
+                .ask(kind::OPEN, &[Text(path.as_os_str().as_bytes()), Int(open::READ), Int(0)]);
+            let Reply::Handle(handle) = opened else { continue };
+            let reply = session.ask(kind::READ, &[Text(&handle), Long(0), Int(9)]);
+            read += usize::from(matches!(reply, Reply::Data(_)));
+            session.done(kind::CLOSE, &[Text(&handle)]);
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(read, 0, "of a device");
+    });
+}
+
+#[test]
+fn a_session_as_a_user_has_the_rights_of_that_user() {
+    if !is_root() {
+        return println!("not tried: needs root");
+    }
+    let (user, group) = (NOBODY.to_string(), (NOBODY - 1).to_string());
+    for below in [false, true] {
+        let scratch = tree();
+        let shown = scratch.0.join("shown");
+        set_id(&shown.join("program"));
+        fs::write(shown.join("secret"), "secret").unwrap();
+        fs::set_permissions(shown.join("secret"), Permissions::from_mode(0o600)).unwrap();
+        fs::create_dir(shown.join("his")).unwrap();
+        chown(shown.join("his"), Some(NOBODY), Some(NOBODY - 1)).unwrap();
+        let ids = [Path::new("-U"), user.as_ref(), "-G".as_ref(), group.as_ref()];
+        let arguments = [ids.as_slice(), &["-b".as_ref(), &*shown]].concat();
+        let mut session = limited(&scratch, if below { &arguments } else { &arguments[..4] });
+        let path = |name: &str| shown.join(name).as_os_str().as_bytes().to_owned();
+        set_modes(&mut session, &shown.join("his"));
+        let about = fs::metadata(shown.join("his/a")).unwrap();
+        assert_eq!((about.uid(), about.gid()), (NOBODY, NOBODY - 1));
+        // To be owned as it is already is no change.
+        let same = [Text(&path("his/a")), Int(OWNER), Int(NOBODY), Int(NOBODY - 1)];
+        session.done(kind::SETSTAT, &same);
+        for (what, fields) in [
+            (kind::OPEN, &[Text(&path("program")), Int(open::WRITE), Int(0)][..]),
+            (kind::OPEN, &[Text(&path("secret")), Int(open::READ), Int(0)]),
+            (kind::OPEN, &[Text(&path("new")), Int(open::WRITE | open::CREATE), Int(0)]),
+            (kind::SETSTAT, &[Text(&path("program")), Int(SIZE), Long(0)]),
+            (kind::SETSTAT, &[Text(&path("program")), Int(MODE), Int(0o777)]),
+            (kind::SETSTAT, &[Text(&path("his/a")), Int(OWNER), Int(0), Int(0)]),
+            (kind::REMOVE, &[Text(&path("program"))]),
+        ] {
+            assert_eq!(session.ask(what, fields), DENIED, "{what} {fields:?}");
+        }
+        assert_eq!(mode(&shown.join("program")), 0o6755);
+        let status = fs::read_to_string(format!("/proc/{}/status", session.server.0.id())).unwrap();
+        assert!(status.contains("Groups:\t\n") || status.contains("Groups:\t \n"), "{status}");
+    }
+    // Who cannot become that user serves nothing.
+    let scratch = tree();
+    fs::set_permissions(&scratch.0, Permissions::from_mode(0o777)).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65533", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]);
+    command
+        .arg(mote_tests::agent())
+        .args(["sftp-server", "-U", "0", "-G", "0"])
+        .current_dir(&scratch.0);
+    let mut session = Session::with(&mut command);
+    session.hello();
+    assert_eq!(session.ask(kind::STAT, &[Text(b"/")]), DENIED);
+}
