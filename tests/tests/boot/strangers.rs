@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mote_tests::{Process, agent, kill, put, wait};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::Signal;
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::stuck::fuse::Fuse;
 use crate::world::{Boot, LIMIT, NOBODY, connected, fifo, in_private_mounts, is_root, terminate};
@@ -77,6 +77,8 @@ fn keep(lock: &Path) -> ! {
     let file = File::options().write(true).create(true).truncate(false).open(lock).unwrap();
     fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
     fcntl_setfd(&file, FdFlags::empty()).unwrap();
+    // What unshare(1) asked for ends with the thread that it started.
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
     let program = std::env::var("MOTE_PROGRAM").unwrap();
     panic!("{}", Command::new("sh").arg("-c").arg(format!("exec {program}")).exec());
 }
