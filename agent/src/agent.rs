@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Arguments;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -76,6 +77,8 @@ pub(crate) struct Agent {
     pub(crate) link: RefCell<Option<Rc<Link>>>,
     /// True while devlxd is on: host and policy allow it.
     pub(crate) devlxd: Cell<bool>,
+    /// The socket of devlxd, if it was made before the sandbox, which forbids to make one.
+    pub(crate) guests: Option<OwnedFd>,
     /// Raised when `devlxd` changed.
     pub(crate) devlxd_changed: Signal,
     /// One permit: device events are handled one after the other.

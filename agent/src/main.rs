@@ -174,10 +174,14 @@ fn run(options: Options) -> Result<(), String> {
         return Ok(());
     };
     port::told(port::find(&options).ok(), &mut known);
-    let walls = sandbox::enter(&options, &policy.get(), &way, known.as_ref());
-    policy.text.borrow_mut().push_str(walls);
+    let entered = sandbox::enter(&options, &policy.get(), flavour, &way, known.as_ref());
+    if entered.is_some() {
+        policy.text.borrow_mut().push_str(sandbox::WORD);
+    }
     devices::without_proc(&options.root).iter().for_each(|why| log::warn(format_args!("{why}")));
-    let agent = Rc::new(new_agent(options, flavour, policy, identity, files.from, lock));
+    let mut agent = new_agent(options, flavour, policy, identity, files.from, lock);
+    agent.guests = entered.flatten();
+    let agent = Rc::new(agent);
     if let Some(trouble) = applied.troubles.pop() {
         agent.note(About::Else, trouble);
     }
@@ -234,6 +238,7 @@ fn new_agent(
         status_changed: Signal::default(),
         link: RefCell::default(),
         devlxd: Cell::new(false),
+        guests: None,
         devlxd_changed: Signal::default(),
         plugging: Rc::new(permits::Semaphore::new(1)),
         events: events.clone(),

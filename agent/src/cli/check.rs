@@ -32,6 +32,7 @@ use crate::start::prepare::{flavour_by, or_default};
 use crate::start::{devices, lock, modules, others, sandbox};
 use crate::status::{port, view};
 use crate::sys;
+use crate::sys::sandbox::Needs;
 
 /// What comes of a full `/run`, and what to do.
 const FULL: &str = "free some, or 'status' may be old, and Ready forgotten when the agent ends";
@@ -265,10 +266,11 @@ fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {
         return;
     }
     // In a child, as there is no way out.
-    if sys::apart(SANDBOXED, &|| sys::sandbox::enter(&options.root, [None; 2])) {
+    if sys::apart(SANDBOXED, &|| sys::sandbox::enter(&options.root, &Needs::default())) {
         facts.ok("sandbox", format_args!("in a sandbox"));
     } else {
-        facts.note("sandbox", format_args!("in a sandbox without Landlock or seccomp"));
+        let why = "in a sandbox without Landlock, seccomp or a user of its own";
+        facts.note("sandbox", format_args!("{why}"));
     }
 }
 

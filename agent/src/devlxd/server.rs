@@ -3,7 +3,8 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,9 +36,10 @@ use crate::hostapi::events;
 use crate::net::host_call::{Call, Failed, HostReply, Incoming, open};
 use crate::net::serve::{ACCEPT_AGAIN, Answer, Reply, Service, TEXT, serve};
 use crate::net::stream::Stream;
-use crate::net::transport::{self, Socket, is_passing};
+use crate::net::transport::{self, Socket, bind_unnamed, is_passing, unnamed};
 use crate::runtime::clock::{now, sleep};
 use crate::runtime::log;
+use crate::runtime::small_files::make_directory;
 
 /// How long a guest may wait for a host operation (`/1.0/operations/{id}/wait`).
 const OPERATION: Duration = Duration::from_secs(3600);
@@ -57,15 +59,18 @@ pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
             agent.devlxd_changed.after(seen).await;
             continue;
         }
-        let path = agent.options.root.join(agent.flavour.socket_path().trim_start_matches('/'));
-        match bind(&agent, &path) {
+        let path = path(&agent.options.root, agent.flavour);
+        match open_socket(&agent, &path) {
             Ok(listener) => {
                 log::info(format_args!("devlxd on {}", path.display()));
                 agent.status_changed.raise();
                 let off = agent.devlxd_changed.after(seen);
                 accept(&agent, &listener, &guests).or(off).await;
                 // The name is removed before the listener closes: a client that finds it can connect.
-                let _gone = std::fs::remove_file(&path);
+                let _gone = match agent.guests {
+                    Some(_) => std::fs::rename(&path, unnamed(&path)),
+                    None => std::fs::remove_file(&path),
+                };
                 drop(listener);
                 if !agent.devlxd.get() {
                     log::info(format_args!("devlxd off"));
@@ -80,13 +85,26 @@ pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
     }
 }
 
-/// Opens the socket (0600) in its directory (0755) (P§5.1).
-fn bind(agent: &Agent, path: &Path) -> io::Result<Socket> {
+/// Path of the socket.
+pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
+    root.join(flavour.socket_path().trim_start_matches('/'))
+}
+
+/// Opens the socket, or lets the one be found that was made before the sandbox.
+fn open_socket(agent: &Agent, path: &Path) -> io::Result<Socket> {
+    let made = agent.guests.as_ref();
+    let listener = made.map_or_else(|| make(path, agent.flavour), OwnedFd::try_clone)?;
+    std::fs::rename(unnamed(path), path)?;
+    transport::watched(listener)
+}
+
+/// Makes the socket (0600) in its directory (0755) (P§5.1); it is still to be renamed.
+pub(crate) fn make(path: &Path, flavour: Flavour) -> io::Result<OwnedFd> {
     let directory = path.parent().unwrap_or(Path::new("/"));
-    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    make_directory(directory)?;
     std::fs::set_permissions(directory, PermissionsExt::from_mode(0o755))?;
-    let listener = transport::listen_unix(path)?;
-    if agent.flavour == Flavour::Incus {
+    let listener = bind_unnamed(path)?;
+    if flavour == Flavour::Incus {
         link_lxd(directory)?;
     }
     Ok(listener)

@@ -121,6 +121,16 @@ impl Transport {
         }
     }
 
+    /// Family of its sockets.
+    pub(crate) fn family(&self) -> u16 {
+        match self {
+            Self::Vsock => AddressFamily::VSOCK.as_raw(),
+            Self::Unix(_) => AddressFamily::UNIX.as_raw(),
+            #[cfg(feature = "tcp")]
+            Self::Tcp(_) => AddressFamily::INET.as_raw(),
+        }
+    }
+
     /// Connects to the host once; the caller sets the deadline.
     ///
     /// # Errors
@@ -156,7 +166,7 @@ impl Listener {
     /// # Errors
     /// Any error of epoll(7).
     pub(crate) fn watched(self) -> io::Result<Watched> {
-        let socket = Async::new_nonblocking(self.socket)?;
+        let socket = watched(self.socket)?;
         Ok(Watched { transport: self.transport, socket })
     }
 }
@@ -241,12 +251,12 @@ pub(crate) fn local_cid(root: &Path) -> Result<u32, String> {
     }
 }
 
-/// [`bind_unix`], in the reactor.
+/// Puts a listener into the reactor.
 ///
 /// # Errors
-/// The same, and any error of epoll(7).
-pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
-    Async::new_nonblocking(bind_unix(path)?)
+/// Any error of epoll(7).
+pub(crate) fn watched(listener: OwnedFd) -> io::Result<Socket> {
+    Async::new_nonblocking(listener)
 }
 
 /// Listens on a unix socket of mode 0600 that replaces any file at `path`. The socket is renamed to
@@ -256,6 +266,13 @@ pub(crate) fn listen_unix(path: &Path) -> io::Result<Socket> {
 /// # Errors
 /// Any error of bind(2), listen(2), or of replacing the file.
 fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+    let fd = bind_unnamed(path)?;
+    std::fs::rename(unnamed(path), path)?;
+    Ok(fd)
+}
+
+/// The same, but it is still to be renamed. The same errors.
+pub(crate) fn bind_unnamed(path: &Path) -> io::Result<OwnedFd> {
     let unnamed = unnamed(path);
     match std::fs::remove_file(&unnamed) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -266,12 +283,11 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     bind(&fd, &SocketAddrUnix::new(&unnamed)?)?;
     std::fs::set_permissions(&unnamed, PermissionsExt::from_mode(0o600))?;
     listen(&fd, BACKLOG)?;
-    std::fs::rename(&unnamed, path)?;
     Ok(fd)
 }
 
-/// The name of a socket that does not listen yet.
-fn unnamed(path: &Path) -> PathBuf {
+/// The name of a socket that is not to be found yet.
+pub(crate) fn unnamed(path: &Path) -> PathBuf {
     suffixed(path, ".new")
 }
 
@@ -350,8 +366,8 @@ mod tests {
             });
             // Replaces a socket, then creates one where there is none.
             for round in 0..2_000 {
-                let first = listen_unix(&path).expect("a socket");
-                let second = listen_unix(&path).expect("a socket in its place");
+                let first = bind_unix(&path).and_then(watched).expect("a socket");
+                let second = bind_unix(&path).and_then(watched).expect("a socket in its place");
                 if round % 2 == 0 {
                     std::thread::yield_now();
                 }
@@ -370,7 +386,7 @@ mod tests {
         let path = scratch.join("sock");
         drop(std::os::unix::net::UnixListener::bind(suffixed(&path, ".new")).expect("a stale one"));
         std::fs::write(&path, "a file").expect("a file in its place");
-        let _listener = listen_unix(&path).expect("a socket");
+        let _listener = bind_unix(&path).and_then(watched).expect("a socket");
         let names: Vec<_> = std::fs::read_dir(&scratch)
             .expect("the directory")
             .map(|entry| entry.expect("a name").file_name())
@@ -386,7 +402,7 @@ mod tests {
     fn strangers_who_call_without_end_do_not_keep_others_from_running() {
         let scratch = crate::runtime::scratch::scratch("strangers");
         let path = scratch.join("sock");
-        let listener = listen_unix(&path).expect("a socket");
+        let listener = bind_unix(&path).and_then(watched).expect("a socket");
         // No vsock at all, so no host.
         let strangers = [(); 40].map(|()| UnixStream::connect(&path).expect("a connection"));
         let mut last = strangers.last().expect("one of them");

@@ -1,7 +1,9 @@
 //! Messages to the service manager, as sd_notify(3) sends them; none without `NOTIFY_SOCKET`.
 
+use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::runtime::log;
@@ -41,18 +43,40 @@ pub(crate) fn watchdog_interval() -> Option<Duration> {
 }
 
 fn send(fact: &str) {
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let sent = match KEPT.get() {
+        Some(socket) => socket.send(fact.as_bytes()),
+        None => match connected() {
+            Some(socket) => socket.and_then(|socket| socket.send(fact.as_bytes())),
+            None => return,
+        },
+    };
+    if let Err(error) = sent {
+        log::warn(format_args!("cannot notify the service manager: {error}"));
+    }
+}
+
+/// The socket of an agent that can make no more.
+static KEPT: OnceLock<UnixDatagram> = OnceLock::new();
+
+/// Keeps a socket for all messages to come.
+pub(crate) fn keep() {
+    if let Some(Ok(socket)) = connected() {
+        let _only_once = KEPT.set(socket);
+    }
+}
+
+/// A socket whose messages reach the service manager, if there is one.
+fn connected() -> Option<io::Result<UnixDatagram>> {
+    let path = std::env::var_os("NOTIFY_SOCKET")?;
     let bytes = path.as_encoded_bytes();
     let address = match bytes.strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(&path),
     };
-    let sent = address.and_then(|address| {
+    Some(address.and_then(|address| {
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        socket.send_to_addr(fact.as_bytes(), &address)
-    });
-    if let Err(error) = sent {
-        log::warn(format_args!("cannot notify the service manager: {error}"));
-    }
+        socket.connect_addr(&address)?;
+        Ok(socket)
+    }))
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustix::io::retry_on_intr;
@@ -46,8 +47,27 @@ pub(crate) fn read_to_end(file: BorrowedFd<'_>, most: u64) -> io::Result<Vec<u8>
     }
 }
 
-/// Writes a small file atomically, by a new file that is renamed. If the file system is full it overwrites the
-/// existing file instead, padded with spaces; a reader may then see a part of the old text, and must read again.
+/// Makes a directory and those above it. All are 0755, whatever the umask: a missing `/run` is not only the agent's.
+///
+/// # Errors
+/// Any error of mkdir(2) and chmod(2) but that it is there.
+pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
+    let mut made = fs::create_dir(directory);
+    if let (Err(error), Some(above)) = (&made, directory.parent())
+        && error.kind() == ErrorKind::NotFound
+    {
+        make_directory(above)?;
+        made = fs::create_dir(directory);
+    }
+    match made {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => fs::set_permissions(directory, PermissionsExt::from_mode(0o755)),
+    }
+}
+
+/// Writes a small file atomically, by a new file that is renamed. If the file system is full, or no file may be made
+/// (in the sandbox), it overwrites the existing file instead, padded with spaces; a reader may then see a part of the old text, and must read again.
 ///
 /// # Errors
 /// Any error of open(2), write(2) and rename(2); `StorageFull` if the text is longer than a page or there is no
@@ -60,7 +80,9 @@ pub(crate) fn write_small(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let _part = fs::remove_file(&beside);
     let file = File::options().write(true).open(path);
     match (why.kind(), file) {
-        (ErrorKind::StorageFull, Ok(mut file)) if bytes.len() <= PAGE => {
+        (ErrorKind::StorageFull | ErrorKind::PermissionDenied, Ok(mut file))
+            if bytes.len() <= PAGE =>
+        {
             let length = usize::try_from(file.metadata()?.len()).unwrap_or(PAGE).min(PAGE);
             let mut padded = bytes.to_vec();
             padded.resize(length.max(bytes.len()), b' ');

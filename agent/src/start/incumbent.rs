@@ -190,10 +190,13 @@ impl Process {
             && self.is_root()
     }
 
-    /// Whether root is both its effective user and its real one, which is another in a program with the setuid bit.
+    /// Whether root, or the sandbox's user, is both its effective user and its real one, which is another in a program with
+    /// the setuid bit.
     #[inline(never)] // its size
     fn is_root(&self) -> bool {
-        after(&text(&self.0, c"status", LONGEST), "\nUid:\t0\t0\t").is_some()
+        let status = text(&self.0, c"status", LONGEST);
+        let users = after(&status, "\nUid:\t").unwrap_or_default();
+        users.starts_with(b"0\t0\t") || users.starts_with(b"65530\t65530\t")
     }
 
     /// Its name.

@@ -9,7 +9,6 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use crate::guest_path::is_roots_alone;
 use crate::net::transport::Transport;
 use crate::runtime::clock::look_for;
 use crate::runtime::run_dir::unwritable;
-use crate::runtime::small_files::read_bounded;
+use crate::runtime::small_files::{make_directory, read_bounded};
 use crate::runtime::{log, run_dir};
 use crate::start::incumbent::{self, Incumbent};
 
@@ -115,8 +114,12 @@ pub(crate) fn acquire(
         }
         Err((_, why)) => return Err(why),
     };
-    // A status file left here is that of an agent that has ended.
+    // A status file left here is that of an agent that has ended, and an agent in the sandbox is not believed.
     let _none = std::fs::remove_file(root.join(run_dir::STATUS));
+    let hanging = root.join(run_dir::HANGING);
+    if !is_roots_alone(&hanging) {
+        let _none = std::fs::remove_file(hanging);
+    }
     Ok(lock)
 }
 
@@ -130,7 +133,7 @@ fn take(root: &Path) -> Result<Option<Lock>, (ErrorKind, String)> {
     let refused =
         |verb, path: &Path, error: io::Error| (error.kind(), unwritable(verb, path, &error));
     if let Some(directory) = path.parent() {
-        make(directory).map_err(|error| refused("make", directory, error))?;
+        make_directory(directory).map_err(|error| refused("make", directory, error))?;
         if !is_roots_alone(directory) {
             let text =
                 format!("{}: others than root can change it; remove it", directory.display());
@@ -146,22 +149,6 @@ fn take(root: &Path) -> Result<Option<Lock>, (ErrorKind, String)> {
     forget(root);
     let id = id(&path).unwrap_or_default();
     Ok(Some(Lock { file: Some(file), path, id }))
-}
-
-/// Makes a directory and those above it. All are 0755, whatever the umask: a missing `/run` is not only the agent's.
-fn make(directory: &Path) -> io::Result<()> {
-    let mut made = std::fs::create_dir(directory);
-    if let (Err(error), Some(above)) = (&made, directory.parent())
-        && error.kind() == ErrorKind::NotFound
-    {
-        make(above)?;
-        made = std::fs::create_dir(directory);
-    }
-    match made {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => std::fs::set_permissions(directory, PermissionsExt::from_mode(0o755)),
-    }
 }
 
 #[inline(never)] // its size
@@ -246,6 +233,20 @@ mod tests {
             drop(acquire(&root, None, &mut || ()).unwrap());
             assert_eq!(ready.exists(), known, "{boot}");
             std::fs::write(&ready, "Ready").unwrap();
+        }
+    }
+
+    #[test]
+    fn what_others_could_write_is_not_believed() {
+        let root = crate::runtime::scratch::scratch("believed");
+        drop(acquire(&root, None, &mut || ()).unwrap());
+        let hanging = root.join(run_dir::HANGING);
+        for (mode, is_kept) in [(0o600, true), (0o660, false)] {
+            std::fs::write(&hanging, "1 /a\n").unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&hanging, mode).unwrap();
+            drop(acquire(&root, None, &mut || ()).unwrap());
+            assert_eq!(hanging.exists(), is_kept);
         }
     }
 

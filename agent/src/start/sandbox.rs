@@ -1,18 +1,33 @@
 //! Decides whether the agent enters the sandbox (`sys/sandbox.rs`): if nothing that the host may ask for needs
-//! root's rights. All that start-up needs them for is done then.
+//! root's rights. All that start-up needs them for is done then, and what it still uses is lent to the sandbox's group.
+//! All of it stays root's: the next agent trusts nothing of what the group can write.
 
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+
+use mote_core::flavour::Flavour;
 use mote_core::hostapi::policy::{Capability, Policy};
+use rustix::net::AddressFamily;
 
 use crate::built;
 use crate::cli::options::Options;
-use crate::runtime::log;
+use crate::devlxd::server;
+use crate::runtime::{log, notify, run_dir};
 use crate::start::devices::{self, CONSOLE, Device};
 use crate::start::listen::Way;
 use crate::status::port::Found;
-use crate::sys::sandbox;
+use crate::sys::sandbox::{self, Needs, USER};
 
 /// What `status` and the policy's line say of an agent in the sandbox.
-const WORD: &str = "; in a sandbox";
+pub(crate) const WORD: &str = "; in a sandbox";
+
+/// What the group may do to a file, and in the directory that has it.
+const FILE: u32 = 0o060;
+const SEARCH: u32 = 0o010;
+const CHANGE: u32 = 0o030;
 
 /// Whether nothing that is allowed, and built, needs rights.
 pub(crate) fn is_for(policy: &Policy) -> bool {
@@ -24,29 +39,64 @@ pub(crate) fn is_for(policy: &Policy) -> bool {
     !needs.iter().any(|(built, capability)| *built && policy.allows(*capability))
 }
 
-/// Enters it if it is for this policy and all devices are there; the words for `status`, or none.
+/// Enters it if it is for this policy and all devices are there; then returns devlxd's socket, if it could be made.
 pub(crate) fn enter(
     options: &Options,
     policy: &Policy,
+    flavour: Flavour,
     way: &Way,
     port: Option<&Found>,
-) -> &'static str {
+) -> Option<Option<OwnedFd>> {
     // There it could not follow into the new root.
     if !is_for(policy) || options.is_early() {
-        return "";
+        return None;
     }
     let is_late = port.is_none() && devices::find(&options.root, &CONSOLE) != Device::Absent;
     if is_late || matches!(way, Way::PortAlone(_)) {
         log::warn(format_args!("no sandbox: a device may need a driver yet"));
-        return "";
+        return None;
     }
-    // A rule needs its directory.
-    let _there = std::fs::create_dir_all(options.root.join("dev"));
+    let path = server::path(&options.root, flavour);
     let ports = port.map_or([None; 2], |port| [Some(&*port.path), port.legacy.as_deref()]);
-    if sandbox::enter(&options.root, ports) {
+    let forwards = built::PORT_FORWARD && policy.allows(Capability::PortForward);
+    let asked = |is: bool, family: AddressFamily| if is { family.as_raw() } else { 0 };
+    let families = [
+        options.transport.family(),
+        AddressFamily::NETLINK.as_raw(),
+        asked(forwards, AddressFamily::INET),
+        asked(forwards, AddressFamily::INET6),
+    ];
+    let (guests, needs) =
+        (server::make(&path, flavour).ok(), Needs { ports, guests: path.parent(), families });
+    if let Err(error) = lend_all(&options.root, &needs) {
+        log::warn(format_args!("the sandbox lacks a file: {error}"));
+    }
+    notify::keep();
+    if sandbox::enter(&options.root, &needs) {
         log::info(format_args!("in a sandbox"));
     } else {
-        log::warn(format_args!("in a sandbox without Landlock or seccomp"));
+        log::warn(format_args!("in a sandbox without Landlock, seccomp or a user of its own"));
     }
-    WORD
+    Some(guests)
+}
+
+/// Lends what is still used.
+fn lend_all(root: &Path, needs: &Needs<'_>) -> io::Result<()> {
+    // It is believed because nobody but root could write it.
+    let _none = std::fs::remove_file(root.join(run_dir::KNOWN_HOST));
+    for name in [run_dir::STATUS, run_dir::READY, run_dir::HANGING] {
+        let path = root.join(name);
+        drop(File::options().append(true).create(true).open(&path)?);
+        lend(&path, FILE)?;
+    }
+    lend(&root.join(run_dir::DIRECTORY), SEARCH)?;
+    needs.guests.map_or(Ok(()), |directory| lend(directory, CHANGE))?;
+    needs.ports.iter().flatten().try_for_each(|port| lend(port, FILE))
+}
+
+/// Gives the sandbox's group these rights to a file.
+fn lend(path: &Path, rights: u32) -> io::Result<()> {
+    chown(path, None, Some(USER))?;
+    let mode = path.metadata()?.permissions().mode();
+    std::fs::set_permissions(path, Permissions::from_mode(mode | rights))
 }

@@ -138,6 +138,8 @@ fn usable(path: &Path, absent: &str) -> Result<(), String> {
         Ok(about) if about.is_file() || about.is_dir() => {
             refused(&"a file or directory is no port: remove it, or name another with --port")
         }
+        // In the sandbox its open tells: a port that is not lent is a new one.
+        Ok(_) if sandbox::is_entered() => Ok(()),
         Ok(_) => match access(path, Access::READ_OK | Access::WRITE_OK) {
             Ok(()) => Ok(()),
             Err(error) => refused(&format_args!("{error}: the agent needs to be root")),
@@ -317,7 +319,7 @@ pub(crate) fn holder(root: &Path, path: &Path) -> Option<(u64, String)> {
     let proc = Proc::open(root)?;
     for path in entries(&root.join("proc")) {
         let pid = path.file_name().and_then(|name| number(name.as_encoded_bytes()));
-        let Some(pid) = pid.filter(|pid| *pid != std::process::id().into()) else { continue };
+        let Some(pid) = pid.filter(|pid| *pid != u64::from(std::process::id())) else { continue };
         if let Some(process) = proc.process(pid).filter(Process::is_roots_here)
             && process.has_open(&mut |_, link| link.strip_prefix(b"/dev/") == Some(node))
         {

@@ -1,7 +1,7 @@
-//! Gives up rights for good, for an agent that nobody may ask for what needs them: capabilities, the file system
-//! but for a few paths (Landlock), and most system calls (seccomp). Workers inherit all of it.
+//! Gives up rights for good, for an agent that nobody may ask for what needs them: root's user, capabilities, the file
+//! system but for a few paths (Landlock), and most system calls (seccomp). Workers inherit all of it.
 //!
-//! Each is a wall of its own: without Landlock, root without capabilities still owns its files.
+//! Each is a wall of its own: without Landlock, no file is this user's, and few are its group's.
 
 #![expect(clippy::cast_possible_truncation, reason = "numbers of system calls are below 500")]
 
@@ -11,6 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 
+/// User and group of an agent in the sandbox. Numbers from 65520 to 65533 are nobody's: Debian's policy (9.2.2) reserves
+/// them, systemd gives none to services (<https://systemd.io/UIDS-GIDS/>), and 65534 is shared by all who have none.
+pub(crate) const USER: u32 = 65_530;
+
 /// What the agent needs of the file system, and what is below it.
 const EXECUTE: u64 = 1;
 const TRUNCATE: u64 = 1 << 14;
@@ -18,13 +22,12 @@ const WRITE: u64 = 1 << 1 | TRUNCATE;
 const READ: u64 = 1 << 2;
 const LIST: u64 = 1 << 3;
 const REMOVE: u64 = 1 << 5;
-const DIRECTORY: u64 = 1 << 7;
-const FILE: u64 = 1 << 8;
 const SOCKET: u64 = 1 << 9;
-const LINK: u64 = 1 << 12;
 /// All rights of Landlock's first version, and from its third on that to truncate.
 const ALL: u64 = (1 << 13) - 1;
 const TRUNCATES: i64 = 3;
+/// From its sixth version on: nobody outside is signalled, or called by an abstract socket.
+const SCOPES: [u64; 2] = [6, 1 | 1 << 1];
 
 /// `linux/capability.h`: the third version, of two words.
 const CAPABILITIES: u32 = 0x2008_0522;
@@ -33,24 +36,26 @@ const LAST: libc::c_ulong = 63;
 
 /// `AUDIT_ARCH_*` of this target (`linux/audit.h`).
 const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
-/// Flags of clone(2) that make namespaces; in a user namespace of its own a process has all capabilities.
+/// Flags of clone(2) that make namespaces.
 const NAMESPACES: u32 = 0x7e02_0000;
 const LOAD: u16 = 0x20;
 const EQUAL: u16 = 0x15;
 const ANY_BIT: u16 = 0x45;
+/// Not of the kernel: [`ANY_BIT`], negated.
+const NO_BIT: u16 = 0x8000 | ANY_BIT;
 const RETURN: u16 = 0x06;
 const KILL: u32 = 0x8000_0000;
 const ALLOW: u32 = 0x7fff_0000;
 /// Any other call fails, and the kernel's audit says which. It does not kill: the list is measured, and an agent
 /// in the field is not to die of a call that no test made.
 const REFUSE: u32 = 0x0005_0000 | libc::EPERM.unsigned_abs();
-const LOGGED: libc::c_ulong = 2;
+/// For each thread there is, and logged.
+const FLAGS: libc::c_ulong = 1 | 2;
 
 /// The system calls of the agent and its reports once it has started: what the tests make, and what the C library
 /// may make in their place.
 const CALLS: &[u16] = &[
     libc::SYS_accept4 as u16,
-    libc::SYS_bind as u16,
     libc::SYS_brk as u16,
     libc::SYS_chdir as u16,
     libc::SYS_clock_gettime as u16,
@@ -68,8 +73,6 @@ const CALLS: &[u16] = &[
     libc::SYS_exit_group as u16,
     libc::SYS_faccessat as u16,
     libc::SYS_faccessat2 as u16,
-    libc::SYS_fchmod as u16,
-    libc::SYS_fchmodat as u16,
     libc::SYS_fcntl as u16,
     libc::SYS_fstat as u16,
     libc::SYS_futex as u16,
@@ -84,10 +87,8 @@ const CALLS: &[u16] = &[
     libc::SYS_getuid as u16,
     libc::SYS_ioctl as u16,
     libc::SYS_kill as u16,
-    libc::SYS_listen as u16,
     libc::SYS_lseek as u16,
     libc::SYS_madvise as u16,
-    libc::SYS_mkdirat as u16,
     libc::SYS_mmap as u16,
     libc::SYS_mprotect as u16,
     libc::SYS_mremap as u16,
@@ -98,7 +99,6 @@ const CALLS: &[u16] = &[
     libc::SYS_pipe2 as u16,
     libc::SYS_ppoll as u16,
     libc::SYS_prctl as u16,
-    libc::SYS_prlimit64 as u16,
     libc::SYS_read as u16,
     libc::SYS_readlinkat as u16,
     libc::SYS_readv as u16,
@@ -111,19 +111,14 @@ const CALLS: &[u16] = &[
     libc::SYS_rt_sigprocmask as u16,
     libc::SYS_rt_sigreturn as u16,
     libc::SYS_sched_yield as u16,
-    libc::SYS_sendmsg as u16,
-    libc::SYS_sendto as u16,
     libc::SYS_set_tid_address as u16,
     libc::SYS_setsid as u16,
     libc::SYS_setsockopt as u16,
     libc::SYS_shutdown as u16,
     libc::SYS_sigaltstack as u16,
     libc::SYS_signalfd4 as u16,
-    libc::SYS_socket as u16,
-    libc::SYS_socketpair as u16,
     libc::SYS_statfs as u16,
     libc::SYS_statx as u16,
-    libc::SYS_symlinkat as u16,
     libc::SYS_sysinfo as u16,
     libc::SYS_tgkill as u16,
     libc::SYS_timerfd_create as u16,
@@ -141,25 +136,52 @@ const CALLS: &[u16] = &[
 const OLD_CALLS: &[u16] = &[
     libc::SYS_access as u16,
     libc::SYS_arch_prctl as u16,
-    libc::SYS_chmod as u16,
     libc::SYS_dup2 as u16,
     libc::SYS_epoll_create as u16,
     libc::SYS_fork as u16,
     libc::SYS_lstat as u16,
-    libc::SYS_mkdir as u16,
     libc::SYS_open as u16,
     libc::SYS_poll as u16,
     libc::SYS_readlink as u16,
     libc::SYS_rename as u16,
     libc::SYS_stat as u16,
-    libc::SYS_symlink as u16,
     libc::SYS_unlink as u16,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: &[u16] = &[];
 
-/// Steps of the filter: four before the list, two for each call, four for clone(2), and the last.
-const LENGTH: usize = 4 + 2 * (CALLS.len() + OLD_CALLS.len()) + 4 + 1;
+/// A call that is allowed if this argument passes the test: number, offset in `struct seccomp_data`, test and value.
+type Limited = (u16, u32, u16, u32);
+/// clone(2) makes no namespaces: in one of users a process has all capabilities. Datagrams go nowhere but where the socket
+/// is connected, pairs are streams, and limits are this process's own.
+const LIMITED: [Limited; 4] = [
+    (libc::SYS_clone as u16, argument(0), NO_BIT, NAMESPACES),
+    (libc::SYS_sendto as u16, argument(5), EQUAL, 0),
+    (libc::SYS_socketpair as u16, argument(1), NO_BIT, 0x6),
+    (libc::SYS_prlimit64 as u16, argument(0), EQUAL, 0),
+];
+
+/// Offset in `struct seccomp_data` of an argument's lower half.
+const fn argument(number: u32) -> u32 {
+    16 + 8 * number
+}
+
+/// Most families of sockets that an agent needs.
+pub(crate) const FAMILIES: usize = 4;
+
+/// Steps of the filter: four before the list, two for each call, five for each limited one, and the last.
+const LENGTH: usize = 4 + 2 * (CALLS.len() + OLD_CALLS.len()) + 5 * (LIMITED.len() + FAMILIES) + 1;
+
+/// What an agent in the sandbox needs beside its own files.
+#[derive(Debug, Default)]
+pub(crate) struct Needs<'a> {
+    /// The status port and the dummy beside it.
+    pub(crate) ports: [Option<&'a Path>; 2],
+    /// The directory of devlxd's socket.
+    pub(crate) guests: Option<&'a Path>,
+    /// Families of the sockets that it makes, 0 for none.
+    pub(crate) families: [u16; FAMILIES],
+}
 
 /// `struct landlock_path_beneath_attr` (`linux/landlock.h`).
 #[repr(C, packed)]
@@ -176,9 +198,9 @@ pub(crate) fn is_entered() -> bool {
     ENTERED.load(Ordering::Relaxed)
 }
 
-/// Enters the sandbox; `ports` are the paths of the status port and of the dummy beside it. False if this kernel
-/// lacks a part of it; the others hold. To be called while the process has one thread.
-pub(crate) fn enter(root: &Path, ports: [Option<&Path>; 2]) -> bool {
+/// Enters the sandbox. False if this kernel lacks a part of it, or this process the right to leave its user; the other
+/// parts hold. To be called while the process has one thread.
+pub(crate) fn enter(root: &Path, needs: &Needs<'_>) -> bool {
     ENTERED.store(true, Ordering::Relaxed);
     // SAFETY: neither call takes a pointer.
     unsafe {
@@ -187,9 +209,10 @@ pub(crate) fn enter(root: &Path, ports: [Option<&Path>; 2]) -> bool {
         }
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     }
-    let fenced = landlock(root, ports);
+    let fenced = landlock(root, needs);
+    let left = leave_user();
     let dropped = keep_capabilities(0);
-    filter() && fenced && dropped
+    filter(needs.families) && fenced && left && dropped
 }
 
 /// Leaves this process, of the capabilities that it has, those of this set; false if that fails.
@@ -205,21 +228,30 @@ pub(crate) fn keep_capabilities(kept: u32) -> bool {
     }
 }
 
+/// Becomes [`USER`]; false without the right to. The C library's functions would look for other threads.
+fn leave_user() -> bool {
+    let none = std::ptr::null::<libc::gid_t>();
+    // SAFETY: an empty list of groups, and numbers.
+    unsafe {
+        libc::syscall(libc::SYS_setgroups, 0, none) == 0
+            && libc::syscall(libc::SYS_setresgid, USER, USER, USER) == 0
+            && libc::syscall(libc::SYS_setresuid, USER, USER, USER) == 0
+    }
+}
+
 /// Leaves the paths that the agent uses; false without Landlock.
-fn landlock(root: &Path, ports: [Option<&Path>; 2]) -> bool {
+fn landlock(root: &Path, needs: &Needs<'_>) -> bool {
     let no_attributes = std::ptr::null::<u64>();
     // SAFETY: with the last argument 1 the version is returned, and nothing is read.
     let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, no_attributes, 0, 1) };
     let handled = if version < TRUNCATES { ALL } else { ALL | TRUNCATE };
-    // SAFETY: one word is read.
-    let rules = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            &raw const handled,
-            size_of_val(&handled),
-            0,
-        )
-    };
+    let [scoped, scopes] = SCOPES;
+    // Rights to files, to the network, and scopes (`struct landlock_ruleset_attr`).
+    let attributes = [handled, 0, scopes];
+    let length = if version.cast_unsigned() < scoped { 1 } else { 3 } * size_of::<u64>();
+    // SAFETY: one word is read, or three.
+    let rules =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, attributes.as_ptr(), length, 0) };
     let Ok(rules @ 0..) = i32::try_from(rules) else { return false };
     // SAFETY: a new descriptor that nobody else owns.
     let rules = unsafe { OwnedFd::from_raw_fd(rules) };
@@ -229,14 +261,16 @@ fn landlock(root: &Path, ports: [Option<&Path>; 2]) -> bool {
         ("/proc/self/exe", READ | EXECUTE),
         ("proc", READ | LIST),
         ("sys", READ | LIST),
-        ("run/mote", READ | LIST | WRITE | FILE | REMOVE),
-        // Nodes can be made and removed, but no disk opened.
-        ("dev", LIST | DIRECTORY | SOCKET | LINK | REMOVE),
-        ("dev/vsock", READ),
+        ("run/mote", READ | LIST | WRITE),
+        ("dev", LIST),
     ] {
         allow(&rules, &root.join(path), rights & handled);
     }
-    for port in ports.iter().flatten() {
+    // There its socket is renamed.
+    if let Some(guests) = needs.guests {
+        allow(&rules, guests, SOCKET | REMOVE);
+    }
+    for port in needs.ports.iter().flatten() {
         allow(&rules, port, (READ | WRITE) & handled);
     }
     // SAFETY: no pointers.
@@ -256,118 +290,38 @@ fn allow(rules: &OwnedFd, path: &Path, rights: u64) {
     }
 }
 
-/// Allows [`CALLS`] alone; false without seccomp.
-fn filter() -> bool {
+/// Allows [`CALLS`] and [`LIMITED`] alone, and sockets of these families; false without seccomp.
+fn filter(families: [u16; FAMILIES]) -> bool {
     let step = |code, when, otherwise, k| libc::sock_filter { code, jt: when, jf: otherwise, k };
-    let mut program = [step(RETURN, 0, 0, REFUSE); LENGTH];
-    let mut slots = program.iter_mut();
-    let mut put = |next| slots.next().into_iter().for_each(|slot| *slot = next);
-    // Offsets in `struct seccomp_data`: the number 0, the architecture 4, the first argument 16.
-    put(step(LOAD, 0, 0, 4));
-    put(step(EQUAL, 1, 0, ARCHITECTURE));
-    put(step(RETURN, 0, 0, KILL));
-    put(step(LOAD, 0, 0, 0));
+    let mut program = Vec::with_capacity(LENGTH);
+    program.extend([
+        // Offsets in `struct seccomp_data`: the number 0, the architecture 4.
+        step(LOAD, 0, 0, 4),
+        step(EQUAL, 1, 0, ARCHITECTURE),
+        step(RETURN, 0, 0, KILL),
+        step(LOAD, 0, 0, 0),
+    ]);
     for call in CALLS.iter().chain(OLD_CALLS) {
-        put(step(EQUAL, 0, 1, u32::from(*call)));
-        put(step(RETURN, 0, 0, ALLOW));
+        program.extend([step(EQUAL, 0, 1, u32::from(*call)), step(RETURN, 0, 0, ALLOW)]);
     }
-    put(step(EQUAL, 0, 3, libc::SYS_clone as u32));
-    put(step(LOAD, 0, 0, 16));
-    put(step(ANY_BIT, 1, 0, NAMESPACES));
-    put(step(RETURN, 0, 0, ALLOW));
+    // 0 is no family that can be asked for: AF_UNSPEC is refused by the kernel.
+    let sockets =
+        families.map(|family| (libc::SYS_socket as u16, argument(0), EQUAL, family.into()));
+    for (call, offset, test, value) in LIMITED.into_iter().chain(sockets) {
+        let (when, otherwise) = if test == NO_BIT { (1, 0) } else { (0, 1) };
+        program.extend([
+            step(EQUAL, 0, 4, call.into()),
+            step(LOAD, 0, 0, offset),
+            step(test & 0x7fff, when, otherwise, value),
+            step(RETURN, 0, 0, ALLOW),
+            step(LOAD, 0, 0, 0),
+        ]);
+    }
+    program.push(step(RETURN, 0, 0, REFUSE));
     let program = libc::sock_fprog { len: LENGTH as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the program lives until the call returns, which copies it.
-    unsafe { libc::syscall(libc::SYS_seccomp, 1, LOGGED, &raw const program) == 0 }
+    // SAFETY: the program has that length, and lives until the call returns, which copies it.
+    unsafe { libc::syscall(libc::SYS_seccomp, 1, FLAGS, &raw const program) == 0 }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::{File, OpenOptions, create_dir_all};
-    use std::time::Duration;
-
-    use super::*;
-    use crate::sys::apart;
-
-    /// Longest time for a child.
-    const LIMIT: Duration = Duration::from_secs(10);
-
-    fn opens(path: &Path) -> bool {
-        File::open(path).is_ok()
-    }
-
-    #[test]
-    fn in_it_the_agents_own_files_are_there_and_no_others() {
-        let root = crate::runtime::scratch::scratch("sandbox");
-        for path in ["run/mote", "dev", "etc"] {
-            create_dir_all(root.join(path)).unwrap();
-        }
-        let at = |path: &str| root.join(path);
-        for path in ["dev/port", "dev/disk", "etc/shadow", "run/mote/status"] {
-            std::fs::write(at(path), "x").unwrap();
-        }
-        let port = at("dev/port");
-        if !apart(LIMIT, &|| enter(&root, [Some(&port), None])) {
-            return mote_machine::skipped("a kernel with Landlock and seccomp");
-        }
-        let inside =
-            |work: &dyn Fn() -> bool| apart(LIMIT, &|| enter(&root, [Some(&port), None]) && work());
-        let write =
-            |path: &str| OpenOptions::new().write(true).truncate(true).open(at(path)).is_ok();
-        assert!(inside(&|| write("dev/port") && opens(&port) && write("run/mote/status")));
-        assert!(inside(&|| std::fs::write(at("run/mote/new"), "x").is_ok()));
-        assert!(inside(&|| std::os::unix::net::UnixListener::bind(at("dev/sock")).is_ok()));
-        assert!(inside(&|| opens(Path::new("/proc/self/stat"))));
-        assert!(inside(&|| !opens(&at("dev/disk")) && !write("dev/disk")));
-        assert!(inside(&|| !opens(&at("etc/shadow")) && !opens(Path::new("/etc/passwd"))));
-        assert!(inside(&|| std::fs::write(at("etc/new"), "x").is_err()));
-        assert!(inside(&|| std::fs::write(at("dev/new"), "x").is_err()));
-        assert_eq!(std::fs::read(at("etc/shadow")).unwrap(), b"x");
-    }
-
-    #[test]
-    fn in_it_most_system_calls_fail() {
-        let root = Path::new("/nowhere");
-        if !apart(LIMIT, &|| enter(root, [None; 2])) {
-            return mote_machine::skipped("a kernel with Landlock and seccomp");
-        }
-        let refused = |call: &dyn Fn() -> i64| {
-            let errno = || std::io::Error::last_os_error().raw_os_error();
-            apart(LIMIT, &|| enter(root, [None; 2]) && call() == -1 && errno() == Some(libc::EPERM))
-        };
-        // SAFETY: each call fails before it reads anything, and the child of fork ends at once.
-        unsafe {
-            assert!(refused(&|| libc::unshare(libc::CLONE_NEWUSER).into()));
-            assert!(refused(&|| libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER, 0, 0, 0, 0)));
-            assert!(refused(&|| libc::syscall(libc::SYS_bpf, 0, 0, 0)));
-            assert!(refused(&|| libc::syscall(libc::SYS_ptrace, 0, 0, 0, 0)));
-            assert!(refused(&|| libc::syscall(libc::SYS_finit_module, 0, 0, 0)));
-            assert!(refused(
-                &|| libc::mount(null(), c"/".as_ptr(), null(), 0, null().cast()).into()
-            ));
-            assert!(!refused(&|| libc::getpid().into()));
-            let child = || {
-                let child = libc::fork();
-                if child == 0 {
-                    libc::_exit(0);
-                }
-                child > 0
-            };
-            assert!(apart(LIMIT, &|| enter(root, [None; 2]) && child()));
-        }
-    }
-
-    #[test]
-    fn there_is_no_core_of_it_and_only_root_may_trace_it() {
-        // SAFETY: this takes no pointers.
-        let dumpable = || unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
-        let kept = || {
-            crate::sys::keep_secrets();
-            dumpable() == 0
-        };
-        assert!(apart(LIMIT, &kept) && dumpable() == 1);
-    }
-
-    fn null() -> *const libc::c_char {
-        std::ptr::null()
-    }
-}
+mod tests;

@@ -2,11 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
+use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
 use mote_tests::{kill, wait};
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::world::{Boot, LIMIT, fifo, is_root, terminate};
 
@@ -31,7 +33,6 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
     }
     for flavour in ["lxd", "incus"] {
         let boot = Boot::new(flavour);
-        boot.put("run/mote/x", "");
         let mut agent = boot.start(&DENIED);
         boot.serves();
         boot.logged("CONNECTED");
@@ -41,6 +42,9 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
             ("CapEff", "0000000000000000"),
             ("CapPrm", "0000000000000000"),
             ("CapBnd", "0000000000000000"),
+            ("Uid", "65530\t65530\t65530\t65530"),
+            ("Gid", "65530\t65530\t65530\t65530"),
+            ("Groups", ""),
             ("NoNewPrivs", "1"),
             ("Seccomp", "2"),
         ] {
@@ -55,7 +59,29 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
         assert!(metrics.contains("cpu"), "{metrics}");
         let denied = boot.host.try_run(&["exec", NAME, "--", "true"]).unwrap_err();
         assert!(denied.contains("policy"), "{denied}");
+        // What the next agent trusts is root's; devlxd's socket is for root alone.
+        for (path, mode) in [("run/mote/lock", 0o600), ("run/mote/status", 0o660)] {
+            let about = boot.root(path).metadata().unwrap();
+            assert_eq!((about.uid(), about.mode() & 0o7777), (0, mode), "{path}");
+        }
+        assert!(!boot.root("run/mote/told").exists());
+        let socket = boot.root(&format!("dev/{flavour}/sock"));
+        let about = socket.metadata().unwrap();
+        assert_eq!((about.uid(), about.mode() & 0o7777), (0, 0o600));
         // It can be switched off and on, and leaves as it should.
+        let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+        let told = client.told().unwrap();
+        let put = |told: &Value| client.ask("PUT", "/1.0", &told.to_string()).unwrap().status;
+        let mut off = told.clone();
+        let on = off.as_object_mut().unwrap();
+        assert!(on.remove("devlxd").or(on.remove("dev_incus")).is_some());
+        for _ in 0..2 {
+            assert_eq!(put(&off), 200);
+            wait("devlxd off", LIMIT, || (!socket.exists()).then_some(()));
+            assert_eq!(put(&told), 200);
+            boot.serves();
+        }
+        assert_eq!(boot.ask(&["ready"]).0, Some(0), "{}", boot.log());
         assert_eq!(terminate(&mut agent), Some(0), "{}", boot.log());
         assert!(boot.text("run/mote/ready").contains("Ready"), "{:?}", boot.text("run/mote/ready"));
     }
@@ -111,7 +137,6 @@ fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
         return mote_tests::skipped("root");
     }
     let boot = Boot::new("lxd");
-    boot.put("run/mote/x", "");
     let port = boot.scratch.0.join("port");
     fifo(&port);
     let options = [DENIED[0], DENIED[1], "--port", port.to_str().unwrap()];
@@ -132,7 +157,6 @@ fn a_hang_up_ends_an_agent_in_its_sandbox_for_its_service_to_start_it() {
         return mote_tests::skipped("root");
     }
     let boot = Boot::new("lxd");
-    boot.put("run/mote/x", "");
     let mut agent = boot.start(&DENIED);
     boot.logged("CONNECTED");
     kill(Signal::HUP, agent.0.id());

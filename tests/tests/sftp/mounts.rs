@@ -19,7 +19,7 @@ fn shows(scratch: &Scratch, directory: &Path, script: &str, later: &str) -> Sess
     fs::create_dir_all(root.join("run/mote")).unwrap();
     let script = format!(
         "set -e; cd {place}; mount --make-rshared /; {script}\n\
-         {{ while [ ! -e go ]; do sleep 0.05; done; {later}; touch gone; }} </dev/null >/dev/null 2>&1 &\n\
+         {{ while [ ! -e go ] && [ -d root ]; do sleep 0.05; done; {later}; touch gone; }} </dev/null >/dev/null 2>&1 &\n\
          exec {} --root {} sftp-server -b {}",
         agent().display(),
         root.display(),

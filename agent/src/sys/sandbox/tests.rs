@@ -1,0 +1,228 @@
+use std::fs::{File, OpenOptions, Permissions, create_dir_all};
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use super::*;
+use crate::sys::apart;
+
+/// Longest time for a child.
+const LIMIT: Duration = Duration::from_secs(10);
+const NONE: Needs<'_> = Needs { ports: [None; 2], guests: None, families: [0; FAMILIES] };
+
+fn opens(path: &Path) -> bool {
+    File::open(path).is_ok()
+}
+
+#[test]
+fn in_it_the_agents_own_files_are_there_and_no_others() {
+    let root = crate::runtime::scratch::scratch("sandbox");
+    for path in ["run/mote", "dev/lxd", "etc"] {
+        create_dir_all(root.join(path)).unwrap();
+    }
+    let at = |path: &str| root.join(path);
+    // All that is tried is everybody's, so that nothing but Landlock keeps this user from it.
+    let open = |path: &str| std::fs::set_permissions(at(path), Permissions::from_mode(0o777));
+    for path in ["dev/port", "dev/disk", "etc/shadow", "run/mote/status", "dev/lxd/off"] {
+        std::fs::write(at(path), "x").unwrap();
+        open(path).unwrap();
+    }
+    for path in ["run/mote", "dev", "dev/lxd", "etc"] {
+        open(path).unwrap();
+    }
+    let (port, guests) = (at("dev/port"), at("dev/lxd"));
+    let needs =
+        Needs { ports: [Some(&port), None], guests: Some(&guests), families: [0; FAMILIES] };
+    if !apart(LIMIT, &|| enter(&root, &needs)) {
+        return mote_machine::skipped("a kernel with Landlock and seccomp");
+    }
+    let inside = |work: &dyn Fn() -> bool| apart(LIMIT, &|| enter(&root, &needs) && work());
+    let write = |path: &str| OpenOptions::new().write(true).truncate(true).open(at(path)).is_ok();
+    assert!(inside(&|| write("dev/port") && opens(&port) && write("run/mote/status")));
+    assert!(inside(&|| std::fs::write(at("run/mote/new"), "x").is_err()));
+    assert!(inside(&|| std::fs::remove_file(at("run/mote/status")).is_err()));
+    assert!(inside(&|| std::fs::write(at("dev/lxd/new"), "x").is_err()));
+    assert!(inside(&|| opens(Path::new("/proc/self/stat"))));
+    assert!(inside(&|| !opens(&at("dev/disk")) && !write("dev/disk")));
+    assert!(inside(&|| !opens(&at("etc/shadow")) && !opens(Path::new("/etc/passwd"))));
+    assert!(inside(&|| std::fs::write(at("etc/new"), "x").is_err()));
+    assert!(inside(&|| std::fs::write(at("dev/new"), "x").is_err()));
+    assert_eq!(std::fs::read(at("etc/shadow")).unwrap(), b"x");
+}
+
+#[test]
+fn in_it_most_system_calls_fail() {
+    let root = Path::new("/nowhere");
+    if !apart(LIMIT, &|| enter(root, &NONE)) {
+        return mote_machine::skipped("a kernel with Landlock and seccomp");
+    }
+    let refused = |call: &dyn Fn() -> i64| {
+        let errno = || std::io::Error::last_os_error().raw_os_error();
+        apart(LIMIT, &|| enter(root, &NONE) && call() == -1 && errno() == Some(libc::EPERM))
+    };
+    // SAFETY: each call fails before it reads anything, and the child of fork ends at once.
+    unsafe {
+        assert!(refused(&|| libc::unshare(libc::CLONE_NEWUSER).into()));
+        assert!(refused(&|| libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER, 0, 0, 0, 0)));
+        assert!(refused(&|| libc::syscall(libc::SYS_bpf, 0, 0, 0)));
+        assert!(refused(&|| libc::syscall(libc::SYS_ptrace, 0, 0, 0, 0)));
+        assert!(refused(&|| libc::syscall(libc::SYS_finit_module, 0, 0, 0)));
+        assert!(refused(&|| libc::mount(null(), c"/".as_ptr(), null(), 0, null().cast()).into()));
+        for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_PACKET] {
+            assert!(refused(&|| libc::socket(family, libc::SOCK_DGRAM, 0).into()), "{family}");
+        }
+        let mut two = [0; 2];
+        let pair = two.as_mut_ptr();
+        assert!(refused(&|| libc::socketpair(1, libc::SOCK_DGRAM, 0, pair).into()));
+        assert!(!refused(&|| libc::socketpair(1, libc::SOCK_STREAM, 0, pair).into()));
+        assert!(refused(&|| libc::chmod(c"/".as_ptr(), 0o755).into()));
+        assert!(refused(
+            &|| libc::prlimit(1, libc::RLIMIT_CORE, std::ptr::null(), null_mut()).into()
+        ));
+        assert!(!refused(
+            &|| libc::prlimit(0, libc::RLIMIT_CORE, std::ptr::null(), null_mut()).into()
+        ));
+        assert!(!refused(&|| libc::getpid().into()));
+        let child = || {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(0);
+            }
+            child > 0
+        };
+        assert!(apart(LIMIT, &|| enter(root, &NONE) && child()));
+    }
+}
+
+/// What an attacker would like to call. None has arguments that would do harm where it is not refused.
+const WANTED: &[libc::c_long] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_adjtimex,
+    libc::SYS_bind,
+    libc::SYS_bpf,
+    libc::SYS_capset,
+    libc::SYS_chroot,
+    libc::SYS_clock_settime,
+    libc::SYS_clone3,
+    libc::SYS_delete_module,
+    libc::SYS_execveat,
+    libc::SYS_fanotify_init,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchmodat2,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_init_module,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_linkat,
+    libc::SYS_listen,
+    libc::SYS_mkdirat,
+    libc::SYS_mknodat,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_openat2,
+    libc::SYS_perf_event_open,
+    libc::SYS_personality,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_pivot_root,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_setdomainname,
+    libc::SYS_setgid,
+    libc::SYS_setgroups,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_setpriority,
+    libc::SYS_setresuid,
+    libc::SYS_setuid,
+    libc::SYS_setxattr,
+    libc::SYS_swapon,
+    libc::SYS_symlinkat,
+    libc::SYS_syslog,
+    libc::SYS_tee,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    libc::SYS_utimensat,
+    libc::SYS_vmsplice,
+];
+
+#[test]
+fn what_an_attacker_would_call_is_refused() {
+    let root = Path::new("/nowhere");
+    if !apart(LIMIT, &|| enter(root, &NONE)) {
+        return mote_machine::skipped("root, and a kernel with Landlock and seccomp");
+    }
+    let is_refused = |call: libc::c_long| {
+        // SAFETY: arguments that no call takes: not a descriptor, not an address.
+        let said = unsafe { libc::syscall(call, -1, -1, -1, -1, -1, -1) };
+        said == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
+    };
+    // Each alone is another process: a call that is not refused may end it.
+    for call in WANTED {
+        assert!(apart(LIMIT, &|| enter(root, &NONE) && is_refused(*call)), "system call {call}");
+    }
+    // Outside, most fail in other ways.
+    let refused = WANTED.iter().filter(|call| apart(LIMIT, &|| is_refused(**call))).count();
+    assert!(refused * 2 < WANTED.len(), "{refused} of {} without the sandbox", WANTED.len());
+}
+
+#[test]
+fn in_it_no_right_of_roots_is_left() {
+    let root = crate::runtime::scratch::scratch("user");
+    std::fs::set_permissions(&root, Permissions::from_mode(0o755)).unwrap();
+    let secret = root.join("secret");
+    std::fs::write(&secret, "x").unwrap();
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    if !apart(LIMIT, &|| enter(&root, &NONE)) {
+        return mote_machine::skipped("root, and a kernel with Landlock and seccomp");
+    }
+    let parent = i32::try_from(std::process::id()).unwrap();
+    let inside = |work: &dyn Fn() -> bool| apart(LIMIT, &|| enter(&root, &NONE) && work());
+    // SAFETY: numbers, and a structure to write to.
+    unsafe {
+        assert!(inside(&|| libc::getuid() == USER && libc::geteuid() == USER));
+        assert!(inside(&|| libc::kill(parent, 0) == -1 && libc::kill(1, 0) == -1));
+    }
+    // Without Landlock too.
+    assert!(apart(LIMIT, &|| leave_user() && !opens(&secret)));
+    assert!(opens(&secret));
+}
+
+#[test]
+fn there_is_no_core_of_it_and_only_root_may_trace_it() {
+    // SAFETY: this takes no pointers.
+    let dumpable = || unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
+    let kept = || {
+        crate::sys::keep_secrets();
+        dumpable() == 0
+    };
+    assert!(apart(LIMIT, &kept) && dumpable() == 1);
+}
+
+fn null_mut<T>() -> *mut T {
+    std::ptr::null_mut()
+}
+
+fn null() -> *const libc::c_char {
+    std::ptr::null()
+}
