@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use crate::first_boot::own_files;
 use crate::guest_path::{Place, is_private};
 use crate::runtime::log;
-use crate::runtime::log::audit;
+use crate::runtime::log::audit::{self, Quoted};
 use crate::runtime::small_files::read_bounded;
 
 /// Longest `metadata.yaml`, bytes; real ones have a few thousand.
@@ -146,7 +146,7 @@ fn one(share: &Path, root: &Path, flavour: Flavour, template: &Template, applied
     match write(source, root, target, flavour, template) {
         Ok(Done::Kept) => log::debug(format_args!("template {} is there", template.target)),
         Ok(done) => {
-            audit::note(format_args!("template {}", template.target));
+            audit::note(format_args!("template {}", Quoted(&template.target)));
             if done == Done::Changed {
                 applied.changed.push(below_root.clone());
             }

@@ -13,7 +13,7 @@ use crate::agent::Agent;
 use crate::runtime::clock::within;
 use crate::runtime::digest::sha256;
 use crate::runtime::log;
-use crate::runtime::log::audit;
+use crate::runtime::log::audit::{self, Quoted};
 use crate::workers::run;
 
 /// A worker's time limits: how long a device may take to appear, and when the worker is killed.
@@ -99,7 +99,8 @@ async fn send(agent: &Rc<Agent>, document: &[u8], (patience, limit): Patience) {
     let done = run::run(agent, &["mount-worker", &millis], document, LINE, limit).await;
     match done {
         Ok(line) => {
-            audit::note(format_args!("mount: {}", String::from_utf8_lossy(&line).trim_end()));
+            let line = String::from_utf8_lossy(&line);
+            audit::note(format_args!("mount {}", Quoted(line.trim_end())));
         }
         Err(why) => agent.trouble(format_args!("mount: {why}")),
     }

@@ -39,6 +39,7 @@ use crate::net::transport::{Listener, Socket, Watched, is_passing};
 use crate::runtime::clock::{now, sleep, within};
 use crate::runtime::digest::{hex, sha256};
 use crate::runtime::log;
+use crate::runtime::log::audit;
 use crate::runtime::permits::{Permit, Semaphore};
 use crate::workers::run;
 
@@ -172,6 +173,9 @@ impl Service for HostService {
         };
         // An agent that is to start anew waits for the end of the answer.
         let act = self.act.take().or_else(|| agent.acts.try_take());
+        if matches!(route, Route::Exec | Route::Sftp | Route::PortForward) {
+            audit::turn().await;
+        }
         let mut answer = self.answer_route(route, request, body).await;
         if let Answer::Reply(reply) = &mut answer {
             reply.share = reply.share.take().or(act);

@@ -57,11 +57,16 @@ pub(crate) fn debug(fact: Arguments<'_>) {
 }
 
 fn line(level: &str, priority: char, fact: Arguments<'_>) {
+    line_of(level, priority, LINE, fact);
+}
+
+/// A line of at most so many bytes.
+fn line_of(level: &str, priority: char, most: usize, fact: Arguments<'_>) {
     let out = if std::env::var_os("JOURNAL_STREAM").is_some() {
         // The journal reads the level from this prefix (sd-daemon(3)).
-        printable(LINE, false, format_args!("<{priority}>{fact}"))
+        printable(most, false, format_args!("<{priority}>{fact}"))
     } else {
-        printable(LINE, false, format_args!("mote: {level}: {fact}"))
+        printable(most, false, format_args!("mote: {level}: {fact}"))
     };
     let lost = LOST.swap(0, Ordering::Relaxed);
     let mut text = String::new();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's set-up fails the test")]
 
+mod audit;
 mod handles;
 mod hostile;
 mod limits;

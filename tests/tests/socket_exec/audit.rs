@@ -5,6 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mote_tests::agent::Pair;
+use mote_tests::conform::client::{Client, Way};
+use mote_tests::conform::exec::{Exec, plain};
 use mote_tests::host::NAME;
 use mote_tests::{Process, wait};
 
@@ -39,6 +41,7 @@ fn a_command_has_two_lines_and_its_secrets_have_none() {
     let begins = find(&pair, &["argv="]);
     let (who, argv) = begins.split_once(" argv=").unwrap();
     assert_eq!(argv, r#""sh" "-c" "cat; exit 3" "a\"b\n\u{1b}[2J exit=0""#);
+    let who = who.split_once(" cwd=").unwrap().0;
     let op = who.strip_prefix("exec uid=0 gid=0 op=").unwrap();
     assert_eq!((op.len(), op.matches('-').count()), (36, 4), "{op}");
     find(&pair, &[&format!("exec op={op} exit=3")]);
@@ -47,13 +50,40 @@ fn a_command_has_two_lines_and_its_secrets_have_none() {
     assert_eq!(missing.status.code(), Some(127));
     find(&pair, &["failed=\"Failed to run \\\"nonesuch\\\": No such file"]);
     let word = "x".repeat(100_000);
-    let long = exec(&pair, &["-T"], &["true", &word, &word]).stdin(Stdio::null()).output().unwrap();
-    assert!(long.status.success());
-    assert!(find(&pair, &["argv=\"true\" \"xxx"]).ends_with(" ..."));
+    let odd = pair.scratch.0.join("odd \" uid=7\n");
+    std::fs::create_dir(&odd).unwrap();
+    let blanks = format!("{}rm -rf /the/tail", " ".repeat(2000));
+    for last in [&word, &blanks] {
+        let options = ["-T", "--cwd", odd.to_str().unwrap()];
+        let mut long = exec(&pair, &options, &["true", &word, &word, "lost", last]);
+        assert!(long.stdin(Stdio::null()).output().unwrap().status.success());
+    }
+    let line = find(&pair, &["argv=\"true\" \"xxx", "the/tail"]);
+    let x = "x".repeat(128);
+    let tail = format!(
+        "argv=\"true\" \"{x}\"...99744...\"{x}\" ...2... \"{}\"...1760...\"",
+        " ".repeat(128)
+    );
+    assert!(line.contains(&tail) && line.ends_with(" rm -rf /the/tail\""), "{line}");
+    let cwd = odd.to_str().unwrap().replace('"', "\\\"").replace('\n', "\\n");
+    assert!(line.contains(&format!(" cwd=\"{cwd}\" argv=")), "{line}");
     let log = pair.log();
     assert!(!log.contains("hushed"), "{log}");
-    assert!(log.lines().all(|line| line.len() < 600));
+    assert!(log.lines().all(|line| line.len() < 1200));
     assert!(!log.contains(|letter: char| letter.is_control() && letter != '\n'));
+}
+
+#[test]
+fn no_number_of_commands_leaves_one_without_its_line() {
+    let pair = Pair::start("lxd", &[]);
+    let client = Client::new(Way::Socket(pair.scratch.0.join("vs.listen_8443")), &pair.host);
+    for _ in 0..220 {
+        Exec::ask(&client, &plain(&["true"])).unwrap();
+    }
+    Exec::ask(&client, &plain(&["the-real-one"])).unwrap();
+    find(&pair, &["argv=\"the-real-one\""]);
+    let begun = lines(&pair).iter().filter(|line| line.starts_with("exec uid=")).count();
+    assert_eq!(begun, 221);
 }
 
 #[test]

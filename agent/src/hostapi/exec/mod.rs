@@ -48,7 +48,7 @@ const MORE: usize = PAGES + 256;
 /// Longest part of a command's name in the error if it could not be run, characters.
 const NAME: usize = 128;
 
-/// Length from which no more arguments are added to the audit's line, bytes.
+/// Length of the audit's line from which arguments are only counted, but for the last one, bytes.
 const ARGV: usize = 256;
 
 /// Why a command did not run.
@@ -98,16 +98,24 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
 /// Notes the command for the audit. Its environment and its input may be secret.
 fn begins(request: &Request, id: &str) {
     let mut words = String::new();
+    let (mut left_out, mut last) = (0, "");
     for word in request.command.texts() {
-        if words.len() > ARGV {
-            words.push_str(" ...");
-            break;
+        if words.len() <= ARGV {
+            let _infallible = write!(words, " {}", Quoted(word));
+        } else {
+            left_out += 1;
+            last = word;
         }
-        let space = if words.is_empty() { "" } else { " " };
-        let _infallible = write!(words, "{space}{}", Quoted(word));
     }
-    let (user, group) = (request.user, request.group);
-    audit::note(format_args!("exec uid={user} gid={group} op={id} argv={words}"));
+    if left_out > 1 {
+        let _infallible = write!(words, " ...{}...", left_out - 1);
+    }
+    if left_out > 0 {
+        let _infallible = write!(words, " {}", Quoted(last));
+    }
+    let (user, group, cwd) = (request.user, request.group, Quoted(&request.directory));
+    let words = words.trim_start();
+    audit::note(format_args!("exec uid={user} gid={group} op={id} cwd={cwd} argv={words}"));
 }
 
 /// A request with the permit for its memory.

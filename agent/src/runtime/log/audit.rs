@@ -5,47 +5,76 @@ use std::fmt::{self, Arguments, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use mote_core::log_limit::LogLimit;
+use mote_core::token_bucket::TokenBucket;
 
-use crate::runtime::clock::now;
+use crate::runtime::clock::{now, sleep};
 use crate::runtime::log;
 
-/// Most lines in [`PERIOD`], so that a busy host does not fill the guest's log; more are counted, not written.
-const LINES: u32 = 200;
-/// Period in which the lines are counted.
-const PERIOD: Duration = Duration::from_secs(10);
-/// Longest text of the host's in a line, bytes: the line shall have room for the rest. What is longer is cut.
-const SHOWN: usize = 256;
+/// Acts of one process that are done at once: as many as a script may do in a row.
+const BURST: u32 = 200;
+/// Interval between those beyond. A command has two lines, so these are 200 a second at most, and systemd's journal drops
+/// none below 333 (`RateLimitBurst`).
+const REFILL: Duration = Duration::from_millis(10);
+/// Longest line, bytes: the longest texts of the host's, escaped. Below `PIPE_BUF`, so that lines do not mix.
+const LINE: usize = 3072;
+/// Bytes of a text of the host's that are shown from its beginning, and from its end. What is between is counted.
+const ENDS: usize = 128;
 
-static LIMIT: Mutex<LogLimit> = Mutex::new(LogLimit::burst(LINES, PERIOD));
+static BUCKET: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(BURST, REFILL));
 
-/// Logs an act of the host, unless there were too many.
+/// How long an act of the host has to wait, so that it can be logged; it then has its turn.
 #[inline(never)] // its size
-pub(crate) fn note(act: Arguments<'_>) {
-    let held = LIMIT.lock().unwrap_or_else(PoisonError::into_inner).again(now());
-    let Some(held) = held else { return };
-    if held > 0 {
-        log::info(format_args!("audit: {held} lines were too many and are left out"));
-    }
-    log::info(format_args!("audit: {act}"));
+fn due() -> Duration {
+    BUCKET.lock().unwrap_or_else(PoisonError::into_inner).take(now())
 }
 
-/// A text of the host's in quotes, cut at [`SHOWN`]. It cannot look like the rest of the line; the log itself
-/// escapes control characters.
+/// Waits for the turn of an act of the host. No act is left out of the log: the host is slowed down instead.
+pub(crate) async fn turn() {
+    let due = due();
+    if !due.is_zero() {
+        sleep(due).await;
+    }
+}
+
+/// The same in a process of its own.
+pub(crate) fn wait_turn() {
+    std::thread::sleep(due());
+}
+
+/// Logs an act of the host.
+#[inline(never)] // its size
+pub(crate) fn note(act: Arguments<'_>) {
+    log::line_of("info", '6', LINE, format_args!("audit: {act}"));
+}
+
+/// A text of the host's in quotes; of a long one both ends, with the number of bytes between them. It cannot look
+/// like the rest of the line; the log itself escapes control characters.
 pub(crate) struct Quoted<'t>(pub(crate) &'t str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.0.get(..self.0.floor_char_boundary(SHOWN)).unwrap_or_default();
-        out.write_char('"')?;
-        for character in shown.chars() {
-            if matches!(character, '"' | '\\') {
-                out.write_char('\\')?;
-            }
-            out.write_char(character)?;
+        let text = self.0;
+        if text.len() <= 2 * ENDS {
+            return quoted(out, text);
         }
-        out.write_str(if shown.len() < self.0.len() { "\"..." } else { "\"" })
+        let (head, rest) = text.split_at(text.floor_char_boundary(ENDS));
+        let (left_out, tail) = rest.split_at(rest.ceil_char_boundary(rest.len() - ENDS));
+        quoted(out, head)?;
+        write!(out, "...{}...", left_out.len())?;
+        quoted(out, tail)
     }
+}
+
+#[inline(never)] // its size
+fn quoted(out: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    out.write_char('"')?;
+    for character in text.chars() {
+        if matches!(character, '"' | '\\') {
+            out.write_char('\\')?;
+        }
+        out.write_char(character)?;
+    }
+    out.write_char('"')
 }
 
 #[cfg(test)]
@@ -56,6 +85,19 @@ mod tests {
     fn a_quoted_text_ends_where_it_ends() {
         let quoted = |text: &str| Quoted(text).to_string();
         assert_eq!(quoted(r#"a" uid=0 "\"#), r#""a\" uid=0 \"\\""#);
-        assert_eq!(quoted(&"x".repeat(300)), format!("\"{}\"...", "x".repeat(SHOWN)));
+        let (a, b) = ("a".repeat(ENDS), "b".repeat(ENDS));
+        assert_eq!(quoted(&format!("{a}{b}")), format!("\"{a}{b}\""));
+        assert_eq!(quoted(&format!("{a}\"\"{b}")), format!("\"{a}\"...2...\"{b}\""));
+        // No character is cut.
+        let odd = format!("{}\u{20ac}{}\u{20ac}{}", &a[1..], &a, &b[1..]);
+        assert_eq!(quoted(&odd), format!("\"{}\"...134...\"{}\"", &a[1..], &b[1..]));
+    }
+
+    #[test]
+    fn an_act_beyond_the_burst_waits_for_its_turn() {
+        let waits: Vec<_> = (0..BURST + 100).map(|_| due()).collect();
+        assert!(waits.iter().take(100).all(Duration::is_zero));
+        let last = waits.last().unwrap();
+        assert!(*last > REFILL * 50 && *last <= REFILL * 100, "{last:?}");
     }
 }

@@ -1,33 +1,46 @@
 //! What a session has done, for the audit: a line for each change, and one with its counts at the end.
 
 use std::fmt::Write;
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use mote_core::sftp::request::{Change, Request};
+use mote_core::sftp::handles::Handles;
+use mote_core::sftp::request::{Change, Handle, Request};
+use rustix::fs::readlinkat;
 
 use crate::runtime::log::audit::{self, Quoted};
+use crate::workers::sftp::handles::{self, Open};
 
 /// What a session has done.
 pub(super) struct Acts {
     /// Files and directories opened to be read.
     reads: u64,
-    /// Changes, each of which has a line unless there were too many.
+    /// Changes; each has a line, but for writes to a file that was opened for that.
     changes: u64,
     /// Bytes written.
     written: u64,
     session: u32,
+    /// `/proc/self/fd`, by which an open file is named: in directories that are all that is shown there is none.
+    names: Option<OwnedFd>,
 }
 
 impl Acts {
     /// Notes the beginning of a session. It is named by its process, whose lines these are.
-    pub(super) fn begin() -> Self {
+    pub(super) fn begin(names: Option<OwnedFd>) -> Self {
         let session = std::process::id();
         audit::note(format_args!("sftp session={session} begins"));
-        Self { reads: 0, changes: 0, written: 0, session }
+        Self { reads: 0, changes: 0, written: 0, session, names }
+    }
+
+    /// Waits until the request can be logged, if it has a line.
+    pub(super) fn wait(request: &Request<'_>) {
+        if request.writes() && !matches!(request, Request::Write { .. }) {
+            audit::wait_turn();
+        }
     }
 
     /// Counts a request that was carried out, and notes it if it has changed something.
     #[inline(never)] // its size
-    pub(super) fn did(&mut self, request: &Request<'_>) {
+    pub(super) fn did(&mut self, request: &Request<'_>, handles: &Handles<Open>) {
         if let Request::Write { data, .. } = request {
             self.written = self.written.saturating_add(u64::try_from(data.len()).unwrap_or(0));
             return;
@@ -38,20 +51,37 @@ impl Acts {
             return;
         }
         self.changes += 1;
-        // A file that is open has its line already.
-        let Some(Change { what, path, to }) = request.change() else { return };
         let session = self.session;
+        if let Request::Fsetstat { handle, .. } = request {
+            // It may have been opened to be read.
+            let name = self.name(handles, *handle);
+            let name = Quoted(&name);
+            return audit::note(format_args!("sftp session={session} setstat {name}"));
+        }
+        let Some(Change { what, path, to }) = request.change() else { return };
         let mut paths = Quoted(&String::from_utf8_lossy(path)).to_string();
         if let Some(to) = to {
             let _infallible = write!(paths, " {}", Quoted(&String::from_utf8_lossy(to)));
         }
         audit::note(format_args!("sftp session={session} {what} {paths}"));
     }
+
+    /// The path of an open file, or its handle's number without `/proc`.
+    fn name(&self, handles: &Handles<Open>, handle: Handle) -> String {
+        let named = handles::any(handles, handle).ok().zip(self.names.as_ref());
+        let link = named.and_then(|(file, names)| {
+            readlinkat(names, file.as_raw_fd().to_string(), Vec::new()).ok()
+        });
+        match link {
+            Some(path) => String::from_utf8_lossy(path.as_bytes()).into_owned(),
+            None => format!("handle {}", handle.0),
+        }
+    }
 }
 
 impl Drop for Acts {
     fn drop(&mut self) {
-        let Self { reads, changes, written, session } = self;
+        let Self { reads, changes, written, session, .. } = self;
         audit::note(format_args!(
             "sftp session={session} ends: {reads} opened to read, {changes} changes, {written} bytes written"
         ));

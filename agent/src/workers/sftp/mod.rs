@@ -33,7 +33,7 @@ mod session;
 use std::path::Path;
 use std::process::ExitCode;
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 
 use crate::cli::options::Sftp;
 use crate::runtime::log;
@@ -44,12 +44,14 @@ use crate::workers::sftp::rules::Rules;
 pub(crate) fn run(root: &Path, how: &Sftp) -> ExitCode {
     // The agent's own umask would make every file private.
     rustix::process::umask(Mode::from_raw_mode(0o022));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let names = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()).ok();
     let rules = Rules::apply(root, how);
     let entered = how.directory.as_ref().map_or(Ok(()), |directory| {
         std::env::set_current_dir(directory)
             .map_err(|error| format!("{}: {error}", directory.display()))
     });
-    match entered.and_then(|()| session::serve(&rules)) {
+    match entered.and_then(|()| session::serve(&rules, names)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             log::error(format_args!("sftp: {why}"));

@@ -4,6 +4,8 @@
 //! its end and no further: the next frame then begins at the front of an empty buffer, and no data is
 //! copied.
 
+use std::os::fd::OwnedFd;
+
 use mote_core::sftp::handles::Handles;
 use mote_core::sftp::reply::{self, Full};
 use mote_core::sftp::request::{Malformed, Packet};
@@ -32,11 +34,11 @@ enum End {
 ///
 /// # Errors
 /// An I/O error or a malformed frame, in words.
-pub(super) fn serve(rules: &Rules<'_>) -> Result<(), String> {
+pub(super) fn serve(rules: &Rules<'_>, names: Option<OwnedFd>) -> Result<(), String> {
     let mut input = Input { bytes: vec![0; 4 + PACKET], start: 0, end: 0 };
     let mut output = Output { bytes: vec![0; REPLY], used: 0 };
     let mut handles = handles::table();
-    let mut acts = Acts::begin();
+    let mut acts = Acts::begin(names);
     loop {
         match round(rules, &mut input, &mut handles, &mut acts, &mut output) {
             Ok(()) => {}
@@ -77,11 +79,14 @@ fn answer(
         Ok(Packet::Request { id, request }) => {
             let room = output.room(request.reply_room())?;
             let allowed = rules.check(&request);
+            if allowed.is_ok() {
+                Acts::wait(&request);
+            }
             let answer = allowed.and_then(|()| perform(rules, handles, id, &request, room));
             match answer.and_then(|answer| Ok(answer.write(id, room)?)) {
                 Ok(length) => {
                     output.used += length;
-                    acts.did(&request);
+                    acts.did(&request, handles);
                     return Ok(());
                 }
                 Err(refusal) => (id, rules.explain(refusal)),
