@@ -8,7 +8,6 @@ mod host;
 mod limits;
 mod local;
 mod policy;
-mod renewal;
 mod sandbox;
 mod share;
 mod strangers;
