@@ -10,35 +10,41 @@ use mote_core::token_bucket::TokenBucket;
 use crate::runtime::clock::{now, sleep};
 use crate::runtime::log;
 
-/// Acts of one process that are done at once: as many as a script may do in a row.
+/// Calls of the host that act, done at once: as many as a script may do in a row.
 const BURST: u32 = 200;
-/// Interval between those beyond. A command has two lines, so these are 200 a second at most, and systemd's journal drops
-/// none below 333 (`RateLimitBurst`).
+/// Interval between those beyond. A command has two lines, so these are 200 a second at most.
 const REFILL: Duration = Duration::from_millis(10);
+/// Changes of an SFTP session that are done at once: a tree of some thousand files.
+const CHANGES: u32 = 5_000;
+/// Interval between those beyond.
+const CHANGED: Duration = Duration::from_millis(5);
 /// Longest line, bytes: the longest texts of the host's, escaped. Below `PIPE_BUF`, so that lines do not mix.
 const LINE: usize = 3072;
 /// Bytes of a text of the host's that are shown from its beginning, and from its end. What is between is counted.
 const ENDS: usize = 128;
 
-static BUCKET: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(BURST, REFILL));
+/// The agent's.
+static CALLS: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(BURST, REFILL));
+/// An SFTP session's, in its process.
+static SESSION: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(CHANGES, CHANGED));
 
 /// How long an act of the host has to wait, so that it can be logged; it then has its turn.
 #[inline(never)] // its size
-fn due() -> Duration {
-    BUCKET.lock().unwrap_or_else(PoisonError::into_inner).take(now())
+fn due(bucket: &Mutex<TokenBucket>) -> Duration {
+    bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now())
 }
 
 /// Waits for the turn of an act of the host. No act is left out of the log: the host is slowed down instead.
 pub(crate) async fn turn() {
-    let due = due();
+    let due = due(&CALLS);
     if !due.is_zero() {
         sleep(due).await;
     }
 }
 
-/// The same in a process of its own.
+/// The same for a change of an SFTP session, in its process.
 pub(crate) fn wait_turn() {
-    std::thread::sleep(due());
+    std::thread::sleep(due(&SESSION));
 }
 
 /// Logs an act of the host.
@@ -95,7 +101,7 @@ mod tests {
 
     #[test]
     fn an_act_beyond_the_burst_waits_for_its_turn() {
-        let waits: Vec<_> = (0..BURST + 100).map(|_| due()).collect();
+        let waits: Vec<_> = (0..BURST + 100).map(|_| due(&CALLS)).collect();
         assert!(waits.iter().take(100).all(Duration::is_zero));
         let last = waits.last().unwrap();
         assert!(*last > REFILL * 50 && *last <= REFILL * 100, "{last:?}");
