@@ -41,3 +41,4 @@ pub mod report;
 
 pub mod log_limit;
 pub mod sftp;
+pub mod token_bucket;

@@ -1,0 +1,84 @@
+//! A token bucket: how often something may be done.
+
+use core::time::Duration;
+
+use crate::time::Uptime;
+
+/// A bucket of tokens, full at first. A token may be taken before it is there; whoever takes it waits for it, so
+/// all are served in their order.
+#[derive(Debug)]
+pub struct TokenBucket {
+    /// Time in which a token is refilled.
+    refill: Duration,
+    /// The same for all tokens that fit.
+    capacity: Duration,
+    /// Time until the bucket is full, as of `at`.
+    missing: Duration,
+    at: Uptime,
+}
+
+impl TokenBucket {
+    /// A full bucket of `burst` tokens that gets a new one each `refill`.
+    #[must_use]
+    pub const fn new(burst: u32, refill: Duration) -> Self {
+        let capacity = refill.saturating_mul(burst);
+        Self { refill, capacity, missing: Duration::ZERO, at: Uptime(Duration::ZERO) }
+    }
+
+    /// Takes a token; how long the caller has to wait for it.
+    pub fn take(&mut self, now: Uptime) -> Duration {
+        let refilled = now - self.at;
+        self.at = self.at.max(now);
+        self.missing = self.missing.saturating_sub(refilled).saturating_add(self.refill);
+        self.missing.saturating_sub(self.capacity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFILL: Duration = Duration::from_millis(10);
+
+    fn at(millis: u64) -> Uptime {
+        Uptime::from_millis(millis)
+    }
+
+    /// Tokens that are there at once.
+    fn burst(bucket: &mut TokenBucket, now: u64) -> usize {
+        let mut count = 0;
+        while bucket.take(at(now)).is_zero() {
+            count += 1;
+        }
+        // The last one was not there.
+        bucket.missing -= REFILL;
+        count
+    }
+
+    #[test]
+    fn a_burst_is_served_at_once_and_then_one_each_refill() {
+        let mut bucket = TokenBucket::new(2000, REFILL);
+        assert_eq!(burst(&mut bucket, 5), 2000);
+        assert_eq!([(); 3].map(|()| bucket.take(at(5))), [REFILL, 2 * REFILL, 3 * REFILL]);
+        // Later callers wait for those before them too.
+        assert_eq!(bucket.take(at(15)), 3 * REFILL);
+        assert_eq!(bucket.take(at(46)), 9 * Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_rest_refills_it_and_no_more_than_to_the_brim() {
+        let mut bucket = TokenBucket::new(2000, REFILL);
+        for (now, count) in [(0, 2000), (5_000, 500), (5_009, 0), (5_010, 1), (1_000_000, 2000)] {
+            assert_eq!(burst(&mut bucket, now), count, "at {now}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_late_refills_nothing_twice() {
+        let mut bucket = TokenBucket::new(1, REFILL);
+        assert_eq!(bucket.take(at(100)), Duration::ZERO);
+        assert_eq!(bucket.take(at(90)), REFILL);
+        assert_eq!(bucket.take(at(100)), 2 * REFILL);
+        assert_eq!(bucket.take(at(110)), 2 * REFILL);
+    }
+}
