@@ -14,9 +14,9 @@ use mote_core::devlxd::answer::{Body, show, show_within, unreachable};
 use mote_core::devlxd::forward::{
     forwards, lacks_type, returns, volume_type, write_target, write_typed,
 };
+use mote_core::devlxd::quota::Quota;
 use mote_core::devlxd::ready::ReadyState;
 use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
-use mote_core::devlxd::users::Place;
 use mote_core::dial::Retry;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::event::Audience;
@@ -33,7 +33,7 @@ use crate::agent::{Agent, PATIENCE};
 use crate::devlxd::admission::{Entry, Guests};
 use crate::hostapi::events;
 use crate::net::host_call::{Call, Failed, HostReply, Incoming, open};
-use crate::net::serve::{ACCEPT_AGAIN, Answer, Reply, Service, TEXT, serve};
+use crate::net::serve::{ACCEPT_AGAIN, Answer, Limiter, Reply, Service, TEXT, serve};
 use crate::net::stream::Stream;
 use crate::net::transport::{self, Socket, is_passing};
 use crate::runtime::clock::{now, sleep};
@@ -155,7 +155,7 @@ impl Service for Guest {
                 Answer::Reply(Reply::json(200, Document::new(16, write_index).line()))
             }
             Ok(Route::Events) => {
-                if !self.entry.obtain(Place::Listener).await {
+                if !self.entry.obtain(Quota::Listener).await {
                     return Answer::Reply(Reply::text(503, "Too many event listeners"));
                 }
                 let answer = events::listen(agent, request, Audience::Guest);
@@ -168,8 +168,8 @@ impl Service for Guest {
                 if !self.entry.turn().await {
                     return Answer::Reply(Reply::text(429, "Too many requests wait for the host"));
                 }
-                let place = if ask.takes_long() { Place::Long } else { Place::Answer };
-                if !self.entry.obtain(place).await {
+                let quota = if ask.takes_long() { Quota::LongPoll } else { Quota::Call };
+                if !self.entry.obtain(quota).await {
                     return Answer::Reply(Reply::text(503, "Too many requests that take long"));
                 }
                 match self.forward(stream, request, ask, body).await {
@@ -196,7 +196,7 @@ impl Service for Guest {
         Reply::text(status, text)
     }
 
-    fn entry(&self) -> Option<&Entry> {
+    fn limiter(&self) -> Option<&dyn Limiter> {
         Some(&self.entry)
     }
 }
@@ -249,7 +249,7 @@ impl Guest {
     async fn whole(&self, stream: &Stream, ask: Ask, call: &Call<'_>) -> Result<HostReply, Failed> {
         let has_its_turn = Cell::new(false);
         let longer = || {
-            has_its_turn.set(has_its_turn.get() || self.entry.try_obtain_long_answer());
+            has_its_turn.set(has_its_turn.get() || self.entry.try_obtain(Quota::LongReply));
             has_its_turn.get()
         };
         loop {
@@ -268,12 +268,14 @@ impl Guest {
             if has_its_turn.get() || call.method != "GET" {
                 return Err("the host's answer is too long".into());
             }
-            // Asked for again at its turn: as much as many have begun to receive would be too much.
+            // Asked for again at its turn: as much as many have begun to receive would be too much. Others call
+            // meanwhile.
+            self.entry.has_called();
             let gone = async {
                 stream.gone().await;
                 false
             };
-            has_its_turn.set(self.entry.obtain(Place::LongAnswer).or(gone).await);
+            has_its_turn.set(self.entry.obtain(Quota::LongReply).or(gone).await);
             if !has_its_turn.get() {
                 return Err(GONE.into());
             }
