@@ -41,8 +41,11 @@ use crate::runtime::log;
 
 /// How long a guest may wait for a host operation (`/1.0/operations/{id}/wait`).
 const OPERATION: Duration = Duration::from_secs(3600);
-/// What the kernel holds of our answers for each client that does not read, bytes; it takes twice that.
-const UNREAD: usize = 8 * 1024;
+/// What the kernel may hold of our answers for a client that does not read, bytes; it takes twice that. Its least:
+/// there may be hundreds of them, and in a cgroup it counts as ours.
+const UNREAD: usize = 2 * 1024;
+/// The same for one that gets an image or a long answer, of which there are few.
+const UNREAD_LONG: usize = 8 * 1024;
 /// The error of a call whose client has left.
 const GONE: &str = "the guest client is gone";
 /// Pause between attempts to open the socket, which fails, say, before `/dev` is mounted.
@@ -149,6 +152,14 @@ impl Service for Guest {
         if !agent.devlxd.get() {
             // A connection from before it was switched off.
             return Answer::Reply(Reply::text(403, "Forbidden"));
+        }
+        // It asks on and reads nothing: what the kernel keeps for it, also when it is closed, counts as ours.
+        if stream.is_unread() {
+            self.entry.note(Activity::Writing, now());
+            if !stream.taken().await {
+                return Answer::Written { keep_alive: false };
+            }
+            self.entry.note(Activity::Served, now());
         }
         match route(agent.flavour, request.method, request.path) {
             Ok(Route::Index) => {
@@ -263,6 +274,9 @@ impl Guest {
             };
             let reply = self.agent.ask(call, &longer).or(left).await?;
             if reply.is_whole {
+                if has_its_turn.get() {
+                    stream.hold_at_most(UNREAD_LONG);
+                }
                 return Ok(reply);
             }
             if has_its_turn.get() || call.method != "GET" {
@@ -294,6 +308,7 @@ impl Guest {
         let incoming = open(&link, call).await;
         agent.judge(incoming.as_ref().map(|incoming| incoming.status));
         let mut incoming = incoming?;
+        stream.hold_at_most(UNREAD_LONG);
         if incoming.status != 200 {
             let mut body = Vec::new();
             while body.len() < limits::BODY && incoming.more(&mut body).await? {}
