@@ -5,6 +5,7 @@
 //! `scripts/test` and `scripts/run` set.
 
 pub mod agent;
+pub mod attack;
 pub mod bench;
 pub mod clients;
 pub mod column;

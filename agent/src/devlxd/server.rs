@@ -15,9 +15,9 @@ use mote_core::devlxd::answer::{Body, show, show_within, unreachable};
 use mote_core::devlxd::forward::{
     forwards, lacks_type, returns, volume_type, write_target, write_typed,
 };
+use mote_core::devlxd::quota::Quota;
 use mote_core::devlxd::ready::ReadyState;
 use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
-use mote_core::devlxd::users::Place;
 use mote_core::dial::Retry;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::event::Audience;
@@ -34,7 +34,7 @@ use crate::agent::{Agent, PATIENCE};
 use crate::devlxd::admission::{Entry, Guests};
 use crate::hostapi::events;
 use crate::net::host_call::{Call, Failed, HostReply, Incoming, open};
-use crate::net::serve::{ACCEPT_AGAIN, Answer, Reply, Service, TEXT, serve};
+use crate::net::serve::{ACCEPT_AGAIN, Answer, Limiter, Reply, Service, TEXT, serve};
 use crate::net::stream::Stream;
 use crate::net::transport::{self, Socket, bind_unnamed, is_passing, unnamed};
 use crate::runtime::clock::{now, sleep};
@@ -43,8 +43,11 @@ use crate::runtime::small_files::make_directory;
 
 /// How long a guest may wait for a host operation (`/1.0/operations/{id}/wait`).
 const OPERATION: Duration = Duration::from_secs(3600);
-/// What the kernel holds of our answers for each client that does not read, bytes; it takes twice that.
-const UNREAD: usize = 8 * 1024;
+/// What the kernel may hold of our answers for a client that does not read, bytes; it takes twice that. Its least:
+/// there may be hundreds of them, and in a cgroup it counts as ours.
+const UNREAD: usize = 2 * 1024;
+/// The same for one that gets an image or a long answer, of which there are few.
+const UNREAD_LONG: usize = 8 * 1024;
 /// The error of a call whose client has left.
 const GONE: &str = "the guest client is gone";
 /// Pause between attempts to open the socket, which fails, say, before `/dev` is mounted.
@@ -168,12 +171,20 @@ impl Service for Guest {
             // A connection from before it was switched off.
             return Answer::Reply(Reply::text(403, "Forbidden"));
         }
+        // It asks on and reads nothing: what the kernel keeps for it, also when it is closed, counts as ours.
+        if stream.is_unread() {
+            self.entry.note(Activity::Writing, now());
+            if !stream.taken().await {
+                return Answer::Written { keep_alive: false };
+            }
+            self.entry.note(Activity::Served, now());
+        }
         match route(agent.flavour, request.method, request.path) {
             Ok(Route::Index) => {
                 Answer::Reply(Reply::json(200, Document::new(16, write_index).line()))
             }
             Ok(Route::Events) => {
-                if !self.entry.obtain(Place::Listener).await {
+                if !self.entry.obtain(Quota::Listener).await {
                     return Answer::Reply(Reply::text(503, "Too many event listeners"));
                 }
                 let answer = events::listen(agent, request, Audience::Guest);
@@ -186,8 +197,8 @@ impl Service for Guest {
                 if !self.entry.turn().await {
                     return Answer::Reply(Reply::text(429, "Too many requests wait for the host"));
                 }
-                let place = if ask.takes_long() { Place::Long } else { Place::Answer };
-                if !self.entry.obtain(place).await {
+                let quota = if ask.takes_long() { Quota::LongPoll } else { Quota::Call };
+                if !self.entry.obtain(quota).await {
                     return Answer::Reply(Reply::text(503, "Too many requests that take long"));
                 }
                 match self.forward(stream, request, ask, body).await {
@@ -214,7 +225,7 @@ impl Service for Guest {
         Reply::text(status, text)
     }
 
-    fn entry(&self) -> Option<&Entry> {
+    fn limiter(&self) -> Option<&dyn Limiter> {
         Some(&self.entry)
     }
 }
@@ -267,7 +278,7 @@ impl Guest {
     async fn whole(&self, stream: &Stream, ask: Ask, call: &Call<'_>) -> Result<HostReply, Failed> {
         let has_its_turn = Cell::new(false);
         let longer = || {
-            has_its_turn.set(has_its_turn.get() || self.entry.try_obtain_long_answer());
+            has_its_turn.set(has_its_turn.get() || self.entry.try_obtain(Quota::LongReply));
             has_its_turn.get()
         };
         loop {
@@ -281,17 +292,22 @@ impl Guest {
             };
             let reply = self.agent.ask(call, &longer).or(left).await?;
             if reply.is_whole {
+                if has_its_turn.get() {
+                    stream.hold_at_most(UNREAD_LONG);
+                }
                 return Ok(reply);
             }
             if has_its_turn.get() || call.method != "GET" {
                 return Err("the host's answer is too long".into());
             }
-            // Asked for again at its turn: as much as many have begun to receive would be too much.
+            // Asked for again at its turn: as much as many have begun to receive would be too much. Others call
+            // meanwhile.
+            self.entry.has_called();
             let gone = async {
                 stream.gone().await;
                 false
             };
-            has_its_turn.set(self.entry.obtain(Place::LongAnswer).or(gone).await);
+            has_its_turn.set(self.entry.obtain(Quota::LongReply).or(gone).await);
             if !has_its_turn.get() {
                 return Err(GONE.into());
             }
@@ -310,6 +326,7 @@ impl Guest {
         let incoming = open(&link, call).await;
         agent.judge(incoming.as_ref().map(|incoming| incoming.status));
         let mut incoming = incoming?;
+        stream.hold_at_most(UNREAD_LONG);
         if incoming.status != 200 {
             let mut body = Vec::new();
             while body.len() < limits::BODY && incoming.more(&mut body).await? {}

@@ -4,26 +4,25 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use mote_core::devlxd::users::Place;
 use mote_core::http::admission::Activity;
 use mote_core::http::connection::{self, Event, Timeouts};
 use mote_core::http::head::{Method, Request};
 use mote_core::http::reply::{Head, Length, Persistence, write_reply};
 use mote_core::time::Uptime;
 
-use crate::devlxd::admission::Entry;
+use crate::built::BoxFuture;
 use crate::net::stream::Stream;
 use crate::net::upgrade::Upgrade;
-use crate::runtime::clock::{now, until};
+use crate::runtime::clock::{Deadline, now};
 use crate::runtime::permits::Permit;
 use futures_lite::FutureExt;
 use futures_lite::future::yield_now;
 
-/// Initial buffer, bytes: nearly all requests fit. A body that is longer, or may be, needs a permit
-/// ([`Place::Large`]) before any of it is kept.
+/// Initial buffer, bytes: nearly all requests fit. For one that is longer, or may be, [`Limiter::enlarge`] is asked
+/// before any more of it is kept.
 const ROOM: usize = 1024;
 /// Long bodies are written in pieces of this, bytes: one TLS record is what a client that does not read costs.
-/// Each restarts the client's time ([`Entry::note`]).
+/// Each restarts the client's time ([`Limiter::note`]).
 const PIECE: usize = 16 * 1024;
 /// Bodies up to this are written together with their head, bytes: one write, one TLS record.
 const TOGETHER: usize = 15 * 1024;
@@ -120,10 +119,22 @@ pub(crate) trait Service {
     /// The answer to a request that is refused before it reaches the handler.
     fn refuse(&self, status: u16, text: &str) -> Reply;
 
-    /// The client's entry, if the connection may be closed in favour of others; it is kept informed.
-    fn entry(&self) -> Option<&Entry> {
+    /// Who limits what the connection's peer may hold, if anybody does.
+    fn limiter(&self) -> Option<&dyn Limiter> {
         None
     }
+}
+
+/// Is told what a connection does and holds, and may drop it.
+pub(crate) trait Limiter {
+    /// What it does now.
+    fn note(&self, activity: Activity, now: Uptime);
+
+    /// Waits until it may use more memory than each connection has.
+    fn enlarge(&self) -> BoxFuture<'_>;
+
+    /// An answer was written.
+    fn answered(&self);
 }
 
 /// Serves requests until the peer or a deadline ends it.
@@ -132,8 +143,9 @@ pub(crate) trait Service {
 /// The connection is dropped; an answer may be cut.
 pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
     let mut connection = Connection::with_buffer(now(), Timeouts::default(), vec![0; ROOM]);
-    let entry = service.entry();
+    let limiter = service.limiter();
     let (mut body, mut admission) = (Vec::new(), None);
+    let mut deadline = Deadline::never();
     loop {
         let time = now();
         let Some(step) = next::<S>(&mut connection, time, &mut body, admission.as_ref()) else {
@@ -142,8 +154,7 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
         let going_on = match step {
             Step::Next => true,
             Step::Room => {
-                note(entry, connection.activity(), time);
-                make_large(entry).await;
+                enlarge(limiter, &connection, time).await;
                 true
             }
             Step::Admit => match Box::pin(admit(&connection, service)).await {
@@ -153,7 +164,7 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
                 }
                 Err(refused) => Box::pin(refuse(&stream, service, refused)).await,
             },
-            Step::Read => read(&stream, &mut connection, entry, time).await,
+            Step::Read => read(&stream, &mut connection, &mut deadline, limiter, time).await,
             Step::Continue => stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok(),
             // Boxed, as admission and refusals are, so that an idle connection is small.
             Step::Answer => {
@@ -183,7 +194,7 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
         }
     }
     drop((connection, body, admission));
-    note(entry, Activity::Closing, now());
+    note(limiter, Activity::Closing, now());
     stream.close().await;
 }
 
@@ -238,20 +249,21 @@ async fn refuse(stream: &Stream, service: &impl Service, (status, text): Refused
     let reply = service.refuse(status, text);
     // The connection ends whether or not the peer gets the refusal.
     let shape = Shape { persistence: Persistence::Close, bodiless: false };
-    drop(write(stream, &reply, shape, service.entry()).await);
+    drop(write(stream, &reply, shape, service.limiter()).await);
     false
 }
 
-fn note(entry: Option<&Entry>, activity: Activity, now: Uptime) {
-    if let Some(entry) = entry {
-        entry.note(activity, now);
+fn note(limiter: Option<&dyn Limiter>, activity: Activity, now: Uptime) {
+    if let Some(limiter) = limiter {
+        limiter.note(activity, now);
     }
 }
 
-/// Waits for the permit to use more memory than each connection has.
-async fn make_large(entry: Option<&Entry>) {
-    if let Some(entry) = entry {
-        entry.obtain(Place::Large).await;
+/// Waits until the connection may use more memory than each has.
+async fn enlarge(limiter: Option<&dyn Limiter>, connection: &Connection, now: Uptime) {
+    if let Some(limiter) = limiter {
+        limiter.note(connection.activity(), now);
+        limiter.enlarge().await;
     }
 }
 
@@ -259,14 +271,15 @@ async fn make_large(entry: Option<&Entry>) {
 async fn read(
     stream: &Stream,
     connection: &mut Connection,
-    entry: Option<&Entry>,
+    deadline: &mut Deadline,
+    limiter: Option<&dyn Limiter>,
     time: Uptime,
 ) -> bool {
-    fit(connection, entry, time).await;
-    note(entry, connection.activity(), time);
-    let deadline = connection.deadline();
+    fit(connection, limiter, time).await;
+    note(limiter, connection.activity(), time);
+    let at = connection.deadline();
     let late = async {
-        until(deadline).await;
+        deadline.until(at).await;
         None
     };
     let read = async { Some(stream.read(connection.space()).await) }.or(late).await;
@@ -281,15 +294,14 @@ async fn read(
 }
 
 /// Grows the buffer if little of it is free, and shrinks it if little is used.
-async fn fit(connection: &mut Connection, entry: Option<&Entry>, time: Uptime) {
+async fn fit(connection: &mut Connection, limiter: Option<&dyn Limiter>, time: Uptime) {
     let space = connection.space().len();
     let buffer = connection.buffer();
     if buffer.len() > ROOM && buffer.len() - space <= ROOM / 2 {
         buffer.truncate(ROOM);
         buffer.shrink_to_fit();
     } else if space < buffer.len() / 2 && buffer.len() < connection::BUFFER {
-        note(entry, connection.activity(), time);
-        make_large(entry).await;
+        enlarge(limiter, connection, time).await;
         let buffer = connection.buffer();
         buffer.resize(connection::BUFFER.min(4 * buffer.len()), 0);
     }
@@ -313,8 +325,8 @@ async fn answer(
     body: &[u8],
     time: Uptime,
 ) -> After {
-    let entry = service.entry();
-    note(entry, Activity::Served, time);
+    let limiter = service.limiter();
+    note(limiter, Activity::Served, time);
     let (answer, mut shape) = {
         let Some(request) = connection.request() else { return After::End };
         let persistence = Persistence::of(&request);
@@ -328,13 +340,13 @@ async fn answer(
                 // What it asked ahead would be refused too.
                 shape.persistence = Persistence::Close;
             }
-            write(stream, &reply, shape, entry).await.is_ok()
+            write(stream, &reply, shape, limiter).await.is_ok()
         }
         Answer::Upgrade(upgrade) => return After::Upgrade(upgrade),
     };
     let keep_alive = whole && shape.persistence != Persistence::Close;
-    if let Some(entry) = entry {
-        entry.answered();
+    if let Some(limiter) = limiter {
+        limiter.answered();
     }
     let ahead = !connection.leftover().is_empty();
     connection.done(now(), keep_alive);
@@ -352,7 +364,7 @@ async fn write(
     stream: &Stream,
     reply: &Reply,
     shape: Shape,
-    entry: Option<&Entry>,
+    limiter: Option<&dyn Limiter>,
 ) -> std::io::Result<()> {
     let mut extra = heapless::Vec::<(&str, &str), 3>::new();
     if reply.status >= 400 {
@@ -388,7 +400,7 @@ async fn write(
     let (first, rest) = if body.len() <= TOGETHER { (body, &[][..]) } else { (&[][..], body) };
     out.extend_from_slice(first);
     for piece in std::iter::once(&out[..]).chain(rest.chunks(PIECE)) {
-        note(entry, Activity::Writing, now());
+        note(limiter, Activity::Writing, now());
         stream.write_all(piece).await?;
     }
     Ok(())

@@ -20,6 +20,7 @@ use crate::net::transport::Socket;
 use crate::net::wire::{Wire, receive, transmit};
 use crate::runtime::clock::{sleep, within};
 use crate::runtime::yield_budget::Fair;
+use crate::sys::unread;
 
 /// How long a write may make no progress before the peer counts as gone.
 const STALLED: Duration = Duration::from_secs(10);
@@ -32,6 +33,9 @@ const BODY: Duration = Duration::from_millis(50);
 /// Interval of checks for a hang-up while unread data or the peer's end keep the socket readable: it is
 /// no use to wait for readiness then, and a hang-up alone cannot be waited for.
 const HALF_GONE: Duration = Duration::from_secs(1);
+
+/// First and longest interval of checks whether a peer has read everything: the kernel has no event for that.
+const UNREAD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Boxed: it is over a kilobyte, and streams are moved.
 type Tls = Box<RefCell<Connection>>;
@@ -55,6 +59,8 @@ pub(crate) struct Stream {
     tls: Option<Tls>,
     /// Bytes put back, to be read first.
     unread: RefCell<Vec<u8>>,
+    /// The peer has closed its side, and all that it sent before was read.
+    ended: Cell<bool>,
     /// How long a write may make no progress; `None` is no limit.
     patience: Cell<Option<Duration>>,
     fair: Fair,
@@ -63,7 +69,8 @@ pub(crate) struct Stream {
 impl Stream {
     fn new(socket: Socket, tls: Option<Tls>) -> Self {
         let patience = Cell::new(Some(STALLED));
-        Self { socket, tls, unread: RefCell::default(), patience, fair: Fair::default() }
+        let (unread, ended) = (RefCell::default(), Cell::default());
+        Self { socket, tls, unread, ended, patience, fair: Fair::default() }
     }
 
     /// A connection without TLS.
@@ -179,7 +186,9 @@ impl Stream {
             return Ok(count);
         }
         let Some(tls) = &self.tls else {
-            return self.socket.read_with(|fd| receive(fd, out)).await;
+            let read = self.socket.read_with(|fd| receive(fd, out)).await;
+            self.ended.set(matches!(read, Ok(0)));
+            return read;
         };
         loop {
             match tls.borrow_mut().reader().read(out) {
@@ -223,6 +232,23 @@ impl Stream {
         Ok(())
     }
 
+    /// True if a peer on this machine has not read all that was written.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.tls.is_none() && unread(self.socket.get_ref()) > 0
+    }
+
+    /// Waits until it has; false if it does not within [`STALLED`].
+    pub(crate) async fn taken(&self) -> bool {
+        let read = async {
+            let mut pause = UNREAD.0;
+            while self.is_unread() {
+                sleep(pause).await;
+                pause = UNREAD.1.min(2 * pause);
+            }
+        };
+        within(STALLED, read).await.is_some()
+    }
+
     /// Buffers all bytes and sends what the socket takes at once. The rest leaves with later writes or
     /// [`Stream::sent`]. Waits only while the TLS buffer (64 KiB) is full.
     ///
@@ -256,13 +282,16 @@ impl Stream {
     }
 
     /// Sends close_notify, shuts down our side, and waits at most [`LINGER`] for the peer to close its side;
-    /// without TLS at most [`BODY`].
+    /// without TLS at most [`BODY`], and not if it has.
     pub(crate) async fn close(&self) {
         if let Some(tls) = &self.tls {
             tls.borrow_mut().send_close_notify();
             if self.flush(tls).await.is_err() {
                 return;
             }
+        }
+        if self.ended.get() {
+            return;
         }
         if shutdown(self.socket.get_ref(), Shutdown::Write).is_err() {
             return;

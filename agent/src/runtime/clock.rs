@@ -37,6 +37,31 @@ pub(crate) async fn until(at: Option<Uptime>) {
     }
 }
 
+/// A deadline that is waited for again and again, as between the bytes of a slow peer. Its timer is set only when it
+/// changes, since that wakes async-io's thread.
+pub(crate) struct Deadline {
+    at: Option<Uptime>,
+    timer: Timer,
+}
+
+impl Deadline {
+    /// One that is not set.
+    pub(crate) fn never() -> Self {
+        Self { at: None, timer: Timer::never() }
+    }
+
+    /// Waits as [`until`] does.
+    pub(crate) async fn until(&mut self, at: Option<Uptime>) {
+        if self.at != at {
+            self.at = at;
+            self.timer = at.map_or_else(Timer::never, |at| Timer::after(at - now()));
+        }
+        (&mut self.timer).await;
+        // It fires once.
+        self.at = None;
+    }
+}
+
 /// Waits for `duration`.
 pub(crate) async fn sleep(duration: Duration) {
     Timer::after(duration).await;
@@ -108,5 +133,36 @@ impl<F: Future> Future for Within<F> {
         }
         let late = this.late.get_or_insert_with(|| Timer::after(*this.limit));
         Pin::new(late).poll(context).map(|_| None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_executor::LocalExecutor;
+
+    use super::*;
+    use crate::runtime::run::block_on;
+
+    const SHORT: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn a_deadline_is_kept_while_others_win_moved_and_set_again() {
+        block_on(&LocalExecutor::new(), async {
+            let begun = now();
+            let mut deadline = Deadline::never();
+            assert!(within(SHORT, deadline.until(None)).await.is_none());
+            let at = begun + 50 * SHORT;
+            // Given up before it has come, as by a byte that arrives.
+            assert!(within(Duration::ZERO, deadline.until(Some(at))).await.is_none());
+            deadline.until(Some(at)).await;
+            assert!(now() >= at);
+            // It has passed: at once, and again.
+            deadline.until(Some(at)).await;
+            let later = now() + SHORT;
+            assert!(within(Duration::ZERO, deadline.until(Some(at + 500 * SHORT))).await.is_none());
+            deadline.until(Some(later)).await;
+            assert!(now() >= later && now() < at + 500 * SHORT);
+            assert!(within(SHORT, deadline.until(None)).await.is_none());
+        });
     }
 }

@@ -94,6 +94,15 @@ pub(crate) fn vsock_local_cid(device: &impl AsFd) -> io::Result<u32> {
     if result == 0 { Ok(cid) } else { Err(io::Error::last_os_error()) }
 }
 
+/// What a unix socket's peer has not read yet, as the bytes that the kernel takes for it; 0 if it does not say.
+pub(crate) fn unread(socket: &impl AsFd) -> libc::c_int {
+    let mut bytes = 0;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: this ioctl, which is a socket's SIOCOUTQ too, writes one int to its argument.
+    let _kept = unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut bytes) };
+    bytes
+}
+
 /// A descriptor for SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGCHLD: [`signals_of`].
 ///
 /// # Errors

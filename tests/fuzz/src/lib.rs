@@ -86,7 +86,6 @@ targets! {
     from_guest::admission,
     from_guest::answer,
     from_guest::devlxd,
-    from_guest::users,
     from_host::event,
     from_host::exec,
     from_host::mount,

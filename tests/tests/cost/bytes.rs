@@ -74,7 +74,7 @@ struct Thing {
 const THINGS: &[Thing] = &[
     Thing {
         name: "idle guest client",
-        note: "1,024 at most; then the longest resting gives way",
+        note: "256 at most; then the longest resting gives way",
         most: 100,
         short: 100,
         linger: Duration::from_secs(1),
@@ -82,9 +82,9 @@ const THINGS: &[Thing] = &[
     },
     Thing {
         name: "guest event listener",
-        note: "128 at most; they do not count as clients",
-        most: 100,
-        short: 100,
+        note: "64 at most; they do not count as clients",
+        most: 64,
+        short: 64,
         linger: Duration::from_secs(1),
         make: |world| Box::new(guest_listener(&world.pair)),
     },

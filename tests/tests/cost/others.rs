@@ -63,7 +63,7 @@ fn beside_clients(counted: &Counted) -> Row {
             cost.push((others.len(), counted.of(20, index)));
         },
     );
-    Row { name: "`GET /` beside idle guest clients", note: "128 at most", cost, held: ALWAYS }
+    Row { name: "`GET /` beside idle guest clients", note: "256 at most", cost, held: ALWAYS }
 }
 
 fn beside_listeners(counted: &Counted) -> [Row; 3] {
@@ -71,7 +71,7 @@ fn beside_listeners(counted: &Counted) -> [Row; 3] {
     let mut unheard = 0;
     beside(
         counted,
-        steps(100, 100),
+        steps(64, 64),
         |world| guest_listener(&world.pair),
         |others| {
             let many = others.len();
@@ -104,7 +104,7 @@ fn beside_listeners(counted: &Counted) -> [Row; 3] {
             name: "an event, for each of its listeners",
             note: "without what the host's request costs; the text is shared, not copied",
             cost: heard,
-            held: 100..usize::MAX,
+            held: 64..usize::MAX,
         },
     ]
 }

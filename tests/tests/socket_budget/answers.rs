@@ -1,6 +1,6 @@
-//! Clients in the guest that ask for much and do not read it, or begin to send and do not go on.
+//! Clients in the guest that ask for much and do not read it.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -68,43 +68,4 @@ fn long_answers_to_clients_that_do_not_read_are_held_one_at_a_time() {
     // That is no reason to take the host for lost.
     assert!(!victim.pair.log().contains("answer is too long"), "{}", victim.pair.log());
     victim.survived("and four that read");
-}
-
-/// As many clients as may be connected, and a few more, send this and do not go on.
-fn unfinished(what: &str, request: &str) {
-    let mut victim = Victim::start();
-    let mut deaf = Vec::new();
-    for _ in 0..1_030 {
-        let mut stream = victim.pair.connect();
-        stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
-        let _cut = stream.write_all(request.as_bytes());
-        deaf.push(stream);
-    }
-    // For what it has not read yet.
-    std::thread::sleep(Duration::from_secs(1));
-    victim.survived(&format!("1,030 clients in the guest that send {what}"));
-    let mut gone = [0; 512];
-    let _answer = deaf[0].read(&mut gone);
-}
-
-#[test]
-fn requests_in_the_guest_that_are_never_begun() {
-    unfinished("nothing", "");
-}
-
-#[test]
-fn heads_in_the_guest_that_are_never_finished() {
-    unfinished("half a head", &format!("GET /1.0 HTTP/1.1\r\nX: {}", "x".repeat(8_000)));
-}
-
-#[test]
-fn bodies_in_the_guest_that_are_never_finished() {
-    let head = "PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: 65000\r\n\r\n";
-    unfinished("half a body of 65 kB", &format!("{head}{}", "x".repeat(64_000)));
-}
-
-#[test]
-fn chunks_in_the_guest_that_are_never_finished() {
-    let head = "PATCH /1.0 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
-    unfinished("half a chunk of 65 kB", &format!("{head}fde8\r\n{}", "x".repeat(64_000)));
 }

@@ -109,6 +109,6 @@ fn taken<T>(all: Vec<Result<T, String>>) -> Vec<T> {
             Err(head) => assert!(head.starts_with("HTTP/1.1 503"), "{head}"),
         }
     }
-    assert!(taken.len() >= 64, "{}", taken.len());
+    assert!(taken.len() >= 32, "{}", taken.len());
     taken
 }

@@ -7,67 +7,21 @@ mod commands;
 mod events;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_tests::agent::Pair;
+use mote_tests::attack::cgroup::Cgroup;
+use mote_tests::attack::more_descriptors;
 use mote_tests::conform::client::Client;
 use mote_tests::conform::exec::{plain, run};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Most memory of the agent under any attack, kB: 6 MiB.
 const PEAK: u64 = 6 * 1024;
-/// The cgroup's limit, bytes, with what the kernel holds for the agent.
-const CGROUP: u64 = 8 * 1024 * 1024;
 /// 1 MB, nearly: as much as an event may have.
 const MEGABYTE: usize = 1_000_000;
 /// For a step on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// A memory cgroup, gone when dropped.
-struct Cgroup(Option<PathBuf>);
-
-impl Cgroup {
-    /// One with a limit; none where they cannot be made, or `MOTE_CGROUP=none`.
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let unwanted = std::env::var_os("MOTE_CGROUP").is_some();
-        let name = format!("mote-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        // Version 1, then version 2.
-        for (root, limit) in
-            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
-        {
-            let path = Path::new(root).join(&name);
-            if unwanted || fs::create_dir(&path).is_err() {
-                continue;
-            }
-            if fs::write(path.join(limit), CGROUP.to_string()).is_ok() {
-                return Self(Some(path));
-            }
-            let _gone = fs::remove_dir(&path);
-        }
-        Self(None)
-    }
-
-    /// What was the most that was charged to it, kB.
-    fn peak(&self) -> Option<u64> {
-        let path = self.0.as_ref()?;
-        let files = ["memory.max_usage_in_bytes", "memory.peak"];
-        let text = files.iter().find_map(|file| fs::read_to_string(path.join(file)).ok())?;
-        text.trim().parse().ok().map(|bytes: u64| bytes / 1024)
-    }
-}
-
-impl Drop for Cgroup {
-    fn drop(&mut self) {
-        let Some(path) = &self.0 else { return };
-        let end = Instant::now() + LIMIT;
-        while fs::remove_dir(path).is_err() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-}
 
 /// An agent under attack. Fields are dropped in their order: the cgroup when it is empty.
 struct Victim {
@@ -79,14 +33,9 @@ struct Victim {
 
 impl Victim {
     fn start() -> Self {
-        let limit = getrlimit(Resource::Nofile);
-        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+        more_descriptors();
         let cgroup = Cgroup::new();
-        let script = cgroup.0.as_ref().map_or_else(String::new, |path| {
-            format!("echo $$ > {}/cgroup.procs; ", path.display())
-        });
-        let script = format!("{script}exec \"$0\" \"$@\"");
-        let pair = Pair::start_by(&["sh", "-c", &script], "lxd", &["user.foo=bar"]);
+        let pair = cgroup.start(&["user.foo=bar"]);
         let host = pair.client();
         assert_eq!(run(&host, &plain(&["true"]), b"").unwrap().code, 0);
         Self::forget_peak(&pair);
@@ -110,7 +59,7 @@ impl Victim {
         self.pair.assert_alive();
         // Only now: what was sent may be read after it was sent.
         let (idle, peak) = (self.idle, self.pair.memory("VmHWM"));
-        let charged = self.cgroup.peak().map_or("no cgroup".into(), |peak| format!("{peak} kB"));
+        let charged = self.cgroup.peak();
         println!("{attack}: {idle} kB idle, {peak} kB at its peak; charged: {charged}");
         assert!(peak < PEAK, "{attack}: {peak} kB");
     }

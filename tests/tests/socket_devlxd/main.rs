@@ -1,6 +1,6 @@
 //! The agent on real sockets: what guests ask, what they get wrong, what the host gets wrong.
 
-mod fairness;
+mod eviction;
 mod faults;
 mod floods;
 mod life;

@@ -5,6 +5,6 @@
 
 pub mod answer;
 pub mod forward;
+pub mod quota;
 pub mod ready;
 pub mod route;
-pub mod users;

@@ -174,7 +174,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
     pub fn activity(&self) -> Activity {
         match &self.state {
             State::Fresh { .. } => Activity::Silent,
-            State::Idle { .. } => Activity::Idle,
+            State::Idle { .. } => Activity::KeptAlive,
             State::Head { .. } => Activity::Head,
             State::Body { .. } | State::Drain { .. } => Activity::Body,
             State::Answer => Activity::Served,

@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use mote_core::devlxd::quota::{Bounds, Quota};
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::policy::{Capability, Features};
-use mote_core::http::admission::Bounds;
 use mote_core::status::State;
 
 use crate::guest::{Guest, application, visitor};
@@ -75,7 +75,7 @@ impl World {
             flavour,
             gives_tickets: !dice.one_in(4),
             // Beside those for guests: verifications, Ready.
-            most: bounds.answers + bounds.long + 8,
+            most: bounds.most(Quota::Call) + bounds.most(Quota::LongPoll) + 8,
             exec: if policy.allows(Capability::Exec) { 202 } else { 403 },
         };
         let host = Host::new(sim.clone(), net.clone(), qemu.clone(), oracle.clone(), nature);
@@ -84,7 +84,7 @@ impl World {
             net: net.clone(),
             oracle: oracle.clone(),
             flavour,
-            turns: if bounds.answers < 16 { 4 } else { 1 },
+            turns: if bounds.most(Quota::Call) < 16 { 4 } else { 1 },
         });
         let around = Rc::new(Around {
             sim: sim.clone(),

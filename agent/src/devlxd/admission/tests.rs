@@ -1,68 +1,43 @@
 use async_executor::LocalExecutor;
-use futures_lite::future::yield_now;
+use futures_lite::future::pending;
 
 use super::*;
 use crate::runtime::run::block_on;
 
-/// One user, and all answers of hers but this many are taken.
-fn with_answers(left: usize) -> (Rc<Guests>, User, Vec<Permit>) {
-    let guests = Rc::new(Guests::new());
-    let user = guests.users.borrow_mut().join(0, now());
-    let mut all: Vec<_> = std::iter::from_fn(|| guests.try_take(user, Place::Answer)).collect();
-    all.truncate(all.len() - left);
-    (guests, user, all)
-}
-
-#[test]
-fn a_permit_goes_to_those_who_wait_in_their_order_and_to_nobody_else() {
-    let (guests, user, mut held) = with_answers(0);
-    let line_up = || guests.line_up(user, Place::Answer);
-    let (first, second) = (line_up(), line_up());
-    drop(held.pop());
-    assert!(guests.try_take(user, Place::Answer).is_none(), "it is the first's already");
-    assert!(second.take().is_none());
-    let permit = first.take();
-    assert!(permit.is_some() && first.take().is_none());
-    drop(permit);
-    drop(second.take().expect("the second's permit"));
-    assert!(guests.try_take(user, Place::Answer).is_some());
-}
-
-#[test]
-fn who_leaves_the_line_hands_its_permit_on() {
-    let (guests, user, mut held) = with_answers(0);
-    let line_up = || guests.line_up(user, Place::Answer);
-    let (first, second, third) = (line_up(), line_up(), line_up());
-    // One waiter leaves before it has a permit, one after.
-    drop(first);
-    drop(held.pop());
-    drop(second);
-    drop(third.take().expect("the third's permit"));
-    assert!(guests.try_take(user, Place::Answer).is_some());
-}
-
-#[test]
-fn another_user_does_not_wait_for_those_who_do() {
-    let (guests, user, mut held) = with_answers(0);
-    let first = guests.line_up(user, Place::Answer);
-    let other = guests.users.borrow_mut().join(1000, now());
-    let others = [(); 2].map(|()| guests.try_take(other, Place::Answer).expect("room for others"));
-    drop(held.pop());
-    assert!(first.take().is_none(), "as many are held as are free");
-    drop(others);
-    assert!(first.take().is_some());
-}
+/// Another user than root.
+const OTHER: u32 = 4711;
 
 /// A client that obtains this and then does that for ever.
-fn client(guests: &Rc<Guests>, executor: &LocalExecutor<'static>, place: Place, then: Activity) {
-    guests.admit(0, |entry| {
+fn client(
+    guests: &Rc<Guests>,
+    executor: &LocalExecutor<'static>,
+    user: u32,
+    quota: Quota,
+    then: Activity,
+) {
+    guests.admit(user, |entry| {
         executor.spawn(async move {
-            entry.obtain(place).await;
+            entry.obtain(quota).await;
             entry.note(then, now());
-            futures_lite::future::pending::<()>().await;
+            pending::<()>().await;
             drop(entry);
         })
     });
+}
+
+/// An entry that no task serves.
+fn entry(guests: &Rc<Guests>, user: u32) -> Entry {
+    let kept = Rc::new(RefCell::new(None));
+    let executor = LocalExecutor::new();
+    let keep = kept.clone();
+    guests.admit(user, |entry| {
+        keep.borrow_mut().replace(entry);
+        executor.spawn(async {})
+    });
+    let entry = kept.take().expect("an entry");
+    // Nobody closes this one.
+    entry.leave();
+    entry
 }
 
 /// Lets all tasks run that can.
@@ -72,42 +47,97 @@ async fn all_run() {
     }
 }
 
+fn count(guests: &Guests) -> usize {
+    guests.clients.borrow().len()
+}
+
 #[test]
-fn who_waits_for_a_permit_gets_it_from_somebody_who_rests_with_it() {
-    let (guests, user, held) = with_answers(0);
-    let most = held.len();
-    drop(held);
-    let executor = LocalExecutor::new();
+fn who_waits_for_a_call_takes_it_over_from_somebody_idle_after_its_grace() {
+    let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
+    let most = guests.bounds.most(Quota::Call);
     block_on(&executor, async {
         for _ in 0..most {
-            client(&guests, &executor, Place::Answer, Activity::Writing);
+            client(&guests, &executor, 0, Quota::Call, Activity::Writing);
         }
+        all_run().await;
         let begun = now();
-        all_run().await;
-        assert!(guests.try_take(user, Place::Answer).is_none());
-        drop(guests.permit(user, Place::Answer).await.expect("a permit"));
+        let newcomer = entry(&guests, 0);
+        assert!(!newcomer.try_obtain(Quota::Call));
+        assert!(newcomer.obtain(Quota::Call).await);
         assert!(now() - begun >= GRACE, "not before its grace is over");
-        assert_eq!(guests.clients.borrow().len(), most - 1);
-        for _ in 0..17 {
-            client(&guests, &executor, Place::Large, Activity::Body);
-        }
+        assert_eq!(count(&guests), most - 1);
+        // None is left over: the closed one has nothing to give back.
         all_run().await;
-        assert_eq!(guests.clients.borrow().len(), most - 1 + 16, "the first gave way at once");
+        assert!(!entry(&guests, 0).try_obtain(Quota::Call));
+        drop(newcomer);
+        assert!(entry(&guests, 0).try_obtain(Quota::Call));
     });
 }
 
 #[test]
-fn whoever_is_closed_gives_back_what_it_holds() {
-    let (guests, user, held) = with_answers(1);
-    let executor = LocalExecutor::new();
+fn a_large_request_takes_the_memory_of_one_that_is_not_complete_at_once() {
+    let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
+    let most = guests.bounds.most(Quota::LargeBody);
     block_on(&executor, async {
-        client(&guests, &executor, Place::Answer, Activity::Writing);
+        for _ in 0..=most {
+            client(&guests, &executor, 0, Quota::LargeBody, Activity::Body);
+        }
+        all_run().await;
+        assert_eq!(count(&guests), most, "the first gave way");
+    });
+}
+
+#[test]
+fn others_take_nothing_of_roots_and_root_takes_theirs() {
+    let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
+    let most = guests.bounds.most(Quota::LongPoll);
+    block_on(&executor, async {
+        for number in 0..most {
+            let user = if number % 2 == 0 { 0 } else { OTHER };
+            client(&guests, &executor, user, Quota::LongPoll, Activity::Served);
+        }
+        all_run().await;
+        let (root, other) = (entry(&guests, 0), entry(&guests, OTHER));
+        assert!(!root.obtain(Quota::LongPoll).await && !other.obtain(Quota::LongPoll).await);
+        // Their peers no longer read.
+        for client in &*guests.clients.borrow() {
+            let connected = client.connected.get();
+            client.connected.set(Connected { activity: Activity::Writing, ..connected });
+        }
+        sleep(GRACE).await;
+        let others: Vec<_> = (0..most / 2).map(|_| entry(&guests, OTHER)).collect();
+        for other in &others {
+            assert!(other.obtain(Quota::LongPoll).await);
+        }
+        assert!(guests.clients.borrow().iter().all(|client| client.class() == Class::Root));
+        assert_eq!(count(&guests), most / 2);
+        assert!(!other.obtain(Quota::LongPoll).await, "half are theirs");
+        drop(others);
+        let all: Vec<_> = (0..most).map(|_| entry(&guests, 0)).collect();
+        for root in &all {
+            assert!(root.obtain(Quota::LongPoll).await);
+        }
+        assert_eq!(count(&guests), 0);
+        assert!(!other.obtain(Quota::LongPoll).await, "root has all");
+    });
+}
+
+#[test]
+fn whoever_is_closed_gives_back_what_it_holds_and_wakes_those_who_wait() {
+    let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
+    block_on(&executor, async {
+        let most = guests.bounds.most(Quota::Call);
+        let all: Vec<_> = (1..most).map(|_| entry(&guests, 0)).collect();
+        assert!(all.iter().all(|entry| entry.try_obtain(Quota::Call)));
+        client(&guests, &executor, 0, Quota::Call, Activity::Silent);
+        all_run().await;
+        // Not one of those past their grace: it waits.
+        let waiter = entry(&guests, 0);
+        let waiting = executor.spawn(async move { waiter.obtain(Quota::Call).await });
         yield_now().await;
-        assert!(guests.try_take(user, Place::Answer).is_none());
         assert!(guests.close_one());
         assert!(!guests.close_one(), "nobody is left");
-        yield_now().await;
-        assert!(guests.try_take(user, Place::Answer).is_some());
+        assert!(waiting.await);
+        assert!(all[0].turn().await);
     });
-    drop(held);
 }

@@ -1,28 +1,39 @@
-//! Which connection gives way, among arbitrary ones. What must hold: never one that is being served; one past its
-//! grace before all that are not; of those past it the first activity in order, then the longest resting; and
-//! bounds fit the descriptors they are for.
+//! Which connection gives way, among arbitrary ones, and what a client may hold. What must hold: never one that is
+//! being served; one of the class with more of them, if it has one; one past its grace, or without, before all that
+//! are not; of those the first activity in order, then the longest idle; nothing of a quota is lost or given twice, and
+//! others than root have half at most; bounds fit the descriptors they are for.
 
 use core::time::Duration;
 
-use mote_core::http::admission::{Activity, Bounds, Connected, GRACE, first_to_go};
+use mote_core::devlxd::quota::{Bounds, Class, Quota, Quotas};
+use mote_core::http::admission::{Activity, Connected, GRACE, eviction_candidate};
 use mote_core::time::Uptime;
 
 use crate::input::Input;
 
 const ORDER: [Activity; 7] = [
     Activity::Closing,
-    Activity::Idle,
+    Activity::KeptAlive,
     Activity::Silent,
     Activity::Head,
     Activity::Body,
     Activity::Writing,
     Activity::Served,
 ];
+const QUOTAS: [Quota; 6] = [
+    Quota::Queued,
+    Quota::LargeBody,
+    Quota::Call,
+    Quota::LongPoll,
+    Quota::Listener,
+    Quota::LongReply,
+];
 
-/// Whether the one is to go before the other.
+/// Whether the one is to go before the other of its class.
 fn before(one: &Connected, other: &Connected, now: Uptime) -> bool {
-    let is_past = |it: &Connected| now - it.since >= GRACE && it.since <= now;
     let place = |it: &Connected| ORDER.iter().position(|kind| *kind == it.activity);
+    let is_past =
+        |it: &Connected| place(it) < Some(2) || now - it.since >= GRACE && it.since <= now;
     match (is_past(one), is_past(other)) {
         (true, false) => true,
         (false, true) => false,
@@ -31,28 +42,66 @@ fn before(one: &Connected, other: &Connected, now: Uptime) -> bool {
     }
 }
 
+fn class(is_root: bool) -> Class {
+    Class::of(u32::from(!is_root))
+}
+
+fn eviction(all: &[Connected], now: Uptime) {
+    let of = |class| all.iter().filter(move |one| one.class == class);
+    let idle = |class| of(class).filter(|one| one.activity != Activity::Served);
+    let [root, others] = [Class::Root, Class::Others];
+    let more = if of(root).count() > of(others).count() { root } else { others };
+    let fewer = if more == root { others } else { root };
+    let expected = [more, fewer].into_iter().find(|class| idle(*class).count() > 0);
+    let first = eviction_candidate(all.iter().copied().enumerate(), now);
+    assert_eq!(first.map(|(_, one)| one.class), expected);
+    if let Some((index, first)) = first {
+        assert_eq!((all[index].activity, all[index].since), (first.activity, first.since));
+        assert!(first.activity != Activity::Served);
+        assert!(!idle(first.class).any(|other| before(other, &first, now)), "{index} of {all:?}");
+    }
+}
+
+fn quotas(bounds: &Bounds, input: &mut Input<'_>) {
+    let mut quotas = Quotas::new(bounds);
+    let mut taken: Vec<(Class, Quota)> = Vec::new();
+    while !input.is_empty() && taken.len() < 64 {
+        let byte = input.byte();
+        let one = (class(byte & 1 == 0), QUOTAS[usize::from(byte / 4) % QUOTAS.len()]);
+        if byte & 2 == 0 {
+            let of = taken.iter().filter(|other| other.1 == one.1);
+            let (all, others) = (of.clone().count(), of.filter(|other| other.0 == Class::Others));
+            let most = bounds.most(one.1);
+            let fits = one.0 == Class::Root || others.count() < most.div_ceil(2);
+            assert_eq!(quotas.take(one.0, one.1), fits && all < most, "{one:?}");
+            if fits && all < most {
+                taken.push(one);
+            }
+        } else if let Some(at) = taken.iter().position(|other| *other == one) {
+            taken.swap_remove(at);
+            quotas.give_back(one.0, one.1);
+        }
+    }
+}
+
 /// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let now = Uptime::from_millis(1000);
     let descriptors = usize::try_from(input.short()).unwrap();
+    let bounds = Bounds::of(descriptors);
     let mut all = Vec::new();
-    while !input.is_empty() && all.len() < 64 {
-        let activity = ORDER[usize::from(input.byte() % 7)];
+    for _ in 0..input.byte() % 64 {
+        let byte = input.byte();
+        let activity = ORDER[usize::from(byte % 7)];
         let since = now - Uptime::default() - Duration::from_millis(u64::from(input.byte()) / 2);
-        all.push(Connected { activity, since: Uptime(since) });
+        all.push(Connected { class: class(byte < 128), activity, since: Uptime(since) });
     }
-    let first = first_to_go(&mut all.iter().copied().enumerate(), now);
-    let resting = || all.iter().filter(|one| one.activity != Activity::Served);
-    match first {
-        None => assert_eq!(resting().count(), 0),
-        Some((index, first)) => {
-            assert_eq!((all[index].activity, all[index].since), (first.activity, first.since));
-            assert!(first.activity != Activity::Served);
-            assert!(!resting().any(|other| before(other, &first, now)), "{index} of {all:?}");
-        }
-    }
-    let Bounds { connections, line, large, answers, long, listeners } = Bounds::of(descriptors);
-    assert!([connections, line, large, answers, long, listeners].iter().all(|bound| *bound > 0));
-    assert!(connections + answers + long + listeners <= descriptors.max(4) * 13 / 16 + 3);
+    eviction(&all, now);
+    let [queued, large, calls, polls, listeners, replies] = bounds.quotas;
+    let each = [bounds.connections, queued, large, calls, polls, listeners, replies];
+    assert!(each.iter().all(|bound| *bound > 0));
+    let sum = bounds.connections + calls + polls + listeners;
+    assert!(sum <= descriptors.max(4) * 13 / 16 + 3, "{sum} of {descriptors}");
+    quotas(&bounds, &mut input);
 }

@@ -3,4 +3,3 @@
 pub mod admission;
 pub mod answer;
 pub mod devlxd;
-pub mod users;

@@ -163,7 +163,7 @@ fn the_activity_names_the_side_that_must_act() {
     assert_eq!(connection.poll(at(0)), Event::EndOfBody);
     assert_eq!(connection.activity(), Activity::Served);
     connection.done(at(0), true);
-    assert_eq!(connection.activity(), Activity::Idle);
+    assert_eq!(connection.activity(), Activity::KeptAlive);
     connection.done(at(0), true);
     assert_eq!(connection.activity(), Activity::Closing);
 }

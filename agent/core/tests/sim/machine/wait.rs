@@ -114,10 +114,6 @@ impl Permits {
         Rc::new(Self { free: Cell::new(count), changed: Signal::default() })
     }
 
-    pub(crate) fn try_take(self: &Rc<Self>) -> Option<Permit> {
-        self.try_take_many(1)
-    }
-
     fn try_take_many(self: &Rc<Self>, count: usize) -> Option<Permit> {
         self.free.set(self.free.get().checked_sub(count)?);
         Some(Permit(self.clone(), count))

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use mote_core::devlxd::quota::Bounds;
 use mote_core::devlxd::ready::{Ready, host_state, write_state};
 use mote_core::dial::Retry;
 use mote_core::flavour::Flavour;
@@ -12,7 +13,6 @@ use mote_core::hostapi::event::Subscription;
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::operation::State as OperationState;
 use mote_core::hostapi::policy::Policy;
-use mote_core::http::admission::Bounds;
 use mote_core::json::Document;
 use mote_core::status::{Intervals, State, Status};
 use mote_core::time::Uptime;

@@ -6,12 +6,13 @@ use std::rc::Rc;
 
 use mote_core::devlxd::answer::{Body, show, unreachable};
 use mote_core::devlxd::forward::{forwards, write_target};
+use mote_core::devlxd::quota::{Class, Quota, Quotas};
 use mote_core::devlxd::ready::ReadyState;
 use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
 use mote_core::dial::Retry;
 use mote_core::hostapi::event::{Audience, Subscription};
 use mote_core::hostapi::info::write_index;
-use mote_core::http::admission::{Activity, Connected, GRACE, first_to_go};
+use mote_core::http::admission::{Activity, Connected, GRACE, eviction_candidate};
 use mote_core::http::head::{Method, Request};
 use mote_core::json::{Document, Value};
 use mote_core::limits;
@@ -21,7 +22,7 @@ use super::host_call::{Call, Failed};
 use super::serve::{Answer, Reply, Service, serve};
 use crate::machine::executor::{Micros, SECOND, TaskId, Zone};
 use crate::machine::net::{Listener, Place, Stream};
-use crate::machine::wait::{Permit, Permits, either, give_way, sleep, within};
+use crate::machine::wait::{Signal, either, give_way, sleep, within};
 
 /// How long a guest may wait for an operation of the host.
 const OPERATION: Micros = 3600 * SECOND;
@@ -30,15 +31,14 @@ const OPERATION: Micros = 3600 * SECOND;
 struct Guests {
     agent: Rc<Agent>,
     clients: RefCell<Vec<Rc<Client>>>,
-    answers: Rc<Permits>,
-    long: Rc<Permits>,
+    quotas: RefCell<Quotas>,
+    given_back: Signal,
 }
 
 struct Client {
     connected: Cell<Connected>,
     task: Cell<Option<TaskId>>,
-    /// Its permit, and whether that is one for answers.
-    permit: RefCell<Option<(Permit, bool)>>,
+    held: RefCell<Vec<Quota>>,
 }
 
 /// Opens and closes the socket as the host demands.
@@ -46,8 +46,8 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     let bounds = agent.around.bounds;
     let guests = Rc::new(Guests {
         clients: RefCell::default(),
-        answers: Permits::new(bounds.answers),
-        long: Permits::new(bounds.long),
+        quotas: RefCell::new(Quotas::new(&bounds)),
+        given_back: Signal::default(),
         agent: agent.clone(),
     });
     loop {
@@ -66,14 +66,16 @@ impl Guests {
         let most = self.agent.around.bounds.connections;
         loop {
             let stream = listener.accept().await;
-            while self.clients.borrow().len() >= most && !self.displace(|_| true, true) {
+            while self.clients.borrow().len() >= most && self.evict(None).is_none() {
                 sleep(self.agent.sim(), Zone::Guest, grace()).await;
             }
-            let connected = Connected { activity: Activity::Silent, since: self.agent.now() };
+            let class = Class::Root;
+            let connected =
+                Connected { class, activity: Activity::Silent, since: self.agent.now() };
             let client = Rc::new(Client {
                 connected: Cell::new(connected),
                 task: Cell::default(),
-                permit: RefCell::default(),
+                held: RefCell::default(),
             });
             self.clients.borrow_mut().push(client.clone());
             let count = self.clients.borrow().len();
@@ -86,37 +88,74 @@ impl Guests {
         }
     }
 
-    /// Closes the first client that can be closed, if it is past its grace or none is needed.
-    fn displace(&self, among: impl Fn(&Client) -> bool, is_at_once: bool) -> bool {
+    /// Closes the first client that can be closed: of all, or of those past their grace who hold one of a quota.
+    fn evict(&self, quota: Option<Quota>) -> Option<Rc<Client>> {
         let now = self.agent.now();
         let mut clients = self.clients.borrow_mut();
+        let among = |client: &Client| quota.is_none_or(|quota| client.holds(quota));
         let all = clients.iter().enumerate().filter(|(_, client)| among(client));
-        let mut all = all.map(|(index, client)| (index, client.connected.get()));
-        let first = first_to_go(&mut all, now);
-        let first = first.filter(|(_, client)| is_at_once || client.is_past_grace(now));
-        let Some((index, _)) = first else { return false };
-        let client = clients.swap_remove(index);
+        let first =
+            eviction_candidate(all.map(|(index, client)| (index, client.connected.get())), now);
+        let first = first.filter(|(_, client)| quota.is_none() || client.since + GRACE <= now);
+        let client = clients.swap_remove(first?.0);
         drop(clients);
         if let Some(task) = client.task.take() {
             self.agent.sim().kill_task(task);
         }
-        true
+        Some(client)
     }
 
-    /// Waits for a permit to ask the host; `None` if a long one is not free.
-    async fn permit(&self, is_long: bool) -> Option<Permit> {
-        if is_long {
-            return self.long.try_take();
+    fn give_back(&self, client: &Client, quotas: &[Quota]) {
+        for held in client.held.borrow_mut().extract_if(.., |held| quotas.contains(held)) {
+            self.quotas.borrow_mut().give_back(client.connected.get().class, held);
+            self.given_back.raise();
         }
-        let holds = |client: &Client| client.permit.borrow().as_ref().is_some_and(|(_, is)| *is);
+    }
+
+    fn try_obtain(&self, client: &Client, quota: Quota) -> bool {
+        let holds = client.holds(quota);
+        let taken = holds || self.quotas.borrow_mut().take(client.connected.get().class, quota);
+        if taken && !holds {
+            client.held.borrow_mut().push(quota);
+        }
+        taken
+    }
+
+    /// Waits until it may call the host; false if too many wait for that.
+    async fn turn(&self, client: &Client) -> bool {
+        let is_queued = self.try_obtain(client, Quota::Queued);
+        if is_queued {
+            let now = self.agent.now();
+            let wait = self.quotas.borrow_mut().call(client.connected.get().class, now);
+            let wait = Micros::try_from(wait.as_micros()).expect("a short time");
+            sleep(self.agent.sim(), Zone::Guest, wait).await;
+        }
+        is_queued
+    }
+
+    /// Waits until it may ask the host; false if that may take long, and too many do.
+    async fn obtain(&self, client: &Client, quota: Quota) -> bool {
         loop {
-            let sim = self.agent.sim();
-            if let Some(permit) = within(sim, Zone::Guest, grace(), self.answers.take_many(1)).await
-            {
-                return Some(permit);
+            let seen = self.given_back.seen();
+            if self.try_obtain(client, quota) {
+                return true;
             }
-            self.displace(holds, false);
+            if let Some(evicted) = self.evict(Some(quota)) {
+                self.give_back(&evicted, &[quota]);
+                self.try_obtain(client, quota);
+                give_way().await;
+            } else if quota == Quota::LongPoll {
+                return false;
+            } else {
+                within(self.agent.sim(), Zone::Guest, grace(), self.given_back.after(seen)).await;
+            }
         }
+    }
+}
+
+impl Client {
+    fn holds(&self, quota: Quota) -> bool {
+        self.held.borrow().contains(&quota)
     }
 }
 
@@ -134,6 +173,8 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let mut clients = self.guests.clients.borrow_mut();
         clients.retain(|other| !Rc::ptr_eq(other, &self.client));
+        drop(clients);
+        self.answered();
     }
 }
 
@@ -168,25 +209,26 @@ impl Service for Guest {
 
     fn note(&self, activity: Activity) {
         let before = self.client.connected.get();
-        if matches!(activity, Activity::Idle | Activity::Closing) {
-            self.client.permit.take();
-        }
         if before.activity != activity || activity == Activity::Writing {
-            self.client.connected.set(Connected { activity, since: self.guests.agent.now() });
+            let since = self.guests.agent.now();
+            self.client.connected.set(Connected { activity, since, ..before });
         }
     }
 
     fn answered(&self) {
-        self.client.permit.take();
+        self.guests.give_back(&self.client, &[Quota::Queued, Quota::Call, Quota::LongPoll]);
     }
 }
 
 impl Guest {
     async fn ask(&self, stream: &Stream, request: &Request<'_>, ask: Ask, body: &[u8]) -> Reply {
-        let Some(permit) = self.guests.permit(ask.takes_long()).await else {
+        if !self.guests.turn(&self.client).await {
+            return Reply::text(429, "Too many requests wait for the host");
+        }
+        let quota = if ask.takes_long() { Quota::LongPoll } else { Quota::Call };
+        if !self.guests.obtain(&self.client, quota).await {
             return Reply::text(503, "Too many requests that take long");
-        };
-        *self.client.permit.borrow_mut() = Some((permit, !ask.takes_long()));
+        }
         let answer = self.forward(stream, request, ask, body).await;
         answer.unwrap_or_else(|Failed(why)| {
             let flavour = self.guests.agent.around.flavour;
@@ -255,11 +297,8 @@ fn remember(agent: &Agent, body: &[u8]) {
 impl Agent {
     /// A new listener, for events from now on.
     pub(crate) fn hear(&self, subscription: Subscription) -> Rc<Hearer> {
-        let hearer = Rc::new(Hearer {
-            subscription,
-            queue: RefCell::default(),
-            signal: crate::machine::wait::Signal::default(),
-        });
+        let hearer =
+            Rc::new(Hearer { subscription, queue: RefCell::default(), signal: Signal::default() });
         let mut all = self.hearers.borrow_mut();
         // Those whose connection has ended.
         all.retain(|other| Rc::strong_count(other) > 1);

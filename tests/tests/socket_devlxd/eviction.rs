@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use mote_tests::agent::{Pair, split};
+use mote_tests::attack::more_descriptors;
 use mote_tests::host::NAME;
 use mote_tests::wait;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::answered;
 
@@ -23,9 +24,7 @@ const SOON: Duration = Duration::from_millis(100);
 const GET: &[u8] = b"GET /1.0/config/user.foo HTTP/1.1\r\nHost: x\r\n\r\n";
 
 fn pair() -> Pair {
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
-        .expect("more descriptors");
+    more_descriptors();
     let big = format!("user.big={}", "x".repeat(120_000));
     Pair::start("lxd", &["user.foo=bar", &big])
 }
@@ -223,8 +222,21 @@ fn an_agent_with_few_descriptors_serves_all_who_ask() {
 }
 
 #[test]
+fn a_client_that_does_not_leave_is_closed_at_once() {
+    let pair = pair();
+    let mut stream = said(&pair, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let begun = Instant::now();
+    assert!(stream.read(&mut [0; 512]).unwrap() > 0);
+    // Closed in both directions, not only shut down.
+    let mut look = [PollFd::new(&stream, PollFlags::empty())];
+    let _closed = poll(&mut look, Some(&Timespec { tv_sec: 5, tv_nsec: 0 }));
+    assert!(look[0].revents().contains(PollFlags::HUP));
+    assert!(begun.elapsed() < SOON * 10, "{:?}", begun.elapsed());
+}
+
+#[test]
 fn those_who_wait_for_operations_leave_room_for_others() {
-    // 16 requests at once, 8 of them that take long; half of each for one user.
+    // 16 requests at once, and 8 that take long, all of which root may have.
     let by = ["prlimit", "--nofile=128:128"];
     let pair = Pair::start_by(
         &by,
@@ -233,7 +245,7 @@ fn those_who_wait_for_operations_leave_room_for_others() {
     );
     pair.host.ok(&["fault", NAME, "slow", "60000"]);
     let request = b"GET /1.0/operations/x/wait HTTP/1.1\r\nHost: x\r\n\r\n";
-    let waiting: Vec<_> = (0..4).map(|_| said(&pair, request)).collect();
+    let waiting: Vec<_> = (0..8).map(|_| said(&pair, request)).collect();
     std::thread::sleep(Duration::from_millis(300));
     let refused = pair.ask("GET", "/1.0/operations/x/wait");
     assert_eq!(refused, (503, "Too many requests that take long\n".into()));
@@ -250,9 +262,9 @@ fn those_who_wait_for_operations_leave_room_for_others() {
     };
     wait("a permit to be given back", limit, image);
     // A reader of an image that does not read gives way to another.
-    let stalled: Vec<_> = (0..4)
+    let stalled: Vec<_> = (0..8)
         .map(|_| said(&pair, b"GET /1.0/images/ab/export HTTP/1.1\r\nHost: x\r\n\r\n"))
         .collect();
-    wait("an image beside four readers that do not read", limit, image);
+    wait("an image beside eight readers that do not read", limit, image);
     drop(stalled);
 }

@@ -1,0 +1,208 @@
+//! What programs in the guest can make us hold at once. Usually all are root's: nobody else may open the socket,
+//! unless an administrator lets them.
+
+use core::time::Duration;
+
+use crate::time::Uptime;
+use crate::token_bucket::TokenBucket;
+
+/// Calls to the host at once after a rest, number of. cloud-init and LXD's tools make some tens; a script that
+/// asks one by one all the time gets its first 1.5 s at full speed.
+const BURST: u32 = 2000;
+/// Time until another call may be made: 100 a second, about what a Go agent manages on one CPU (a fifteenth of our
+/// 1,300, `docs/bench.md`). So a guest loads its host no more than before. A call without a token waits for it.
+const REFILL: Duration = Duration::from_millis(10);
+
+/// Whose a connection is. What others do takes nothing from root that it needs, and the reverse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// User 0.
+    Root,
+    /// All other users together.
+    Others,
+}
+
+impl Class {
+    /// The class of a user id.
+    #[must_use]
+    pub const fn of(user: u32) -> Self {
+        if user == 0 { Self::Root } else { Self::Others }
+    }
+}
+
+/// What is limited in number. Root may have all, others together half, so there always is some for root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quota {
+    /// Requests for the host that wait or are answered.
+    Queued,
+    /// Requests that need more memory than each connection has.
+    LargeBody,
+    /// Calls to the host.
+    Call,
+    /// The same for what may take minutes.
+    LongPoll,
+    /// Listeners to events.
+    Listener,
+    /// Answers longer than [`SHORT_REPLY`](crate::limits::SHORT_REPLY) that are held in memory: one.
+    LongReply,
+}
+
+/// Number of quotas.
+const QUOTAS: usize = Quota::LongReply as usize + 1;
+
+/// Limits on what is held at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Connections. Beyond it one that is idle is closed.
+    pub connections: usize,
+    /// Of each [`Quota`], in their order.
+    pub quotas: [usize; QUOTAS],
+}
+
+impl Bounds {
+    /// Limits for a process that may have so many descriptors. A request takes up to two; the rest is for the
+    /// host's connections.
+    #[must_use]
+    pub fn of(descriptors: usize) -> Self {
+        let part = |most: usize, divisor: usize| most.min(descriptors / divisor).max(1);
+        Self {
+            connections: part(256, 2),
+            quotas: [96, 16, part(32, 8), part(32, 16), part(64, 8), 1],
+        }
+    }
+
+    /// Limit on this.
+    #[must_use]
+    pub fn most(&self, quota: Quota) -> usize {
+        self.quotas.get(quota as usize).copied().unwrap_or_default()
+    }
+
+    /// Connections to accept before their clients are read, number of. When all are taken, the class that has more
+    /// of them has at least half, of which those that are queued cannot be closed: so many others remain that
+    /// nobody is closed for a newcomer who has just come too. One if there are so few that all may be queued.
+    #[must_use]
+    pub fn at_once(&self) -> usize {
+        (self.connections / 2).saturating_sub(self.most(Quota::Queued)).div_ceil(2).max(1)
+    }
+}
+
+/// What is left of each quota, and when the next call may be made.
+#[derive(Debug)]
+pub struct Quotas {
+    free: [usize; QUOTAS],
+    /// What is left of the half that others may have.
+    others: [usize; QUOTAS],
+    calls: [TokenBucket; 2],
+}
+
+impl Quotas {
+    /// All that the bounds allow.
+    #[must_use]
+    pub fn new(bounds: &Bounds) -> Self {
+        Self {
+            free: bounds.quotas,
+            others: bounds.quotas.map(|most| most.div_ceil(2)),
+            calls: [const { TokenBucket::new(BURST, REFILL) }; 2],
+        }
+    }
+
+    /// Takes one; false if none is left for this class.
+    pub fn take(&mut self, class: Class, quota: Quota) -> bool {
+        let index = quota as usize;
+        let (Some(free), Some(others)) = (self.free.get_mut(index), self.others.get_mut(index))
+        else {
+            return false;
+        };
+        let is_others = usize::from(class == Class::Others);
+        let left = free.checked_sub(1).zip(others.checked_sub(is_others));
+        if let Some(left) = left {
+            (*free, *others) = left;
+        }
+        left.is_some()
+    }
+
+    /// Gives one back.
+    pub fn give_back(&mut self, class: Class, quota: Quota) {
+        let index = quota as usize;
+        if let (Some(free), Some(others)) = (self.free.get_mut(index), self.others.get_mut(index)) {
+            *free += 1;
+            *others += usize::from(class == Class::Others);
+        }
+    }
+
+    /// Allows a call to the host; how long it has to wait.
+    pub fn call(&mut self, class: Class, now: Uptime) -> Duration {
+        let [root, others] = &mut self.calls;
+        let bucket = if class == Class::Root { root } else { others };
+        bucket.take(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Quota; QUOTAS] = [
+        Quota::Queued,
+        Quota::LargeBody,
+        Quota::Call,
+        Quota::LongPoll,
+        Quota::Listener,
+        Quota::LongReply,
+    ];
+
+    fn take_all(quotas: &mut Quotas, class: Class, quota: Quota) -> usize {
+        (0..).take_while(|_| quotas.take(class, quota)).count()
+    }
+
+    #[test]
+    fn others_together_get_half_and_root_gets_all() {
+        let bounds = Bounds::of(16_384);
+        for quota in ALL {
+            let mut quotas = Quotas::new(&bounds);
+            let most = bounds.most(quota);
+            assert_eq!(take_all(&mut quotas, Class::Others, quota), most.div_ceil(2), "{quota:?}");
+            assert_eq!(take_all(&mut quotas, Class::Root, quota), most / 2, "{quota:?}");
+            assert!(!quotas.take(Class::Others, quota), "{quota:?}");
+            // Who gives back finds its own again, and root can have all.
+            for _ in 0..most.div_ceil(2) {
+                quotas.give_back(Class::Others, quota);
+            }
+            assert_eq!(take_all(&mut quotas, Class::Root, quota), most.div_ceil(2), "{quota:?}");
+            assert!(!quotas.take(Class::Others, quota), "{quota:?}: root has all");
+            quotas.give_back(Class::Root, quota);
+            assert!(quotas.take(Class::Others, quota) && !quotas.take(Class::Root, quota));
+        }
+    }
+
+    #[test]
+    fn calls_of_others_do_not_slow_roots() {
+        let mut quotas = Quotas::new(&Bounds::of(16_384));
+        let now = Uptime::from_millis(30_000);
+        let calls = |quotas: &mut Quotas, class| {
+            (0..).take_while(|_| quotas.call(class, now).is_zero()).count()
+        };
+        assert_eq!(calls(&mut quotas, Class::Others), 2000);
+        assert_eq!(calls(&mut quotas, Class::Root), 2000);
+        assert_eq!(quotas.call(Class::Others, now), 2 * REFILL);
+    }
+
+    #[test]
+    fn bounds_fit_into_the_descriptors_and_are_never_zero() {
+        let most = Bounds { connections: 256, quotas: [96, 16, 32, 32, 64, 1] };
+        assert_eq!(Bounds::of(16_384), most);
+        assert_eq!(most.at_once(), 16);
+        for descriptors in [0, 20, 64, 256, 1024, 4096, 65_536] {
+            let bounds = Bounds::of(descriptors);
+            let [queued, large, calls, polls, listeners, replies] = bounds.quotas;
+            let is_full = descriptors >= 512;
+            assert!(bounds.connections / 2 > queued || !is_full, "{bounds:?}");
+            assert_eq!(bounds.at_once() == 1, !is_full, "{bounds:?}");
+            let all = [bounds.connections, queued, large, calls, polls, listeners, replies];
+            assert!(all.iter().all(|bound| *bound > 0), "{bounds:?}");
+            // Each call has a connection to the host beside the guest's.
+            let sum = bounds.connections + calls + polls + listeners;
+            assert!(sum <= descriptors.max(4) * 13 / 16 + 3, "{sum} of {descriptors}");
+        }
+    }
+}

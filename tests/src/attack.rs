@@ -1,0 +1,241 @@
+//! Attacks on devlxd's socket: so many connections of one kind, of one user, that come back whenever they are closed.
+
+pub mod cgroup;
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::{Resource, Rlimit, Uid, getrlimit, getuid, setrlimit};
+use rustix::thread::set_thread_uid;
+
+/// What each connection does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing.
+    Silent,
+    /// Sends a long head but for its end.
+    HalfHead,
+    /// Sends a long body but for its end.
+    SlowBody,
+    /// Sends a head byte by byte.
+    ByteByByte,
+    /// Asks for much and reads nothing.
+    SlowReader,
+    /// Leaves and comes back, as fast as it goes.
+    ConnectStorm,
+    /// Asks, reads the answer, leaves and comes back, as fast as it goes.
+    GetStorm,
+    /// Listens to events and reads none.
+    Events,
+    /// Waits for an operation.
+    Waits,
+    /// Asks the host, four requests ahead, as fast as it goes.
+    Calls,
+    /// The same with a change.
+    Patch,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Silent,
+        Self::HalfHead,
+        Self::SlowBody,
+        Self::ByteByByte,
+        Self::SlowReader,
+        Self::ConnectStorm,
+        Self::GetStorm,
+        Self::Events,
+        Self::Waits,
+        Self::Calls,
+        Self::Patch,
+    ];
+
+    /// What is said on a new connection, in two ways.
+    fn first(self) -> [Vec<u8>; 2] {
+        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+        let patch = |field: &str| format!("PATCH /1.0 HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n");
+        let first = match self {
+            Self::Silent | Self::ConnectStorm => String::new(),
+            Self::HalfHead => format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(8_000)),
+            Self::SlowBody => {
+                let body = "x".repeat(64_000);
+                let chunked = format!("{}fde8\r\n{body}", patch("Transfer-Encoding: chunked"));
+                return [patch("Content-Length: 65000") + &body, chunked].map(String::into_bytes);
+            }
+            Self::ByteByByte => "GET / HTTP/1.1\r\nHost: x\r\nX: ".into(),
+            Self::SlowReader => get("/").repeat(500),
+            Self::GetStorm => get("/"),
+            Self::Events => get("/1.0/events"),
+            Self::Waits => get("/1.0/operations/x/wait"),
+            Self::Calls => get("/1.0/config/user.foo").repeat(4),
+            Self::Patch => (patch("Content-Length: 19") + "{\"state\":\"Started\"}").repeat(4),
+        };
+        [first.clone(), first].map(String::into_bytes)
+    }
+
+    /// Whether it reads its answers.
+    const fn reads(self) -> bool {
+        matches!(self, Self::GetStorm | Self::Waits | Self::Calls | Self::Patch)
+    }
+}
+
+/// An attack under way, over when dropped.
+#[derive(Debug)]
+pub struct Attack {
+    counts: Arc<Counts>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    is_over: AtomicBool,
+    opened: AtomicUsize,
+}
+
+impl Attack {
+    /// Begins one with so many connections, by this user if we are root, else by ourselves.
+    #[must_use]
+    pub fn start(socket: &Path, kind: Kind, connections: usize, user: u32) -> Self {
+        more_descriptors();
+        let counts = Arc::new(Counts::default());
+        let (theirs, socket) = (counts.clone(), socket.to_owned());
+        let thread = std::thread::spawn(move || {
+            become_user(user);
+            Attacker::new(kind, &socket, theirs).run(connections);
+        });
+        Self { counts, thread: Some(thread) }
+    }
+
+    /// Connections made so far.
+    #[must_use]
+    pub fn opened(&self) -> usize {
+        self.counts.opened.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Attack {
+    fn drop(&mut self) {
+        self.counts.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// As many descriptors as we may have.
+pub fn more_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let _kept = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Makes this thread, which must end after that, another user's if we are root: the kernel tells the agent who
+/// connects.
+///
+/// # Panics
+/// If it cannot become that.
+pub fn become_user(user: u32) {
+    if getuid().is_root() && user != 0 {
+        set_thread_uid(Uid::from_raw(user)).expect("another user");
+    }
+}
+
+struct Attacker {
+    kind: Kind,
+    first: [Vec<u8>; 2],
+    socket: PathBuf,
+    epoll: OwnedFd,
+    counts: Arc<Counts>,
+    all: Vec<Option<UnixStream>>,
+    /// Those that found the listener's queue full.
+    missing: Vec<usize>,
+}
+
+impl Attacker {
+    fn new(kind: Kind, socket: &Path, counts: Arc<Counts>) -> Self {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
+        let (first, socket) = (kind.first(), socket.to_owned());
+        Self { kind, first, socket, epoll, counts, all: Vec::new(), missing: Vec::new() }
+    }
+
+    fn run(mut self, connections: usize) {
+        self.all.resize_with(connections, || None);
+        self.missing.extend(0..connections);
+        let mut ready = Vec::with_capacity(1024);
+        while !self.counts.is_over.load(Ordering::Relaxed) {
+            for one in std::mem::take(&mut self.missing) {
+                self.open(one);
+            }
+            let millisecond = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+            ready.clear();
+            let spare = rustix::buffer::spare_capacity(&mut ready);
+            let _some = epoll::wait(&self.epoll, spare, Some(&millisecond));
+            for event in &ready {
+                self.look(usize::try_from(event.data.u64()).expect("an index"), event.flags);
+            }
+            if self.kind == Kind::ConnectStorm {
+                self.missing.clear();
+                (0..connections).for_each(|one| self.open(one));
+            } else if self.kind == Kind::ByteByByte {
+                self.all.iter_mut().flatten().for_each(|stream| {
+                    let _sent = stream.write(b"x");
+                });
+            }
+        }
+    }
+
+    fn open(&mut self, one: usize) {
+        // The old one is closed first.
+        self.all[one] = None;
+        match self.connected(one) {
+            Ok(stream) => {
+                self.counts.opened.fetch_add(1, Ordering::Relaxed);
+                self.all[one] = Some(stream);
+            }
+            Err(_) => self.missing.push(one),
+        }
+    }
+
+    fn connected(&self, one: usize) -> io::Result<UnixStream> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&fd, &SocketAddrUnix::new(&self.socket)?)?;
+        let reads =
+            if self.kind.reads() { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        let data = epoll::EventData::new_u64(one as u64);
+        epoll::add(&self.epoll, &fd, data, epoll::EventFlags::RDHUP | reads)?;
+        let mut stream = UnixStream::from(fd);
+        let _sent = stream.write(&self.first[one % 2]);
+        Ok(stream)
+    }
+
+    /// Something has come, or the connection is over.
+    fn look(&mut self, one: usize, flags: epoll::EventFlags) {
+        let Some(stream) = &mut self.all[one] else { return };
+        let mut answer = [0; 4096];
+        let is_over = match stream.read(&mut answer) {
+            Ok(0) => true,
+            Ok(count) if self.kind.reads() => {
+                let text = String::from_utf8_lossy(&answer[..count]);
+                let answers = text.matches("HTTP/1.1 ").count();
+                let first = &self.first[0];
+                let each = first.len() / if self.kind == Kind::Waits { 1 } else { 4 };
+                self.kind == Kind::GetStorm
+                    || stream.write(&first[..(answers * each).min(first.len())]).is_err()
+            }
+            Ok(_) => false,
+            Err(error) => Errno::from_io_error(&error) != Some(Errno::AGAIN),
+        };
+        if is_over || flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP) {
+            self.open(one);
+        }
+    }
+}

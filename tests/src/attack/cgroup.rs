@@ -1,0 +1,71 @@
+//! A memory cgroup of 8 MiB for an agent, with what the kernel holds for it, where this machine lets us make one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::agent::Pair;
+
+/// Its limit, bytes.
+const LIMIT: u64 = 8 * 1024 * 1024;
+/// Until the kernel has let go of its last process.
+const EMPTY: Duration = Duration::from_secs(60);
+
+/// A memory cgroup, gone when dropped.
+#[derive(Debug)]
+pub struct Cgroup(Option<PathBuf>);
+
+impl Cgroup {
+    /// One with a limit; none where they cannot be made, or `MOTE_CGROUP=none`.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "it touches the system")]
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let unwanted = std::env::var_os("MOTE_CGROUP").is_some();
+        let name = format!("mote-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        // Version 1, then version 2.
+        for (root, limit) in
+            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")]
+        {
+            let path = Path::new(root).join(&name);
+            if unwanted || fs::create_dir(&path).is_err() {
+                continue;
+            }
+            if fs::write(path.join(limit), LIMIT.to_string()).is_ok() {
+                return Self(Some(path));
+            }
+            let _gone = fs::remove_dir(&path);
+        }
+        Self(None)
+    }
+
+    /// Starts an agent in it, and its host.
+    #[must_use]
+    pub fn start(&self, config: &[&str]) -> Pair {
+        let enter = self.0.as_ref().map_or_else(String::new, |path| {
+            format!("echo $$ > {}/cgroup.procs; ", path.display())
+        });
+        Pair::start_by(&["sh", "-c", &format!("{enter}exec \"$0\" \"$@\"")], "lxd", config)
+    }
+
+    /// What was the most that was charged to it, in words.
+    #[must_use]
+    pub fn peak(&self) -> String {
+        let Some(path) = &self.0 else { return "no cgroup".into() };
+        let files = ["memory.max_usage_in_bytes", "memory.peak"];
+        let text = files.iter().find_map(|file| fs::read_to_string(path.join(file)).ok());
+        let bytes = text.and_then(|text| text.trim().parse::<u64>().ok());
+        bytes.map_or("unknown".into(), |bytes| format!("{} kB", bytes / 1024))
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let Some(path) = &self.0 else { return };
+        let end = Instant::now() + EMPTY;
+        while fs::remove_dir(path).is_err() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
