@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::runtime::reactor::Async;
 use async_executor::Task;
-use async_io::Async;
 use futures_lite::FutureExt;
 use mote_core::leave::{Leave, Load};
 use rustix::io::FdFlags;
@@ -42,12 +42,8 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Reads them from this descriptor, and follows process 1 out of that root.
-    ///
-    /// # Errors
-    /// Any error of epoll(7).
-    pub(crate) fn new(fd: OwnedFd, root: OldRoot) -> Result<Self, String> {
-        let fd = Async::new_nonblocking(fd).map_err(|error| format!("signals: {error}"))?;
-        Ok(Self { fd, root })
+    pub(crate) fn new(fd: OwnedFd, root: OldRoot) -> Self {
+        Self { fd: Async::new_nonblocking(fd), root }
     }
 
     async fn next(&self) -> Result<Signalled, String> {

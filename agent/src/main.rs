@@ -192,7 +192,7 @@ fn run(options: Options) -> Result<(), String> {
     *agent.errors.borrow_mut().about(About::Caller) = deaf;
     // The identity has the key; its text is not to stay in memory.
     drop((files.agent_key, files.nics, applied));
-    let signals = Signals::new(signals, old_root)?;
+    let signals = Signals::new(signals, old_root);
     let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
     run::block_on(&agent.executor, agent.executor.spawn(served))
 }

@@ -98,7 +98,7 @@ fn open_socket(agent: &Agent, path: &Path) -> io::Result<Socket> {
     let made = agent.guests.as_ref();
     let listener = made.map_or_else(|| make(path, agent.flavour), OwnedFd::try_clone)?;
     std::fs::rename(unnamed(path), path)?;
-    transport::watched(listener)
+    Ok(transport::watched(listener))
 }
 
 /// Makes the socket (0600) in its directory (0755) (P§5.1); it is still to be renamed.

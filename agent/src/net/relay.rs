@@ -4,9 +4,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use async_io::Async;
+use crate::runtime::reactor::Async;
 use futures_lite::FutureExt;
-use rustix::io::Errno;
 
 use crate::net::stream::Stream;
 use crate::net::transport::Socket;
@@ -45,16 +44,16 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
         let mut buffer = None;
         loop {
             let piece = buffer.get_or_insert_with(|| vec![0; OUTWARD]);
-            match rustix::io::read(socket.get_ref(), &mut *piece) {
+            match socket.try_read(|fd| Ok(rustix::io::read(fd, &mut *piece)?)) {
                 Ok(0) => return stream.sent().await,
                 Ok(count) => stream.write_ahead(piece.get(..count).unwrap_or_default()).await?,
-                Err(Errno::AGAIN) => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     buffer = None;
                     stream.sent().await?;
                     socket.readable().await?;
                 }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     };

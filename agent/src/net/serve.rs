@@ -13,7 +13,7 @@ use mote_core::time::Uptime;
 use crate::built::BoxFuture;
 use crate::net::stream::Stream;
 use crate::net::upgrade::Upgrade;
-use crate::runtime::clock::{Deadline, now};
+use crate::runtime::clock::{now, until};
 use crate::runtime::permits::Permit;
 use futures_lite::FutureExt;
 use futures_lite::future::yield_now;
@@ -145,7 +145,6 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
     let mut connection = Connection::with_buffer(now(), Timeouts::default(), vec![0; ROOM]);
     let limiter = service.limiter();
     let (mut body, mut admission) = (Vec::new(), None);
-    let mut deadline = Deadline::never();
     loop {
         let time = now();
         let Some(step) = next::<S>(&mut connection, time, &mut body, admission.as_ref()) else {
@@ -164,7 +163,7 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
                 }
                 Err(refused) => Box::pin(refuse(&stream, service, refused)).await,
             },
-            Step::Read => read(&stream, &mut connection, &mut deadline, limiter, time).await,
+            Step::Read => read(&stream, &mut connection, limiter, time).await,
             Step::Continue => stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok(),
             // Boxed, as admission and refusals are, so that an idle connection is small.
             Step::Answer => {
@@ -271,15 +270,14 @@ async fn enlarge(limiter: Option<&dyn Limiter>, connection: &Connection, now: Up
 async fn read(
     stream: &Stream,
     connection: &mut Connection,
-    deadline: &mut Deadline,
     limiter: Option<&dyn Limiter>,
     time: Uptime,
 ) -> bool {
     fit(connection, limiter, time).await;
     note(limiter, connection.activity(), time);
-    let at = connection.deadline();
+    let deadline = connection.deadline();
     let late = async {
-        deadline.until(at).await;
+        until(deadline).await;
         None
     };
     let read = async { Some(stream.read(connection.space()).await) }.or(late).await;

@@ -30,9 +30,6 @@ const LINGER: Duration = Duration::from_secs(2);
 /// The same for a guest client. A unix socket keeps our answer for it, but who is refused in its body, and
 /// sends on, would see an error instead. Short, as others may need the connection.
 const BODY: Duration = Duration::from_millis(50);
-/// Interval of checks for a hang-up while unread data or the peer's end keep the socket readable: it is
-/// no use to wait for readiness then, and a hang-up alone cannot be waited for.
-const HALF_GONE: Duration = Duration::from_secs(1);
 
 /// First and longest interval of checks whether a peer has read everything: the kernel has no event for that.
 const UNREAD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
@@ -157,20 +154,13 @@ impl Stream {
 
     /// True if the peer has closed its side; data that it sent before may still be unread.
     pub(crate) fn has_left(&self) -> bool {
-        self.shows(PollFlags::RDHUP)
+        let mut look = [PollFd::new(self.socket.get_ref(), PollFlags::RDHUP)];
+        matches!(poll(&mut look, Some(&Timespec::default())), Ok(1..))
     }
 
     /// Waits until the peer has closed both directions. A half-closed peer may still wait for an answer.
     pub(crate) async fn gone(&self) {
-        let is_gone = || self.shows(PollFlags::HUP);
-        while !is_gone() && self.socket.readable().await.is_ok() && !is_gone() {
-            sleep(HALF_GONE).await;
-        }
-    }
-
-    fn shows(&self, flags: PollFlags) -> bool {
-        let mut look = [PollFd::new(self.socket.get_ref(), flags)];
-        matches!(poll(&mut look, Some(&Timespec::default())), Ok(1..))
+        let _unwatched = self.socket.hung_up().await;
     }
 
     /// Reads some bytes; returns how many, 0 at the end.
@@ -365,8 +355,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::pin::pin;
 
+    use crate::runtime::reactor::Async;
     use async_executor::LocalExecutor;
-    use async_io::Async;
 
     use super::*;
     use crate::runtime::run::block_on;

@@ -7,7 +7,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use async_io::Async;
+use crate::runtime::reactor::Async;
 use mote_core::host_address::HostAddress;
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{
@@ -162,12 +162,8 @@ impl Transport {
 
 impl Listener {
     /// Puts it into the reactor.
-    ///
-    /// # Errors
-    /// Any error of epoll(7).
-    pub(crate) fn watched(self) -> io::Result<Watched> {
-        let socket = watched(self.socket)?;
-        Ok(Watched { transport: self.transport, socket })
+    pub(crate) fn watched(self) -> Watched {
+        Watched { transport: self.transport, socket: watched(self.socket) }
     }
 }
 
@@ -213,7 +209,7 @@ pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
 
 /// Waits for a connect that was started.
 async fn finish(fd: OwnedFd, started: rustix::io::Result<()>) -> io::Result<Socket> {
-    let socket = Async::new_nonblocking(fd)?;
+    let socket = Async::new_nonblocking(fd);
     match started {
         Ok(()) => return Ok(socket),
         Err(Errno::INPROGRESS) => {}
@@ -252,10 +248,7 @@ pub(crate) fn local_cid(root: &Path) -> Result<u32, String> {
 }
 
 /// Puts a listener into the reactor.
-///
-/// # Errors
-/// Any error of epoll(7).
-pub(crate) fn watched(listener: OwnedFd) -> io::Result<Socket> {
+pub(crate) fn watched(listener: OwnedFd) -> Socket {
     Async::new_nonblocking(listener)
 }
 
@@ -298,7 +291,7 @@ pub(crate) fn unnamed(path: &Path) -> PathBuf {
 pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = listener.read_with(|fd| Ok(accept_with(fd, flags)?)).await?;
-    Async::new_nonblocking(fd)
+    Ok(Async::new_nonblocking(fd))
 }
 
 /// User id of a unix socket's peer when it connected. Nobody's (65534, as the kernel has it) if that cannot be
@@ -366,8 +359,8 @@ mod tests {
             });
             // Replaces a socket, then creates one where there is none.
             for round in 0..2_000 {
-                let first = bind_unix(&path).and_then(watched).expect("a socket");
-                let second = bind_unix(&path).and_then(watched).expect("a socket in its place");
+                let first = bind_unix(&path).map(watched).expect("a socket");
+                let second = bind_unix(&path).map(watched).expect("a socket in its place");
                 if round % 2 == 0 {
                     std::thread::yield_now();
                 }
@@ -386,7 +379,7 @@ mod tests {
         let path = scratch.join("sock");
         drop(std::os::unix::net::UnixListener::bind(suffixed(&path, ".new")).expect("a stale one"));
         std::fs::write(&path, "a file").expect("a file in its place");
-        let _listener = bind_unix(&path).and_then(watched).expect("a socket");
+        let _listener = bind_unix(&path).map(watched).expect("a socket");
         let names: Vec<_> = std::fs::read_dir(&scratch)
             .expect("the directory")
             .map(|entry| entry.expect("a name").file_name())
@@ -402,7 +395,7 @@ mod tests {
     fn strangers_who_call_without_end_do_not_keep_others_from_running() {
         let scratch = crate::runtime::scratch::scratch("strangers");
         let path = scratch.join("sock");
-        let listener = bind_unix(&path).and_then(watched).expect("a socket");
+        let listener = bind_unix(&path).map(watched).expect("a socket");
         // No vsock at all, so no host.
         let strangers = [(); 40].map(|()| UnixStream::connect(&path).expect("a connection"));
         let mut last = strangers.last().expect("one of them");

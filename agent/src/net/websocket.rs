@@ -270,8 +270,8 @@ mod tests {
     use futures_lite::future::zip;
 
     use super::*;
+    use crate::runtime::reactor::Async;
     use crate::runtime::run::block_on;
-    use async_io::Async;
 
     #[test]
     fn a_short_frame_does_not_get_into_a_long_one_that_waits_for_the_peer() {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use async_io::Async;
+use crate::runtime::reactor::Async;
 use rustix::process::{Pid, Signal as Kill, WaitOptions, kill_process_group, wait};
 
 use crate::runtime::wake::Signal;
@@ -83,7 +83,7 @@ impl Child {
     pub(crate) async fn started(&self) -> io::Result<()> {
         let Some(failure) = self.failure.borrow_mut().take() else { return Ok(()) };
         let mut errno = [0; 4];
-        let count = Async::new_nonblocking(failure)?
+        let count = Async::new_nonblocking(failure)
             .read_with(|fd| Ok(rustix::io::read(fd, &mut errno)?))
             .await?;
         if count == 0 {

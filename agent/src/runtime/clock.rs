@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use async_io::{Async, Timer};
+use crate::runtime::reactor::{Async, Timer};
 use futures_lite::future::pending;
 use mote_core::time::Uptime;
 use pin_project_lite::pin_project;
@@ -32,39 +32,14 @@ pub(crate) fn wall() -> (u64, u32) {
 /// after a suspend, but never early.
 pub(crate) async fn until(at: Option<Uptime>) {
     match at {
-        Some(at) => sleep(at - now()).await,
+        Some(at) => Timer::at(at).await,
         None => pending().await,
-    }
-}
-
-/// A deadline that is waited for again and again, as between the bytes of a slow peer. Its timer is set only when it
-/// changes, since that wakes async-io's thread.
-pub(crate) struct Deadline {
-    at: Option<Uptime>,
-    timer: Timer,
-}
-
-impl Deadline {
-    /// One that is not set.
-    pub(crate) fn never() -> Self {
-        Self { at: None, timer: Timer::never() }
-    }
-
-    /// Waits as [`until`] does.
-    pub(crate) async fn until(&mut self, at: Option<Uptime>) {
-        if self.at != at {
-            self.at = at;
-            self.timer = at.map_or_else(Timer::never, |at| Timer::after(at - now()));
-        }
-        (&mut self.timer).await;
-        // It fires once.
-        self.at = None;
     }
 }
 
 /// Waits for `duration`.
 pub(crate) async fn sleep(duration: Duration) {
-    Timer::after(duration).await;
+    Timer::at(now() + duration).await;
 }
 
 /// Calls `jumped` after each jump of the wall clock, for ever. The end of a suspend is one: timers do not count the
@@ -73,13 +48,13 @@ pub(crate) async fn sleep(duration: Duration) {
 pub(crate) async fn jumps(jumped: impl Fn()) {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = timerfd_create(TimerfdClockId::Realtime, flags).map(Async::new_nonblocking);
-    let Ok(Ok(timer)) = timer else { return };
+    let Ok(timer) = timer else { return };
     let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
     let never = Itimerspec { it_interval: zero, it_value: Timespec { tv_sec: i64::MAX, ..zero } };
     loop {
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
         // Takes the last jump off; says ECANCELED for it, but the timer is set all the same.
-        let _canceled = timerfd_settime(&timer, flags, &never);
+        let _canceled = timerfd_settime(timer.get_ref(), flags, &never);
         if timer.readable().await.is_err() {
             return;
         }
@@ -131,38 +106,7 @@ impl<F: Future> Future for Within<F> {
         if let Poll::Ready(output) = this.future.poll(context) {
             return Poll::Ready(Some(output));
         }
-        let late = this.late.get_or_insert_with(|| Timer::after(*this.limit));
+        let late = this.late.get_or_insert_with(|| Timer::at(now() + *this.limit));
         Pin::new(late).poll(context).map(|_| None)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use async_executor::LocalExecutor;
-
-    use super::*;
-    use crate::runtime::run::block_on;
-
-    const SHORT: Duration = Duration::from_millis(20);
-
-    #[test]
-    fn a_deadline_is_kept_while_others_win_moved_and_set_again() {
-        block_on(&LocalExecutor::new(), async {
-            let begun = now();
-            let mut deadline = Deadline::never();
-            assert!(within(SHORT, deadline.until(None)).await.is_none());
-            let at = begun + 50 * SHORT;
-            // Given up before it has come, as by a byte that arrives.
-            assert!(within(Duration::ZERO, deadline.until(Some(at))).await.is_none());
-            deadline.until(Some(at)).await;
-            assert!(now() >= at);
-            // It has passed: at once, and again.
-            deadline.until(Some(at)).await;
-            let later = now() + SHORT;
-            assert!(within(Duration::ZERO, deadline.until(Some(at + 500 * SHORT))).await.is_none());
-            deadline.until(Some(later)).await;
-            assert!(now() >= later && now() < at + 500 * SHORT);
-            assert!(within(SHORT, deadline.until(None)).await.is_none());
-        });
     }
 }

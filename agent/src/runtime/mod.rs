@@ -7,6 +7,7 @@ pub(crate) mod log;
 pub(crate) mod notify;
 pub(crate) mod permits;
 pub(crate) mod random;
+pub(crate) mod reactor;
 pub(crate) mod run;
 pub(crate) mod run_dir;
 #[cfg(test)]

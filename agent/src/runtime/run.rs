@@ -1,29 +1,47 @@
-//! The loop of the main thread, on which all tasks run. When no task is ready the thread sleeps until async-io's
-//! thread, which polls the kernel, wakes one.
+//! The loop of the one thread, on which all tasks run.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use async_executor::LocalExecutor;
-use futures_lite::FutureExt;
-use futures_lite::future::yield_now;
 
-/// Most runs of tasks between two polls of the future, if there always is a task that is ready.
+use crate::runtime::reactor;
+
+/// Most runs of tasks between two looks at the kernel, if there always is a task that is ready.
 const TASKS: usize = 64;
 
-/// Runs a future and an executor's tasks until the future is ready. The future is polled whenever any task was
-/// woken, so one that polls many others had better be a task itself.
+/// Whether the future of [`block_on`] was woken.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs a future and an executor's tasks until the future is ready.
 ///
 /// The executor's own `run` supports several threads and takes a queue of 8 KiB for each.
 pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Output = T>) -> T {
-    let others = async {
-        loop {
-            for _ in 0..TASKS {
-                executor.tick().await;
-            }
-            yield_now().await;
+    let woken = Arc::new(Woken(AtomicBool::new(true)));
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if woken.0.swap(false, Ordering::Relaxed)
+            && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+        {
+            return output;
         }
-    };
-    // Not async-io's `block_on`, which polls the kernel on this thread too: the two threads would compete for
-    // that, and async-io's would check up to ten times after each wake-up of this one whether it may poll.
-    futures_lite::future::block_on(future.or(others))
+        let is_busy = (0..TASKS).all(|_| executor.try_tick());
+        reactor::turn(is_busy || woken.0.load(Ordering::Relaxed));
+    }
 }
 
 #[cfg(test)]
@@ -36,9 +54,11 @@ mod tests {
     use std::task::Poll;
     use std::time::Duration;
 
-    use async_io::Async;
+    use crate::runtime::reactor::Async;
 
     use super::*;
+    use futures_lite::future::yield_now;
+
     use crate::runtime::clock::{now, sleep, until, within};
 
     #[test]

@@ -31,8 +31,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::rc::Rc;
 
+    use crate::runtime::reactor::Async;
     use async_executor::LocalExecutor;
-    use async_io::Async;
 
     use super::*;
     use crate::net::stream::Stream;

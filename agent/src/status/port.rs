@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use async_io::Async;
+use crate::runtime::reactor::Async;
 use mote_core::flavour::{Flavour, LEGACY_PORT, PORT_NAMES, misspelt};
 use mote_core::report::proc::number;
 use mote_core::time::Uptime;
@@ -380,7 +380,7 @@ impl Port {
 }
 
 fn watched(port: Port) -> io::Result<Async<Port>> {
-    Async::new_nonblocking(port).map_err(|error| {
+    Async::new_nonblocking(port).watched().map_err(|error| {
         // epoll_ctl(2): not even a terminal, such as /dev/zero.
         let no_port = error.kind() == ErrorKind::PermissionDenied;
         if no_port { io::Error::other("that device is no port") } else { error }

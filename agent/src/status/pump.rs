@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use async_io::Async;
+use crate::runtime::reactor::Async;
 use futures_lite::FutureExt;
 use futures_lite::future::yield_now;
 use mote_core::host_address::HostAddress;

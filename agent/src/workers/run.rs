@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use async_io::Async;
+use crate::runtime::reactor::Async;
 use mote_core::hostapi::exec::Program;
 use rustix::buffer::spare_capacity;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};

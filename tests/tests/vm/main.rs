@@ -181,9 +181,9 @@ fn it_is_small_and_stays_small_and_boots_in_little_memory() {
     let threads = guest.ok("ls /proc/$(cat /run/agent.pid)/task | wc -l");
     let threads = threads.trim();
     println!("PSS idle {idle} kB, after 100 calls {after} kB, threads {threads}");
-    assert_eq!(threads, "2", "the tasks', and async-io's");
+    assert_eq!(threads, "1");
     // The program's own bytes, all in use, which differ by toolchain and have a limit of their own; 181 kB more were
-    // seen, 88 of them async-io's (docs/levers.md), and 12 after the calls.
+    // seen, and 12 after the calls.
     let program = agent().metadata().expect("the agent").len() / 1024;
     assert!(idle < program + 205, "{idle} kB, of them {program} the program's");
     assert!(after < idle + 48, "{idle} then {after} kB");

@@ -16,7 +16,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use async_io::Async;
+use crate::runtime::reactor::Async;
 use futures_lite::FutureExt;
 use futures_lite::future::{pending, zip};
 use mote_core::hostapi::exec::{Refusal, Request, SNAP, exit};

@@ -6,11 +6,10 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use async_io::Async;
+use crate::runtime::reactor::Async;
 use futures_lite::FutureExt;
 use mote_core::hostapi::exec::{Control, control as read_control};
 use mote_core::ws::Opcode;
-use rustix::io::Errno;
 
 use super::pty;
 use crate::net::relay::write_all;
@@ -125,14 +124,15 @@ async fn next<'f>(
     frame: &'f mut Option<Frame>,
 ) -> Option<(&'f mut Frame, usize)> {
     loop {
-        match frame.get_or_insert_with(Frame::new).fill(from.get_ref()) {
+        let room = frame.get_or_insert_with(Frame::new);
+        match from.try_read(|pipe| Ok(room.fill(pipe)?)) {
             Ok(0) => return None,
             Ok(count) => return frame.as_mut().map(|frame| (frame, count)),
-            Err(Errno::AGAIN) => {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 *frame = None;
                 from.readable().await.ok()?;
             }
-            Err(Errno::INTR) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => return None,
         }
     }
