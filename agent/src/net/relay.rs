@@ -15,6 +15,8 @@ use crate::runtime::clock::within;
 const INWARD: usize = 16 * 1024;
 /// Read size towards the host, bytes: several answers that an SFTP server has ready.
 const OUTWARD: usize = 32 * 1024;
+/// How long the guest's side may have nothing to read before its buffer is freed.
+const PAUSE: Duration = Duration::from_millis(250);
 /// How long the guest's side may accept nothing before we check that the host is still connected.
 /// Reading would not show that it left: data it sent before comes first.
 const STUCK: Duration = Duration::from_secs(10);
@@ -40,7 +42,7 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
         }
     };
     let outward = async {
-        // The buffer is freed while we wait.
+        // The buffer is freed in a pause.
         let mut buffer = None;
         loop {
             let piece = buffer.get_or_insert_with(|| vec![0; OUTWARD]);
@@ -48,9 +50,11 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
                 Ok(0) => return stream.sent().await,
                 Ok(count) => stream.write_ahead(piece.get(..count).unwrap_or_default()).await?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    buffer = None;
                     stream.sent().await?;
-                    socket.readable().await?;
+                    if within(PAUSE, socket.readable()).await.transpose()?.is_none() {
+                        buffer = None;
+                        socket.readable().await?;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),

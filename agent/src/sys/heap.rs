@@ -6,11 +6,24 @@
 //! such a table, and long allocations are what makes groups large. Both are mapped one by one and returned
 //! when freed. A mapping costs two system calls, so buffers allocated in one piece for each call are left
 //! to musl.
+//!
+//! Blocks of the size of a TLS record come and go for each record of a transfer, and musl maps each of them anew.
+//! A few that were freed are kept for the next records, until [`rest`].
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::ops::RangeInclusive;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Shortest allocation in one piece that gets its own mapping, bytes.
 const LONG: usize = 16 * 1024;
+/// Sizes, in bytes, for which blocks are kept: what a record is read into and what it holds (16 KiB), with the
+/// record's head, and twice that.
+const RECORDS: RangeInclusive<usize> = LONG..=BLOCK;
+/// Size of such a block, bytes. Its last pages are not touched by what is shorter.
+const BLOCK: usize = 36 * 1024;
+/// Number of blocks kept: a transfer has one to read into and one for what was read.
+const KEPT: usize = 2;
 /// Size at which a growing table gets its own mapping, bytes.
 const GROWN: usize = 4 * 1024;
 /// Size from which musl maps an allocation, bytes (its `MMAP_THRESHOLD`). Pages beyond the size really
@@ -19,10 +32,23 @@ const MAPPED: usize = 128 * 1024;
 
 /// The global allocator. What is freed is wiped first: keys and secrets of guest and host do not stay in memory that
 /// is used again. The kernel does the same for mappings. A block that realloc(3) moves is not wiped.
-struct Heap;
+struct Heap {
+    /// Blocks that were freed and wiped, for the next records.
+    spare: [AtomicPtr<u8>; KEPT],
+}
 
 #[global_allocator]
-static HEAP: Heap = Heap;
+static HEAP: Heap = Heap::new();
+
+/// Whether blocks are kept that [`rest`] would give back.
+pub(crate) fn has_spare() -> bool {
+    HEAP.spare.iter().any(|spare| !spare.load(Ordering::Relaxed).is_null())
+}
+
+/// Gives the kernel back what is kept for the next records: for a time without any.
+pub(crate) fn rest() {
+    HEAP.rest();
+}
 
 /// The layout to request of musl: enlarged to [`MAPPED`] if it is long.
 fn long(asked: Layout) -> Layout {
@@ -32,46 +58,137 @@ fn long(asked: Layout) -> Layout {
     Layout::from_size_align(MAPPED, asked.align()).unwrap_or(asked)
 }
 
+/// Whether it has the size of a block that is kept. What is aligned to more than malloc(3) does by itself is not: it
+/// would need a block of its own.
+fn is_record(asked: Layout) -> bool {
+    RECORDS.contains(&asked.size()) && asked.align() <= 16
+}
+
 /// Size to request of musl for a reallocation from `old` to `size` bytes; `usable` is the size of musl's
 /// block.
 fn resized(size: usize, old: usize, usable: usize) -> usize {
     // A vector that grows by push doubles; a buffer is resized to a given length.
     let is_table = old < GROWN && size == 2 * old;
     // A mapped allocation stays mapped: it can grow in place.
-    let mapped = size >= LONG || size >= GROWN && (is_table || usable >= MAPPED);
+    let mapped = size > BLOCK || size >= GROWN && (is_table || usable >= MAPPED);
     if mapped { size.max(MAPPED) } else { size }
 }
 
-// SAFETY: every call goes to System with at least the caller's size and the same alignment; System's
-// `dealloc` and `realloc` use the address and the alignment, not the given size.
+// SAFETY: every call goes to System with at least the caller's size and the same alignment, or takes a block that
+// System gave and nobody has; System's `dealloc` and `realloc` use the address and the alignment, not the given size.
+// Each block of a layout that is a record has `BLOCK` bytes: `alloc` makes them so, and `realloc` moves what becomes
+// one or is one no longer.
 unsafe impl GlobalAlloc for Heap {
+    #[inline(never)] // at each place that allocates it takes kilobytes
     unsafe fn alloc(&self, asked: Layout) -> *mut u8 {
+        if is_record(asked) {
+            return self.record();
+        }
         // SAFETY: the caller guarantees that the size is not zero.
         unsafe { System.alloc(long(asked)) }
     }
 
     unsafe fn alloc_zeroed(&self, asked: Layout) -> *mut u8 {
+        if is_record(asked) {
+            let block = self.record();
+            if !block.is_null() {
+                // SAFETY: a block has as many bytes as a record may need.
+                unsafe { block.write_bytes(0, asked.size()) };
+            }
+            return block;
+        }
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(long(asked)) }
     }
 
+    #[inline(never)] // as above
     unsafe fn dealloc(&self, at: *mut u8, asked: Layout) {
         // SAFETY: the caller guarantees that `at` was allocated here, so it is malloc's, and gives it up.
         unsafe {
-            // Not the size asked for, which few callers would have to know.
-            let usable = libc::malloc_usable_size(at.cast());
-            if usable < LONG {
-                libc::explicit_bzero(at.cast(), usable);
+            if is_record(asked) {
+                libc::explicit_bzero(at.cast(), asked.size());
+                if self.keep(at) {
+                    return;
+                }
+            } else {
+                // Not the size asked for, which few callers would have to know.
+                let usable = libc::malloc_usable_size(at.cast());
+                if usable < LONG {
+                    libc::explicit_bzero(at.cast(), usable);
+                }
             }
             System.dealloc(at, asked);
         }
     }
 
+    #[inline(never)] // as above
     unsafe fn realloc(&self, at: *mut u8, asked: Layout, size: usize) -> *mut u8 {
+        let Ok(new) = Layout::from_size_align(size, asked.align()) else { return null_mut() };
+        if is_record(asked) || is_record(new) {
+            // SAFETY: the caller's guarantees for `at`, `asked` and `size`.
+            return unsafe { self.moved(at, asked, new) };
+        }
         // SAFETY: the caller guarantees that `at` was allocated here, so it is malloc's.
         let usable = unsafe { libc::malloc_usable_size(at.cast()) };
         // SAFETY: the same; the new size is not zero, and not more than the caller's or MAPPED.
         unsafe { System.realloc(at, asked, resized(size, asked.size(), usable)) }
+    }
+}
+
+impl Heap {
+    const fn new() -> Self {
+        Self { spare: [const { AtomicPtr::new(null_mut()) }; KEPT] }
+    }
+
+    /// A block for a record, or null.
+    fn record(&self) -> *mut u8 {
+        // SAFETY: the size is not zero.
+        self.take_spare().unwrap_or_else(|| unsafe { System.alloc(Layout::new::<[u8; BLOCK]>()) })
+    }
+
+    fn take_spare(&self) -> Option<*mut u8> {
+        let mut taken = self.spare.iter().map(|spare| spare.swap(null_mut(), Ordering::Acquire));
+        taken.find(|block| !block.is_null())
+    }
+
+    /// Keeps a block; `false` if enough are kept.
+    fn keep(&self, block: *mut u8) -> bool {
+        self.spare.iter().any(|spare| {
+            let was_empty =
+                spare.compare_exchange(null_mut(), block, Ordering::Release, Ordering::Relaxed);
+            was_empty.is_ok()
+        })
+    }
+
+    fn rest(&self) {
+        while let Some(block) = self.take_spare() {
+            // SAFETY: it was System's, and nobody else has it.
+            unsafe { System.dealloc(block, Layout::new::<[u8; BLOCK]>()) }
+        }
+    }
+
+    /// Moves what becomes a record, or is one no longer; one that stays one has room for it.
+    ///
+    /// # Safety
+    /// As of `realloc`.
+    #[cold]
+    unsafe fn moved(&self, at: *mut u8, old: Layout, new: Layout) -> *mut u8 {
+        let (had, has) = (old.size(), new.size());
+        // SAFETY: `at` has `had` bytes, and a record's block `BLOCK`; the new block, if there is one, has `has` and is
+        // another one.
+        unsafe {
+            if is_record(old) && is_record(new) {
+                // What is cut off is not wiped when it is freed.
+                libc::explicit_bzero(at.add(has.min(had)).cast(), had.saturating_sub(has));
+                return at;
+            }
+            let to = self.alloc(new);
+            if !to.is_null() {
+                to.copy_from_nonoverlapping(at, had.min(has));
+                self.dealloc(at, old);
+            }
+            to
+        }
     }
 }
 
@@ -90,7 +207,7 @@ mod tests {
             // Buffers.
             (8192, 4096, 4096, 8192),
             (4096, 1024, 1200, 4096),
-            (16_384, 8192, 8192, MAPPED),
+            (BLOCK + 1, BLOCK / 2, BLOCK, MAPPED),
             // Shrinks below the size worth a mapping.
             (2048, 8192, MAPPED, 2048),
         ] {
@@ -109,8 +226,54 @@ mod tests {
         grown.truncate(10);
         grown.shrink_to_fit();
         assert_eq!(grown, (0..10).collect::<Vec<_>>());
-        for size in [1, LONG - 1, LONG, MAPPED - 1, MAPPED, MAPPED + 1] {
+        for size in [1, LONG - 1, LONG, BLOCK, BLOCK + 1, MAPPED - 1, MAPPED, MAPPED + 1] {
             assert!(vec![0_u8; size].iter().all(|byte| *byte == 0), "{size}");
         }
+    }
+
+    fn record(size: usize) -> Layout {
+        Layout::from_size_align(size, 1).unwrap()
+    }
+
+    #[test]
+    fn a_record_takes_the_block_of_one_before_and_finds_it_wiped() {
+        let heap = Heap::new();
+        // SAFETY: each block is used within its size and freed once, with its layout.
+        unsafe {
+            let first = heap.alloc(record(LONG));
+            let longer = heap.realloc(first, record(LONG), BLOCK);
+            assert_eq!(longer, first);
+            longer.write_bytes(7, BLOCK);
+            let shorter = heap.realloc(longer, record(BLOCK), LONG);
+            assert_eq!(shorter, first);
+            heap.dealloc(shorter, record(LONG));
+            let kept = std::slice::from_raw_parts(first, BLOCK);
+            assert!(kept.iter().all(|byte| *byte == 0));
+
+            let again = heap.alloc_zeroed(record(LONG + 100));
+            assert_eq!(again, first);
+            again.write_bytes(9, LONG + 100);
+            let moved = heap.realloc(again, record(LONG + 100), BLOCK + 1);
+            assert!(std::slice::from_raw_parts(moved, LONG).iter().all(|byte| *byte == 9));
+            // It was freed, and is there for what becomes a record.
+            let small = heap.realloc(moved, record(BLOCK + 1), LONG);
+            assert_eq!(small, first);
+            assert!(std::slice::from_raw_parts(small, LONG).iter().all(|byte| *byte == 9));
+            heap.dealloc(small, record(LONG));
+        }
+        heap.rest();
+        assert!(heap.take_spare().is_none());
+    }
+
+    #[test]
+    fn no_more_blocks_are_kept_than_a_transfer_needs() {
+        let heap = Heap::new();
+        // SAFETY: as above.
+        let blocks = [(); KEPT + 3].map(|()| unsafe { heap.alloc(record(LONG)) });
+        for block in blocks {
+            // SAFETY: as above.
+            unsafe { heap.dealloc(block, record(LONG)) };
+        }
+        assert_eq!(std::iter::from_fn(|| heap.take_spare()).count(), KEPT);
     }
 }

@@ -3,7 +3,7 @@
 //! allowed nowhere else.
 #![allow(unsafe_code)]
 
-mod heap;
+pub(crate) mod heap;
 pub(crate) mod listener;
 pub(crate) mod sandbox;
 mod spawn;

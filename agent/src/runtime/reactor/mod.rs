@@ -17,12 +17,15 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::runtime::wake::Signal;
+use crate::sys::heap;
 use timers::Timers;
 
 pub(crate) use timers::Timer;
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 32;
+/// Time without an event after which memory kept for a transfer is given back.
+const REST: Duration = Duration::from_millis(250);
 /// Pause between two looks at the clock while there is no descriptor for an epoll.
 const BLIND: Duration = Duration::from_secs(1);
 
@@ -85,14 +88,15 @@ impl Reactor {
         Ok(self.epoll.get_or_init(|| epoll))
     }
 
-    fn wait(&self, epoll: &OwnedFd, limit: Option<Duration>) {
+    /// Returns how many descriptors there was something of.
+    fn wait(&self, epoll: &OwnedFd, limit: Option<Duration>) -> usize {
         // The kernel counts milliseconds; before its time a timer would only be looked at again.
         let millis = limit.map(|limit| limit.as_nanos().div_ceil(1_000_000));
         let limit = millis.and_then(|millis| u64::try_from(millis).ok());
         let limit = limit.and_then(|millis| Timespec::try_from(Duration::from_millis(millis)).ok());
         let mut room = [MaybeUninit::uninit(); EVENTS];
         // Interrupted: the loop comes again.
-        let Ok((events, _)) = epoll::wait(epoll, &mut room, limit.as_ref()) else { return };
+        let Ok((events, _)) = epoll::wait(epoll, &mut room, limit.as_ref()) else { return 1 };
         for event in &*events {
             let (flags, key) = (event.flags, event.data.u64());
             let source = usize::try_from(key).ok().and_then(|key| self.source(key));
@@ -100,6 +104,7 @@ impl Reactor {
                 source.tell(flags);
             }
         }
+        events.len()
     }
 
     fn source(&self, key: usize) -> Option<Rc<Source>> {
@@ -147,7 +152,12 @@ pub(super) fn turn(is_busy: bool) {
         let next = || reactor.timers.borrow().next();
         let limit = if is_busy { Some(Duration::ZERO) } else { next() };
         match reactor.epoll() {
-            Ok(epoll) => reactor.wait(epoll, limit),
+            Ok(epoll) if heap::has_spare() && limit.is_none_or(|limit| limit > REST) => {
+                if reactor.wait(epoll, Some(REST)) == 0 {
+                    heap::rest();
+                }
+            }
+            Ok(epoll) => drop(reactor.wait(epoll, limit)),
             // No descriptor to be had: whoever waits for one learns it when it is registered.
             Err(_) => std::thread::sleep(limit.unwrap_or(BLIND).min(BLIND)),
         }
