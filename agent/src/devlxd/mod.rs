@@ -2,3 +2,4 @@
 
 pub(crate) mod admission;
 pub(crate) mod server;
+pub(crate) mod socket;

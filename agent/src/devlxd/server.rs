@@ -3,9 +3,6 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,7 +16,6 @@ use mote_core::devlxd::quota::Quota;
 use mote_core::devlxd::ready::ReadyState;
 use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
 use mote_core::dial::Retry;
-use mote_core::flavour::Flavour;
 use mote_core::hostapi::event::Audience;
 use mote_core::hostapi::info::write_index;
 use mote_core::http::admission::Activity;
@@ -32,14 +28,14 @@ use mote_core::limits;
 
 use crate::agent::{Agent, PATIENCE};
 use crate::devlxd::admission::{Entry, Guests};
+use crate::devlxd::socket;
 use crate::hostapi::events;
 use crate::net::host_call::{Call, Failed, HostReply, Incoming, open};
 use crate::net::serve::{ACCEPT_AGAIN, Answer, Limiter, Reply, Service, TEXT, serve};
 use crate::net::stream::Stream;
-use crate::net::transport::{self, Socket, bind_unnamed, is_passing, unnamed};
+use crate::net::transport::{self, Socket, is_passing};
 use crate::runtime::clock::{now, sleep};
 use crate::runtime::log;
-use crate::runtime::small_files::make_directory;
 
 /// How long a guest may wait for a host operation (`/1.0/operations/{id}/wait`).
 const OPERATION: Duration = Duration::from_secs(3600);
@@ -62,18 +58,15 @@ pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
             agent.devlxd_changed.after(seen).await;
             continue;
         }
-        let path = path(&agent.options.root, agent.flavour);
-        match open_socket(&agent, &path) {
+        let path = socket::path(&agent.options.root, agent.flavour);
+        match socket::open(&agent, &path) {
             Ok(listener) => {
                 log::info(format_args!("devlxd on {}", path.display()));
                 agent.status_changed.raise();
                 let off = agent.devlxd_changed.after(seen);
                 accept(&agent, &listener, &guests).or(off).await;
                 // The name is removed before the listener closes: a client that finds it can connect.
-                let _gone = match agent.guests {
-                    Some(_) => std::fs::rename(&path, unnamed(&path)),
-                    None => std::fs::remove_file(&path),
-                };
+                socket::hide(&agent, &path);
                 drop(listener);
                 if !agent.devlxd.get() {
                     log::info(format_args!("devlxd off"));
@@ -85,40 +78,6 @@ pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
                 sleep(REOPEN).await;
             }
         }
-    }
-}
-
-/// Path of the socket.
-pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
-    root.join(flavour.socket_path().trim_start_matches('/'))
-}
-
-/// Opens the socket, or lets the one be found that was made before the sandbox.
-fn open_socket(agent: &Agent, path: &Path) -> io::Result<Socket> {
-    let made = agent.guests.as_ref();
-    let listener = made.map_or_else(|| make(path, agent.flavour), OwnedFd::try_clone)?;
-    std::fs::rename(unnamed(path), path)?;
-    Ok(transport::watched(listener))
-}
-
-/// Makes the socket (0600) in its directory (0755) (P§5.1); it is still to be renamed.
-pub(crate) fn make(path: &Path, flavour: Flavour) -> io::Result<OwnedFd> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    make_directory(directory)?;
-    std::fs::set_permissions(directory, PermissionsExt::from_mode(0o755))?;
-    let listener = bind_unnamed(path)?;
-    if flavour == Flavour::Incus {
-        link_lxd(directory)?;
-    }
-    Ok(listener)
-}
-
-/// cloud-init knows `/dev/lxd/sock` only, so Incus has `/dev/lxd` → `/dev/incus` (P§5.1).
-fn link_lxd(incus: &Path) -> io::Result<()> {
-    let link: PathBuf = incus.with_file_name("lxd");
-    match symlink("incus", &link) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::net::AddressFamily;
 
 use crate::built;
 use crate::cli::options::Options;
-use crate::devlxd::server;
+use crate::devlxd::socket;
 use crate::runtime::{log, notify, run_dir};
 use crate::start::devices::{self, CONSOLE, Device};
 use crate::start::listen::Way;
@@ -56,7 +56,7 @@ pub(crate) fn enter(
         log::warn(format_args!("no sandbox: a device may need a driver yet"));
         return None;
     }
-    let path = server::path(&options.root, flavour);
+    let path = socket::path(&options.root, flavour);
     let ports = port.map_or([None; 2], |port| [Some(&*port.path), port.legacy.as_deref()]);
     let forwards = built::PORT_FORWARD && policy.allows(Capability::PortForward);
     let asked = |is: bool, family: AddressFamily| if is { family.as_raw() } else { 0 };
@@ -67,7 +67,7 @@ pub(crate) fn enter(
         asked(forwards, AddressFamily::INET6),
     ];
     let (guests, needs) =
-        (server::make(&path, flavour).ok(), Needs { ports, guests: path.parent(), families });
+        (socket::make(&path, flavour).ok(), Needs { ports, guests: path.parent(), families });
     if let Err(error) = lend_all(&options.root, &needs) {
         log::warn(format_args!("the sandbox lacks a file: {error}"));
     }

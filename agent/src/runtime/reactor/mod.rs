@@ -18,8 +18,6 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use crate::runtime::wake::Signal;
 use crate::sys::heap;
-use timers::Timers;
-
 pub(crate) use timers::Timer;
 
 /// Events taken from the kernel at a time.
@@ -41,7 +39,6 @@ struct Reactor {
     sources: RefCell<Vec<Option<Rc<Source>>>>,
     /// Keys that are free.
     free: RefCell<Vec<usize>>,
-    timers: RefCell<Timers>,
 }
 
 /// What is known of a registered descriptor.
@@ -76,7 +73,6 @@ impl Reactor {
             epoll: OnceCell::new(),
             sources: RefCell::new(Vec::new()),
             free: RefCell::new(Vec::new()),
-            timers: RefCell::new(Timers::new()),
         }
     }
 
@@ -149,8 +145,7 @@ impl Source {
 /// for.
 pub(super) fn turn(is_busy: bool) {
     REACTOR.with(|reactor| {
-        let next = || reactor.timers.borrow().next();
-        let limit = if is_busy { Some(Duration::ZERO) } else { next() };
+        let limit = if is_busy { Some(Duration::ZERO) } else { timers::next() };
         match reactor.epoll() {
             Ok(epoll) if heap::has_spare() && limit.is_none_or(|limit| limit > REST) => {
                 if reactor.wait(epoll, Some(REST)) == 0 {
@@ -161,8 +156,8 @@ pub(super) fn turn(is_busy: bool) {
             // No descriptor to be had: whoever waits for one learns it when it is registered.
             Err(_) => std::thread::sleep(limit.unwrap_or(BLIND).min(BLIND)),
         }
-        reactor.timers.borrow_mut().expire();
     });
+    timers::expire();
 }
 
 /// A non-blocking descriptor that can be waited for.

@@ -30,7 +30,7 @@ async fn read(from: &Async<UnixStream>) -> Vec<u8> {
 fn waiting() -> (usize, usize) {
     REACTOR.with(|reactor| {
         let sources = reactor.sources.borrow().iter().flatten().count();
-        (sources, reactor.timers.borrow().len())
+        (sources, timers::waiting())
     })
 }
 

@@ -1,18 +1,17 @@
 //! The timers that are waited for. There is no system call for one: the earliest limits the next wait.
 
+use std::cell::RefCell;
 use std::future::Future;
+use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use mote_core::time::Uptime;
 
-use super::REACTOR;
-use crate::runtime::clock::now;
-
 /// All timers, the earliest first. Nearly all are made with one of few durations, so that a new one belongs near the
 /// end.
-pub(super) struct Timers {
+struct Timers {
     all: Vec<Due>,
     /// Number of timers there have been.
     count: u64,
@@ -27,32 +26,37 @@ struct Due {
 /// Its time, and what tells it apart from others of the same time.
 type When = (Uptime, u64);
 
-impl Timers {
-    pub(super) const fn new() -> Self {
-        Self { all: Vec::new(), count: 0 }
-    }
+thread_local! {
+    // Never dropped: what waits may be dropped after it at a thread's end.
+    static TIMERS: ManuallyDrop<RefCell<Timers>> =
+        const { ManuallyDrop::new(RefCell::new(Timers { all: Vec::new(), count: 0 })) };
+}
 
-    /// Time until the earliest is due.
-    pub(super) fn next(&self) -> Option<Duration> {
-        self.all.first().map(|timer| timer.when.0 - now())
-    }
+/// Time until the earliest is due.
+pub(super) fn next() -> Option<Duration> {
+    TIMERS.with(|timers| timers.borrow().all.first().map(|timer| timer.when.0 - now()))
+}
 
-    /// Wakes those that are due.
-    pub(super) fn expire(&mut self) {
-        if self.all.is_empty() {
+/// Wakes those that are due.
+pub(super) fn expire() {
+    TIMERS.with(|timers| {
+        let all = &mut timers.borrow_mut().all;
+        if all.is_empty() {
             return;
         }
         let now = now();
-        let due = self.all.partition_point(|timer| timer.when.0 <= now);
-        self.all.drain(..due).for_each(|timer| timer.waker.wake());
-    }
+        let due = all.partition_point(|timer| timer.when.0 <= now);
+        all.drain(..due).for_each(|timer| timer.waker.wake());
+    });
+}
 
-    /// Number of timers.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.all.len()
-    }
+/// Number of timers.
+#[cfg(test)]
+pub(super) fn waiting() -> usize {
+    TIMERS.with(|timers| timers.borrow().all.len())
+}
 
+impl Timers {
     fn add(&mut self, at: Uptime, waker: Waker) -> u64 {
         self.count += 1;
         let when = (at, self.count);
@@ -64,6 +68,11 @@ impl Timers {
     fn find(&self, when: When) -> Option<usize> {
         self.all.binary_search_by_key(&when, |timer| timer.when).ok()
     }
+}
+
+/// As `runtime/clock` has it, which is built on this.
+fn now() -> Uptime {
+    Uptime(crate::sys::since_boot())
 }
 
 /// Waits for a time.
@@ -85,8 +94,8 @@ impl Future for Timer {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        REACTOR.with(|reactor| {
-            let mut timers = reactor.timers.borrow_mut();
+        TIMERS.with(|timers| {
+            let mut timers = timers.borrow_mut();
             if self.id == 0 {
                 self.id = timers.add(self.at, context.waker().clone());
                 return Poll::Pending;
@@ -107,8 +116,8 @@ impl Drop for Timer {
         if self.id == 0 {
             return;
         }
-        REACTOR.with(|reactor| {
-            let mut timers = reactor.timers.borrow_mut();
+        TIMERS.with(|timers| {
+            let mut timers = timers.borrow_mut();
             if let Some(at) = timers.find((self.at, self.id)) {
                 timers.all.remove(at);
             }

@@ -1,0 +1,54 @@
+//! Where the devlxd socket is, and how it comes and goes (P§5.1).
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use mote_core::flavour::Flavour;
+
+use crate::agent::Agent;
+use crate::net::transport::{self, Socket, bind_unnamed, unnamed};
+use crate::runtime::small_files::make_directory;
+
+/// Path of the socket.
+pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
+    root.join(flavour.socket_path().trim_start_matches('/'))
+}
+
+/// Opens the socket, or lets the one be found that was made before the sandbox.
+pub(super) fn open(agent: &Agent, path: &Path) -> io::Result<Socket> {
+    let made = agent.guests.as_ref();
+    let listener = made.map_or_else(|| make(path, agent.flavour), OwnedFd::try_clone)?;
+    std::fs::rename(unnamed(path), path)?;
+    Ok(transport::watched(listener))
+}
+
+/// Takes its name away.
+pub(super) fn hide(agent: &Agent, path: &Path) {
+    let _gone = match agent.guests {
+        Some(_) => std::fs::rename(path, unnamed(path)),
+        None => std::fs::remove_file(path),
+    };
+}
+
+/// Makes the socket (0600) in its directory (0755) (P§5.1); it is still to be renamed.
+pub(crate) fn make(path: &Path, flavour: Flavour) -> io::Result<OwnedFd> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    make_directory(directory)?;
+    std::fs::set_permissions(directory, PermissionsExt::from_mode(0o755))?;
+    let listener = bind_unnamed(path)?;
+    if flavour == Flavour::Incus {
+        link_lxd(directory)?;
+    }
+    Ok(listener)
+}
+
+/// cloud-init knows `/dev/lxd/sock` only, so Incus has `/dev/lxd` → `/dev/incus` (P§5.1).
+fn link_lxd(incus: &Path) -> io::Result<()> {
+    let link: PathBuf = incus.with_file_name("lxd");
+    match symlink("incus", &link) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
