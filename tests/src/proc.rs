@@ -32,6 +32,17 @@ pub fn ticks(pid: u32) -> u64 {
     after_name(&text).skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
+/// How often a process of this machine has touched a page that it had not, or no longer.
+///
+/// # Panics
+/// If the process is gone.
+#[must_use]
+pub fn page_faults(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
+    let faults = after_name(&text).nth(7).and_then(|field| field.parse().ok());
+    faults.unwrap_or_else(|| panic!("no page faults in {text}"))
+}
+
 /// When a process was started, since its system's boot, by its line `stat`.
 ///
 /// # Panics

@@ -9,7 +9,7 @@ mod fixed;
 mod from_host;
 pub mod page;
 pub mod picture;
-mod quiet;
+pub mod quiet;
 pub mod rows;
 mod start;
 pub mod stats;

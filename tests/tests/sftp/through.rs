@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
+use mote_tests::proc::page_faults;
 use mote_tests::{Process, kill, tool, wait};
 use rustix::process::Signal;
 
@@ -57,6 +58,9 @@ fn gone(pair: &Pair) {
     wait("the servers' end", Duration::from_secs(10), || servers(pair).is_empty().then_some(()));
 }
 
+/// Page faults of an upload, at most: its buffers are mapped anew after each pause of the sender's.
+const FAULTS: u64 = 4000;
+
 #[test]
 fn a_file_comes_and_goes_whole_and_the_agent_stays_small() {
     let mut pair = known("incus");
@@ -70,13 +74,17 @@ fn a_file_comes_and_goes_whole_and_the_agent_stays_small() {
         batch(&here, &by_host(&pair), &[], lines);
         128.0 / begun.elapsed().as_secs_f64()
     };
+    let faults = page_faults(pair.agent.0.id());
     let put = timed(&format!("put big {}", there.display()));
+    let faults = page_faults(pair.agent.0.id()) - faults;
     assert_same(&here.join("big"), &there);
     let get = timed(&format!("get {} back", there.display()));
     assert_same(&there, &here.join("back"));
     let after = pair.memory("VmHWM");
     println!("128 MiB through TLS: put {put:.0} MiB/s, get {get:.0} MiB/s; {before} to {after} kB");
     assert!(after < before + 1024, "{before} kB grew to {after} kB");
+    // 128 MiB are 8,192 TLS records. A buffer that is mapped anew for each costs two system calls and its five pages.
+    assert!(faults < FAULTS, "{faults} page faults: buffers are mapped anew for each record");
     gone(&pair);
     pair.assert_alive();
 }

@@ -1,6 +1,8 @@
 //! Cost of an idle agent, and guest instructions of one call: growth of the kernel's own counters
 //! of all threads of the agent.
 
+pub mod counted;
+
 use std::time::Duration;
 
 use super::attempt::attempt;
@@ -26,7 +28,7 @@ const ROOT: (&str, &str) = ("instructions0", "/");
 
 /// Sums of the counters of all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Spent {
+pub(super) struct Spent {
     /// Instructions in user space and kernel: CPU time in ns of the guest's clock.
     instructions: f64,
     /// Context switches, voluntary and not.
@@ -34,7 +36,7 @@ struct Spent {
 }
 
 impl Spent {
-    fn read(visit: &mut Visit) -> Self {
+    pub(super) fn read(visit: &mut Visit) -> Self {
         Self::parse(&visit.proc("task/*/schedstat"), &visit.proc("task/*/status"))
     }
 
@@ -48,7 +50,19 @@ impl Spent {
         }
     }
 
-    fn since(self, before: Self) -> Self {
+    /// The instructions, a whole number.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of u64")]
+    pub(super) fn count(self) -> u64 {
+        self.instructions as u64
+    }
+
+    /// How often it went to sleep, or another was let run: a whole number too.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of u64")]
+    pub(super) fn wakeups(self) -> u64 {
+        self.switches as u64
+    }
+
+    pub(super) fn since(self, before: Self) -> Self {
         Self {
             instructions: self.instructions - before.instructions,
             switches: self.switches - before.switches,
@@ -97,7 +111,7 @@ pub(super) fn idle(columns: &[Column], windows: u32) -> Vec<(Column, Found)> {
 
 /// A VM whose clock advances by 1 ns per instruction, and in real time while it sleeps. The
 /// kernel's CPU times use that clock, so they do not depend on the load of the machine.
-fn counting(column: Column) -> Spec {
+pub(super) fn counting(column: Column) -> Spec {
     let extra = ["-icount", "shift=0,sleep=on"].map(str::to_owned).into();
     Spec { memory: MEMORY, extra, ..world::spec(column) }
 }

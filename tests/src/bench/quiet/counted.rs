@@ -1,0 +1,143 @@
+//! Guest instructions, kernel included, of what an agent does: on a clock that advances by 1 ns for each
+//! instruction, the CPU time that the kernel counts is a number of instructions, however busy the machine is.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Spent, counting};
+use crate::bench::visit::Visit;
+use crate::bench::{calls, start};
+use crate::column::Column;
+use crate::host::NAME;
+use crate::noise;
+
+/// Transfers are counted by the MiB: the cost of this many less that of none.
+const MIB: u32 = 4;
+/// Wait after CONNECTED: what belongs to the start is over.
+const SETTLED: Duration = Duration::from_secs(3);
+/// What the guest may still do after the host has its answer: sockets are closed, children reaped.
+const TRAILING: Duration = Duration::from_millis(300);
+/// Of the same thing, one after the other; the least counts, as the kernel's own work only adds.
+const TIMES: usize = 3;
+/// Length of the measurement of idleness.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What is counted, and its instructions.
+pub type Row = (&'static str, u64);
+
+/// Measures all rows.
+#[must_use]
+pub fn all(column: Column) -> Vec<Row> {
+    let mut visit = Visit::boot(column, &counting(column));
+    let mut rows = Vec::new();
+    let begun = busy(&mut visit);
+    let _times = start::start(&mut visit);
+    std::thread::sleep(SETTLED);
+    rows.push(("start to CONNECTED", busy(&mut visit) - begun));
+    for (row, target) in [("`GET /1.0/config`", calls::CONFIG), ("`GET /`", "/")] {
+        rows.push((row, of_calls(&mut visit, target)));
+    }
+    rows.push(("`exec true`", least(&mut visit, &|visit| run(visit, &["true"], 0))));
+    let transfers: [(&str, &Transfer); 4] = [
+        ("1 MiB into a command", &|visit, bytes| {
+            run(visit, &["dd", "of=/dev/null", "bs=64k"], bytes)
+        }),
+        ("1 MiB out of a command", &|visit, bytes| {
+            let count = format!("count={}", bytes >> 16);
+            run(visit, &["dd", "if=/dev/zero", "bs=64k", &count], 0);
+        }),
+        ("1 MiB put", &|visit, bytes| {
+            let file = visit.world.scratch.0.join(format!("{bytes}"));
+            visit.world.host.ok(&["file", "push", NAME, text(&file), &format!("/tmp/{bytes}")]);
+        }),
+        ("1 MiB got", &|visit, bytes| {
+            let back = visit.world.scratch.0.join("back");
+            visit.world.host.ok(&["file", "pull", NAME, &format!("/tmp/{bytes}"), text(&back)]);
+        }),
+    ];
+    for bytes in [0, MIB << 20] {
+        let file = visit.world.scratch.0.join(format!("{bytes}"));
+        std::fs::write(file, noise(usize::try_from(bytes).expect("a few MiB"))).expect("a file");
+    }
+    for (row, transfer) in transfers {
+        let mut of = |bytes| least(&mut visit, &|visit| transfer(visit, bytes));
+        rows.push((row, of(MIB << 20).saturating_sub(of(0)) / u64::from(MIB)));
+    }
+    rows.push(("metrics", least(&mut visit, &|visit| visit.world.host.ok(&["metrics", NAME]))));
+    let idle = idle(&mut visit);
+    rows.push(("an idle minute", idle.count()));
+    rows.push(("wake-ups in it", idle.wakeups()));
+    rows
+}
+
+type Transfer = dyn Fn(&mut Visit, u32);
+
+/// Runs a command with so many bytes on its standard input.
+fn run(visit: &Visit, command: &[&str], bytes: u32) {
+    let file = std::fs::File::open(visit.world.scratch.0.join(format!("{bytes}")));
+    let args = [&["exec", "-T", NAME, "--"], command].concat();
+    let mut mote_host = visit.world.host.command(&args);
+    // Without a file there are no bytes yet: `exec true`.
+    mote_host.stdin(file.map_or_else(|_| std::process::Stdio::null(), Into::into));
+    let output = mote_host.output().expect("mote-host");
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// The whole guest's instructions for this: of the kernel's threads, which move the packets, too.
+fn least(visit: &mut Visit, action: &dyn Fn(&mut Visit)) -> u64 {
+    action(visit);
+    let mut count = |act: bool| {
+        let before = busy(visit);
+        if act {
+            action(visit);
+        }
+        std::thread::sleep(TRAILING);
+        busy(visit) - before
+    };
+    let nothing = (0..TIMES).map(|_| count(false)).min().unwrap_or(0);
+    (0..TIMES).map(|_| count(true)).min().unwrap_or(0).saturating_sub(nothing)
+}
+
+/// The agent's own for one call of a guest's.
+fn of_calls(visit: &mut Visit, target: &str) -> u64 {
+    const WARM: u32 = 150;
+    const CALLS: u32 = 50;
+    calls::make(visit, target, WARM);
+    let before = Spent::read(visit);
+    calls::make(visit, target, CALLS);
+    Spent::read(visit).since(before).count() / u64::from(CALLS)
+}
+
+/// The agent's own in a minute in which nothing happens.
+fn idle(visit: &mut Visit) -> Spent {
+    let before = Spent::read(visit);
+    std::thread::sleep(MINUTE);
+    Spent::read(visit).since(before)
+}
+
+/// Instructions of all processes of the guest so far.
+fn busy(visit: &mut Visit) -> u64 {
+    total(&visit.guest.ok("cat /proc/schedstat"))
+}
+
+/// Time that tasks have had on each CPU: the seventh figure (Documentation/scheduler/sched-stats).
+fn total(schedstat: &str) -> u64 {
+    let cpus = schedstat.lines().filter(|line| line.starts_with("cpu"));
+    cpus.filter_map(|line| line.split_whitespace().nth(7)?.parse::<u64>().ok()).sum()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a plain path")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_times_of_all_cpus_are_added() {
+        let text = "version 15\ntimestamp 4294\ncpu0 0 0 0 0 0 0 7000 1 2\ndomain0 1 2 3 4 5 6 7 8\n\
+                    cpu1 0 0 0 0 0 0 50 1 2\n";
+        assert_eq!(total(text), 7050);
+    }
+}
