@@ -1,6 +1,7 @@
 //! A `mote-host` with one instance, to be killed and started again.
 
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub struct Host {
     /// The instance's config share.
     pub share: PathBuf,
     daemon: Option<Process>,
+    /// What the names of the sockets begin with that stand in for vsock, if any do.
+    sockets: Option<PathBuf>,
 }
 
 impl Host {
@@ -31,7 +34,7 @@ impl Host {
     #[must_use]
     pub fn new(scratch: &Path, args: &[&str]) -> Self {
         let directory = scratch.join("host");
-        let mut host = Self { directory, share: PathBuf::new(), daemon: None };
+        let mut host = Self { directory, share: PathBuf::new(), daemon: None, sockets: None };
         let mut init = vec!["init", NAME];
         init.extend(args);
         host.share = host.run(&init).trim().into();
@@ -44,7 +47,9 @@ impl Host {
         let prefix = sockets.display().to_string();
         let mut args = vec!["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
         args.extend(config.iter().flat_map(|pair| ["--config", pair]));
-        Self::new(scratch, &args)
+        let mut host = Self::new(scratch, &args);
+        host.sockets = Some(sockets.into());
+        host
     }
 
     /// Makes an instance that is such a VM, with its files in the same directory.
@@ -68,6 +73,20 @@ impl Host {
         let mut command = self.command(&["daemon"]);
         self.daemon = Some(Process::start(command.stdin(Stdio::null()).stderr(log)));
         wait("the host daemon", Duration::from_secs(10), || self.try_run(&["list"]).ok());
+        self.open_sockets().expect("the sockets' modes");
+    }
+
+    /// An agent in its sandbox is not root: these stand in for vsock, which has no owners.
+    fn open_sockets(&self) -> std::io::Result<()> {
+        let Some(prefix) = &self.sockets else { return Ok(()) };
+        let names = format!("{}_", prefix.display());
+        for entry in prefix.parent().unwrap_or(Path::new("/")).read_dir()? {
+            let path = entry?.path();
+            if path.to_string_lossy().starts_with(&names) {
+                std::fs::set_permissions(path, PermissionsExt::from_mode(0o777))?;
+            }
+        }
+        Ok(())
     }
 
     /// Kills the daemon as a crash would.
