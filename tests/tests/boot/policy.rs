@@ -111,7 +111,7 @@ fn the_guides_table_of_combinations_says_what_the_agent_warns_of() {
         let policy = text.lines().find(|line| line.contains(" policy: ")).expect("a line");
         let (grade, expected) = match word(warning) {
             "" => ("ok ", ""),
-            warning => ("absent ", warning),
+            warning => ("note ", warning),
         };
         let said = policy.split_once("; limited: ").map_or(policy, |(_, limited)| limited);
         let said = said.split_once("; ").map_or("", |(_, said)| said);

@@ -49,7 +49,7 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
             ("Seccomp", "2"),
         ] {
             let all = fields(process, name);
-            assert!(all.len() > 1 && all.iter().all(|field| field == value), "{name}: {all:?}");
+            assert!(!all.is_empty() && all.iter().all(|field| field == value), "{name}: {all:?}");
         }
         let (code, said) = boot.ask(&["ready"]);
         assert_eq!(code, Some(0), "{said}");
