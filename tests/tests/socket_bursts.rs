@@ -74,7 +74,13 @@ fn guests_who_come_while_it_is_busy_are_kept() {
     // A client that does not block would hear EAGAIN where this one waits.
     let (sender, came) = channel();
     std::thread::scope(|threads| {
-        threads.spawn(|| (0..GUESTS).for_each(|_| sender.send(pair.connect()).unwrap()));
+        // They ask at once, as programs do: of those who say nothing, some make room for others.
+        let guest = || {
+            let mut guest = pair.connect();
+            guest.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+            sender.send(guest).unwrap();
+        };
+        threads.spawn(move || (0..GUESTS).for_each(|_| guest()));
         let mut guests = Vec::new();
         while let Ok(guest) = came.recv_timeout(Duration::from_secs(5)) {
             guests.push(guest);
@@ -86,7 +92,6 @@ fn guests_who_come_while_it_is_busy_are_kept() {
         kill(Signal::CONT, pair.agent.0.id());
         assert_eq!(kept, GUESTS, "the others were not");
         for mut guest in guests {
-            guest.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
             let mut answer = String::new();
             guest.read_to_string(&mut answer).unwrap();
             assert!(answer.ends_with("[\"/1.0\"]\n"), "{answer}");
