@@ -96,8 +96,9 @@ fn misspelt_beside(root: &Path) -> Option<String> {
 fn named(root: &Path, name: &str) -> Option<PathBuf> {
     let link = root.join("dev/virtio-ports").join(name);
     if link.exists() {
-        // The node itself, by which it is known without udev, too.
-        return Some(root.join("dev").join(read_link(link).ok()?.file_name()?));
+        // udev's leads to the node beside it, by which the port is known without udev, too.
+        let node = root.join("dev").join(read_link(&link).ok()?.file_name()?);
+        return Some(if node.exists() { node } else { link });
     }
     for port in entries(&root.join("sys/class/virtio-ports")) {
         if name_of(&port) == name {

@@ -54,4 +54,9 @@ fn udevs_link_is_taken_first_and_names_the_node() {
     fs::write(root.join("dev/vport2p1"), "").unwrap();
     std::os::unix::fs::symlink("../vport2p1", links.join("com.canonical.lxd")).unwrap();
     assert_eq!(discover(&root, None).unwrap().path, root.join("dev/vport2p1"));
+    // One that leads elsewhere is the port all the same.
+    fs::rename(root.join("dev/vport2p1"), root.join("elsewhere")).unwrap();
+    fs::remove_file(links.join("com.canonical.lxd")).unwrap();
+    std::os::unix::fs::symlink(root.join("elsewhere"), links.join("com.canonical.lxd")).unwrap();
+    assert_eq!(discover(&root, None).unwrap().path, links.join("com.canonical.lxd"));
 }
