@@ -90,12 +90,14 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn alloc_zeroed(&self, asked: Layout) -> *mut u8 {
         if is_record(asked) {
-            let block = self.record();
-            if !block.is_null() {
-                // SAFETY: a block has as many bytes as a record may need.
-                unsafe { block.write_bytes(0, asked.size()) };
-            }
-            return block;
+            let Some(spare) = self.take_spare() else {
+                // As the kernel has it: pages of it that are never used take no memory.
+                // SAFETY: the size is not zero.
+                return unsafe { System.alloc_zeroed(Layout::new::<[u8; BLOCK]>()) };
+            };
+            // SAFETY: a block has as many bytes as a record may need.
+            unsafe { spare.write_bytes(0, asked.size()) };
+            return spare;
         }
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(long(asked)) }
