@@ -119,7 +119,11 @@ impl InForce {
     #[inline(never)] // its size
     pub(crate) fn take(&self, found: Found) {
         let new = found.under(self.flavour);
-        let say = if new.grade == Grade::Good { log::info } else { log::warn };
+        let say = match new.grade {
+            Grade::Good => log::info,
+            Grade::Void => log::warn,
+            Grade::Broken => log::error,
+        };
         say(format_args!("policy: {}", new.text));
         self.text.replace(new.text);
         self.put(new.policy);

@@ -229,7 +229,7 @@ impl Process {
     #[inline(never)] // its size
     pub(crate) fn has_open(&self, is_it: &mut dyn FnMut(RawFd, &[u8]) -> bool) -> bool {
         let Ok(files) = open(&self.0, c"fd") else { return false };
-        NUMBERS.into_iter().any(|number| {
+        (0..3).chain(NUMBERS).any(|number| {
             is_it(number, link(files.as_fd(), DecInt::new(number).as_c_str(), &mut { SPACE }))
         })
     }

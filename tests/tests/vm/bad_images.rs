@@ -156,7 +156,8 @@ fn a_broken_policy_denies_everything_and_names_the_line() {
     let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
     guest.ok("printf 'features:\\n  exec: maybe\\n' >/etc/mote-agent.yml");
     guest.ok(START);
-    said(&world, "error: /etc/mote-agent.yml: line 2");
+    said(&world, "error: policy: denied: ");
+    said(&world, "; /etc/mote-agent.yml: line 2");
     let _took = world.host.connected(BOOT);
     let why = world.host.try_run(&["exec", "-n", NAME, "--", "true"]).unwrap_err();
     assert!(why.contains("policy"), "{why}");

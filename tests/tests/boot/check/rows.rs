@@ -134,7 +134,8 @@ pub(super) const PORTS: &[Row] = &[
                 boot.put(&of("status"), &format!("Name:\tcat\nUid:\t{user}\t{user}\t{user}\n"));
                 boot.put(&of("comm"), "cat\n");
                 for (name, to) in [
-                    ("fd/3", "/dev/vport0p1".into()),
+                    // Its standard input, as of a shell's command.
+                    ("fd/0", "/dev/vport0p1".into()),
                     ("ns/mnt", mounts),
                     ("ns/user", namespace("user")),
                 ] {
