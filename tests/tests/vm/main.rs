@@ -158,7 +158,7 @@ fn the_config_share_may_be_virtiofs() {
     guest.ok("mkdir /run/elsewhere && ln -s /dev /sys /proc /lib /run/elsewhere");
     let check = guest.sh("cd / && mote-agent --root /run/elsewhere --check").1;
     assert!(check.contains("ok       files: virtiofs share \"config\"\n"), "{check}");
-    assert_eq!(guest.ok("ls /run/elsewhere"), "dev\nlib\nproc\nsys\n");
+    assert_eq!(guest.ok("ls -1 /run/elsewhere"), "dev\nlib\nproc\nsys\n");
     assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
     world.power_off(&mut guest);
 }
