@@ -60,7 +60,10 @@ fn what_the_host_prepared_is_done_before_anybody_is_told_and_shares_come_and_go(
         log.contains("mount: exit code 1: lxd_none on /mnt/none: virtiofs: Invalid argument"),
         "{log}"
     );
-    assert!(log.find("audit: mount \"lxd_a is on").unwrap() < log.find("info: STARTED").unwrap(), "{log}");
+    assert!(
+        log.find("audit: mount \"lxd_a is on").unwrap() < log.find("info: STARTED").unwrap(),
+        "{log}"
+    );
     a_share_is_plugged_in(&mut world, &mut guest);
     // Not ours to unmount, and a path that leads out.
     for path in ["path=/tmp", "path=/mnt/../tmp"] {
