@@ -76,7 +76,7 @@ fn resized(size: usize, old: usize, usable: usize) -> usize {
 
 // SAFETY: every call goes to System with at least the caller's size and the same alignment, or takes a block that
 // System gave and nobody has; System's `dealloc` and `realloc` use the address and the alignment, not the given size.
-// Each block of a layout that is a record has `BLOCK` bytes: `alloc` makes them so, and `realloc` moves what becomes
+// Each block of a layout that is a record has `BLOCK` bytes or more: `alloc` makes them so, and `realloc` moves what becomes
 // one or is one no longer.
 unsafe impl GlobalAlloc for Heap {
     #[inline(never)] // at each place that allocates it takes kilobytes
@@ -90,14 +90,10 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn alloc_zeroed(&self, asked: Layout) -> *mut u8 {
         if is_record(asked) {
-            let Some(spare) = self.take_spare() else {
-                // As the kernel has it: pages of it that are never used take no memory.
-                // SAFETY: the size is not zero.
-                return unsafe { System.alloc_zeroed(Layout::new::<[u8; BLOCK]>()) };
-            };
-            // SAFETY: a block has as many bytes as a record may need.
-            unsafe { spare.write_bytes(0, asked.size()) };
-            return spare;
+            // As the kernel maps it: pages that are never used take no memory, as in a buffer of which little is used
+            // for long. musl would write zeros to less.
+            // SAFETY: the size is not zero.
+            return unsafe { System.alloc_zeroed(Layout::new::<[u8; MAPPED]>()) };
         }
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(long(asked)) }
@@ -252,8 +248,12 @@ mod tests {
             let kept = std::slice::from_raw_parts(first, BLOCK);
             assert!(kept.iter().all(|byte| *byte == 0));
 
-            let again = heap.alloc_zeroed(record(LONG + 100));
+            let zeroed = heap.alloc_zeroed(record(LONG));
+            assert_ne!(zeroed, first, "its pages were used");
+            let again = heap.alloc(record(LONG + 100));
             assert_eq!(again, first);
+            heap.dealloc(zeroed, record(LONG));
+            let _kept = heap.take_spare();
             again.write_bytes(9, LONG + 100);
             let moved = heap.realloc(again, record(LONG + 100), BLOCK + 1);
             assert!(std::slice::from_raw_parts(moved, LONG).iter().all(|byte| *byte == 9));

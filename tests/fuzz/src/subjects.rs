@@ -59,6 +59,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
             "hostapi/policy/file.rs",
             "hostapi/policy/mod.rs",
             "hostapi/policy/shown.rs",
+            "hostapi/policy/voids.rs",
             "hostapi/policy/whole.rs",
         ],
     ),
