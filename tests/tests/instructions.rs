@@ -10,10 +10,13 @@ use mote_tests::cost::budget::Budget;
 use mote_tests::cost::{ALWAYS, Row};
 
 /// A transfer's instructions depend on how it is cut into pieces, which a busy machine changes by 15 %; wake-ups are
-/// few, and one more now and then is chance.
+/// few, and one more now and then is chance, which is 5 % of an idle minute.
 const BUDGET: Budget = Budget {
     file: "instructions",
-    tolerance: |name, _| if name.contains("MiB") || name.contains("wake-ups") { 25 } else { 3 },
+    tolerance: |name, _| {
+        let varies = ["MiB", "wake-ups", "idle"].iter().any(|word| name.contains(word));
+        if varies { 25 } else { 5 }
+    },
 };
 
 #[test]
