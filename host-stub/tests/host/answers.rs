@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
 use crate::peers::liar::{self, Stream};
-use crate::peers::wire::Message;
+use crate::peers::wire::{Message, accept_websocket};
 
 /// Memory that a command may have, KiB: with its program and its threads' stacks in it.
 const MEMORY: u32 = 300 * 1024;
@@ -119,17 +119,6 @@ fn frame_head(opcode: u8, length: u64) -> Vec<u8> {
     [&[0x80 | opcode, 127][..], &length.to_be_bytes()].concat()
 }
 
-fn accept(request: &Message, stream: &mut Stream) -> std::io::Result<()> {
-    let key = request.header("Sec-WebSocket-Key").unwrap_or_default();
-    let key = tungstenite::handshake::derive_accept_key(key.as_bytes());
-    let head = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Accept: {key}\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.flush()
-}
-
 #[test]
 fn an_event_or_a_frame_has_a_longest() {
     for (opcode, length, told) in [
@@ -141,7 +130,7 @@ fn an_event_or_a_frame_has_a_longest() {
             if is_greeting(request) {
                 return greet(&mut stream);
             }
-            accept(request, &mut stream)?;
+            accept_websocket(&mut stream, request)?;
             if opcode == 0 {
                 stream.write_all(&[1, 1, b'x'])?;
             }
@@ -193,7 +182,7 @@ fn endless_output(request: &Message, mut stream: Stream) -> std::io::Result<()> 
             whole(&mut stream, &status, &body)
         }
         "/1.0/events" | "control" | "0" | "1" | "2" => {
-            accept(request, &mut stream)?;
+            accept_websocket(&mut stream, request)?;
             std::thread::sleep(Duration::from_secs(120));
             Ok(())
         }

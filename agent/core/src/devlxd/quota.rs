@@ -47,6 +47,18 @@ pub enum Quota {
     LongReply,
 }
 
+impl Quota {
+    /// Each of them.
+    pub const ALL: [Self; QUOTAS] = [
+        Self::Queued,
+        Self::LargeBody,
+        Self::Call,
+        Self::LongPoll,
+        Self::Listener,
+        Self::LongReply,
+    ];
+}
+
 /// Number of quotas.
 const QUOTAS: usize = Quota::LongReply as usize + 1;
 
@@ -142,15 +154,6 @@ impl Quotas {
 mod tests {
     use super::*;
 
-    const ALL: [Quota; QUOTAS] = [
-        Quota::Queued,
-        Quota::LargeBody,
-        Quota::Call,
-        Quota::LongPoll,
-        Quota::Listener,
-        Quota::LongReply,
-    ];
-
     fn take_all(quotas: &mut Quotas, class: Class, quota: Quota) -> usize {
         (0..).take_while(|_| quotas.take(class, quota)).count()
     }
@@ -158,7 +161,7 @@ mod tests {
     #[test]
     fn others_together_get_half_and_root_gets_all() {
         let bounds = Bounds::of(16_384);
-        for quota in ALL {
+        for quota in Quota::ALL {
             let mut quotas = Quotas::new(&bounds);
             let most = bounds.most(quota);
             assert_eq!(take_all(&mut quotas, Class::Others, quota), most.div_ceil(2), "{quota:?}");

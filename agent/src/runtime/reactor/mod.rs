@@ -145,14 +145,17 @@ impl Source {
 /// for.
 pub(super) fn turn(is_busy: bool) {
     REACTOR.with(|reactor| {
-        let limit = if is_busy { Some(Duration::ZERO) } else { timers::next() };
+        let mut limit = if is_busy { Some(Duration::ZERO) } else { timers::next() };
+        let is_resting = heap::has_spare() && limit.is_none_or(|limit| limit > REST);
+        if is_resting {
+            limit = Some(REST);
+        }
         match reactor.epoll() {
-            Ok(epoll) if heap::has_spare() && limit.is_none_or(|limit| limit > REST) => {
-                if reactor.wait(epoll, Some(REST)) == 0 {
+            Ok(epoll) => {
+                if reactor.wait(epoll, limit) == 0 && is_resting {
                     heap::rest();
                 }
             }
-            Ok(epoll) => drop(reactor.wait(epoll, limit)),
             // No descriptor to be had: whoever waits for one learns it when it is registered.
             Err(_) => std::thread::sleep(limit.unwrap_or(BLIND).min(BLIND)),
         }
@@ -258,7 +261,8 @@ impl<T: AsFd> Async<T> {
         }
     }
 
-    /// Waits until there may be something to read.
+    /// Waits until there may be something to read: returns at once, each time, until [`Async::read_with`] or
+    /// [`Async::try_read`] has found nothing.
     ///
     /// # Errors
     /// Any error of epoll(7).
@@ -266,7 +270,7 @@ impl<T: AsFd> Async<T> {
         self.ready(Interest::Read).await
     }
 
-    /// Waits until there may be room to write.
+    /// Waits until there may be room to write: as [`Async::readable`], with [`Async::write_with`].
     ///
     /// # Errors
     /// Any error of epoll(7).

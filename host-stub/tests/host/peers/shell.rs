@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::agent::tls;
 use super::host::SOON;
-use super::wire::{Message, read_request};
+use super::wire::{Message, accept_websocket, read_request};
 
 type Stream = StreamOwned<ServerConnection, UnixStream>;
 
@@ -115,7 +115,7 @@ impl Shell {
             }
             "/1.0/exec" => self.begin(&mut stream, &message),
             "/1.0/events" => {
-                accept(&mut stream, &message)?;
+                accept_websocket(&mut stream, &message)?;
                 self.change(|seen| seen.events = Some(stream));
                 Ok(())
             }
@@ -123,7 +123,7 @@ impl Shell {
             "0" => self.input_socket(stream, &message),
             "1" => self.output_socket(stream, &message),
             "2" => {
-                accept(&mut stream, &message)?;
+                accept_websocket(&mut stream, &message)?;
                 frame(&mut stream, 1, b"")?;
                 until_hang_up(&mut stream);
                 Ok(())
@@ -151,7 +151,7 @@ impl Shell {
 
     /// Ends everything when the host says goodbye, which it does after all output.
     fn control_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
-        accept(&mut stream, message)?;
+        accept_websocket(&mut stream, message)?;
         while let Ok((opcode, payload)) = next_frame(&mut stream) {
             let text = String::from_utf8_lossy(&payload).into_owned();
             let note = if opcode == 8 { "goodbye".to_owned() } else { text };
@@ -177,7 +177,7 @@ impl Shell {
     }
 
     fn input_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
-        accept(&mut stream, message)?;
+        accept_websocket(&mut stream, message)?;
         let mut input = Vec::new();
         while let (2, payload) = next_frame(&mut stream)? {
             input.extend(payload);
@@ -188,7 +188,7 @@ impl Shell {
     }
 
     fn output_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
-        accept(&mut stream, message)?;
+        accept_websocket(&mut stream, message)?;
         let input = self.wait(|seen| seen.input.clone()).unwrap_or_default();
         for piece in input.chunks(1000) {
             frame(&mut stream, 2, piece)?;
@@ -217,17 +217,6 @@ fn answer(stream: &mut Stream, status: &str, body: &Value) -> std::io::Result<()
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all((head + &body).as_bytes())?;
     stream.conn.send_close_notify();
-    stream.flush()
-}
-
-fn accept(stream: &mut Stream, message: &Message) -> std::io::Result<()> {
-    let key = message.header("Sec-WebSocket-Key").unwrap();
-    let key = tungstenite::handshake::derive_accept_key(key.as_bytes());
-    let head = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Accept: {key}\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes())?;
     stream.flush()
 }
 

@@ -1,6 +1,6 @@
 //! HTTP and certificates, as little as the other files need.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -78,6 +78,18 @@ fn read_or(stream: &mut impl Read, unsaid: Option<usize>) -> std::io::Result<Mes
         }
     }
     Ok(message)
+}
+
+/// Answers a request for a websocket.
+pub(crate) fn accept_websocket(stream: &mut impl Write, request: &Message) -> std::io::Result<()> {
+    let key = request.header("Sec-WebSocket-Key").unwrap_or_default();
+    let key = tungstenite::handshake::derive_accept_key(key.as_bytes());
+    let head = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {key}\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    stream.flush()
 }
 
 pub(crate) fn certificate(path: &Path) -> CertificateDer<'static> {

@@ -20,14 +20,6 @@ const ORDER: [Activity; 7] = [
     Activity::Writing,
     Activity::Served,
 ];
-const QUOTAS: [Quota; 6] = [
-    Quota::Queued,
-    Quota::LargeBody,
-    Quota::Call,
-    Quota::LongPoll,
-    Quota::Listener,
-    Quota::LongReply,
-];
 
 /// Whether the one is to go before the other of its class.
 fn before(one: &Connected, other: &Connected, now: Uptime) -> bool {
@@ -67,7 +59,7 @@ fn quotas(bounds: &Bounds, input: &mut Input<'_>) {
     let mut taken: Vec<(Class, Quota)> = Vec::new();
     while !input.is_empty() && taken.len() < 64 {
         let byte = input.byte();
-        let one = (class(byte & 1 == 0), QUOTAS[usize::from(byte / 4) % QUOTAS.len()]);
+        let one = (class(byte & 1 == 0), Quota::ALL[usize::from(byte / 4) % Quota::ALL.len()]);
         if byte & 2 == 0 {
             let of = taken.iter().filter(|other| other.1 == one.1);
             let (all, others) = (of.clone().count(), of.filter(|other| other.0 == Class::Others));
