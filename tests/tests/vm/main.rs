@@ -3,6 +3,7 @@
 mod bad_images;
 mod early;
 mod guide;
+mod known_answers;
 mod limits;
 mod recipe;
 mod sandbox;

