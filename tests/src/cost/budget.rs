@@ -32,19 +32,29 @@ fn held(rows: &[Row]) -> impl Iterator<Item = ((String, usize), u64)> {
     })
 }
 
-impl Budget {
-    fn path(&self) -> PathBuf {
-        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/budgets").join(self.file)
-    }
+fn path(file: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/budgets").join(file)
+}
 
+fn read(file: &str) -> Costs {
+    let text = std::fs::read_to_string(path(file)).unwrap_or_default();
+    let line = |line: &str| {
+        let mut fields = line.split('\t');
+        let (name, count) = (fields.next()?.to_owned(), fields.next()?.parse().ok()?);
+        Some(((name, count), fields.next()?.parse().ok()?))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+/// What one of these costs by that file.
+#[must_use]
+pub fn recorded(file: &str, name: &str) -> Option<u64> {
+    read(file).get(&(name.to_owned(), 1)).copied()
+}
+
+impl Budget {
     fn read(&self) -> Costs {
-        let text = std::fs::read_to_string(self.path()).unwrap_or_default();
-        let line = |line: &str| {
-            let mut fields = line.split('\t');
-            let (name, count) = (fields.next()?.to_owned(), fields.next()?.parse().ok()?);
-            Some(((name, count), fields.next()?.parse().ok()?))
-        };
-        text.lines().filter_map(line).collect()
+        read(self.file)
     }
 
     /// Fails if a figure is over the budget; with `MOTE_RECORD=1` it becomes the budget before.
@@ -66,7 +76,7 @@ impl Budget {
         for ((name, count), cost) in &costs {
             writeln!(text, "{name}\t{count}\t{cost}").expect("a string");
         }
-        std::fs::write(self.path(), text).expect("the budget");
+        std::fs::write(path(self.file), text).expect("the budget");
     }
 
     /// Messages about the figures over the budget.

@@ -20,7 +20,7 @@ use mote_tests::guest::Guest;
 use mote_tests::host::NAME;
 use mote_tests::proc::kilobytes;
 use mote_tests::vm::{Share, Spec};
-use mote_tests::{agent, patient, tool, wait};
+use mote_tests::{agent, front_page, patient, tool, wait};
 use world::{BACK, BOOT, World};
 
 #[test]
@@ -183,9 +183,15 @@ fn it_is_small_and_stays_small_and_boots_in_little_memory() {
     let threads = threads.trim();
     println!("PSS idle {idle} kB, after 100 calls {after} kB, threads {threads}");
     assert_eq!(threads, "1");
+    let bytes = agent().metadata().expect("the agent").len();
+    // Debian's toolchain makes a larger one, of which README says nothing; `scripts/size --check` holds the other's bytes.
+    if front_page::agrees("binary, bytes", bytes) {
+        front_page::holds("memory (PSS) 2 s after CONNECTED, kB", idle);
+        front_page::holds("memory (PSS) after 100 calls, kB", after);
+    }
+    let program = bytes / 1024;
     // The program's own bytes, all in use, which differ by toolchain and have a limit of their own; 181 kB more were
     // seen, and 12 after the calls.
-    let program = agent().metadata().expect("the agent").len() / 1024;
     assert!(idle < program + 205, "{idle} kB, of them {program} the program's");
     assert!(after < idle + 48, "{idle} then {after} kB");
     let check = guest.sh("mote-agent --check");
