@@ -6,11 +6,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
-use mote_tests::{kill, wait};
+use mote_tests::{Process, kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::world::{Boot, LIMIT, fifo, is_root, terminate};
+use crate::world::{Boot, LIMIT, connected, fifo, is_root, terminate};
 
 /// Nothing that is left of what the host may ask for needs rights.
 const DENIED: [&str; 2] = ["--deny", "exec,files,mounts"];
@@ -131,6 +131,15 @@ fn what_a_command_was_given_does_not_stay_in_memory() {
     wait("no copy of it", LIMIT, || (copies(process, secret.as_bytes()) == 0).then_some(()));
 }
 
+/// What the sandbox forbids ends its agent, as its service expects it, and the next one serves.
+fn leaves_it_to_the_next(boot: &Boot, mut agent: Process, options: &[&str], why: &str) {
+    let ended = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten()).0;
+    assert_eq!(ended.code(), Some(1), "{}", boot.log());
+    assert!(boot.log().contains(why), "{}", boot.log());
+    let _next = boot.start(options);
+    connected(boot, 2);
+}
+
 #[test]
 fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
     if !is_root() {
@@ -140,15 +149,11 @@ fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
     let port = boot.scratch.0.join("port");
     fifo(&port);
     let options = [DENIED[0], DENIED[1], "--port", port.to_str().unwrap()];
-    let mut agent = boot.start(&options);
+    let agent = boot.start(&options);
     boot.logged("CONNECTED");
     fs::remove_file(&port).unwrap();
     fifo(&port);
-    let ended = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten()).0;
-    assert_eq!(ended.code(), Some(1), "{}", boot.log());
-    assert!(boot.log().contains("is a new one, which the sandbox forbids"), "{}", boot.log());
-    let _next = boot.start(&options);
-    wait("the next", LIMIT, || (boot.log().matches(" CONNECTED").count() == 2).then_some(()));
+    leaves_it_to_the_next(&boot, agent, &options, "is a new one, which the sandbox forbids");
 }
 
 #[test]
@@ -157,12 +162,8 @@ fn a_hang_up_ends_an_agent_in_its_sandbox_for_its_service_to_start_it() {
         return mote_tests::skipped("root");
     }
     let boot = Boot::new("lxd");
-    let mut agent = boot.start(&DENIED);
+    let agent = boot.start(&DENIED);
     boot.logged("CONNECTED");
     kill(Signal::HUP, agent.0.id());
-    let ended = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten()).0;
-    assert_eq!(ended.code(), Some(1), "{}", boot.log());
-    assert!(boot.log().contains("not from the sandbox: ending with exit code 1"), "{}", boot.log());
-    let _next = boot.start(&DENIED);
-    wait("the next", LIMIT, || (boot.log().matches(" CONNECTED").count() == 2).then_some(()));
+    leaves_it_to_the_next(&boot, agent, &DENIED, "not from the sandbox: ending with exit code 1");
 }
