@@ -7,7 +7,7 @@ use crate::sys::apart;
 
 /// Longest time for a child.
 const LIMIT: Duration = Duration::from_secs(10);
-const NONE: Needs<'_> = Needs { ports: [None; 2], guests: None, families: [0; FAMILIES] };
+const NONE: Needs<'_> = Needs { ports: [None; 2], guests: None, sockets: [0; KINDS] };
 
 fn opens(path: &Path) -> bool {
     File::open(path).is_ok()
@@ -30,8 +30,7 @@ fn in_it_the_agents_own_files_are_there_and_no_others() {
         open(path).unwrap();
     }
     let (port, guests) = (at("dev/port"), at("dev/lxd"));
-    let needs =
-        Needs { ports: [Some(&port), None], guests: Some(&guests), families: [0; FAMILIES] };
+    let needs = Needs { ports: [Some(&port), None], guests: Some(&guests), sockets: [0; KINDS] };
     if !apart(LIMIT, &|| enter(&root, &needs)) {
         return mote_machine::skipped("a kernel with Landlock and seccomp");
     }
@@ -72,8 +71,9 @@ fn in_it_most_system_calls_fail() {
         }
         let mut two = [0; 2];
         let pair = two.as_mut_ptr();
-        assert!(refused(&|| libc::socketpair(1, libc::SOCK_DGRAM, 0, pair).into()));
-        assert!(!refused(&|| libc::socketpair(1, libc::SOCK_STREAM, 0, pair).into()));
+        assert!(refused(&|| libc::socketpair(1, libc::SOCK_STREAM, 0, pair).into()));
+        assert!(refused(&|| libc::ioctl(0, libc::TIOCSTI, c"x".as_ptr()).into()));
+        assert!(!refused(&|| libc::ioctl(0, libc::FIONBIO, pair).into()));
         assert!(refused(&|| libc::chmod(c"/".as_ptr(), 0o755).into()));
         assert!(refused(
             &|| libc::prlimit(1, libc::RLIMIT_CORE, std::ptr::null(), null_mut()).into()
