@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use mote_tests::agent::command_by;
 use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
 use mote_tests::{Process, kill, wait};
@@ -85,6 +86,40 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
         assert_eq!(terminate(&mut agent), Some(0), "{}", boot.log());
         assert!(boot.text("run/mote/ready").contains("Ready"), "{:?}", boot.text("run/mote/ready"));
     }
+}
+
+/// The unit's drop-in for guests that limit what their host may do.
+const HARDENED: &str = include_str!("../../../image/services/mote-agent-hardened.conf");
+
+/// The words of one of its settings.
+fn setting(name: &str) -> impl Iterator<Item = &'static str> {
+    let lines = HARDENED.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix('='));
+    lines.flat_map(str::split_whitespace)
+}
+
+#[test]
+fn the_hardened_units_rights_are_enough_for_the_sandbox() {
+    if !is_root() {
+        return mote_tests::skipped("root");
+    }
+    let boot = Boot::new("lxd");
+    let kept =
+        setting("CapabilityBoundingSet").map(|name| name.replace("CAP_", "+").to_lowercase());
+    let kept = kept.fold("--bounding-set=-all".to_owned(), |all, name| format!("{all},{name}"));
+    let umask = format!("umask {}; exec \"$@\"", setting("UMask").next().unwrap());
+    let by = ["sh", "-c", &umask, "sh", "setpriv", "--no-new-privs", "--inh-caps=-all", &kept];
+    let mut command = command_by(&by, &boot.scratch.0, "lxd", &boot.host.share);
+    let mut agent = Process::start(command.args(setting("ExecStart").skip(1)));
+    boot.serves();
+    boot.logged("CONNECTED");
+    assert!(boot.log().contains("in a sandbox\n"), "{}", boot.log());
+    for name in ["CapEff", "CapPrm"] {
+        assert_eq!(fields(agent.0.id(), name), ["0000000000000000"], "{name}");
+    }
+    assert!(boot.host.run(&["state", NAME]).contains("processes"));
+    assert!(boot.host.run(&["metrics", NAME]).contains("cpu"));
+    assert_eq!(boot.ask(&["ready"]).0, Some(0), "{}", boot.log());
+    assert_eq!(terminate(&mut agent), Some(0), "{}", boot.log());
 }
 
 #[test]
