@@ -67,7 +67,7 @@ fn in_it_most_system_calls_fail() {
         assert!(refused(&|| libc::syscall(libc::SYS_finit_module, 0, 0, 0)));
         assert!(refused(&|| libc::mount(null(), c"/".as_ptr(), null(), 0, null().cast()).into()));
         for family in [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_PACKET] {
-            assert!(refused(&|| libc::socket(family, libc::SOCK_DGRAM, 0).into()), "{family}");
+            assert!(refused(&|| libc::socket(family, libc::SOCK_STREAM, 0).into()), "{family}");
         }
         let mut two = [0; 2];
         let pair = two.as_mut_ptr();
