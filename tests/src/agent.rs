@@ -166,7 +166,11 @@ pub fn command(scratch: &Path, flavour: &str, share: &Path) -> Command {
 }
 
 /// The same by way of another program, if one is named.
-fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> Command {
+///
+/// # Panics
+/// If the log cannot be made.
+#[must_use]
+pub fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> Command {
     let log = File::options().append(true).create(true).open(scratch.join("agent.log"));
     let mut command = match by {
         [] => Command::new(agent()),

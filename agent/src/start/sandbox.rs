@@ -19,7 +19,7 @@ use crate::runtime::{log, notify, run_dir};
 use crate::start::devices::{self, CONSOLE, Device};
 use crate::start::listen::Way;
 use crate::status::port::Found;
-use crate::sys::sandbox::{self, Needs, USER};
+use crate::sys::sandbox::{self, Needs, RAW, STREAM, USER};
 
 /// What `status` and the policy's line say of an agent in the sandbox.
 pub(crate) const WORD: &str = "; in a sandbox";
@@ -59,15 +59,15 @@ pub(crate) fn enter(
     let path = socket::path(&options.root, flavour);
     let ports = port.map_or([None; 2], |port| [Some(&*port.path), port.legacy.as_deref()]);
     let forwards = built::PORT_FORWARD && policy.allows(Capability::PortForward);
-    let asked = |is: bool, family: AddressFamily| if is { family.as_raw() } else { 0 };
-    let families = [
-        options.transport.family(),
-        AddressFamily::NETLINK.as_raw(),
+    let asked = |is: bool, family: AddressFamily| if is { family.as_raw() | STREAM } else { 0 };
+    let sockets = [
+        options.transport.family() | STREAM,
+        AddressFamily::NETLINK.as_raw() | RAW,
         asked(forwards, AddressFamily::INET),
         asked(forwards, AddressFamily::INET6),
     ];
     let (guests, needs) =
-        (socket::make(&path, flavour).ok(), Needs { ports, guests: path.parent(), families });
+        (socket::make(&path, flavour).ok(), Needs { ports, guests: path.parent(), sockets });
     if let Err(error) = lend_all(&options.root, &needs) {
         log::warn(format_args!("the sandbox lacks a file: {error}"));
     }

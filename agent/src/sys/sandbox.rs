@@ -44,6 +44,10 @@ const ANY_BIT: u16 = 0x45;
 /// Not of the kernel: [`ANY_BIT`], negated.
 const NO_BIT: u16 = 0x8000 | ANY_BIT;
 const RETURN: u16 = 0x06;
+const AND: u16 = 0x54;
+const SHIFT: u16 = 0x64;
+const OR_INDEX: u16 = 0x4c;
+const TO_INDEX: u16 = 0x07;
 const KILL: u32 = 0x8000_0000;
 const ALLOW: u32 = 0x7fff_0000;
 /// Any other call fails, and the kernel's audit says which. It does not kill: the list is measured, and an agent
@@ -85,7 +89,6 @@ const CALLS: &[u16] = &[
     libc::SYS_getsockname as u16,
     libc::SYS_getsockopt as u16,
     libc::SYS_getuid as u16,
-    libc::SYS_ioctl as u16,
     libc::SYS_kill as u16,
     libc::SYS_lseek as u16,
     libc::SYS_madvise as u16,
@@ -152,12 +155,15 @@ const OLD_CALLS: &[u16] = &[];
 
 /// A call that is allowed if this argument passes the test: number, offset in `struct seccomp_data`, test and value.
 type Limited = (u16, u32, u16, u32);
-/// clone(2) makes no namespaces: in one of users a process has all capabilities. Datagrams go nowhere but where the socket
-/// is connected, pairs are streams, and limits are this process's own.
-const LIMITED: [Limited; 4] = [
+/// clone(2) makes no namespaces: in one of users a process has all capabilities. ioctl(2) types nothing into the terminal
+/// that the agent may have been started on. Datagrams go nowhere but where the socket is connected, and limits are
+/// this process's own.
+const LIMITED: [Limited; 6] = [
     (libc::SYS_clone as u16, argument(0), NO_BIT, NAMESPACES),
+    (libc::SYS_ioctl as u16, argument(1), EQUAL, libc::FIONBIO as u32),
+    (libc::SYS_ioctl as u16, argument(1), EQUAL, libc::TIOCOUTQ as u32),
+    (libc::SYS_ioctl as u16, argument(1), EQUAL, super::GET_LOCAL_CID as u32),
     (libc::SYS_sendto as u16, argument(5), EQUAL, 0),
-    (libc::SYS_socketpair as u16, argument(1), NO_BIT, 0x6),
     (libc::SYS_prlimit64 as u16, argument(0), EQUAL, 0),
 ];
 
@@ -166,11 +172,20 @@ const fn argument(number: u32) -> u32 {
     16 + 8 * number
 }
 
-/// Most families of sockets that an agent needs.
-pub(crate) const FAMILIES: usize = 4;
+/// Most kinds of sockets that an agent needs.
+pub(crate) const KINDS: usize = 4;
+/// What makes a family the kind of its stream, or raw, sockets, without a protocol of their own.
+pub(crate) const STREAM: u16 = 1 << KIND;
+pub(crate) const RAW: u16 = 3 << KIND;
+/// The type's place in a kind, and its bits in socket(2)'s argument: the others are flags.
+const KIND: u32 = 8;
+const TYPE: u32 = 0xf;
 
-/// Steps of the filter: four before the list, two for each call, five for each limited one, and the last.
-const LENGTH: usize = 4 + 2 * (CALLS.len() + OLD_CALLS.len()) + 5 * (LIMITED.len() + FAMILIES) + 1;
+/// Steps of the filter after the one that compares the number with socket(2)'s: eight, and two for each kind.
+const SOCKET_STEPS: usize = 8 + 2 * KINDS;
+/// All: four before the list, two for each call, five for each limited one, those for sockets, and the last.
+const LENGTH: usize =
+    4 + 2 * (CALLS.len() + OLD_CALLS.len()) + 5 * LIMITED.len() + 1 + SOCKET_STEPS + 1;
 
 /// What an agent in the sandbox needs beside its own files.
 #[derive(Debug, Default)]
@@ -179,8 +194,8 @@ pub(crate) struct Needs<'a> {
     pub(crate) ports: [Option<&'a Path>; 2],
     /// The directory of devlxd's socket.
     pub(crate) guests: Option<&'a Path>,
-    /// Families of the sockets that it makes, 0 for none.
-    pub(crate) families: [u16; FAMILIES],
+    /// Kinds of the sockets that it makes ([`STREAM`], [`RAW`]), 0 for none.
+    pub(crate) sockets: [u16; KINDS],
 }
 
 /// `struct landlock_path_beneath_attr` (`linux/landlock.h`).
@@ -212,7 +227,7 @@ pub(crate) fn enter(root: &Path, needs: &Needs<'_>) -> bool {
     let fenced = landlock(root, needs);
     let left = leave_user();
     let dropped = keep_capabilities(0);
-    filter(needs.families) && fenced && left && dropped
+    filter(needs.sockets) && fenced && left && dropped
 }
 
 /// Leaves this process, of the capabilities that it has, those of this set; false if that fails.
@@ -290,8 +305,8 @@ fn allow(rules: &OwnedFd, path: &Path, rights: u64) {
     }
 }
 
-/// Allows [`CALLS`] and [`LIMITED`] alone, and sockets of these families; false without seccomp.
-fn filter(families: [u16; FAMILIES]) -> bool {
+/// Allows [`CALLS`] and [`LIMITED`] alone, and sockets of these kinds; false without seccomp.
+fn filter(sockets: [u16; KINDS]) -> bool {
     let step = |code, when, otherwise, k| libc::sock_filter { code, jt: when, jf: otherwise, k };
     let mut program = Vec::with_capacity(LENGTH);
     program.extend([
@@ -304,10 +319,7 @@ fn filter(families: [u16; FAMILIES]) -> bool {
     for call in CALLS.iter().chain(OLD_CALLS) {
         program.extend([step(EQUAL, 0, 1, u32::from(*call)), step(RETURN, 0, 0, ALLOW)]);
     }
-    // 0 is no family that can be asked for: AF_UNSPEC is refused by the kernel.
-    let sockets =
-        families.map(|family| (libc::SYS_socket as u16, argument(0), EQUAL, family.into()));
-    for (call, offset, test, value) in LIMITED.into_iter().chain(sockets) {
+    for (call, offset, test, value) in LIMITED {
         let (when, otherwise) = if test == NO_BIT { (1, 0) } else { (0, 1) };
         program.extend([
             step(EQUAL, 0, 4, call.into()),
@@ -316,6 +328,22 @@ fn filter(families: [u16; FAMILIES]) -> bool {
             step(RETURN, 0, 0, ALLOW),
             step(LOAD, 0, 0, 0),
         ]);
+    }
+    // The protocol is to be 0; family and type are put together.
+    program.extend([
+        step(EQUAL, 0, SOCKET_STEPS as u8, libc::SYS_socket as u32),
+        step(LOAD, 0, 0, argument(2)),
+        step(EQUAL, 0, SOCKET_STEPS as u8 - 2, 0),
+        step(LOAD, 0, 0, argument(1)),
+        step(AND, 0, 0, TYPE),
+        step(SHIFT, 0, 0, KIND),
+        step(TO_INDEX, 0, 0, 0),
+        step(LOAD, 0, 0, argument(0)),
+        step(OR_INDEX, 0, 0, 0),
+    ]);
+    // 0 is no kind that can be asked for: AF_UNSPEC is refused by the kernel.
+    for kind in sockets {
+        program.extend([step(EQUAL, 0, 1, kind.into()), step(RETURN, 0, 0, ALLOW)]);
     }
     program.push(step(RETURN, 0, 0, REFUSE));
     let program = libc::sock_fprog { len: LENGTH as u16, filter: program.as_mut_ptr() };

@@ -5,6 +5,8 @@ mod anew;
 mod check;
 mod early;
 mod host;
+#[cfg(target_arch = "x86_64")]
+mod injected;
 mod limits;
 mod local;
 mod policy;

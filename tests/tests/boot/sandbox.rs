@@ -4,13 +4,14 @@
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use mote_tests::agent::command_by;
 use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
-use mote_tests::{kill, wait};
+use mote_tests::{Process, kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::world::{Boot, LIMIT, fifo, is_root, terminate};
+use crate::world::{Boot, LIMIT, connected, fifo, is_root, terminate};
 
 /// Nothing that is left of what the host may ask for needs rights.
 const DENIED: [&str; 2] = ["--deny", "exec,files,mounts"];
@@ -87,6 +88,40 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
     }
 }
 
+/// The unit's drop-in for guests that limit what their host may do.
+const HARDENED: &str = include_str!("../../../image/services/mote-agent-hardened.conf");
+
+/// The words of one of its settings.
+fn setting(name: &str) -> impl Iterator<Item = &'static str> {
+    let lines = HARDENED.lines().filter_map(move |line| line.strip_prefix(name)?.strip_prefix('='));
+    lines.flat_map(str::split_whitespace)
+}
+
+#[test]
+fn the_hardened_units_rights_are_enough_for_the_sandbox() {
+    if !is_root() {
+        return mote_tests::skipped("root");
+    }
+    let boot = Boot::new("lxd");
+    let kept =
+        setting("CapabilityBoundingSet").map(|name| name.replace("CAP_", "+").to_lowercase());
+    let kept = kept.fold("--bounding-set=-all".to_owned(), |all, name| format!("{all},{name}"));
+    let umask = format!("umask {}; exec \"$@\"", setting("UMask").next().unwrap());
+    let by = ["sh", "-c", &umask, "sh", "setpriv", "--no-new-privs", "--inh-caps=-all", &kept];
+    let mut command = command_by(&by, &boot.scratch.0, "lxd", &boot.host.share);
+    let mut agent = Process::start(command.args(setting("ExecStart").skip(1)));
+    boot.serves();
+    boot.logged("CONNECTED");
+    assert!(boot.log().contains("in a sandbox\n"), "{}", boot.log());
+    for name in ["CapEff", "CapPrm"] {
+        assert_eq!(fields(agent.0.id(), name), ["0000000000000000"], "{name}");
+    }
+    assert!(boot.host.run(&["state", NAME]).contains("processes"));
+    assert!(boot.host.run(&["metrics", NAME]).contains("cpu"));
+    assert_eq!(boot.ask(&["ready"]).0, Some(0), "{}", boot.log());
+    assert_eq!(terminate(&mut agent), Some(0), "{}", boot.log());
+}
+
 #[test]
 fn an_agent_that_may_be_asked_for_more_keeps_its_rights() {
     let boot = Boot::new("lxd");
@@ -131,6 +166,15 @@ fn what_a_command_was_given_does_not_stay_in_memory() {
     wait("no copy of it", LIMIT, || (copies(process, secret.as_bytes()) == 0).then_some(()));
 }
 
+/// What the sandbox forbids ends its agent, as its service expects it, and the next one serves.
+fn leaves_it_to_the_next(boot: &Boot, mut agent: Process, options: &[&str], why: &str) {
+    let ended = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten()).0;
+    assert_eq!(ended.code(), Some(1), "{}", boot.log());
+    assert!(boot.log().contains(why), "{}", boot.log());
+    let _next = boot.start(options);
+    connected(boot, 2);
+}
+
 #[test]
 fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
     if !is_root() {
@@ -140,15 +184,11 @@ fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
     let port = boot.scratch.0.join("port");
     fifo(&port);
     let options = [DENIED[0], DENIED[1], "--port", port.to_str().unwrap()];
-    let mut agent = boot.start(&options);
+    let agent = boot.start(&options);
     boot.logged("CONNECTED");
     fs::remove_file(&port).unwrap();
     fifo(&port);
-    let ended = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten()).0;
-    assert_eq!(ended.code(), Some(1), "{}", boot.log());
-    assert!(boot.log().contains("is a new one, which the sandbox forbids"), "{}", boot.log());
-    let _next = boot.start(&options);
-    wait("the next", LIMIT, || (boot.log().matches(" CONNECTED").count() == 2).then_some(()));
+    leaves_it_to_the_next(&boot, agent, &options, "is a new one, which the sandbox forbids");
 }
 
 #[test]
@@ -157,12 +197,8 @@ fn a_hang_up_ends_an_agent_in_its_sandbox_for_its_service_to_start_it() {
         return mote_tests::skipped("root");
     }
     let boot = Boot::new("lxd");
-    let mut agent = boot.start(&DENIED);
+    let agent = boot.start(&DENIED);
     boot.logged("CONNECTED");
     kill(Signal::HUP, agent.0.id());
-    let ended = wait("its end", LIMIT, || agent.0.try_wait().ok().flatten()).0;
-    assert_eq!(ended.code(), Some(1), "{}", boot.log());
-    assert!(boot.log().contains("not from the sandbox: ending with exit code 1"), "{}", boot.log());
-    let _next = boot.start(&DENIED);
-    wait("the next", LIMIT, || (boot.log().matches(" CONNECTED").count() == 2).then_some(()));
+    leaves_it_to_the_next(&boot, agent, &DENIED, "not from the sandbox: ending with exit code 1");
 }

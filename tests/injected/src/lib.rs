@@ -1,0 +1,36 @@
+//! What code that got into a running agent in its sandbox can do, and what it cannot: as root a debugger stops the agent and
+//! makes its process make system calls. x86-64 only, for the registers.
+#![cfg(target_arch = "x86_64")]
+
+mod around;
+mod attempts;
+mod can;
+mod ptrace;
+mod refused;
+mod report;
+
+use std::path::Path;
+
+pub use around::{Around, Way};
+use nix::errno::Errno;
+pub use ptrace::Injected;
+pub use report::Report;
+
+/// Tries everything in this process.
+///
+/// # Errors
+/// If the process ended, or cannot do what the attempts begin with.
+pub fn try_all(injected: &Injected, around: &Around) -> Result<Report, Errno> {
+    let mut report = Report::default();
+    refused::try_all(injected, &mut report);
+    attempts::try_all(injected, around, &mut report)?;
+    can::try_all(injected, around, &mut report)?;
+    Ok(report)
+}
+
+/// Whether code in this process can read a file.
+#[must_use]
+pub fn reads(injected: &Injected, file: &Path) -> bool {
+    let opened = attempts::open(injected, file, 0);
+    opened.inspect(|opened| attempts::close(injected, *opened)).is_ok()
+}

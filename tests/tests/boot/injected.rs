@@ -1,0 +1,89 @@
+//! Code that got into a running agent in its sandbox: what docs/security.md says that it could do and could not, tried by system
+//! calls that the agent itself makes.
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+
+use mote_injected::{Around, Injected, Way};
+use mote_tests::Process;
+use mote_tests::conform::client::{Client, Way as Port};
+
+use crate::world::{Boot, is_root, terminate};
+
+/// What these tests need beside root.
+const TRACING: &str = "the right to trace root's processes (CAP_SYS_PTRACE)";
+
+/// An agent that has called its host.
+fn started(boot: &Boot, denied: &str) -> Process {
+    let manager = boot.scratch.0.join("manager");
+    let messages = UnixDatagram::bind(&manager).unwrap();
+    let mut command = boot.command(&["--deny", denied]);
+    let agent = Process::start(command.env("NOTIFY_SOCKET", &manager));
+    boot.serves();
+    boot.logged("CONNECTED");
+    drop(messages);
+    agent
+}
+
+/// What the agent answers when it is itself again.
+fn assert_serves(boot: &Boot, agent: &mut Process) {
+    boot.serves();
+    let client = Client::new(Port::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    assert_eq!(client.ask("GET", "/1.0", "").unwrap().status, 200);
+    assert_eq!(boot.ask(&["ready"]).0, Some(0), "{}", boot.log());
+    assert_eq!(terminate(agent), Some(0), "{}", boot.log());
+}
+
+/// The host's socket that the agent calls.
+fn host(boot: &Boot) -> Way {
+    let names = fs::read_dir(&boot.scratch.0).unwrap().map(|entry| entry.unwrap().path());
+    let called = |path: &std::path::PathBuf| path.to_string_lossy().contains("/vs_");
+    let all: Vec<_> = names.filter(called).collect();
+    assert_eq!(all.len(), 1, "{all:?}");
+    Way::Unix(all.into_iter().next().unwrap())
+}
+
+#[test]
+fn code_in_an_agent_in_its_sandbox_can_do_what_the_page_says_and_no_more() {
+    if !is_root() {
+        return mote_tests::skipped("root");
+    }
+    for (flavour, forwards) in [("lxd", true), ("incus", false)] {
+        let boot = Boot::new(flavour);
+        fs::create_dir_all(boot.root("sys")).unwrap();
+        let also = if forwards { "" } else { ",port-forward" };
+        let mut agent = started(&boot, &format!("exec,files,mounts{also}"));
+        if !boot.log().contains("in a sandbox\n") {
+            return mote_tests::skipped("a kernel with Landlock and seccomp");
+        }
+        let mut around = Around::new(&boot.root(""), host(&boot), &boot.scratch.0).unwrap();
+        around.forwards = forwards;
+        let Some(injected) = Injected::enter(agent.0.id()).unwrap() else {
+            return mote_tests::skipped(TRACING);
+        };
+        let report = mote_injected::try_all(&injected, &around);
+        let report = report.unwrap_or_else(|error| panic!("{error}\n{}", boot.log()));
+        drop(injected);
+        assert!(report.wrong.is_empty(), "{:#?}", report.wrong);
+        assert!(around.other_lives(), "another process was signalled");
+        println!("{flavour}: {} system calls", report.calls);
+        assert_serves(&boot, &mut agent);
+    }
+}
+
+/// Else a test that finds all refused would say nothing.
+#[test]
+fn out_of_it_such_code_can_do_what_root_can() {
+    if !is_root() {
+        return mote_tests::skipped("root");
+    }
+    let boot = Boot::new("lxd");
+    let mut agent = started(&boot, "exec");
+    let Some(injected) = Injected::enter(agent.0.id()).unwrap() else {
+        return mote_tests::skipped(TRACING);
+    };
+    assert!(mote_injected::reads(&injected, "/etc/shadow".as_ref()));
+    drop(injected);
+    assert_serves(&boot, &mut agent);
+}
