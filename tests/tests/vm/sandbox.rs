@@ -2,8 +2,9 @@
 
 use mote_tests::host::NAME;
 use mote_tests::vm::Spec;
+use mote_tests::{tool, wait};
 
-use crate::world::World;
+use crate::world::{BOOT, World};
 
 #[test]
 fn in_its_sandbox_the_agent_reports_and_finds_its_host_again() {
@@ -36,4 +37,33 @@ fn in_its_sandbox_the_agent_reports_and_finds_its_host_again() {
         assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
         world.power_off(&mut guest);
     }
+}
+
+/// The same attempts as over sockets (`boot injected`), where the agent has a vsock and a real `/dev`.
+#[test]
+fn injected_code_can_do_what_the_page_says_and_no_more() {
+    const DENIED: &str = "--deny exec,files,mounts";
+    let program =
+        tool("MOTE_INJECTED", "target/relay/x86_64-unknown-linux-gnu/release/mote-injected");
+    let mut world = World::boot("lxd", &Spec::default(), &[]);
+    let mut guest = world.connected();
+    let program = program.to_str().expect("a path in UTF-8");
+    world.host.ok(&["file", "push", NAME, program, "/tmp/injected", "--mode", "755"]);
+    // From here on nobody may push anything.
+    guest.ok(&format!("sed -i 's/exec mote-agent/& {DENIED}/' /run/agent.start"));
+    guest.ok("kill $(cat /run/agent.pid)");
+    wait("its end", BOOT, || {
+        guest.ok("cat /run/agent.log").contains("agent ended with exit code 0").then_some(())
+    });
+    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+    wait("an agent in its sandbox", BOOT, || {
+        guest.ok("mote-agent status || true").contains("; in a sandbox\n").then_some(())
+    });
+    let said = guest.sh("uname -r; /tmp/injected $(cat /run/agent.pid) 2>&1");
+    println!("{}", said.1);
+    assert_eq!(said.0, 0, "{}", said.1);
+    // It serves both sides.
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    assert!(world.host.run(&["state", NAME]).contains("processes"));
+    world.power_off(&mut guest);
 }
