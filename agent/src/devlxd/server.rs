@@ -27,6 +27,7 @@ use mote_core::json::{Document, Value};
 use mote_core::limits;
 
 use crate::agent::{Agent, PATIENCE};
+use crate::built::BoxFuture;
 use crate::devlxd::admission::{Entry, Guests};
 use crate::devlxd::socket;
 use crate::hostapi::events;
@@ -87,15 +88,18 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
         match transport::accept(listener).await {
             Ok(socket) => {
                 guests.make_room().await;
-                guests.admit(transport::user(&socket), |entry| {
+                let user = transport::user(&socket);
+                let serve = |entry| -> BoxFuture<'static> {
                     let guest = Guest { agent: agent.clone(), entry };
-                    let stream = Stream::plain(socket);
-                    stream.hold_at_most(UNREAD);
-                    let serve = async move { serve(stream, &guest).await };
-                    agent.task(serve)
-                });
-                // Then new clients are read, and closed ones give their descriptors back. Not after each: all
-                // clients may have their turn in between, and a newcomer may be behind many.
+                    Box::pin(async move {
+                        let stream = Stream::plain(socket);
+                        stream.hold_at_most(UNREAD);
+                        serve(stream, &guest).await;
+                    })
+                };
+                guests.admit(user, serve, |serve| agent.boxed_task(serve)).await;
+                // Then the others have their turn, and closed ones give their descriptors back. Not after each: they
+                // may be busy, and a newcomer may be behind many.
                 accepted += 1;
                 if accepted >= guests.at_once() {
                     accepted = 0;
