@@ -90,12 +90,8 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
                 guests.make_room().await;
                 let user = transport::user(&socket);
                 let serve = |entry| -> BoxFuture<'static> {
-                    let guest = Guest { agent: agent.clone(), entry };
-                    Box::pin(async move {
-                        let stream = Stream::plain(socket);
-                        stream.hold_at_most(UNREAD);
-                        serve(stream, &guest).await;
-                    })
+                    let guest = Guest { agent: agent.clone(), entry, has_asked: Cell::default() };
+                    Box::pin(async move { serve(Stream::plain(socket), &guest).await })
                 };
                 guests.admit(user, serve, |serve| agent.boxed_task(serve)).await;
                 // Then the others have their turn, and closed ones give their descriptors back. Not after each: they
@@ -123,6 +119,7 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
 struct Guest {
     agent: Rc<Agent>,
     entry: Entry,
+    has_asked: Cell<bool>,
 }
 
 impl Service for Guest {
@@ -135,7 +132,9 @@ impl Service for Guest {
             return Answer::Reply(Reply::text(403, "Forbidden"));
         }
         // It asks on and reads nothing: what the kernel keeps for it, also when it is closed, counts as ours.
-        if stream.is_unread() {
+        if !self.has_asked.replace(true) {
+            stream.hold_at_most(UNREAD);
+        } else if stream.is_unread() {
             self.entry.note(Activity::Writing, now());
             if !stream.taken().await {
                 return Answer::Written { keep_alive: false };
