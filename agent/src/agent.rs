@@ -127,7 +127,11 @@ impl Agent {
     /// Starts a task that is cancelled when the returned handle is dropped. All are boxed to one type:
     /// the executor's code for each type is more than half a kilobyte.
     pub(crate) fn task(&self, task: impl Future<Output = ()> + 'static) -> Task<()> {
-        let task: BoxFuture<'static> = Box::pin(task);
+        self.boxed_task(Box::pin(task))
+    }
+
+    /// The same of what is boxed already.
+    pub(crate) fn boxed_task(&self, task: BoxFuture<'static>) -> Task<()> {
         self.executor.spawn(task)
     }
 

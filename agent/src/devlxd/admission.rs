@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use async_executor::Task;
-use futures_lite::future::yield_now;
+use futures_lite::future::{poll_once, yield_now};
 use mote_core::devlxd::quota::{Bounds, Class, Quota, Quotas};
 use mote_core::http::admission::{Activity, Connected, GRACE, eviction_candidate};
 use mote_core::time::Uptime;
@@ -73,8 +73,14 @@ impl Guests {
         self.evict(None, Duration::ZERO).is_ok()
     }
 
-    /// Adds a client of this user, served by the task that `serve` starts with its entry.
-    pub(crate) fn admit(self: &Rc<Self>, user: u32, serve: impl FnOnce(Entry) -> Task<()>) {
+    /// Adds a client of this user. It is served at once as far as it goes, as those who come after it may close it;
+    /// then by a task.
+    pub(crate) async fn admit(
+        self: &Rc<Self>,
+        user: u32,
+        serve: impl FnOnce(Entry) -> BoxFuture<'static>,
+        task: impl FnOnce(BoxFuture<'static>) -> Task<()>,
+    ) {
         let class = Class::of(user);
         let connected = Connected { class, activity: Activity::Silent, since: now() };
         let client = Rc::new(Client {
@@ -83,7 +89,10 @@ impl Guests {
             task: Cell::default(),
         });
         self.clients.borrow_mut().push(client.clone());
-        client.task.set(Some(serve(Entry { guests: self.clone(), client: client.clone() })));
+        let mut served = serve(Entry { guests: self.clone(), client: client.clone() });
+        if poll_once(&mut served).await.is_none() {
+            client.task.set(Some(task(served)));
+        }
     }
 
     /// Closes the first client that can be closed, once it has been idle for `grace`: of all, or of those who hold one

@@ -27,6 +27,7 @@ use mote_core::json::{Document, Value};
 use mote_core::limits;
 
 use crate::agent::{Agent, PATIENCE};
+use crate::built::BoxFuture;
 use crate::devlxd::admission::{Entry, Guests};
 use crate::devlxd::socket;
 use crate::hostapi::events;
@@ -87,15 +88,14 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
         match transport::accept(listener).await {
             Ok(socket) => {
                 guests.make_room().await;
-                guests.admit(transport::user(&socket), |entry| {
-                    let guest = Guest { agent: agent.clone(), entry };
-                    let stream = Stream::plain(socket);
-                    stream.hold_at_most(UNREAD);
-                    let serve = async move { serve(stream, &guest).await };
-                    agent.task(serve)
-                });
-                // Then new clients are read, and closed ones give their descriptors back. Not after each: all
-                // clients may have their turn in between, and a newcomer may be behind many.
+                let user = transport::user(&socket);
+                let serve = |entry| -> BoxFuture<'static> {
+                    let guest = Guest { agent: agent.clone(), entry, has_asked: Cell::default() };
+                    Box::pin(async move { serve(Stream::plain(socket), &guest).await })
+                };
+                guests.admit(user, serve, |serve| agent.boxed_task(serve)).await;
+                // Then the others have their turn, and closed ones give their descriptors back. Not after each: they
+                // may be busy, and a newcomer may be behind many.
                 accepted += 1;
                 if accepted >= guests.at_once() {
                     accepted = 0;
@@ -119,6 +119,7 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
 struct Guest {
     agent: Rc<Agent>,
     entry: Entry,
+    has_asked: Cell<bool>,
 }
 
 impl Service for Guest {
@@ -131,7 +132,9 @@ impl Service for Guest {
             return Answer::Reply(Reply::text(403, "Forbidden"));
         }
         // It asks on and reads nothing: what the kernel keeps for it, also when it is closed, counts as ours.
-        if stream.is_unread() {
+        if !self.has_asked.replace(true) {
+            stream.hold_at_most(UNREAD);
+        } else if stream.is_unread() {
             self.entry.note(Activity::Writing, now());
             if !stream.taken().await {
                 return Answer::Written { keep_alive: false };

@@ -89,12 +89,12 @@ impl Bounds {
         self.quotas.get(quota as usize).copied().unwrap_or_default()
     }
 
-    /// Connections to accept before their clients are read, number of. When all are taken, the class that has more
-    /// of them has at least half, of which those that are queued cannot be closed: so many others remain that
-    /// nobody is closed for a newcomer who has just come too. One if there are so few that all may be queued.
+    /// Connections to accept before those who came earlier have their turn again, number of. Those that are queued
+    /// cannot be closed: half of the others, so that nobody is closed for a newcomer who has just come too. One if
+    /// there are so few that all may be queued.
     #[must_use]
     pub fn at_once(&self) -> usize {
-        (self.connections / 2).saturating_sub(self.most(Quota::Queued)).div_ceil(2).max(1)
+        (self.connections.saturating_sub(self.most(Quota::Queued)) / 2).max(1)
     }
 }
 
@@ -194,13 +194,13 @@ mod tests {
     fn bounds_fit_into_the_descriptors_and_are_never_zero() {
         let most = Bounds { connections: 256, quotas: [96, 16, 32, 32, 64, 1] };
         assert_eq!(Bounds::of(16_384), most);
-        assert_eq!(most.at_once(), 16);
+        assert_eq!(most.at_once(), 80);
         for descriptors in [0, 20, 64, 256, 1024, 4096, 65_536] {
             let bounds = Bounds::of(descriptors);
             let [queued, large, calls, polls, listeners, replies] = bounds.quotas;
             let is_full = descriptors >= 512;
             assert!(bounds.connections / 2 > queued || !is_full, "{bounds:?}");
-            assert_eq!(bounds.at_once() == 1, !is_full, "{bounds:?}");
+            assert!(bounds.at_once() + queued <= bounds.connections || bounds.at_once() == 1);
             let all = [bounds.connections, queued, large, calls, polls, listeners, replies];
             assert!(all.iter().all(|bound| *bound > 0), "{bounds:?}");
             // Each call has a connection to the host beside the guest's.

@@ -8,32 +8,33 @@ use crate::runtime::run::block_on;
 const OTHER: u32 = 4711;
 
 /// A client that obtains this and then does that for ever.
-fn client(
+async fn client(
     guests: &Rc<Guests>,
     executor: &LocalExecutor<'static>,
     user: u32,
     quota: Quota,
     then: Activity,
 ) {
-    guests.admit(user, |entry| {
-        executor.spawn(async move {
+    let serve = |entry: Entry| -> BoxFuture<'static> {
+        Box::pin(async move {
             entry.obtain(quota).await;
             entry.note(then, now());
             pending::<()>().await;
             drop(entry);
         })
-    });
+    };
+    guests.admit(user, serve, |serve| executor.spawn(serve)).await;
 }
 
 /// An entry that no task serves.
 fn entry(guests: &Rc<Guests>, user: u32) -> Entry {
     let kept = Rc::new(RefCell::new(None));
-    let executor = LocalExecutor::new();
     let keep = kept.clone();
-    guests.admit(user, |entry| {
+    let serve = move |entry| -> BoxFuture<'static> {
         keep.borrow_mut().replace(entry);
-        executor.spawn(async {})
-    });
+        Box::pin(async {})
+    };
+    block_on(&LocalExecutor::new(), guests.admit(user, serve, |_| unreachable!("it has ended")));
     let entry = kept.take().expect("an entry");
     // Nobody closes this one.
     entry.leave();
@@ -57,7 +58,7 @@ fn who_waits_for_a_call_takes_it_over_from_somebody_idle_after_its_grace() {
     let most = guests.bounds.most(Quota::Call);
     block_on(&executor, async {
         for _ in 0..most {
-            client(&guests, &executor, 0, Quota::Call, Activity::Writing);
+            client(&guests, &executor, 0, Quota::Call, Activity::Writing).await;
         }
         all_run().await;
         let begun = now();
@@ -75,12 +76,35 @@ fn who_waits_for_a_call_takes_it_over_from_somebody_idle_after_its_grace() {
 }
 
 #[test]
+fn a_newcomer_is_served_before_those_who_came_earlier_and_are_busy() {
+    let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
+    let order = Rc::new(RefCell::new(Vec::new()));
+    block_on(&executor, async {
+        for number in 0..3 {
+            let order = order.clone();
+            let serve = move |entry| -> BoxFuture<'static> {
+                Box::pin(async move {
+                    let _entry: Entry = entry;
+                    for _ in 0..2 {
+                        order.borrow_mut().push(number);
+                        yield_now().await;
+                    }
+                })
+            };
+            guests.admit(0, serve, |serve| executor.spawn(serve)).await;
+        }
+        all_run().await;
+    });
+    assert_eq!(*order.borrow(), [0, 1, 2, 0, 1, 2]);
+}
+
+#[test]
 fn a_large_request_takes_the_memory_of_one_that_is_not_complete_at_once() {
     let (guests, executor) = (Rc::new(Guests::new()), LocalExecutor::new());
     let most = guests.bounds.most(Quota::LargeBody);
     block_on(&executor, async {
         for _ in 0..=most {
-            client(&guests, &executor, 0, Quota::LargeBody, Activity::Body);
+            client(&guests, &executor, 0, Quota::LargeBody, Activity::Body).await;
         }
         all_run().await;
         assert_eq!(count(&guests), most, "the first gave way");
@@ -94,7 +118,7 @@ fn others_take_nothing_of_roots_and_root_takes_theirs() {
     block_on(&executor, async {
         for number in 0..most {
             let user = if number % 2 == 0 { 0 } else { OTHER };
-            client(&guests, &executor, user, Quota::LongPoll, Activity::Served);
+            client(&guests, &executor, user, Quota::LongPoll, Activity::Served).await;
         }
         all_run().await;
         let (root, other) = (entry(&guests, 0), entry(&guests, OTHER));
@@ -129,7 +153,7 @@ fn whoever_is_closed_gives_back_what_it_holds_and_wakes_those_who_wait() {
         let most = guests.bounds.most(Quota::Call);
         let all: Vec<_> = (1..most).map(|_| entry(&guests, 0)).collect();
         assert!(all.iter().all(|entry| entry.try_obtain(Quota::Call)));
-        client(&guests, &executor, 0, Quota::Call, Activity::Silent);
+        client(&guests, &executor, 0, Quota::Call, Activity::Silent).await;
         all_run().await;
         // Not one of those past their grace: it waits.
         let waiter = entry(&guests, 0);
