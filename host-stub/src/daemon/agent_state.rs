@@ -212,6 +212,14 @@ impl AgentState {
         self.last_put = Some(put);
     }
 
+    /// The host has answered a call of the agent's, so the agent knows the way: also if it was too slow to say so when it
+    /// was told, on which no real host looks again.
+    pub(crate) fn called(&mut self) {
+        if self.word == Word::Started {
+            self.enter(Word::Connected);
+        }
+    }
+
     /// Something between host and guest went wrong.
     pub(crate) fn failed(&mut self, error: &str, trouble: Option<Trouble>) {
         let text = error.chars().take(LONG).collect();
@@ -344,6 +352,27 @@ mod tests {
             (agent.word, &agent.to_json()["last_put"]["ok"]),
             (Word::Connected, &json!(true))
         );
+    }
+
+    #[test]
+    fn one_that_was_slow_to_answer_and_then_calls_is_connected() {
+        let mut agent = AgentState::new();
+        // A call without a word: its port is what is wrong.
+        agent.called();
+        assert_eq!(agent.word, Word::Unknown);
+        agent.note("STARTED");
+        agent.put(Put {
+            error: Some("the peer took too long".into()),
+            trouble: Some(Trouble::Slow),
+            at: SystemTime::now(),
+            took: Duration::from_secs(3),
+        });
+        assert_eq!(agent.word, Word::Started);
+        agent.called();
+        assert_eq!(agent.word, Word::Connected);
+        agent.note("STOPPED");
+        agent.called();
+        assert_eq!(agent.word, Word::Stopped);
     }
 
     #[test]

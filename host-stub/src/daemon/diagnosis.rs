@@ -143,6 +143,14 @@ fn of_the_agent(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
         );
     }
     match (live.agent.word(), trouble) {
+        // It has only written to its port so far.
+        (Word::Started, Some(Trouble::Refused)) if !live.called => Diagnosis::new(
+            "no-vsock",
+            format!(
+                "the agent is STARTED, but nothing listens in the guest (vsock port 8443): has the VM a vsock \
+                 device, and the guest a driver for it (vmw_vsock_virtio_transport)? {IN_THE_GUEST}"
+            ),
+        ),
         (Word::Connected | Word::Started, Some(Trouble::Refused)) => Diagnosis::new(
             "agent-gone",
             "the agent was here, but listens no more (vsock port 8443): it ended without saying STOPPED, \

@@ -235,6 +235,9 @@ impl Door {
         }
         let answer = self.answer(&stream, &request, fault)?;
         let status = self.write(&mut stream, &request, answer)?;
+        if status == 200 {
+            self.daemon.with(&self.name, |live| live.agent.called())?;
+        }
         stream.conn.send_close_notify();
         let _gone = stream.flush();
         let how = if resumed { " (resumed)" } else { "" };

@@ -167,6 +167,16 @@ fn certificates_that_do_not_fit_are_named_from_either_side() {
 }
 
 #[test]
+fn an_agent_without_vsock_is_not_one_that_was_here() {
+    let (host, qemu) = world("lxd");
+    // It announces itself by the port, and nobody listens at its vsock.
+    qemu.say("STARTED\n");
+    host.wait_for("STARTED");
+    let text = cause(&host, "no-vsock");
+    assert!(text.contains("a vsock device") && text.contains("--check"), "{text}");
+}
+
+#[test]
 fn an_agent_that_is_gone_is_told_from_one_that_never_was() {
     let (host, qemu) = world("lxd");
     let socket = host.path("vm1.p.listen_8443");

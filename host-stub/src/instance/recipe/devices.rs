@@ -180,13 +180,14 @@ impl Recipe<'_> {
             );
         }
         if let Some((file, format)) = &self.disk {
+            // A kernel that somebody adds with -kernel has 0.
             options.add(
                 "the root disk",
                 &[
                     "-drive",
                     &drive(file, "root", format, ",discard=on"),
                     "-device",
-                    "scsi-hd,bus=scsi.0,drive=root,bootindex=0",
+                    "scsi-hd,bus=scsi.0,drive=root,bootindex=1",
                 ],
             );
         }

@@ -214,7 +214,7 @@ mod tests {
         assert!(!text.contains("-kernel"), "{text}");
         for part in [
             "file=/a,,b.img,if=none,id=root,format=qcow2,discard=on",
-            "scsi-hd,bus=scsi.0,drive=root,bootindex=0",
+            "scsi-hd,bus=scsi.0,drive=root,bootindex=1",
             "genisoimage -quiet -R -J -V cidata -o /d/instances/vm1/seed.iso '/my seed'\n",
             "scsi-cd,bus=scsi.0,drive=seed",
         ] {
