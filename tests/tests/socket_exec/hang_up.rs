@@ -1,16 +1,18 @@
 //! What the host hears of its commands when the agent is told to end. The servers' Go client takes the end of an
 //! operation from an event, and takes the end of the events before that for a failure (P§4.1).
 
+use std::io::Read;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use mote_tests::agent::Pair;
 use mote_tests::conform::exec::{Running, script, terminal};
 use mote_tests::conform::ws::{Message, Ws};
-use mote_tests::{kill, wait};
+use mote_tests::{Process, kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{holdings, start};
+use super::{exec, holdings, start};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -106,6 +108,21 @@ fn a_host_that_does_not_leave_or_does_not_read_delays_the_end_by_seconds() {
         assert_eq!(code, Some(0));
         assert!((Duration::from_secs(2)..LIMIT).contains(&took), "{took:?}");
     }
+}
+
+#[test]
+fn mote_host_ends_with_129_and_keeps_the_agent_no_longer() {
+    let mut pair = start();
+    let words = ["sh", "-c", "echo begun; exec sleep 4321"];
+    let mut command = Process::start(exec(&pair, &["-T", "-n"], &words).stdout(Stdio::piped()));
+    let mut begun = [0; 6];
+    command.0.stdout.take().unwrap().read_exact(&mut begun).unwrap();
+    kill(Signal::TERM, pair.agent.0.id());
+    let (code, took) = ends(&mut pair);
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let (status, _) = wait("its end", LIMIT, || command.0.try_wait().unwrap());
+    assert_eq!(status.code(), Some(129));
 }
 
 #[test]
