@@ -15,7 +15,7 @@ use rustix::io::FdFlags;
 use crate::agent::{ACTS, Agent, WORDS};
 use crate::built;
 use crate::hostapi::sftp::SESSIONS;
-use crate::runtime::clock::{now, sleep};
+use crate::runtime::clock::{now, sleep, within};
 use crate::runtime::{log, notify};
 use crate::start::anew::{self, How};
 use crate::start::new_root::OldRoot;
@@ -23,6 +23,10 @@ use crate::sys::{self, Signalled, sandbox};
 
 /// Interval between two looks, while the agent is to leave or may have to follow into another root.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Longest wait for the host to take the ends of its commands: within the 5 s that systems give a process between
+/// SIGTERM and SIGKILL. A host takes them at once.
+const HANG_UP: Duration = Duration::from_secs(3);
 
 /// Why the agent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,12 +123,7 @@ pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>;
     }
     log::info(format_args!("another agent takes over"));
     agent.notes.release();
-    let mut leave = Leave::replaced(now());
-    let idle = async {
-        while !leave.may(now(), load(agent)) {
-            sleep(LOOK).await;
-        }
-    };
+    let idle = left(agent, Leave::replaced(now()), load);
     let told = async {
         while let Ok(signal) = signals.next().await {
             match signal {
@@ -135,6 +134,29 @@ pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>;
         }
     };
     idle.or(told).await;
+}
+
+/// Ends the commands of the host that still run: the last that it hears of them is 129, as of those of a terminal that
+/// hangs up (P§4.1). Then waits until it has taken that: it asks for nothing and has left the events.
+pub(crate) async fn hang_up(agent: &Agent) {
+    if agent.operations.load() != Load::Busy {
+        return;
+    }
+    agent.operations.hang_up();
+    let taken = left(agent, Leave::anew(now()), |agent| {
+        let is_busy = agent.operations.load() == Load::Busy
+            || agent.acts.free() != ACTS
+            || agent.events.hosts() > 0;
+        if is_busy { Load::Busy } else { Load::Idle }
+    });
+    within(HANG_UP, taken).await;
+}
+
+/// Waits until the agent may leave.
+async fn left(agent: &Agent, mut leave: Leave, load: fn(&Agent) -> Load) {
+    while !leave.may(now(), load(agent)) {
+        sleep(LOOK).await;
+    }
 }
 
 /// What of the host's is under way, or of an application's words to it. Without `/proc`, which a new root may lack yet,

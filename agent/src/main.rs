@@ -22,6 +22,7 @@ mod workers;
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::fmt::Arguments;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
@@ -331,7 +332,8 @@ async fn serve(
             Err(error) => Err(format!("the host listener is broken: {error}")),
         }
     };
-    let result = host.or(signals.obeyed(&agent)).await;
+    let mut host = pin!(host);
+    let result = host.as_mut().or(signals.obeyed(&agent)).await;
     if built::INITRAMFS && result == Ok(Over::Replaced) {
         let over: BoxFuture<'_> = Box::pin(leave::replaced(&agent, &signals, [guests, serial]));
         over.await;
@@ -340,6 +342,10 @@ async fn serve(
     // Removes the socket's name: where there is one, cloud-init expects a host that answers (P§5.1).
     agent.allow_devlxd(false);
     agent.status(|status| status.stop(now()));
+    if built::EXEC && result.is_ok() {
+        // A host that has just started a command asks for it only now.
+        leave::hang_up(&agent).or(async { drop(host.await) }).await;
+    }
     if clock::within(GOODBYE, serial).await.is_none() {
         log::warn(format_args!("the status port does not take STOPPED"));
     }

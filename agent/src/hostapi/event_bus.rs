@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mote_core::hostapi::event::{Subscription, one_line};
+use mote_core::hostapi::event::{Audience, Subscription, one_line};
 use mote_core::json::{Document, Value};
 use mote_core::limits;
 use mote_core::timestamp::Timestamp;
@@ -83,6 +83,12 @@ impl Events {
             share = self.room.try_take_many(event.bytes());
         }
         self.queue(kind, event, share);
+    }
+
+    /// Number of the host's listeners.
+    pub(crate) fn hosts(&self) -> usize {
+        let all = self.listeners.borrow();
+        all.iter().filter(|one| one.subscription.audience == Audience::Host).count()
     }
 
     fn is_heard(&self, kind: &str) -> bool {
@@ -182,7 +188,7 @@ fn stamped(kind: &str, metadata: Value<'_>) -> Document {
 mod tests {
     use async_executor::LocalExecutor;
     use futures_lite::future::yield_now;
-    use mote_core::hostapi::event::{Audience, CONFIG, OPERATION};
+    use mote_core::hostapi::event::{CONFIG, OPERATION};
 
     use super::*;
     use crate::runtime::run::block_on;

@@ -38,14 +38,12 @@ pub(crate) fn listen(agent: &Rc<Agent>, request: &Request<'_>, audience: Audienc
         Ok(accept) => accept,
         Err(why) => return Answer::Reply(Reply::text(400, why)),
     };
-    let mut listeners = agent.events.listeners.borrow_mut();
     // Those of the guest have permits: `devlxd/admission.rs`.
-    let hosts = |other: &&Rc<Listener>| other.subscription.audience == Audience::Host;
-    if audience == Audience::Host && listeners.iter().filter(hosts).count() >= LISTENERS {
+    if audience == Audience::Host && agent.events.hosts() >= LISTENERS {
         return Answer::Reply(Reply::text(503, "Too many event listeners"));
     }
     let listener = Rc::new(Listener::new(Subscription::new(audience, request.query)));
-    listeners.push(listener.clone());
+    agent.events.listeners.borrow_mut().push(listener.clone());
     let listening = Listening { agent: agent.clone(), listener, accept };
     Answer::Upgrade(Upgrade::new(|stream| listening.serve(stream)))
 }

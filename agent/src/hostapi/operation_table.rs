@@ -34,13 +34,31 @@ pub(crate) struct Operations {
     pub(super) all: RefCell<Vec<Rc<Operation>>>,
     /// A permit for each free byte of [`limits::HOST_MEMORY`].
     pub(crate) memory: Rc<Semaphore>,
+    /// Raised when the agent ends.
+    end: Signal,
 }
 
 impl Operations {
     /// An empty table. Changes of operations are published to `events`.
     pub(crate) fn new(flavour: Flavour, events: Rc<Events>) -> Self {
         let memory = Rc::new(Semaphore::new(limits::HOST_MEMORY));
-        Self { flavour, events, all: RefCell::default(), memory }
+        Self { flavour, events, all: RefCell::default(), memory, end: Signal::default() }
+    }
+
+    /// Ends all operations, since the agent ends: for the host, its commands are gone as those of a terminal that hung
+    /// up (P§4.1).
+    pub(crate) fn hang_up(&self) {
+        self.end.raise();
+    }
+
+    /// Whether that was done.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        self.end.seen() != 0
+    }
+
+    /// Waits until that is done.
+    pub(crate) async fn hung_up(&self) {
+        self.end.after(0).await;
     }
 }
 

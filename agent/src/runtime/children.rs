@@ -98,6 +98,12 @@ impl Child {
         self.reaped.until(|| self.ended.get()).await
     }
 
+    /// Has it count as ended by SIGHUP, although it may go on without its terminal or its pipes.
+    pub(crate) fn hang_up(&self) {
+        self.ended.set(Some(Ended::Signal(Kill::HUP.as_raw())));
+        self.reaped.raise();
+    }
+
     /// Sends a signal to the process, not to its group. Does nothing once it is reaped, since its process
     /// id may be in use again.
     pub(crate) fn signal(&self, signal: i32) {

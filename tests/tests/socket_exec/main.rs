@@ -4,6 +4,7 @@
 
 mod arrival;
 mod audit;
+mod hang_up;
 mod long;
 
 use std::io::{BufReader, Read, Write};

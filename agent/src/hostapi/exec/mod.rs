@@ -127,6 +127,7 @@ async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, allowed: u64, request:
         true if agent.policy.changed.seen() != allowed => {
             "The guest's policy has changed meanwhile"
         }
+        true if agent.operations.is_hung_up() => "The agent ends",
         true => "",
     };
     let outcome = if refusal.is_empty() {
@@ -199,7 +200,12 @@ async fn execute(agent: &Agent, sockets: &Sockets, request: Held) -> Result<i32,
     let data = sockets.get(0).ok_or_else(gone)?;
     let life = async {
         child.started().await?;
-        let ended = child.ended().await;
+        let hung_up = async {
+            agent.operations.hung_up().await;
+            child.hang_up();
+            pending().await
+        };
+        let ended = hung_up.or(child.ended()).await;
         sockets.finish(sockets::CONTROL);
         Ok(ended)
     };
@@ -218,7 +224,8 @@ async fn execute(agent: &Agent, sockets: &Sockets, request: Held) -> Result<i32,
                 pending().await
             };
             let outputs = async {
-                let both = zip(pump::output(&stdout, output), pump::output(&stderr, errors));
+                let copy = |socket, pipe| pump::output(socket, pipe, &agent.operations);
+                let both = zip(copy(&stdout, output), copy(&stderr, errors));
                 silent.set(both.await == (true, true));
             };
             zip(life.or(inputs), outputs).await.0

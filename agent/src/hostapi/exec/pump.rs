@@ -12,6 +12,7 @@ use mote_core::hostapi::exec::{Control, control as read_control};
 use mote_core::ws::Opcode;
 
 use super::pty;
+use crate::hostapi::operation_table::Operations;
 use crate::net::relay::write_all;
 use crate::net::websocket::{Frame, Inbox, Received, WebSocket};
 use crate::runtime::children::Child;
@@ -28,6 +29,9 @@ const SILENCE: Duration = Duration::from_millis(100);
 const GRACE: Duration = Duration::from_secs(1);
 /// Most output read from such a terminal, bytes: more than the kernel buffers for it.
 const TAIL: usize = 256 * 1024;
+/// Most output read from a pipe after the host was told that its command is gone, bytes: what the kernel buffers, so all
+/// that was written before.
+const BUFFERED: usize = 64 * 1024;
 /// How long the host may take to send its own barrier or a close frame after a terminal's end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -97,13 +101,25 @@ async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
 }
 
 /// Copies a pipe to a socket, then sends the barrier; returns true if the pipe's end was reached. If
-/// the host leaves, the pipe is closed, so its writer gets SIGPIPE or `EPIPE`.
-pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>) -> bool {
+/// the host leaves, the pipe is closed, so its writer gets SIGPIPE or `EPIPE`. Once the agent has hung up, what is in
+/// the pipe is all.
+pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>, all: &Operations) -> bool {
     let ended = Cell::new(false);
     let copy = async {
-        let mut frame = None;
-        while let Some((frame, count)) = next(&pipe, &mut frame).await {
+        let (mut frame, mut rest) = (None, BUFFERED);
+        loop {
+            let cut = async {
+                all.hung_up().await;
+                None
+            };
+            let Some((frame, count)) = next(&pipe, &mut frame).or(cut).await else { break };
             socket.send_frame(frame, count).await?;
+            if all.is_hung_up() {
+                rest = rest.saturating_sub(count);
+                if rest == 0 {
+                    break;
+                }
+            }
         }
         drop(pipe);
         ended.set(true);

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::check::Check;
 use super::devices::{in_guest, plug, unplug};
+use super::during::{During, GONE};
 use crate::server::Server;
 use crate::setup::{FIRST_IN_GUEST, nic};
 use crate::terminal::Terminal;
@@ -13,6 +14,8 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new("boot", "restart", restart),
     Check::new("boot", "clean_stop_start_with_devices", clean_stop_start_with_devices),
     Check::new("boot", "forced_stop", forced_stop),
+    Check::new("boot", "stop_during_command", stop_during_command),
+    Check::new("boot", "forced_stop_during_command", forced_stop_during_command),
     Check::new("boot", "console", console),
     Check::new("boot", "start_with_console", start_with_console),
     Check::new("boot", "guest_powers_off", guest_powers_off),
@@ -83,6 +86,27 @@ fn forced_stop(world: &World) -> Seen {
     world.cli(&["stop", "-f", VM]).within(world.limit(60)).text()?;
     same("the status", world.status()?, "Stopped")?;
     Ok(format!("agent {} s after the start", start(world)?))
+}
+
+fn stop_during_command(world: &World) -> Seen {
+    let during = During::begin(world)?;
+    let stopped = stop(world);
+    let ended = during.end(world);
+    start(world)?;
+    stopped?;
+    let (codes, said) = ended?;
+    if codes == [GONE; 2] { Ok(said) } else { Err(said) }
+}
+
+/// Nobody in the instance can say anything then: the client must end, and must not take it for success.
+fn forced_stop_during_command(world: &World) -> Seen {
+    let during = During::begin(world)?;
+    let stopped = world.cli(&["stop", "-f", VM]).within(world.limit(60)).text();
+    let ended = during.end(world);
+    start(world)?;
+    stopped?;
+    let (codes, said) = ended?;
+    if codes.iter().all(|code| [GONE, 255].contains(code)) { Ok(said) } else { Err(said) }
 }
 
 /// Ctrl-a q, as fingers do it: the client looks at the first byte only of what it reads at once.

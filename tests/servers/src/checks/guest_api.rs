@@ -8,9 +8,12 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new("guestapi", "config_and_event", config_and_event),
     Check::new("guestapi", "many_events", many_events),
     Check::new("guestapi", "metadata", metadata),
+    Check::new("guestapi", "metadata_format", metadata_format),
     Check::new("guestapi", "cloud_init_keys", cloud_init_keys),
+    Check::new("guestapi", "user_data_escapes", user_data_escapes),
     Check::new("guestapi", "device_event", device_event).incus(),
     Check::new("guestapi", "ready", set_ready).incus(),
+    Check::new("guestapi", "last_state_ready", last_state_ready).incus(),
     Check::new("guestapi", "off_and_on", off_and_on),
 ];
 
@@ -75,6 +78,24 @@ fn metadata(world: &World) -> Seen {
     line_with(&meta_data, "instance-id")
 }
 
+/// The value of an instance's key, as the API has it.
+fn config(world: &World, key: &str) -> Result<String, String> {
+    let instance = world.query(&format!("/1.0/instances/{VM}"))?;
+    Ok(instance["config"][key].as_str().unwrap_or_default().to_owned())
+}
+
+/// Every byte of it: cloud-init reads it as YAML.
+fn metadata_format(world: &World) -> Seen {
+    let mine = "mine: \"a: b\"\nlist: [1, 2]\n";
+    world.ok(&["config", "set", VM, "user.meta-data", mine])?;
+    let seen = world.exec(&["mote-agent", "metadata"]).text();
+    let id = config(world, "volatile.cloud-init.instance-id");
+    world.ok(&["config", "unset", VM, "user.meta-data"])?;
+    let wanted = format!("#cloud-config\ninstance-id: {}\nlocal-hostname: {VM}\n{mine}", id?);
+    same("meta-data", seen?, wanted)?;
+    Ok(String::new())
+}
+
 fn cloud_init_keys(world: &World) -> Seen {
     let data = "#cloud-config\nruncmd: [touch /run/me]\n";
     for key in ["cloud-init.user-data", "cloud-init.vendor-data"] {
@@ -84,6 +105,20 @@ fn cloud_init_keys(world: &World) -> Seen {
         same(key, seen, data.trim())?;
     }
     Ok("user-data and vendor-data, as they are".into())
+}
+
+/// What JSON, YAML, HTML and C have escapes for, and what takes four bytes.
+const ESCAPES: &str = "#cloud-config\nwrite_files:\n- content: \"tab\\t \\\"quoted\\\" \\\\ \\u00e9 %s %41 \u{2028} .\"\n  \
+    path: '/run/\u{1f600} \u{fc} <b>&amp;</b> $HOME `id`'\n#\ta tab, \u{1f469}\u{200d}\u{1f680} and an end\n";
+
+fn user_data_escapes(world: &World) -> Seen {
+    for key in ["cloud-init.user-data", "user.user-data"] {
+        world.ok(&["config", "set", VM, key, ESCAPES])?;
+        let seen = world.exec(&["mote-agent", "get", key]).text();
+        world.ok(&["config", "unset", VM, key])?;
+        same(key, seen?, ESCAPES)?;
+    }
+    Ok(String::new())
 }
 
 fn device_event(world: &World) -> Seen {
@@ -103,6 +138,14 @@ fn set_ready(world: &World) -> Seen {
     }
     let listed = world.ok(&["list", VM, "-f", "csv", "-c", "s"])?;
     same("in the list", listed.trim(), "READY")?;
+    Ok(String::new())
+}
+
+fn last_state_ready(world: &World) -> Seen {
+    for (word, value) in [("ready", "true"), ("started", "false"), ("ready", "true")] {
+        world.exec(&["mote-agent", word]).code(0)?;
+        same(word, config(world, "volatile.last_state.ready")?, value)?;
+    }
     Ok(String::new())
 }
 

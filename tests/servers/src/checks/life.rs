@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use super::check::Check;
 use super::devices::{in_guest, plug, unplug};
+use super::during::{During, GONE};
 use crate::setup::knows_vms;
 use crate::world::{Seen, VM, World, round, same};
 
 pub(super) const CHECKS: &[Check] = &[
     Check::new("life", "agent_killed", agent_killed),
+    Check::new("life", "agent_ends_during_command", agent_ends_during_command),
     Check::new("life", "pause_and_resume", pause_and_resume),
     Check::new("life", "snapshot", snapshot),
     Check::new("life", "server_killed", server_killed),
@@ -39,6 +41,17 @@ fn agent_killed(world: &World) -> Seen {
     let text = format!("{} s after its death, an exec takes {} s", round(back), round(one));
     let limit = world.limit(BACK) + one;
     if back > limit { Err(format!("{text}: more than {limit:?}")) } else { Ok(text) }
+}
+
+fn agent_ends_during_command(world: &World) -> Seen {
+    let was = agents_pid(world)?;
+    let during = During::begin(world)?;
+    // This command is under way as well.
+    let _answer = world.exec(&["kill", "-TERM", &was]).run();
+    let ended = during.end(world);
+    world.until("another agent", 60, || Ok(agents_pid(world)? != was))?;
+    let (codes, said) = ended?;
+    if codes == [GONE; 2] { Ok(said) } else { Err(said) }
 }
 
 fn pause_and_resume(world: &World) -> Seen {

@@ -4,6 +4,7 @@
 mod boot;
 mod check;
 mod devices;
+mod during;
 mod exec;
 mod files;
 mod guest_api;

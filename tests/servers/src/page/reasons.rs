@@ -23,12 +23,26 @@ pub const REASONS: &[Reason] = &[
     Reason { server: Server::Incus, agents: OWN, check: "devices.directory", why: LEFT },
     Reason { server: Server::Incus, agents: OWN, check: "devices.directory_read_only", why: LEFT },
     Reason { server: Server::Incus, agents: OWN, check: "life.agent_killed", why: SLOW },
+    Reason {
+        server: Server::Incus,
+        agents: OWN,
+        check: "life.agent_ends_during_command",
+        why: CUT_OFF,
+    },
+    Reason { server: Server::Incus, agents: OWN, check: "boot.stop_during_command", why: CUT_OFF },
     Reason { server: Server::Incus, agents: OWN, check: "life.server_killed", why: FORGOTTEN },
     Reason { server: Server::Incus, agents: OWN, check: "life.server_restarted", why: FORGOTTEN },
     Reason { server: Server::Lxd, agents: OWN, check: "exec.exit_codes", why: KILLED },
     Reason { server: Server::Lxd, agents: OWN, check: "terminal.window_change", why: KILLED },
     Reason { server: Server::Lxd, agents: OWN, check: "guestapi.off_and_on", why: ASKED_BACK },
     Reason { server: Server::Lxd, agents: OWN, check: "life.agent_killed", why: SLOW },
+    Reason {
+        server: Server::Lxd,
+        agents: OWN,
+        check: "life.agent_ends_during_command",
+        why: CUT_OFF,
+    },
+    Reason { server: Server::Lxd, agents: OWN, check: "boot.stop_during_command", why: CUT_OFF },
 ];
 
 const OWN: &[Agent] = &[Agent::Own];
@@ -43,6 +57,9 @@ const LEFT: &str = "The agent of Incus 6.0.4 leaves a directory mounted that was
 
 const SLOW: &str = "The limit, the same for all agents, is twice that of a machine which emulates nothing; the server's agent, 14 MB \
     of Go, takes longer to start.";
+
+const CUT_OFF: &str = "The server's agent ends without a word about its commands, which this server takes for an error: 255. mote ends \
+    them with 129, as a container's (docs/protocol/exec.md).";
 
 const FORGOTTEN: &str = "The server forgets Ready when it ends, and its agent does not say it again; mote does \
     (docs/protocol/ready.md).";

@@ -1,0 +1,136 @@
+//! What the host hears of its commands when the agent is told to end. The servers' Go client takes the end of an
+//! operation from an event, and takes the end of the events before that for a failure (P§4.1).
+
+use std::io::Read;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use mote_tests::agent::Pair;
+use mote_tests::conform::exec::{Running, script, terminal};
+use mote_tests::conform::ws::{Message, Ws};
+use mote_tests::{Process, kill, wait};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::{exec, holdings, start};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Told to end; its exit code and how long it took.
+fn ends(pair: &mut Pair) -> (Option<i32>, Duration) {
+    let begun = Instant::now();
+    let (status, _) = wait("the agent's end", LIMIT, || pair.agent.0.try_wait().unwrap());
+    (status.code(), begun.elapsed())
+}
+
+/// Reads events until that operation is over, as the Go client does.
+fn over(events: &mut Ws, running: &Running) -> Value {
+    loop {
+        let Message::Text(line) = events.message().unwrap() else { panic!("no event") };
+        let event: Value = serde_json::from_slice(&line).unwrap();
+        let operation = &event["metadata"];
+        let is_it = operation["id"] == running.exec.made["id"];
+        if is_it && operation["status_code"].as_u64().unwrap() >= 200 {
+            return operation.clone();
+        }
+    }
+}
+
+#[test]
+fn the_last_that_a_host_hears_of_a_command_is_that_its_terminal_hung_up() {
+    for request in [script("echo begun; exec sleep 4321"), terminal("echo begun; exec sleep 4321")]
+    {
+        let mut pair = start();
+        let agent = pair.client();
+        let mut events = Ws::open(&agent, "/1.0/events").unwrap();
+        let mut running = Running::start(&agent, &request).unwrap();
+        let mut seen = running.out.as_mut().unwrap_or(&mut running.stdin).until("begun").unwrap();
+        kill(Signal::TERM, pair.agent.0.id());
+        // A host that asks only now is answered, by the same agent.
+        let operation = over(&mut events, &running);
+        assert_eq!(operation["metadata"]["return"], 129, "{operation}");
+        assert_eq!((&operation["status"], &operation["err"]), (&"Success".into(), &"".into()));
+        assert_eq!(running.exec.code(&agent, LIMIT), Ok(129));
+        // All that it wrote has come, with the barrier.
+        let out = running.out.as_mut().unwrap_or(&mut running.stdin);
+        seen += str::from_utf8(&out.output().unwrap()).unwrap();
+        assert_eq!(seen.trim_end(), "begun");
+        // It waits for nobody else, and not for the command.
+        assert_eq!(pair.agent.0.try_wait().unwrap(), None);
+        events.drop_line();
+        assert_eq!(ends(&mut pair).0, Some(0), "{}", pair.log());
+    }
+}
+
+#[test]
+fn a_host_that_waits_for_the_operation_is_answered() {
+    let mut pair = start();
+    let agent = pair.client();
+    let mut running = Running::start(&agent, &script("echo begun; exec sleep 4321")).unwrap();
+    let _begun = running.out.as_mut().unwrap().until("begun").unwrap();
+    let (target, other) = (format!("{}/wait?timeout=-1", running.exec.operation), pair.client());
+    let waits = std::thread::spawn(move || other.get(&target));
+    std::thread::sleep(Duration::from_secs(1));
+    kill(Signal::TERM, pair.agent.0.id());
+    assert_eq!(waits.join().unwrap().unwrap()["metadata"]["return"], 129);
+    assert_eq!(running.out.unwrap().output().unwrap(), b"");
+    assert_eq!(ends(&mut pair).0, Some(0));
+}
+
+#[test]
+fn a_command_without_an_end_of_its_output_is_cut() {
+    let mut pair = start();
+    let agent = pair.client();
+    let mut events = Ws::open(&agent, "/1.0/events").unwrap();
+    let mut running = Running::start(&agent, &script("exec yes")).unwrap();
+    let mut out = running.out.take().unwrap();
+    let _first = out.until("y\n").unwrap();
+    kill(Signal::TERM, pair.agent.0.id());
+    let _rest = out.output().unwrap();
+    assert_eq!(over(&mut events, &running)["metadata"]["return"], 129);
+    drop(events);
+    assert_eq!(ends(&mut pair).0, Some(0));
+}
+
+#[test]
+fn a_host_that_does_not_leave_or_does_not_read_delays_the_end_by_seconds() {
+    for flood in [false, true] {
+        let mut pair = start();
+        let agent = pair.client();
+        let _events = Ws::open(&agent, "/1.0/events").unwrap();
+        let request = script(if flood { "exec yes" } else { "exec sleep 4321" });
+        let _running = Running::start(&agent, &request).unwrap();
+        let started = || holdings(&pair).1.contains(' ').then_some(());
+        wait("the command", LIMIT, started);
+        std::thread::sleep(Duration::from_secs(1));
+        kill(Signal::TERM, pair.agent.0.id());
+        let (code, took) = ends(&mut pair);
+        assert_eq!(code, Some(0));
+        assert!((Duration::from_secs(2)..LIMIT).contains(&took), "{took:?}");
+    }
+}
+
+#[test]
+fn mote_host_ends_with_129_and_keeps_the_agent_no_longer() {
+    let mut pair = start();
+    let words = ["sh", "-c", "echo begun; exec sleep 4321"];
+    let mut command = Process::start(exec(&pair, &["-T", "-n"], &words).stdout(Stdio::piped()));
+    let mut begun = [0; 6];
+    command.0.stdout.take().unwrap().read_exact(&mut begun).unwrap();
+    kill(Signal::TERM, pair.agent.0.id());
+    let (code, took) = ends(&mut pair);
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let (status, _) = wait("its end", LIMIT, || command.0.try_wait().unwrap());
+    assert_eq!(status.code(), Some(129));
+}
+
+#[test]
+fn an_agent_without_commands_waits_for_nobody() {
+    let mut pair = start();
+    let _events = Ws::open(&pair.client(), "/1.0/events").unwrap();
+    kill(Signal::TERM, pair.agent.0.id());
+    let (code, took) = ends(&mut pair);
+    assert_eq!(code, Some(0));
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
