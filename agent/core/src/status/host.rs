@@ -164,7 +164,11 @@ impl Status {
     }
 
     fn connected(&mut self, now: Uptime, eager: u8, owed: bool) {
-        self.timers.stop(Timer::Turn);
+        // A host that has never called may have tried while this agent could not answer, and tries again only after
+        // STOPPED and STARTED.
+        if self.heard != Heard::Nothing {
+            self.timers.stop(Timer::Turn);
+        }
         match self.heard {
             Heard::Nothing | Heard::Put => self.timers.set(Timer::Refresh, now + REFRESH),
             // Such a host reads the port itself, not a ring: no line is silent, each STARTED may be

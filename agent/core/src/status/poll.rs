@@ -106,7 +106,12 @@ impl Status {
     fn due_line(&mut self, now: Uptime) -> Option<StatusLine> {
         if self.timers.is_due(Timer::Turn, now) {
             self.not_before.turn = now + TURN;
-            self.timers.set(Timer::Turn, now + TURN);
+            if self.state() == State::Connected {
+                // Once: it works without that call.
+                self.timers.stop(Timer::Turn);
+            } else {
+                self.timers.set(Timer::Turn, now + TURN);
+            }
             self.timers.set(Timer::Announce, now + READ);
             return Some(StatusLine::Stopped);
         }

@@ -10,7 +10,8 @@ pub(super) enum Timer {
     Announce,
     /// Write STARTED without an event. Runs in CONNECTED, unless the host reads every line.
     Refresh,
-    /// Write STOPPED, then STARTED, for a host that does not call. Runs in STARTED.
+    /// Write STOPPED, then STARTED, for a host that does not call. Runs in STARTED, and once in CONNECTED if no host has
+    /// ever called.
     Turn,
     /// Have the shell make the call of the verification. Stops once it was asked to.
     Call,

@@ -223,3 +223,49 @@ fn stopped_is_read_by_every_host_whatever_stood_before_it() {
         }
     }
 }
+
+#[test]
+fn agent_conf_connects_in_the_background_while_started_is_still_said() {
+    let mut status = status();
+    status.know(at(0), HOST);
+    let first = actions(&mut status, 0);
+    let Action::Verify { address: HOST, fingerprint: None, attempt } = first[0] else {
+        panic!("{first:?}");
+    };
+    assert_eq!((first[1], status.state()), (started(), State::Started));
+    assert!(status.verified(at(50), attempt, true));
+    assert_eq!(status.state(), State::Connected);
+    // No CONNECTED: it would hide STARTED from a host that reads the last line only.
+    let seen = lines(&run(&mut status, 50, 45_000));
+    let visible: Vec<_> = seen.iter().filter(|line| line.2).map(|line| (line.0, line.1)).collect();
+    let eager = (1..=10).map(|second| (second * 1000 + 50, "STARTED"));
+    assert_eq!(visible[..10], eager.collect::<Vec<_>>());
+    // The host's call may have failed, which it does not repeat by itself: the agent was too slow to answer. Once.
+    assert_eq!(visible[10..], [(15_000, "STOPPED\nSTOPPED"), (16_500, "STARTED")]);
+    let seen = run(&mut status, 45_000, 600_000);
+    assert!(times(&seen, "STOPPED\nSTOPPED").is_empty(), "{seen:?}");
+}
+
+#[test]
+fn one_that_was_called_after_it_had_found_its_host_says_no_stopped() {
+    let mut status = status();
+    status.know(at(0), HOST);
+    let Action::Verify { attempt, .. } = actions(&mut status, 0)[0] else { unreachable!() };
+    assert!(status.verified(at(50), attempt, true));
+    run(&mut status, 50, 14_000);
+    let attempt = status.put_started(at(14_000), HOST);
+    assert!(status.verified(at(14_010), attempt, true));
+    let seen = run(&mut status, 14_010, 600_000);
+    assert!(times(&seen, "STOPPED\nSTOPPED").is_empty(), "{seen:?}");
+}
+
+#[test]
+fn agent_conf_does_not_replace_what_the_host_said() {
+    let mut status = connected(0);
+    let other = HostAddress { cid: 2, port: 9 };
+    status.know(at(1), other);
+    assert_eq!((status.address(), status.state()), (Some(HOST), State::Connected));
+    status.host_lost(at(2));
+    status.know(at(3), other);
+    assert_eq!(status.address(), Some(HOST));
+}

@@ -275,36 +275,6 @@ fn regained_between_stopped_and_started_the_started_still_comes() {
 }
 
 #[test]
-fn agent_conf_connects_in_the_background_while_started_is_still_said() {
-    let mut status = status();
-    status.know(at(0), HOST);
-    let first = actions(&mut status, 0);
-    let Action::Verify { address: HOST, fingerprint: None, attempt } = first[0] else {
-        panic!("{first:?}");
-    };
-    assert_eq!((first[1], status.state()), (started(), State::Started));
-    assert!(status.verified(at(50), attempt, true));
-    assert_eq!(status.state(), State::Connected);
-    // No CONNECTED: it would hide STARTED from a host that reads the last line only.
-    let seen = lines(&run(&mut status, 50, 45_000));
-    let visible: Vec<_> = seen.iter().filter(|line| line.2).map(|line| (line.0, line.1)).collect();
-    let eager = (1..=10).map(|second| (second * 1000 + 50, "STARTED"));
-    assert_eq!(visible[..10], eager.collect::<Vec<_>>());
-    assert_eq!(visible[10..], [(40_050, "STARTED")]);
-}
-
-#[test]
-fn agent_conf_does_not_replace_what_the_host_said() {
-    let mut status = connected(0);
-    let other = HostAddress { cid: 2, port: 9 };
-    status.know(at(1), other);
-    assert_eq!((status.address(), status.state()), (Some(HOST), State::Connected));
-    status.host_lost(at(2));
-    status.know(at(3), other);
-    assert_eq!(status.address(), Some(HOST));
-}
-
-#[test]
 fn a_write_that_fails_is_repeated_later() {
     let mut status = connected(0);
     let words = actions(&mut status, 0);
