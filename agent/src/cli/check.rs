@@ -112,7 +112,7 @@ impl Facts {
 }
 
 /// Members of the running agent's view, for [`View`].
-const KEYS: [&str; 5] = ["state", "last_error", "files", "port", "devlxd"];
+const KEYS: [&str; 6] = ["state", "last_error", "policy", "files", "port", "devlxd"];
 /// Those members; none if no agent runs.
 type View = [Option<String>; KEYS.len()];
 
@@ -136,7 +136,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     about_root(&mut facts, &options.root);
     let judged = policies.under(known);
-    about_policy(&mut facts, &judged);
+    about_policy(&mut facts, &judged, &theirs);
     about_sandbox(&mut facts, options, &judged.policy);
     about_devlxd(&mut facts, &judged.policy, known, &theirs);
     if let Some(why) = others::left(&options.root) {
@@ -252,7 +252,16 @@ fn about_port(
     port::flavour(options, &found)
 }
 
-fn about_policy(facts: &mut Facts, judged: &Judged) {
+#[inline(never)] // its size
+fn about_policy(facts: &mut Facts, judged: &Judged, theirs: &View) {
+    let [_, _, theirs, ..] = theirs;
+    let is_another =
+        |theirs: &&String| theirs.strip_suffix(sandbox::WORD).unwrap_or(theirs) != judged.text;
+    if let Some(theirs) = theirs.as_ref().filter(is_another) {
+        // It may have been started with other options, too.
+        facts
+            .note("policy", format_args!("the running agent's is another, until SIGHUP: {theirs}"));
+    }
     let add = match judged.grade {
         Grade::Good => Facts::ok,
         Grade::Void => Facts::note,
@@ -267,9 +276,9 @@ fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {
     }
     // In a child, as there is no way out.
     if sys::apart(SANDBOXED, &|| sys::sandbox::enter(&options.root, &Needs::default())) {
-        facts.ok("sandbox", format_args!("in a sandbox"));
+        facts.ok("sandbox", format_args!("would be in a sandbox"));
     } else {
-        let why = "in a sandbox without Landlock, seccomp or a user of its own";
+        let why = "would be in a sandbox without Landlock, seccomp or a user of its own";
         facts.note("sandbox", format_args!("{why}"));
     }
 }
@@ -296,7 +305,7 @@ fn about_files(
     policies: &policy::Found,
     theirs: &View,
 ) -> Option<Flavour> {
-    let [.., theirs, _, _] = theirs;
+    let [_, _, _, theirs, ..] = theirs;
     let mut due = Ok(0);
     let mut visit = |place: &Path, _: &ConfigFiles| {
         if built::FIRST_BOOT && policies.features(known).allows(Capability::Templates) {

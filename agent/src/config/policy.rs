@@ -6,7 +6,7 @@
 //! known later, by what the host shows: until then, and if nothing tells it, that file restricts too. SIGHUP has it
 //! read again.
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::fmt::{Display, Write};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -104,6 +104,8 @@ pub(crate) struct InForce {
     policy: RefCell<Policy>,
     /// The policy in words, for the status file.
     pub(crate) text: RefCell<String>,
+    /// Whether a file of it is not understood.
+    pub(crate) is_broken: Cell<bool>,
     /// Raised when it changed. What was allowed once keeps the count, and lasts no longer.
     pub(crate) changed: Signal,
 }
@@ -112,7 +114,8 @@ impl InForce {
     /// The policy under this flavour; nothing is allowed yet.
     pub(crate) fn new(flavour: Option<Flavour>) -> Self {
         let policy = RefCell::new(Features::NONE.into());
-        Self { flavour, policy, text: RefCell::default(), changed: Signal::default() }
+        let (text, is_broken) = (RefCell::default(), Cell::new(false));
+        Self { flavour, policy, text, is_broken, changed: Signal::default() }
     }
 
     /// Puts in force what was read, and logs it.
@@ -126,6 +129,7 @@ impl InForce {
         };
         say(format_args!("policy: {}", new.text));
         self.text.replace(new.text);
+        self.is_broken.set(new.grade == Grade::Broken);
         self.put(new.policy);
     }
 

@@ -29,7 +29,9 @@ pub(crate) async fn relay_while_allowed(
 /// 403 with the reason, which the host shows to its user and the log to the guest's.
 #[inline(never)] // its size
 pub(crate) fn denied(agent: &Agent, what: &dyn Display) -> Answer {
-    let why = format!("The guest's policy does not allow {what}");
+    // Nobody meant that, and whoever could mend it may have no other way into the guest.
+    let broken = if agent.policy.is_broken.get() { ": its file is not understood" } else { "" };
+    let why = format!("The guest's policy does not allow {what}{broken}");
     agent.refused(&why);
     error(403, &why)
 }

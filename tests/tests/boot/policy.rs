@@ -74,7 +74,9 @@ fn a_misspelt_policy_denies_everything_and_says_where_it_is_wrong() {
             let agent = boot.start(&[]);
             boot.logged(&why);
             let denied = || boot.host.try_run(&["exec", NAME, "--", "true"]).err();
-            wait("a refusal", LIMIT, || denied().filter(|why| why.contains("policy")));
+            let (refusal, _) =
+                wait("a refusal", LIMIT, || denied().filter(|why| why.contains("policy")));
+            assert!(refusal.contains("allow exec: its file is not understood"), "{refusal}");
             let status = boot.command(&["status"]).stdout(Stdio::piped()).output().unwrap();
             let status = String::from_utf8_lossy(&status.stdout).into_owned();
             let policy =

@@ -47,6 +47,23 @@ fn assert_blocked(boot: &Boot, why: &str) {
 }
 
 #[test]
+fn a_policy_that_the_running_agent_has_not_read_is_not_taken_for_its_own() {
+    let boot = Boot::new("lxd");
+    let agent = boot.start(&[]);
+    boot.logged("CONNECTED");
+    let theirs =
+        "note     policy: the running agent's is another, until SIGHUP: everything is allowed\n";
+    let text = check(boot.command(&[]), &[]).1;
+    assert!(!text.contains("the running agent's is another"), "{text}");
+    boot.put("etc/mote-agent.yml", "features: {state: true}\n");
+    let text = check(boot.command(&[]), &[]).1;
+    assert!(text.contains(theirs) && !text.contains("sandbox: in a"), "{text}");
+    assert!(text.contains("policy: denied: guestapi exec "), "{text}");
+    mote_tests::kill(rustix::process::Signal::HUP, agent.0.id());
+    wait("the policy", LIMIT, || (!check(boot.command(&[]), &[]).1.contains(theirs)).then_some(()));
+}
+
+#[test]
 fn its_own_view_counts() {
     let boot = Boot::new("lxd");
     whole(&boot);
