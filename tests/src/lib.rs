@@ -12,7 +12,6 @@ pub mod column;
 pub mod conform;
 pub mod cost;
 pub mod fleet;
-pub mod front_page;
 pub mod guest;
 pub mod host;
 pub mod outage;

@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod callgrind;
+pub mod front_page;
 pub mod page;
 
 use std::ops::Range;

@@ -16,11 +16,12 @@ mod world;
 use std::time::Duration;
 
 use mote_tests::column::Column;
+use mote_tests::cost::front_page;
 use mote_tests::guest::Guest;
 use mote_tests::host::NAME;
 use mote_tests::proc::kilobytes;
 use mote_tests::vm::{Share, Spec};
-use mote_tests::{agent, front_page, patient, tool, wait};
+use mote_tests::{agent, patient, tool, wait};
 use world::{BACK, BOOT, World};
 
 #[test]

