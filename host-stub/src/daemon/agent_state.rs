@@ -213,9 +213,11 @@ impl AgentState {
     }
 
     /// The host has answered a call of the agent's, so the agent knows the way: also if it was too slow to say so when it
-    /// was told, on which no real host looks again.
+    /// was told, on which no real host looks again. Before it was told nothing follows: it may still be on its way.
     pub(crate) fn called(&mut self) {
-        if self.word == Word::Started {
+        if self.word == Word::Started
+            && self.last_put.as_ref().is_some_and(|put| put.error.is_some())
+        {
             self.enter(Word::Connected);
         }
     }
@@ -361,6 +363,8 @@ mod tests {
         agent.called();
         assert_eq!(agent.word, Word::Unknown);
         agent.note("STARTED");
+        agent.called();
+        assert_eq!(agent.word, Word::Started);
         agent.put(Put {
             error: Some("the peer took too long".into()),
             trouble: Some(Trouble::Slow),
