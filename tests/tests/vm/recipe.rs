@@ -78,7 +78,9 @@ fn a_vm_booted_as_init_says_connects_under_each_server() {
         let console = || std::fs::read_to_string(directory.join("console")).unwrap_or_default();
         let waited = host.try_run(&["wait", NAME, "--for", "CONNECTED", "--timeout", &limit]);
         assert!(waited.is_ok(), "{waited:?}\n{}\n{text}", console());
-        assert!(console().contains(&format!("vport0p1 {seen}")), "{}", console());
+        // The log is shown there once a second.
+        let found = format!("vport0p1 {seen}");
+        wait("the port's line", BOOT, || console().contains(&found).then_some(()));
         is_the_servers(&host, flavour);
         if flavour == "lxd-5.0" {
             // It had no Ready yet.
