@@ -23,7 +23,7 @@ const SCALE: [f64; 8] = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 const THEIRS: [(Ink, Column); 2] =
     [(Ink::First, Column::LxdAgent), (Ink::Second, Column::IncusAgent)];
 
-/// Draws the rows that README has and that have a ratio.
+/// Draws the short rows that have a ratio.
 #[must_use]
 pub fn draw(book: &Book) -> String {
     let has = |row: &&Row| row.short && most(book, row).is_some();

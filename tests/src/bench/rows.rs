@@ -37,7 +37,7 @@ pub struct Row {
     pub better: Better,
     /// Goal for mote.
     pub goal: Goal,
-    /// True if it is in README and in the picture.
+    /// True if it is in the picture.
     pub short: bool,
 }
 

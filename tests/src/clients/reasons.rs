@@ -211,6 +211,6 @@ pub const NOT_RUN: &[(&str, &str)] = &[
     ),
     (
         "a certificate that has run out",
-        "mote-host's certificates are good for years; README says what mote does with one, and why.",
+        "mote-host's certificates are good for years; docs/security.md says what mote does with one, and why.",
     ),
 ];
