@@ -38,7 +38,7 @@ fn over(events: &mut Ws, running: &Running) -> Value {
 
 #[test]
 fn the_last_that_a_host_hears_of_a_command_is_that_its_terminal_hung_up() {
-    for request in [script("echo begun; exec sleep 4321"), terminal("echo begun; exec sleep 4321")]
+    for request in [script("echo begun; exec sleep 300"), terminal("echo begun; exec sleep 300")]
     {
         let mut pair = start();
         let agent = pair.client();
@@ -66,7 +66,7 @@ fn the_last_that_a_host_hears_of_a_command_is_that_its_terminal_hung_up() {
 fn a_host_that_waits_for_the_operation_is_answered() {
     let mut pair = start();
     let agent = pair.client();
-    let mut running = Running::start(&agent, &script("echo begun; exec sleep 4321")).unwrap();
+    let mut running = Running::start(&agent, &script("echo begun; exec sleep 300")).unwrap();
     let _begun = running.out.as_mut().unwrap().until("begun").unwrap();
     let (target, other) = (format!("{}/wait?timeout=-1", running.exec.operation), pair.client());
     let waits = std::thread::spawn(move || other.get(&target));
@@ -98,7 +98,7 @@ fn a_host_that_does_not_leave_or_does_not_read_delays_the_end_by_seconds() {
         let mut pair = start();
         let agent = pair.client();
         let _events = Ws::open(&agent, "/1.0/events").unwrap();
-        let request = script(if flood { "exec yes" } else { "exec sleep 4321" });
+        let request = script(if flood { "exec yes" } else { "exec sleep 300" });
         let _running = Running::start(&agent, &request).unwrap();
         let started = || holdings(&pair).1.contains(' ').then_some(());
         wait("the command", LIMIT, started);
@@ -113,7 +113,7 @@ fn a_host_that_does_not_leave_or_does_not_read_delays_the_end_by_seconds() {
 #[test]
 fn mote_host_ends_with_129_and_keeps_the_agent_no_longer() {
     let mut pair = start();
-    let words = ["sh", "-c", "echo begun; exec sleep 4321"];
+    let words = ["sh", "-c", "echo begun; exec sleep 300"];
     let mut command = Process::start(exec(&pair, &["-T", "-n"], &words).stdout(Stdio::piped()));
     let mut begun = [0; 6];
     command.0.stdout.take().unwrap().read_exact(&mut begun).unwrap();
