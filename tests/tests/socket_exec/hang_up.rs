@@ -38,8 +38,7 @@ fn over(events: &mut Ws, running: &Running) -> Value {
 
 #[test]
 fn the_last_that_a_host_hears_of_a_command_is_that_its_terminal_hung_up() {
-    for request in [script("echo begun; exec sleep 300"), terminal("echo begun; exec sleep 300")]
-    {
+    for request in [script("echo begun; exec sleep 300"), terminal("echo begun; exec sleep 300")] {
         let mut pair = start();
         let agent = pair.client();
         let mut events = Ws::open(&agent, "/1.0/events").unwrap();
