@@ -14,7 +14,7 @@ fn ring_as_it_is_linked_gives_the_known_answers() {
     let mut guest = world.connected();
     let path = format!("{NAME}/run/vectors");
     world.host.ok(&["file", "push", "--mode", "700", program.to_str().unwrap(), &path]);
-    // A million multiplications in C under emulation may take longer than a command of the guest's shell waits.
+    // Thousands of multiplications in C under emulation may take longer than the guest's shell is waited for.
     guest.ok("(/run/vectors >/run/answers 2>&1; echo $? >/run/code) &");
     let (code, took) = wait("the answers", patient(BOOT) * 4, || {
         guest.sh("cat /run/code 2>/dev/null").1.trim().parse::<i32>().ok()

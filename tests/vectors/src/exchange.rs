@@ -77,7 +77,8 @@ fn bytes(hex: &str) -> Vec<u8> {
 pub(crate) fn x25519() -> Tally {
     let mut tally = Tally::new("X25519");
     let algorithm = &agreement::X25519;
-    let base = padded_end(9);
+    // Numbers begin with their last byte.
+    let base: Vec<u8> = [&[9][..], &[0; 31]].concat();
     for group in
         xdh::TestSet::load(xdh::TestName::X25519).expect("the crate's own data").test_groups
     {
@@ -92,22 +93,8 @@ pub(crate) fn x25519() -> Tally {
     tally
 }
 
-/// X25519's base point: numbers begin with their last byte.
-fn padded_end(first: u8) -> Vec<u8> {
-    let mut number = vec![0; 32];
-    number[0] = first;
-    number
-}
-
-pub(crate) fn p256() -> Tally {
-    by_points("ECDH by P-256", &P256)
-}
-
-pub(crate) fn p384() -> Tally {
-    by_points("ECDH by P-384", &P384)
-}
-
-fn by_points(name: &'static str, curve: &Curve) -> Tally {
+/// Each private key agrees with the peer of its vector; a share of them with the base point.
+pub(crate) fn by_points(name: &'static str, curve: &Curve) -> Tally {
     let mut tally = Tally::new(name);
     let base = bytes(curve.base);
     for group in ecdh::TestSet::load(curve.set).expect("the crate's own data").test_groups {

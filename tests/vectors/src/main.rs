@@ -122,8 +122,8 @@ fn main() -> std::process::ExitCode {
             &signature::ECDSA_P384_SHA384_ASN1,
         ),
         exchange::x25519(),
-        exchange::p256(),
-        exchange::p384(),
+        exchange::by_points("ECDH by P-256", &exchange::P256),
+        exchange::by_points("ECDH by P-384", &exchange::P384),
         exchange::signed("signed and verified, P-256", &exchange::P256),
         exchange::signed("signed and verified, P-384", &exchange::P384),
     ];
