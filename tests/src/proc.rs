@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Prints, in a guest, the process id of its agent.
-pub const PID: &str = r#"sed -n 's/.*"pid": *"*\([0-9][0-9]*\).*/\1/p' /run/mote/status"#;
+pub const PID: &str = r#"sed -n 's/.*"pid": *\([0-9][0-9]*\).*/\1/p' /run/mote/status"#;
 
 /// Kilobytes that `text` (`status`, `smaps_rollup`) gives for a field; `None` if it has no such field.
 #[must_use]

@@ -12,6 +12,7 @@ use mote_core::hostapi::mount::wanted;
 use mote_core::hostapi::policy::{Capability, Policy};
 use mote_core::json::{Document, Value};
 use mote_core::status::State;
+use mote_core::status::view::View;
 use rustix::fs::{Access, access, statvfs};
 
 use crate::built;
@@ -111,34 +112,27 @@ impl Facts {
     }
 }
 
-/// Members of the running agent's view, for [`View`].
-const KEYS: [&str; 6] = ["state", "last_error", "policy", "files", "port", "devlxd"];
-/// Those members; none if no agent runs.
-type View = [Option<String>; KEYS.len()];
-
 /// Runs all checks; success if the host will see this agent, and be able to use it.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options) -> ExitCode {
     let mut facts = Facts::default();
     let running = lock::running(&options.root);
     let view = view::read(&options.root).ok().filter(|_| matches!(running, Running::Yes));
-    let view = view.as_ref().map(Document::value);
-    let theirs: View = KEYS.map(|key| view::member(view?, key));
-    let is = |key| view.is_some_and(|view| view::is(view, key));
-    let is_called = is("called");
-    about_agent(&mut facts, &running, &theirs, (is_called, is("blocked")));
-    let found = about_port(&mut facts, options, &running, &theirs, is_called);
-    let known = options.flavour.or(found).or_else(|| view::flavour(view?));
+    let theirs = view.as_ref();
+    about_agent(&mut facts, &running, theirs);
+    let found = about_port(&mut facts, options, &running, theirs);
+    let known = options.flavour.or(found);
+    let known = known.or_else(|| Flavour::parse(theirs?.flavour.as_deref()?));
     let policies = policy::read(options);
-    let known = about_files(&mut facts, options, known, &policies, &theirs);
+    let known = about_files(&mut facts, options, known, &policies, theirs);
     if matches!(options.transport, Transport::Vsock) {
         about_vsock(&mut facts, &options.root, known);
     }
     about_root(&mut facts, &options.root);
     let judged = policies.under(known);
-    about_policy(&mut facts, &judged, &theirs);
+    about_policy(&mut facts, &judged, theirs);
     about_sandbox(&mut facts, options, &judged.policy);
-    about_devlxd(&mut facts, &judged.policy, known, &theirs);
+    about_devlxd(&mut facts, &judged.policy, known, theirs);
     if let Some(why) = others::left(&options.root) {
         facts.note("service", format_args!("{why}"));
     }
@@ -148,37 +142,37 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// Checks the running agent: its state, and why the host cannot use it.
 #[inline(never)] // its size
-fn about_agent(
-    facts: &mut Facts,
-    running: &Running,
-    theirs: &View,
-    (is_called, is_blocked): (bool, bool),
-) {
-    let [state, last_error, ..] = theirs;
-    match (running, state) {
-        (Running::Yes, Some(state)) => facts.ok("agent", format_args!("running, {state}")),
-        (Running::Yes, None) => facts.ok("agent", format_args!("running")),
+fn about_agent(facts: &mut Facts, running: &Running, theirs: Option<&View<'_>>) {
+    match (running, theirs) {
+        (Running::Yes, Some(View { state: Some(state), .. })) => {
+            facts.ok("agent", format_args!("running, {state}"));
+        }
+        (Running::Yes, _) => facts.ok("agent", format_args!("running")),
         (Running::Hidden(hidden), _) => facts.note("agent", format_args!("{hidden}")),
         (Running::No, _) => facts.note("agent", format_args!("not running")),
         (Running::Unknown(why), _) => facts.note("agent", format_args!("{why}")),
     }
-    let Some(state) = state else { return };
-    if let Some(why) = last_error {
-        if state == State::Connected.name() && !is_blocked {
+    let Some(view) = theirs else { return };
+    if let Some(why) = &view.last_error {
+        if view.state.as_deref() == Some(State::Connected.name()) && !view.blocked {
             facts.note("agent", format_args!("its last error: {why}"));
         } else {
             facts.missing("agent", format_args!("{why}"));
         }
     }
-    if !is_called && !view::is_waiting(state) {
+    if !view.called && !view.is_waiting() {
         facts.note("agent", format_args!("the host has not called yet"));
     }
 }
 
 #[inline(never)] // its size
-fn about_devlxd(facts: &mut Facts, policy: &Policy, known: Option<Flavour>, theirs: &View) {
-    let [.., is] = theirs;
-    match (is, known) {
+fn about_devlxd(
+    facts: &mut Facts,
+    policy: &Policy,
+    known: Option<Flavour>,
+    theirs: Option<&View<'_>>,
+) {
+    match (theirs.and_then(|view| view.devlxd.as_deref()), known) {
         _ if !policy.allows(Capability::GuestApi) => {
             facts.note("devlxd", format_args!("off: the policy denies guestapi"));
         }
@@ -221,10 +215,9 @@ fn about_port(
     facts: &mut Facts,
     options: &Options,
     running: &Running,
-    theirs: &View,
-    is_called: bool,
+    view: Option<&View<'_>>,
 ) -> Option<Flavour> {
-    let [.., theirs, _] = theirs;
+    let theirs = view.and_then(|view| view.port.as_deref());
     let found = port::find_early(options);
     match &found {
         Ok(found) => {
@@ -237,10 +230,11 @@ fn about_port(
             }
             if let Some(doubt) = &found.doubt {
                 // It is the host's if that has called.
-                let add = if is_called { Facts::note } else { Facts::missing };
+                let add =
+                    if view.is_some_and(|view| view.called) { Facts::note } else { Facts::missing };
                 add(facts, "port", format_args!("{doubt}"));
             }
-            if let Some(theirs) = theirs.as_ref().filter(|theirs| found.path != Path::new(theirs)) {
+            if let Some(theirs) = theirs.filter(|theirs| found.path != Path::new(theirs)) {
                 facts.note("port", format_args!("the running agent uses {theirs}"));
             }
         }
@@ -253,11 +247,10 @@ fn about_port(
 }
 
 #[inline(never)] // its size
-fn about_policy(facts: &mut Facts, judged: &Judged, theirs: &View) {
-    let [_, _, theirs, ..] = theirs;
+fn about_policy(facts: &mut Facts, judged: &Judged, theirs: Option<&View<'_>>) {
     let is_another =
-        |theirs: &&String| theirs.strip_suffix(sandbox::WORD).unwrap_or(theirs) != judged.text;
-    if let Some(theirs) = theirs.as_ref().filter(is_another) {
+        |theirs: &&str| theirs.strip_suffix(sandbox::WORD).unwrap_or(theirs) != judged.text;
+    if let Some(theirs) = theirs.and_then(|view| view.policy.as_deref()).filter(is_another) {
         // It may have been started with other options, too.
         facts
             .note("policy", format_args!("the running agent's is another, until SIGHUP: {theirs}"));
@@ -303,9 +296,9 @@ fn about_files(
     options: &Options,
     mut known: Option<Flavour>,
     policies: &policy::Found,
-    theirs: &View,
+    theirs: Option<&View<'_>>,
 ) -> Option<Flavour> {
-    let [_, _, _, theirs, ..] = theirs;
+    let theirs = theirs.and_then(|view| view.files.as_deref());
     let mut due = Ok(0);
     let mut visit = |place: &Path, _: &ConfigFiles| {
         if built::FIRST_BOOT && policies.features(known).allows(Capability::Templates) {
@@ -320,7 +313,7 @@ fn about_files(
             }
             known = known.or_else(|| flavour_by(&files));
             about_found(facts, known, &files, due);
-            if let Some(theirs) = theirs.as_ref().filter(|theirs| **theirs != files.from) {
+            if let Some(theirs) = theirs.filter(|theirs| *theirs != files.from) {
                 facts.note("files", format_args!("the running agent uses those of {theirs}"));
             }
         }

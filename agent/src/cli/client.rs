@@ -13,6 +13,7 @@ use mote_core::http::head::{self, Method};
 use mote_core::http::reply::{RequestLine, write_request};
 use mote_core::json::{Document, Value};
 use mote_core::status::State;
+use mote_core::status::view::View;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
@@ -123,7 +124,7 @@ fn connect(options: &Options) -> Result<UnixStream, Failure> {
         }
     }
     let view = view::read(&options.root).unwrap_or_default();
-    let known = view::flavour(view.value());
+    let known = view.flavour.as_deref().and_then(Flavour::parse);
     let mut why = String::new();
     for (flavour, path, error) in errors {
         // The socket of the other flavour is missing as it should be.
@@ -134,7 +135,7 @@ fn connect(options: &Options) -> Result<UnixStream, Failure> {
         }
     }
     Err(Failure::NoAgent(match lock::running(&options.root) {
-        Running::Yes => unserved(view.value(), &why),
+        Running::Yes => unserved(&view, &why),
         Running::Hidden(hidden) => format!("{hidden} ({why})"),
         Running::No => format!("no agent is running ({why})"),
         Running::Unknown(blind) => format!("{why}; {blind} to see if an agent is running"),
@@ -142,15 +143,15 @@ fn connect(options: &Options) -> Result<UnixStream, Failure> {
 }
 
 /// Why an agent that runs serves no guests, by its own view.
-fn unserved(view: Value<'_>, why: &str) -> String {
+fn unserved(view: &View<'_>, why: &str) -> String {
     if !built::STATE {
         // The reason is left out of the smallest build to save bytes.
         return format!("an agent is running, but serves no guests ({why})");
     }
-    let member = |key| view::member(view, key).unwrap_or_default();
-    let (state, policy, last_error) = (member("state"), member("policy"), member("last_error"));
+    let policy = view.policy.as_deref().unwrap_or_default();
     let denied = policy.split(';').next().unwrap_or_default().split(' ');
-    let reason = if view::is_waiting(&state) {
+    let state = view.state.as_deref().unwrap_or_default();
+    let reason = if view.is_waiting() {
         format!("it is still {state}; 'mote-agent --check' says what is missing")
     } else if denied.clone().next() == Some("denied:")
         && denied.clone().any(|one| one == "guestapi")
@@ -160,7 +161,7 @@ fn unserved(view: Value<'_>, why: &str) -> String {
         format!(
             "the host has not allowed devlxd: security.devlxd (Incus: security.guestapi) is false ({why})"
         )
-    } else if !last_error.is_empty() {
+    } else if let Some(last_error) = &view.last_error {
         format!("it cannot ask the host: {last_error}")
     } else {
         format!("the host has not called it yet ({why})")
@@ -299,23 +300,35 @@ mod tests {
     #[test]
     fn the_reason_for_a_missing_socket_is_named() {
         let rows = [
-            (r#"{"state":"waiting for vsock"}"#, "it is still waiting for vsock; "),
+            ("waiting for vsock", "", None, "it is still waiting for vsock; "),
             (
-                r#"{"state":"CONNECTED","policy":"denied: exec guestapi; f: line 1"}"#,
+                "CONNECTED",
+                "denied: exec guestapi; f: line 1",
+                None,
                 "policy lets no program ask the host (denied: exec guestapi; f: line 1)",
             ),
             (
-                r#"{"state":"CONNECTED","policy":"denied: exec; guestapi"}"#,
+                "CONNECTED",
+                "denied: exec; guestapi",
+                None,
                 "the host has not allowed devlxd: security.devlxd",
             ),
             (
-                r#"{"state":"STARTED","policy":"everything is allowed","last_error":"no vsock: x"}"#,
+                "STARTED",
+                "everything is allowed",
+                Some("no vsock: x"),
                 "it cannot ask the host: no vsock: x",
             ),
-            (r#"{"state":"STARTED","last_error":null}"#, "the host has not called it yet (w)"),
+            ("STARTED", "", None, "the host has not called it yet (w)"),
         ];
-        for (view, part) in rows {
-            let said = unserved(Value::parse(view.as_bytes()).unwrap(), "w");
+        for (state, policy, last_error, part) in rows {
+            let view = View {
+                state: Some(state.into()),
+                policy: Some(policy.into()),
+                last_error: last_error.map(Into::into),
+                ..View::default()
+            };
+            let said = unserved(&view, "w");
             assert!(said.starts_with("an agent is running, but ") && said.contains(part), "{said}");
         }
     }

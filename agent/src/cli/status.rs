@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use mote_core::json::{Document, Value};
 use mote_core::status::State;
+use mote_core::status::view::View;
 use mote_core::time::Uptime;
 
 use crate::cli::options::Options;
@@ -45,53 +45,66 @@ pub(super) fn print(options: &Options) -> Result<(), Failure> {
         Running::Unknown(why) => return Err(Failure::NoAgent(why)),
     };
     // What is there of a hidden one is another's.
-    let text = hidden.map_or_else(|| view::read(&options.root), Err);
-    let view = text.as_ref().map_or(Value::NULL, Document::value);
-    let member = |key| view::member(view, key);
-    let unread = text.as_ref().err().filter(|_| running);
-    let cause = unread.cloned().or_else(|| member("last_error"));
+    let read = hidden.map_or_else(|| view::read(&options.root), Err);
+    let unread = read.as_ref().err().filter(|_| running).cloned();
+    let last = read.unwrap_or_default();
+    let (state, pid) = (last.state.clone(), last.pid);
+    let mut view = last;
+    if !running {
+        // Most of a dead agent's view is no longer true.
+        let View { version, flavour, last_error, .. } = view;
+        view = View { version, flavour, last_error, ..View::default() };
+    }
+    view.running = running;
+    view.last_error = unread.map(Into::into).or(view.last_error);
     let printed = if options.json {
-        let document = Document::new(128, |json| {
-            json.begin_object();
-            json.key("running");
-            json.boolean(running);
-            json.maybe("last_error", cause.as_deref());
-            json.end_object();
-        });
-        let document = text.as_ref().ok().filter(|_| running).unwrap_or(&document).clone();
-        print::passed_on(document.line().as_bytes())
+        print::passed_on(view.write().as_bytes())
     } else {
-        let mut out = String::with_capacity(512);
-        let mut line = |key: &str, value: &str| {
-            out.extend([key, ": ", value, "\n"]);
-        };
-        line("running", if running { "yes" } else { "no" });
-        for key in [
-            "version", "program", "pid", "flavour", "files", "port", "state", "host", "devlxd",
-            "ready", "policy",
-        ] {
-            // Most of a dead agent's view is no longer true.
-            let counts = running || ["version", "flavour"].contains(&key);
-            line(key, member(key).filter(|_| counts).as_deref().unwrap_or("-"));
-        }
-        line("called", if running && view::is(view, "called") { "yes" } else { "-" });
-        line("last_error", cause.as_deref().unwrap_or("-"));
-        let since = member("since_uptime_ms").and_then(|since| since.parse().ok());
-        if let Some(since) = since.filter(|_| running) {
-            let lasts = now() - Uptime::from_millis(since);
-            line("for", &format!("{}.{:03} s", lasts.as_secs(), lasts.subsec_millis()));
-        }
-        print::out(format_args!("{out}"))
+        print::out(format_args!("{}", lines(&view)))
     };
     printed.map_err(|error| Failure::Refused(error.to_string()))?;
-    match (running, member("pid"), member("state")) {
-        (true, ..) if view::is(view, "blocked") => Err(Failure::NoHost(cause.unwrap_or_default())),
-        (true, ..) => Ok(()),
-        (false, Some(pid), Some(state)) if state != State::Stopped.name() => {
+    if view.blocked {
+        return Err(Failure::NoHost(view.last_error.unwrap_or_default().into_owned()));
+    }
+    match (pid, state) {
+        _ if running => Ok(()),
+        (Some(pid), Some(state)) if state != State::Stopped.name() => {
             Err(Failure::NoAgent(format!(
                 "no agent is running; process {pid} was one, {state}, and ended without saying so"
             )))
         }
-        (false, ..) => Err(Failure::NoAgent("no agent is running".into())),
+        _ => Err(Failure::NoAgent("no agent is running".into())),
     }
+}
+
+/// The view for people.
+fn lines(view: &View<'_>) -> String {
+    let pid = view.pid.map(|pid| pid.to_string());
+    let lasts = view.since_uptime_ms.map(|since| {
+        let lasts = now() - Uptime::from_millis(since);
+        format!("{}.{:03} s", lasts.as_secs(), lasts.subsec_millis())
+    });
+    let mut out = String::with_capacity(512);
+    for (key, value) in [
+        ("running", Some(if view.running { "yes" } else { "no" })),
+        ("version", view.version.as_deref()),
+        ("program", view.program.as_deref()),
+        ("pid", pid.as_deref()),
+        ("flavour", view.flavour.as_deref()),
+        ("files", view.files.as_deref()),
+        ("port", view.port.as_deref()),
+        ("state", view.state.as_deref()),
+        ("host", view.host.as_deref()),
+        ("devlxd", view.devlxd.as_deref()),
+        ("ready", view.ready.as_deref()),
+        ("policy", view.policy.as_deref()),
+        ("called", view.called.then_some("yes")),
+        ("last_error", view.last_error.as_deref()),
+        ("for", lasts.as_deref()),
+    ] {
+        if key != "for" || value.is_some() {
+            out.extend([key, ": ", value.unwrap_or("-"), "\n"]);
+        }
+    }
+    out
 }

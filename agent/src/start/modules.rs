@@ -31,7 +31,7 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
         return Ok(());
     }
     let release = uname().release().to_string_lossy().into_owned();
-    let directory = root.join("lib/modules").join(release);
+    let directory = root.join("lib/modules").join(&release);
     let built_in = read_text(&directory.join("modules.builtin")).unwrap_or_default();
     if built_in.lines().any(|line| is_named(line, name)) {
         return Ok(());
@@ -40,7 +40,10 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
     let missing = |why: &dyn std::fmt::Display| {
         format!("module {name} is missing: put it into the image ({}: {why})", path.display())
     };
-    let dependencies = read_text(&path).map_err(|error| missing(&error))?;
+    let dependencies = read_text(&path).map_err(|error| match another_kernel(root, &release) {
+        Some(why) => format!("module {name} is missing: {why}"),
+        None => missing(&error),
+    })?;
     // A module's line lists all dependencies, the deepest last (depmod(8)).
     let line = dependencies
         .lines()
@@ -52,6 +55,23 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
     }
     log::debug(format_args!("loaded module {name}"));
     Ok(())
+}
+
+/// Why there are no modules of this kernel, `release`, if there are those of another: the image has a newer kernel than
+/// was booted, or this is a chroot.
+#[inline(never)] // its size
+fn another_kernel(root: &Path, release: &str) -> Option<String> {
+    if !built::STATE {
+        // Left out of the smallest build to save bytes.
+        return None;
+    }
+    let modules = root.join("lib/modules");
+    if modules.join(release).exists() {
+        return None;
+    }
+    let other = modules.read_dir().ok()?.flatten().next()?.file_name();
+    let (modules, other) = (modules.display(), other.display());
+    Some(format!("this kernel is {release}, and the modules in {modules} are of {other}"))
 }
 
 /// Loads the driver of a device that is there without one; returns the device's stage: absent or driven.
@@ -169,6 +189,23 @@ mod tests {
         assert_eq!(load(&root, "some-thing"), Ok(()));
         let why = load(&root, "other").unwrap_err();
         assert!(why.contains("modules.dep"), "{why}");
+    }
+
+    #[test]
+    fn modules_of_another_kernel_are_said_to_be() {
+        let root = crate::runtime::scratch::scratch("modules-of-another");
+        let why = || load(&root, "other").unwrap_err();
+        std::fs::create_dir_all(root.join("lib/modules/0.1-other")).unwrap();
+        let release = uname().release().to_string_lossy().into_owned();
+        let modules = root.join("lib/modules");
+        let expected = format!(
+            "module other is missing: this kernel is {release}, and the modules in {} are of 0.1-other",
+            modules.display()
+        );
+        assert_eq!(why(), expected);
+        // With its own directory there, what is missing is in that.
+        std::fs::create_dir_all(modules.join(release)).unwrap();
+        assert!(why().contains("modules.dep: No such file"), "{}", why());
     }
 
     #[test]

@@ -4,9 +4,8 @@
 use std::fs::read_link;
 use std::path::Path;
 
-use mote_core::devlxd::ready::ReadyState;
-use mote_core::json::{Document, Writer};
 use mote_core::status::State;
+use mote_core::status::view::{View, WAITING};
 
 use crate::agent::Agent;
 use crate::built::VERSION;
@@ -16,7 +15,6 @@ use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::write_small;
 use crate::runtime::{log, run_dir};
 use crate::start::anew::REMOVED;
-use crate::status::view::WAITING;
 
 /// Writes the status file if its text differs from `last`, or again if its directory was replaced or the last
 /// write failed; the ready file too.
@@ -54,53 +52,45 @@ pub(crate) fn keep_ready(agent: &Agent) -> bool {
 
 /// Writes the status file of an agent that still waits for `what`.
 pub(crate) fn waiting(options: &Options, what: &str, why: &str) {
-    let out = document(|json| {
-        json.pair("state", &format!("{WAITING}{what}"));
-        json.pair("since_uptime_ms", &now().as_millis().to_string());
-        json.pair("last_error", why);
-    });
+    let out = View {
+        state: Some(format!("{WAITING}{what}").into()),
+        since_uptime_ms: Some(now().as_millis()),
+        last_error: Some(why.into()),
+        ..own()
+    };
     let path = options.root.join(run_dir::STATUS);
-    if let Err(error) = write_small(&path, out.as_bytes()) {
+    if let Err(error) = write_small(&path, out.write().as_bytes()) {
         log::warn(format_args!("{}", unwritable("write", &path, &error)));
     }
 }
 
-/// Text of the status file, which `status --json` prints: version and process id, then the members that `more` writes.
-fn document(more: impl FnOnce(&mut Writer<'_>)) -> String {
-    let document = Document::new(512, |json| {
-        json.begin_object();
-        let pid = std::process::id().to_string();
-        json.key("running");
-        json.boolean(true);
-        json.pair("version", VERSION);
-        json.pair("pid", &pid);
-        more(json);
-        json.end_object();
-    });
-    document.line()
+/// What each view of this process says.
+fn own() -> View<'static> {
+    let (version, pid) = (Some(VERSION.into()), Some(std::process::id().into()));
+    View { running: true, version, pid, ..View::default() }
 }
 
 fn describe(agent: &Agent, port: Option<&Path>) -> String {
     let status = agent.status.borrow();
-    let host = status.address().map(|address| address.to_string());
-    document(|json| {
-        json.pair("files", &agent.files);
-        json.pair("flavour", agent.flavour.name());
-        json.maybe("port", port.and_then(Path::to_str));
-        json.pair("state", status.state().name());
-        json.pair("since_uptime_ms", &status.since().as_millis().to_string());
-        json.maybe("host", host.as_deref().filter(|_| status.state() != State::Stopped));
-        json.maybe("devlxd", agent.devlxd.get().then(|| agent.flavour.socket_path()));
-        json.maybe("ready", agent.ready.borrow().get().map(ReadyState::name));
-        json.pair("policy", &agent.policy.text.borrow());
-        let errors = agent.errors.borrow();
-        json.maybe("last_error", errors.first());
-        json.maybe("program", program(agent));
-        json.key("called");
-        json.boolean(agent.has_called());
-        json.key("blocked");
-        json.boolean(errors.is_blocked());
-    })
+    let host = status.address().filter(|_| status.state() != State::Stopped);
+    let (errors, policy) = (agent.errors.borrow(), agent.policy.text.borrow());
+    let view = View {
+        files: Some((&*agent.files).into()),
+        flavour: Some(agent.flavour.name().into()),
+        port: port.and_then(Path::to_str).map(Into::into),
+        state: Some(status.state().name().into()),
+        since_uptime_ms: Some(status.since().as_millis()),
+        host: host.map(|address| address.to_string().into()),
+        devlxd: agent.devlxd.get().then(|| agent.flavour.socket_path().into()),
+        ready: agent.ready.borrow().get().map(|state| state.name().into()),
+        policy: Some((&**policy).into()),
+        last_error: errors.first().map(Into::into),
+        program: program(agent).map(Into::into),
+        called: agent.has_called(),
+        blocked: errors.is_blocked(),
+        ..own()
+    };
+    view.write()
 }
 
 /// What is to be said of the program: that it starts anew, or that its file is another one by now.

@@ -8,7 +8,8 @@
 //! ```
 
 use std::path::Path;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -20,7 +21,7 @@ use super::terminal::Raw;
 use super::wait::{self, Disconnected, Outcome};
 use crate::agent::{client, websocket};
 use crate::common::printable::{self, complain};
-use crate::control::known;
+use crate::control::known::{self, Known};
 use crate::files::session;
 use crate::instance::Instance;
 use crate::net::stream::Limit;
@@ -31,6 +32,9 @@ const REQUEST: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_secs(2);
 /// After one that ended well its output does, too, unless the agent lies: so long nothing of it may come.
 const STILL: Duration = Duration::from_secs(20);
+/// For the daemon to hear of the end of the VM or of its agent, and between looks.
+const LEARNT: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(100);
 /// Without it user, group and directory would be ignored (P§3.4).
 const IDENTITY: &str = "container_exec_user_group_cwd";
 /// What a caller gets who lost the guest.
@@ -60,7 +64,21 @@ pub(crate) fn run(root: &Path, exec: &Exec) -> Result<u8> {
     if let Ok(Outcome { error: None, .. }) = &outcome {
         cuts.iter().for_each(|cut| complain(cut));
     }
-    exit_code(outcome, || not_found(root, &instance, &body))
+    exit_code(outcome, || lost(root, &instance.name), || not_found(root, &instance, &body))
+}
+
+/// What is said of a guest that was lost, with the reason if the daemon learns one within [`LEARNT`].
+fn lost(root: &Path, name: &str) -> String {
+    let until = Instant::now() + LEARNT;
+    loop {
+        match known::known(root, name) {
+            Ok((_, Known::Absent(why) | Known::State(_, why))) if !why.is_empty() => {
+                return format!("Disconnected: {why}");
+            }
+            Ok((_, Known::Reachable)) if Instant::now() < until => sleep(LOOK),
+            _ => return "Disconnected".to_owned(),
+        }
+    }
 }
 
 /// What 127 means: agents give it for a missing command and for a missing directory alike (P§4.1).
@@ -91,6 +109,7 @@ fn no_command(body: &Value) -> String {
 /// What a real client makes of the end.
 fn exit_code(
     outcome: Result<Outcome, Disconnected>,
+    lost: impl FnOnce() -> String,
     not_found: impl FnOnce() -> String,
 ) -> Result<u8> {
     let say = |text: &str, code| {
@@ -98,7 +117,7 @@ fn exit_code(
         Ok(code)
     };
     match outcome {
-        Err(Disconnected) => say("Disconnected", DISCONNECTED),
+        Err(Disconnected) => say(&lost(), DISCONNECTED),
         Ok(Outcome { code: Some(127), .. }) => say(&not_found(), 127),
         Ok(Outcome { code: Some(126), .. }) => say("Command not executable", 126),
         Ok(Outcome { error: Some(error), .. }) => bail!("{error}"),
@@ -130,7 +149,9 @@ mod tests {
 
     #[test]
     fn exit_codes_are_the_commands_or_say_what_went_wrong() {
-        let exit_code = |outcome| exit_code(outcome, || "nothing there".to_owned());
+        let exit_code = |outcome| {
+            exit_code(outcome, || "Disconnected".to_owned(), || "nothing there".to_owned())
+        };
         let ended = |code: i64| Ok(Outcome { code: Some(code), error: None });
         assert_eq!(exit_code(ended(0)).unwrap(), 0);
         assert_eq!(exit_code(ended(137)).unwrap(), 137);

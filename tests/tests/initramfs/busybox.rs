@@ -19,7 +19,7 @@ mount -o remount,rw /
 sleep 1
 [ ! -e /sbin/mote-agent ] || mote-agent </dev/null >>/run/mote-agent-initramfs.log 2>&1 &
 while [ ! -e /run/off ]; do sleep 0.2; done
-kill -TERM "$(sed -n 's/.*"pid": *"\([0-9]*\)".*/\1/p' /run/mote/status)"
+kill -TERM "$(sed -n 's/.*"pid": *\([0-9]*\).*/\1/p' /run/mote/status)"
 sleep 3
 poweroff -f
 "#;

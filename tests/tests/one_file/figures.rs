@@ -149,9 +149,7 @@ fn its_row_in_the_table_of_ways() {
     let member = |name: &str| {
         let text = world.sh("cat /run/mote/status");
         let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        let member = status[name].as_str().map(str::to_owned);
-        let number = member.and_then(|text| text.parse::<u64>().ok());
-        number.unwrap_or_else(|| panic!("{name}: {text}"))
+        status[name].as_u64().unwrap_or_else(|| panic!("{name}: {text}"))
     };
     let pid = member("pid");
     wait("its status", BOOT, || {

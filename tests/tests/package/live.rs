@@ -77,7 +77,7 @@ impl Live {
     /// The agent's process, as it is numbered in the root.
     fn agent(&self) -> Option<String> {
         let status: serde_json::Value = serde_json::from_str(&self.text("root/status")?).ok()?;
-        status["pid"].as_str().map(str::to_owned)
+        Some(status["pid"].as_u64()?.to_string())
     }
 
     fn some_agent(&self) -> String {

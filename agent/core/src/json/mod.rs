@@ -1,9 +1,9 @@
 //! All reading and writing of JSON (RFC 8259). A [`Value`] is a span of a document that was checked as a whole,
-//! once; forwarded values keep their bytes. The agent's own documents are written by a [`Writer`], never by
-//! hand.
+//! once; forwarded values keep their bytes. Answers and reports are written by a [`Writer`], piece by
+//! piece; the status file, whose shape is fixed, by `serde-json-core` ([`View`](crate::status::view::View)).
 //!
 //! Depth is bounded and nothing recurses, so no document can exhaust the stack. docs/levers.md has the reason
-//! against `serde-json-core`.
+//! why `serde-json-core` does no more.
 
 #[cfg(feature = "alloc")]
 mod document;

@@ -26,6 +26,8 @@ mod poll;
 #[cfg(test)]
 mod tests;
 mod timers;
+#[cfg(feature = "alloc")]
+pub mod view;
 
 use core::time::Duration;
 

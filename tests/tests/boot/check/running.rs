@@ -182,10 +182,14 @@ fn status_has_the_same_members_for_programs() {
     boot.serves();
     wait("CONNECTED", LIMIT, || (status(&boot).1["state"] == "CONNECTED").then_some(()));
     let (code, view) = status(&boot);
-    let mut keys: Vec<_> = view.as_object().unwrap().keys().map(String::as_str).collect();
-    keys.sort_unstable();
+    let keys = |view: &Value| {
+        let mut keys: Vec<_> = view.as_object().unwrap().keys().cloned().collect();
+        keys.sort_unstable();
+        keys
+    };
+    let all = keys(&view);
     assert_eq!(
-        keys,
+        all,
         [
             "blocked",
             "called",
@@ -206,9 +210,11 @@ fn status_has_the_same_members_for_programs() {
         ]
     );
     assert_eq!((code, &view["running"], &view["called"]), (Some(0), &true.into(), &false.into()));
+    let numbers = (view["pid"].as_u64(), view["since_uptime_ms"].is_u64());
+    assert_eq!(numbers, (Some(agent.0.id().into()), true));
     agent.kill();
     let (code, view) = status(&boot);
-    assert_eq!(code, Some(3));
-    assert_eq!(view, serde_json::json!({"running": false, "last_error": null}));
+    assert_eq!((code, &view["running"], keys(&view)), (Some(3), &false.into(), all));
+    assert!(view["state"].is_null() && view["version"].is_string(), "{view}");
     assert!(Path::new(&boot.root("run/mote/status")).exists());
 }

@@ -1,0 +1,146 @@
+//! The agent's own view: its status file in `/run/mote`, which `mote-agent status` and the next agent read.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde::Serialize;
+
+use crate::json::Value;
+use crate::report::proc::number;
+
+/// A text of the view.
+pub type Text<'a> = Cow<'a, str>;
+
+/// The status file. A member that is `null` is not known, or not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the file's members")]
+pub struct View<'a> {
+    /// Whether an agent runs; in the file always true.
+    pub running: bool,
+    /// The agent's release.
+    pub version: Option<Text<'a>>,
+    /// Its process id.
+    pub pid: Option<u64>,
+    /// Where the host's files were found, or why not.
+    pub files: Option<Text<'a>>,
+    /// Whose agent it is: `incus`, `lxd` or `lxd-old`.
+    pub flavour: Option<Text<'a>>,
+    /// Path of the status port.
+    pub port: Option<Text<'a>>,
+    /// `STARTED`, `CONNECTED` or `STOPPED`, or what the agent waits for before its start.
+    pub state: Option<Text<'a>>,
+    /// When that state began: milliseconds since the machine's start.
+    pub since_uptime_ms: Option<u64>,
+    /// The host's address, `cid:port (from where)`.
+    pub host: Option<Text<'a>>,
+    /// Path of the devlxd socket.
+    pub devlxd: Option<Text<'a>>,
+    /// The state that an application has set.
+    pub ready: Option<Text<'a>>,
+    /// The policy in words.
+    pub policy: Option<Text<'a>>,
+    /// The error that matters most.
+    pub last_error: Option<Text<'a>>,
+    /// What is to be said of the program's file.
+    pub program: Option<Text<'a>>,
+    /// Whether the host has called.
+    pub called: bool,
+    /// Whether the error keeps the host from using the agent.
+    pub blocked: bool,
+}
+
+/// Prefix of the state of an agent that waits for something before its start.
+pub const WAITING: &str = "waiting for ";
+
+impl View<'_> {
+    /// Reads a status file; `None` if it is none, or was cut.
+    #[inline(never)] // its size
+    #[must_use]
+    pub fn read(file: &[u8]) -> Option<View<'static>> {
+        let file = Value::parse(file).ok()?;
+        let text = |key| Some(Cow::Owned(file.member(key)?.string().ok()?));
+        let is = |key| file.member(key).is_some_and(|member| member.raw() == "true");
+        let number = |key| number(file.member(key)?.raw().as_bytes());
+        is("running").then(|| View {
+            running: true,
+            version: text("version"),
+            pid: number("pid"),
+            files: text("files"),
+            flavour: text("flavour"),
+            port: text("port"),
+            state: text("state"),
+            since_uptime_ms: number("since_uptime_ms"),
+            host: text("host"),
+            devlxd: text("devlxd"),
+            ready: text("ready"),
+            policy: text("policy"),
+            last_error: text("last_error"),
+            program: text("program"),
+            called: is("called"),
+            blocked: is("blocked"),
+        })
+    }
+
+    /// Text of the file.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let mut out: Vec<u8> = vec![0; 512];
+        loop {
+            // Its only error is that the buffer is full.
+            if let Ok(length) = serde_json_core::to_slice(self, &mut out) {
+                out.truncate(length);
+                out.push(b'\n');
+                return String::from_utf8(out).unwrap_or_default();
+            }
+            out.resize(out.len() * 2, 0);
+        }
+    }
+
+    /// Whether that agent waits for something before its start.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.state.as_deref().is_some_and(|state| state.starts_with(WAITING))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_file_that_is_cut_or_another_is_none() {
+        let view = View { running: true, state: Some("STARTED".into()), ..View::default() };
+        let file = view.write();
+        assert_eq!(View::read(file.as_bytes()), Some(view));
+        for cut in 0..file.len() - 1 {
+            assert_eq!(View::read(&file.as_bytes()[..cut]), None, "{cut}");
+        }
+        for other in ["[]", "{}", "7", "{\"running\":1}", "{\"running\":false}"] {
+            assert_eq!(View::read(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    proptest! {
+        /// Any text, also one that is longer than the first buffer, is read as it was written, by others too.
+        #[test]
+        fn what_is_written_is_read(text in any::<String>(), times in 1usize..200, number: u64, is: bool) {
+            let text = text.repeat(times);
+            let view = View {
+                running: true,
+                pid: Some(number),
+                last_error: Some(text.as_str().into()),
+                called: is,
+                ..View::default()
+            };
+            let file = view.write();
+            prop_assert_eq!(View::read(file.as_bytes()), Some(view));
+            let theirs: serde_json::Value = serde_json::from_str(&file).unwrap();
+            prop_assert_eq!(theirs["last_error"].as_str(), Some(&*text));
+            prop_assert_eq!(&theirs["pid"], number);
+            prop_assert!(theirs["port"].is_null());
+        }
+    }
+}
