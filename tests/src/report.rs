@@ -50,6 +50,12 @@ const DISKSTATS: &str = "\
    7       0 loop0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
  254       0 vda 1197359 12 56423578 7171 154919 99 56822168 99 0 100 101 1 2 3 4 5 6
 ";
+const NETWORK: &str = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:   21504     219    0    0    0     0          0         0    21504     219    0    0    0     0       0          0
+enp5s0:18446744073709551615 4711    3    4    5     6          7         8     9000      90    1    2    3     4       5          6
+";
 const MOUNTS: &str = "\
 /dev/vda1 / ext4 rw,relatime 0 0
 proc /proc proc rw 0 0
@@ -67,7 +73,7 @@ tmpfs /var/lib/docker/x tmpfs rw 0 0
 pub fn root(root: &Path, processes: impl Iterator<Item = (u32, bool)>) {
     let at = |path: &str| root.join(path);
     for directory in
-        ["proc", "sys/fs/cgroup/memory", "etc", "run/user 1000", "srv", "var/lib/lxcfs"]
+        ["proc/net", "sys/fs/cgroup/memory", "etc", "run/user 1000", "srv", "var/lib/lxcfs"]
     {
         fs::create_dir_all(at(directory)).unwrap();
     }
@@ -77,6 +83,7 @@ pub fn root(root: &Path, processes: impl Iterator<Item = (u32, bool)>) {
         ("proc/diskstats", DISKSTATS),
         ("proc/mounts", MOUNTS),
         ("proc/vmstat", "nr_free_pages 5592316\noom_kill 3\n"),
+        ("proc/net/dev", NETWORK),
         ("proc/uptime", "1.0 2.0\n"),
         ("sys/fs/cgroup/cpu.stat", "usage_usec 123456\nuser_usec 1\n"),
         ("sys/fs/cgroup/memory/memory.max_usage_in_bytes", "777\n"),

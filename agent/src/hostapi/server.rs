@@ -41,6 +41,7 @@ use crate::runtime::digest::{hex, sha256};
 use crate::runtime::log;
 use crate::runtime::log::audit;
 use crate::runtime::permits::{Permit, Semaphore};
+use crate::workers::report::metrics;
 use crate::workers::run;
 
 /// Most connections served at once; further ones wait in the listen queue. A running exec holds up to five.
@@ -218,7 +219,7 @@ impl HostService {
             Route::OperationSocket if built::EXEC => at_once(exec::arrive(agent, id, request)),
             Route::Sftp if built::FILES => at_once(sftp::answer(agent, request)),
             Route::State if built::STATE => Box::pin(report(agent, "state")),
-            Route::Metrics if built::METRICS => Box::pin(report(agent, "metrics")),
+            Route::Metrics if built::METRICS => Box::pin(metrics(agent)),
             Route::PortForward if built::PORT_FORWARD => {
                 Box::pin(port_forward::answer(agent, request, body))
             }
@@ -255,9 +256,21 @@ fn info(agent: &Agent) -> Answer {
     Answer::Reply(reply)
 }
 
-/// `GET /1.0/state` and `/1.0/metrics` (P§4.5, 4.6), made by a worker process since reading may hang.
+/// `GET /1.0/metrics` (P§4.6).
+async fn metrics(agent: &Agent) -> Answer {
+    match metrics::at_once(agent.flavour, &agent.options.root) {
+        Some(report) => reported(agent, "metrics", Ok(report)),
+        None => report(agent, "metrics").await,
+    }
+}
+
+/// `GET /1.0/state` (P§4.5), and metrics, made by a worker process since reading may hang.
 async fn report(agent: &Agent, what: &str) -> Answer {
     let report = run::report(agent, what, LONGEST_REPORT).await.map_err(|why| why.to_string());
+    reported(agent, what, report)
+}
+
+fn reported(agent: &Agent, what: &str, report: Result<Vec<u8>, String>) -> Answer {
     match report.and_then(|json| Document::read(json).map_err(|why| why.to_string())) {
         Ok(report) => sync(report.value()),
         Err(why) => {

@@ -11,6 +11,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
             "json/string.rs",
             "json/value.rs",
             "json/write.rs",
+            "status/view.rs",
         ],
     ),
     (

@@ -25,7 +25,7 @@ fn in_its_sandbox_the_agent_reports_and_finds_its_host_again() {
         }
         let checked = guest.ok("mote-agent --check --deny exec --deny files --deny mounts");
         assert!(checked.contains("in a sandbox\n"), "{checked}");
-        // Reports are workers in the same sandbox; nothing of the guest is hidden from them.
+        // A report is a worker in the same sandbox, or the agent's own; nothing of the guest is hidden from them.
         let state = world.host.run(&["state", NAME]);
         for part in ["lo", "memory", "processes"] {
             assert!(state.contains(part), "{part}: {state}");

@@ -30,6 +30,7 @@ fn everything(judge: Judge) {
     files::links_modes_and_directories(&world);
     files::a_foreign_client_works_through_the_pipe(&world);
     reports::state_and_metrics_are_what_the_host_decodes(&world);
+    reports::metrics_start_no_process(&mut world);
     reports::operations_are_listed_while_they_run(&world);
     reports::guests_hear_what_the_host_sets(&world);
     reports::connections_are_carried_into_the_guest(&mut world);

@@ -9,10 +9,9 @@ use alloc::vec::Vec;
 
 use crate::flavour::Flavour;
 use crate::json::Writer;
-use crate::netlink::Link;
 use crate::report::proc::memory::Memory;
 use crate::report::proc::mounts::{self, Mount, Space};
-use crate::report::proc::stat::{Cpu, Disk};
+use crate::report::proc::stat::{Cpu, Disk, Interface};
 
 /// A section of the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,9 +119,9 @@ pub fn filesystem(
 }
 
 /// Writes an interface's entry. The originals leave drops and errors at 0.
-pub fn network(json: &mut Writer<'_>, flavour: Flavour, link: &Link<'_>) {
-    let (received, sent) = (&link.counters.received, &link.counters.sent);
-    entry(json, flavour, "device", link.name);
+pub fn network(json: &mut Writer<'_>, flavour: Flavour, interface: &Interface<'_>) {
+    let (received, sent) = (&interface.counters.received, &interface.counters.sent);
+    entry(json, flavour, "device", interface.name);
     json.numbers(&[
         ("network_receive_bytes", received.bytes),
         ("network_receive_drop", received.dropped),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use mote_core::flavour::Flavour;
 use mote_core::json::Writer;
 use mote_core::report::metrics;
-use mote_core::report::proc::mounts::Space;
+use mote_core::report::proc::mounts::{Mount, Space};
 use rustix::fs::{StatFs, statfs};
 
 use crate::workers::report::hanging::Hanging;
@@ -27,6 +27,8 @@ const PATIENCE: u32 = 4;
 const THREADS: usize = 16;
 /// Time limit for all mounts; the agent waits 2.5 s for the whole report.
 const TIME: Duration = Duration::from_millis(1500);
+/// Most mounts that the agent itself asks.
+const MOST: usize = 64;
 /// Stack of a thread, bytes: it calls statfs(2) and writes a line of JSON.
 const STACK: usize = 64 * 1024;
 
@@ -116,9 +118,7 @@ fn ask(shared: &Shared, flavour: Flavour, root: &Path, main: &Thread) {
         }
         work.asking.push(point.clone());
         drop(guard);
-        let relative = point.strip_prefix(b"/").unwrap_or(&point);
-        let path = root.join(std::ffi::OsStr::from_bytes(relative));
-        let answer = statfs(path.as_path());
+        let answer = ask_one(root, &point);
         let mut guard = lock(shared);
         let Some(work) = guard.as_mut() else { return };
         work.answered += 1;
@@ -130,13 +130,64 @@ fn ask(shared: &Shared, flavour: Flavour, root: &Path, main: &Thread) {
     }
 }
 
+/// Mounts to be reported, device and mount point, none of which can hang.
+pub(crate) struct Local(Vec<(Vec<u8>, Vec<u8>)>);
+
+/// Those mounts; `None` if a mount of this machine may hang, or there are many.
+pub(crate) fn local(flavour: Flavour, root: &Path) -> Option<Local> {
+    let mut mounts = Lines::open(&root.join("proc/mounts"))?;
+    let mut found = Vec::new();
+    while let Some(line) = mounts.next() {
+        if Mount::parse(line)?.may_hang() || found.len() > MOST {
+            return None;
+        }
+        found.extend(metrics::wanted(flavour, line));
+    }
+    Some(Local(found))
+}
+
+impl Local {
+    /// Writes their entries.
+    pub(crate) fn write(
+        &self,
+        flavour: Flavour,
+        root: &Path,
+        out: &mut dyn fmt::Write,
+    ) -> fmt::Result {
+        let mut some = false;
+        for (device, point) in &self.0 {
+            if let Ok(answer) = ask_one(root, point) {
+                write_entry(out, flavour, some, (device, point), &space(&answer))?;
+                some = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// statfs(2) on a mount point.
+fn ask_one(root: &Path, point: &[u8]) -> rustix::io::Result<StatFs> {
+    let relative = point.strip_prefix(b"/").unwrap_or(point);
+    statfs(root.join(std::ffi::OsStr::from_bytes(relative)))
+}
+
+fn write_entry(
+    out: &mut dyn fmt::Write,
+    flavour: Flavour,
+    some: bool,
+    (device, point): (&[u8], &[u8]),
+    space: &Space,
+) -> fmt::Result {
+    let mut json = if some { Writer::behind(out) } else { Writer::new(out) };
+    metrics::filesystem(&mut json, flavour, device, point, space);
+    json.done()
+}
+
 impl Work {
     fn write(&mut self, flavour: Flavour, device: &[u8], point: &[u8], space: &Space) {
-        let begin = if self.some { Writer::behind } else { Writer::new };
-        let mut json = begin(&mut self.out);
-        metrics::filesystem(&mut json, flavour, device, point, space);
+        let written = write_entry(&mut self.out, flavour, self.some, (device, point), space);
         self.some = true;
-        self.result = self.result.and(json.done());
+        self.result = self.result.and(written);
     }
 }
 

@@ -1,5 +1,5 @@
 //! `GET /1.0/metrics`: reads the figures and writes each as soon as it is read; the core's `metrics` has
-//! the format.
+//! the format. Where nothing can hang or takes long, the agent itself does.
 
 use std::fmt::{self, Write};
 use std::path::Path;
@@ -7,22 +7,59 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use mote_core::flavour::Flavour;
 use mote_core::json::Writer;
-use mote_core::netlink::{Reply, Table};
 use mote_core::report::metrics::{self, Section, Totals};
 use mote_core::report::proc::keyed;
-use mote_core::report::proc::stat::{Cpu, Disk};
+use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 
-use crate::first_boot::netlink::Netlink;
-use crate::runtime::log;
 use crate::workers::report::pipe::Pipe;
 use crate::workers::report::{filesystems, lines, processes, state};
+
+/// Most tasks of the machine for which their directories in `/proc` are read by the agent itself.
+const TASKS: u16 = 1000;
+/// Longest document that the agent itself writes, bytes; a machine with more disks or processors has a worker.
+const LONGEST: usize = 64 * 1024;
 
 /// Writes the document.
 ///
 /// # Errors
 /// The output is closed.
 pub(crate) fn write(flavour: Flavour, root: &Path, mut out: Pipe) -> Result<Pipe, fmt::Error> {
-    let mut json = Writer::new(&mut out);
+    begin(flavour, root, &mut out)?;
+    let mut out = filesystems::write(flavour, root, out)?;
+    end(flavour, &mut out)?;
+    Ok(out)
+}
+
+/// The document, if making it can neither hang nor take long: then no process is needed, which costs more than the rest.
+#[inline(never)] // its size
+pub(crate) fn at_once(flavour: Flavour, root: &Path) -> Option<Vec<u8>> {
+    if rustix::system::sysinfo().procs > TASKS {
+        return None;
+    }
+    let local = filesystems::local(flavour, root)?;
+    let mut out = Bounded(String::with_capacity(LONGEST / 8));
+    begin(flavour, root, &mut out).ok()?;
+    local.write(flavour, root, &mut out).ok()?;
+    end(flavour, &mut out).ok()?;
+    Some(out.0.into_bytes())
+}
+
+/// A text of at most [`LONGEST`] bytes.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}
+
+/// Writes all but the mounts.
+fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
+    let mut json = Writer::new(out);
     json.begin_object();
     let mut totals = Totals { processes: processes::count(root, flavour), ..Totals::default() };
     metrics::open(&mut json, flavour, Section::Cpu);
@@ -48,28 +85,54 @@ pub(crate) fn write(flavour: Flavour, root: &Path, mut out: Pipe) -> Result<Pipe
     let oom_kills = lines::find(&root.join("proc/vmstat"), |line| keyed(line, "oom_kill"));
     metrics::memory(&mut json, flavour, &state::memory(root), oom_kills.unwrap_or(0));
     metrics::open(&mut json, flavour, Section::Network);
-    if let Err(error) = networks(&mut json, flavour) {
-        log::warn(format_args!("cannot list interfaces: {error}"));
-    }
+    // Not by netlink, whose dump waits for whoever is changing an interface.
+    lines::each(&root.join("proc/net/dev"), |line| {
+        if let Some(interface) = Interface::parse(line) {
+            metrics::network(&mut json, flavour, &interface);
+        }
+    });
     metrics::close(&mut json, flavour);
     totals.now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     metrics::totals(&mut json, flavour, &totals);
     // Last, since a mount may hang.
     metrics::open(&mut json, flavour, Section::Filesystem);
-    json.done()?;
-    let mut out = filesystems::write(flavour, root, out)?;
-    let mut json = Writer::behind(&mut out);
+    json.done()
+}
+
+fn end(flavour: Flavour, out: &mut dyn Write) -> fmt::Result {
+    let mut json = Writer::behind(out);
     metrics::close(&mut json, flavour);
     json.end_object();
     json.done()?;
-    out.write_char('\n')?;
-    Ok(out)
+    out.write_char('\n')
 }
 
-fn networks(json: &mut Writer<'_>, flavour: Flavour) -> Result<(), rustix::io::Errno> {
-    Netlink::open()?.dump(Table::Links, |reply| {
-        if let Reply::Link(link) = reply {
-            metrics::network(json, flavour, link);
-        }
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_agent_itself_makes_what_neither_hangs_nor_is_long() {
+        let root = crate::runtime::scratch::scratch("metrics-at-once");
+        let put = |path: &str, text: &str| {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), text).unwrap();
+        };
+        let made = || at_once(Flavour::Lxd, &root).map(|text| String::from_utf8(text).unwrap());
+        // Nobody knows what may hang.
+        assert_eq!(made(), None);
+        put("proc/mounts", "/dev/vda1 / ext4 rw 0 0\n/dev/vdb1 /gone xfs rw 0 0\n");
+        put("proc/diskstats", "254 0 vda 1 2 3 4 5 6 7 8\n");
+        let text = made().unwrap();
+        assert!(text.ends_with("}\n") && text.contains("\"mountpoint\":\"/\""), "{text}");
+        assert!(!text.contains("gone"), "{text}");
+        put("proc/diskstats", &"254 0 vda 1 2 3 4 5 6 7 8\n".repeat(1000));
+        assert_eq!(made(), None);
+        put("proc/diskstats", "");
+        put("proc/mounts", "/dev/vda1 / ext4 rw 0 0\nshare /mnt 9p rw 0 0\n");
+        assert_eq!(made(), None);
+        put("proc/mounts", &"/dev/vda1 / ext4 rw 0 0\n".repeat(100));
+        assert_eq!(made(), None);
+    }
 }

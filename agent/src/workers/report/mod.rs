@@ -5,7 +5,7 @@
 mod filesystems;
 pub(crate) mod hanging;
 mod lines;
-mod metrics;
+pub(crate) mod metrics;
 mod pipe;
 mod processes;
 mod state;

@@ -19,7 +19,8 @@ const ENTRIES: usize = 16 * 1024;
 pub(crate) fn count(root: &Path, flavour: Flavour) -> u64 {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(directory) = openat(CWD, root.join("proc"), flags, Mode::empty()) else { return 0 };
-    let mut space = [MaybeUninit::uninit(); ENTRIES];
+    // Not on the stack, which keeps its pages.
+    let mut space = vec![MaybeUninit::uninit(); ENTRIES];
     let mut entries = RawDir::new(&directory, &mut space);
     let mut count = 0;
     while let Some(Ok(entry)) = entries.next() {

@@ -1,7 +1,9 @@
 //! JSON from arbitrary bytes. What must hold: no panic; the verdict is that of serde_json (within our
-//! depth); what is found in a document is what serde_json finds there; a text that is quoted comes back.
+//! depth); what is found in a document is what serde_json finds there; a text that is quoted comes back;
+//! a status file that is read and written again says the same.
 
 use mote_core::json::{Document, Envelope, JsonError, Value, quoted_length};
+use mote_core::status::view::View;
 use serde::de::IgnoredAny;
 use serde_json::Value as Theirs;
 
@@ -32,6 +34,9 @@ fn same(ours: Value<'_>, theirs: &Theirs) {
 
 /// One input.
 pub fn run(data: &[u8]) {
+    if let Some(view) = View::read(data) {
+        assert_eq!(View::read(view.write().as_bytes()), Some(view));
+    }
     let ours = Value::parse(data);
     let text = core::str::from_utf8(data);
     if ours != Err(JsonError::TooDeep) {

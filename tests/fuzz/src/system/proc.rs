@@ -9,7 +9,7 @@ use mote_core::netlink::{self, Reply};
 use mote_core::report::metrics::{self, Section, Totals};
 use mote_core::report::proc::memory::Memory;
 use mote_core::report::proc::mounts::Space;
-use mote_core::report::proc::stat::{Cpu, Disk};
+use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 use mote_core::report::proc::{keyed, number, release};
 use mote_core::report::state::{self, State, System};
 use serde_json::Value;
@@ -37,16 +37,11 @@ fn section(json: &mut Writer<'_>, flavour: Flavour, data: &[u8], section: Sectio
                     };
                     metrics::filesystem(json, flavour, &device, &point, &space);
                 }),
-                Section::Network => None,
+                Section::Network => Interface::parse(line)
+                    .map(|interface| metrics::network(json, flavour, &interface)),
             }
             .is_some(),
         );
-    }
-    for reply in netlink::replies(data) {
-        if let (Section::Network, Reply::Link(link)) = (section, reply) {
-            metrics::network(json, flavour, &link);
-            count += 1;
-        }
     }
     metrics::close(json, flavour);
     count

@@ -30,6 +30,12 @@ const SKIPPED: [&str; 24] = [
     "tracefs",
 ];
 
+/// File systems of this machine's memory or disks, by which neither a path nor statfs(2) waits for anybody else.
+const LOCAL: [&str; 12] = [
+    "btrfs", "erofs", "exfat", "ext2", "ext3", "ext4", "f2fs", "ramfs", "rootfs", "tmpfs", "vfat",
+    "xfs",
+];
+
 /// A mount's fields as they stand in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mount<'l> {
@@ -49,6 +55,18 @@ impl<'l> Mount<'l> {
         let (device, point, kind) = (words.next()?, words.next()?, words.next()?);
         // Without a fourth field the third may be cut short.
         (!point.is_empty() && words.next().is_some()).then_some(Self { device, point, kind })
+    }
+
+    /// Whether a call on a path that leads through this mount may hang: it is a server's, a program's, or unknown.
+    /// What starts a mount when it is walked through, systemd's in `/proc`, is in nobody's way there.
+    #[must_use]
+    pub fn may_hang(&self) -> bool {
+        let is_of = |kinds: &[&str]| kinds.iter().any(|kind| kind.as_bytes() == self.kind);
+        match self.kind {
+            b"autofs" => !self.point.starts_with(b"/proc/"),
+            b"overlay" => true,
+            _ => !is_of(&LOCAL) && !is_of(&SKIPPED),
+        }
     }
 
     /// True if the mount is to be reported; `point` is its mount point, unescaped.

@@ -1,6 +1,7 @@
-//! `/proc/stat` and `/proc/diskstats` (proc(5), the kernel's iostats.rst).
+//! `/proc/stat`, `/proc/diskstats` and `/proc/net/dev` (proc(5), the kernel's iostats.rst).
 
 use super::{number, words};
+use crate::netlink::{Counters, Traffic};
 
 /// A processor's time in ticks (`USER_HZ`): 100 per second on every architecture we ship for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,38 @@ impl<'l> Cpu<'l> {
         let [user, nice, system, _idle, _iowait, irq, softirq, _steal] = self.ticks;
         let ticks = [user, nice, system, irq, softirq].into_iter().fold(0, u64::saturating_add);
         ticks.saturating_mul(10_000_000)
+    }
+}
+
+/// A network interface's counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interface<'l> {
+    /// Its name, such as `enp5s0`.
+    pub name: &'l [u8],
+    /// Received and sent.
+    pub counters: Counters,
+}
+
+impl<'l> Interface<'l> {
+    /// Parses a line of `/proc/net/dev`; `None` if it is one of its two heads.
+    #[must_use]
+    pub fn parse(line: &'l [u8]) -> Option<Self> {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let (name, rest) = (line.get(..colon)?, line.get(colon + 1..)?);
+        let mut fields = [0; 12];
+        let mut words = words(rest);
+        for field in &mut fields {
+            *field = number(words.next()?)?;
+        }
+        let traffic = |[bytes, packets, errors, dropped]: [u64; 4]| Traffic {
+            packets,
+            bytes,
+            errors,
+            dropped,
+        };
+        let [a, b, c, d, _fifo, _frame, _compressed, _multicast, e, f, g, h] = fields;
+        let counters = Counters { received: traffic([a, b, c, d]), sent: traffic([e, f, g, h]) };
+        Some(Self { name: name.trim_ascii(), counters })
     }
 }
 

@@ -1,8 +1,9 @@
 use super::memory::Memory;
 use super::mounts::{Mount, kind, unescape};
-use super::stat::{Cpu, Disk};
+use super::stat::{Cpu, Disk, Interface};
 use super::{keyed, number, release};
 use crate::flavour::Flavour;
+use crate::netlink::Traffic;
 use std::string::String;
 use std::vec::Vec;
 
@@ -23,6 +24,40 @@ fn a_keys_number_is_only_its_own() {
     assert_eq!(keyed(b"oom_kill_x 3", "oom_kill"), None);
     assert_eq!(keyed(b"oom_kill", "oom_kill"), None);
     assert_eq!(keyed(b"", "oom_kill"), None);
+}
+
+#[test]
+fn interfaces_have_their_bytes_packets_errors_and_drops() {
+    let line = b"  eth0:18446744073709551615 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16";
+    let Interface { name, counters } = Interface::parse(line).unwrap();
+    let of = |traffic: Traffic| [traffic.bytes, traffic.packets, traffic.errors, traffic.dropped];
+    assert_eq!((name, of(counters.received)), (&b"eth0"[..], [u64::MAX, 2, 3, 4]));
+    assert_eq!(of(counters.sent), [9, 10, 11, 12]);
+    for head in
+        [&b"Inter-|   Receive  |  Transmit"[..], b" face |bytes packets", b"", b"eth0: 1 2 3"]
+    {
+        assert_eq!(Interface::parse(head), None);
+    }
+}
+
+#[test]
+fn a_mount_of_a_server_or_a_program_may_hang() {
+    let may_hang = |line: &str| Mount::parse(line.as_bytes()).unwrap().may_hang();
+    for line in [
+        "/dev/vda1 / ext4 rw 0 0",
+        "rootfs / rootfs rw 0 0",
+        "proc /proc proc rw 0 0",
+        "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0",
+        // Of every systemd.
+        "systemd-1 /proc/sys/fs/binfmt_misc autofs rw,fd=29 0 0",
+    ] {
+        assert!(!may_hang(line), "{line}");
+    }
+    for kind in
+        ["9p", "nfs4", "cifs", "virtiofs", "fuse.sshfs", "ceph", "zfs", "overlay", "autofs", "new"]
+    {
+        assert!(may_hang(&["x /mnt ", kind, " rw 0 0"].concat()), "{kind}");
+    }
 }
 
 #[test]
