@@ -4,6 +4,7 @@ mod eviction;
 mod faults;
 mod floods;
 mod life;
+mod ready;
 mod wire;
 
 use std::io::{BufRead, BufReader, Read, Write};

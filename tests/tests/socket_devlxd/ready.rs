@@ -1,0 +1,74 @@
+//! Ready, said again to a host that was restarted.
+
+use std::os::unix::net::UnixStream;
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+use mote_tests::agent::{Pair, command};
+use mote_tests::host::NAME;
+use mote_tests::{Process, wait};
+
+use super::lxd;
+
+const LIMIT: Duration = Duration::from_secs(10);
+/// A host's delay: longer than a call takes, shorter than a verification may.
+const SLOW: [&str; 2] = ["slow", "1500"];
+
+fn say(pair: &Pair, state: &str) {
+    let body = format!("{{\"state\":\"{state}\"}}");
+    assert_eq!(pair.ask_with("PATCH", "/1.0", "", &body).0, 200);
+}
+
+fn status(pair: &Pair) -> String {
+    pair.host.state()["status"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Ends the host and starts it again; it has forgotten its guest's state, and tells the agent where it is.
+fn restart_host(pair: &mut Pair, fault: &[&str]) {
+    pair.host.kill();
+    pair.host.start();
+    pair.host.ok(&[&["fault", NAME], fault].concat());
+    let client = pair.client();
+    let told = client.told().expect("what the host tells").to_string();
+    // Its answer comes once the agent has called back.
+    spawn(move || client.ask("PUT", "/1.0", &told));
+}
+
+#[test]
+fn ready_said_again_never_overtakes_a_newer_started() {
+    let mut pair = lxd();
+    say(&pair, "Ready");
+    restart_host(&mut pair, &SLOW);
+    // On its way, and slow: what comes after it is not.
+    let replayed = || (pair.host.state()["last_request"] == "PATCH /1.0").then_some(());
+    wait("Ready said again", LIMIT, replayed);
+    pair.host.ok(&["fault", NAME, "none"]);
+    say(&pair, "Started");
+    // Of the host before, the log may lack the last line.
+    let log = || pair.host.log().rsplit("listening").next().unwrap_or_default().to_owned();
+    let both = || (log().matches("PATCH /1.0 200").count() == 2).then_some(());
+    wait("both at the host", LIMIT, both);
+    assert_eq!(status(&pair), "Running", "{}", pair.host.log());
+    // Nor is it said again later.
+    restart_host(&mut pair, &["none", "0"]);
+    wait("the call back", LIMIT, || (status(&pair) == "Running").then_some(()));
+    sleep(Duration::from_secs(1));
+    assert_eq!(status(&pair), "Running", "{}", pair.host.log());
+}
+
+#[test]
+fn ready_is_said_again_unless_that_is_switched_off() {
+    for (option, expected) in [(None, "Ready"), (Some("--no-replay-ready"), "Running")] {
+        let mut pair = lxd();
+        pair.agent.kill();
+        let mut agent = command(&pair.scratch.0, "lxd", &pair.host.share);
+        pair.agent = Process::start(agent.args(option));
+        wait("devlxd", LIMIT, || UnixStream::connect(pair.socket()).ok());
+        say(&pair, "Ready");
+        assert_eq!(status(&pair), "Ready");
+        restart_host(&mut pair, &["none", "0"]);
+        wait("the call back", LIMIT, || (status(&pair) == expected).then_some(()));
+        sleep(Duration::from_secs(1));
+        assert_eq!(status(&pair), expected, "{option:?}: {}", pair.host.log());
+    }
+}
