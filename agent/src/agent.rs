@@ -22,7 +22,7 @@ use crate::cli::options::Options;
 use crate::config::policy::{self, InForce};
 use crate::hostapi::event_bus::Events;
 use crate::hostapi::operation_table::Operations;
-use crate::net::host_call::{Call, Failed, HostReply, Link, call};
+use crate::net::host_call::{Call, CallError, HostReply, Link, call};
 use crate::net::tls::{Identity, Pin, certificate_bytes};
 use crate::runtime::children::Children;
 use crate::runtime::clock::{now, within};
@@ -30,7 +30,7 @@ use crate::runtime::log;
 use crate::runtime::permits::Semaphore;
 use crate::runtime::wake::Signal;
 use crate::status::errors::{About, Called, Errors, REFUSED};
-use crate::status::notes::Notes;
+use crate::status::run_files::RunFiles;
 use crate::sys::sandbox;
 
 /// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).
@@ -40,14 +40,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Shortest interval between log lines about callers with another certificate: a real host calls again
 /// for each request of its user, and anybody on the host can call without end.
-pub(crate) const STRANGERS: Duration = Duration::from_secs(30);
+pub(crate) const UNKNOWN_CALLER_LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// Shortest interval between log lines about the same shortage, of which each call would make one.
 pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
 /// Most words of applications under way to the host at once, number of permits: more than there are clients. Over
 /// it a word waits.
-pub(crate) const WORDS: usize = 1 << 16;
+pub(crate) const READY_LOCK: usize = 1 << 16;
 /// Most requests of the host that are counted, number of permits: more than there are connections.
-pub(crate) const ACTS: usize = 1 << 16;
+pub(crate) const HOST_REQUESTS: usize = 1 << 16;
 /// Shortest interval between log lines about what the policy refuses the host, which can ask without end.
 pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
 /// Longest time for a first call: the host reads the port every 10 s (P§2.3), and calls for 3 s (P§3.2).
@@ -82,7 +82,7 @@ pub(crate) struct Agent {
     /// Raised when `devlxd` changed.
     pub(crate) devlxd_changed: Signal,
     /// One permit: device events are handled one after the other.
-    pub(crate) plugging: Rc<Semaphore>,
+    pub(crate) device_event_lock: Rc<Semaphore>,
     /// Listeners of `/1.0/events`.
     pub(crate) events: Rc<Events>,
     /// The last state that an application set.
@@ -92,24 +92,24 @@ pub(crate) struct Agent {
     /// Whether the host has called, with its certificate.
     pub(crate) called: Cell<Called>,
     /// Whether it is to start anew as soon as it may.
-    pub(crate) starts_anew: Cell<bool>,
+    pub(crate) will_reexec: Cell<bool>,
     /// A permit for each word of an application that is under way to the host; all of them to say Ready again,
     /// which would otherwise overtake a newer word.
-    pub(crate) words: Rc<Semaphore>,
+    pub(crate) ready_lock: Rc<Semaphore>,
     /// Rate limit of log lines about callers with another certificate.
-    pub(crate) strangers: RefCell<LogLimit>,
+    pub(crate) unknown_callers: RefCell<LogLimit>,
     /// Rate limit of log lines about descriptors or memory that this agent lacks.
     pub(crate) shortages: RefCell<LogLimit>,
     /// Rate limit of log lines about what the policy refuses.
     pub(crate) refusals: RefCell<LogLimit>,
     /// The files below `/run/mote`.
-    pub(crate) notes: Notes,
+    pub(crate) run_files: RunFiles,
     /// Source of the host's files, for the status file.
     pub(crate) files: String,
     /// Operations that the host started.
     pub(crate) operations: Operations,
     /// A permit for each request of the host under way, to the end of its answer, and for each forwarded connection.
-    pub(crate) acts: Rc<Semaphore>,
+    pub(crate) host_requests: Rc<Semaphore>,
     /// Permits of SFTP sessions.
     pub(crate) sessions: Rc<Semaphore>,
     /// Child processes.
@@ -149,12 +149,12 @@ impl Agent {
 
     /// Notes an error for the log and the status file.
     #[inline(never)] // its size
-    pub(crate) fn trouble(&self, text: Arguments<'_>) {
-        self.trouble_about(About::Else, text.to_string());
+    pub(crate) fn report_error(&self, text: Arguments<'_>) {
+        self.report_error_about(About::Else, text.to_string());
     }
 
     /// The same, for an error that [`Agent::mended`] can clear.
-    pub(crate) fn trouble_about(&self, about: About, text: String) {
+    pub(crate) fn report_error_about(&self, about: About, text: String) {
         log::warn(format_args!("{text}"));
         self.note(about, text);
     }
@@ -166,14 +166,14 @@ impl Agent {
     }
 
     /// Clears the last error about this.
-    pub(crate) fn mended(&self, about: About) {
+    pub(crate) fn clear_error(&self, about: About) {
         *self.errors.borrow_mut().about(about) = None;
     }
 
     /// Notes a call with the host's certificate.
     pub(crate) fn heard(&self) {
         if self.called.replace(Called::Yes) != Called::Yes {
-            self.mended(About::Caller);
+            self.clear_error(About::Caller);
             self.status_changed.raise();
         }
     }
@@ -190,15 +190,15 @@ impl Agent {
         let lasts = now() - self.status.borrow().since();
         let is_known = self.errors.borrow().is_of_host();
         if built::STATE && lasts >= UNHEARD && !is_known && !self.has_called() {
-            self.trouble_about(About::Caller, doubt.unwrap_or(NO_CALL).into());
+            self.report_error_about(About::Caller, doubt.unwrap_or(NO_CALL).into());
         }
     }
 
     /// Notes that a call to the host, made in that state, failed.
-    pub(crate) fn host_trouble(&self, made_in: State, why: &str) {
+    pub(crate) fn report_host_error(&self, made_in: State, why: &str) {
         let lost = made_in == State::Connected && !why.starts_with(REFUSED);
         let lost = if lost { "lost host: " } else { "" };
-        self.trouble_about(About::Host, format!("{lost}{why}"));
+        self.report_error_about(About::Host, format!("{lost}{why}"));
     }
 
     /// Notes that this agent has no descriptor or memory left. The status file keeps what it says of the host.
@@ -209,13 +209,13 @@ impl Agent {
     }
 
     /// Notes that a caller has shown another certificate than `server.crt`. It is a stranger if the host has called.
-    pub(crate) fn stranger(&self) {
-        let Some(often) = again(&self.strangers) else { return };
+    pub(crate) fn unknown_caller(&self) {
+        let Some(often) = again(&self.unknown_callers) else { return };
         let why = format!("{STRANGER}{often}: is this another host's share?");
         if self.called.get() == Called::Yes {
             log::warn(format_args!("{why}"));
         } else {
-            self.trouble_about(About::Caller, why);
+            self.report_error_about(About::Caller, why);
         }
     }
 
@@ -278,8 +278,8 @@ impl Agent {
     /// switched on (P§3.3). Returns the host's view of our state, if the answer has it.
     ///
     /// # Errors
-    /// [`Failed`] after any other status, or no answer within [`VERIFY`].
-    pub(crate) async fn verify(&self, link: &Link) -> Result<Option<String>, Failed> {
+    /// [`CallError`] after any other status, or no answer within [`VERIFY`].
+    pub(crate) async fn verify(&self, link: &Link) -> Result<Option<String>, CallError> {
         let request = Call {
             method: "GET",
             target: "/1.0",
@@ -311,7 +311,7 @@ impl Agent {
         &self,
         request: &Call<'_>,
         longer: &dyn Fn() -> bool,
-    ) -> Result<HostReply, Failed> {
+    ) -> Result<HostReply, CallError> {
         let link = self.known_link()?;
         let result = call(&link, request, longer).await;
         self.judge(result.as_ref().map(|reply| reply.status));
@@ -321,22 +321,22 @@ impl Agent {
     /// The link to the host.
     ///
     /// # Errors
-    /// [`Failed`] while the host's address is unknown.
-    pub(crate) fn known_link(&self) -> Result<Rc<Link>, Failed> {
+    /// [`CallError`] while the host's address is unknown.
+    pub(crate) fn known_link(&self) -> Result<Rc<Link>, CallError> {
         let link = self.link.borrow().clone();
         link.ok_or_else(|| "the host has not told its address yet".into())
     }
 
     /// Reports a call's result to the status machine: the HTTP status, or why there was none.
-    pub(crate) fn judge(&self, result: Result<u16, &Failed>) {
+    pub(crate) fn judge(&self, result: Result<u16, &CallError>) {
         let news = match result {
             Ok(status) => self.status.borrow_mut().call_answered(now(), status),
-            Err(failed) if failed.is_ours() => {
+            Err(failed) if failed.is_local_shortage() => {
                 self.shortage(failed.why());
                 false
             }
             Err(failed) => {
-                self.host_trouble(self.state(), failed.why());
+                self.report_host_error(self.state(), failed.why());
                 self.status.borrow_mut().host_lost(now());
                 true
             }
@@ -352,7 +352,7 @@ impl Agent {
         if !self.options.replay_ready {
             return;
         }
-        let _alone = self.words.clone().take_many(WORDS).await;
+        let _exclusive = self.ready_lock.clone().take_many(READY_LOCK).await;
         let Some(state) = self.ready.borrow().on_connected(host_state) else { return };
         let body = Document::new(32, |json| write_state(json, state.name()));
         let request = Call {
@@ -366,7 +366,7 @@ impl Agent {
         match self.ask(&request, &|| false).await {
             Ok(reply) if reply.status == 200 => log::info(format_args!("ready replayed")),
             Ok(reply) => {
-                self.trouble(format_args!(
+                self.report_error(format_args!(
                     "ready not replayed: the host answered {}",
                     reply.status
                 ));

@@ -12,13 +12,13 @@ use futures_lite::FutureExt;
 use mote_core::leave::{Leave, Load};
 use rustix::io::FdFlags;
 
-use crate::agent::{ACTS, Agent, WORDS};
+use crate::agent::{Agent, HOST_REQUESTS, READY_LOCK};
 use crate::built;
 use crate::hostapi::sftp::SESSIONS;
 use crate::runtime::clock::{now, sleep, within};
 use crate::runtime::{log, notify};
-use crate::start::anew::{self, How};
 use crate::start::new_root::OldRoot;
+use crate::start::reexec::{self, Mode};
 use crate::sys::{self, Signalled, sandbox};
 
 /// Interval between two looks, while the agent is to leave or may have to follow into another root.
@@ -30,7 +30,7 @@ const HANG_UP: Duration = Duration::from_secs(3);
 
 /// Why the agent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum ExitReason {
     /// A signal told it to.
     Stopped,
     /// A second agent takes over.
@@ -56,8 +56,8 @@ impl Signals {
     }
 
     /// Reaps children until a signal asks the agent to end. Starts anew when asked to, or in another root.
-    pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<Over, String> {
-        let (mut follows, mut how) = (agent.options.is_early(), How::Same);
+    pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<ExitReason, String> {
+        let (mut follows, mut how) = (agent.options.is_early(), Mode::Same);
         let mut leave: Option<Leave> = None;
         loop {
             let looks = follows || leave.is_some();
@@ -74,33 +74,33 @@ impl Signals {
                 Some(Signalled::Anew) => {
                     agent.renew_policy();
                     leave.get_or_insert_with(|| Leave::anew(now()));
-                    agent.starts_anew.set(true);
+                    agent.will_reexec.set(true);
                     agent.status_changed.raise();
                 }
                 Some(Signalled::Replaced) if agent.options.makes_room() => {
-                    return Ok(Over::Replaced);
+                    return Ok(ExitReason::Replaced);
                 }
                 Some(Signalled::End) => {
                     notify::stopping();
-                    return Ok(Over::Stopped);
+                    return Ok(ExitReason::Stopped);
                 }
                 Some(Signalled::Replaced) | None => {}
             }
             if built::INITRAMFS && follows && self.root.left() {
-                (follows, how) = (false, How::Left);
+                (follows, how) = (false, Mode::Left);
                 leave = Some(Leave::anew(now()));
             }
             if leave.as_mut().is_some_and(|leave| leave.may(now(), load(agent))) {
-                start_anew(agent, how);
+                reexec(agent, how);
                 leave = None;
-                agent.starts_anew.set(false);
+                agent.will_reexec.set(false);
             }
         }
     }
 }
 
 /// Returns only if it fails.
-fn start_anew(agent: &Agent, how: How) {
+fn reexec(agent: &Agent, mode: Mode) {
     log::info(format_args!("starting anew"));
     if sandbox::is_entered() {
         // Its successor needs rights that this process has given up: a supervisor has them.
@@ -110,7 +110,7 @@ fn start_anew(agent: &Agent, how: How) {
         std::process::exit(1);
     }
     agent.options.transport.hand_on(FdFlags::empty());
-    anew::start(how);
+    reexec::start(mode);
     agent.options.transport.hand_on(FdFlags::CLOEXEC);
 }
 
@@ -122,7 +122,7 @@ pub(crate) async fn replaced(agent: &Agent, signals: &Signals, tasks: [Task<()>;
         task.cancel().await;
     }
     log::info(format_args!("another agent takes over"));
-    agent.notes.release();
+    agent.run_files.release();
     let idle = left(agent, Leave::replaced(now()), load);
     let told = async {
         while let Ok(signal) = signals.next().await {
@@ -145,7 +145,7 @@ pub(crate) async fn hang_up(agent: &Agent) {
     agent.operations.hang_up();
     let taken = left(agent, Leave::anew(now()), |agent| {
         let is_busy = agent.operations.load() == Load::Busy
-            || agent.acts.free() != ACTS
+            || agent.host_requests.free() != HOST_REQUESTS
             || agent.events.hosts() > 0;
         if is_busy { Load::Busy } else { Load::Idle }
     });
@@ -162,9 +162,9 @@ async fn left(agent: &Agent, mut leave: Leave, load: fn(&Agent) -> Load) {
 /// What of the host's is under way, or of an application's words to it. Without `/proc`, which a new root may lack yet,
 /// the program cannot be found.
 fn load(agent: &Agent) -> Load {
-    let is_busy = agent.acts.free() != ACTS
+    let is_busy = agent.host_requests.free() != HOST_REQUESTS
         || agent.sessions.free() != SESSIONS
-        || agent.words.free() != WORDS
+        || agent.ready_lock.free() != READY_LOCK
         || !Path::new("/proc/self/exe").exists();
     if is_busy { Load::Busy } else { agent.operations.load() }
 }

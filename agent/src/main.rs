@@ -45,23 +45,23 @@ use crate::config::policy::{self, InForce};
 use crate::hostapi::event_bus::Events;
 use crate::hostapi::mounts;
 use crate::hostapi::operation_table::Operations;
-use crate::leave::{Over, Signals};
+use crate::leave::{ExitReason, Signals};
 use crate::net::tls::Identity;
 use crate::net::transport::Listener;
 use crate::runtime::clock::now;
 use crate::runtime::small_files::read_text;
 use crate::runtime::wake::Signal;
 use crate::runtime::{children, clock, log, notify, permits, run, run_dir};
-use crate::start::anew::How;
 use crate::start::listen::Way;
 use crate::start::lock::Lock;
 use crate::start::modules::Patience;
 use crate::start::new_root::OldRoot;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
+use crate::start::reexec::Mode;
 use crate::start::wait::{Wait, Waited};
-use crate::start::{anew, devices, listen, lock, others, sandbox};
+use crate::start::{devices, listen, lock, others, reexec, sandbox};
 use crate::status::errors::{About, Called};
-use crate::status::notes::Notes;
+use crate::status::run_files::RunFiles;
 use crate::status::{port, pump, without_vsock};
 use crate::workers::{mount, report};
 
@@ -136,7 +136,7 @@ fn run(options: Options) -> Result<(), String> {
     let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
     sys::raise_file_limit();
     sys::keep_secrets();
-    sys::spare();
+    sys::lower_oom_score();
     let old_root = out_of_initramfs(&options);
     introduce(&options);
     // Before anything of the host's is touched.
@@ -174,7 +174,7 @@ fn run(options: Options) -> Result<(), String> {
     let Some(way) = listen::begin(&mut wait, &options, flavour)? else {
         return Ok(());
     };
-    port::told(port::find(&options).ok(), &mut known);
+    port::log_change(port::find(&options).ok(), &mut known);
     let entered = sandbox::enter(&options, &policy.get(), flavour, &way, known.as_ref());
     if entered.is_some() {
         policy.text.borrow_mut().push_str(sandbox::WORD);
@@ -200,8 +200,8 @@ fn run(options: Options) -> Result<(), String> {
 
 /// Makes an agent of an initramfs fit to outlive that.
 fn out_of_initramfs(options: &Options) -> OldRoot {
-    if options.is_early() && !anew::is_spared() {
-        anew::start(How::Spared);
+    if options.is_early() && !reexec::is_spared() {
+        reexec::start(Mode::Spared);
     }
     if options.makes_room() {
         // Started by its descriptor's name, it is called "exe".
@@ -241,20 +241,20 @@ fn new_agent(
         devlxd: Cell::new(false),
         guests: None,
         devlxd_changed: Signal::default(),
-        plugging: Rc::new(permits::Semaphore::new(1)),
+        device_event_lock: Rc::new(permits::Semaphore::new(1)),
         events: events.clone(),
         ready: RefCell::new(ready),
-        words: Rc::new(permits::Semaphore::new(agent::WORDS)),
+        ready_lock: Rc::new(permits::Semaphore::new(agent::READY_LOCK)),
         errors: RefCell::default(),
         called: Cell::new(Called::Never),
-        starts_anew: Cell::new(false),
-        strangers: RefCell::new(LogLimit::new(agent::STRANGERS)),
+        will_reexec: Cell::new(false),
+        unknown_callers: RefCell::new(LogLimit::new(agent::UNKNOWN_CALLER_LOG_INTERVAL)),
         shortages: RefCell::new(LogLimit::new(agent::SHORTAGES)),
         refusals: RefCell::new(LogLimit::new(agent::REFUSALS)),
-        notes: Notes::new(lock),
+        run_files: RunFiles::new(lock),
         files,
         operations: Operations::new(flavour, events),
-        acts: Rc::new(permits::Semaphore::new(agent::ACTS)),
+        host_requests: Rc::new(permits::Semaphore::new(agent::HOST_REQUESTS)),
         sessions: Rc::new(permits::Semaphore::new(hostapi::sftp::SESSIONS)),
         children: children::Children::default(),
         executor: async_executor::LocalExecutor::new(),
@@ -268,7 +268,7 @@ fn find_host(agent: &Agent, conf: Option<&[u8]>) {
     if kept.is_some() && agent.called.get() == Called::Never {
         agent.called.set(Called::Before);
     }
-    let sources = [(kept.as_deref(), "/run/mote/told"), (conf, "agent.conf")];
+    let sources = [(kept.as_deref(), "/run/mote/known-host"), (conf, "agent.conf")];
     for (bytes, source) in sources {
         let Some(bytes) = bytes else { continue };
         let taken = HostInfo::parse(bytes)
@@ -280,7 +280,7 @@ fn find_host(agent: &Agent, conf: Option<&[u8]>) {
                 agent.status(|status| status.know(now(), address));
                 return agent.allow_devlxd(guest_api);
             }
-            Err(why) => agent.trouble(format_args!("{source} is unusable: {why}")),
+            Err(why) => agent.report_error(format_args!("{source} is unusable: {why}")),
         }
     }
 }
@@ -334,7 +334,7 @@ async fn serve(
     };
     let mut host = pin!(host);
     let result = host.as_mut().or(signals.obeyed(&agent)).await;
-    if built::INITRAMFS && result == Ok(Over::Replaced) {
+    if built::INITRAMFS && result == Ok(ExitReason::Replaced) {
         let over: BoxFuture<'_> = Box::pin(leave::replaced(&agent, &signals, [guests, serial]));
         over.await;
         return Ok(());
@@ -372,10 +372,10 @@ async fn announce_alone(
         late.borrow().is_some()
     };
     match without_vsock::run(agent.clone(), listens).await {
-        without_vsock::Over::Stopped => {}
-        without_vsock::Over::Listening => {
+        without_vsock::Outcome::Stopped => {}
+        without_vsock::Outcome::Listening => {
             log::info(format_args!("vsock: there; the host can call"));
-            agent.mended(About::Caller);
+            agent.clear_error(About::Caller);
             arrived.raise();
             pump::run(agent).await;
         }

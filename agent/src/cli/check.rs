@@ -268,7 +268,7 @@ fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {
         return;
     }
     // In a child, as there is no way out.
-    if sys::apart(SANDBOXED, &|| sys::sandbox::enter(&options.root, &Needs::default())) {
+    if sys::run_in_fork(SANDBOXED, &|| sys::sandbox::enter(&options.root, &Needs::default())) {
         facts.ok("sandbox", format_args!("would be in a sandbox"));
     } else {
         let why = "would be in a sandbox without Landlock, seccomp or a user of its own";

@@ -10,7 +10,7 @@ use mote_core::init::shutdown::Goal;
 
 use crate::built;
 use crate::net::transport::Transport;
-use crate::start::anew;
+use crate::start::reexec;
 
 /// An option that has a value.
 #[derive(Clone, Copy)]
@@ -344,8 +344,8 @@ fn flag(options: &mut Options, name: &str) -> bool {
         "--no-wait" => options.wait = false,
         "--json" => options.json = true,
         "--no-replay-ready" => options.replay_ready = false,
-        anew::INITRAMFS => options.initramfs = Initramfs::Within,
-        anew::LEFT => options.initramfs = Initramfs::Left,
+        reexec::INITRAMFS => options.initramfs = Initramfs::Within,
+        reexec::LEFT => options.initramfs = Initramfs::Left,
         "--debug" | "-d" => options.debug = true,
         // Of the Go agents alone (P§1.1): elsewhere -v is often the version.
         "--verbose" | "-v" if options.stands_in => options.debug = true,

@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 
 use crate::guest_path::{is_roots_alone, is_roots_but_for};
 use crate::start::devices::entries;
-use crate::sys::apart;
+use crate::sys::run_in_fork;
 
 /// Offset of the primary volume descriptor, bytes (ECMA-119 §8.4).
 const DESCRIPTOR: u64 = 16 * 2048;
@@ -35,7 +35,7 @@ pub(crate) fn find(root: &Path, label: &str) -> Option<PathBuf> {
         if is_of_machine(&entry, name.as_encoded_bytes())
             // Its group is that of disks.
             && is_roots_but_for(&path, 0o002)
-            && apart(PATIENCE, &|| has_label(&path, label))
+            && run_in_fork(PATIENCE, &|| has_label(&path, label))
         {
             return Some(path);
         }

@@ -31,7 +31,7 @@ use crate::built::BoxFuture;
 use crate::devlxd::admission::{Entry, Guests};
 use crate::devlxd::socket;
 use crate::hostapi::events;
-use crate::net::host_call::{Call, Failed, HostReply, Incoming, open};
+use crate::net::host_call::{Call, CallError, HostReply, Incoming, open};
 use crate::net::serve::{ACCEPT_AGAIN, Answer, Limiter, Reply, Service, TEXT, serve};
 use crate::net::stream::Stream;
 use crate::net::transport::{self, Socket, is_passing};
@@ -75,7 +75,7 @@ pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
                 }
             }
             Err(error) => {
-                agent.trouble(format_args!("cannot open {}: {error}", path.display()));
+                agent.report_error(format_args!("cannot open {}: {error}", path.display()));
                 sleep(REOPEN).await;
             }
         }
@@ -105,7 +105,7 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
             Err(error) => {
                 let why = format!("cannot accept a guest client: {error}");
                 if !is_passing(&error) {
-                    return agent.trouble(format_args!("{why}"));
+                    return agent.report_error(format_args!("{why}"));
                 }
                 agent.shortage(&why);
                 guests.close_one();
@@ -133,7 +133,7 @@ impl Service for Guest {
         }
         // It asks on and reads nothing: what the kernel keeps for it, also when it is closed, counts as ours.
         if !self.has_asked.replace(true) {
-            stream.hold_at_most(UNREAD);
+            stream.limit_send_buffer(UNREAD);
         } else if stream.is_unread() {
             self.entry.note(Activity::Writing, now());
             if !stream.taken().await {
@@ -199,7 +199,7 @@ impl Guest {
         request: &Request<'_>,
         ask: Ask,
         body: &[u8],
-    ) -> Result<Answer, Failed> {
+    ) -> Result<Answer, CallError> {
         let agent = &*self.agent;
         let mut target = String::with_capacity(request.path.len() + 32);
         let _infallible = write_target(&mut target, ask, request.path, request.query);
@@ -227,8 +227,8 @@ impl Guest {
         if ask == Ask::ImageExport && request.method == Method::Get {
             return self.export(stream, request, &call).await;
         }
-        let _word =
-            if ask == Ask::SetState { Some(agent.words.clone().take().await) } else { None };
+        let _shared =
+            if ask == Ask::SetState { Some(agent.ready_lock.clone().take().await) } else { None };
         let reply = self.whole(stream, ask, &call).await?;
         if ask == Ask::SetState && reply.status == 200 {
             remember(agent, body);
@@ -237,7 +237,12 @@ impl Guest {
     }
 
     /// The host's whole answer. A long one waits for its turn.
-    async fn whole(&self, stream: &Stream, ask: Ask, call: &Call<'_>) -> Result<HostReply, Failed> {
+    async fn whole(
+        &self,
+        stream: &Stream,
+        ask: Ask,
+        call: &Call<'_>,
+    ) -> Result<HostReply, CallError> {
         let has_its_turn = Cell::new(false);
         let longer = || {
             has_its_turn.set(has_its_turn.get() || self.entry.try_obtain(Quota::LongReply));
@@ -255,7 +260,7 @@ impl Guest {
             let reply = self.agent.ask(call, &longer).or(left).await?;
             if reply.is_whole {
                 if has_its_turn.get() {
-                    stream.hold_at_most(UNREAD_LONG);
+                    stream.limit_send_buffer(UNREAD_LONG);
                 }
                 return Ok(reply);
             }
@@ -282,13 +287,13 @@ impl Guest {
         stream: &Stream,
         request: &Request<'_>,
         call: &Call<'_>,
-    ) -> Result<Answer, Failed> {
+    ) -> Result<Answer, CallError> {
         let agent = &*self.agent;
         let link = agent.known_link()?;
         let incoming = open(&link, call).await;
         agent.judge(incoming.as_ref().map(|incoming| incoming.status));
         let mut incoming = incoming?;
-        stream.hold_at_most(UNREAD_LONG);
+        stream.limit_send_buffer(UNREAD_LONG);
         if incoming.status != 200 {
             let mut body = Vec::new();
             while body.len() < limits::BODY && incoming.more(&mut body).await? {}
@@ -303,7 +308,7 @@ impl Guest {
         };
         let whole = self.relay(stream, &mut incoming, length, Persistence::of(request)).await;
         if let Err(failed) = &whole {
-            agent.trouble(format_args!("an image download was cut: {}", failed.why()));
+            agent.report_error(format_args!("an image download was cut: {}", failed.why()));
         }
         Ok(Answer::Written { keep_alive: whole.is_ok() && length != Length::UntilClose })
     }
@@ -316,8 +321,8 @@ impl Guest {
         incoming: &mut Incoming,
         length: Length,
         persistence: Persistence,
-    ) -> Result<(), Failed> {
-        let gone = |error: io::Error| Failed::from(format!("the guest client is gone: {error}"));
+    ) -> Result<(), CallError> {
+        let gone = |error: io::Error| CallError::from(format!("the guest client is gone: {error}"));
         let extra: Vec<_> = incoming
             .headers
             .iter()

@@ -55,7 +55,7 @@ impl Applied {
         self.changed.iter().any(|changed| changed == path)
     }
 
-    fn trouble(&mut self, text: String) {
+    fn report_error(&mut self, text: String) {
         log::warn(format_args!("{text}"));
         self.troubles.push(text);
     }
@@ -90,11 +90,11 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
             log::info(format_args!("policy: cloud-init's seed is not written"));
         }
         Ok(template) => one(share, root, flavour, &template, &mut applied),
-        Err(why) => applied.trouble(why),
+        Err(why) => applied.report_error(why),
     });
     rustix::process::umask(umask);
     if let Err(why) = listed {
-        applied.trouble(why);
+        applied.report_error(why);
     }
     applied
 }
@@ -139,7 +139,7 @@ fn one(share: &Path, root: &Path, flavour: Flavour, template: &Template, applied
         Ok(source) => source,
         // The host has not rendered it for this boot.
         Err(error) if error.kind() == ErrorKind::NotFound => return,
-        Err(error) => return applied.trouble(format!("template {}: {error}", template.name)),
+        Err(error) => return applied.report_error(format!("template {}: {error}", template.name)),
     };
     let Some(target) = Target::absolute(&template.target) else { return };
     let below_root = one_spelling(target);
@@ -152,7 +152,7 @@ fn one(share: &Path, root: &Path, flavour: Flavour, template: &Template, applied
             }
             applied.written.push(below_root);
         }
-        Err(error) => applied.trouble(format!("template {}: {error}", template.target)),
+        Err(error) => applied.report_error(format!("template {}: {error}", template.target)),
     }
 }
 

@@ -69,7 +69,7 @@ impl Listening {
     /// Serves the listener until it disconnects or falls behind.
     async fn serve(self, stream: Stream) {
         let listener = &self.listener;
-        stream.hold_at_most(AHEAD);
+        stream.limit_send_buffer(AHEAD);
         let result = match &self.accept {
             Some(accept) => {
                 let payload = match self.agent.flavour {

@@ -37,11 +37,11 @@ pub(crate) async fn at_start(agent: Rc<Agent>, list: Vec<u8>) {
     }
     let list = match Value::parse(&list) {
         Ok(list) => list,
-        Err(why) => return agent.trouble(format_args!("agent-mounts.json: {why}")),
+        Err(why) => return agent.report_error(format_args!("agent-mounts.json: {why}")),
     };
     let count = list.elements().count();
     if count > MOST {
-        agent.trouble(format_args!("agent-mounts.json: only {MOST} of {count} are mounted"));
+        agent.report_error(format_args!("agent-mounts.json: only {MOST} of {count} are mounted"));
     }
     let tasks: Vec<_> = list
         .elements()
@@ -65,12 +65,12 @@ pub(crate) async fn event(agent: &Rc<Agent>, event: Value<'_>) {
     match wanted(agent.flavour, event, sha256) {
         Ok(Wanted::Nothing) => return,
         Ok(_) => {}
-        Err(why) => return agent.trouble(format_args!("device event: {why}")),
+        Err(why) => return agent.report_error(format_args!("device event: {why}")),
     }
     let (task, document) = (agent.clone(), event.raw().to_owned());
     let work = agent.task(async move {
         // One at a time and in order: a device that is added and removed must end up removed.
-        let _permit = task.plugging.clone().take().await;
+        let _permit = task.device_event_lock.clone().take().await;
         if !task.policy.allows(Capability::Mounts) {
             return log::info(format_args!("policy: a device event mounts nothing"));
         }
@@ -102,7 +102,7 @@ async fn send(agent: &Rc<Agent>, document: &[u8], (patience, limit): Patience) {
             let line = String::from_utf8_lossy(&line);
             audit::note(format_args!("mount {}", Quoted(line.trim_end())));
         }
-        Err(why) => agent.trouble(format_args!("mount: {why}")),
+        Err(why) => agent.report_error(format_args!("mount: {why}")),
     }
 }
 

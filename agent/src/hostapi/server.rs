@@ -77,7 +77,7 @@ async fn callers(
         let permit = permits.clone().take().await;
         let socket = accept(&agent, &listener).await?;
         // An agent that is to start anew waits for the first answer on a connection that it has accepted.
-        let act = agent.acts.try_take();
+        let act = agent.host_requests.try_take();
         let (task, config) = (agent.clone(), config.clone());
         agent.spawn(async move {
             serve_one(&task, socket, config, act).await;
@@ -110,7 +110,7 @@ async fn serve_one(
         Some(Ok(stream)) => stream,
         Some(Err(error)) => {
             if is_other_certificate(&error) {
-                agent.stranger();
+                agent.unknown_caller();
             }
             log::debug(format_args!("a caller was refused: {error}"));
             return;
@@ -173,7 +173,7 @@ impl Service for HostService {
             Err(NoRoute::Encoding) => return error(400, "Invalid percent-encoding in path"),
         };
         // An agent that is to start anew waits for the end of the answer.
-        let act = self.act.take().or_else(|| agent.acts.try_take());
+        let act = self.act.take().or_else(|| agent.host_requests.try_take());
         if matches!(route, Route::Exec | Route::Sftp | Route::PortForward) {
             audit::turn().await;
         }
@@ -274,7 +274,7 @@ fn reported(agent: &Agent, what: &str, report: Result<Vec<u8>, String>) -> Answe
     match report.and_then(|json| Document::read(json).map_err(|why| why.to_string())) {
         Ok(report) => sync(report.value()),
         Err(why) => {
-            agent.trouble(format_args!("no {what}: {why}"));
+            agent.report_error(format_args!("no {what}: {why}"));
             error(500, &format!("Failed getting {what}: {why}"))
         }
     }
@@ -285,14 +285,14 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let host_info = match HostInfo::parse(body) {
         Ok(host_info) => host_info,
         Err(why) => {
-            agent.trouble(format_args!("the host's PUT is unusable: {why}"));
+            agent.report_error(format_args!("the host's PUT is unusable: {why}"));
             return error_by(500, &why);
         }
     };
     let link = match agent.take(&host_info) {
         Ok(link) => link,
         Err(why) => {
-            agent.trouble(format_args!("the host's PUT is unusable: {why}"));
+            agent.report_error(format_args!("the host's PUT is unusable: {why}"));
             return error(500, &why);
         }
     };
@@ -311,7 +311,7 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
             sync(Value::EMPTY)
         }
         Err(failed) => {
-            agent.host_trouble(State::Connect, failed.why());
+            agent.report_host_error(State::Connect, failed.why());
             error(500, &format!("{}{}", info::unverified(agent.flavour), failed.why()))
         }
     }

@@ -212,7 +212,7 @@ impl Init {
                 }
                 Act::Unmount => {
                     // This process has no other threads.
-                    let done = sys::apart(UNMOUNT, &|| mounts::unmount(Path::new(ROOT)));
+                    let done = sys::run_in_fork(UNMOUNT, &|| mounts::unmount(Path::new(ROOT)));
                     if !done {
                         log::warn(format_args!("not everything could be unmounted"));
                     }

@@ -61,7 +61,7 @@ pub(crate) struct Call<'a> {
 
 /// Why a call failed. A guest gets 500 for each of these (P§5.4). Boxed, since it is in many results.
 #[derive(Debug)]
-pub(crate) struct Failed(Box<Why>);
+pub(crate) struct CallError(Box<Why>);
 
 #[derive(Debug)]
 struct Why {
@@ -69,7 +69,7 @@ struct Why {
     ours: bool,
 }
 
-impl Failed {
+impl CallError {
     /// For an error of a system call, with its words.
     fn by(error: &io::Error, text: String) -> Self {
         Self(Box::new(Why { text, ours: is_shortage(error) }))
@@ -81,19 +81,19 @@ impl Failed {
     }
 
     /// Whether this agent has no descriptor or memory left: that says nothing about the host.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub(crate) fn is_local_shortage(&self) -> bool {
         self.0.ours
     }
 }
 
-impl From<String> for Failed {
+impl From<String> for CallError {
     #[inline(never)] // its size
     fn from(text: String) -> Self {
         Self(Box::new(Why { text, ours: false }))
     }
 }
 
-impl From<&str> for Failed {
+impl From<&str> for CallError {
     #[inline(never)] // its size
     fn from(text: &str) -> Self {
         text.to_owned().into()
@@ -132,7 +132,7 @@ pub(crate) async fn call(
     link: &Link,
     call: &Call<'_>,
     longer: &dyn Fn() -> bool,
-) -> Result<HostReply, Failed> {
+) -> Result<HostReply, CallError> {
     let mut incoming = open(link, call).await?;
     let (mut body, mut is_whole, mut most) = (Vec::new(), true, limits::SHORT_REPLY);
     while is_whole && incoming.more(&mut body).await? {
@@ -151,16 +151,16 @@ pub(crate) async fn call(
 /// Makes the call and takes the answer's head.
 ///
 /// # Errors
-/// [`Failed`] if the host cannot be reached, fails the handshake, or sends no valid head in time.
-pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, Failed> {
+/// [`CallError`] if the host cannot be reached, fails the handshake, or sends no valid head in time.
+pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, CallError> {
     let handshake_permit = link.tls.tickets.turn().await;
     // Our TLS keys are generated while the connect is under way.
     let (socket, begun) = zip(dial(link, call.retry), async { link.tls.begin() }).await;
-    let begun = begun.map_err(|why| Failed::from(format!("TLS with the host: {why}")))?;
+    let begun = begun.map_err(|why| CallError::from(format!("TLS with the host: {why}")))?;
     let stream = match within(HANDSHAKE, Stream::connect(socket?, begun)).await {
         Some(Ok(stream)) => stream,
         Some(Err(error)) => {
-            return Err(Failed::by(&error, format!("TLS with the host failed: {error}")));
+            return Err(CallError::by(&error, format!("TLS with the host failed: {error}")));
         }
         None => return Err("TLS with the host took too long".into()),
     };
@@ -182,7 +182,7 @@ pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, Faile
             extra: call.extra,
         },
     )
-    .map_err(|_| Failed::from("a header cannot be sent"))?;
+    .map_err(|_| CallError::from("a header cannot be sent"))?;
     // Head and body in one go: the host allows 3 s for both (P§3.5).
     let mut out = out.into_bytes();
     out.extend_from_slice(call.body.unwrap_or_default());
@@ -197,7 +197,7 @@ pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, Faile
     incoming
 }
 
-async fn read_head(stream: Stream, method: Method) -> Result<Incoming, Failed> {
+async fn read_head(stream: Stream, method: Method) -> Result<Incoming, CallError> {
     let mut buffer = Vec::new();
     loop {
         match parse_head(&buffer, method)? {
@@ -228,9 +228,9 @@ struct OwnedHead {
     length: usize,
 }
 
-fn parse_head(bytes: &[u8], method: Method) -> Result<Option<OwnedHead>, Failed> {
+fn parse_head(bytes: &[u8], method: Method) -> Result<Option<OwnedHead>, CallError> {
     let parsed = head::response(bytes, method)
-        .map_err(|error| Failed::from(format!("the host's answer: {}", error.text())))?;
+        .map_err(|error| CallError::from(format!("the host's answer: {}", error.text())))?;
     Ok(parsed.map(|(response, length)| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let headers = response.headers.iter();
@@ -249,14 +249,14 @@ impl Incoming {
     /// Appends the next piece of the body; returns false at its end.
     ///
     /// # Errors
-    /// [`Failed`] if the body is invalid, ends early, or stops for [`PIECE`].
-    pub(crate) async fn more(&mut self, out: &mut Vec<u8>) -> Result<bool, Failed> {
+    /// [`CallError`] if the body is invalid, ends early, or stops for [`PIECE`].
+    pub(crate) async fn more(&mut self, out: &mut Vec<u8>) -> Result<bool, CallError> {
         loop {
             if self.decoder.finished() {
                 return Ok(false);
             }
             let step = self.decoder.decode(&self.buffer);
-            let step = step.map_err(|_| Failed::from("the host's answer has a broken body"))?;
+            let step = step.map_err(|_| CallError::from("the host's answer has a broken body"))?;
             let (consumed, got) = (step.consumed, !step.data.is_empty());
             out.extend_from_slice(step.data);
             drop(self.buffer.drain(..consumed));
@@ -283,7 +283,7 @@ impl Incoming {
     }
 }
 
-async fn receive(stream: &Stream, buffer: &mut Vec<u8>, most: usize) -> Result<usize, Failed> {
+async fn receive(stream: &Stream, buffer: &mut Vec<u8>, most: usize) -> Result<usize, CallError> {
     let old = buffer.len();
     buffer.resize(old + most, 0);
     let read = stream.read(buffer.get_mut(old..).unwrap_or_default()).await;
@@ -292,7 +292,7 @@ async fn receive(stream: &Stream, buffer: &mut Vec<u8>, most: usize) -> Result<u
 }
 
 /// Connects, with the retries that `retry` allows.
-async fn dial(link: &Link, retry: Retry) -> Result<Socket, Failed> {
+async fn dial(link: &Link, retry: Retry) -> Result<Socket, CallError> {
     let mut tries = Tries::new(retry);
     loop {
         let error = match within(CONNECT, link.transport.dial(link.address)).await {
@@ -302,7 +302,7 @@ async fn dial(link: &Link, retry: Retry) -> Result<Socket, Failed> {
         };
         match tries.failed(failure(&error)) {
             Some(pause) => sleep(pause).await,
-            None => return Err(Failed::by(&error, unreachable(link.address, &error))),
+            None => return Err(CallError::by(&error, unreachable(link.address, &error))),
         }
     }
 }
@@ -330,8 +330,8 @@ fn failure(error: &io::Error) -> Failure {
     if error.kind() == io::ErrorKind::TimedOut { Failure::TimedOut } else { Failure::Other }
 }
 
-fn broken(error: &io::Error) -> Failed {
-    Failed::by(error, format!("the connection to the host broke: {error}"))
+fn broken(error: &io::Error) -> CallError {
+    CallError::by(error, format!("the connection to the host broke: {error}"))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ const STUCK: Duration = Duration::from_secs(10);
 
 /// Copies until one side ends. All that the socket wrote before its end is sent.
 pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
-    stream.be_patient();
+    stream.disable_write_timeout();
     let inward = async {
         let mut buffer = vec![0; INWARD];
         loop {

@@ -139,12 +139,12 @@ impl Stream {
     }
 
     /// Lifts the write deadline from now on: the peer may stop reading, say while a person reads a page.
-    pub(crate) fn be_patient(&self) {
+    pub(crate) fn disable_write_timeout(&self) {
         self.patience.set(None);
     }
 
     /// Has TLS and the kernel hold at most about so many bytes each that the peer does not take.
-    pub(crate) fn hold_at_most(&self, bytes: usize) {
+    pub(crate) fn limit_send_buffer(&self, bytes: usize) {
         // Best effort: the kernel's memory counts as ours in a cgroup.
         let _kept = set_socket_send_buffer_size(self.socket.get_ref(), bytes);
         if let Some(tls) = &self.tls {

@@ -119,8 +119,8 @@ impl WebSocket {
     }
 
     /// Lifts the write deadline: the peer may read slowly.
-    pub(crate) fn be_patient(&self) {
-        self.stream.be_patient();
+    pub(crate) fn disable_write_timeout(&self) {
+        self.stream.disable_write_timeout();
     }
 
     /// Sends one whole frame; frames of two senders never mix.

@@ -10,7 +10,7 @@ pub(crate) const LOCK: &str = "run/mote/lock";
 /// Id of the boot in which the other files were written: not every guest has its `/run` in memory.
 pub(crate) const BOOT: &str = "run/mote/boot";
 /// The last host info.
-pub(crate) const KNOWN_HOST: &str = "run/mote/told";
+pub(crate) const KNOWN_HOST: &str = "run/mote/known-host";
 /// The agent's own view, for `mote-agent status`.
 pub(crate) const STATUS: &str = "run/mote/status";
 /// The last state that an application set, Ready or Started.

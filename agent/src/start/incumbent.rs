@@ -25,7 +25,7 @@ use crate::guest_path::is_private;
 use crate::net::transport::Transport;
 use crate::runtime::small_files::read_to_end;
 use crate::runtime::{log, run_dir};
-use crate::start::anew::REMOVED;
+use crate::start::reexec::REMOVED;
 use crate::status::view;
 use crate::sys::listener::NUMBERS;
 

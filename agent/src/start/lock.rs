@@ -215,7 +215,7 @@ mod tests {
 
     /// Asserts what another process sees.
     fn another_process(sees: &dyn Fn() -> bool) {
-        assert!(crate::sys::apart(Duration::from_secs(30), sees));
+        assert!(crate::sys::run_in_fork(Duration::from_secs(30), sees));
     }
 
     fn refusal(root: &Path) -> Option<String> {
@@ -317,7 +317,7 @@ mod tests {
             std::fs::create_dir_all(&process).unwrap();
             std::fs::write(process.join("status"), format!("Name:\tx\nUid:\t{uids}\n")).unwrap();
             let is_found = || incumbent::holder(&root).is_some();
-            crate::sys::apart(Duration::from_secs(30), &is_found)
+            crate::sys::run_in_fork(Duration::from_secs(30), &is_found)
         };
         assert!(holds("0\t0\t0\t0"));
         assert!(!holds("0\t1000\t0\t0") && !holds("1000\t0\t0\t0"));

@@ -46,7 +46,7 @@ pub(crate) fn prepare(
     let found = port::find_early(options);
     let by_port = port::flavour(options, &found);
     let no_port = found.as_ref().err().cloned();
-    port::told(found.ok(), known);
+    port::log_change(found.ok(), known);
     let (mut identity, mut applied, mut flavour) = (None, Applied::default(), None);
     let mut visit = |place: &Path, files: &ConfigFiles| {
         identity = Some(Identity::load(files)?);

@@ -15,12 +15,12 @@ use crate::cli::options::Options;
 use crate::config::files;
 use crate::runtime::clock::{LOOK, now};
 use crate::runtime::{log, notify};
-use crate::start::anew::{self, How};
 use crate::start::devices::entries;
 use crate::start::lock::{Kept, Lock};
 use crate::start::new_root::OldRoot;
+use crate::start::reexec::{self, Mode};
 use crate::start::uevent;
-use crate::status::{notes, status_file};
+use crate::status::{run_files, status_file};
 use crate::sys::{self, Signalled};
 
 /// Interval between looks during [`AT_FIRST`].
@@ -101,7 +101,7 @@ impl<'a> Wait<'a> {
         let mut due = begun;
         loop {
             if self.lock.keep(&self.options.root) == Kept::Anew {
-                log::info(format_args!("{}", notes::MOVED));
+                log::info(format_args!("{}", run_files::MOVED));
                 due = now();
             }
             if now() >= due {
@@ -128,7 +128,7 @@ impl<'a> Wait<'a> {
                 }
             }
             if self.options.is_early() && self.root.left() {
-                anew::start(How::Left);
+                reexec::start(Mode::Left);
             }
             if due > now() && self.pause(begun, what, events.as_ref())? {
                 return Ok(Waited::Leave);
@@ -159,7 +159,7 @@ impl<'a> Wait<'a> {
             let end = match next.map_err(|error| format!("signals: {error}"))? {
                 Signalled::Child => false,
                 Signalled::Anew => {
-                    anew::start(How::Same);
+                    reexec::start(Mode::Same);
                     false
                 }
                 Signalled::Replaced => self.options.makes_room(),

@@ -195,7 +195,7 @@ pub(crate) fn find_early(options: &Options) -> Result<Found, String> {
 }
 
 /// Logs the port in use and what may be wrong with it, each if it is another than is `known`.
-pub(crate) fn told(found: Option<Found>, known: &mut Option<Found>) {
+pub(crate) fn log_change(found: Option<Found>, known: &mut Option<Found>) {
     let Some(found) = found else { return };
     let before = known.as_ref();
     if before.map(|known| (&known.path, known.flavour)) != Some((&found.path, found.flavour)) {

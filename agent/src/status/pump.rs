@@ -11,7 +11,7 @@ use mote_core::host_address::HostAddress;
 use mote_core::status::{Action, State};
 
 use crate::agent::Agent;
-use crate::net::host_call::{Failed, Link};
+use crate::net::host_call::{CallError, Link};
 use crate::net::tls::Pin;
 use crate::runtime::clock::{now, sleep, until};
 use crate::runtime::log;
@@ -105,7 +105,9 @@ impl Pump {
         };
         let mut buffer = [0; CHUNK];
         let pause = match &self.port {
-            Some(_) => self.agent.status.borrow().deaf(now()).map(|until| until - now()),
+            Some(_) => {
+                self.agent.status.borrow().read_paused_until(now()).map(|until| until - now())
+            }
             None => Some(self.search.pause()),
         };
         let woken = match (&self.port, pause) {
@@ -147,12 +149,14 @@ impl Pump {
                     verify(&agent, address, fingerprint, attempt).await;
                 });
             }
-            Action::Refused(why) => self.agent.trouble(format_args!("serial line refused: {why}")),
-            Action::Told(at) => log::info(format_args!("host address {at} (from CONNECT)")),
+            Action::Refused(why) => {
+                self.agent.report_error(format_args!("serial line refused: {why}"))
+            }
+            Action::HostAddress(at) => log::info(format_args!("host address {at} (from CONNECT)")),
             Action::Changed(state) => match (state, self.agent.status.borrow().address()) {
                 (State::Connected, Some(address)) => {
                     log::info(format_args!("CONNECTED {address}"));
-                    self.agent.mended(About::Host);
+                    self.agent.clear_error(About::Host);
                 }
                 (State::Started, _) if self.port.is_none() => {
                     log::info(format_args!(
@@ -172,9 +176,9 @@ impl Pump {
                     self.found = Some(found);
                 } else {
                     self.found = None;
-                    port::told(Some(found), &mut self.found);
+                    port::log_change(Some(found), &mut self.found);
                     self.agent.status.borrow_mut().port_appeared(now());
-                    self.agent.mended(About::Port);
+                    self.agent.clear_error(About::Port);
                 }
                 self.port = Some(port);
             }
@@ -244,7 +248,7 @@ async fn verify(
     let result = try_verify(agent, address, fingerprint).await;
     let before = agent.state();
     let counts = agent.status(|status| match &result {
-        Err(failed) if failed.is_ours() => status.not_made(now(), attempt),
+        Err(failed) if failed.is_local_shortage() => status.not_made(now(), attempt),
         result => status.verified(now(), attempt, result.is_ok()),
     });
     match result {
@@ -253,8 +257,8 @@ async fn verify(
             *agent.link.borrow_mut() = Some(link);
             agent.replay_ready(host_state.as_deref()).await;
         }
-        Err(failed) if failed.is_ours() => agent.shortage(failed.why()),
-        Err(failed) => agent.host_trouble(before, failed.why()),
+        Err(failed) if failed.is_local_shortage() => agent.shortage(failed.why()),
+        Err(failed) => agent.report_host_error(before, failed.why()),
     }
 }
 
@@ -262,7 +266,7 @@ async fn try_verify(
     agent: &Rc<Agent>,
     address: HostAddress,
     fingerprint: Option<[u8; 32]>,
-) -> Result<(Rc<Link>, Option<String>), Failed> {
+) -> Result<(Rc<Link>, Option<String>), CallError> {
     let known = agent.link.borrow().as_ref().map(|link| link.pin.clone());
     let pin = match (fingerprint, known) {
         // The same certificate: keeps its session tickets.

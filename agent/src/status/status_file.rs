@@ -14,23 +14,23 @@ use crate::runtime::clock::now;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::write_small;
 use crate::runtime::{log, run_dir};
-use crate::start::anew::REMOVED;
+use crate::start::reexec::REMOVED;
 
 /// Writes the status file if its text differs from `last`, or again if its directory was replaced or the last
 /// write failed; the ready file too.
 pub(crate) fn update(agent: &Agent, port: Option<&Path>, last: &mut String) {
-    if agent.notes.moved(&agent.options.root) {
+    if agent.run_files.moved(&agent.options.root) {
         last.clear();
     }
     let text = describe(agent, port);
     let mut written = keep_ready(agent);
     if text != *last {
         let path = agent.options.root.join(run_dir::STATUS);
-        let done = agent.notes.judge(&path, write_small(&path, text.as_bytes()));
+        let done = agent.run_files.judge(&path, write_small(&path, text.as_bytes()));
         written &= done;
         *last = if done { text } else { String::new() };
     }
-    if written && agent.notes.failing.replace(false) {
+    if written && agent.run_files.failing.replace(false) {
         log::info(format_args!(
             "{} is written again",
             agent.options.root.join(run_dir::STATUS).display()
@@ -41,11 +41,11 @@ pub(crate) fn update(agent: &Agent, port: Option<&Path>, last: &mut String) {
 /// Writes the ready file if the state that an application set is not yet in it. Returns whether it is up to date.
 pub(crate) fn keep_ready(agent: &Agent) -> bool {
     let state = agent.ready.borrow().get();
-    let Some(state) = state.filter(|_| state != agent.notes.ready.get()) else { return true };
+    let Some(state) = state.filter(|_| state != agent.run_files.ready.get()) else { return true };
     let path = agent.options.root.join(run_dir::READY);
-    let done = agent.notes.judge(&path, write_small(&path, state.name().as_bytes()));
+    let done = agent.run_files.judge(&path, write_small(&path, state.name().as_bytes()));
     if done {
-        agent.notes.ready.set(Some(state));
+        agent.run_files.ready.set(Some(state));
     }
     done
 }
@@ -95,7 +95,7 @@ fn describe(agent: &Agent, port: Option<&Path>) -> String {
 
 /// What is to be said of the program: that it starts anew, or that its file is another one by now.
 fn program(agent: &Agent) -> Option<&'static str> {
-    if agent.starts_anew.get() {
+    if agent.will_reexec.get() {
         return Some("starts anew when no command of the host runs");
     }
     let name = read_link("/proc/self/exe").ok()?;

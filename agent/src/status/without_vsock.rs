@@ -24,7 +24,7 @@ const PACE: Duration = Duration::from_secs(5);
 const RING: usize = 16 * 1024;
 
 /// Reason for the end of [`run`].
-pub(crate) enum Over {
+pub(crate) enum Outcome {
     /// STOPPED was written.
     Stopped,
     /// The guest has vsock after all, so the host can call.
@@ -33,7 +33,7 @@ pub(crate) enum Over {
 
 /// Announces the agent with its state until STOPPED is written, or until `listens` returns that the host can
 /// call.
-pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> Over {
+pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> Outcome {
     let mut reported = String::new();
     loop {
         let seen = agent.status_changed.seen();
@@ -42,7 +42,7 @@ pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> 
         let found = port::find(&agent.options);
         let path = found.as_ref().map(|found| found.path.clone()).ok();
         match found {
-            Ok(_) => agent.mended(About::Port),
+            Ok(_) => agent.clear_error(About::Port),
             Err(why) => {
                 let known = agent.errors.borrow_mut().about(About::Port).clone();
                 if known.is_none_or(|known| !known.ends_with(&why)) {
@@ -53,7 +53,7 @@ pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> 
         status_file::update(&agent, path.as_deref(), &mut reported);
         let stopped = agent.status.borrow().state() == State::Stopped;
         if !stopped && listens() {
-            return Over::Listening;
+            return Outcome::Listening;
         }
         let text = if stopped { STOPPED_LINES.to_vec() } else { started(&agent).await };
         if let Some(path) = path
@@ -62,7 +62,7 @@ pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> 
             log::debug(format_args!("cannot write to {}: {error}", path.display()));
         }
         if stopped {
-            return Over::Stopped;
+            return Outcome::Stopped;
         }
         sleep(PACE).or(agent.status_changed.after(seen)).await;
     }

@@ -8,7 +8,9 @@ pub(crate) mod listener;
 pub(crate) mod sandbox;
 mod spawn;
 
-pub(crate) use spawn::{Plan, apart, become_user, raise_file_limit, spare, spawn, start_anew};
+pub(crate) use spawn::{
+    Plan, become_user, lower_oom_score, raise_file_limit, reexec, run_in_fork, spawn,
+};
 
 use std::ffi::CStr;
 use std::io;

@@ -33,14 +33,14 @@ static FILE_LIMIT: AtomicU64 = AtomicU64::new(0);
 const OOM_SCORE: &CStr = c"/proc/self/oom_score_adj";
 /// For the agent: hardly ever, since it is how a host repairs a guest without memory. An agent that were never
 /// killed could take all of it.
-const SPARED: &[u8] = b"-900";
+const AGENT_SCORE: &[u8] = b"-900";
 
 /// Whether the agent's score was set here, so that children have to be given the ordinary one.
-static IS_SPARED: AtomicBool = AtomicBool::new(false);
+static HAS_LOWERED_SCORE: AtomicBool = AtomicBool::new(false);
 
 /// Asks the kernel to spare the agent, but not its children, unless whoever started it has set a score.
-pub(crate) fn spare() {
-    IS_SPARED.store(set_score(SPARED, true), Ordering::Relaxed);
+pub(crate) fn lower_oom_score() {
+    HAS_LOWERED_SCORE.store(set_score(AGENT_SCORE, true), Ordering::Relaxed);
 }
 
 /// Sets the score of this process, if wanted only where it is the ordinary one; system calls only.
@@ -93,7 +93,7 @@ pub(crate) struct Plan<'p> {
 ///
 /// The work must not allocate: another thread may be at it at the moment of the fork.
 #[inline(never)] // its size
-pub(crate) fn apart(limit: Duration, work: &dyn Fn() -> bool) -> bool {
+pub(crate) fn run_in_fork(limit: Duration, work: &dyn Fn() -> bool) -> bool {
     let Ok((done, report)) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) else {
         return false;
     };
@@ -157,10 +157,10 @@ fn pointers(strings: &[&CStr]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([null()]).collect()
 }
 
-/// Undoes [`spare`] and [`raise_file_limit`]; system calls only.
+/// Undoes [`lower_oom_score`] and [`raise_file_limit`]; system calls only.
 #[inline(never)] // its size
 fn as_started() {
-    if IS_SPARED.load(Ordering::Relaxed) {
+    if HAS_LOWERED_SCORE.load(Ordering::Relaxed) {
         set_score(b"0", false);
     }
     let limit = FILE_LIMIT.load(Ordering::Relaxed);
@@ -176,7 +176,7 @@ fn as_started() {
 
 /// Becomes the first of these programs that can be executed, with this process's environment. Returns only if none
 /// can, with the last error. Signals stay blocked: one that comes meanwhile is the next program's.
-pub(crate) fn start_anew<'p>(
+pub(crate) fn reexec<'p>(
     programs: impl Iterator<Item = &'p CStr>,
     arguments: &[&CStr],
 ) -> io::Error {
@@ -190,7 +190,7 @@ pub(crate) fn start_anew<'p>(
     }
     let error = io::Error::last_os_error();
     raise_file_limit();
-    spare();
+    lower_oom_score();
     error
 }
 
@@ -317,9 +317,9 @@ mod tests {
         let last = files.last().unwrap().as_raw_fd();
         assert!(is_open(last) && last > REPORT + 30);
         let limit = Duration::from_secs(10);
-        assert!(apart(limit, &|| (0..=REPORT).all(is_open)));
-        assert!(apart(limit, &|| !(REPORT + 1..=last).any(is_open)));
-        assert!(!apart(limit, &|| false));
+        assert!(run_in_fork(limit, &|| (0..=REPORT).all(is_open)));
+        assert!(run_in_fork(limit, &|| !(REPORT + 1..=last).any(is_open)));
+        assert!(!run_in_fork(limit, &|| false));
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
             std::thread::sleep(Duration::from_secs(60));
             true
         };
-        assert!(!apart(Duration::from_millis(50), &hangs));
+        assert!(!run_in_fork(Duration::from_millis(50), &hangs));
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }

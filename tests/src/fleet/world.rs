@@ -201,7 +201,7 @@ impl<'a> World<'a> {
                 Action::Verify { address, attempt, .. } => {
                     self.begin(vm, Kind::Verify { attempt, address, answers: None });
                 }
-                Action::Refused(_) | Action::Told(_) | Action::Changed(_) => {}
+                Action::Refused(_) | Action::HostAddress(_) | Action::Changed(_) => {}
             }
         }
         let it = &mut self.vms[vm];

@@ -165,7 +165,7 @@ fn a_hang_up_while_the_agent_waits_is_a_start_too() {
 #[test]
 fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
     if !is_root() {
-        println!("skipped: nobody but root's agent makes room");
+        mote_tests::skipped("root");
         return;
     }
     let boot = Boot::new("lxd");

@@ -88,7 +88,7 @@ fn an_agent_that_was_killed_knows_its_host_though_nobody_tells_it() {
     let again = || boot.log()[before..].contains(&connected).then_some(());
     let (_, took) = wait("CONNECTED again", LIMIT, again);
     assert!(took < Duration::from_secs(2), "{took:?}");
-    assert!(boot.log()[before..].contains("(from /run/mote/told)\n"), "{}", boot.log());
+    assert!(boot.log()[before..].contains("(from /run/mote/known-host)\n"), "{}", boot.log());
     boot.serves();
     let quiet = boot.command(&["get", "user.none"]).stderr(Stdio::null()).status().unwrap();
     assert_eq!(quiet.code(), Some(1), "the host says that there is none");

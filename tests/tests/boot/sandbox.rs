@@ -65,7 +65,7 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
             let about = boot.root(path).metadata().unwrap();
             assert_eq!((about.uid(), about.mode() & 0o7777), (0, mode), "{path}");
         }
-        assert!(!boot.root("run/mote/told").exists());
+        assert!(!boot.root("run/mote/known-host").exists());
         let socket = boot.root(&format!("dev/{flavour}/sock"));
         let about = socket.metadata().unwrap();
         assert_eq!((about.uid(), about.mode() & 0o7777), (0, 0o600));

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::{Process, agent, kill, put, wait};
+use mote_tests::{Process, agent, kill, put, skipped, wait};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -24,10 +24,14 @@ const USER: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups unshare -
 /// Root of a container: namespaces, but not of users.
 const CONTAINER: &str = "unshare -mpf --kill-child";
 
-/// A guest with the machine's `/proc`; `None` where that may not be looked at.
+/// A guest with the machine's `/proc`; `None` where that may not be looked at, or users have no namespaces of their own
+/// (in a chroot).
+#[track_caller]
 fn guest() -> Option<Boot> {
-    if !is_root() {
-        println!("skipped: it needs root");
+    let mut words = USER.split(' ');
+    let try_out = Command::new(words.next().unwrap()).args(words).arg("true").status();
+    if !is_root() || !try_out.is_ok_and(|status| status.success()) {
+        skipped("root, and namespaces for users");
         return None;
     }
     let boot = Boot::new("lxd");
@@ -171,7 +175,7 @@ fn a_users_file_in_a_program_that_runs_as_root_is_no_agents_lock() {
 fn nothing_of_a_strangers_is_opened_copied_or_closed() {
     const TEST: &str = "strangers::nothing_of_a_strangers_is_opened_copied_or_closed";
     if !is_root() || !Path::new("/dev/fuse").exists() {
-        println!("skipped: it needs root and /dev/fuse");
+        skipped("root and /dev/fuse");
         return;
     }
     if !in_private_mounts(TEST) {

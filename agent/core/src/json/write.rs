@@ -26,7 +26,7 @@ impl<'o> Writer<'o> {
     }
 
     /// A writer inside an array or object that already has an element or member.
-    pub fn behind(out: &'o mut dyn Write) -> Self {
+    pub fn continuing(out: &'o mut dyn Write) -> Self {
         Self { out, comma: true, result: Ok(()) }
     }
 

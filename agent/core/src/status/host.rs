@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use super::{
-    AGAIN, CONNECT_FOR, Connect, Heard, How, LOST, Phase, READ, REFRESH, State, Status, StatusLine,
-    Timer, VERIFY, Verification, pace,
+    CONNECT_DEADLINE, Connect, Heard, How, NO_CALL_TIMEOUT, Phase, REFRESH, STOPPED_TO_STARTED,
+    State, Status, StatusLine, Timer, VERIFY, VERIFY_BACKOFF_MAX, VERIFY_BACKOFF_MIN, Verification,
+    pace,
 };
 use crate::host_address::HostAddress;
 use crate::time::Uptime;
@@ -19,7 +20,7 @@ impl Status {
             self.timers.stop(Timer::Call);
             self.timers.stop(Timer::Expire);
             self.timers.set(Timer::Retry, now);
-            self.phase = Phase::Started { pause: AGAIN.0 };
+            self.phase = Phase::Started { pause: VERIFY_BACKOFF_MIN };
         }
     }
 
@@ -73,23 +74,23 @@ impl Status {
             (How::Put, false) => {
                 // The host is alive, since it sent a PUT, but it sends no other by itself.
                 self.heard = Heard::Put;
-                self.lost(now, READ);
+                self.lost(now, STOPPED_TO_STARTED);
             }
             (How::Connect { since }, false) => {
                 let again = now + self.intervals.connect.max(now - since);
-                if again < since + CONNECT_FOR {
+                if again < since + CONNECT_DEADLINE {
                     self.follow(now, again, target, how);
                 } else {
-                    self.lost(now, LOST);
+                    self.lost(now, NO_CALL_TIMEOUT);
                 }
             }
             (How::Own, false) => match &mut self.phase {
                 Phase::Started { pause } => {
                     self.timers.set(Timer::Retry, now + *pause);
-                    *pause = (*pause * 2).min(AGAIN.1);
+                    *pause = (*pause * 2).min(VERIFY_BACKOFF_MAX);
                 }
                 Phase::Connect | Phase::Connected { .. } | Phase::Stopped { .. } => {
-                    self.lost(now, LOST);
+                    self.lost(now, NO_CALL_TIMEOUT);
                 }
             },
         }
@@ -104,7 +105,7 @@ impl Status {
             Some(Verification { attempt: current, target, how })
                 if current == attempt && self.state() == State::Connected =>
             {
-                self.verify(now + AGAIN.0, target, how);
+                self.verify(now + VERIFY_BACKOFF_MIN, target, how);
                 true
             }
             _ => self.verified(now, attempt, false),
@@ -146,7 +147,7 @@ impl Status {
     /// An ordinary call to the host failed.
     pub fn host_lost(&mut self, now: Uptime) {
         if self.state() == State::Connected {
-            self.lost(now, LOST);
+            self.lost(now, NO_CALL_TIMEOUT);
         }
     }
 
@@ -159,7 +160,7 @@ impl Status {
     /// A verification by the agent itself succeeded. CONNECTED is not written: it would hide STARTED from a
     /// host that has not read it yet.
     fn regained(&mut self, now: Uptime) {
-        let eager = if self.heard == Heard::Nothing { pace::EAGER } else { 0 };
+        let eager = if self.heard == Heard::Nothing { pace::EAGER_ANNOUNCEMENTS } else { 0 };
         self.connected(now, eager, false);
     }
 
@@ -176,7 +177,11 @@ impl Status {
             Heard::Connect => self.timers.stop(Timer::Refresh),
         }
         // After the STOPPED of `Timer::Turn` its STARTED must still be written.
-        let pause = if self.last == StatusLine::Stopped { READ } else { self.announce_pace(eager) };
+        let pause = if self.last == StatusLine::Stopped {
+            STOPPED_TO_STARTED
+        } else {
+            self.announce_pace(eager)
+        };
         self.timers.set(Timer::Announce, now + pause);
         self.enter(now, Phase::Connected { eager, owed });
     }
@@ -188,8 +193,8 @@ impl Status {
         self.timers.set(Timer::Announce, self.at_once(now));
         self.timers.set(Timer::Turn, self.not_before.turn.max(now + patience));
         if self.verification.is_none() && self.known.is_some() {
-            self.timers.set(Timer::Retry, now + AGAIN.0);
+            self.timers.set(Timer::Retry, now + VERIFY_BACKOFF_MIN);
         }
-        self.enter(now, Phase::Started { pause: AGAIN.0 * 2 });
+        self.enter(now, Phase::Started { pause: VERIFY_BACKOFF_MIN * 2 });
     }
 }

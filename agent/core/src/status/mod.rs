@@ -33,8 +33,9 @@ use core::time::Duration;
 
 pub use connect::{Connect, RefusedLine};
 pub use pace::{
-    AGAIN, CONNECT, CONNECT_FOR, CONNECTED, Intervals, LOST, READ, REFRESH, REFRESHED, REPLACED,
-    SHORTEST, STARTED, TURN, VERIFY,
+    CONNECT, CONNECT_DEADLINE, CONNECTED, Intervals, NO_CALL_TIMEOUT, REFRESH, REFRESHED,
+    REPLACED_PAUSE, RESTART_INTERVAL, SHORTEST, STARTED, STOPPED_TO_STARTED, VERIFY,
+    VERIFY_BACKOFF_MAX, VERIFY_BACKOFF_MIN,
 };
 pub use phase::State;
 pub use poll::{Action, STARTED_LINE, STOPPED_LINES};
@@ -123,10 +124,10 @@ impl Status {
     pub fn new(now: Uptime, intervals: Intervals) -> Self {
         let mut timers = Timers::default();
         timers.set(Timer::Announce, now);
-        timers.set(Timer::Turn, now + LOST);
+        timers.set(Timer::Turn, now + NO_CALL_TIMEOUT);
         Self {
             intervals: intervals.bounded(),
-            phase: Phase::Started { pause: AGAIN.0 },
+            phase: Phase::Started { pause: VERIFY_BACKOFF_MIN },
             verification: None,
             since: now,
             timers,
@@ -195,7 +196,7 @@ impl Status {
             return;
         }
         self.flood.read(now, bytes.len());
-        if self.deaf(now).is_some() {
+        if self.read_paused_until(now).is_some() {
             self.refuse(now, RefusedLine::Flood);
         }
         for byte in bytes {
@@ -217,14 +218,14 @@ impl Status {
 
     /// Time until which the port is not to be read, after too many bytes; `None` if it may be read now.
     #[must_use]
-    pub fn deaf(&self, now: Uptime) -> Option<Uptime> {
+    pub fn read_paused_until(&self, now: Uptime) -> Option<Uptime> {
         self.flood.pause(now)
     }
 
     fn refuse(&mut self, now: Uptime, why: RefusedLine) {
         if now >= self.not_before.refused {
             self.log.refused = Some(why);
-            self.not_before.refused = now + pace::REFUSED;
+            self.not_before.refused = now + pace::REFUSED_LOG_INTERVAL;
         }
     }
 
@@ -252,9 +253,9 @@ impl Status {
         if eager > 0 { self.intervals.started } else { self.intervals.connected }
     }
 
-    /// `now`, or [`pace::GAP`] after the last line if that is later.
+    /// `now`, or [`pace::MIN_LINE_GAP`] after the last line if that is later.
     fn at_once(&self, now: Uptime) -> Uptime {
-        self.written.map_or(now, |written| now.max(written + pace::GAP))
+        self.written.map_or(now, |written| now.max(written + pace::MIN_LINE_GAP))
     }
 
     fn enter(&mut self, now: Uptime, phase: Phase) {

@@ -27,28 +27,30 @@ pub const REFRESHED: Duration = Duration::from_secs(5);
 /// Deadline of one verification: the host waits 3 s for the answer to its PUT (P§3.2).
 pub const VERIFY: Duration = Duration::from_secs(3);
 /// Total time of the tries for one CONNECT line; then announcements begin again.
-pub const CONNECT_FOR: Duration = Duration::from_secs(2);
+pub const CONNECT_DEADLINE: Duration = Duration::from_secs(2);
 /// After a CONNECT line that replaced a running verification, until the next line is followed. An abandoned
 /// call holds a socket for up to [`VERIFY`], so there are at most four of them.
-pub const REPLACED: Duration = Duration::from_secs(1);
-/// First and longest pause between the agent's own verifications of the known address.
-pub const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+pub const REPLACED_PAUSE: Duration = Duration::from_secs(1);
+/// First pause between the agent's own verifications of the known address; it doubles up to [`VERIFY_BACKOFF_MAX`].
+pub const VERIFY_BACKOFF_MIN: Duration = Duration::from_secs(1);
+/// Longest pause between them.
+pub const VERIFY_BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// From STARTED without an answer to STOPPED and STARTED again. A host that did not notice that the agent was
 /// lost, or was killed and started anew, sends PUT only after these two (P§2.3).
-pub const LOST: Duration = Duration::from_secs(15);
+pub const NO_CALL_TIMEOUT: Duration = Duration::from_secs(15);
 /// Between that STOPPED and STARTED, so that the host reads both: QEMU may hold an event back for a second
 /// (P§2.2).
-pub const READ: Duration = Duration::from_millis(1500);
+pub const STOPPED_TO_STARTED: Duration = Duration::from_millis(1500);
 /// Between two such restarts of the announcement: Incus shows them to its users.
-pub const TURN: Duration = Duration::from_secs(30);
+pub const RESTART_INTERVAL: Duration = Duration::from_secs(30);
 /// Announcements at the `started` interval after the agent found the host by itself: the host may not have
 /// read one yet.
-pub(super) const EAGER: u8 = 10;
+pub(super) const EAGER_ANNOUNCEMENTS: u8 = 10;
 /// Least time between a line and an announcement that was brought forward (host lost, port appeared): a
 /// flapping port or host must not cause a flood of events at the host.
-pub(super) const GAP: Duration = Duration::from_millis(200);
+pub(super) const MIN_LINE_GAP: Duration = Duration::from_millis(200);
 /// Least time between two refused lines in the log: a hostile writer must not fill it.
-pub(super) const REFUSED: Duration = Duration::from_secs(10);
+pub(super) const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Interval between announcements, and between looks at the port, for each state.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Outputs of the status machine: the action that is due, and the time of the next one.
 
 use super::{
-    AGAIN, Connect, How, Phase, READ, REFRESH, REFRESHED, REPLACED, RefusedLine, State, Status,
-    StatusLine, TURN, Timer, Verification,
+    Connect, How, Phase, REFRESH, REFRESHED, REPLACED_PAUSE, RESTART_INTERVAL, RefusedLine,
+    STOPPED_TO_STARTED, State, Status, StatusLine, Timer, VERIFY_BACKOFF_MIN, Verification,
 };
 use crate::host_address::HostAddress;
 use crate::time::Uptime;
@@ -31,7 +31,7 @@ pub enum Action {
     /// For the log: a CONNECT line was refused.
     Refused(RefusedLine),
     /// For the log: a CONNECT line is followed.
-    Told(HostAddress),
+    HostAddress(HostAddress),
     /// For the log: the new state, or another address in [`State::Connected`]. [`State::Connect`] is on the way to
     /// one of the others, which is told.
     Changed(State),
@@ -66,7 +66,7 @@ impl Status {
         self.follow_line(now);
         self.retry(now);
         if let Some(address) = self.log.followed.take() {
-            return Some(Action::Told(address));
+            return Some(Action::HostAddress(address));
         }
         if self.timers.is_due(Timer::Call, now)
             && let Some(Verification { attempt, target, .. }) = self.verification
@@ -105,14 +105,14 @@ impl Status {
     /// The line whose timer is due. Sets the timer for the next one.
     fn due_line(&mut self, now: Uptime) -> Option<StatusLine> {
         if self.timers.is_due(Timer::Turn, now) {
-            self.not_before.turn = now + TURN;
+            self.not_before.turn = now + RESTART_INTERVAL;
             if self.state() == State::Connected {
                 // Once: it works without that call.
                 self.timers.stop(Timer::Turn);
             } else {
-                self.timers.set(Timer::Turn, now + TURN);
+                self.timers.set(Timer::Turn, now + RESTART_INTERVAL);
             }
-            self.timers.set(Timer::Announce, now + READ);
+            self.timers.set(Timer::Announce, now + STOPPED_TO_STARTED);
             return Some(StatusLine::Stopped);
         }
         if self.timers.is_due(Timer::Announce, now) {
@@ -153,7 +153,7 @@ impl Status {
         let Some(connect) = self.waiting else { return };
         self.forget_line();
         let replaces = self.verification.is_some();
-        let pause = if replaces { REPLACED } else { self.intervals.connect };
+        let pause = if replaces { REPLACED_PAUSE } else { self.intervals.connect };
         self.not_before.connect = now + pause;
         let how = How::Connect { since: now };
         if self.state() == State::Connected && self.known == Some(connect) {
@@ -172,7 +172,7 @@ impl Status {
             return;
         }
         let Some(known) = self.known else { return };
-        self.not_before.own = now + AGAIN.0;
+        self.not_before.own = now + VERIFY_BACKOFF_MIN;
         self.verify(now, known, How::Own);
     }
 

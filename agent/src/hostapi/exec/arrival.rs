@@ -56,7 +56,7 @@ impl Arrival {
             // The operation then times out waiting for it.
             Err(error) => return log::debug(format_args!("a socket of an exec is gone: {error}")),
         };
-        socket.be_patient();
+        socket.disable_write_timeout();
         *expected.state.borrow_mut() = State::Here(socket.clone());
         sockets.arrived.raise();
         expected.finish.until(|| expected.finished.get().then_some(())).await;

@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use super::*;
-use crate::sys::apart;
+use crate::sys::run_in_fork;
 
 /// Longest time for a child.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -31,10 +31,10 @@ fn in_it_the_agents_own_files_are_there_and_no_others() {
     }
     let (port, guests) = (at("dev/port"), at("dev/lxd"));
     let needs = Needs { ports: [Some(&port), None], guests: Some(&guests), sockets: [0; KINDS] };
-    if !apart(LIMIT, &|| enter(&root, &needs)) {
+    if !run_in_fork(LIMIT, &|| enter(&root, &needs)) {
         return mote_machine::skipped("a kernel with Landlock and seccomp");
     }
-    let inside = |work: &dyn Fn() -> bool| apart(LIMIT, &|| enter(&root, &needs) && work());
+    let inside = |work: &dyn Fn() -> bool| run_in_fork(LIMIT, &|| enter(&root, &needs) && work());
     let write = |path: &str| OpenOptions::new().write(true).truncate(true).open(at(path)).is_ok();
     assert!(inside(&|| write("dev/port") && opens(&port) && write("run/mote/status")));
     assert!(inside(&|| std::fs::write(at("run/mote/new"), "x").is_err()));
@@ -51,12 +51,12 @@ fn in_it_the_agents_own_files_are_there_and_no_others() {
 #[test]
 fn in_it_most_system_calls_fail() {
     let root = Path::new("/nowhere");
-    if !apart(LIMIT, &|| enter(root, &NONE)) {
+    if !run_in_fork(LIMIT, &|| enter(root, &NONE)) {
         return mote_machine::skipped("a kernel with Landlock and seccomp");
     }
     let refused = |call: &dyn Fn() -> i64| {
         let errno = || std::io::Error::last_os_error().raw_os_error();
-        apart(LIMIT, &|| enter(root, &NONE) && call() == -1 && errno() == Some(libc::EPERM))
+        run_in_fork(LIMIT, &|| enter(root, &NONE) && call() == -1 && errno() == Some(libc::EPERM))
     };
     // SAFETY: each call fails before it reads anything, and the child of fork ends at once.
     unsafe {
@@ -89,7 +89,7 @@ fn in_it_most_system_calls_fail() {
             }
             child > 0
         };
-        assert!(apart(LIMIT, &|| enter(root, &NONE) && child()));
+        assert!(run_in_fork(LIMIT, &|| enter(root, &NONE) && child()));
     }
 }
 
@@ -100,18 +100,18 @@ fn in_it_no_right_of_roots_is_left() {
     let secret = root.join("secret");
     std::fs::write(&secret, "x").unwrap();
     std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
-    if !apart(LIMIT, &|| enter(&root, &NONE)) {
+    if !run_in_fork(LIMIT, &|| enter(&root, &NONE)) {
         return mote_machine::skipped("root, and a kernel with Landlock and seccomp");
     }
     let parent = i32::try_from(std::process::id()).unwrap();
-    let inside = |work: &dyn Fn() -> bool| apart(LIMIT, &|| enter(&root, &NONE) && work());
+    let inside = |work: &dyn Fn() -> bool| run_in_fork(LIMIT, &|| enter(&root, &NONE) && work());
     // SAFETY: numbers, and a structure to write to.
     unsafe {
         assert!(inside(&|| libc::getuid() == USER && libc::geteuid() == USER));
         assert!(inside(&|| libc::kill(parent, 0) == -1 && libc::kill(1, 0) == -1));
     }
     // Without Landlock too.
-    assert!(apart(LIMIT, &|| leave_user() && !opens(&secret)));
+    assert!(run_in_fork(LIMIT, &|| leave_user() && !opens(&secret)));
     assert!(opens(&secret));
 }
 
@@ -123,7 +123,7 @@ fn there_is_no_core_of_it_and_only_root_may_trace_it() {
         crate::sys::keep_secrets();
         dumpable() == 0
     };
-    assert!(apart(LIMIT, &kept) && dumpable() == 1);
+    assert!(run_in_fork(LIMIT, &kept) && dumpable() == 1);
 }
 
 fn null_mut<T>() -> *mut T {

@@ -178,7 +178,7 @@ fn write_entry(
     (device, point): (&[u8], &[u8]),
     space: &Space,
 ) -> fmt::Result {
-    let mut json = if some { Writer::behind(out) } else { Writer::new(out) };
+    let mut json = if some { Writer::continuing(out) } else { Writer::new(out) };
     metrics::filesystem(&mut json, flavour, device, point, space);
     json.done()
 }

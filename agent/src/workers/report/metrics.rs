@@ -100,7 +100,7 @@ fn begin(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
 }
 
 fn end(flavour: Flavour, out: &mut dyn Write) -> fmt::Result {
-    let mut json = Writer::behind(out);
+    let mut json = Writer::continuing(out);
     metrics::close(&mut json, flavour);
     json.end_object();
     json.done()?;

@@ -41,7 +41,7 @@ impl Run {
                     self.attempts.push(attempt);
                     self.calls.push(self.now);
                 }
-                Action::Refused(_) | Action::Told(_) | Action::Changed(_) => {}
+                Action::Refused(_) | Action::HostAddress(_) | Action::Changed(_) => {}
             }
         }
         assert!(self.status.deadline().is_none_or(|deadline| deadline > self.now));

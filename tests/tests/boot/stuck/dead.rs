@@ -18,7 +18,7 @@ fn children(process: u32) -> Vec<u32> {
 #[test]
 fn a_command_on_a_dead_file_system_keeps_nothing_of_an_agent_that_is_killed() {
     if !is_root() || !Path::new("/dev/fuse").exists() {
-        println!("skipped: it needs root and /dev/fuse");
+        mote_tests::skipped("root and /dev/fuse");
         return;
     }
     let name =

@@ -100,7 +100,7 @@ fn a_flood_is_read_in_portions_and_named_now_and_then() {
     let (mut read, mut named) = (0, 0);
     for now in 0..20_000 {
         for _ in 0..100 {
-            if status.deaf(at(now)).is_none() {
+            if status.read_paused_until(at(now)).is_none() {
                 status.received(at(now), &[0; 256]);
                 read += 256;
             }
@@ -111,8 +111,10 @@ fn a_flood_is_read_in_portions_and_named_now_and_then() {
     assert_eq!(read, 20 * flood::MOST);
     assert_eq!(named, 2);
     // A line behind it is heard.
-    let end = status.deaf(at(19_999)).unwrap();
+    let end = status.read_paused_until(at(19_999)).unwrap();
     assert!(end <= at(20_999), "{end:?}");
     status.received(end, b"\nCONNECT 2:7\n");
-    assert!(core::iter::from_fn(|| status.poll(end)).any(|it| matches!(it, Action::Told(_))));
+    assert!(
+        core::iter::from_fn(|| status.poll(end)).any(|it| matches!(it, Action::HostAddress(_)))
+    );
 }

@@ -45,7 +45,7 @@ fn each_new_address_is_told_to_the_log_once() {
     status.received(at(0), b"CONNECT 2:4000\n");
     let all: Vec<_> = core::iter::from_fn(|| status.poll(at(0))).collect();
     let verify = Action::Verify { address: HOST, fingerprint: None, attempt: 1 };
-    assert_eq!(all, [Action::Told(HOST), verify]);
+    assert_eq!(all, [Action::HostAddress(HOST), verify]);
     assert!(status.verified(at(1), 1, false));
     let all: Vec<_> = core::iter::from_fn(|| status.poll(at(200))).collect();
     assert_eq!(all, [Action::Verify { address: HOST, fingerprint: None, attempt: 2 }]);
@@ -135,7 +135,9 @@ fn a_lie_does_not_replace_an_address_that_was_true() {
     let seen = run_with(&mut status, 2601, 4000, Some(true));
     let own = seen.iter().find_map(|(_, action)| match action {
         Action::Verify { address, .. } => Some(*address),
-        Action::Write { .. } | Action::Refused(_) | Action::Told(_) | Action::Changed(_) => None,
+        Action::Write { .. } | Action::Refused(_) | Action::HostAddress(_) | Action::Changed(_) => {
+            None
+        }
     });
     assert_eq!((own, status.state()), (Some(HOST), State::Connected));
 }

@@ -95,7 +95,7 @@ fn step(host: &mut Host, status: &mut Status, now: u64) -> u64 {
             Action::Verify { address, attempt, .. } => {
                 status.verified(at(now), attempt, host.up() && address == host.address);
             }
-            Action::Refused(_) | Action::Changed(_) | Action::Told(_) => {}
+            Action::Refused(_) | Action::Changed(_) | Action::HostAddress(_) => {}
         }
     }
     if host.up() && host.next_read() <= now {

@@ -28,7 +28,8 @@ fn actions(status: &mut Status, millis: u64) -> Vec<Action> {
     if let Some(next) = status.deadline() {
         assert!(next > at(millis), "deadline {next:?} is not after {millis}");
     }
-    let for_the_log = |action: &Action| matches!(action, Action::Changed(_) | Action::Told(_));
+    let for_the_log =
+        |action: &Action| matches!(action, Action::Changed(_) | Action::HostAddress(_));
     all.into_iter().filter(|action| !for_the_log(action)).collect()
 }
 
@@ -63,9 +64,10 @@ fn lines(seen: &[(u64, Action)]) -> Vec<(u64, &'static str, bool)> {
             Action::Write { line, visible, .. } => {
                 Some((*now, core::str::from_utf8(line).unwrap().trim_end(), *visible))
             }
-            Action::Verify { .. } | Action::Refused(_) | Action::Told(_) | Action::Changed(_) => {
-                None
-            }
+            Action::Verify { .. }
+            | Action::Refused(_)
+            | Action::HostAddress(_)
+            | Action::Changed(_) => None,
         })
         .collect()
 }

@@ -121,7 +121,7 @@ impl Driver {
                     self.attempts.push(attempt);
                     self.tries.push(self.now);
                 }
-                Action::Refused(_) | Action::Told(_) | Action::Changed(_) => {}
+                Action::Refused(_) | Action::HostAddress(_) | Action::Changed(_) => {}
             }
         }
         self.timers_fit_the_state();
@@ -168,7 +168,7 @@ proptest! {
         for op in ops {
             driver.apply(op);
         }
-        // GAP apart, and at most one more for each input that gave or confirmed an address.
+        // MIN_LINE_GAP apart, and at most one more for each input that gave or confirmed an address.
         let writes = densest(&driver.writes);
         prop_assert!(writes <= 8 + driver.news, "{writes} writes within a second");
         let tries = densest(&driver.tries);

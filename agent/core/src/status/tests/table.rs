@@ -121,6 +121,6 @@ fn looking_at_the_port_costs_no_wake_up_of_its_own() {
     };
     assert_eq!(wakes(State::Connected, true), wakes(State::Connected, false));
     // One more between STOPPED and STARTED, which are further apart than other lines.
-    let turns = TEN_MINUTES / u64::try_from(TURN.as_millis()).unwrap();
+    let turns = TEN_MINUTES / u64::try_from(RESTART_INTERVAL.as_millis()).unwrap();
     assert!(wakes(State::Started, true) <= wakes(State::Started, false) + turns);
 }

@@ -92,7 +92,7 @@ impl Pump {
                     verify(&agent, address, fingerprint, attempt).await;
                 });
             }
-            Action::Refused(_) | Action::Told(_) | Action::Changed(_) => {}
+            Action::Refused(_) | Action::HostAddress(_) | Action::Changed(_) => {}
         }
     }
 

@@ -22,7 +22,7 @@ pub(crate) const MOVED: &str =
 
 /// State of the files in `/run/mote`.
 #[derive(Debug)]
-pub(crate) struct Notes {
+pub(crate) struct RunFiles {
     lock: RefCell<Lock>,
     /// Time of the next check of the lock.
     next_look: Cell<Uptime>,
@@ -34,7 +34,7 @@ pub(crate) struct Notes {
     pub(super) failing: Cell<bool>,
 }
 
-impl Notes {
+impl RunFiles {
     /// For the holder of the lock, with no file written yet.
     pub(crate) fn new(lock: Lock) -> Self {
         let (lost, ready, failing) = Default::default();

@@ -17,11 +17,11 @@ pub(crate) const INITRAMFS: &str = "--initramfs";
 pub(crate) const LEFT: &str = "--left-initramfs";
 /// Begin of `argv[0]` by which systemd knows what it must not kill when it leaves the initramfs
 /// (<https://systemd.io/ROOT_STORAGE_DAEMONS/>).
-const SPARED: u8 = b'@';
+const SURVIVES_SYSTEMD: u8 = b'@';
 
 /// What differs from the last start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum Mode {
     /// Nothing; the program's file may be a newer one.
     Same,
     /// Not to be killed with the initramfs.
@@ -33,20 +33,22 @@ pub(crate) enum How {
 /// Starts the program anew; returns only if that fails, with a line in the log.
 #[inline(never)] // its size
 #[cold]
-pub(crate) fn start(how: How) {
-    let arguments: Vec<_> = arguments(how).collect();
+pub(crate) fn start(mode: Mode) {
+    let arguments: Vec<_> = arguments(mode).collect();
     let arguments: Vec<_> = arguments.iter().map(CString::as_c_str).collect();
     // In the new root another program may have the path.
-    let newer = if how == How::Left { None } else { path() };
+    let newer = if mode == Mode::Left { None } else { path() };
     // The time until the next ping begins anew too.
     notify::watchdog();
-    let error = sys::start_anew(newer.as_deref().into_iter().chain([SELF]), &arguments);
+    let error = sys::reexec(newer.as_deref().into_iter().chain([SELF]), &arguments);
     log::error(format_args!("cannot start anew: {error}"));
 }
 
-/// Whether the arguments say that [`How::Spared`] is done.
+/// Whether the arguments say that [`Mode::Spared`] is done.
 pub(crate) fn is_spared() -> bool {
-    std::env::args_os().next().is_some_and(|name| name.as_bytes().first() == Some(&SPARED))
+    std::env::args_os()
+        .next()
+        .is_some_and(|name| name.as_bytes().first() == Some(&SURVIVES_SYSTEMD))
 }
 
 /// Path of this program's file; after an upgrade another file has it.
@@ -56,14 +58,16 @@ fn path() -> Option<CString> {
     CString::new(path.strip_suffix(REMOVED.as_bytes()).unwrap_or(path)).ok()
 }
 
-fn arguments(how: How) -> impl Iterator<Item = CString> {
+fn arguments(mode: Mode) -> impl Iterator<Item = CString> {
     std::env::args_os().enumerate().filter_map(move |(at, word)| {
         let word = word.as_bytes();
-        let word = match how {
-            How::Spared if at == 0 => [&[SPARED], word].concat(),
-            How::Left if at == 0 => word.strip_prefix(&[SPARED]).unwrap_or(word).to_vec(),
-            How::Left if word == INITRAMFS.as_bytes() => LEFT.into(),
-            How::Same | How::Spared | How::Left => word.to_vec(),
+        let word = match mode {
+            Mode::Spared if at == 0 => [&[SURVIVES_SYSTEMD], word].concat(),
+            Mode::Left if at == 0 => {
+                word.strip_prefix(&[SURVIVES_SYSTEMD]).unwrap_or(word).to_vec()
+            }
+            Mode::Left if word == INITRAMFS.as_bytes() => LEFT.into(),
+            Mode::Same | Mode::Spared | Mode::Left => word.to_vec(),
         };
         CString::new(word).ok()
     })
