@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use mote_core::hostapi::policy::{Capability, Features};
 
-use crate::cli::print;
+use crate::print;
 
 /// The release, and the commit that this was built from if `scripts/build` did it.
 pub(crate) const VERSION: &str = match option_env!("MOTE_BUILT") {

@@ -14,11 +14,12 @@ use rustix::io::FdFlags;
 
 use crate::agent::{Agent, HOST_REQUESTS, READY_LOCK};
 use crate::built;
+use crate::handover::new_root::OldRoot;
+use crate::handover::reexec;
+use crate::handover::reexec::Mode;
 use crate::hostapi::sftp::SESSIONS;
 use crate::runtime::clock::{now, sleep, within};
 use crate::runtime::{log, notify};
-use crate::start::new_root::OldRoot;
-use crate::start::reexec::{self, Mode};
 use crate::sys::{self, Signalled, sandbox};
 
 /// Interval between two looks, while the agent is to leave or may have to follow into another root.

@@ -16,24 +16,27 @@ use mote_core::status::view::View;
 use rustix::fs::{Access, access, statvfs};
 
 use crate::built;
-use crate::cli::options::Options;
-use crate::cli::print;
 use crate::config::files;
 use crate::config::files::ConfigFiles;
 use crate::config::policy::{self, Grade, Judged};
 use crate::first_boot::templates;
+use crate::handover::lock::Running;
+use crate::handover::view;
+use crate::handover::{lock, others};
 use crate::net::tls;
-use crate::net::transport::{Transport, probe_vsock};
+use crate::options::Options;
+use crate::print;
 use crate::runtime::digest::sha256;
 use crate::runtime::run_dir;
 use crate::start::listen::PORT_ALONE;
-use crate::start::lock::Running;
-use crate::start::modules::Patience;
 use crate::start::prepare::{flavour_by, or_default};
-use crate::start::{devices, lock, modules, others, sandbox};
-use crate::status::{port, view};
+use crate::start::sandbox;
+use crate::status::port;
 use crate::sys;
 use crate::sys::sandbox::Needs;
+use crate::system::modules::Patience;
+use crate::system::{devices, modules};
+use crate::transport::{Transport, probe_vsock};
 
 /// What comes of a full `/run`, and what to do.
 const FULL: &str = "free some, or 'status' may be old, and Ready forgotten when the agent ends";

@@ -19,11 +19,12 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use crate::built;
-use crate::cli::options::{Command, Options};
-use crate::cli::print;
 use crate::cli::status::{self, Failure};
-use crate::start::lock::{self, Running};
-use crate::status::view;
+use crate::handover::lock;
+use crate::handover::lock::Running;
+use crate::handover::view;
+use crate::options::{Command, Options};
+use crate::print;
 
 /// Longest response body, bytes.
 const ANSWER: usize = mote_core::limits::HOST_REPLY + 64 * 1024;

@@ -6,11 +6,12 @@ use mote_core::status::State;
 use mote_core::status::view::View;
 use mote_core::time::Uptime;
 
-use crate::cli::options::Options;
-use crate::cli::print;
+use crate::handover::lock;
+use crate::handover::lock::Running;
+use crate::handover::view;
+use crate::options::Options;
+use crate::print;
 use crate::runtime::clock::now;
-use crate::start::lock::{self, Running};
-use crate::status::view;
 
 /// Why a command failed, in words; each kind has its exit code.
 pub(super) enum Failure {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 
 use crate::guest_path::{is_roots_alone, is_roots_but_for};
-use crate::start::devices::entries;
 use crate::sys::run_in_fork;
+use crate::system::devices::entries;
 
 /// Offset of the primary volume descriptor, bytes (ECMA-119 §8.4).
 const DESCRIPTOR: u64 = 16 * 2048;

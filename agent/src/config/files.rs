@@ -4,12 +4,13 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::cli::options::Options;
 use crate::config::share::{self, Source, SourceError};
 use crate::guest_path::is_roots_alone;
+use crate::options::Options;
 use crate::runtime::log;
 use crate::runtime::small_files::read_bounded;
-use crate::start::devices::{self, entries};
+use crate::system::devices;
+use crate::system::devices::entries;
 
 /// Longest config file, bytes; a certificate chain has a few thousand.
 const LONGEST: u64 = 64 * 1024;

@@ -15,7 +15,7 @@ use mote_core::flavour::Flavour;
 use mote_core::hostapi::policy::{Capability, Features, Policy, Whose};
 
 use crate::built;
-use crate::cli::options::Options;
+use crate::options::Options;
 use crate::runtime::log;
 use crate::runtime::small_files::read_bounded;
 use crate::runtime::wake::Signal;
@@ -197,7 +197,7 @@ mod tests {
         let [ours, incus] = FILES.map(|file| root.join(file));
         std::fs::create_dir_all(root.join("etc")).unwrap();
         let args = ["mote-agent", "--deny", "exec", "--root", root.to_str().unwrap()];
-        let options = crate::cli::options::parse(args.into_iter().map(Into::into)).unwrap();
+        let options = crate::options::parse(args.into_iter().map(Into::into)).unwrap();
         let found = |flavour| read(&options).under(flavour);
         let of = |flavour| found(flavour).policy.features;
         let (lxd, under_incus) = (Some(Flavour::Lxd), Some(Flavour::Incus));

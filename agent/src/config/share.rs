@@ -15,12 +15,13 @@ use rustix::mount::{
 };
 use rustix::process::fchdir;
 
-use crate::cli::options::Options;
 use crate::config::disk;
+use crate::options::Options;
 use crate::runtime::clock::look_for;
 use crate::runtime::{log, run_dir};
-use crate::start::devices::{self, BLOCK, Device, FS, Kind, PLAN9, SCSI, entries};
-use crate::start::modules;
+use crate::system::devices;
+use crate::system::devices::{BLOCK, Device, FS, Kind, PLAN9, SCSI, entries};
+use crate::system::modules;
 
 /// The mount tag, for virtiofs and 9p (P§1.2).
 const TAG: &CStr = c"config";

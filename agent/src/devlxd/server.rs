@@ -34,9 +34,10 @@ use crate::hostapi::events;
 use crate::net::host_call::{Call, CallError, HostReply, Incoming, open};
 use crate::net::serve::{ACCEPT_AGAIN, Answer, Limiter, Reply, Service, TEXT, serve};
 use crate::net::stream::Stream;
-use crate::net::transport::{self, Socket, is_passing};
 use crate::runtime::clock::{now, sleep};
 use crate::runtime::log;
+use crate::transport;
+use crate::transport::{Socket, is_passing};
 
 /// How long a guest may wait for a host operation (`/1.0/operations/{id}/wait`).
 const OPERATION: Duration = Duration::from_secs(3600);

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use mote_core::flavour::Flavour;
 
 use crate::agent::Agent;
-use crate::net::transport::{self, Socket, bind_unnamed, unnamed};
 use crate::runtime::small_files::make_directory;
+use crate::transport;
+use crate::transport::{Socket, bind_unnamed, unnamed};
 
 /// Path of the socket.
 pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {

@@ -1,7 +1,6 @@
 //! First-boot steps, done before the agent announces itself (P§1.3): hostname, the reboot for a new
 //! cloud-init seed, NICs. An error in one is logged and start-up goes on.
 
-pub(crate) mod netlink;
 pub(crate) mod nics;
 mod own_files;
 pub(crate) mod templates;

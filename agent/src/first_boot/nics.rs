@@ -7,9 +7,9 @@ use mote_core::first_boot::nic::{self, Act, MOST, Nic, Search, State, Step, Want
 use mote_core::netlink::{Reply, Table};
 use rustix::io::Errno;
 
-use crate::first_boot::netlink::Netlink;
 use crate::runtime::log;
-use crate::start::modules;
+use crate::system::modules;
+use crate::system::netlink::Netlink;
 
 /// Applies the files, given as name (for the log) and contents.
 pub(crate) fn apply<'f>(root: &Path, files: impl Iterator<Item = (&'f str, &'f [u8])>) {

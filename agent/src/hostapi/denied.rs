@@ -6,11 +6,11 @@ use std::io;
 use futures_lite::FutureExt;
 
 use crate::agent::Agent;
-use crate::hostapi::envelope::error;
+use crate::agent::envelope::error;
 use crate::net::relay::relay;
 use crate::net::serve::Answer;
 use crate::net::stream::Stream;
-use crate::net::transport::Socket;
+use crate::transport::Socket;
 
 /// Relays what was allowed when the policy had this count, until either side ends it or the policy changes.
 pub(crate) async fn relay_while_allowed(

@@ -13,7 +13,7 @@ use mote_core::http::head::Request;
 use mote_core::ws::Opcode;
 
 use crate::agent::Agent;
-use crate::hostapi::event_bus::Listener;
+use crate::agent::event_bus::Listener;
 use crate::net::serve::{Answer, Reply};
 use crate::net::stream::Stream;
 use crate::net::upgrade::Upgrade;

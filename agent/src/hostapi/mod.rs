@@ -1,12 +1,9 @@
 //! The API that the host calls over vsock.
 
 pub(crate) mod denied;
-pub(crate) mod envelope;
-pub(crate) mod event_bus;
 pub(crate) mod events;
 pub(crate) mod exec;
 pub(crate) mod mounts;
-pub(crate) mod operation_table;
 pub(crate) mod operations;
 pub(crate) mod port_forward;
 pub(crate) mod server;

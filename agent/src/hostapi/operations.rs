@@ -11,8 +11,8 @@ use mote_core::http::query::query;
 use mote_core::json::{Document, Value, Writer};
 
 use crate::agent::Agent;
-use crate::hostapi::envelope::{ENVELOPE, error, sync};
-use crate::hostapi::operation_table::Operation;
+use crate::agent::envelope::{ENVELOPE, error, sync};
+use crate::agent::operation_table::Operation;
 use crate::net::serve::{Answer, Reply};
 use crate::runtime::clock::within;
 

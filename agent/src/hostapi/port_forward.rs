@@ -7,16 +7,16 @@ use mote_core::hostapi::port_forward::Target;
 use mote_core::http::head::Request;
 
 use crate::agent::Agent;
+use crate::agent::envelope::{error, error_by};
 use crate::hostapi::denied::{denied, relay_while_allowed};
-use crate::hostapi::envelope::{error, error_by};
 use crate::net::serve::Answer;
 use crate::net::stream::Stream;
-use crate::net::transport::{Socket, dial_tcp};
 use crate::net::upgrade::{Upgrade, switch};
 use crate::runtime::clock::within;
 use crate::runtime::log;
 use crate::runtime::log::audit::{self, Quoted};
 use crate::runtime::permits::Permit;
+use crate::transport::{Socket, dial_tcp};
 
 /// Deadline for the guest's port to accept; the host itself waits for an hour.
 const DIAL: Duration = Duration::from_secs(30);

@@ -24,23 +24,23 @@ use mote_core::status::State;
 use rustls::ServerConfig;
 
 use crate::agent::Agent;
+use crate::agent::envelope::{error, error_by, error_reply, sync, sync_reply};
 use crate::built;
 use crate::built::BoxFuture;
 use crate::config::known_host;
 use crate::hostapi::denied::denied;
-use crate::hostapi::envelope::{error, error_by, error_reply, sync, sync_reply};
 use crate::hostapi::{events, exec, mounts, operations, port_forward, sftp};
 use crate::net::serve::{
     ACCEPT_AGAIN, Admission, Answer, Refused, Reply, Service, TOO_LONG, serve,
 };
 use crate::net::stream::Stream;
 use crate::net::tls_error::is_other_certificate;
-use crate::net::transport::{Listener, Socket, Watched, is_passing};
 use crate::runtime::clock::{now, sleep, within};
 use crate::runtime::digest::{hex, sha256};
 use crate::runtime::log;
 use crate::runtime::log::audit;
 use crate::runtime::permits::{Permit, Semaphore};
+use crate::transport::{Listener, Socket, Watched, is_passing};
 use crate::workers::report::metrics;
 use crate::workers::run;
 

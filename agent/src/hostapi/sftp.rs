@@ -8,16 +8,16 @@ use mote_core::flavour::Flavour;
 use mote_core::http::head::Request;
 
 use crate::agent::Agent;
+use crate::agent::envelope::error;
 use crate::hostapi::denied::relay_while_allowed;
-use crate::hostapi::envelope::error;
 use crate::net::serve::{Answer, Reply};
 use crate::net::stream::Stream;
-use crate::net::transport::Socket;
 use crate::net::upgrade::{Upgrade, switch};
 use crate::runtime::children::Child;
 use crate::runtime::clock::within;
 use crate::runtime::log;
 use crate::runtime::permits::Permit;
+use crate::transport::Socket;
 use crate::workers::run;
 
 /// Most sessions at once. Beyond it: 503.

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::runtime::small_files::read_text;
-use crate::start::devices::entries;
+use crate::system::devices::entries;
 
 /// Events read at once.
 const EVENTS: usize = 16;

@@ -22,16 +22,16 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, wait};
 use rustix::system::{RebootCommand, reboot, sethostname};
 
-use crate::cli::options::Options;
-use crate::cli::print;
-use crate::first_boot::netlink::Netlink;
 use crate::init::buttons::Buttons;
 use crate::init::service::{Role, Service};
+use crate::options::Options;
+use crate::print;
 use crate::runtime::clock::{LOOK, now};
 use crate::runtime::log;
 use crate::runtime::small_files::{read_bounded, read_text};
-use crate::start::{modules, uevent};
 use crate::sys;
+use crate::system::netlink::Netlink;
+use crate::system::{modules, uevent};
 
 /// What `--help` of a build with this says besides.
 pub(crate) const HELP: &str = "

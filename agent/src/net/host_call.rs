@@ -15,8 +15,8 @@ use rustix::io::Errno;
 
 use crate::net::stream::Stream;
 use crate::net::tls::{self, Pin};
-use crate::net::transport::{Socket, Transport, is_shortage};
 use crate::runtime::clock::{sleep, within};
+use crate::transport::{Socket, Transport, is_shortage};
 
 /// Deadline of one connect: Linux's own for vsock.
 const CONNECT: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Connections to peers: sockets, TLS, HTTP/1.1 as server and as client, and upgraded connections.
+//! Connections to peers: TLS, HTTP/1.1 as server and as client, and upgraded connections.
 
 pub(crate) mod host_call;
 pub(crate) mod relay;
@@ -7,7 +7,6 @@ pub(crate) mod stream;
 pub(crate) mod tickets;
 pub(crate) mod tls;
 pub(crate) mod tls_error;
-pub(crate) mod transport;
 pub(crate) mod upgrade;
 pub(crate) mod websocket;
 pub(crate) mod wire;

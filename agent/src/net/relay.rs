@@ -8,8 +8,8 @@ use crate::runtime::reactor::Async;
 use futures_lite::FutureExt;
 
 use crate::net::stream::Stream;
-use crate::net::transport::Socket;
 use crate::runtime::clock::within;
+use crate::transport::Socket;
 
 /// Read size towards the guest, bytes: one TLS record.
 const INWARD: usize = 16 * 1024;

@@ -16,11 +16,11 @@ use rustls::pki_types::CertificateDer;
 use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use crate::net::tls_error::invalid;
-use crate::net::transport::Socket;
 use crate::net::wire::{Wire, receive, transmit};
 use crate::runtime::clock::{sleep, within};
 use crate::runtime::yield_budget::Fair;
 use crate::sys::unread;
+use crate::transport::Socket;
 
 /// How long a write may make no progress before the peer counts as gone.
 const STALLED: Duration = Duration::from_secs(10);

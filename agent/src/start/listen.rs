@@ -7,12 +7,13 @@ use std::io::ErrorKind;
 use mote_core::flavour::Flavour;
 
 use crate::built;
-use crate::cli::options::Options;
-use crate::net::transport::{AGENT_PORT, Listener, Transport, probe_vsock};
+use crate::options::Options;
 use crate::runtime::log;
-use crate::start::modules::{self, Patience};
 use crate::start::wait::{Wait, Waited};
 use crate::status::port;
+use crate::system::modules;
+use crate::system::modules::Patience;
+use crate::transport::{AGENT_PORT, Listener, Transport, probe_vsock};
 
 /// How the host reaches the agent.
 pub(crate) enum Way {

@@ -6,11 +6,11 @@ use std::path::Path;
 use mote_core::flavour::Flavour;
 
 use crate::built;
-use crate::cli::options::Options;
 use crate::config::files::{self, ConfigFiles};
 use crate::config::policy;
 use crate::first_boot::templates::{self, Applied};
 use crate::net::tls::Identity;
+use crate::options::Options;
 use crate::status::port::{self, Found};
 
 /// Name of the config files for the "waiting for" line.

@@ -13,13 +13,14 @@ use mote_core::hostapi::policy::{Capability, Policy};
 use rustix::net::AddressFamily;
 
 use crate::built;
-use crate::cli::options::Options;
 use crate::devlxd::socket;
+use crate::options::Options;
 use crate::runtime::{log, notify, run_dir};
-use crate::start::devices::{self, CONSOLE, Device};
 use crate::start::listen::Way;
 use crate::status::port::Found;
 use crate::sys::sandbox::{self, Needs, RAW, STREAM, USER};
+use crate::system::devices;
+use crate::system::devices::{CONSOLE, Device};
 
 /// What `status` and the policy's line say of an agent in the sandbox.
 pub(crate) const WORD: &str = "; in a sandbox";

@@ -11,17 +11,19 @@ use std::time::Duration;
 use mote_core::time::Uptime;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::cli::options::Options;
+use crate::agent::run_files;
 use crate::config::files;
+use crate::handover::lock::{Kept, Lock};
+use crate::handover::new_root::OldRoot;
+use crate::handover::reexec;
+use crate::handover::reexec::Mode;
+use crate::options::Options;
 use crate::runtime::clock::{LOOK, now};
 use crate::runtime::{log, notify};
-use crate::start::devices::entries;
-use crate::start::lock::{Kept, Lock};
-use crate::start::new_root::OldRoot;
-use crate::start::reexec::{self, Mode};
-use crate::start::uevent;
-use crate::status::{run_files, status_file};
+use crate::status::status_file;
 use crate::sys::{self, Signalled};
+use crate::system::devices::entries;
+use crate::system::uevent;
 
 /// Interval between looks during [`AT_FIRST`].
 const SOON: Duration = Duration::from_millis(100);
@@ -225,7 +227,7 @@ mod tests {
     #[test]
     fn what_comes_changes_the_look_and_nothing_else_does() {
         let root = scratch("look");
-        let mut options = crate::cli::options::parse([].into_iter()).unwrap();
+        let mut options = crate::options::parse([].into_iter()).unwrap();
         options.root = root.to_path_buf();
         let mut last = look(&options);
         for path in [

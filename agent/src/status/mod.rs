@@ -1,9 +1,6 @@
 //! The status channel to the host, and the status file for the guest.
 
-pub(crate) mod errors;
 pub(crate) mod port;
 pub(crate) mod pump;
-pub(crate) mod run_files;
 pub(crate) mod status_file;
-pub(crate) mod view;
 pub(crate) mod without_vsock;

@@ -16,14 +16,15 @@ use mote_core::time::Uptime;
 use rustix::fs::{Access, OFlags, access};
 
 use crate::built;
-use crate::cli::options::Options;
+use crate::handover::incumbent::{Proc, Process};
+use crate::options::Options;
 use crate::runtime::clock::{LOOK, look_for, now};
 use crate::runtime::log;
 use crate::runtime::small_files::read_text;
-use crate::start::devices::{self, CONSOLE, Device, entries};
-use crate::start::incumbent::{Proc, Process};
-use crate::start::modules;
 use crate::sys::sandbox;
+use crate::system::devices;
+use crate::system::devices::{CONSOLE, Device, entries};
+use crate::system::modules;
 
 /// Longest wait for the names of the ports after the driver's start: the driver asks the host for each.
 const NAMED: Duration = Duration::from_millis(500);

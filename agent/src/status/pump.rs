@@ -11,11 +11,11 @@ use mote_core::host_address::HostAddress;
 use mote_core::status::{Action, State};
 
 use crate::agent::Agent;
+use crate::agent::errors::About;
 use crate::net::host_call::{CallError, Link};
 use crate::net::tls::Pin;
 use crate::runtime::clock::{now, sleep, until};
 use crate::runtime::log;
-use crate::status::errors::About;
 use crate::status::port::{self, Before, Found, Looked, Port, Search};
 use crate::status::status_file;
 

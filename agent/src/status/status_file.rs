@@ -9,12 +9,12 @@ use mote_core::status::view::{View, WAITING};
 
 use crate::agent::Agent;
 use crate::built::VERSION;
-use crate::cli::options::Options;
+use crate::handover::reexec::REMOVED;
+use crate::options::Options;
 use crate::runtime::clock::now;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::write_small;
 use crate::runtime::{log, run_dir};
-use crate::start::reexec::REMOVED;
 
 /// Writes the status file if its text differs from `last`, or again if its directory was replaced or the last
 /// write failed; the ready file too.

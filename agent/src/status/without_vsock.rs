@@ -10,9 +10,9 @@ use mote_core::hostapi::policy::Capability;
 use mote_core::status::{STARTED_LINE, STOPPED_LINES, State};
 
 use crate::agent::Agent;
+use crate::agent::errors::About;
 use crate::runtime::clock::{now, sleep};
 use crate::runtime::log;
-use crate::status::errors::About;
 use crate::status::port::{self, Port};
 use crate::status::pump::waits;
 use crate::status::status_file;

@@ -19,12 +19,12 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::stdio::stdin;
 
-use crate::cli::options::Options;
 use crate::guest_path::{by_descriptor, enter, real_path};
+use crate::options::Options;
 use crate::runtime::digest::sha256;
 use crate::runtime::log;
 use crate::runtime::small_files::{read_bounded, read_text, read_to_end};
-use crate::start::modules;
+use crate::system::modules;
 
 /// Longest document, bytes: a pipe's capacity.
 const LONGEST: u64 = 64 * 1024;

@@ -16,12 +16,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::agent::Agent;
-use crate::net::transport::Socket;
 use crate::runtime::children::{Child, Ended};
 use crate::runtime::clock::within;
 use crate::runtime::log;
-use crate::start::devices::NO_PROC;
 use crate::sys::{Plan, SELF};
+use crate::system::devices::NO_PROC;
+use crate::transport::Socket;
 
 /// Longest time for a report: the host waits for 3 s (P§3.2).
 const REPORT: Duration = Duration::from_millis(2500);

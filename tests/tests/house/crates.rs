@@ -5,7 +5,8 @@ use std::process::Command;
 
 use crate::rules::Sources;
 
-fn root() -> PathBuf {
+/// The project's folder.
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 

@@ -35,6 +35,21 @@ fn layers_have_no_import_cycles() {
     }
 }
 
+/// The layers of `agent/src` as ARCHITECTURE.md draws them, the highest first: the code between the marks' first words.
+fn drawn() -> Vec<String> {
+    let page = std::fs::read_to_string(crates::root().join("ARCHITECTURE.md")).expect("the page");
+    let table = page.split("<!-- layers:begin -->").nth(1).expect("a begin");
+    let table = table.split("<!-- layers:end -->").next().expect("an end");
+    let names = table.split('`').skip(1).step_by(2);
+    names.map(|name| name.trim_end_matches('/').to_owned()).collect()
+}
+
+#[test]
+fn the_agents_layers_are_as_they_are_drawn() {
+    let sources = crates::sources();
+    none(&rules::upward(Path::new("agent/src/main.rs"), &sources, &drawn()));
+}
+
 #[test]
 fn folders_have_few_files() {
     none(&rules::judge("folder", rules::folders(&crates::sources()), allowed::FOLDERS));

@@ -60,6 +60,37 @@ pub(crate) fn layers(root: &Path, sources: &Sources) -> Vec<Trouble> {
     round(&folders)
 }
 
+/// What is wrong with layers as they are drawn, the highest first: modules of a crate's root that need a higher one, or
+/// are not drawn, and names that no module has.
+pub(crate) fn upward(root: &Path, sources: &Sources, drawn: &[String]) -> Vec<String> {
+    let top = root.parent().unwrap_or(Path::new(""));
+    let module = |file: &Path| {
+        let first = file.strip_prefix(top).ok()?.components().next()?;
+        let name = Path::new(first.as_os_str()).file_stem()?.to_str()?.to_owned();
+        (file != root).then_some(name)
+    };
+    let height = |name: &String| drawn.iter().position(|other| other == name);
+    let mut troubles = BTreeSet::new();
+    let mut found = BTreeSet::new();
+    for (file, needs) in &edges(root, sources) {
+        let Some(from) = module(file) else { continue };
+        found.insert(from.clone());
+        if height(&from).is_none() {
+            troubles.insert(format!("{from}: not drawn"));
+        }
+        for other in needs {
+            let Some(to) = module(other).filter(|to| *to != from) else { continue };
+            if height(&to) <= height(&from) {
+                let (file, other) = (file.display(), other.display());
+                troubles.insert(format!("{file} needs {other}, which is not below"));
+            }
+        }
+    }
+    let gone = drawn.iter().filter(|name| !found.contains(*name));
+    troubles.extend(gone.map(|name| format!("{name}: drawn, and no module")));
+    troubles.into_iter().collect()
+}
+
 fn edges(root: &Path, sources: &Sources) -> Edges {
     let read = |path: &Path| sources.get(path).cloned();
     let all = modules::Crate::load(root, &read);

@@ -175,6 +175,24 @@ fn folders_may_have_a_cycle_where_files_have_none() {
 }
 
 #[test]
+fn layers_are_drawn_with_the_highest_first() {
+    let files = [
+        ("main.rs", "mod high; mod low; use crate::low::Low;"),
+        ("high/mod.rs", "mod part;"),
+        ("high/part.rs", "use crate::low::Low;"),
+        ("low.rs", "pub struct Low;"),
+    ];
+    let upward = |drawn: &[&str]| {
+        let drawn: Vec<_> = drawn.iter().map(|name| (*name).to_owned()).collect();
+        rules::upward(Path::new("main.rs"), &sources(&files), &drawn)
+    };
+    assert!(upward(&["high", "low"]).is_empty());
+    assert_eq!(upward(&["low", "high"]), ["high/part.rs needs low.rs, which is not below"]);
+    assert_eq!(upward(&["high", "low", "old"]), ["old: drawn, and no module"]);
+    assert!(upward(&["low"]).contains(&"high: not drawn".to_owned()));
+}
+
+#[test]
 #[should_panic(expected = "modules without a file: [\"lost/mod.rs\"]")]
 fn a_module_that_is_not_found_fails() {
     cycles(&[("main.rs", "mod lost;")]);

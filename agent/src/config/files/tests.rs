@@ -6,7 +6,7 @@ use crate::runtime::scratch::scratch;
 use super::*;
 
 fn options(root: &Path, directory: Option<&Path>) -> Options {
-    let mut options = crate::cli::options::parse([].into_iter()).unwrap();
+    let mut options = crate::options::parse([].into_iter()).unwrap();
     options.root = root.to_owned();
     options.config_dir = directory.map(Path::to_owned);
     options

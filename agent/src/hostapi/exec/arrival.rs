@@ -6,9 +6,9 @@ use mote_core::http::head::Request;
 use mote_core::http::query::query;
 
 use crate::agent::Agent;
-use crate::hostapi::envelope::error;
-use crate::hostapi::exec::sockets::State;
-use crate::hostapi::operation_table::Operation;
+use crate::agent::envelope::error;
+use crate::agent::exec_sockets::State;
+use crate::agent::operation_table::Operation;
 use crate::hostapi::operations::unknown;
 use crate::net::serve::Answer;
 use crate::net::stream::Stream;

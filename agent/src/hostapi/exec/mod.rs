@@ -7,7 +7,6 @@
 mod arrival;
 mod pty;
 mod pump;
-mod sockets;
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -27,9 +26,10 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::agent::Agent;
+use crate::agent::envelope::{error, error_by};
+use crate::agent::exec_sockets::{self, Sockets};
+use crate::agent::operation_table::{KEPT, Operation};
 use crate::hostapi::denied::denied;
-use crate::hostapi::envelope::{error, error_by};
-use crate::hostapi::operation_table::{KEPT, Operation};
 use crate::net::serve::Answer;
 use crate::net::websocket::WebSocket;
 use crate::runtime::children::{Child, Ended};
@@ -39,7 +39,6 @@ use crate::runtime::permits::Permit;
 use crate::sys::Plan;
 
 pub(crate) use arrival::arrive;
-pub(crate) use sockets::Sockets;
 
 /// What a long command takes beyond its bytes until it is started: parts of pages, its operation.
 const PAGES: usize = 16 * 1024;
@@ -196,7 +195,7 @@ async fn execute(agent: &Agent, sockets: &Sockets, request: Held) -> Result<i32,
     let child = launch(agent, &request.0, &stdio).map_err(failed)?;
     // The child has its own copies; ours would keep the pipes open and the memory taken.
     drop((stdio.theirs, request));
-    let control = sockets.get(sockets::CONTROL).ok_or_else(gone)?;
+    let control = sockets.get(exec_sockets::CONTROL).ok_or_else(gone)?;
     let data = sockets.get(0).ok_or_else(gone)?;
     let life = async {
         child.started().await?;
@@ -206,7 +205,7 @@ async fn execute(agent: &Agent, sockets: &Sockets, request: Held) -> Result<i32,
             pending().await
         };
         let ended = hung_up.or(child.ended()).await;
-        sockets.finish(sockets::CONTROL);
+        sockets.finish(exec_sockets::CONTROL);
         Ok(ended)
     };
     let silent = Cell::new(false);

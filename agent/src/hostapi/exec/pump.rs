@@ -12,7 +12,7 @@ use mote_core::hostapi::exec::{Control, control as read_control};
 use mote_core::ws::Opcode;
 
 use super::pty;
-use crate::hostapi::operation_table::Operations;
+use crate::agent::operation_table::Operations;
 use crate::net::relay::write_all;
 use crate::net::websocket::{Frame, Inbox, Received, WebSocket};
 use crate::runtime::children::Child;

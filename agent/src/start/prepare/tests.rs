@@ -102,7 +102,7 @@ fn the_cause_comes_first_and_then_what_to_do() {
     for (name, breaks, [cause, advice, details]) in ROWS {
         let root = guest(name);
         breaks(&root);
-        let mut options = crate::cli::options::parse([].into_iter()).unwrap();
+        let mut options = crate::options::parse([].into_iter()).unwrap();
         options.root = root.to_path_buf();
         let policies = policy::read(&options);
         let why = prepare(&options, &policies, &mut None).err().unwrap();

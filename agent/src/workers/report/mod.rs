@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::stdio::dup2_stdout;
 
 use crate::built;
-use crate::cli::options::{Options, Report};
+use crate::options::{Options, Report};
 use crate::runtime::log;
 use crate::workers::report::pipe::Pipe;
 

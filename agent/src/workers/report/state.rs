@@ -11,8 +11,8 @@ use mote_core::report::proc::stat::Cpu;
 use mote_core::report::proc::{keyed, number, release};
 use mote_core::report::state::{self, State, System};
 
-use crate::first_boot::netlink::Netlink;
 use crate::runtime::log;
+use crate::system::netlink::Netlink;
 use crate::workers::report::{lines, processes};
 
 /// Most addresses shown, about 100 KB of JSON.

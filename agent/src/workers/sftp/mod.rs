@@ -35,7 +35,7 @@ use std::process::ExitCode;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::cli::options::Sftp;
+use crate::options::Sftp;
 use crate::runtime::log;
 use crate::workers::sftp::rules::Rules;
 

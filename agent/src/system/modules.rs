@@ -11,7 +11,8 @@ use crate::built;
 use crate::runtime::clock::look_for;
 use crate::runtime::log;
 use crate::runtime::small_files::read_text;
-use crate::start::devices::{self, Device, Kind, VSOCK};
+use crate::system::devices;
+use crate::system::devices::{Device, Kind, VSOCK};
 
 /// `MODULE_INIT_COMPRESSED_FILE`: the kernel decompresses the module (Linux 5.17).
 const COMPRESSED: i32 = 4;

@@ -9,8 +9,12 @@ use mote_core::hostapi::policy::Features;
 use mote_core::init::shutdown::Goal;
 
 use crate::built;
-use crate::net::transport::Transport;
-use crate::start::reexec;
+use crate::transport::Transport;
+
+/// Option of an agent in an initramfs.
+pub(crate) const INITRAMFS: &str = "--initramfs";
+/// Option that such an agent gives itself once it is in the real root.
+pub(crate) const LEFT: &str = "--left-initramfs";
 
 /// An option that has a value.
 #[derive(Clone, Copy)]
@@ -344,8 +348,8 @@ fn flag(options: &mut Options, name: &str) -> bool {
         "--no-wait" => options.wait = false,
         "--json" => options.json = true,
         "--no-replay-ready" => options.replay_ready = false,
-        reexec::INITRAMFS => options.initramfs = Initramfs::Within,
-        reexec::LEFT => options.initramfs = Initramfs::Left,
+        INITRAMFS => options.initramfs = Initramfs::Within,
+        LEFT => options.initramfs = Initramfs::Left,
         "--debug" | "-d" => options.debug = true,
         // Of the Go agents alone (P§1.1): elsewhere -v is often the version.
         "--verbose" | "-v" if options.stands_in => options.debug = true,

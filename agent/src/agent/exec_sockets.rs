@@ -18,24 +18,24 @@ const PARTS: u32 = 5;
 const PART: Duration = Duration::from_secs(1);
 
 /// Index of the control socket; the index of a data socket is its descriptor's number.
-pub(super) const CONTROL: usize = usize::MAX;
+pub(crate) const CONTROL: usize = usize::MAX;
 
 /// The websockets of one command.
 pub(crate) struct Sockets {
     control: Expected,
     data: Vec<Expected>,
-    pub(super) arrived: Signal,
+    pub(crate) arrived: Signal,
 }
 
-pub(super) struct Expected {
+pub(crate) struct Expected {
     name: &'static str,
     secret: String,
-    pub(super) state: RefCell<State>,
-    pub(super) finished: Cell<bool>,
-    pub(super) finish: Signal,
+    pub(crate) state: RefCell<State>,
+    pub(crate) finished: Cell<bool>,
+    pub(crate) finish: Signal,
 }
 
-pub(super) enum State {
+pub(crate) enum State {
     Awaited,
     /// The secret was presented; the handshake is not done yet.
     Claimed,
@@ -63,7 +63,7 @@ impl Expected {
 
 impl Sockets {
     /// The expected sockets: one for a terminal or three for pipes, and the control socket.
-    pub(super) fn new(interactive: bool) -> Self {
+    pub(crate) fn new(interactive: bool) -> Self {
         let names: &[_] = if interactive { &["0"] } else { &["0", "1", "2"] };
         Self {
             control: Expected::new("control"),
@@ -76,19 +76,19 @@ impl Sockets {
         std::iter::once(&self.control).chain(&self.data)
     }
 
-    pub(super) fn expected(&self, index: usize) -> Option<&Expected> {
+    pub(crate) fn expected(&self, index: usize) -> Option<&Expected> {
         if index == CONTROL { Some(&self.control) } else { self.data.get(index) }
     }
 
     /// Name and secret of each socket.
-    pub(super) fn secrets(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.all().map(|socket| (socket.name, socket.secret.as_str()))
     }
 
     /// Waits until all are connected; false if none connected for [`PARTS`] periods. Each one restarts
     /// the count: hosts connect one after the other, and a busy host is slow. (The Go agents: 5 s for
     /// all of them.) Several periods, not one: a machine that was paused loses only one of them.
-    pub(super) async fn all_here(&self) -> bool {
+    pub(crate) async fn all_here(&self) -> bool {
         let mut left = PARTS;
         while !self.all().all(Expected::is_here) {
             let seen = self.arrived.seen();
@@ -102,7 +102,7 @@ impl Sockets {
     }
 
     /// The socket of that index, if it is connected.
-    pub(super) fn get(&self, index: usize) -> Option<Rc<WebSocket>> {
+    pub(crate) fn get(&self, index: usize) -> Option<Rc<WebSocket>> {
         match &*self.expected(index)?.state.borrow() {
             State::Here(socket) => Some(socket.clone()),
             State::Awaited | State::Claimed => None,
@@ -110,19 +110,19 @@ impl Sockets {
     }
 
     /// Has the socket of that index closed.
-    pub(super) fn finish(&self, index: usize) {
+    pub(crate) fn finish(&self, index: usize) {
         if let Some(socket) = self.expected(index) {
             socket.finish();
         }
     }
 
     /// Has all sockets closed.
-    pub(super) fn finish_all(&self) {
+    pub(crate) fn finish_all(&self) {
         self.all().for_each(Expected::finish);
     }
 
     /// Claims the socket with that secret; returns its index. All secrets are compared, in constant time.
-    pub(super) fn claim(&self, secret: &str) -> Result<usize, &'static str> {
+    pub(crate) fn claim(&self, secret: &str) -> Result<usize, &'static str> {
         let mut found = None;
         for (index, socket) in
             (0..self.data.len()).chain([CONTROL]).zip(self.data.iter().chain([&self.control]))

@@ -11,9 +11,9 @@ use mote_core::json::{Document, Writer};
 use mote_core::leave::Load;
 use mote_core::limits;
 
-use crate::hostapi::envelope::error;
-use crate::hostapi::event_bus::Events;
-use crate::hostapi::exec::Sockets;
+use crate::agent::envelope::error;
+use crate::agent::event_bus::Events;
+use crate::agent::exec_sockets::Sockets;
 use crate::net::serve::{Answer, Reply};
 use crate::runtime::clock;
 use crate::runtime::permits::{Permit, Semaphore};
@@ -31,7 +31,7 @@ const FIELDS: usize = 1024;
 pub(crate) struct Operations {
     flavour: Flavour,
     events: Rc<Events>,
-    pub(super) all: RefCell<Vec<Rc<Operation>>>,
+    pub(crate) all: RefCell<Vec<Rc<Operation>>>,
     /// A permit for each free byte of [`limits::HOST_MEMORY`].
     pub(crate) memory: Rc<Semaphore>,
     /// Raised when the agent ends.
@@ -67,11 +67,11 @@ pub(crate) struct Operation {
     id: String,
     created: (u64, u32),
     updated: Cell<(u64, u32)>,
-    pub(super) state: Cell<State>,
+    pub(crate) state: Cell<State>,
     metadata: RefCell<Document>,
     /// Permits for the bytes of the first metadata.
     share: Cell<Option<Permit>>,
-    pub(super) error: RefCell<String>,
+    pub(crate) error: RefCell<String>,
     changed: Signal,
     /// The websockets to its command.
     pub(crate) sockets: Sockets,
@@ -124,7 +124,7 @@ impl Operations {
     }
 
     /// Changes the operation's state and publishes it.
-    pub(super) fn change(&self, operation: &Operation, state: State) {
+    pub(crate) fn change(&self, operation: &Operation, state: State) {
         operation.state.set(state);
         operation.updated.set(clock::wall());
         self.publish(operation);
@@ -183,16 +183,16 @@ impl Operation {
         })
     }
 
-    pub(super) fn write(&self, json: &mut Writer<'_>, flavour: Flavour) {
+    pub(crate) fn write(&self, json: &mut Writer<'_>, flavour: Flavour) {
         self.view(|view| operation::write(json, flavour, view));
     }
 
-    pub(super) fn document(&self, flavour: Flavour) -> Document {
+    pub(crate) fn document(&self, flavour: Flavour) -> Document {
         Document::new(self.shown(), |json| self.write(json, flavour))
     }
 
     /// Bytes of its JSON, or somewhat more.
-    pub(super) fn shown(&self) -> usize {
+    pub(crate) fn shown(&self) -> usize {
         self.metadata.borrow().bytes() + 6 * self.error.borrow().len() + FIELDS
     }
 
@@ -201,7 +201,7 @@ impl Operation {
         &self.id
     }
 
-    pub(super) fn path(&self) -> String {
+    pub(crate) fn path(&self) -> String {
         format!("/1.0/operations/{}", self.id)
     }
 
@@ -222,7 +222,7 @@ impl Operation {
     }
 
     /// Waits for its end.
-    pub(super) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         self.changed.until(|| self.state.get().is_final().then_some(())).await;
     }
 }

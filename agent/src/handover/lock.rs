@@ -16,12 +16,13 @@ use rustix::fs::{Access, FlockOperation, access, fcntl_lock, stat};
 use rustix::io::Errno;
 
 use crate::guest_path::is_roots_alone;
-use crate::net::transport::Transport;
+use crate::handover::incumbent;
+use crate::handover::incumbent::Incumbent;
 use crate::runtime::clock::look_for;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::{make_directory, read_bounded};
 use crate::runtime::{log, run_dir};
-use crate::start::incumbent::{self, Incumbent};
+use crate::transport::Transport;
 
 /// Message for a second agent.
 const ANOTHER: &str = "another mote-agent is running";

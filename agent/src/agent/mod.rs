@@ -1,5 +1,12 @@
 //! The state that tasks share. There is one thread, so plain cells; no borrow is held across an await.
 
+pub(crate) mod envelope;
+pub(crate) mod errors;
+pub(crate) mod event_bus;
+pub(crate) mod exec_sockets;
+pub(crate) mod operation_table;
+pub(crate) mod run_files;
+
 use std::cell::{Cell, RefCell};
 use std::fmt::Arguments;
 use std::os::fd::OwnedFd;
@@ -17,20 +24,20 @@ use mote_core::json::{Document, Value};
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{State, Status};
 
+use crate::agent::errors::{About, Called, Errors, REFUSED};
+use crate::agent::event_bus::Events;
+use crate::agent::operation_table::Operations;
+use crate::agent::run_files::RunFiles;
 use crate::built::{self, BoxFuture};
-use crate::cli::options::Options;
 use crate::config::policy::{self, InForce};
-use crate::hostapi::event_bus::Events;
-use crate::hostapi::operation_table::Operations;
 use crate::net::host_call::{Call, CallError, HostReply, Link, call};
 use crate::net::tls::{Identity, Pin, certificate_bytes};
+use crate::options::Options;
 use crate::runtime::children::Children;
 use crate::runtime::clock::{now, within};
 use crate::runtime::log;
 use crate::runtime::permits::Semaphore;
 use crate::runtime::wake::Signal;
-use crate::status::errors::{About, Called, Errors, REFUSED};
-use crate::status::run_files::RunFiles;
 use crate::sys::sandbox;
 
 /// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).

@@ -6,15 +6,12 @@ use std::ffi::CString;
 use std::fs::read_link;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::options::{INITRAMFS, LEFT};
 use crate::runtime::{log, notify};
 use crate::sys::{self, SELF};
 
 /// Suffix of a removed file's name in `/proc`.
 pub(crate) const REMOVED: &str = " (deleted)";
-/// Option of an agent in an initramfs.
-pub(crate) const INITRAMFS: &str = "--initramfs";
-/// Option that such an agent gives itself once it is in the real root.
-pub(crate) const LEFT: &str = "--left-initramfs";
 /// Begin of `argv[0]` by which systemd knows what it must not kill when it leaves the initramfs
 /// (<https://systemd.io/ROOT_STORAGE_DAEMONS/>).
 const SURVIVES_SYSTEMD: u8 = b'@';

@@ -8,10 +8,10 @@ use std::time::Duration;
 use mote_core::devlxd::ready::ReadyState;
 use mote_core::time::Uptime;
 
+use crate::handover::lock::{Kept, Lock};
 use crate::runtime::clock::now;
 use crate::runtime::log;
 use crate::runtime::run_dir::unwritable;
-use crate::start::lock::{Kept, Lock};
 
 /// Least time between two checks of the lock.
 const LOOKS: Duration = Duration::from_secs(1);
@@ -29,9 +29,9 @@ pub(crate) struct RunFiles {
     /// Whether the last check found the lock lost.
     lost: Cell<bool>,
     /// The state in the ready file; `None` before it is written.
-    pub(super) ready: Cell<Option<ReadyState>>,
+    pub(crate) ready: Cell<Option<ReadyState>>,
     /// Whether a write has failed and none has succeeded since.
-    pub(super) failing: Cell<bool>,
+    pub(crate) failing: Cell<bool>,
 }
 
 impl RunFiles {
@@ -47,7 +47,7 @@ impl RunFiles {
     }
 
     /// Checks the lock. Returns true if the directory has been replaced and all files must be written again.
-    pub(super) fn moved(&self, root: &Path) -> bool {
+    pub(crate) fn moved(&self, root: &Path) -> bool {
         // One call by the host wakes the agent several times.
         if now() < self.next_look.get() {
             return false;
@@ -70,7 +70,7 @@ impl RunFiles {
     }
 
     /// Warns of a failed write, once until writes succeed again. Returns whether this one succeeded.
-    pub(super) fn judge(&self, path: &Path, written: io::Result<()>) -> bool {
+    pub(crate) fn judge(&self, path: &Path, written: io::Result<()>) -> bool {
         if let Err(error) = &written
             && !self.failing.replace(true)
         {

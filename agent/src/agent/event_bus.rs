@@ -24,7 +24,7 @@ const LAG: Duration = Duration::from_secs(1);
 
 /// The event bus: all listeners.
 pub(crate) struct Events {
-    pub(super) listeners: RefCell<Vec<Rc<Listener>>>,
+    pub(crate) listeners: RefCell<Vec<Rc<Listener>>>,
     /// A permit for each free byte of [`limits::EVENTS`].
     room: Rc<Semaphore>,
     /// Number of events so far.
@@ -32,20 +32,20 @@ pub(crate) struct Events {
 }
 
 /// An event as it is sent, for all its listeners.
-pub(super) struct Event {
+pub(crate) struct Event {
     number: u64,
     /// Its JSON with a newline.
-    pub(super) line: String,
+    pub(crate) line: String,
     #[expect(dead_code, reason = "released when the last listener has sent it")]
     share: Option<Permit>,
 }
 
 /// One listener's queue.
 pub(crate) struct Listener {
-    pub(super) subscription: Subscription,
+    pub(crate) subscription: Subscription,
     /// The first one is being sent.
     queue: RefCell<VecDeque<Rc<Event>>>,
-    pub(super) overrun: Cell<bool>,
+    pub(crate) overrun: Cell<bool>,
     signal: Signal,
 }
 
@@ -128,7 +128,7 @@ impl Events {
 }
 
 impl Listener {
-    pub(super) fn new(subscription: Subscription) -> Self {
+    pub(crate) fn new(subscription: Subscription) -> Self {
         let (queue, overrun) = (RefCell::default(), Cell::default());
         Self { subscription, queue, overrun, signal: Signal::default() }
     }
@@ -146,12 +146,12 @@ impl Listener {
     }
 
     /// Waits for the next event, which stays in the queue until [`Listener::sent`].
-    pub(super) async fn next(&self) -> Rc<Event> {
+    pub(crate) async fn next(&self) -> Rc<Event> {
         self.signal.until(|| self.queue.borrow().front().cloned()).await
     }
 
     /// Takes the first event off the queue.
-    pub(super) fn sent(&self) {
+    pub(crate) fn sent(&self) {
         let mut queue = self.queue.borrow_mut();
         queue.pop_front();
         if queue.is_empty() {
@@ -161,7 +161,7 @@ impl Listener {
     }
 
     /// Waits until it is dropped for its slowness.
-    pub(super) async fn dropped(&self) {
+    pub(crate) async fn dropped(&self) {
         self.signal.until(|| self.overrun.get().then_some(())).await;
     }
 }

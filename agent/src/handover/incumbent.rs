@@ -22,12 +22,12 @@ use rustix::process::{
 
 use crate::built;
 use crate::guest_path::is_private;
-use crate::net::transport::Transport;
+use crate::handover::reexec::REMOVED;
+use crate::handover::view;
 use crate::runtime::small_files::read_to_end;
 use crate::runtime::{log, run_dir};
-use crate::start::reexec::REMOVED;
-use crate::status::view;
 use crate::sys::listener::NUMBERS;
+use crate::transport::Transport;
 
 /// Longest list of locks, bytes: 5,000, where a guest has some dozens. The kernel walks all of it for each page.
 const LOCKS: u64 = 256 * 1024;
@@ -62,13 +62,13 @@ impl fmt::Display for Incumbent {
 /// # Errors
 /// Any error of open(2): there may be no file.
 #[inline(never)] // its size
-pub(super) fn held(root: &Path) -> io::Result<Option<Flock>> {
+pub(crate) fn held(root: &Path) -> io::Result<Option<Flock>> {
     let file = File::open(root.join(run_dir::LOCK))?;
     Ok(fcntl_getlk(&file, &FlockType::WriteLock.into())?)
 }
 
 /// The process that has the lock, if that is in this namespace of processes.
-pub(super) fn pid(root: &Path) -> Option<u64> {
+pub(crate) fn pid(root: &Path) -> Option<u64> {
     u64::try_from(held(root).ok()??.pid?.as_raw_nonzero().get()).ok()
 }
 

@@ -1,0 +1,6 @@
+//! The machine: kernel modules, devices and their events, network interfaces.
+
+pub(crate) mod devices;
+pub(crate) mod modules;
+pub(crate) mod netlink;
+pub(crate) mod uevent;
