@@ -23,7 +23,7 @@ use crate::runtime::{log, notify};
 use crate::sys::{self, Signalled, sandbox};
 
 /// Interval between two looks, while the agent is to leave or may have to follow into another root.
-const LOOK: Duration = Duration::from_millis(50);
+const LEAVE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest wait for the host to take the ends of its commands: within the 5 s that systems give a process between
 /// SIGTERM and SIGKILL. A host takes them at once.
@@ -66,7 +66,7 @@ impl Signals {
                 if !looks {
                     pending::<()>().await;
                 }
-                sleep(LOOK).await;
+                sleep(LEAVE_LOOK_INTERVAL).await;
                 Ok(None)
             };
             let next = async { self.next().await.map(Some) };
@@ -156,7 +156,7 @@ pub(crate) async fn hang_up(agent: &Agent) {
 /// Waits until the agent may leave.
 async fn left(agent: &Agent, mut leave: Leave, load: fn(&Agent) -> Load) {
     while !leave.may(now(), load(agent)) {
-        sleep(LOOK).await;
+        sleep(LEAVE_LOOK_INTERVAL).await;
     }
 }
 

@@ -9,7 +9,7 @@ use crate::time::Uptime;
 const QUIET: Duration = Duration::from_millis(100);
 /// How long results that the host may still ask for are waited for. A host that runs one short command after another
 /// must not put the end off for ever.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LEAVE_DEADLINE: Duration = Duration::from_secs(10);
 /// How long commands of the host may go on after a second agent has taken over.
 const DRAIN: Duration = Duration::from_secs(300);
 
@@ -47,7 +47,7 @@ impl Leave {
 
     /// Whether the agent may leave now; otherwise to be asked again soon.
     pub fn may(&mut self, now: Uptime, load: Load) -> bool {
-        let is_late = now - self.asked >= PATIENCE;
+        let is_late = now - self.asked >= LEAVE_DEADLINE;
         match load {
             Load::Idle => {}
             Load::Results if is_late => {}

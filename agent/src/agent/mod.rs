@@ -43,7 +43,7 @@ use crate::sys::sandbox;
 /// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).
 const VERIFY: Duration = Duration::from_millis(2500);
 /// How long the host may take to answer an ordinary request.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const HOST_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Shortest interval between log lines about callers with another certificate: a real host calls again
 /// for each request of its user, and anybody on the host can call without end.
@@ -367,7 +367,7 @@ impl Agent {
             target: "/1.0",
             body: Some(body.value().raw().as_bytes()),
             extra: &[("Content-Type", "application/json")],
-            patience: PATIENCE,
+            patience: HOST_CALL_TIMEOUT,
             retry: Retry::Dial,
         };
         match self.ask(&request, &|| false).await {

@@ -20,9 +20,9 @@ use crate::runtime::permits::{Permit, Semaphore};
 use crate::runtime::wake::Signal;
 
 /// How long an operation can be queried after its end (P§4.2).
-pub(crate) const KEPT: Duration = Duration::from_secs(5);
+pub(crate) const OPERATION_KEPT: Duration = Duration::from_secs(5);
 /// Most operations at once, including ended ones. Beyond it: 503.
-const MOST: usize = 4096;
+const MAX_OPERATIONS: usize = 4096;
 
 /// Most bytes of an operation's JSON without its metadata and error.
 const FIELDS: usize = 1024;
@@ -95,7 +95,7 @@ impl Operations {
         sockets: Sockets,
     ) -> Result<Rc<Operation>, Answer> {
         let share = self.memory.try_take_many(metadata.bytes());
-        if share.is_none() || self.all.borrow().len() >= MOST {
+        if share.is_none() || self.all.borrow().len() >= MAX_OPERATIONS {
             return Err(error(503, "Too many operations"));
         }
         let now = clock::wall();

@@ -39,7 +39,8 @@ use crate::system::{devices, modules};
 use crate::transport::{Transport, probe_vsock};
 
 /// What comes of a full `/run`, and what to do.
-const FULL: &str = "free some, or 'status' may be old, and Ready forgotten when the agent ends";
+const RUN_FULL_ADVICE: &str =
+    "free some, or 'status' may be old, and Ready forgotten when the agent ends";
 /// The message for a `server.crt` with which no host calls (P§1.2).
 const SERVERS_OWN: &str = "server.crt is the server's own: take the instance's agent-client.crt";
 /// Longest time for a child to enter the sandbox.
@@ -208,7 +209,7 @@ fn about_root(facts: &mut Facts, root: &Path) {
         facts.missing("run", format_args!("{why}"));
     } else if statvfs(&path).is_ok_and(|about| about.f_bavail == 0) {
         let path = path.display();
-        facts.note("run", format_args!("no space left in {path}: {FULL}"));
+        facts.note("run", format_args!("no space left in {path}: {RUN_FULL_ADVICE}"));
     }
 }
 
@@ -364,7 +365,7 @@ fn about_found(
         Ok(list) => list,
         Err(why) => return facts.note("mounts", format_args!("agent-mounts.json: {why}")),
     };
-    for entry in list.elements().take(mount::MOST) {
+    for entry in list.elements().take(mount::MAX_MOUNTS) {
         match wanted(or_default(flavour), entry, sha256) {
             Ok(mount::Wanted::Mount { source, target, .. }) => {
                 facts.ok("mounts", format_args!("{source} on /{target}"));

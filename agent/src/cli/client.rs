@@ -29,7 +29,7 @@ use crate::print;
 /// Longest response body, bytes.
 const ANSWER: usize = mote_core::limits::HOST_REPLY + 64 * 1024;
 /// Read timeout for a response; the agent itself waits 30 s for the host.
-const PATIENCE: Duration = Duration::from_secs(40);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Longest wait for the agent to accept the connection.
 const ACCEPT: Duration = Duration::from_secs(5);
@@ -188,7 +188,7 @@ fn send(
 ) -> Result<UnixStream, Failure> {
     let mut stream = connect(options)?;
     let gone = |error: io::Error| Failure::NoAgent(error.to_string());
-    stream.set_read_timeout(Some(PATIENCE)).map_err(gone)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(gone)?;
     let mut out = String::new();
     let length = body.map(|body| u64::try_from(body.len()).unwrap_or(u64::MAX));
     let request =

@@ -16,7 +16,7 @@ const DESCRIPTOR: u64 = 16 * 2048;
 /// Most disks examined; a VM has a few dozen, further ones are not looked at.
 const DEVICES: usize = 256;
 /// Longest time to read a label: a disk whose host is busy takes its time, and a broken one never answers.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LABEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Part of the place of a disk that the kernel makes up.
 const VIRTUAL: &[u8] = b"/virtual/";
 /// How the names of a machine's disks begin: virtio, SCSI (ATA and USB too) and its CD-ROMs, NVMe, IDE, Xen.
@@ -35,7 +35,7 @@ pub(crate) fn find(root: &Path, label: &str) -> Option<PathBuf> {
         if is_of_machine(&entry, name.as_encoded_bytes())
             // Its group is that of disks.
             && is_roots_but_for(&path, 0o002)
-            && run_in_fork(PATIENCE, &|| has_label(&path, label))
+            && run_in_fork(LABEL_TIMEOUT, &|| has_label(&path, label))
         {
             return Some(path);
         }

@@ -13,7 +13,7 @@ use crate::system::devices;
 use crate::system::devices::entries;
 
 /// Longest config file, bytes; a certificate chain has a few thousand.
-const LONGEST: u64 = 64 * 1024;
+const MAX_HOST_FILE: u64 = 64 * 1024;
 /// Longest file in `nics`, bytes; real ones have about 100.
 const LONGEST_NIC: u64 = 4096;
 /// Most files in `nics`; a VM has a few dozen PCI slots.
@@ -150,7 +150,7 @@ fn is_foreign(directory: &Path) -> bool {
 fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFiles, SourceError> {
     let certificates = secrets.unwrap_or(directory);
     let file = |file: &str| {
-        read_bounded(&certificates.join(file), LONGEST)
+        read_bounded(&certificates.join(file), MAX_HOST_FILE)
             .map_err(|error| SourceError::Bad(format!("{name}: {file}: {error}: {TOGETHER}")))
     };
     if !NAMES.iter().any(|name| certificates.join(name).symlink_metadata().is_ok()) {
@@ -163,7 +163,7 @@ fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFi
         });
     }
     // An optional file.
-    let maybe = |file: &str| match read_bounded(&directory.join(file), LONGEST) {
+    let maybe = |file: &str| match read_bounded(&directory.join(file), MAX_HOST_FILE) {
         Ok(bytes) => Some(bytes),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => {

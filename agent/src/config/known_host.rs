@@ -8,7 +8,7 @@ use crate::runtime::small_files::{read_bounded, write_small};
 use crate::runtime::{log, run_dir};
 
 /// Longest document, bytes; most of it is the certificate.
-const LONGEST: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64;
+const MAX_HOST_INFO: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64;
 
 /// Keeps the body of a PUT that was accepted.
 pub(crate) fn keep(root: &Path, body: &[u8]) {
@@ -21,7 +21,7 @@ pub(crate) fn keep(root: &Path, body: &[u8]) {
 pub(crate) fn recall(root: &Path) -> Option<Vec<u8>> {
     let path = root.join(run_dir::KNOWN_HOST);
     let trusted = is_roots_alone(path.parent()?) && is_roots_alone(&path);
-    if trusted { read_bounded(&path, LONGEST).ok() } else { None }
+    if trusted { read_bounded(&path, MAX_HOST_INFO).ok() } else { None }
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::runtime::wake::Signal;
 /// The policy's files, relative to the root: that for every server, and that of Incus' agent.
 pub(crate) const FILES: [&str; 2] = ["etc/mote-agent.yml", "etc/incus-agent.yml"];
 /// Longest file, bytes; all features take about 200, and 64 items for each limit hardly more than 20,000.
-const LONGEST: u64 = 64 * 1024;
+const MAX_POLICY_FILE: u64 = 64 * 1024;
 
 /// What options and files say.
 pub(crate) struct Found {
@@ -173,7 +173,7 @@ fn read_one(root: &Path, file: &str, whose: Whose) -> One {
             _ => write!(trouble, "; {fault}"),
         };
     };
-    let policy = match read_bounded(&path, LONGEST) {
+    let policy = match read_bounded(&path, MAX_POLICY_FILE) {
         Ok(text) => Policy::from_yaml(&text, whose, built::LIMITS, &mut tell),
         Err(error) if error.kind() == ErrorKind::NotFound => Features::ALL.into(),
         Err(error) => {

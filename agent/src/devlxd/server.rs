@@ -26,7 +26,7 @@ use mote_core::http::reply::{
 use mote_core::json::{Document, Value};
 use mote_core::limits;
 
-use crate::agent::{Agent, PATIENCE};
+use crate::agent::{Agent, HOST_CALL_TIMEOUT};
 use crate::built::BoxFuture;
 use crate::devlxd::admission::{Entry, Guests};
 use crate::devlxd::socket;
@@ -222,7 +222,7 @@ impl Guest {
             target: &target,
             body: (request.method != Method::Get && request.method != Method::Head).then_some(body),
             extra: &extra,
-            patience: if ask == Ask::OperationWait { OPERATION } else { PATIENCE },
+            patience: if ask == Ask::OperationWait { OPERATION } else { HOST_CALL_TIMEOUT },
             retry: if ask == Ask::MetaData { Retry::Patient } else { Retry::Dial },
         };
         if ask == Ask::ImageExport && request.method == Method::Get {

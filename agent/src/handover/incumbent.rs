@@ -32,7 +32,7 @@ use crate::transport::Transport;
 /// Longest list of locks, bytes: 5,000, where a guest has some dozens. The kernel walks all of it for each page.
 const LOCKS: u64 = 256 * 1024;
 /// Longest text about a process, bytes: `status` has its groups, up to 65,536.
-const LONGEST: u64 = 1024 * 1024;
+const MAX_PROC_FILE: u64 = 1024 * 1024;
 /// Longest link that is told apart from others, bytes.
 const LINK: usize = 256;
 /// What is said of an agent whose lock is not the one found by its name.
@@ -125,7 +125,7 @@ impl Incumbent {
         let Ok(fd) = pidfd_open(id, PidfdFlags::empty()) else { return false };
         // An option that root gave it. It is read after the descriptor is there, and would be empty after its end: nobody else
         // has had its number.
-        if after(&text(&self.process.0, c"cmdline", LONGEST), "-initramfs\0").is_none() {
+        if after(&text(&self.process.0, c"cmdline", MAX_PROC_FILE), "-initramfs\0").is_none() {
             return false;
         }
         if self.serves {
@@ -194,14 +194,14 @@ impl Process {
     /// the setuid bit.
     #[inline(never)] // its size
     fn is_root(&self) -> bool {
-        let status = text(&self.0, c"status", LONGEST);
+        let status = text(&self.0, c"status", MAX_PROC_FILE);
         let users = after(&status, "\nUid:\t").unwrap_or_default();
         users.starts_with(b"0\t0\t") || users.starts_with(b"65530\t65530\t")
     }
 
     /// Its name.
     pub(crate) fn name(&self) -> Vec<u8> {
-        text(&self.0, c"comm", LONGEST)
+        text(&self.0, c"comm", MAX_PROC_FILE)
     }
 
     /// Whether it is root's, and has a lock of this name, wherever that is.
@@ -218,7 +218,7 @@ impl Process {
     /// program of his choice can be locked, but without that flag.
     fn has_locked(&self, pid: u64, number: RawFd) -> bool {
         let Ok(about) = open(&self.0, c"fdinfo") else { return false };
-        let about = text(&about, DecInt::new(number).as_c_str(), LONGEST);
+        let about = text(&about, DecInt::new(number).as_c_str(), MAX_PROC_FILE);
         // The first of seven octal digits.
         about.strip_prefix(b"pos:\t0\nflags:\t02").is_some_and(|flags| flags.get(6) == Some(&b'\n'))
             && taken(&about).is_some_and(|(holder, _)| holder == pid)

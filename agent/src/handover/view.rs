@@ -11,7 +11,7 @@ use crate::runtime::run_dir;
 use crate::runtime::small_files::read_bounded;
 
 /// Longest status file, bytes.
-pub(crate) const LONGEST: u64 = 64 * 1024;
+pub(crate) const MAX_STATUS_FILE: u64 = 64 * 1024;
 /// Longest wait for a status file: the agent may have just started, or be writing it.
 const WRITTEN: Duration = Duration::from_millis(300);
 
@@ -23,7 +23,7 @@ const WRITTEN: Duration = Duration::from_millis(300);
 pub(crate) fn read(root: &Path) -> Result<View<'static>, String> {
     let path = root.join(run_dir::STATUS);
     // The agent may be writing the file, or be about to.
-    let read = || read_bounded(&path, LONGEST);
+    let read = || read_bounded(&path, MAX_STATUS_FILE);
     look_for(WRITTEN, || View::read(&read().ok()?)).ok_or_else(|| match read() {
         Ok(_) => format!("{}: nonsense; start the agent again", path.display()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -36,6 +36,6 @@ pub(crate) fn read(root: &Path) -> Result<View<'static>, String> {
 /// Process id of the agent that wrote the status file, and whether it is past its start, if that can be read at once.
 #[inline(never)] // its size
 pub(crate) fn writer(root: &Path) -> Option<(u64, bool)> {
-    let view = View::read(&read_bounded(&root.join(run_dir::STATUS), LONGEST).ok()?)?;
+    let view = View::read(&read_bounded(&root.join(run_dir::STATUS), MAX_STATUS_FILE).ok()?)?;
     Some((view.pid?, !view.is_waiting()))
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::flavour::Flavour;
-use mote_core::hostapi::mount::{MOST, Wanted, wanted};
+use mote_core::hostapi::mount::{MAX_MOUNTS, Wanted, wanted};
 use mote_core::hostapi::policy::Capability;
 use mote_core::json::Value;
 
@@ -40,12 +40,14 @@ pub(crate) async fn at_start(agent: Rc<Agent>, list: Vec<u8>) {
         Err(why) => return agent.report_error(format_args!("agent-mounts.json: {why}")),
     };
     let count = list.elements().count();
-    if count > MOST {
-        agent.report_error(format_args!("agent-mounts.json: only {MOST} of {count} are mounted"));
+    if count > MAX_MOUNTS {
+        agent.report_error(format_args!(
+            "agent-mounts.json: only {MAX_MOUNTS} of {count} are mounted"
+        ));
     }
     let tasks: Vec<_> = list
         .elements()
-        .take(MOST)
+        .take(MAX_MOUNTS)
         .map(|entry| {
             let (task, entry) = (agent.clone(), entry.raw().to_owned());
             agent.task(async move { send(&task, entry.as_bytes(), START).await })

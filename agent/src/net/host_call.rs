@@ -23,7 +23,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// Deadline of the TLS handshake (P§3.2).
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Longest wait for the next piece of a body.
-const PIECE: Duration = Duration::from_secs(30);
+const BODY_PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Read size for a head, bytes; most whole answers fit.
 const SHORT: usize = 2 * 1024;
 /// Read size for the rest of a body, bytes: one TLS record.
@@ -249,7 +249,7 @@ impl Incoming {
     /// Appends the next piece of the body; returns false at its end.
     ///
     /// # Errors
-    /// [`CallError`] if the body is invalid, ends early, or stops for [`PIECE`].
+    /// [`CallError`] if the body is invalid, ends early, or stops for [`BODY_PIECE_TIMEOUT`].
     pub(crate) async fn more(&mut self, out: &mut Vec<u8>) -> Result<bool, CallError> {
         loop {
             if self.decoder.finished() {
@@ -266,7 +266,7 @@ impl Incoming {
             if consumed > 0 || self.decoder.finished() {
                 continue;
             }
-            match within(PIECE, receive(&self.stream, &mut self.buffer, CHUNK)).await {
+            match within(BODY_PIECE_TIMEOUT, receive(&self.stream, &mut self.buffer, CHUNK)).await {
                 None => return Err("the host stopped in the middle of its answer".into()),
                 Some(Err(error)) => return Err(error),
                 Some(Ok(0)) => {

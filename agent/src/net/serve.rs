@@ -20,10 +20,10 @@ use futures_lite::future::yield_now;
 
 /// Initial buffer, bytes: nearly all requests fit. For one that is longer, or may be, [`Limiter::enlarge`] is asked
 /// before any more of it is kept.
-const ROOM: usize = 1024;
+const FIRST_BUFFER: usize = 1024;
 /// Long bodies are written in pieces of this, bytes: one TLS record is what a client that does not read costs.
 /// Each restarts the client's time ([`Limiter::note`]).
-const PIECE: usize = 16 * 1024;
+const BODY_PIECE: usize = 16 * 1024;
 /// Bodies up to this are written together with their head, bytes: one write, one TLS record.
 const TOGETHER: usize = 15 * 1024;
 /// Pause after an accept that failed for a reason that passes by itself, such as too few descriptors.
@@ -142,7 +142,7 @@ pub(crate) trait Limiter {
 /// # Cancellation
 /// The connection is dropped; an answer may be cut.
 pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
-    let mut connection = Connection::with_buffer(now(), Timeouts::default(), vec![0; ROOM]);
+    let mut connection = Connection::with_buffer(now(), Timeouts::default(), vec![0; FIRST_BUFFER]);
     let limiter = service.limiter();
     let (mut body, mut admission) = (Vec::new(), None);
     loop {
@@ -217,7 +217,7 @@ fn next<S: Service>(
     Some(match connection.poll(time) {
         Event::NeedData => Step::Read,
         Event::Request => {
-            let fits = connection.is_within(ROOM as u64);
+            let fits = connection.is_within(FIRST_BUFFER as u64);
             if fits { Step::Next } else { Step::Room }
         }
         Event::Continue => Step::Continue,
@@ -295,8 +295,8 @@ async fn read(
 async fn fit(connection: &mut Connection, limiter: Option<&dyn Limiter>, time: Uptime) {
     let space = connection.space().len();
     let buffer = connection.buffer();
-    if buffer.len() > ROOM && buffer.len() - space <= ROOM / 2 {
-        buffer.truncate(ROOM);
+    if buffer.len() > FIRST_BUFFER && buffer.len() - space <= FIRST_BUFFER / 2 {
+        buffer.truncate(FIRST_BUFFER);
         buffer.shrink_to_fit();
     } else if space < buffer.len() / 2 && buffer.len() < connection::BUFFER {
         enlarge(limiter, connection, time).await;
@@ -397,7 +397,7 @@ async fn write(
     let body = if shape.bodiless { &[][..] } else { &reply.body };
     let (first, rest) = if body.len() <= TOGETHER { (body, &[][..]) } else { (&[][..], body) };
     out.extend_from_slice(first);
-    for piece in std::iter::once(&out[..]).chain(rest.chunks(PIECE)) {
+    for piece in std::iter::once(&out[..]).chain(rest.chunks(BODY_PIECE)) {
         note(limiter, Activity::Writing, now());
         stream.write_all(piece).await?;
     }

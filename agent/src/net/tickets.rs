@@ -14,7 +14,7 @@ use crate::runtime::clock::within;
 use crate::runtime::wake::Waiting;
 
 /// How long a call waits for a ticket of another call; after that its own full handshake is quicker.
-const PATIENCE: Duration = Duration::from_millis(250);
+const TICKET_WAIT: Duration = Duration::from_millis(250);
 
 /// Ticket store of one pinned certificate. rustls's key, the server name, is ignored: it is always the same.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Store {
                 }
             }
         });
-        let earner = within(PATIENCE, admitted).await.flatten()?;
+        let earner = within(TICKET_WAIT, admitted).await.flatten()?;
         Some(Earning { store: self.clone(), earner, answered: false })
     }
 

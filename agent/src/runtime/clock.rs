@@ -16,7 +16,7 @@ use rustix::time::{
 };
 
 /// Pause between two tries of [`look_for`].
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time since boot, including time in suspend, so that what came due in suspend is done at the next wake-up.
 pub(crate) fn now() -> Uptime {
@@ -76,7 +76,7 @@ pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) 
         if found.is_some() || late {
             return found;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(LOOK_INTERVAL);
     }
 }
 

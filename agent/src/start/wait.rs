@@ -18,7 +18,7 @@ use crate::handover::new_root::OldRoot;
 use crate::handover::reexec;
 use crate::handover::reexec::Mode;
 use crate::options::Options;
-use crate::runtime::clock::{LOOK, now};
+use crate::runtime::clock::{LOOK_INTERVAL, now};
 use crate::runtime::{log, notify};
 use crate::status::status_file;
 use crate::sys::{self, Signalled};
@@ -26,11 +26,11 @@ use crate::system::devices::entries;
 use crate::system::uevent;
 
 /// Interval between looks during [`AT_FIRST`].
-const SOON: Duration = Duration::from_millis(100);
+const FIRST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long looks come at the short interval.
 const AT_FIRST: Duration = Duration::from_secs(10);
 /// Interval between looks afterwards.
-const LATER: Duration = Duration::from_secs(1);
+const LATER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between log lines, and between attempts without a change.
 const REPEAT: Duration = Duration::from_secs(60);
 /// When the service manager is told READY although something is missing: units ordered after the agent
@@ -112,7 +112,7 @@ impl<'a> Wait<'a> {
                 status_file::waiting(self.options, what, &trouble);
             }
             let look = look(self.options);
-            if look != seen || now() + LATER >= due {
+            if look != seen || now() + LATER_LOOK_INTERVAL >= due {
                 seen = look;
                 match attempt() {
                     Ok(()) => {
@@ -146,7 +146,8 @@ impl<'a> Wait<'a> {
         events: Option<&OwnedFd>,
     ) -> Result<bool, String> {
         self.notify(what);
-        let pause = if now() - begun < AT_FIRST { SOON } else { LATER };
+        let pause =
+            if now() - begun < AT_FIRST { FIRST_LOOK_INTERVAL } else { LATER_LOOK_INTERVAL };
         let limit = Timespec::try_from(pause).unwrap_or_default();
         let signals = self.signals.as_fd();
         let events = events.map_or(signals, AsFd::as_fd);
@@ -174,7 +175,7 @@ impl<'a> Wait<'a> {
         }
         if count > 0 {
             // Events come in bursts: one look for all of them.
-            std::thread::sleep(LOOK);
+            std::thread::sleep(LOOK_INTERVAL);
             uevent::drain(events);
         }
         Ok(false)

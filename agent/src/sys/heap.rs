@@ -23,7 +23,7 @@ const RECORDS: RangeInclusive<usize> = LONG..=BLOCK;
 /// Size of such a block, bytes. Its last pages are not touched by what is shorter.
 const BLOCK: usize = 36 * 1024;
 /// Number of blocks kept: a transfer has one to read into and one for what was read.
-const KEPT: usize = 2;
+const KEPT_BLOCKS: usize = 2;
 /// Size at which a growing table gets its own mapping, bytes.
 const GROWN: usize = 4 * 1024;
 /// Size from which musl maps an allocation, bytes (its `MMAP_THRESHOLD`). Pages beyond the size really
@@ -34,7 +34,7 @@ const MAPPED: usize = 128 * 1024;
 /// is used again. The kernel does the same for mappings. A block that realloc(3) moves is not wiped.
 struct Heap {
     /// Blocks that were freed and wiped, for the next records.
-    spare: [AtomicPtr<u8>; KEPT],
+    spare: [AtomicPtr<u8>; KEPT_BLOCKS],
 }
 
 #[global_allocator]
@@ -135,7 +135,7 @@ unsafe impl GlobalAlloc for Heap {
 
 impl Heap {
     const fn new() -> Self {
-        Self { spare: [const { AtomicPtr::new(null_mut()) }; KEPT] }
+        Self { spare: [const { AtomicPtr::new(null_mut()) }; KEPT_BLOCKS] }
     }
 
     /// A block for a record, or null.
@@ -271,11 +271,11 @@ mod tests {
     fn no_more_blocks_are_kept_than_a_transfer_needs() {
         let heap = Heap::new();
         // SAFETY: as above.
-        let blocks = [(); KEPT + 3].map(|()| unsafe { heap.alloc(record(LONG)) });
+        let blocks = [(); KEPT_BLOCKS + 3].map(|()| unsafe { heap.alloc(record(LONG)) });
         for block in blocks {
             // SAFETY: as above.
             unsafe { heap.dealloc(block, record(LONG)) };
         }
-        assert_eq!(std::iter::from_fn(|| heap.take_spare()).count(), KEPT);
+        assert_eq!(std::iter::from_fn(|| heap.take_spare()).count(), KEPT_BLOCKS);
     }
 }

@@ -10,7 +10,7 @@ use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mote_core::hostapi::exec::{LONGEST, Program};
+use mote_core::hostapi::exec::{MAX_PATH, Program};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
@@ -235,7 +235,7 @@ unsafe fn become_program(
             return errno();
         }
         let mut failed = libc::ENOENT;
-        let mut buffer = [0; LONGEST];
+        let mut buffer = [0; MAX_PATH];
         for directory in plan.program.directories() {
             let Some(place) = plan.program.place(directory, &mut buffer) else { continue };
             // execve(2) copies all arguments before it finds the file missing; access(2) is cheaper.

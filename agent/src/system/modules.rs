@@ -21,7 +21,7 @@ const VSOCK_DRIVER: &str = "vmw_vsock_virtio_transport";
 /// The message for a VM without vsock.
 const NO_DEVICE: &str = "no vsock device in this VM: add one (QEMU's vhost-vsock-pci)";
 /// Longest wait for `/dev/vsock`.
-const DEVICE: Duration = Duration::from_secs(5);
+const VSOCK_NODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Loads a module and its dependencies, unless it is loaded already or built in.
 ///
@@ -123,7 +123,7 @@ fn is_named(path: &str, name: &str) -> bool {
 /// Whether to wait for `/dev/vsock` once its driver is loaded (P§1.3).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// Wait for it, up to [`DEVICE`].
+    /// Wait for it, up to [`VSOCK_NODE_TIMEOUT`].
     Wait,
     /// Look once: the caller tries again.
     Look,
@@ -146,7 +146,7 @@ pub(crate) fn load_vsock(root: &Path, patience: Patience) -> Result<Option<Strin
     if loaded.is_err() {
         return Err(doubt(root, loaded).unwrap_or_default());
     }
-    let limit = if patience == Patience::Wait { DEVICE } else { Duration::ZERO };
+    let limit = if patience == Patience::Wait { VSOCK_NODE_TIMEOUT } else { Duration::ZERO };
     look_for(limit, || device.exists().then_some(None)).ok_or_else(|| {
         format!(
             "the vsock driver is loaded, but {} is not there: mount devtmpfs on /dev",

@@ -29,7 +29,7 @@ const REPORT: Duration = Duration::from_millis(2500);
 const LINGER: Duration = Duration::from_millis(300);
 
 /// Least room in the buffer for each read of a worker's output, bytes.
-const PIECE: usize = 4096;
+const READ_ROOM: usize = 4096;
 
 /// Kills the worker when dropped: its result is no longer wanted.
 struct KillOnDrop(Rc<Child>);
@@ -152,7 +152,7 @@ async fn read_all(from: OwnedFd, most: usize) -> io::Result<Vec<u8>> {
     let from = Async::new(from)?;
     let mut all = Vec::new();
     loop {
-        all.reserve(PIECE);
+        all.reserve(READ_ROOM);
         let count =
             from.read_with(|fd| Ok(rustix::io::read(fd, spare_capacity(&mut all))?)).await?;
         if count == 0 {

@@ -19,7 +19,7 @@ use crate::net::stream::{Limit, Timed};
 /// For connecting, TLS and the upgrade together (P§3.2).
 const CONNECT: Duration = Duration::from_secs(10);
 /// Longest frame, and longest message of several, bytes: an event may be 1 MiB, a piece of output is 32 KiB.
-const LONGEST: usize = 4 * 1024 * 1024;
+const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 
 /// What comes in.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub(crate) fn connect(root: &Path, instance: &Instance, target: &str) -> Result<
     };
     // Each frame at once: nobody comes by to flush.
     let config = WebSocketConfig::default().write_buffer_size(0);
-    let config = Some(config.max_frame_size(Some(LONGEST)).max_message_size(Some(LONGEST)));
+    let config = Some(config.max_frame_size(Some(MAX_MESSAGE)).max_message_size(Some(MAX_MESSAGE)));
     let url = format!("ws://custom.socket{target}");
     let mut incoming = match tungstenite::client::client_with_config(url, half(limit)?, config) {
         Ok((incoming, _)) => incoming,
@@ -126,7 +126,7 @@ impl Incoming {
                 },
                 Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
                 Err(Error::Capacity(_)) => {
-                    bail!("websocket: a message is longer than {} MiB", LONGEST / 1024 / 1024)
+                    bail!("websocket: a message is longer than {} MiB", MAX_MESSAGE / 1024 / 1024)
                 }
                 Err(error) => return Err(error).context("websocket"),
             }

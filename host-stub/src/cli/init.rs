@@ -124,7 +124,7 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
 
 /// The system takes no socket with a longer path; the host's own has a port number behind it.
 fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
-    const LONGEST: usize = 107;
+    const MAX_SOCKET_PATH: usize = 107;
     const PORT: usize = "_65535".len();
     let way = match vsock {
         Vsock::Uds(path) | Vsock::Plain(path) => Some((path, PORT, "--vsock-uds")),
@@ -137,10 +137,10 @@ fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
     };
     for (path, more, option) in way.into_iter().chain([status]) {
         let length = path.as_os_str().len() + more;
-        if length > LONGEST {
+        if length > MAX_SOCKET_PATH {
             let path = path.display();
             bail!(
-                "{path} is too long for a socket ({length} of {LONGEST} bytes): choose another by {option}"
+                "{path} is too long for a socket ({length} of {MAX_SOCKET_PATH} bytes): choose another by {option}"
             );
         }
     }

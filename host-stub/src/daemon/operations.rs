@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use crate::common::random::uuid;
 
 /// How many are remembered.
-const KEPT: usize = 256;
+const MAX_KEPT: usize = 256;
 /// Nobody waits longer than that.
-const LONGEST: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// All of them.
 #[derive(Default)]
@@ -51,7 +51,7 @@ impl Operations {
         };
         let shown = operation.to_json(Instant::now());
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() == KEPT {
+        if all.len() == MAX_KEPT {
             all.pop_front();
         }
         all.push_back(operation);
@@ -65,7 +65,7 @@ impl Operations {
         id: &str,
         limit: Option<Duration>,
     ) -> Result<Value, Refused> {
-        let last = Instant::now() + limit.unwrap_or(LONGEST).min(LONGEST);
+        let last = Instant::now() + limit.unwrap_or(MAX_WAIT).min(MAX_WAIT);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let found = all.iter().find(|one| one.id == id && one.owner == owner);
@@ -152,7 +152,7 @@ mod tests {
     fn only_so_many_are_kept() {
         let operations = Operations::default();
         let first = id(&operations.begin("a", Duration::ZERO).unwrap());
-        for _ in 0..KEPT {
+        for _ in 0..MAX_KEPT {
             operations.begin("a", Duration::ZERO).unwrap();
         }
         assert_eq!(operations.wait("a", &first, None), Err(Refused::NotFound));

@@ -34,7 +34,7 @@ const REST: Duration = Duration::from_secs(2);
 const STILL: Duration = Duration::from_secs(20);
 /// For the daemon to hear of the end of the VM or of its agent, and between looks.
 const LEARNT: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(100);
+const LOST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Without it user, group and directory would be ignored (P§3.4).
 const IDENTITY: &str = "container_exec_user_group_cwd";
 /// What a caller gets who lost the guest.
@@ -75,7 +75,7 @@ fn lost(root: &Path, name: &str) -> String {
             Ok((_, Known::Absent(why) | Known::State(_, why))) if !why.is_empty() => {
                 return format!("Disconnected: {why}");
             }
-            Ok((_, Known::Reachable)) if Instant::now() < until => sleep(LOOK),
+            Ok((_, Known::Reachable)) if Instant::now() < until => sleep(LOST_LOOK_INTERVAL),
             _ => return "Disconnected".to_owned(),
         }
     }

@@ -8,7 +8,7 @@ use crate::guest_path::Target;
 use crate::yaml::{Event, Parser, Scalar, YamlError};
 
 /// Most templates read; images have about ten. Beyond it, the rest of the document is refused.
-pub const MOST: usize = 256;
+pub const MAX_TEMPLATES: usize = 256;
 /// Default mode of a new file.
 const MODE: u32 = 0o644;
 
@@ -58,7 +58,7 @@ pub fn each(
         }
         while let Event::Scalar(target) = parser.step()? {
             count += 1;
-            if count > MOST {
+            if count > MAX_TEMPLATES {
                 return Err(parser.shape("at most 256 templates"));
             }
             give(entry(&mut parser, target)?);
@@ -224,7 +224,7 @@ mod tests {
         let many: String = (0..300).map(|at| std::format!("  /{at}: {{template: a}}\n")).collect();
         let (all, end) = read(&std::format!("templates:\n{many}"));
         assert!(end.is_err());
-        assert_eq!(all.len(), MOST);
+        assert_eq!(all.len(), MAX_TEMPLATES);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use heapless::Vec;
 
 /// Segments that are kept: the longest path of the API has eight
 /// (`/1.0/storage-pools/P/volumes/T/V/snapshots/S`). Of a longer one only the count matters.
-const MOST: usize = 9;
+const MAX_SEGMENTS: usize = 9;
 
 /// A `%` that is not followed by two hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct BadEncoding;
 /// The segments of a path, still percent-encoded.
 #[derive(Debug)]
 pub struct Segments<'p> {
-    parts: Vec<&'p str, MOST>,
+    parts: Vec<&'p str, MAX_SEGMENTS>,
     total: usize,
 }
 

@@ -6,7 +6,7 @@ use core::time::Duration;
 /// Pause before the first restart.
 const FIRST: Duration = Duration::from_millis(100);
 /// Longest pause.
-const MOST: Duration = Duration::from_secs(30);
+const MAX_RESTART_PAUSE: Duration = Duration::from_secs(30);
 /// What has run for so long has stayed: the next pause is the first again.
 const STAYED: Duration = Duration::from_secs(60);
 
@@ -19,7 +19,8 @@ pub struct Restarts {
 impl Restarts {
     /// The pause before the next start of what has run for `ran`.
     pub fn pause(&mut self, ran: Duration) -> Duration {
-        self.last = if ran >= STAYED { FIRST } else { (self.last * 2).clamp(FIRST, MOST) };
+        self.last =
+            if ran >= STAYED { FIRST } else { (self.last * 2).clamp(FIRST, MAX_RESTART_PAUSE) };
         self.last
     }
 }

@@ -7,7 +7,7 @@ use crate::time::Uptime;
 
 /// Most bytes read in one [`PERIOD`], after which the port is not read until the next one. Real lines are of 89
 /// bytes at most, and reading as many as this takes a hundredth of the time.
-pub(super) const MOST: usize = 256 * 1024;
+pub(super) const FLOOD_BYTES: usize = 256 * 1024;
 /// Period in which the bytes are counted, and so the longest pause: a CONNECT line behind a burst is late by no
 /// more than that.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -30,6 +30,6 @@ impl Flood {
 
     /// Time until which the port is not to be read; `None` if it may be read now.
     pub(super) fn pause(&self, now: Uptime) -> Option<Uptime> {
-        (self.bytes >= MOST && now < self.end).then_some(self.end)
+        (self.bytes >= FLOOD_BYTES && now < self.end).then_some(self.end)
     }
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 /// Longest PEM text accepted, bytes.
-pub const LONGEST: usize = 32 * 1024;
+pub const MAX_PEM: usize = 32 * 1024;
 
 /// Reason why there is no DER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum PemError {
     Unended,
     /// The block's content is not base64, or is empty.
     BadBase64,
-    /// The text is longer than [`LONGEST`], or the DER than the buffer.
+    /// The text is longer than [`MAX_PEM`], or the DER than the buffer.
     TooLong,
 }
 
@@ -60,7 +60,7 @@ pub fn private_key<'o>(pem: &[u8], out: &'o mut [u8]) -> Result<(KeyKind, &'o [u
 }
 
 fn block<'o>(pem: &[u8], label: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], PemError> {
-    if pem.len() > LONGEST {
+    if pem.len() > MAX_PEM {
         return Err(PemError::TooLong);
     }
     let mut rest = pem;
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(certificate(&text, &mut [0; 63]).map(<[u8]>::len), Ok(63));
         assert_eq!(certificate(&text, &mut [0; 62]), Err(PemError::TooLong));
         let mut long = text;
-        long.resize(LONGEST, b'\n');
+        long.resize(MAX_PEM, b'\n');
         assert!(certificate(&long, &mut [0; 63]).is_ok());
         long.push(b'\n');
         assert_eq!(certificate(&long, &mut [0; 63]), Err(PemError::TooLong));

@@ -8,7 +8,7 @@
 use heapless::Deque;
 
 /// Most tickets kept. In a burst there are more, but a waiting call takes each at once.
-const KEPT: usize = 8;
+const MAX_TICKETS: usize = 8;
 /// Most full handshakes at once.
 const EARNERS: u8 = 2;
 
@@ -33,7 +33,7 @@ pub struct Earner {
 #[derive(Debug)]
 pub struct Tickets<T> {
     /// Oldest first.
-    kept: Deque<T, KEPT>,
+    kept: Deque<T, MAX_TICKETS>,
     /// Number of tickets ever received; wraps around.
     came: u32,
     /// Number of full handshakes in progress.

@@ -32,7 +32,7 @@ fn a_disk_on_a_scsi_bus_is_waited_for() {
     std::fs::write(bus.join("device"), "0x0008\n").unwrap();
     let late = root.to_path_buf();
     let scan = std::thread::spawn(move || {
-        std::thread::sleep(5 * crate::runtime::clock::LOOK);
+        std::thread::sleep(5 * crate::runtime::clock::LOOK_INTERVAL);
         disk::tests::put(&late, "pci0000:00/host0/block/sr0", LABEL);
     });
     assert_eq!(disk(&root, SCAN), Some(root.join("dev/sr0")));

@@ -28,7 +28,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use crate::agent::Agent;
 use crate::agent::envelope::{error, error_by};
 use crate::agent::exec_sockets::{self, Sockets};
-use crate::agent::operation_table::{KEPT, Operation};
+use crate::agent::operation_table::{OPERATION_KEPT, Operation};
 use crate::hostapi::denied::denied;
 use crate::net::serve::Answer;
 use crate::net::websocket::WebSocket;
@@ -41,11 +41,11 @@ use crate::sys::Plan;
 pub(crate) use arrival::arrive;
 
 /// What a long command takes beyond its bytes until it is started: parts of pages, its operation.
-const PAGES: usize = 16 * 1024;
+const HELD_PAGES: usize = 16 * 1024;
 /// What a request may take beyond its bytes: this, and the agent's own variables.
-const MORE: usize = PAGES + 256;
+const HELD_BEYOND_BYTES: usize = HELD_PAGES + 256;
 /// Longest part of a command's name in the error if it could not be run, characters.
-const NAME: usize = 128;
+const MAX_SHOWN_NAME: usize = 128;
 
 /// Length of the audit's line from which arguments are only counted, but for the last one, bytes.
 const ARGV: usize = 256;
@@ -63,9 +63,9 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let busy = || error(503, "The command is too long for the memory that is left");
     let memory = &agent.operations.memory;
     // What is kept is at most as long as the body.
-    let most = memory.free().min(body.len() + MORE);
+    let most = memory.free().min(body.len() + HELD_BEYOND_BYTES);
     let Some(mut share) = memory.try_take_many(most) else { return busy() };
-    let mut request = match Request::parse(body, most.saturating_sub(MORE)) {
+    let mut request = match Request::parse(body, most.saturating_sub(HELD_BEYOND_BYTES)) {
         Ok(request) => request,
         Err(Refusal::Json(JsonError::TooLong)) => return busy(),
         Err(why) => return error_by(400, &why),
@@ -78,7 +78,7 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     }
     let snap = agent.options.root.join(SNAP.trim_start_matches([':', '/']));
     request.add_defaults(snap.exists());
-    let pages = if body.len() > limits::HOST_SHORT { PAGES } else { 0 };
+    let pages = if body.len() > limits::HOST_SHORT { HELD_PAGES } else { 0 };
     share.shrink(request.held() + pages);
     let sockets = Sockets::new(request.interactive);
     let mut metadata = Document::new(1024, |json| request.write_metadata(json, sockets.secrets()));
@@ -150,7 +150,7 @@ async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, allowed: u64, request:
         }
     }
     // The host still asks for the result.
-    sleep(KEPT).await;
+    sleep(OPERATION_KEPT).await;
     agent.operations.forget(&operation);
 }
 
@@ -186,7 +186,7 @@ impl Stdio {
 
 /// Runs the command; returns its exit status as a shell would give it.
 async fn execute(agent: &Agent, sockets: &Sockets, request: Held) -> Result<i32, Failure> {
-    let name: String = request.0.name().chars().take(NAME).collect();
+    let name: String = request.0.name().chars().take(MAX_SHOWN_NAME).collect();
     let failed = |error: io::Error| Failure {
         text: format!("Failed to run \"{name}\": {error}"),
         code: Some(exit::not_run(error.raw_os_error())),

@@ -19,7 +19,7 @@ use crate::runtime::children::Child;
 use crate::runtime::clock::{now, within};
 
 /// Read size for the host's data, bytes.
-const PIECE: usize = 16 * 1024;
+const OUTPUT_PIECE: usize = 16 * 1024;
 /// Longest message on the control socket, bytes; a longer one is ignored.
 const MESSAGE: usize = 1024;
 /// Longest silence of a terminal that others still hold after its process has ended; then its output is
@@ -37,7 +37,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// An inbox for the host's data.
 pub(super) fn inbox() -> Inbox {
-    Inbox::new(PIECE)
+    Inbox::new(OUTPUT_PIECE)
 }
 
 /// Executes control messages. Losing the connection kills the command: nobody wants it any more. So does a

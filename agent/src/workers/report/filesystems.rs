@@ -22,13 +22,13 @@ use crate::workers::report::pipe::Pipe;
 /// Without an answer for this long, all threads count as hanging.
 const HANGS: Duration = Duration::from_millis(60);
 /// [`HANGS`] periods to wait for outstanding mounts once no thread is to be added.
-const PATIENCE: u32 = 4;
+const HANGS_BEFORE_END: u32 = 4;
 /// Most threads, and so most hanging mounts before the remaining ones are left out.
 const THREADS: usize = 16;
 /// Time limit for all mounts; the agent waits 2.5 s for the whole report.
-const TIME: Duration = Duration::from_millis(1500);
+const ALL_MOUNTS_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Most mounts that the agent itself asks.
-const MOST: usize = 64;
+const MAX_LOCAL_MOUNTS: usize = 64;
 /// Stack of a thread, bytes: it calls statfs(2) and writes a line of JSON.
 const STACK: usize = 64 * 1024;
 
@@ -74,13 +74,13 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: Pipe) -> Result<Pipe, fm
         };
         still = if answered > seen { 0 } else { still + 1 };
         seen = answered;
-        if all && idle || begun.elapsed() > TIME {
+        if all && idle || begun.elapsed() > ALL_MOUNTS_TIMEOUT {
             break;
         }
         if still > 0 && !all && threads < THREADS {
             start(&shared, flavour, root);
             threads += 1;
-        } else if still > PATIENCE {
+        } else if still > HANGS_BEFORE_END {
             break;
         }
         thread::park_timeout(HANGS);
@@ -138,7 +138,7 @@ pub(crate) fn local(flavour: Flavour, root: &Path) -> Option<Local> {
     let mut mounts = Lines::open(&root.join("proc/mounts"))?;
     let mut found = Vec::new();
     while let Some(line) = mounts.next() {
-        if Mount::parse(line)?.may_hang() || found.len() > MOST {
+        if Mount::parse(line)?.may_hang() || found.len() > MAX_LOCAL_MOUNTS {
             return None;
         }
         found.extend(metrics::wanted(flavour, line));

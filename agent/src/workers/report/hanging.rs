@@ -14,7 +14,7 @@ use crate::runtime::{log, run_dir};
 use crate::workers::report::lines;
 
 /// Most mounts remembered.
-const MOST: usize = 64;
+const MAX_HANGING: usize = 64;
 
 /// Mounts that hung in earlier reports, each with the id of the process that hangs on it.
 pub(crate) struct Hanging {
@@ -31,7 +31,7 @@ impl Hanging {
             let mut parts = line.splitn(2, |byte| *byte == b' ');
             let process = parts.next().and_then(number).and_then(|pid| i32::try_from(pid).ok());
             if let (Some(process), Some(point)) = (process, parts.next())
-                && known.len() < MOST
+                && known.len() < MAX_HANGING
             {
                 known.push((process, point.to_vec()));
             }
@@ -55,7 +55,7 @@ impl Hanging {
                 log::warn(format_args!("{} hangs; it is left out", point.display()));
             }
             // The file has one mount a line: a name with a newline is not remembered.
-            if !point.contains(&b'\n') && self.known.len() < MOST {
+            if !point.contains(&b'\n') && self.known.len() < MAX_HANGING {
                 self.known.push((ours, point.clone()));
             }
         }

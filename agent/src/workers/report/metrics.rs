@@ -15,9 +15,9 @@ use crate::workers::report::pipe::Pipe;
 use crate::workers::report::{filesystems, lines, processes, state};
 
 /// Most tasks of the machine for which their directories in `/proc` are read by the agent itself.
-const TASKS: u16 = 1000;
+const MAX_TASKS: u16 = 1000;
 /// Longest document that the agent itself writes, bytes; a machine with more disks or processors has a worker.
-const LONGEST: usize = 64 * 1024;
+const MAX_OWN_DOCUMENT: usize = 64 * 1024;
 
 /// Writes the document.
 ///
@@ -33,23 +33,23 @@ pub(crate) fn write(flavour: Flavour, root: &Path, mut out: Pipe) -> Result<Pipe
 /// The document, if making it can neither hang nor take long: then no process is needed, which costs more than the rest.
 #[inline(never)] // its size
 pub(crate) fn at_once(flavour: Flavour, root: &Path) -> Option<Vec<u8>> {
-    if rustix::system::sysinfo().procs > TASKS {
+    if rustix::system::sysinfo().procs > MAX_TASKS {
         return None;
     }
     let local = filesystems::local(flavour, root)?;
-    let mut out = Bounded(String::with_capacity(LONGEST / 8));
+    let mut out = Bounded(String::with_capacity(MAX_OWN_DOCUMENT / 8));
     begin(flavour, root, &mut out).ok()?;
     local.write(flavour, root, &mut out).ok()?;
     end(flavour, &mut out).ok()?;
     Some(out.0.into_bytes())
 }
 
-/// A text of at most [`LONGEST`] bytes.
+/// A text of at most [`MAX_OWN_DOCUMENT`] bytes.
 struct Bounded(String);
 
 impl Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > LONGEST {
+        if self.0.len() + text.len() > MAX_OWN_DOCUMENT {
             return Err(fmt::Error);
         }
         self.0.push_str(text);

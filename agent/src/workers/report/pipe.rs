@@ -5,7 +5,7 @@ use std::fmt;
 use rustix::stdio::stdout;
 
 /// Size of the buffer, bytes: `PIPE_BUF`, up to which a write to a pipe is atomic.
-const BUFFER: usize = 4096;
+const PIPE_BUFFER: usize = 4096;
 
 /// Standard output, and the text not yet written to it.
 pub(crate) struct Pipe(Vec<u8>);
@@ -13,7 +13,7 @@ pub(crate) struct Pipe(Vec<u8>);
 impl Pipe {
     /// An empty buffer.
     pub(crate) fn new() -> Self {
-        Self(Vec::with_capacity(BUFFER))
+        Self(Vec::with_capacity(PIPE_BUFFER))
     }
 
     /// Writes the buffered text.
@@ -34,8 +34,8 @@ impl Pipe {
 
 impl fmt::Write for Pipe {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for piece in text.as_bytes().chunks(BUFFER) {
-            if self.0.len() + piece.len() > BUFFER {
+        for piece in text.as_bytes().chunks(PIPE_BUFFER) {
+            if self.0.len() + piece.len() > PIPE_BUFFER {
                 self.flush()?;
             }
             self.0.extend_from_slice(piece);

@@ -2,7 +2,7 @@
 //! hold: no panic; what is read is what serde_json reads there; nothing that no program can be given
 //! gets through; the metadata we answer with is JSON that says the same.
 
-use mote_core::hostapi::exec::{Control, LONGEST, Request, SHOWN, control};
+use mote_core::hostapi::exec::{Control, MAX_PATH, Request, SHOWN, control};
 use mote_core::json::Document;
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn request(data: &[u8]) {
     assert!(request.variable("PATH").is_some() && !request.directory().is_empty());
     let program = request.program();
     for directory in program.directories() {
-        if let Some(place) = program.place(directory, &mut [0; LONGEST]) {
+        if let Some(place) = program.place(directory, &mut [0; MAX_PATH]) {
             assert!(place.to_bytes().contains(&b'/'));
         }
     }

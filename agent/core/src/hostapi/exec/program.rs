@@ -4,7 +4,7 @@
 use core::ffi::CStr;
 
 /// Longest path that Linux takes, bytes with the NUL (`PATH_MAX`).
-pub const LONGEST: usize = 4096;
+pub const MAX_PATH: usize = 4096;
 
 /// A program's name and the directories to look for it in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,8 @@ impl<'p> Program<'p> {
         whole.into_iter().chain(parts.split(':').filter(|part| !part.is_empty()))
     }
 
-    /// Its path in one of these directories; `None` if that is longer than [`LONGEST`].
-    pub fn place<'b>(self, directory: &str, buffer: &'b mut [u8; LONGEST]) -> Option<&'b CStr> {
+    /// Its path in one of these directories; `None` if that is longer than [`MAX_PATH`].
+    pub fn place<'b>(self, directory: &str, buffer: &'b mut [u8; MAX_PATH]) -> Option<&'b CStr> {
         let slash: &[u8] = if directory.is_empty() { b"" } else { b"/" };
         let mut at = 0;
         for piece in [directory.as_bytes(), slash, self.name.to_bytes_with_nul()] {
@@ -46,7 +46,7 @@ mod tests {
 
     fn places(name: &CStr, path: &str) -> Vec<String> {
         let program = Program { name, path };
-        let mut buffer = [1; LONGEST];
+        let mut buffer = [1; MAX_PATH];
         let mut all = Vec::new();
         for directory in program.directories() {
             let place = program.place(directory, &mut buffer);
@@ -65,10 +65,10 @@ mod tests {
 
     #[test]
     fn what_is_longer_than_any_path_is_nowhere() {
-        let name = std::ffi::CString::new("n".repeat(LONGEST - 4)).unwrap();
+        let name = std::ffi::CString::new("n".repeat(MAX_PATH - 4)).unwrap();
         assert_eq!(places(&name, "/a:/ab")[1], "none");
-        assert!(places(&name, "/a:/ab")[0].len() == LONGEST - 1);
-        let name = std::ffi::CString::new("/".repeat(LONGEST)).unwrap();
+        assert!(places(&name, "/a:/ab")[0].len() == MAX_PATH - 1);
+        let name = std::ffi::CString::new("/".repeat(MAX_PATH)).unwrap();
         assert_eq!(places(&name, "/a"), ["none"]);
     }
 }

@@ -17,7 +17,7 @@ pub use tag::Hash;
 use tag::tag;
 
 /// Most mounts in `agent-mounts.json`, number of entries; further ones are skipped, with a log line.
-pub const MOST: usize = 64;
+pub const MAX_MOUNTS: usize = 64;
 
 /// The action that an entry or event asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -108,7 +108,7 @@ fn a_flood_is_read_in_portions_and_named_now_and_then() {
         let all: Vec<_> = core::iter::from_fn(|| status.poll(at(now))).collect();
         named += all.iter().filter(|it| matches!(it, Action::Refused(RefusedLine::Flood))).count();
     }
-    assert_eq!(read, 20 * flood::MOST);
+    assert_eq!(read, 20 * flood::FLOOD_BYTES);
     assert_eq!(named, 2);
     // A line behind it is heard.
     let end = status.read_paused_until(at(19_999)).unwrap();

@@ -28,7 +28,7 @@ use crate::oracle::Oracle;
 /// One verification.
 const VERIFY: Micros = 2_500_000;
 /// How long the host may take for an ordinary answer.
-pub(crate) const PATIENCE: Micros = 30 * SECOND;
+pub(crate) const HOST_CALL_TIMEOUT: Micros = 30 * SECOND;
 /// Most words of applications under way.
 const WORDS: usize = 1 << 16;
 /// Uptime at which histories begin, so that the clock can go back when a history has hardly begun.
@@ -238,7 +238,7 @@ impl Agent {
             target: "/1.0",
             body: Some(body.value().raw().as_bytes()),
             extra: &[("Content-Type", "application/json")],
-            patience: PATIENCE,
+            patience: HOST_CALL_TIMEOUT,
             retry: Retry::Dial,
         };
         drop(self.ask(&request).await);

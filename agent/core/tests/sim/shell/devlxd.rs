@@ -17,7 +17,7 @@ use mote_core::http::head::{Method, Request};
 use mote_core::json::{Document, Value};
 use mote_core::limits;
 
-use super::agent::{Agent, Hearer, PATIENCE};
+use super::agent::{Agent, HOST_CALL_TIMEOUT, Hearer};
 use super::host_call::{Call, Failed};
 use super::serve::{Answer, Reply, Service, serve};
 use crate::machine::executor::{Micros, SECOND, TaskId, Zone};
@@ -258,7 +258,7 @@ impl Guest {
             target: &target,
             body: (!is_read).then_some(body),
             extra: &extra,
-            patience: if ask == Ask::OperationWait { OPERATION } else { PATIENCE },
+            patience: if ask == Ask::OperationWait { OPERATION } else { HOST_CALL_TIMEOUT },
             retry: if ask == Ask::MetaData { Retry::Patient } else { Retry::Dial },
         };
         let _word = if ask == Ask::SetState { Some(agent.words.take_many(1).await) } else { None };

@@ -20,7 +20,7 @@ const CONNECT: Micros = 2 * SECOND;
 const HANDSHAKE: Micros = 5 * SECOND;
 const PIECE: Micros = 30 * SECOND;
 /// Longest wait for another call's ticket.
-const PATIENCE: Micros = 250 * MILLI;
+const TICKET_WAIT: Micros = 250 * MILLI;
 /// Longest write without progress.
 pub(crate) const STALLED: Micros = 10 * SECOND;
 /// The agent's certificate.
@@ -70,7 +70,7 @@ impl Store {
                 }
             }
         };
-        let earning = within(sim, Zone::Guest, PATIENCE, admitted).await.flatten();
+        let earning = within(sim, Zone::Guest, TICKET_WAIT, admitted).await.flatten();
         (earning, self.tickets.borrow_mut().take().unwrap_or(0))
     }
 }
