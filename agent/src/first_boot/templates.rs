@@ -89,7 +89,7 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
         Ok(template) if !seeds && is_seed(&template) => {
             log::info(format_args!("policy: cloud-init's seed is not written"));
         }
-        Ok(template) => one(share, root, flavour, &template, &mut applied),
+        Ok(template) => apply_one(share, root, flavour, &template, &mut applied),
         Err(why) => applied.report_error(why),
     });
     rustix::process::umask(umask);
@@ -134,7 +134,14 @@ fn one_spelling(target: Target<'_>) -> String {
     path
 }
 
-fn one(share: &Path, root: &Path, flavour: Flavour, template: &Template, applied: &mut Applied) {
+/// Applies one template; what came of it is added to `applied`.
+fn apply_one(
+    share: &Path,
+    root: &Path,
+    flavour: Flavour,
+    template: &Template,
+    applied: &mut Applied,
+) {
     let source = match open_plain(&source(share, template)) {
         Ok(source) => source,
         // The host has not rendered it for this boot.

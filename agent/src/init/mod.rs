@@ -197,7 +197,7 @@ impl Init {
         self.services.iter().filter_map(Service::due).min()
     }
 
-    /// Does what is next, up to the machine's end; until when there is nothing to do.
+    /// Performs the steps of the shutdown that are due. Returns when the next one is; does not return from the last.
     fn go_down(&mut self, mut shutdown: Shutdown, is_alone: bool) -> Option<Uptime> {
         let until = loop {
             match shutdown.next(now(), is_alone) {

@@ -90,7 +90,7 @@ impl Entry<'_> {
     /// Takes the waker off the list. Two waits of one task have an entry each.
     fn remove(&mut self) {
         let Some(waker) = self.waker.take() else { return };
-        // A signal has emptied the list: what is there now belongs to others.
+        // If the signal was raised since, the list was emptied: an equal waker that is in it now is another entry's.
         if self.signal.raised.get() == self.seen {
             let waiting = &mut self.signal.waiting.borrow_mut().0;
             if let Some(at) = waiting.iter().position(|other| other.will_wake(&waker)) {

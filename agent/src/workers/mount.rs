@@ -71,8 +71,8 @@ fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, Strin
     }
 }
 
-/// The directory to mount on, and a message if something is mounted there already and is left alone. With
-/// `over` that is only the same source.
+/// The directory to mount on, and a message if that is not to be done, as something is mounted there: anything, or, if
+/// `over` allows to cover other sources, this source.
 fn mount_point(
     root: &Path,
     source: &str,

@@ -1,4 +1,4 @@
-//! `init`: makes an instance, and says how a VM is booted that finds this host.
+//! `init`: makes an instance, and prints the QEMU options of a VM that reaches this host.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};

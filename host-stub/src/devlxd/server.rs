@@ -99,7 +99,7 @@ impl Doors {
                 self.lock().remove(cid);
             }
             (Vsock::Plain(_) | Vsock::Uds(_), Some(path)) => {
-                // The listener's thread sees that it is over when somebody comes.
+                // Wakes the thread that is blocked in accept(2), so that it sees the end of the instance's life.
                 let _gone = UnixStream::connect(&path);
                 let _gone = std::fs::remove_file(&path);
             }

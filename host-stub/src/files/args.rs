@@ -207,7 +207,8 @@ pub(super) fn inside(paths: Vec<String>) -> Result<(String, Vec<String>)> {
 }
 
 /// The instance, what comes before its paths, and the last path, which is in it: `NAME A ... PATH` or
-/// `A ... NAME/PATH`. Where both can be meant, what begins with the name of an instance is the first.
+/// `A ... NAME/PATH`. If both the first and the last argument could be the guest's, the first is, provided that it
+/// begins with the name of an instance.
 pub(super) fn before(root: &Path, mut paths: Vec<String>) -> Result<(String, Vec<String>, String)> {
     let last = paths.pop().context("a path is needed")?;
     let is_first = paths.len() > 1 && paths.first().is_some_and(|first| store::exists(root, first));

@@ -114,7 +114,7 @@ fn member(template: &mut Template, key: Scalar<'_>, value: Event<'_>) -> Result<
         template.name = given.ok_or("the name of a template")?;
     } else if key.is("create_only") {
         let truth =
-            scalar.and_then(|scalar| if scalar.is_null() { Some(false) } else { scalar.truth() });
+            scalar.and_then(|scalar| if scalar.is_null() { Some(false) } else { scalar.boolean() });
         template.create_only = truth.ok_or("true or false")?;
     } else if key.is("uid") || key.is("gid") {
         let id = match given.as_deref() {

@@ -36,7 +36,7 @@ impl<'y> Scalar<'y> {
 
     /// The value as a boolean, in any spelling of YAML 1.1, as the hosts' own parser takes it.
     #[must_use]
-    pub fn truth(&self) -> Option<bool> {
+    pub fn boolean(&self) -> Option<bool> {
         if self.style != Style::Plain {
             return None;
         }

@@ -67,7 +67,7 @@ fn fill(source: &mut impl Read, piece: &mut [u8]) -> std::io::Result<usize> {
     Ok(count)
 }
 
-/// What is known of a part of a file that begins where its key says.
+/// State of the chunk of a file at the offset that is its key.
 enum Part {
     Waiting,
     Here(Vec<u8>),

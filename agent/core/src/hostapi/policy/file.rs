@@ -104,7 +104,7 @@ fn features(
             }
             true
         } else {
-            truth(parser, value, Null::IsFalse, bad)?
+            boolean(parser, value, Null::IsFalse, bad)?
         };
         policy.features.0 =
             if is_allowed { policy.features.0 | bit } else { policy.features.0 & !bit };
@@ -135,7 +135,7 @@ fn read_limits(
         if limit != Limit::ReadOnly {
             policy.limit(limit);
             items(parser, value, limit, policy, bad)?;
-        } else if truth(parser, value, Null::IsBad, bad)? {
+        } else if boolean(parser, value, Null::IsBad, bad)? {
             policy.limit(limit);
         }
     }
@@ -211,7 +211,7 @@ enum Null {
 }
 
 /// A boolean value; what is none is a fault, and counts as false.
-fn truth<'y>(
+fn boolean<'y>(
     parser: &mut Parser<'y>,
     value: Event<'y>,
     null: Null,
@@ -221,7 +221,7 @@ fn truth<'y>(
     match value {
         Event::Scalar(word) if word.is_null() && null == Null::IsFalse => Ok(false),
         Event::Scalar(word) => {
-            let truth = word.truth();
+            let truth = word.boolean();
             if truth.is_none() {
                 wrong(bad, line, word, BadWord::Value("neither true nor false"));
             }
