@@ -30,8 +30,7 @@ pub(crate) fn commands_end_as_they_end_in_the_guest(world: &World) {
     // Closed by us early: the command is told, and what it says to the other stream still comes.
     let mut command = world.host.command(&["exec", "-T", "-n", NAME, "--", "sh", "-c"]);
     let script = "while echo line; do :; done; echo over >&2; exit 9";
-    command.arg(script).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().expect("mote-host");
+    let mut child = Command::spawn(command.arg(script).stdout(Stdio::piped())).expect("mote-host");
     child.stdout.take().expect("a pipe").read_exact(&mut [0; 5]).expect("a line");
     let ended = within(&mut child, "a command whose reader went away");
     assert!(
@@ -152,7 +151,8 @@ pub(crate) fn a_power_cut_is_a_disconnection(world: World) {
     let World { mut vm, host, .. } = world;
     let mut command = host.command(&["exec", "-T", "-n", NAME, "--", "sh", "-c"]);
     let script = "echo on; sleep 60";
-    let mut child = Command::spawn(command.arg(script).stdout(Stdio::piped())).expect("mote-host");
+    command.arg(script).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("mote-host");
     child.stdout.take().expect("a pipe").read_exact(&mut [0; 3]).expect("a word");
     vm.cut();
     assert_eq!(within(&mut child, "the power cut"), Some(129));
