@@ -82,6 +82,16 @@ pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     std::fs::write(path, content).expect("a file");
 }
 
+/// Copies a program that is to be run: by another process, since one that a test forks meanwhile would have the file open
+/// to write, and it could not be executed.
+///
+/// # Panics
+/// If that fails.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
+    assert!(copied.success(), "{} to {}", from.display(), to.display());
+}
+
 /// Sends a signal.
 ///
 /// # Panics

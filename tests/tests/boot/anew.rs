@@ -11,7 +11,7 @@ use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
 use mote_tests::outage::Outage;
 use mote_tests::terminal::Terminal;
-use mote_tests::{Process, agent, kill, put, wait};
+use mote_tests::{Process, agent, copy_program, kill, put, wait};
 use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, connected, in_private_mounts, is_root, mount, terminate};
@@ -40,7 +40,7 @@ fn outage(boot: &Boot) -> Outage {
 /// The agent by a file of the test's own, so that it can be replaced.
 fn installed(boot: &Boot, args: &[&str]) -> Command {
     let place = boot.scratch.0.join("mote-agent");
-    fs::copy(agent(), &place).expect("a copy");
+    copy_program(&agent(), &place);
     let like = boot.command(args);
     let mut command = Command::new(&place);
     let log =

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::{Process, agent, kill, put, skipped, wait};
+use mote_tests::{Process, agent, copy_program, kill, put, skipped, wait};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -64,9 +64,7 @@ fn keeper(boot: &Boot) -> String {
     // Where everybody may run it.
     let place = boot.scratch.0.join("keeper");
     if !place.exists() {
-        // By another process: one that is forked meanwhile would have the file open to write.
-        let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&place).status();
-        assert!(copied.unwrap().success());
+        copy_program(&std::env::current_exe().unwrap(), &place);
     }
     format!("{} --exact {KEEPER}", place.display())
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
 
-use mote_tests::agent;
+use mote_tests::{agent, copy_program};
 use serde_json::Value;
 
 use crate::check::rows::Row;
@@ -119,7 +119,7 @@ fn who_may_not_look_is_told_so() {
     secret("dev/vport0p1", 0o000);
     // The agent is where everybody may read: a home directory need not be, root's own is none.
     let copy = boot.scratch.0.join("agent-of-all");
-    fs::copy(agent(), &copy).unwrap();
+    copy_program(&agent(), &copy);
     let ask = |args: &[&str]| {
         let mut command = Command::new(&copy);
         command.args(boot.command(args).get_args()).stdin(Stdio::null());
