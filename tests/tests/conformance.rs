@@ -13,8 +13,15 @@ fn each_agent_does_what_the_page_says() {
     let checks = checks::all();
     // Two VMs at a time, mote and the Go agent it is held against: half of the time is waiting.
     let seen: Vec<_> = columns.chunks(2).flat_map(|two| look_at_once(two, &checks)).collect();
-    let table = table::render(&checks, &seen);
     let whole = seen.len() == Column::ALL.len() && std::env::var_os("MOTE_ONLY").is_none();
+    let of_page = are_of_page();
+    if whole && !of_page {
+        mote_tests::skipped(
+            "Debian 12, for the page itself: the Go agents' cells are those of its packages",
+        );
+    }
+    let whole = whole && of_page;
+    let table = table::render(&checks, &seen, whole);
     if whole {
         notes::write("conformance.md", &table.page);
     }
@@ -22,6 +29,13 @@ fn each_agent_does_what_the_page_says() {
     if whole {
         notes::hold("conformance.md", &table.page);
     }
+}
+
+/// Whether the Go agents are those that the page is of: others have mended some of what is a difference there. What
+/// differs has to have its reason with all of them.
+fn are_of_page() -> bool {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    release.lines().any(|line| line == "VERSION_CODENAME=bookworm")
 }
 
 /// What is seen in these columns, each in a VM beside the others.

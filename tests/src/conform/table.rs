@@ -27,9 +27,9 @@ is the section there that a row comes from. Rows say what the agents of a *curre
 **sometimes**: not always. **-**: the server of this column has no such thing. Numbers are notes below the table.
 ";
 
-/// Renders the page.
+/// Renders the page; if it is `whole`, each reason is for something that was seen.
 #[must_use]
-pub fn render(checks: &[Check], columns: &[(Column, Seen)]) -> Table {
+pub fn render(checks: &[Check], columns: &[(Column, Seen)], whole: bool) -> Table {
     let mut notes = Notes::default();
     let mut unexplained = Vec::new();
     let mut used = vec![false; REASONS.len()];
@@ -55,9 +55,8 @@ pub fn render(checks: &[Check], columns: &[(Column, Seen)]) -> Table {
         }
         body.push('\n');
     }
-    let all_run = columns.len() == Column::ALL.len() && std::env::var_os("MOTE_ONLY").is_none();
     for (reason, used) in REASONS.iter().zip(used) {
-        if !used && all_run {
+        if !used && whole {
             unexplained.push(format!("a reason for what was not seen: {}", reason.claim));
         }
     }
