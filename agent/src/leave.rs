@@ -12,7 +12,7 @@ use futures_lite::FutureExt;
 use mote_core::leave::{Leave, Load};
 use rustix::io::FdFlags;
 
-use crate::agent::{Agent, HOST_REQUESTS, READY_LOCK};
+use crate::agent::{Agent, HOST_REQUEST_PERMITS, READY_LOCK_PERMITS};
 use crate::built;
 use crate::handover::new_root::OldRoot;
 use crate::handover::reexec;
@@ -58,7 +58,7 @@ impl Signals {
 
     /// Reaps children until a signal asks the agent to end. Starts anew when asked to, or in another root.
     pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<ExitReason, String> {
-        let (mut follows, mut how) = (agent.options.is_early(), Mode::Same);
+        let (mut follows, mut mode) = (agent.options.is_early(), Mode::Same);
         let mut leave: Option<Leave> = None;
         loop {
             let looks = follows || leave.is_some();
@@ -88,11 +88,11 @@ impl Signals {
                 Some(Signalled::Replaced) | None => {}
             }
             if built::INITRAMFS && follows && self.root.left() {
-                (follows, how) = (false, Mode::Left);
+                (follows, mode) = (false, Mode::Left);
                 leave = Some(Leave::anew(now()));
             }
             if leave.as_mut().is_some_and(|leave| leave.may(now(), load(agent))) {
-                reexec(agent, how);
+                reexec(agent, mode);
                 leave = None;
                 agent.will_reexec.set(false);
             }
@@ -146,7 +146,7 @@ pub(crate) async fn hang_up(agent: &Agent) {
     agent.operations.hang_up();
     let taken = left(agent, Leave::anew(now()), |agent| {
         let is_busy = agent.operations.load() == Load::Busy
-            || agent.host_requests.free() != HOST_REQUESTS
+            || agent.host_requests.free() != HOST_REQUEST_PERMITS
             || agent.events.hosts() > 0;
         if is_busy { Load::Busy } else { Load::Idle }
     });
@@ -163,9 +163,9 @@ async fn left(agent: &Agent, mut leave: Leave, load: fn(&Agent) -> Load) {
 /// What of the host's is under way, or of an application's words to it. Without `/proc`, which a new root may lack yet,
 /// the program cannot be found.
 fn load(agent: &Agent) -> Load {
-    let is_busy = agent.host_requests.free() != HOST_REQUESTS
+    let is_busy = agent.host_requests.free() != HOST_REQUEST_PERMITS
         || agent.sessions.free() != SESSIONS
-        || agent.ready_lock.free() != READY_LOCK
+        || agent.ready_lock.free() != READY_LOCK_PERMITS
         || !Path::new("/proc/self/exe").exists();
     if is_busy { Load::Busy } else { agent.operations.load() }
 }

@@ -50,11 +50,11 @@ pub(crate) const HOST_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const UNKNOWN_CALLER_LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// Shortest interval between log lines about the same shortage, of which each call would make one.
 pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
-/// Most words of applications under way to the host at once, number of permits: more than there are clients. Over
-/// it a word waits.
-pub(crate) const READY_LOCK: usize = 1 << 16;
-/// Most requests of the host that are counted, number of permits: more than there are connections.
-pub(crate) const HOST_REQUESTS: usize = 1 << 16;
+/// Permits of [`Agent::ready_lock`], one for each PATCH of the state that is under way: more than there are clients.
+/// Over it one waits.
+pub(crate) const READY_LOCK_PERMITS: usize = 1 << 16;
+/// Permits of [`Agent::host_requests`]: more than there are connections.
+pub(crate) const HOST_REQUEST_PERMITS: usize = 1 << 16;
 /// Shortest interval between log lines about what the policy refuses the host, which can ask without end.
 pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
 /// Longest time for a first call: the host reads the port every 10 s (P§2.3), and calls for 3 s (P§3.2).
@@ -100,8 +100,8 @@ pub(crate) struct Agent {
     pub(crate) called: Cell<Called>,
     /// Whether it is to start anew as soon as it may.
     pub(crate) will_reexec: Cell<bool>,
-    /// A permit for each word of an application that is under way to the host; all of them to say Ready again,
-    /// which would otherwise overtake a newer word.
+    /// Shared by the states that applications set, on their way to the host: a permit each. Exclusive, with all permits,
+    /// to say Ready again, which would otherwise overtake a newer state.
     pub(crate) ready_lock: Rc<Semaphore>,
     /// Rate limit of log lines about callers with another certificate.
     pub(crate) unknown_callers: RefCell<LogLimit>,
@@ -359,7 +359,7 @@ impl Agent {
         if !self.options.replay_ready {
             return;
         }
-        let _exclusive = self.ready_lock.clone().take_many(READY_LOCK).await;
+        let _exclusive = self.ready_lock.clone().take_many(READY_LOCK_PERMITS).await;
         let Some(state) = self.ready.borrow().on_connected(host_state) else { return };
         let body = Document::new(32, |json| write_state(json, state.name()));
         let request = Call {

@@ -48,12 +48,12 @@ pub(super) fn print(options: &Options) -> Result<(), Failure> {
     // What is there of a hidden one is another's.
     let read = hidden.map_or_else(|| view::read(&options.root), Err);
     let unread = read.as_ref().err().filter(|_| running).cloned();
-    let last = read.unwrap_or_default();
-    let (state, pid) = (last.state.clone(), last.pid);
-    let mut view = last;
+    let mut view = read.unwrap_or_default();
+    let mut ended = (None, None);
     if !running {
         // Most of a dead agent's view is no longer true.
-        let View { version, flavour, last_error, .. } = view;
+        let View { version, flavour, last_error, pid, state, .. } = view;
+        ended = (pid, state);
         view = View { version, flavour, last_error, ..View::default() };
     }
     view.running = running;
@@ -67,7 +67,7 @@ pub(super) fn print(options: &Options) -> Result<(), Failure> {
     if view.blocked {
         return Err(Failure::NoHost(view.last_error.unwrap_or_default().into_owned()));
     }
-    match (pid, state) {
+    match ended {
         _ if running => Ok(()),
         (Some(pid), Some(state)) if state != State::Stopped.name() => {
             Err(Failure::NoAgent(format!(

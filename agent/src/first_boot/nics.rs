@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use mote_core::first_boot::nic::{self, Act, MAX_NIC_FILES, Nic, Search, State, Step, Wanted};
+use mote_core::first_boot::nic::{self, Act, MAX_NICS, Nic, Search, State, Step, Wanted};
 use mote_core::netlink::{Reply, Table};
 use rustix::io::Errno;
 
@@ -32,7 +32,7 @@ pub(crate) fn apply<'f>(root: &Path, files: impl Iterator<Item = (&'f str, &'f [
 /// Parses the files; one that is malformed is logged and skipped.
 fn wanted<'f>(files: impl Iterator<Item = (&'f str, &'f [u8])>) -> Vec<Wanted> {
     let mut wanted = Vec::new();
-    for (name, bytes) in files.take(MAX_NIC_FILES) {
+    for (name, bytes) in files.take(MAX_NICS) {
         match Wanted::parse(bytes) {
             Ok(nic) => wanted.push(nic),
             Err(why) => log::warn(format_args!("nics/{name}: {why}")),

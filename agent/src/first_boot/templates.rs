@@ -31,7 +31,7 @@ const METADATA: u64 = 256 * 1024;
 /// Directory of cloud-init's seeds, which it reads at boot.
 const SEEDS: &str = "var/lib/cloud/seed/";
 /// Copy buffer, bytes. It is on the stack: pages that were once used there stay the agent's.
-const COMPARE_PIECE: usize = 4 * 1024;
+const COPY_BUFFER: usize = 4 * 1024;
 
 /// Result of [`apply`].
 #[derive(Debug, Default)]
@@ -249,7 +249,7 @@ fn create(
 }
 
 fn copy(from: &mut File, to: &mut File) -> io::Result<()> {
-    let mut piece = [0; COMPARE_PIECE];
+    let mut piece = [0; COPY_BUFFER];
     loop {
         match from.read(&mut piece)? {
             0 => return Ok(()),
@@ -263,7 +263,7 @@ fn same(one: &mut File, other: &mut File) -> io::Result<bool> {
     if one.metadata()?.len() != other.metadata()?.len() {
         return Ok(false);
     }
-    let (mut ours, mut theirs) = ([0; COMPARE_PIECE], [0; COMPARE_PIECE]);
+    let (mut ours, mut theirs) = ([0; COPY_BUFFER], [0; COPY_BUFFER]);
     loop {
         let count = one.read(&mut ours)?;
         let part = theirs.get_mut(..count).unwrap_or_default();

@@ -62,13 +62,13 @@ impl fmt::Display for Incumbent {
 /// # Errors
 /// Any error of open(2): there may be no file.
 #[inline(never)] // its size
-pub(crate) fn held(root: &Path) -> io::Result<Option<Flock>> {
+pub(super) fn held(root: &Path) -> io::Result<Option<Flock>> {
     let file = File::open(root.join(run_dir::LOCK))?;
     Ok(fcntl_getlk(&file, &FlockType::WriteLock.into())?)
 }
 
 /// The process that has the lock, if that is in this namespace of processes.
-pub(crate) fn pid(root: &Path) -> Option<u64> {
+pub(super) fn pid(root: &Path) -> Option<u64> {
     u64::try_from(held(root).ok()??.pid?.as_raw_nonzero().get()).ok()
 }
 

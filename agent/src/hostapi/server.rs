@@ -258,7 +258,7 @@ fn info(agent: &Agent) -> Answer {
 
 /// `GET /1.0/metrics` (P§4.6).
 async fn metrics(agent: &Agent) -> Answer {
-    match metrics::at_once(agent.flavour, &agent.options.root) {
+    match metrics::without_worker(agent.flavour, &agent.options.root) {
         Some(report) => reported(agent, "metrics", Ok(report)),
         None => report(agent, "metrics").await,
     }

@@ -43,7 +43,7 @@ agent and what mote.run= on the kernel's command line or /etc/mote-init names, a
 
 const ROOT: &str = "/";
 /// Longest `/etc/mote-init` and `/etc/hostname`, bytes.
-const MAX_PLAN_FILE: u64 = 64 * 1024;
+const MAX_ETC_FILE: u64 = 64 * 1024;
 /// The power button of ACPI, and the device files by which it is read.
 const MODULES: [&str; 2] = ["button", "evdev"];
 /// The loopback device: the kernel makes it first.
@@ -120,7 +120,7 @@ impl Init {
         let signals = sys::signals_of(&SIGNALS.map(|(signal, _)| signal.as_raw()))?;
         let root = Path::new(ROOT);
         let line = read_text(&root.join("proc/cmdline")).unwrap_or_default();
-        let file = read_bounded(&root.join(plan::FILE), MAX_PLAN_FILE).unwrap_or_default();
+        let file = read_bounded(&root.join(plan::FILE), MAX_ETC_FILE).unwrap_or_default();
         let plan = Plan::read(&line, &String::from_utf8_lossy(&file));
         // Devices that come from now on wake us; those that are there are looked for below.
         let devices = uevent::listen().ok();
@@ -285,7 +285,7 @@ fn leave(goal: Goal) -> ! {
 /// Sets the host name: the one that is asked for, else that of `/etc/hostname`.
 fn name_host(root: &Path, name: Option<String>) {
     let name = name.or_else(|| {
-        let file = read_bounded(&root.join("etc/hostname"), MAX_PLAN_FILE).ok()?;
+        let file = read_bounded(&root.join("etc/hostname"), MAX_ETC_FILE).ok()?;
         String::from_utf8(file).ok()
     });
     let Some(name) = name else { return };

@@ -32,7 +32,7 @@ const LINKS: [(&str, &str); 4] =
 const IN_MEMORY: [&[u8]; 8] =
     [b"cgroup2", b"devpts", b"devtmpfs", b"proc", b"ramfs", b"rootfs", b"sysfs", b"tmpfs"];
 /// Longest list of mounts, bytes.
-const MAX_MOUNTINFO: u64 = 1 << 20;
+const MAX_PROC_MOUNTS: u64 = 1 << 20;
 
 /// Mounts what is not mounted, and makes root's home, where the host's commands start. Returns what failed.
 pub(crate) fn mount(root: &Path) -> Vec<String> {
@@ -61,7 +61,7 @@ pub(crate) fn mount(root: &Path) -> Vec<String> {
 /// could not.
 pub(crate) fn unmount(root: &Path) -> bool {
     rustix::fs::sync();
-    let list = read_bounded(&root.join("proc/mounts"), MAX_MOUNTINFO).unwrap_or_default();
+    let list = read_bounded(&root.join("proc/mounts"), MAX_PROC_MOUNTS).unwrap_or_default();
     let mounts = list.split(|byte| *byte == b'\n').rev().filter_map(Mount::parse);
     let mut is_done = true;
     for mount in mounts.filter(|mount| !IN_MEMORY.contains(&mount.kind)) {

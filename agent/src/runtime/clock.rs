@@ -17,6 +17,12 @@ use rustix::time::{
 
 /// Pause between two tries of [`look_for`].
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// How long what is missing is looked for at the short interval: at boot devices appear one after the other.
+const BOOT: Duration = Duration::from_secs(10);
+/// Interval between looks for what is missing during [`BOOT`].
+const BOOT_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Interval between looks for what is missing afterwards.
+pub(crate) const LATER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time since boot, including time in suspend, so that what came due in suspend is done at the next wake-up.
 pub(crate) fn now() -> Uptime {
@@ -64,6 +70,11 @@ pub(crate) async fn jumps(jumped: impl Fn()) {
             Ok(_) => {}
         }
     }
+}
+
+/// Time until the next look for what has been missing since then.
+pub(crate) fn look_interval(missing: Uptime) -> Duration {
+    if now() - missing < BOOT { BOOT_LOOK_INTERVAL } else { LATER_LOOK_INTERVAL }
 }
 
 /// Calls `look` until it returns something, the last time after `limit`. Blocks the thread: only for the start,

@@ -18,19 +18,13 @@ use crate::handover::new_root::OldRoot;
 use crate::handover::reexec;
 use crate::handover::reexec::Mode;
 use crate::options::Options;
-use crate::runtime::clock::{LOOK_INTERVAL, now};
+use crate::runtime::clock::{LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_interval, now};
 use crate::runtime::{log, notify};
 use crate::status::status_file;
 use crate::sys::{self, Signalled};
 use crate::system::devices::entries;
 use crate::system::uevent;
 
-/// Interval between looks during [`AT_FIRST`].
-const FIRST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long looks come at the short interval.
-const AT_FIRST: Duration = Duration::from_secs(10);
-/// Interval between looks afterwards.
-const LATER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between log lines, and between attempts without a change.
 const REPEAT: Duration = Duration::from_secs(60);
 /// When the service manager is told READY although something is missing: units ordered after the agent
@@ -146,9 +140,7 @@ impl<'a> Wait<'a> {
         events: Option<&OwnedFd>,
     ) -> Result<bool, String> {
         self.notify(what);
-        let pause =
-            if now() - begun < AT_FIRST { FIRST_LOOK_INTERVAL } else { LATER_LOOK_INTERVAL };
-        let limit = Timespec::try_from(pause).unwrap_or_default();
+        let limit = Timespec::try_from(look_interval(begun)).unwrap_or_default();
         let signals = self.signals.as_fd();
         let events = events.map_or(signals, AsFd::as_fd);
         let mut ready = [

@@ -18,7 +18,7 @@ use rustix::fs::{Access, OFlags, access};
 use crate::built;
 use crate::handover::incumbent::{Proc, Process};
 use crate::options::Options;
-use crate::runtime::clock::{LOOK_INTERVAL, look_for, now};
+use crate::runtime::clock::{LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_for, look_interval, now};
 use crate::runtime::log;
 use crate::runtime::small_files::read_text;
 use crate::sys::sandbox;
@@ -28,12 +28,6 @@ use crate::system::modules;
 
 /// Longest wait for the names of the ports after the driver's start: the driver asks the host for each.
 const NAMED: Duration = Duration::from_millis(500);
-/// Pause between two looks for a missing port during [`AT_FIRST`].
-const FIRST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Pause between two looks for a missing port after [`AT_FIRST`].
-const LATER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time of frequent looks for a missing port: at boot devices appear one after the other.
-const AT_FIRST: Duration = Duration::from_secs(10);
 /// Time for which a busy port is not reported: a forked child has a copy of a just closed descriptor until its
 /// exec, and the descriptor of a killed agent is closed after its lock.
 const BUSY: Duration = Duration::from_secs(1);
@@ -298,8 +292,8 @@ impl Search {
     pub(crate) fn pause(&self) -> Duration {
         match (self.busy, self.missing) {
             (Busy::Since(_), _) => LOOK_INTERVAL,
-            (Busy::No | Busy::Told, Some(since)) if now() - since < AT_FIRST => FIRST_LOOK_INTERVAL,
-            (Busy::No | Busy::Told, _) => LATER_LOOK_INTERVAL,
+            (Busy::No | Busy::Told, Some(since)) => look_interval(since),
+            (Busy::No | Busy::Told, None) => LATER_LOOK_INTERVAL,
         }
     }
 }

@@ -13,7 +13,7 @@ use rustix::process::{PidfdGetfdFlags, pidfd_getfd};
 pub(crate) const NUMBERS: Range<RawFd> = 3..64;
 
 /// Longest address, `struct sockaddr_storage`.
-const MAX_BACKLOG: u32 = 128;
+const MAX_ADDRESS: u32 = 128;
 
 /// The address as the kernel tells it.
 pub(crate) fn name(address: &impl SocketAddrArg) -> Vec<u8> {
@@ -60,8 +60,8 @@ fn find(name: &[u8]) -> Option<RawFd> {
 
 /// Whether the descriptor is a socket that listens under this name.
 fn listens(number: RawFd, name: &[u8]) -> bool {
-    let mut bytes = [0_u8; MAX_BACKLOG as usize];
-    let mut length = MAX_BACKLOG;
+    let mut bytes = [0_u8; MAX_ADDRESS as usize];
+    let mut length = MAX_ADDRESS;
     // SAFETY: `bytes` is writable for `length`; a number without a socket is an error.
     let named = unsafe { libc::getsockname(number, bytes.as_mut_ptr().cast(), &raw mut length) };
     if named != 0 || !bytes.starts_with(name) {

@@ -27,7 +27,7 @@ use crate::runtime::small_files::{read_bounded, read_text, read_to_end};
 use crate::system::modules;
 
 /// Longest document, bytes: a pipe's capacity.
-const MAX_MOUNT_LIST: u64 = 64 * 1024;
+const MAX_DOCUMENT: u64 = 64 * 1024;
 /// Longest mount table, bytes; a guest that runs containers has some hundred lines of 200.
 const TABLE: u64 = 8 * 1024 * 1024;
 /// First and longest pause between attempts.
@@ -37,7 +37,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, limit: Duration) -> ExitCode {
     let end = Instant::now() + limit;
-    let done = match read_to_end(stdin(), MAX_MOUNT_LIST) {
+    let done = match read_to_end(stdin(), MAX_DOCUMENT) {
         Ok(document) => act(options, &document, end),
         Err(error) => Err(error.to_string()),
     };
@@ -154,7 +154,7 @@ fn verify(root: &Path, source: &str, target: &str) -> Result<String, String> {
 /// The id of the mount that a file is on.
 fn mount_id(open: &OwnedFd) -> Option<u64> {
     let about = format!("/proc/self/fdinfo/{}", open.as_raw_fd());
-    let about = read_bounded(about.as_ref(), MAX_MOUNT_LIST).ok()?;
+    let about = read_bounded(about.as_ref(), MAX_DOCUMENT).ok()?;
     let mut lines = about.split(|byte| *byte == b'\n');
     number(lines.find_map(|line| line.strip_prefix(b"mnt_id:"))?.trim_ascii())
 }

@@ -32,8 +32,9 @@ const REQUEST: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_secs(2);
 /// After one that ended well its output does, too, unless the agent lies: so long nothing of it may come.
 const STILL: Duration = Duration::from_secs(20);
-/// For the daemon to hear of the end of the VM or of its agent, and between looks.
+/// For the daemon to hear of the end of the VM or of its agent.
 const LEARNT: Duration = Duration::from_secs(1);
+/// Between looks whether it has.
 const LOST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Without it user, group and directory would be ignored (P§3.4).
 const IDENTITY: &str = "container_exec_user_group_cwd";

@@ -14,7 +14,7 @@ use crate::instance::Instance;
 use crate::net::stream::Limit;
 
 /// For a look at the operation.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+const OPERATION_LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// From here on a status is final.
 const FINAL: u64 = 200;
 /// The one that is success.
@@ -68,7 +68,8 @@ pub(crate) fn wait(
 /// Asks for the operation.
 fn look(root: &Path, instance: &Instance, id: &str) -> Result<Option<Outcome>> {
     let target = format!("/1.0/operations/{id}");
-    let shown = client::metadata(root, instance, "GET", &target, Limit::within(LOOK_TIMEOUT))?;
+    let shown =
+        client::metadata(root, instance, "GET", &target, Limit::within(OPERATION_LOOK_TIMEOUT))?;
     if shown["id"] != id {
         bail!("asked for operation {id}, got {}", shown["id"]);
     }

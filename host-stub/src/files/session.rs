@@ -18,7 +18,7 @@ use crate::instance::Instance;
 pub(crate) type Session = Client<UnixStream>;
 
 /// For a look at a directory after a command failed.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+const PATH_LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A guest that neither says nor takes anything for so long is given up; a file system that hangs comes back in less.
 const SILENCE: Duration = Duration::from_secs(120);
 
@@ -54,7 +54,7 @@ fn open(root: &Path, instance: &Instance, silence: Duration) -> Result<Session> 
 /// Whether this is known to be no directory; what cannot be looked at is not known.
 pub(crate) fn is_no_directory(root: &Path, instance: &Instance, path: &Path) -> bool {
     let look = || -> Result<bool> {
-        match open(root, instance, LOOK_TIMEOUT)?.stat(path) {
+        match open(root, instance, PATH_LOOK_TIMEOUT)?.stat(path) {
             Ok(attrs) => Ok(!attrs.is_directory()),
             Err(error) => Ok(client::code(&error) == Some(NO_SUCH_FILE)),
         }

@@ -62,14 +62,14 @@ pub(crate) fn load_all(root: &Path) -> Result<Vec<Instance>> {
 }
 
 /// Longest description of an instance, bytes: a guest with a token may add volumes and devices.
-const MAX_FILE: usize = 4 * 1024 * 1024;
+const MAX_DESCRIPTION: usize = 4 * 1024 * 1024;
 
 /// Writes one.
 pub(crate) fn save(root: &Path, instance: &Instance) -> Result<()> {
     let path = directory(root, &instance.name).join("instance.json");
     let text = serde_json::to_vec_pretty(instance)?;
-    if text.len() > MAX_FILE {
-        bail!("{} would be larger than {} MiB", instance.name, MAX_FILE / 1024 / 1024);
+    if text.len() > MAX_DESCRIPTION {
+        bail!("{} would be larger than {} MiB", instance.name, MAX_DESCRIPTION / 1024 / 1024);
     }
     write_whole(&path, &text, 0o644)
 }

@@ -18,7 +18,7 @@ pub type Name = String<15>;
 pub type Mac = [u8; 6];
 
 /// Most NICs configured; QEMU's PCI bus has fewer slots.
-pub const MAX_NIC_FILES: usize = 256;
+pub const MAX_NICS: usize = 256;
 
 /// Content of a file in `nics/`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ const ASKED: Duration = Duration::from_secs(5);
 const KILLED: Duration = Duration::from_secs(2);
 /// From the agent's end to the machine's: QEMU tells its host of the status port once a second, so a host that reads
 /// the port when it is told has STOPPED by then (P§2.1).
-const SHUTDOWN_WAIT: Duration = Duration::from_millis(1200);
+const PORT_READ_WAIT: Duration = Duration::from_millis(1200);
 
 /// What becomes of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Shutdown {
 
     /// The agent has ended.
     pub fn agent_ended(&mut self, now: Uptime) {
-        self.read = now + SHUTDOWN_WAIT;
+        self.read = now + PORT_READ_WAIT;
     }
 
     /// The next act. `alone`: there is no other process.

@@ -14,7 +14,7 @@ use crate::report::proc::number;
 pub type Text<'a> = Cow<'a, str>;
 
 /// The status file. A member that is `null` is not known, or not there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the file's members")]
 pub struct View<'a> {
     /// Whether an agent runs; in the file always true.
@@ -23,7 +23,7 @@ pub struct View<'a> {
     pub version: Option<Text<'a>>,
     /// Its process id.
     pub pid: Option<u64>,
-    /// Where the host's files were found, or why not.
+    /// Where the host's files were found.
     pub files: Option<Text<'a>>,
     /// Whose agent it is: `incus`, `lxd` or `lxd-old`.
     pub flavour: Option<Text<'a>>,
@@ -33,7 +33,7 @@ pub struct View<'a> {
     pub state: Option<Text<'a>>,
     /// When that state began: milliseconds since the machine's start.
     pub since_uptime_ms: Option<u64>,
-    /// The host's address, `cid:port (from where)`.
+    /// The host's address, `cid:port`.
     pub host: Option<Text<'a>>,
     /// Path of the devlxd socket.
     pub devlxd: Option<Text<'a>>,

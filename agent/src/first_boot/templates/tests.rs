@@ -162,7 +162,7 @@ fn a_template_that_fails_does_not_stop_the_others() {
 #[test]
 fn files_longer_than_a_piece_are_compared_and_copied_whole() {
     let world = World::new("long", "templates: {/a: {template: t}}");
-    let text = "x".repeat(3 * COMPARE_PIECE + 7);
+    let text = "x".repeat(3 * COPY_BUFFER + 7);
     world.out("t", &text);
     assert!(world.apply(Flavour::Lxd).changed("a"));
     assert!(!world.apply(Flavour::Lxd).changed("a"));

@@ -32,7 +32,7 @@ pub(crate) fn write(flavour: Flavour, root: &Path, mut out: Pipe) -> Result<Pipe
 
 /// The document, if making it can neither hang nor take long: then no process is needed, which costs more than the rest.
 #[inline(never)] // its size
-pub(crate) fn at_once(flavour: Flavour, root: &Path) -> Option<Vec<u8>> {
+pub(crate) fn without_worker(flavour: Flavour, root: &Path) -> Option<Vec<u8>> {
     if rustix::system::sysinfo().procs > MAX_TASKS {
         return None;
     }
@@ -119,7 +119,8 @@ mod tests {
             fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
             fs::write(root.join(path), text).unwrap();
         };
-        let made = || at_once(Flavour::Lxd, &root).map(|text| String::from_utf8(text).unwrap());
+        let made =
+            || without_worker(Flavour::Lxd, &root).map(|text| String::from_utf8(text).unwrap());
         // Nobody knows what may hang.
         assert_eq!(made(), None);
         put("proc/mounts", "/dev/vda1 / ext4 rw 0 0\n/dev/vdb1 /gone xfs rw 0 0\n");

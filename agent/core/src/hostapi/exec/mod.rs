@@ -31,7 +31,7 @@ pub const TERMINAL: Size = Size { width: 80, height: 25 };
 pub const SHOWN: usize = 32 * 1024;
 /// Most bytes of arguments and environment that any Linux takes: three quarters of the default stack limit,
 /// 8 MiB (execve(2)).
-const MAX_HELD: usize = 6 * 1024 * 1024;
+const MAX_EXECVE: usize = 6 * 1024 * 1024;
 
 /// A terminal's size, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl Request {
     /// Whether execve(2) fails for its length on any system: a string counts as its bytes and a pointer.
     #[must_use]
     pub fn is_too_long(&self) -> bool {
-        self.held() + self.strings() * size_of::<usize>() > MAX_HELD
+        self.held() + self.strings() * size_of::<usize>() > MAX_EXECVE
     }
 
     /// Writes the operation's metadata: the secret of each socket, the command and its environment.

@@ -111,8 +111,8 @@ fn what_no_system_takes_is_known() {
     let long = |length: usize| {
         parsed(&format!("\"command\":[\"{}\"]", "x".repeat(length))).unwrap().is_too_long()
     };
-    assert!(!long(MAX_HELD - 9));
-    assert!(long(MAX_HELD - 8));
+    assert!(!long(MAX_EXECVE - 9));
+    assert!(long(MAX_EXECVE - 8));
 }
 
 #[test]
