@@ -89,7 +89,7 @@ fn comes_back(flavour: &str) {
     std::thread::sleep(Duration::from_secs(2));
     let idle = held(&pair);
     let mut resting = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..4 {
         bursts(&pair, &agent);
         std::thread::sleep(REST);
         resting.push(held(&pair));
@@ -100,8 +100,8 @@ fn comes_back(flavour: &str) {
         // Its file is in memory by pieces of 64 KiB; what was not needed before may be now.
         assert!(after.file <= idle.file + 64, "{idle:?} grew to {after:?} kB");
     }
-    // Not a little more with each.
-    assert!(resting[2].own <= resting[0].own + LEFT / 2, "{resting:?}");
+    // Not a little more with each. The first one does not count: it fills tables and the heap's groups.
+    assert!(resting[3].own <= resting[1].own + LEFT / 2, "{resting:?}");
 }
 
 #[test]
