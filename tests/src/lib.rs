@@ -14,6 +14,7 @@ pub mod cost;
 pub mod fleet;
 pub mod guest;
 pub mod host;
+pub mod mutants;
 pub mod outage;
 pub mod pages;
 pub mod proc;
@@ -21,7 +22,6 @@ pub mod report;
 pub mod sftp;
 pub mod terminal;
 pub mod vm;
-pub mod ways;
 pub mod world;
 
 use std::path::{Path, PathBuf};

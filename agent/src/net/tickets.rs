@@ -112,3 +112,20 @@ impl ClientSessionStore for Store {
         self.state().tickets.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::run::block_on;
+    use async_executor::LocalExecutor;
+
+    #[test]
+    fn a_call_without_an_answer_says_nothing_of_a_hosts_tickets() {
+        let store = Arc::new(Store::default());
+        let earning = || block_on(&LocalExecutor::new(), store.turn());
+        drop(earning().expect("the first earns"));
+        assert!(earning().is_some(), "so does the next");
+        earning().expect("and this").answered();
+        assert!(earning().is_none(), "now it is known that the host gives none");
+    }
+}

@@ -3,3 +3,4 @@
 pub mod notes;
 pub mod svg;
 pub mod text;
+pub mod ways;

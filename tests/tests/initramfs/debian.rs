@@ -7,9 +7,9 @@ use std::process::Command;
 
 use mote_tests::Scratch;
 use mote_tests::host::NAME;
+use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::PID;
 use mote_tests::vm::Spec;
-use mote_tests::ways::{Row, record};
 
 use crate::world::World;
 

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use mote_tests::column::Column;
 use mote_tests::host::Host;
 use mote_tests::pages::notes::{between, committed, write};
+use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::{kilobytes, started};
 use mote_tests::vm::{Spec, Vm};
-use mote_tests::ways::{Row, record};
 use mote_tests::world::BOOT;
 use mote_tests::{Scratch, wait, world};
 

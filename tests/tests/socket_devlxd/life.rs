@@ -1,5 +1,6 @@
 //! The agent's life: how it starts, is killed, ends, and what it needs for that.
 
+use std::io::{Read, Write};
 use std::time::Duration;
 
 use mote_tests::agent::{launch, launch_with};
@@ -7,7 +8,7 @@ use mote_tests::host::NAME;
 use mote_tests::{Process, kill, wait};
 use rustix::process::Signal;
 
-use super::lxd;
+use super::{answered, lxd};
 
 #[test]
 fn the_host_switches_devlxd_off_and_on() {
@@ -152,4 +153,46 @@ fn nonsense_in_agent_conf_is_logged_and_the_host_may_still_call() {
     let connect = || std::os::unix::net::UnixStream::connect(pair.socket()).ok();
     wait("devlxd", Duration::from_secs(5), connect);
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
+}
+
+#[test]
+fn listeners_that_have_gone_leave_their_places() {
+    // As many as there may be.
+    const LISTENERS: usize = 64;
+    let pair = lxd();
+    let listen = || {
+        let mut stream = pair.connect();
+        stream.write_all(b"GET /1.0/events HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        answered(stream)
+    };
+    for _ in 0..3 {
+        let all = || {
+            let all: Vec<_> = (0..LISTENERS).map(|_| listen()).collect();
+            all.iter().all(|(head, _)| head.contains(" 200 ")).then_some(all)
+        };
+        let (listeners, _) = wait("places for all", Duration::from_secs(10), all);
+        let (head, _) = listen();
+        assert!(head.contains(" 503 "), "{head}");
+        drop(listeners);
+    }
+}
+
+#[test]
+fn a_connection_that_is_kept_is_refused_once_devlxd_is_off() {
+    let pair = lxd();
+    let client = pair.client();
+    let mut told = client.told().unwrap();
+    let mut stream = pair.connect();
+    let mut ask = || {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let (head, mut rest) = answered(stream.try_clone().unwrap());
+        let length = head.split("Content-Length: ").nth(1).unwrap().lines().next().unwrap();
+        rest.read_exact(&mut vec![0; length.parse().unwrap()]).unwrap();
+        head
+    };
+    assert!(ask().contains(" 200 "));
+    told["devlxd"] = false.into();
+    assert_eq!(client.ask("PUT", "/1.0", &told.to_string()).unwrap().status, 200);
+    let head = ask();
+    assert!(head.contains(" 403 "), "{head}");
 }

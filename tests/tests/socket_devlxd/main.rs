@@ -5,6 +5,7 @@ mod faults;
 mod floods;
 mod life;
 mod ready;
+mod verification;
 mod wire;
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use mote_tests::guest::Guest;
+use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::{kilobytes, started};
 use mote_tests::vm::Spec;
-use mote_tests::ways::{Row, record};
 
 use super::world::World;
 

@@ -1,0 +1,133 @@
+//! `mote-mutants`, behind `scripts/mutants`: puts each fault of `tests/mutants/list` into a copy of the sources, and runs
+//! who is said to notice it.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Output};
+use std::time::{Duration, Instant};
+
+use mote_tests::mutants::{Mutant, all, top};
+
+/// Longest run of one test target: a fault may make it hang, which is noticed then.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Who is asked, in this order, where the list does not say who notices.
+const EVERYBODY: [&str; 7] =
+    ["core", "sim", "agent", "socket_devlxd", "socket_tls", "boot", "socket_exec"];
+
+/// What came of a fault.
+enum Outcome {
+    Noticed(String),
+    Unnoticed,
+    NotBuilt(String),
+}
+
+/// The copy of the sources.
+struct Tree {
+    root: PathBuf,
+    target: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let filters: Vec<String> = std::env::args().skip(1).collect();
+    let wanted = |mutant: &Mutant| {
+        let name = mutant.name.to_lowercase();
+        filters.is_empty() || filters.iter().any(|filter| name.contains(&filter.to_lowercase()))
+    };
+    let tree = Tree {
+        root: top().join("target/mutants/tree"),
+        target: top().join("target/mutants/target"),
+    };
+    let mut bad = 0;
+    for mutant in all().iter().filter(|mutant| wanted(mutant)) {
+        let begun = Instant::now();
+        let outcome = tree.try_out(mutant);
+        let seconds = begun.elapsed().as_secs();
+        match outcome {
+            Outcome::Noticed(ref by) => println!("noticed   {seconds:3} s  {}: {by}", mutant.name),
+            Outcome::Unnoticed => println!("UNNOTICED {seconds:3} s  {}", mutant.name),
+            Outcome::NotBuilt(ref why) => {
+                println!("NOT BUILT {seconds:3} s  {}\n{why}", mutant.name)
+            }
+        }
+        bad += u8::from(!matches!(outcome, Outcome::Noticed(_)));
+    }
+    if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Tree {
+    fn try_out(&self, mutant: &Mutant) -> Outcome {
+        let file = self.root.join(&mutant.file);
+        let text = std::fs::read_to_string(&file).expect("a source");
+        let faulty = mutant.put_into(&text).expect("a fault that fits");
+        std::fs::write(&file, faulty).expect("the copy");
+        let outcome = self.ask(mutant);
+        std::fs::write(&file, text).expect("the copy");
+        outcome
+    }
+
+    fn ask(&self, mutant: &Mutant) -> Outcome {
+        let built = self.cargo(&["build", "-p", "mote-agent", "--bin", "mote-agent"]);
+        if !built.status.success() {
+            return Outcome::NotBuilt(String::from_utf8_lossy(&built.stderr).into_owned());
+        }
+        let everybody = EVERYBODY.map(str::to_owned);
+        let known = [mutant.noticed_by.clone()];
+        let asked = if mutant.noticed_by == "?" { &everybody[..] } else { &known };
+        for who in asked {
+            let (target, filter) = who.split_once(' ').unwrap_or((who, ""));
+            let test = match target {
+                "core" => vec!["-p", "mote-core", "--lib"],
+                "sim" => vec!["-p", "mote-core", "--test", "sim"],
+                "agent" => vec!["-p", "mote-agent"],
+                _ => vec!["-p", "mote-tests", "--test", target],
+            };
+            // Building takes its time; what runs has a limit.
+            let built = self.cargo(&[&["test", "--no-run"], &test[..]].concat());
+            if !built.status.success() {
+                return Outcome::NotBuilt(String::from_utf8_lossy(&built.stderr).into_owned());
+            }
+            let output = self.cargo(&[&["test"], &test[..], &["--", filter]].concat());
+            let said = String::from_utf8_lossy(&output.stdout);
+            // Cut off at the limit, or failed tests; anything else, such as an agent's test that is not built, says nothing.
+            let failed = said
+                .lines()
+                .find_map(|line| line.strip_prefix("---- ")?.strip_suffix(" stdout ----"));
+            if let Some(failed) = failed {
+                return Outcome::Noticed(format!("{target} {failed}"));
+            }
+            if output.status.code() == Some(124) {
+                return Outcome::Noticed(format!("{target}, which does not end"));
+            }
+            if !output.status.success() {
+                return Outcome::NotBuilt(format!(
+                    "{said}{}",
+                    String::from_utf8_lossy(&output.stderr)
+                ));
+            }
+        }
+        Outcome::Unnoticed
+    }
+
+    /// Runs cargo: what is made of the faulty sources in the copy, the tests of `tests/` beside them, which have no part of
+    /// the agent in them.
+    fn cargo(&self, args: &[&str]) -> Output {
+        let is_outside = args.contains(&"mote-tests");
+        let builds = args[0] == "build" || args.contains(&"--no-run");
+        let limit = if builds { Duration::from_secs(600) } else { LIMIT };
+        let mut command = Command::new("timeout");
+        command.arg(limit.as_secs().to_string()).args(["cargo", args[0], "--locked", "--quiet"]);
+        command.args(&args[1..]).env("MOTE_SEEDS", "1000").env("MOTE_DAYS", "1");
+        if is_outside {
+            if !builds {
+                let slow = ["floods::", "sandbox::", "readers_of_long_answers"];
+                command.args(slow.iter().flat_map(|name| ["--skip", name]));
+                command.args(["--test-threads", "6"]);
+            }
+            command.env("MOTE_AGENT", self.target.join("debug/mote-agent"));
+            command.current_dir(top());
+        } else {
+            command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        }
+        command.output().expect("cargo")
+    }
+}

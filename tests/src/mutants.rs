@@ -1,0 +1,113 @@
+//! The faults of `tests/mutants/list`: reading the list, and putting one into a file. `scripts/mutants` runs them.
+
+use std::path::{Path, PathBuf};
+
+/// A fault.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mutant {
+    /// What is wrong with it in.
+    pub name: String,
+    /// The file, from the repository's top.
+    pub file: String,
+    /// The lines that are replaced, without indentation.
+    pub was: Vec<String>,
+    /// The lines in their place.
+    pub now: Vec<String>,
+    /// Who notices: a target of cargo's, and a filter.
+    pub noticed_by: String,
+}
+
+/// The repository's top.
+#[must_use]
+pub fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// All of the list, and the text before the first.
+///
+/// # Panics
+/// If the list cannot be read or understood.
+#[must_use]
+pub fn all() -> Vec<Mutant> {
+    let text = std::fs::read_to_string(top().join("tests/mutants/list")).expect("the list");
+    parse(&text)
+}
+
+fn parse(text: &str) -> Vec<Mutant> {
+    let mut all: Vec<Mutant> = Vec::new();
+    for line in text.lines() {
+        let Some((mark, rest)) = line.split_at_checked(1) else { continue };
+        let rest = rest.trim().to_owned();
+        if mark == "=" {
+            all.push(Mutant { name: rest, ..Mutant::default() });
+            continue;
+        }
+        // The text before the first.
+        let Some(mutant) = all.last_mut() else { continue };
+        match mark {
+            "@" => mutant.file = rest,
+            "-" => mutant.was.push(rest),
+            "+" => mutant.now.push(rest),
+            "!" => mutant.noticed_by = rest,
+            _ => panic!("{line} of {}", mutant.name),
+        }
+    }
+    all
+}
+
+impl Mutant {
+    /// The file's text with the fault in it.
+    ///
+    /// # Errors
+    /// If the lines are not there exactly once.
+    pub fn put_into(&self, text: &str) -> Result<String, String> {
+        let lines: Vec<&str> = text.lines().collect();
+        let places: Vec<usize> = lines
+            .windows(self.was.len())
+            .enumerate()
+            .filter(|(_, window)| {
+                window.iter().zip(&self.was).all(|(line, was)| line.trim() == was)
+            })
+            .map(|(index, _)| index)
+            .collect();
+        let [place] = places[..] else {
+            return Err(format!(
+                "{}: its lines are {} times in {}",
+                self.name,
+                places.len(),
+                self.file
+            ));
+        };
+        let (before, rest) = lines.split_at(place);
+        let after = &rest[self.was.len()..];
+        let now: Vec<&str> = self.now.iter().map(String::as_str).collect();
+        Ok([before, &now, after].concat().join("\n") + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fault_fits_the_source_of_today() {
+        let all = all();
+        for mutant in &all {
+            let text = std::fs::read_to_string(top().join(&mutant.file)).expect("a source");
+            let faulty = mutant.put_into(&text).unwrap();
+            assert_ne!(faulty, text, "{}", mutant.name);
+            assert!(!mutant.noticed_by.is_empty(), "{}", mutant.name);
+        }
+        assert!(all.len() >= 30, "{}", all.len());
+    }
+
+    #[test]
+    fn lines_are_replaced_where_they_are_once() {
+        let list = "about it\n\n= x\n@ a\n- b\n- c\n+ d\n! core x\n";
+        let [mutant] = &parse(list)[..] else { panic!("one") };
+        assert_eq!(mutant.put_into("a\n  b\n    c\ne\n").unwrap(), "a\nd\ne\n");
+        for text in ["a\nb\nd\n", "b\nc\nb\nc\n"] {
+            assert!(mutant.put_into(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Which verification of a host counts: the newest one, if the host answered with the certificate that was named. Lines on
+//! the port ask for each here, as a host's CONNECT does.
+
+use std::io::copy;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+use mote_tests::agent::{Pair, command};
+use mote_tests::terminal::Terminal;
+use mote_tests::{Process, wait};
+
+use super::lxd;
+
+const LIMIT: Duration = Duration::from_secs(10);
+/// A CONNECT line is followed for 2 s, then the host is given up.
+const FOLLOWED: Duration = Duration::from_secs(3);
+/// Shorter than a verification may take.
+const DELAY: Duration = Duration::from_millis(1500);
+
+/// A pair whose agent has a port, and the host's address.
+fn with_port() -> (Pair, Terminal, String) {
+    let mut pair = lxd();
+    pair.agent.kill();
+    let log = pair.log().len();
+    let port = Terminal::open(80, 24);
+    let mut agent = command(&pair.scratch.0, "lxd", &pair.host.share);
+    pair.agent = Process::start(agent.args(["--port", &port.path()]));
+    let address =
+        || Some(pair.log()[log..].split(" CONNECTED ").nth(1)?.lines().next()?.to_owned());
+    let (address, _) = wait("CONNECTED", LIMIT, address);
+    (pair, port, address)
+}
+
+fn socket(pair: &Pair, address: &str) -> PathBuf {
+    let port = address.rsplit(':').next().unwrap_or_default();
+    pair.scratch.0.join(format!("vs_{port}"))
+}
+
+/// Another address of the host, on which each connection begins after [`DELAY`]. Returns how many have been made there.
+fn slow_way(pair: &Pair, slow: &str, host: &str) -> Arc<AtomicU32> {
+    let listener = UnixListener::bind(socket(pair, slow)).expect("a listener");
+    let (to, made) = (socket(pair, host), Arc::new(AtomicU32::new(0)));
+    let count = made.clone();
+    spawn(move || {
+        for agent in listener.incoming() {
+            count.fetch_add(1, Ordering::SeqCst);
+            sleep(DELAY);
+            let (mut agent, mut host) =
+                (agent.expect("a connection"), UnixStream::connect(&to).expect("the host"));
+            let (mut back, mut forth) =
+                (host.try_clone().expect("a socket"), agent.try_clone().expect("a socket"));
+            spawn(move || copy(&mut back, &mut forth));
+            spawn(move || copy(&mut agent, &mut host));
+        }
+    });
+    made
+}
+
+#[test]
+fn a_host_that_is_not_there_is_not_connected() {
+    let (pair, port, _) = with_port();
+    port.say("CONNECT 2:9\n");
+    wait("the line", LIMIT, || {
+        pair.log().contains("host address 2:9 (from CONNECT)").then_some(())
+    });
+    sleep(FOLLOWED);
+    let log = pair.log();
+    assert!(!log.contains("CONNECTED 2:9") && log.contains("cannot reach host 2:9"), "{log}");
+}
+
+#[test]
+fn an_answer_to_an_older_verification_does_not_count() {
+    let (pair, port, host) = with_port();
+    let made = slow_way(&pair, "2:9", &host);
+    port.say("CONNECT 2:9\n");
+    wait("the slow way", LIMIT, || (made.load(Ordering::SeqCst) > 0).then_some(()));
+    let asked = || pair.log().matches(" GET /1.0 (").count();
+    let before = asked();
+    port.say(&format!("CONNECT {host}\n"));
+    wait("the newer one", LIMIT, || (asked() > before).then_some(()));
+    // Now the older one has its answer, too.
+    sleep(2 * DELAY);
+    std::fs::remove_file(socket(&pair, "2:9")).expect("the slow way");
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()), "{}", pair.log());
+}
+
+#[test]
+fn a_host_with_another_certificate_than_the_line_names_is_not_connected() {
+    let (pair, port, host) = with_port();
+    let before = pair.log().len();
+    port.say(&format!("CONNECT {host} {}\n", "0".repeat(64)));
+    wait("a refusal", LIMIT, || pair.log()[before..].contains("TLS with the host").then_some(()));
+    // Afterwards it goes back to the host that it knows.
+    let log = pair.log();
+    let refused = log[before..].split("TLS with the host").next().unwrap_or_default();
+    assert!(!refused.contains(" CONNECTED"), "{log}");
+}
+
+#[test]
+fn want_of_own_descriptors_in_a_verification_is_no_loss_of_the_host() {
+    let (pair, port, host) = with_port();
+    let pid = pair.agent.0.id();
+    let limit = |most: usize| {
+        let set = [format!("--pid={pid}"), format!("--nofile={most}:")];
+        assert!(Command::new("prlimit").args(set).status().expect("prlimit").success());
+    };
+    let before = pair.log().len();
+    let is_open = |fd: &usize| std::fs::symlink_metadata(format!("/proc/{pid}/fd/{fd}")).is_ok();
+    limit((0..).find(|fd| !is_open(fd)).expect("a number"));
+    port.say(&format!("CONNECT {host}\n"));
+    wait("the shortage", LIMIT, || {
+        pair.log()[before..].contains("cannot call the host now").then_some(())
+    });
+    sleep(FOLLOWED);
+    limit(1024);
+    assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()));
+    let log = pair.log();
+    let since = &log[before..];
+    assert!(!since.contains("STARTED") && !since.contains("lost host"), "{log}");
+}
