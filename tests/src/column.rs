@@ -11,11 +11,17 @@ pub enum Column {
     MoteIncus,
     /// Debian's incus-agent.
     IncusAgent,
+    /// An older build of mote under a current LXD, which only the bench has.
+    Before,
 }
 
 impl Column {
-    /// In the table's order.
+    /// Those that are held side by side, in the table's order.
     pub const ALL: [Self; 4] = [Self::MoteLxd, Self::LxdAgent, Self::MoteIncus, Self::IncusAgent];
+
+    /// All that the bench measures: an older build of mote too.
+    pub const BENCHED: [Self; 5] =
+        [Self::MoteLxd, Self::LxdAgent, Self::MoteIncus, Self::IncusAgent, Self::Before];
 
     /// On top of the column.
     #[must_use]
@@ -25,6 +31,7 @@ impl Column {
             Self::LxdAgent => "lxd-agent 5.0.2",
             Self::MoteIncus => "mote/incus",
             Self::IncusAgent => "incus-agent 6.0.4",
+            Self::Before => "mote/lxd before",
         }
     }
 
@@ -37,7 +44,7 @@ impl Column {
     /// Whether it is ours.
     #[must_use]
     pub fn is_mote(self) -> bool {
-        matches!(self, Self::MoteLxd | Self::MoteIncus)
+        matches!(self, Self::MoteLxd | Self::MoteIncus | Self::Before)
     }
 
     /// What LXD's agent does, or what Incus' does.
@@ -49,7 +56,7 @@ impl Column {
     #[must_use]
     pub fn flavour(self) -> &'static str {
         match self {
-            Self::MoteLxd => "lxd",
+            Self::MoteLxd | Self::Before => "lxd",
             Self::LxdAgent => "lxd-5.0",
             Self::MoteIncus | Self::IncusAgent => "incus",
         }
@@ -59,7 +66,7 @@ impl Column {
     #[must_use]
     pub fn port(self) -> &'static str {
         match self {
-            Self::MoteLxd => "com.canonical.lxd",
+            Self::MoteLxd | Self::Before => "com.canonical.lxd",
             // Debian's 5.0.2 writes to the old port, and blocks for ever on a dummy.
             Self::LxdAgent => "org.linuxcontainers.lxd",
             Self::MoteIncus | Self::IncusAgent => "org.linuxcontainers.incus",
@@ -70,7 +77,7 @@ impl Column {
     #[must_use]
     pub fn program(self) -> Option<&'static str> {
         match self {
-            Self::MoteLxd | Self::MoteIncus => None,
+            Self::MoteLxd | Self::MoteIncus | Self::Before => None,
             Self::LxdAgent => Some("lxd-agent"),
             Self::IncusAgent => Some("incus-agent"),
         }

@@ -21,11 +21,15 @@ pub struct World {
     pub scratch: Scratch,
 }
 
-/// The VM for a column, in the image that holds all agents.
+/// The VM for a column, in the image that holds all agents; the older build has an image of its own.
 #[must_use]
 pub fn spec(column: Column) -> Spec {
     let words = column.program().map(|name| format!("mote.start={name}")).unwrap_or_default();
-    let image = tool("MOTE_IMAGE_GO", "target/image-go");
+    let image = if column == Column::Before {
+        tool("MOTE_IMAGE_BEFORE", "target/image-before")
+    } else {
+        tool("MOTE_IMAGE_GO", "target/image-go")
+    };
     Spec { image, port: column.port(), words, ..Spec::default() }
 }
 

@@ -5,8 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::rows::{Goal, ROWS, Row, find};
-use super::stats::Summary;
+use super::stats::{Summary, times};
 use crate::column::Column;
+
+/// In a book's description: the commit that was measured.
+pub const COMMIT: &str = "commit of mote";
+/// The older commit that was measured too.
+pub const BEFORE: &str = "older commit of mote";
+/// The CPU of the VM.
+pub const CPU: &str = "CPU of the VM";
 
 /// Measurements of one agent: for each row a value, or the reason why there is none.
 pub type Found = Vec<(&'static str, Result<f64, String>)>;
@@ -25,6 +32,13 @@ impl Book {
     #[must_use]
     pub fn on(machine: Vec<(String, String)>) -> Self {
         Self { machine, ..Self::default() }
+    }
+
+    /// What the description says of this; empty if nothing.
+    #[must_use]
+    pub fn said(&self, name: &str) -> &str {
+        let found = self.machine.iter().find(|(key, _)| key == name);
+        found.map_or("", |(_, value)| value)
     }
 
     /// Adds the measurements of an agent.
@@ -46,17 +60,20 @@ impl Book {
         found.and_then(|(_, samples)| Summary::of(samples))
     }
 
+    fn median(&self, row: &str, column: Column) -> Option<f64> {
+        self.summary(row, column).map(|summary| summary.median)
+    }
+
     /// Reasons for missing samples, without a full stop.
     pub fn misses(&self) -> impl Iterator<Item = (&'static str, Column, &str)> {
         self.misses.iter().map(|((row, column), why)| (*row, *column, why.as_str()))
     }
 
-    /// Ratio by which mote is better than a Go agent of the same server.
+    /// Ratio by which mote is better than a Go agent of the same server, or than its older build.
     #[must_use]
     pub fn ratio(&self, row: &Row, theirs: Column) -> Option<f64> {
         let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
-        let median = |column| self.summary(row.id, column).map(|summary| summary.median);
-        let ratio = row.ratio(median(ours)?, median(theirs)?);
+        let ratio = row.ratio(self.median(row.id, ours)?, self.median(row.id, theirs)?);
         ratio.is_finite().then_some(ratio)
     }
 
@@ -64,8 +81,7 @@ impl Book {
     #[must_use]
     pub fn reached(&self, row: &Row) -> Option<bool> {
         let ours = |id: &str| -> Vec<Option<f64>> {
-            let columns = [Column::MoteLxd, Column::MoteIncus];
-            columns.map(|column| self.summary(id, column).map(|summary| summary.median)).into()
+            [Column::MoteLxd, Column::MoteIncus].map(|column| self.median(id, column)).into()
         };
         match row.goal {
             Goal::None => None,
@@ -89,7 +105,25 @@ impl Book {
         }
     }
 
-    /// The book as JSON, for `target/bench`.
+    /// The ratios that are below this share of those of another run, each as a line.
+    #[must_use]
+    pub fn below(&self, share: f64, recorded: &Self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for row in rows_of(self) {
+            for theirs in [Column::LxdAgent, Column::IncusAgent] {
+                let Some(was) = recorded.ratio(row, theirs) else { continue };
+                let now = self.ratio(row, theirs);
+                if now.is_none_or(|now| now < was * share) {
+                    let (now, was) = (now.map_or("none".into(), times), times(was));
+                    let beside = theirs.title();
+                    lines.push(format!("{}, beside {beside}: {now}, recorded {was}", row.title));
+                }
+            }
+        }
+        lines
+    }
+
+    /// The book as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let sample = |((row, column), values): (&(&str, Column), &Vec<f64>)| json!({"row": row, "agent": column.title(), "values": values});
@@ -108,7 +142,8 @@ impl Book {
         let each = |name: &str| json[name].as_array().cloned().unwrap_or_default();
         let key = |entry: &Value| {
             let row = find(entry["row"].as_str()?)?;
-            let column = Column::ALL.into_iter().find(|column| entry["agent"] == column.title())?;
+            let column =
+                Column::BENCHED.into_iter().find(|column| entry["agent"] == column.title())?;
             Some((row.id, column))
         };
         for entry in each("samples") {
@@ -167,6 +202,20 @@ pub(super) mod tests {
         assert_eq!(book.reached(row("pss300")), Some(false));
         assert_eq!(book.reached(row("xz")), None);
         assert_eq!(Book::default().reached(row("bytes")), None);
+    }
+
+    #[test]
+    fn a_ratio_that_fell_is_said_and_a_missing_one_too() {
+        let recorded = book();
+        assert_eq!(book().below(0.6, &recorded), Vec::<String>::new());
+        let mut now = book();
+        now.add(Column::MoteLxd, vec![("root", Ok(4.0)); 9]);
+        now.samples.remove(&("put", Column::IncusAgent));
+        let lines = [
+            "`GET /`, p50, beside lxd-agent 5.0.2: 7.50×, recorded 15.0×",
+            "SFTP, 16 MiB put, beside incus-agent 6.0.4: none, recorded 0.08×",
+        ];
+        assert_eq!(now.below(0.6, &recorded), lines);
     }
 
     #[test]

@@ -23,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Path of the agent's program.
 fn binary(column: Column) -> PathBuf {
     match column.program() {
+        None if column == Column::Before => tool("MOTE_AGENT_BEFORE", "target/mote-agent-before"),
         None => agent(),
         Some("lxd-agent") => tool("MOTE_LXD_AGENT", "target/lxd-agent"),
         Some(_) => tool("MOTE_INCUS_AGENT", "target/incus-agent"),

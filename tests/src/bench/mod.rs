@@ -10,6 +10,7 @@ mod from_host;
 pub mod page;
 pub mod picture;
 pub mod quiet;
+pub mod results;
 pub mod rows;
 mod start;
 pub mod stats;
@@ -33,9 +34,15 @@ pub struct Options {
     pub rounds: u32,
     /// Names of the rows to measure; all if empty.
     pub only: Vec<String>,
+    /// Whether an older build of mote is measured too.
+    pub before: bool,
 }
 
 impl Options {
+    fn columns(&self) -> &'static [Column] {
+        if self.before { &Column::BENCHED } else { &Column::ALL }
+    }
+
     fn wants(&self, row: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == row)
     }
@@ -51,7 +58,7 @@ pub fn run(options: &Options) -> Book {
     let say = |what: &str| eprintln!("[{:4.0} s] {what}", begun.elapsed().as_secs_f64());
     let wants = |row: &str| options.wants(row);
     for round in 1..=options.rounds {
-        for column in Column::ALL {
+        for column in options.columns().iter().copied() {
             if steps::is_wanted(&wants) {
                 say(&format!("round {round} of {}: {}", options.rounds, column.title()));
                 book.add(column, steps::visit(column, &wants));
@@ -60,11 +67,11 @@ pub fn run(options: &Options) -> Book {
     }
     if wants("idle") || wants("wakeups") {
         say("idle");
-        for (column, found) in quiet::idle(&Column::ALL, options.rounds) {
+        for (column, found) in quiet::idle(options.columns(), options.rounds) {
             book.add(column, found);
         }
     }
-    for column in Column::ALL {
+    for column in options.columns().iter().copied() {
         if wants("bytes") || wants("xz") || wants("zstd") {
             book.add(column, fixed::bytes(column));
         }
@@ -73,7 +80,8 @@ pub fn run(options: &Options) -> Book {
             let found = quiet::instructions(column);
             book.add(column, found.into_iter().filter(|(row, _)| wants(row)).collect());
         }
-        if wants("least") {
+        // The older build has no image of its own kind, with nothing else in it.
+        if wants("least") && column != Column::Before {
             say(&format!("smallest VM: {}", column.title()));
             book.add(column, fixed::least(column));
         }
@@ -100,15 +108,18 @@ fn machine(options: &Options) -> Vec<(String, String)> {
     let qemu = qemu.split(" version ").last().unwrap_or_default().split(' ').next();
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     let pairs = [
+        (book::COMMIT, variable("MOTE_COMMIT", "")),
+        (book::BEFORE, variable("MOTE_COMMIT_BEFORE", "")),
         ("rounds", options.rounds.to_string()),
         ("CPUs of the machine", cpus.to_string()),
         ("QEMU", qemu.unwrap_or_default().to_owned()),
         ("accelerator", variable("MOTE_ACCEL", "tcg")),
-        ("CPU of the VM", format!("1 x {}", variable("MOTE_CPU", "qemu64"))),
+        (book::CPU, format!("1 x {}", variable("MOTE_CPU", "qemu64"))),
         ("memory of the VM", format!("{} MiB", visit::MEMORY)),
         // For judging the figures: those of a busy machine are less reliable.
         ("load average before", load.split(' ').next().unwrap_or_default().to_owned()),
         ("kernel of the VM", kernel.unwrap_or_default().trim().to_owned()),
     ];
-    pairs.map(|(name, value)| (name.to_owned(), value)).into()
+    let known = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+    known.map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::book::{Book, rows_of};
+use super::book::{BEFORE, Book, COMMIT, CPU, rows_of};
 use super::rows::{FLOOR, Goal, Row, find};
 use super::stats::{Summary, number, times};
 use crate::column::Column;
@@ -66,14 +66,26 @@ const ROOT: &str = "\
   but accept, read, write and close, asked by the same client, shows how far an agent could get:
 ";
 
-/// Renders `docs/bench.md`.
+/// Renders `docs/bench.md`: the book of QEMU's default CPU, and those of other CPUs.
 #[must_use]
-pub fn whole(book: &Book) -> String {
-    let mut page = String::from(
-        "# mote beside the Go agents\n\nMade by `scripts/bench`.\n\n![How many times better mote is]\
-         (bench.svg)\n\nMedian, and (smallest - largest) where they differ.\n\n",
+pub fn whole(book: &Book, others: &[&Book]) -> String {
+    let mut page = format!(
+        "# mote beside the Go agents\n\nMade by `scripts/bench` at {}, from [bench.json](bench.json).\n\n\
+         ![How many times better mote is](bench.svg)\n\nMedian, and (smallest - largest) where they differ.\n\n",
+        book.said(COMMIT)
     );
     page += &table(book);
+    page += &older(book);
+    for other in others {
+        let _ok = write!(
+            page,
+            "\n## On another CPU: {}\n\nAt {}; rounds: {}.\n\n{}",
+            other.said(CPU),
+            other.said(COMMIT),
+            other.said("rounds"),
+            table(other)
+        );
+    }
     page += &shortfalls(book);
     page += "\n## On what\n\n| | |\n| --- | --- |\n";
     for (name, value) in &book.machine {
@@ -119,6 +131,27 @@ fn shortfalls(book: &Book) -> String {
         }
     }
     if text.is_empty() { text } else { format!("\n## Short of a goal\n\n{text}") }
+}
+
+/// mote beside an older build of it, if that was measured.
+#[must_use]
+pub fn older(book: &Book) -> String {
+    let commit = book.said(BEFORE);
+    if commit.is_empty() {
+        return String::new();
+    }
+    let mut text = format!(
+        "\n## Beside an older build\n\nThat of {commit}, in the same run. Above 1 is better than it was.\n\n\
+         | | | now | {commit} | ratio |\n| --- | --- | --: | --: | --: |\n"
+    );
+    for row in rows_of(book).into_iter().filter(|row| row.id != FLOOR) {
+        let Some(before) = book.summary(row.id, Column::Before) else { continue };
+        let now = book.summary(row.id, Column::MoteLxd).map_or("-".into(), spread);
+        let ratio = ratio(book, row, Column::Before);
+        let before = spread(before);
+        let _ok = writeln!(text, "| {} | {} | {now} | {before} | {ratio} |", row.title, row.unit);
+    }
+    text
 }
 
 /// The table of all rows.
@@ -184,22 +217,18 @@ pub fn short(book: &Book) -> String {
 pub fn into_readme(readme: &str, book: &Book) -> Result<String, String> {
     let (before, rest) = readme.split_once(BEGIN).ok_or("README has no mark for the beginning")?;
     let (_, after) = rest.split_once(END).ok_or("README has no mark for the end")?;
-    let value = |name: &str| {
-        let found = book.machine.iter().find(|(key, _)| key == name);
-        found.map_or("", |(_, value)| value.as_str())
-    };
     Ok(format!(
-        "{before}{BEGIN}{}\n![How many times better mote is](docs/bench.svg)\n\nBy `scripts/bench`: \
-         rounds: {}; {} CPUs, QEMU {} with {} and {}, kernel {}.\nmote's column is as LXD's agent; ratios to \
-         incus-agent are mote's as Incus'. Smallest, largest,\nmore rows and how each is measured: \
+        "{before}{BEGIN}{}\nBy `scripts/bench` at {}: rounds: {}; {} CPUs, QEMU {} with {} and {}, kernel {}. mote's column is as LXD's \
+         agent;\nratios to incus-agent are mote's as Incus'. More rows, spreads, and how each is measured: \
          [docs/bench.md](docs/bench.md).\n{END}{after}",
         short(book),
-        value("rounds"),
-        value("CPUs of the machine"),
-        value("QEMU"),
-        value("accelerator"),
-        value("CPU of the VM"),
-        value("kernel of the VM"),
+        book.said(COMMIT),
+        book.said("rounds"),
+        book.said("CPUs of the machine"),
+        book.said("QEMU"),
+        book.said("accelerator"),
+        book.said(CPU),
+        book.said("kernel of the VM"),
     ))
 }
 
@@ -249,7 +278,7 @@ mod tests {
     fn the_page_shows_the_spread_and_what_is_missing() {
         let mut book = book();
         book.add(Column::LxdAgent, vec![("bytes", Ok(31.0)), ("bytes", Ok(40.5))]);
-        let page = whole(&book);
+        let page = whole(&book, &[]);
         assert!(page.contains("| binary | bytes | 2 | 30.5 (30 - 40.5) | 15.2× |"), "{page}");
         assert!(page.contains("\n- image export, incus-agent 6.0.4: 404\n"), "{page}");
         // A row without samples is left out.
@@ -257,13 +286,29 @@ mod tests {
     }
 
     #[test]
+    fn an_older_build_and_another_cpu_have_tables_of_their_own() {
+        let mut book = book();
+        book.machine.push((BEFORE.into(), "037de6b".into()));
+        book.add(Column::Before, vec![("root", Ok(3.0))]);
+        let mut other = Book::on(vec![(CPU.into(), "1 x max".into())]);
+        other.add(Column::MoteLxd, vec![("root", Ok(0.5))]);
+        let page = whole(&book, &[&other]);
+        assert!(page.contains("| `GET /`, p50 | ms | 2 | 3 | 1.50× |"), "{page}");
+        assert!(page.contains("\n## On another CPU: 1 x max\n"), "{page}");
+        assert!(
+            page.contains("| `GET /`, p50 | ms | 0.500 | - | - | - | - | - | 5×: not known |"),
+            "{page}"
+        );
+    }
+
+    #[test]
     fn a_missed_goal_is_explained_with_the_floor() {
         let mut book = book();
-        assert!(!whole(&book).contains("a good half goes by"));
-        assert!(!whole(&book).contains("- **`GET /`**: connecting"));
+        assert!(!whole(&book, &[]).contains("a good half goes by"));
+        assert!(!whole(&book, &[]).contains("- **`GET /`**: connecting"));
         book.add(Column::MoteLxd, vec![("root", Ok(20.0)); 9]);
         book.add(Column::MoteLxd, vec![(FLOOR, Ok(10.0))]);
-        let page = whole(&book);
+        let page = whole(&book, &[]);
         let said = "Beside lxd-agent 5.0.2 it takes 10 ms in mote's VM, so that no agent there could be more \
                     than 3.00× better.";
         assert!(page.contains(said), "{page}");

@@ -131,7 +131,7 @@ pub(in crate::conform) const ODD: &str = "line one\nline \"two\" \\ <b>&ü\u{1f9
 
 fn key_miss(agent: &Agent) -> Claim {
     let words = match agent.column {
-        Column::MoteLxd => "404 Not Found",
+        Column::MoteLxd | Column::Before => "404 Not Found",
         // The wording of these agents' hosts.
         Column::LxdAgent | Column::MoteIncus | Column::IncusAgent => "404 not found",
     };
@@ -140,7 +140,7 @@ fn key_miss(agent: &Agent) -> Claim {
 
 fn key_forbidden(agent: &Agent) -> Claim {
     let words = match agent.column {
-        Column::MoteLxd => "403 Forbidden",
+        Column::MoteLxd | Column::Before => "403 Forbidden",
         Column::LxdAgent | Column::MoteIncus | Column::IncusAgent => "403 not authorized",
     };
     same("it", get(agent, "/1.0/config/volatile.uuid")?.short(), words)
@@ -157,7 +157,7 @@ fn meta_data(agent: &Agent) -> Claim {
     let answer = get(agent, "/1.0/meta-data")?;
     same("status", answer.status, 200)?;
     let head = match agent.column {
-        Column::MoteLxd => "",
+        Column::MoteLxd | Column::Before => "",
         Column::LxdAgent | Column::MoteIncus | Column::IncusAgent => "#cloud-config\n",
     };
     let wanted = format!("{head}instance-id: ");

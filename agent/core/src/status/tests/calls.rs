@@ -9,7 +9,7 @@ fn an_answer_to_an_ordinary_call_is_no_proof_of_the_way_back() {
     status.know(at(0), HOST);
     let mut seen = run_with(&mut status, 0, 0, Some(false));
     for now in (0..60_000).step_by(10) {
-        status.call_ok(at(now));
+        status.call_answered(at(now), 200);
         seen.extend(run_with(&mut status, now, now, Some(false)));
         assert_eq!(status.state(), State::Started);
     }
@@ -22,7 +22,8 @@ fn a_refused_call_has_the_host_looked_at_anew() {
         let mut status = connected(0);
         run(&mut status, 0, 5000);
         let announced = status.deadline();
-        assert!(status.call_refused(at(5000)) && !status.call_refused(at(5000)));
+        assert!(!status.call_answered(at(5000), 500), "an answer, of a host that is there");
+        assert!(status.call_answered(at(5000), 401) && !status.call_answered(at(5000), 401));
         let seen = run_with(&mut status, 5000, 5000, Some(still_ours));
         assert_eq!(tries(&seen), [5000]);
         let expected = if still_ours { State::Connected } else { State::Started };
@@ -33,7 +34,7 @@ fn a_refused_call_has_the_host_looked_at_anew() {
         // Bad requests without end are no flood of verifications.
         let mut seen = Vec::new();
         for now in 5000..9000 {
-            status.call_refused(at(now));
+            status.call_answered(at(now), 401);
             seen.extend(run_with(&mut status, now, now, Some(still_ours)));
         }
         assert!(tries(&seen).len() <= 4, "{:?}", tries(&seen));
@@ -59,7 +60,7 @@ fn a_host_that_comes_and_goes_is_not_flooded_with_announcements() {
     for now in 0..10_000 {
         status.host_lost(at(now));
         seen.extend(run_with(&mut status, now, now, Some(true)));
-        status.call_ok(at(now));
+        status.call_answered(at(now), 200);
         seen.extend(run_with(&mut status, now, now, Some(true)));
     }
     assert!(lines(&seen).len() <= 50, "{}", lines(&seen).len());
@@ -73,7 +74,7 @@ fn want_of_own_descriptors_is_no_loss_of_the_host() {
     status.trust_known(true);
     run(&mut status, 0, 5000);
     // Looked at anew, by a refused call and by a CONNECT line, with nothing to call with for a minute.
-    assert!(status.call_refused(at(5000)));
+    assert!(status.call_answered(at(5000), 401));
     status.received(at(5000), b"CONNECT 2:4000\n");
     let mut made = 0;
     for now in (5000..65_000).step_by(100) {

@@ -97,7 +97,7 @@ fn connected(millis: u64) -> Status {
 
 /// An ordinary call succeeds, and so does the verification that follows. Returns the other actions.
 fn regain(status: &mut Status, millis: u64) -> Vec<Action> {
-    assert!(status.call_ok(at(millis)));
+    assert!(status.call_answered(at(millis), 200));
     let mut due = actions(status, millis);
     let verify = due.iter().position(|action| matches!(action, Action::Verify { .. }));
     let Action::Verify { attempt, .. } = due.remove(verify.unwrap()) else { unreachable!() };
@@ -372,8 +372,8 @@ fn stopped_is_the_last_word() {
     assert_eq!(actions(&mut status, 5), [stopped]);
     status.trust_known(true);
     status.received(at(6), b"CONNECT 2:1\n");
-    status.call_ok(at(6));
-    status.call_refused(at(6));
+    status.call_answered(at(6), 200);
+    status.call_answered(at(6), 401);
     status.host_lost(at(6));
     status.know(at(6), HOST);
     status.port_appeared(at(6));

@@ -1,0 +1,163 @@
+//! `docs/bench.json`: the samples that the pages are made of, a book for each CPU of the VM. It is kept in the
+//! repository, so that `scripts/test` can say when they are of an agent that is too old.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::book::{Book, CPU};
+use super::{page, picture};
+
+/// The CPU of the pages' first table: QEMU's default.
+const DEFAULT_CPU: &str = "1 x qemu64";
+
+/// Books by the CPU of the VM.
+#[derive(Debug, Default, PartialEq)]
+pub struct Results(BTreeMap<String, Book>);
+
+impl Results {
+    /// Reads `docs/bench.json`; nothing if it is not there.
+    #[must_use]
+    pub fn load() -> Self {
+        let text = std::fs::read_to_string(path("docs/bench.json")).unwrap_or_default();
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Self {
+        let json: Value = serde_json::from_str(text).unwrap_or_default();
+        let books = json.as_object().into_iter().flatten();
+        Self(books.map(|(cpu, book)| (cpu.clone(), Book::from_json(book))).collect())
+    }
+
+    /// Takes a book in place of an earlier one of that CPU.
+    pub fn keep(&mut self, book: Book) {
+        self.0.insert(book.said(CPU).to_owned(), book);
+    }
+
+    /// The book of this CPU.
+    #[must_use]
+    pub fn of(&self, cpu: &str) -> Option<&Book> {
+        self.0.get(cpu)
+    }
+
+    /// A line for each row and agent, so that a change of one is a change of a line.
+    fn to_text(&self) -> String {
+        let book = |(cpu, book): (&String, &Book)| {
+            let json = book.to_json();
+            let lines = |name: &str| {
+                let entries = json[name].as_array().into_iter().flatten();
+                entries.map(|entry| format!("\n    {entry}")).collect::<Vec<_>>().join(",")
+            };
+            let names = ["machine", "samples", "misses"];
+            let parts = names.map(|name| format!("  {}: [{}]", Value::from(name), lines(name)));
+            format!("{}: {{\n{}\n}}", Value::from(cpu.as_str()), parts.join(",\n"))
+        };
+        let books: Vec<_> = self.0.iter().map(book).collect();
+        format!("{{{}}}\n", books.join(",\n"))
+    }
+
+    /// The files that are made of the results: their names, their texts.
+    ///
+    /// # Errors
+    /// If README has no place for its table.
+    pub fn pages(&self) -> Result<Vec<(&'static str, String)>, String> {
+        let nothing = Book::default();
+        let book = self.of(DEFAULT_CPU).unwrap_or(&nothing);
+        let others = self.0.iter().filter(|(cpu, _)| *cpu != DEFAULT_CPU);
+        let others: Vec<_> = others.map(|(_, book)| book).collect();
+        let readme = std::fs::read_to_string(path("README.md")).map_err(|why| why.to_string())?;
+        Ok(vec![
+            ("docs/bench.json", self.to_text()),
+            ("docs/bench.md", page::whole(book, &others)),
+            ("docs/bench.svg", picture::draw(book)),
+            ("README.md", page::into_readme(&readme, book)?),
+        ])
+    }
+
+    /// Writes them.
+    ///
+    /// # Errors
+    /// If one cannot be made or written.
+    pub fn write(&self) -> Result<(), String> {
+        for (name, text) in self.pages()? {
+            std::fs::write(path(name), text).map_err(|error| format!("{name}: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// A file of the repository.
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::book::COMMIT;
+    use super::super::book::tests::book;
+    use std::process::Command;
+
+    use super::*;
+
+    /// How many commits to `agent/` the figures may be old.
+    const MAX_AGE: u32 = 20;
+
+    /// Number of commits to `agent/` since then; `None` where there is no history to ask.
+    fn age(commit: &str) -> Option<u32> {
+        let range = format!("{commit}..HEAD");
+        let mut git = Command::new("git");
+        git.current_dir(path("")).args(["rev-list", "--count", &range, "--", "agent"]);
+        let output = git.output().ok().filter(|output| output.status.success())?;
+        String::from_utf8(output.stdout).ok()?.trim().parse().ok()
+    }
+
+    #[test]
+    fn what_is_kept_reads_the_same() {
+        let mut results = Results::default();
+        for cpu in ["1 x qemu64", "1 x max"] {
+            let mut book = book();
+            book.machine.push((CPU.into(), cpu.into()));
+            results.keep(book);
+        }
+        assert_eq!(Results::parse(&results.to_text()), results);
+        assert_eq!(Results::parse("{}"), Results::default());
+        assert_eq!(Results::default().to_text(), "{}\n");
+    }
+
+    /// The results, or a word that there are none yet.
+    fn kept() -> Option<Results> {
+        let results = Some(Results::load()).filter(|results| *results != Results::default());
+        if results.is_none() {
+            crate::skipped("docs/bench.json, which scripts/bench makes on a quiet machine");
+        }
+        results
+    }
+
+    #[test]
+    fn the_pages_are_those_of_the_results() {
+        let Some(results) = kept() else { return };
+        for (name, text) in results.pages().unwrap() {
+            let kept = std::fs::read_to_string(path(name)).unwrap();
+            assert!(
+                kept == text,
+                "{name} is not what scripts/bench --again makes of docs/bench.json"
+            );
+        }
+    }
+
+    #[test]
+    fn the_results_are_not_of_an_old_agent() {
+        let Some(results) = kept() else { return };
+        let commit = results.of(DEFAULT_CPU).expect("a book").said(COMMIT);
+        match age(commit) {
+            Some(age) => assert!(
+                age <= MAX_AGE,
+                "docs/bench.json is of {commit}, {age} commits to agent/ ago: scripts/bench"
+            ),
+            None => {
+                crate::skipped(&format!("the age of docs/bench.json: no history back to {commit}"))
+            }
+        }
+    }
+}
