@@ -7,18 +7,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
-use async_executor::Task;
 use futures_lite::FutureExt;
 use mote_core::leave::{Leave, Load};
 use rustix::io::FdFlags;
 
-use crate::agent::{Agent, HOST_REQUEST_PERMITS, READY_LOCK_PERMITS};
+use crate::agent::{Agent, HOST_REQUEST_PERMITS, READY_LOCK_PERMITS, SESSIONS};
 use crate::built;
 use crate::handover::new_root::OldRoot;
 use crate::handover::reexec;
 use crate::handover::reexec::Mode;
-use crate::hostapi::sftp::SESSIONS;
 use crate::runtime::clock::{now, sleep, within};
+use crate::runtime::run::Task;
 use crate::runtime::{log, notify};
 use crate::sys::{self, Signalled, sandbox};
 

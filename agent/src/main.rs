@@ -24,7 +24,7 @@ mod system;
 mod transport;
 mod workers;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::fmt::Arguments;
 use std::pin::pin;
@@ -34,39 +34,27 @@ use std::time::Duration;
 
 use futures_lite::FutureExt;
 use futures_lite::future::ready;
-use mote_core::devlxd::ready::Ready;
-use mote_core::flavour::Flavour;
-use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::info::RELEASE;
-use mote_core::log_limit::LogLimit;
-use mote_core::status::{Intervals, Status};
 
 use crate::agent::Agent;
-use crate::agent::errors::{About, Called};
-use crate::agent::event_bus::Events;
-use crate::agent::operation_table::Operations;
-use crate::agent::run_files::RunFiles;
+use crate::agent::errors::About;
 use crate::built::{BoxFuture, VERSION};
 use crate::cli::{check, client, help};
-use crate::config::known_host;
 use crate::config::policy::{self, InForce};
-use crate::handover::lock::Lock;
 use crate::handover::new_root::OldRoot;
 use crate::handover::reexec::Mode;
 use crate::handover::{lock, others, reexec};
 use crate::hostapi::mounts;
 use crate::leave::{ExitReason, Signals};
-use crate::net::tls::Identity;
 use crate::options::{Command, Options};
 use crate::runtime::clock::now;
-use crate::runtime::small_files::read_text;
 use crate::runtime::wake::Signal;
-use crate::runtime::{children, clock, log, notify, permits, run, run_dir};
+use crate::runtime::{clock, jumps, log, notify, run};
 use crate::start::listen::Way;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
 use crate::start::{listen, sandbox};
-use crate::status::{port, pump, without_vsock};
+use crate::status::{port, pump, search, without_vsock};
 use crate::system::devices;
 use crate::system::modules::Patience;
 use crate::transport::Listener;
@@ -181,13 +169,13 @@ fn run(options: Options) -> Result<(), String> {
     let Some(way) = listen::begin(&mut wait, &options, flavour)? else {
         return Ok(());
     };
-    port::log_change(port::find(&options).ok(), &mut known);
+    search::log_change(port::find(&options).ok(), &mut known);
     let entered = sandbox::enter(&options, &policy.get(), flavour, &way, known.as_ref());
     if entered.is_some() {
         policy.text.borrow_mut().push_str(sandbox::WORD);
     }
     devices::without_proc(&options.root).iter().for_each(|why| log::warn(format_args!("{why}")));
-    let mut agent = new_agent(options, flavour, policy, identity, files.from, lock);
+    let mut agent = Agent::new(options, flavour, policy, identity, files.from, lock);
     agent.guests = entered.flatten();
     let agent = Rc::new(agent);
     if let Some(trouble) = applied.troubles.pop() {
@@ -217,81 +205,6 @@ fn out_of_initramfs(options: &Options) -> OldRoot {
     OldRoot::now()
 }
 
-fn new_agent(
-    options: Options,
-    flavour: Flavour,
-    policy: InForce,
-    identity: Identity,
-    files: String,
-    lock: Lock,
-) -> Agent {
-    let [connect, started, connected] = options.intervals;
-    let default = Intervals::default();
-    let intervals = Intervals {
-        connect: connect.unwrap_or(default.connect),
-        started: started.unwrap_or(default.started),
-        connected: connected.unwrap_or(default.connected),
-    };
-    let events = Rc::new(Events::new());
-    let mut ready = Ready::default();
-    if let Ok(text) = read_text(&options.root.join(run_dir::READY)) {
-        ready = Ready::restore(text.as_bytes());
-    }
-    Agent {
-        policy,
-        options,
-        flavour,
-        identity,
-        status: RefCell::new(Status::new(now(), intervals)),
-        status_changed: Signal::default(),
-        link: RefCell::default(),
-        devlxd: Cell::new(false),
-        guests: None,
-        devlxd_changed: Signal::default(),
-        device_event_lock: Rc::new(permits::Semaphore::new(1)),
-        events: events.clone(),
-        ready: RefCell::new(ready),
-        ready_lock: Rc::new(permits::Semaphore::new(agent::READY_LOCK_PERMITS)),
-        errors: RefCell::default(),
-        called: Cell::new(Called::Never),
-        will_reexec: Cell::new(false),
-        unknown_callers: RefCell::new(LogLimit::new(agent::UNKNOWN_CALLER_LOG_INTERVAL)),
-        shortages: RefCell::new(LogLimit::new(agent::SHORTAGES)),
-        refusals: RefCell::new(LogLimit::new(agent::REFUSALS)),
-        run_files: RunFiles::new(lock),
-        files,
-        operations: Operations::new(flavour, events),
-        host_requests: Rc::new(permits::Semaphore::new(agent::HOST_REQUEST_PERMITS)),
-        sessions: Rc::new(permits::Semaphore::new(hostapi::sftp::SESSIONS)),
-        children: children::Children::default(),
-        executor: async_executor::LocalExecutor::new(),
-    }
-}
-
-/// Opens devlxd before the host calls (P§1.3), with the host info that an earlier agent of this boot
-/// kept or with `agent.conf`. It is used before it is verified.
-fn find_host(agent: &Agent, conf: Option<&[u8]>) {
-    let kept = known_host::recall(&agent.options.root);
-    if kept.is_some() && agent.called.get() == Called::Never {
-        agent.called.set(Called::Before);
-    }
-    let sources = [(kept.as_deref(), "/run/mote/known-host"), (conf, "agent.conf")];
-    for (bytes, source) in sources {
-        let Some(bytes) = bytes else { continue };
-        let taken = HostInfo::parse(bytes)
-            .map_err(|why| why.to_string())
-            .and_then(|info| agent.take(&info).map(|link| (link.address, info.guest_api)));
-        match taken {
-            Ok((address, guest_api)) => {
-                log::info(format_args!("host address {address} (from {source})"));
-                agent.status(|status| status.know(now(), address));
-                return agent.allow_devlxd(guest_api);
-            }
-            Err(why) => agent.report_error(format_args!("{source} is unusable: {why}")),
-        }
-    }
-}
-
 /// Runs all tasks until a signal (success) or a broken host listener, then sends STOPPED, unless another agent has
 /// taken over.
 async fn serve(
@@ -305,7 +218,7 @@ async fn serve(
     let task = agent.clone();
     agent.spawn(async move {
         // Without it, a line is late after a suspend.
-        clock::jumps(|| task.status_changed.raise()).await;
+        jumps::jumps(|| task.status_changed.raise()).await;
     });
     let (late, arrived) = (Rc::new(RefCell::new(None)), Rc::new(Signal::default()));
     let announced: BoxFuture<'static> = if listeners.is_none() && built::STATE {
@@ -333,7 +246,7 @@ async fn serve(
             Some(listeners) => listeners,
             None => arrived.until(|| late.take()).await,
         };
-        find_host(&agent, conf.as_deref());
+        agent.find_host(conf.as_deref());
         match hostapi::server::listen(agent.clone(), listeners).await {
             Ok(never) => match never {},
             Err(error) => Err(format!("the host listener is broken: {error}")),

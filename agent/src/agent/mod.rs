@@ -4,6 +4,7 @@ pub(crate) mod envelope;
 pub(crate) mod errors;
 pub(crate) mod event_bus;
 pub(crate) mod exec_sockets;
+pub(crate) mod host;
 pub(crate) mod operation_table;
 pub(crate) mod run_files;
 
@@ -13,16 +14,11 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use async_executor::{LocalExecutor, Task};
-use mote_core::devlxd::ready::{Ready, host_state, write_state};
-use mote_core::dial::Retry;
+use mote_core::devlxd::ready::Ready;
 use mote_core::flavour::Flavour;
-use mote_core::host_address::HostAddress;
-use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::policy::Capability;
-use mote_core::json::{Document, Value};
 use mote_core::log_limit::LogLimit;
-use mote_core::status::{State, Status};
+use mote_core::status::{Intervals, State, Status};
 
 use crate::agent::errors::{About, Called, Errors, REFUSED};
 use crate::agent::event_bus::Events;
@@ -30,20 +26,18 @@ use crate::agent::operation_table::Operations;
 use crate::agent::run_files::RunFiles;
 use crate::built::{self, BoxFuture};
 use crate::config::policy::{self, InForce};
-use crate::net::host_call::{Call, CallError, HostReply, Link, call};
-use crate::net::tls::{Identity, Pin, certificate_bytes};
+use crate::handover::lock::Lock;
+use crate::net::host_call::Link;
+use crate::net::tls::Identity;
 use crate::options::Options;
 use crate::runtime::children::Children;
-use crate::runtime::clock::{now, within};
-use crate::runtime::log;
+use crate::runtime::clock::now;
 use crate::runtime::permits::Semaphore;
+use crate::runtime::run::{Executor, Task};
+use crate::runtime::small_files::read_text;
 use crate::runtime::wake::Signal;
+use crate::runtime::{log, run_dir};
 use crate::sys::sandbox;
-
-/// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).
-const VERIFY: Duration = Duration::from_millis(2500);
-/// How long the host may take to answer an ordinary request.
-pub(crate) const HOST_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Shortest interval between log lines about callers with another certificate: a real host calls again
 /// for each request of its user, and anybody on the host can call without end.
@@ -55,6 +49,8 @@ pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
 pub(crate) const READY_LOCK_PERMITS: usize = 1 << 16;
 /// Permits of [`Agent::host_requests`]: more than there are connections.
 pub(crate) const HOST_REQUEST_PERMITS: usize = 1 << 16;
+/// Most sessions at once. Beyond it: 503.
+pub(crate) const SESSIONS: usize = 64;
 /// Shortest interval between log lines about what the policy refuses the host, which can ask without end.
 pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
 /// Longest time for a first call: the host reads the port every 10 s (P§2.3), and calls for 3 s (P§3.2).
@@ -63,8 +59,6 @@ const UNHEARD: Duration = Duration::from_secs(20);
 const NO_CALL: &str = "the host has not called: does it read this port (name, chardev)?";
 /// Begin of the error text for a caller with another certificate.
 const STRANGER: &str = "refused a caller whose certificate is not server.crt";
-/// Longest part of the host's error text that is passed on, bytes.
-const SAID: usize = 200;
 
 /// Everything that more than one task needs.
 pub(crate) struct Agent {
@@ -122,10 +116,62 @@ pub(crate) struct Agent {
     /// Child processes.
     pub(crate) children: Children,
     /// Runs the tasks. Some of them hold the agent that holds this: both live to the end.
-    pub(crate) executor: LocalExecutor<'static>,
+    pub(crate) executor: Executor,
 }
 
 impl Agent {
+    /// An agent that knows of no host yet.
+    pub(crate) fn new(
+        options: Options,
+        flavour: Flavour,
+        policy: InForce,
+        identity: Identity,
+        files: String,
+        lock: Lock,
+    ) -> Self {
+        let [connect, started, connected] = options.intervals;
+        let default = Intervals::default();
+        let intervals = Intervals {
+            connect: connect.unwrap_or(default.connect),
+            started: started.unwrap_or(default.started),
+            connected: connected.unwrap_or(default.connected),
+        };
+        let events = Rc::new(Events::new());
+        let mut ready = Ready::default();
+        if let Ok(text) = read_text(&options.root.join(run_dir::READY)) {
+            ready = Ready::restore(text.as_bytes());
+        }
+        Self {
+            policy,
+            options,
+            flavour,
+            identity,
+            status: RefCell::new(Status::new(now(), intervals)),
+            status_changed: Signal::default(),
+            link: RefCell::default(),
+            devlxd: Cell::new(false),
+            guests: None,
+            devlxd_changed: Signal::default(),
+            device_event_lock: Rc::new(Semaphore::new(1)),
+            events: events.clone(),
+            ready: RefCell::new(ready),
+            ready_lock: Rc::new(Semaphore::new(READY_LOCK_PERMITS)),
+            errors: RefCell::default(),
+            called: Cell::new(Called::Never),
+            will_reexec: Cell::new(false),
+            unknown_callers: RefCell::new(LogLimit::new(UNKNOWN_CALLER_LOG_INTERVAL)),
+            shortages: RefCell::new(LogLimit::new(SHORTAGES)),
+            refusals: RefCell::new(LogLimit::new(REFUSALS)),
+            run_files: RunFiles::new(lock),
+            files,
+            operations: Operations::new(flavour, events),
+            host_requests: Rc::new(Semaphore::new(HOST_REQUEST_PERMITS)),
+            sessions: Rc::new(Semaphore::new(SESSIONS)),
+            children: Children::default(),
+            executor: Executor::new(),
+        }
+    }
+
     /// Starts a task that runs to its end.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.task(task).detach();
@@ -245,141 +291,11 @@ impl Agent {
         self.status_changed.raise();
     }
 
-    /// Adopts the host info: address and certificate. Session tickets are kept only if the certificate
-    /// is the same.
-    ///
-    /// # Errors
-    /// Why the certificate is unusable; nothing is changed then.
-    pub(crate) fn take(&self, info: &HostInfo<'_>) -> Result<Rc<Link>, String> {
-        let mut pem = Vec::new();
-        info.certificate_pem(|piece| pem.extend_from_slice(piece));
-        let pin = Pin::Certificate(certificate_bytes(&pem, "certificate")?);
-        let link = self.link_to(info.address, pin)?;
-        *self.link.borrow_mut() = Some(link.clone());
-        self.status(|status| status.trust_known(true));
-        Ok(link)
-    }
-
-    /// A link to that address, with the current link's TLS state if the pin is the same.
-    ///
-    /// # Errors
-    /// The text of rustls's error.
-    pub(crate) fn link_to(&self, address: HostAddress, pin: Pin) -> Result<Rc<Link>, String> {
-        let known = self.link.borrow().clone();
-        let tls = match known {
-            Some(known) if known.pin == pin => known.tls.clone(),
-            Some(_) | None => self.identity.client(pin.clone())?,
-        };
-        Ok(Rc::new(Link { transport: self.options.transport.clone(), address, pin, tls }))
-    }
-
     /// Switches devlxd on or off; it stays off where the guest's policy says so.
     pub(crate) fn allow_devlxd(&self, allowed: bool) {
         let allowed = allowed && self.policy.allows(Capability::GuestApi);
         if self.devlxd.replace(allowed) != allowed {
             self.devlxd_changed.raise();
-        }
-    }
-
-    /// Checks that the host answers at `link`. 403 is an answer: devlxd may be just about to be
-    /// switched on (P§3.3). Returns the host's view of our state, if the answer has it.
-    ///
-    /// # Errors
-    /// [`CallError`] after any other status, or no answer within [`VERIFY`].
-    pub(crate) async fn verify(&self, link: &Link) -> Result<Option<String>, CallError> {
-        let request = Call {
-            method: "GET",
-            target: "/1.0",
-            body: None,
-            extra: &[],
-            patience: VERIFY,
-            retry: Retry::Dial,
-        };
-        let reply = match within(VERIFY, call(link, &request, &|| false)).await {
-            Some(reply) => reply?,
-            None => return Err("the host took too long to answer".into()),
-        };
-        match reply.status {
-            200 => Ok(host_state(&reply.body)),
-            403 => Ok(None),
-            401 => Err(format!("{REFUSED}: are these another instance's files?").into()),
-            status => {
-                let said = error_text(&reply.body);
-                Err(format!("the host answered GET /1.0 with status {status}: {said}").into())
-            }
-        }
-    }
-
-    /// Makes a call to the host and reports its result to the status machine.
-    ///
-    /// # Errors
-    /// As [`call`], or if the host's address is unknown.
-    pub(crate) async fn ask(
-        &self,
-        request: &Call<'_>,
-        longer: &dyn Fn() -> bool,
-    ) -> Result<HostReply, CallError> {
-        let link = self.known_link()?;
-        let result = call(&link, request, longer).await;
-        self.judge(result.as_ref().map(|reply| reply.status));
-        result
-    }
-
-    /// The link to the host.
-    ///
-    /// # Errors
-    /// [`CallError`] while the host's address is unknown.
-    pub(crate) fn known_link(&self) -> Result<Rc<Link>, CallError> {
-        let link = self.link.borrow().clone();
-        link.ok_or_else(|| "the host has not told its address yet".into())
-    }
-
-    /// Reports a call's result to the status machine: the HTTP status, or why there was none.
-    pub(crate) fn judge(&self, result: Result<u16, &CallError>) {
-        let news = match result {
-            Ok(status) => self.status.borrow_mut().call_answered(now(), status),
-            Err(failed) if failed.is_local_shortage() => {
-                self.shortage(failed.why());
-                false
-            }
-            Err(failed) => {
-                self.report_host_error(self.state(), failed.why());
-                self.status.borrow_mut().host_lost(now());
-                true
-            }
-        };
-        if news {
-            self.status_changed.raise();
-        }
-    }
-
-    /// After a connection was verified: sends the ready state again if the host has forgotten it.
-    pub(crate) async fn replay_ready(&self, host_state: Option<&str>) {
-        let Some(host_state) = host_state else { return };
-        if !self.options.replay_ready {
-            return;
-        }
-        let _exclusive = self.ready_lock.clone().take_many(READY_LOCK_PERMITS).await;
-        let Some(state) = self.ready.borrow().on_connected(host_state) else { return };
-        let body = Document::new(32, |json| write_state(json, state.name()));
-        let request = Call {
-            method: "PATCH",
-            target: "/1.0",
-            body: Some(body.value().raw().as_bytes()),
-            extra: &[("Content-Type", "application/json")],
-            patience: HOST_CALL_TIMEOUT,
-            retry: Retry::Dial,
-        };
-        match self.ask(&request, &|| false).await {
-            Ok(reply) if reply.status == 200 => log::info(format_args!("ready replayed")),
-            Ok(reply) => {
-                self.report_error(format_args!(
-                    "ready not replayed: the host answered {}",
-                    reply.status
-                ));
-            }
-            // Logged by `judge`.
-            Err(_) => {}
         }
     }
 }
@@ -388,31 +304,4 @@ impl Agent {
 fn again(limit: &RefCell<LogLimit>) -> Option<String> {
     let held = limit.borrow_mut().again(now())?;
     Some(if held > 0 { format!(" ({held} more before)") } else { String::new() })
-}
-
-/// First line of an error's body, at most [`SAID`] bytes: of an envelope's `error`, or of the body itself.
-fn error_text(body: &[u8]) -> String {
-    let said = Value::parse(body).ok().and_then(|body| body.member("error"));
-    let enveloped = said.and_then(|text| text.string().ok());
-    let mut text = enveloped.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
-    text.truncate(text.find('\n').unwrap_or(SAID).min(text.floor_char_boundary(SAID)));
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_host_says_is_one_short_line() {
-        for (body, text) in [
-            ("Instance not found\n", "Instance not found"),
-            ("{\"error\":\"Instance not found\",\"error_code\":500}", "Instance not found"),
-            ("", ""),
-        ] {
-            assert_eq!(error_text(body.as_bytes()), text);
-        }
-        let long = format!("x{}", "\u{e9}".repeat(SAID));
-        assert_eq!(error_text(long.as_bytes()).len(), SAID - 1);
-    }
 }

@@ -5,17 +5,17 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use async_executor::Task;
 use futures_lite::future::{poll_once, yield_now};
 use mote_core::devlxd::quota::{Bounds, Class, Quota, Quotas};
 use mote_core::http::admission::{Activity, Connected, GRACE, eviction_candidate};
 use mote_core::time::Uptime;
-use rustix::process::{Resource, getrlimit};
 
 use crate::built::BoxFuture;
 use crate::net::serve::Limiter;
 use crate::runtime::clock::{now, sleep, within};
+use crate::runtime::run::Task;
 use crate::runtime::wake::Signal;
+use crate::sys;
 
 /// How long a client may take nothing of a long answer while another waits to have one. There is one, so one who
 /// is only slow to read would often be closed for another.
@@ -46,8 +46,7 @@ pub(crate) struct Entry {
 impl Guests {
     /// No clients, and the limits that follow from the number of descriptors we may have.
     pub(crate) fn new() -> Self {
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let bounds = Bounds::of(usize::try_from(descriptors).unwrap_or(usize::MAX));
+        let bounds = Bounds::of(sys::descriptors());
         Self {
             clients: RefCell::default(),
             quotas: RefCell::new(Quotas::new(&bounds)),

@@ -26,7 +26,8 @@ use mote_core::http::reply::{
 use mote_core::json::{Document, Value};
 use mote_core::limits;
 
-use crate::agent::{Agent, HOST_CALL_TIMEOUT};
+use crate::agent::Agent;
+use crate::agent::host::HOST_CALL_TIMEOUT;
 use crate::built::BoxFuture;
 use crate::devlxd::admission::{Entry, Guests};
 use crate::devlxd::socket;

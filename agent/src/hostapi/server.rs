@@ -6,7 +6,6 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_lite::FutureExt;
@@ -14,14 +13,13 @@ use futures_lite::future::{pending, ready};
 use mote_core::hostapi::event::{Audience, DEVICE, Posted};
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::host_peer::HostPeer;
-use mote_core::hostapi::info::{self, Machine, write_index, write_info};
+use mote_core::hostapi::info::{self, write_index, write_info};
 use mote_core::hostapi::policy::Capability;
 use mote_core::hostapi::route::{self, NoRoute, Route};
 use mote_core::http::head::{Framing, Request};
 use mote_core::json::{Document, Value};
 use mote_core::limits;
 use mote_core::status::State;
-use rustls::ServerConfig;
 
 use crate::agent::Agent;
 use crate::agent::envelope::{error, error_by, error_reply, sync, sync_reply};
@@ -34,12 +32,14 @@ use crate::net::serve::{
     ACCEPT_AGAIN, Admission, Answer, Refused, Reply, Service, TOO_LONG, serve,
 };
 use crate::net::stream::Stream;
+use crate::net::tls;
 use crate::net::tls_error::is_other_certificate;
 use crate::runtime::clock::{now, sleep, within};
 use crate::runtime::digest::{hex, sha256};
 use crate::runtime::log;
 use crate::runtime::log::audit;
 use crate::runtime::permits::{Permit, Semaphore};
+use crate::system::machine;
 use crate::transport::{Listener, Socket, Watched, is_passing};
 use crate::workers::report::metrics;
 use crate::workers::run;
@@ -69,7 +69,7 @@ pub(crate) async fn listen(agent: Rc<Agent>, listeners: Vec<Listener>) -> io::Re
 async fn callers(
     agent: Rc<Agent>,
     listener: Listener,
-    config: Arc<ServerConfig>,
+    config: tls::Server,
     permits: Rc<Semaphore>,
 ) -> io::Result<Infallible> {
     let listener = listener.watched();
@@ -103,7 +103,7 @@ async fn accept(agent: &Agent, listener: &Watched) -> io::Result<Socket> {
 async fn serve_one(
     agent: &Rc<Agent>,
     socket: Socket,
-    config: Arc<ServerConfig>,
+    config: tls::Server,
     act: Option<Permit>,
 ) {
     let stream = match within(limits::HEAD_TIMEOUT, Stream::accept(socket, config)).await {
@@ -241,15 +241,9 @@ fn at_once(answer: Answer) -> BoxFuture<'static, Answer> {
 }
 
 fn info(agent: &Agent) -> Answer {
-    let uname = rustix::system::uname();
-    let text = |value: &std::ffi::CStr| value.to_string_lossy().into_owned();
-    let machine = Machine {
-        architecture: &text(uname.machine()),
-        hostname: &text(uname.nodename()),
-        release: &text(uname.release()),
-        pid: std::process::id(),
-    };
-    let metadata = Document::new(512, |json| write_info(json, agent.flavour, &machine));
+    let metadata = machine::described(|machine| {
+        Document::new(512, |json| write_info(json, agent.flavour, machine))
+    });
     let metadata = metadata.value();
     let mut reply = sync_reply(metadata);
     reply.etag = Some(format!("\"{}\"", hex(&sha256(metadata.raw().as_bytes()))));

@@ -6,25 +6,23 @@ use std::task::Poll;
 use std::time::Duration;
 
 use mote_core::tls::tickets::{Earner, Tickets, Turn};
-use rustls::NamedGroup;
-use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
-use rustls::pki_types::ServerName;
 
+use crate::net::tls::{Group, Ticket};
 use crate::runtime::clock::within;
 use crate::runtime::wake::Waiting;
 
 /// How long a call waits for a ticket of another call; after that its own full handshake is quicker.
 const TICKET_WAIT: Duration = Duration::from_millis(250);
 
-/// Ticket store of one pinned certificate. rustls's key, the server name, is ignored: it is always the same.
+/// Ticket store of one pinned certificate.
 #[derive(Default)]
 pub(crate) struct Store(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    tickets: Tickets<Tls13ClientSessionValue>,
+    tickets: Tickets<Ticket>,
     /// The key exchange that the host chose last.
-    group: Option<NamedGroup>,
+    group: Option<Group>,
     waiting: Waiting,
 }
 
@@ -48,11 +46,31 @@ impl Store {
         Some(Earning { store: self.clone(), earner, answered: false })
     }
 
+    /// Keeps a ticket.
+    pub(crate) fn put(&self, ticket: Ticket) {
+        self.change(|tickets| tickets.put(ticket));
+    }
+
+    /// A ticket that nobody has used.
+    pub(crate) fn take(&self) -> Option<Ticket> {
+        self.state().tickets.take()
+    }
+
+    /// Keeps the key exchange that the host chose.
+    pub(crate) fn choose(&self, group: Group) {
+        self.state().group = Some(group);
+    }
+
+    /// The one that it chose last.
+    pub(crate) fn chosen(&self) -> Option<Group> {
+        self.state().group
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Tickets<Tls13ClientSessionValue>)) {
+    fn change(&self, change: impl FnOnce(&mut Tickets<Ticket>)) {
         let mut state = self.state();
         change(&mut state.tickets);
         let waiting = std::mem::take(&mut state.waiting);
@@ -84,32 +102,6 @@ impl Drop for Earning {
 impl std::fmt::Debug for Store {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Store")
-    }
-}
-
-impl ClientSessionStore for Store {
-    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
-        self.state().group = Some(group);
-    }
-
-    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
-        self.state().group
-    }
-
-    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
-
-    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        None
-    }
-
-    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
-
-    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
-        self.change(|tickets| tickets.put(ticket));
-    }
-
-    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.state().tickets.take()
     }
 }
 

@@ -3,17 +3,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use crate::runtime::reactor::{Async, Timer};
+use crate::runtime::reactor::Timer;
 use futures_lite::future::pending;
 use mote_core::time::Uptime;
 use pin_project_lite::pin_project;
-use rustix::io::Errno;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 
 /// Pause between two tries of [`look_for`].
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -31,7 +26,7 @@ pub(crate) fn now() -> Uptime {
 
 /// Seconds and nanoseconds since 1970.
 pub(crate) fn wall() -> (u64, u32) {
-    let time = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let time = crate::sys::since_1970();
     (time.as_secs(), time.subsec_nanos())
 }
 
@@ -47,29 +42,6 @@ pub(crate) async fn until(at: Option<Uptime>) {
 /// Waits for `duration`.
 pub(crate) async fn sleep(duration: Duration) {
     Timer::at(now() + duration).await;
-}
-
-/// Calls `jumped` after each jump of the wall clock, for ever. The end of a suspend is one: timers do not count the
-/// time in it, so what came due meanwhile would be late by a whole interval. It wakes nobody at any other time.
-/// Returns only if there is no such timer.
-pub(crate) async fn jumps(jumped: impl Fn()) {
-    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    let timer = timerfd_create(TimerfdClockId::Realtime, flags).map(Async::new_nonblocking);
-    let Ok(timer) = timer else { return };
-    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let never = Itimerspec { it_interval: zero, it_value: Timespec { tv_sec: i64::MAX, ..zero } };
-    loop {
-        let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
-        // Takes the last jump off; says ECANCELED for it, but the timer is set all the same.
-        let _canceled = timerfd_settime(timer.get_ref(), flags, &never);
-        let read = timer.read_with(|timer| Ok(rustix::io::read(timer, &mut [0; 8])?)).await;
-        match read {
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::CANCELED) => jumped(),
-            Err(_) => return,
-            // The end of time.
-            Ok(_) => {}
-        }
-    }
 }
 
 /// Time until the next look for what has been missing since then.

@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use async_executor::LocalExecutor;
+pub(crate) use async_executor::Task;
 
 use crate::runtime::reactor;
+
+/// Runs the agent's tasks.
+pub(crate) type Executor = LocalExecutor<'static>;
 
 /// Most runs of tasks between two looks at the kernel, if there always is a task that is ready.
 const TASKS: usize = 64;

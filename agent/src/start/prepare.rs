@@ -12,6 +12,7 @@ use crate::first_boot::templates::{self, Applied};
 use crate::net::tls::Identity;
 use crate::options::Options;
 use crate::status::port::{self, Found};
+use crate::status::search;
 
 /// Name of the config files for the "waiting for" line.
 pub(crate) fn what(options: &Options) -> String {
@@ -46,7 +47,7 @@ pub(crate) fn prepare(
     let found = port::find_early(options);
     let by_port = port::flavour(options, &found);
     let no_port = found.as_ref().err().cloned();
-    port::log_change(found.ok(), known);
+    search::log_change(found.ok(), known);
     let (mut identity, mut applied, mut flavour) = (None, Applied::default(), None);
     let mut visit = |place: &Path, files: &ConfigFiles| {
         identity = Some(Identity::load(files)?);

@@ -2,5 +2,6 @@
 
 pub(crate) mod port;
 pub(crate) mod pump;
+pub(crate) mod search;
 pub(crate) mod status_file;
 pub(crate) mod without_vsock;

@@ -16,7 +16,8 @@ use crate::net::host_call::{CallError, Link};
 use crate::net::tls::Pin;
 use crate::runtime::clock::{now, sleep, until};
 use crate::runtime::log;
-use crate::status::port::{self, Before, Found, Looked, Port, Search};
+use crate::status::port::{self, Found, Port};
+use crate::status::search::{Before, Looked, Search, log_change};
 use crate::status::status_file;
 
 /// Prefix of messages while there is no port (hot-plug, restore, or a driver that is not loaded yet).
@@ -176,7 +177,7 @@ impl Pump {
                     self.found = Some(found);
                 } else {
                     self.found = None;
-                    port::log_change(Some(found), &mut self.found);
+                    log_change(Some(found), &mut self.found);
                     self.agent.status.borrow_mut().port_appeared(now());
                     self.agent.clear_error(About::Port);
                 }

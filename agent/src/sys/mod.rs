@@ -9,14 +9,14 @@ pub(crate) mod sandbox;
 mod spawn;
 
 pub(crate) use spawn::{
-    Plan, become_user, lower_oom_score, raise_file_limit, reexec, run_in_fork, spawn,
+    Plan, become_user, descriptors, lower_oom_score, raise_file_limit, reexec, run_in_fork, spawn,
 };
 
 use std::ffi::CStr;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::process::Pid;
@@ -71,6 +71,11 @@ pub(crate) fn since_boot() -> Duration {
     let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
     debug_assert_eq!(result, 0, "every Linux since 2.6.39 has this clock");
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Time since 1970, by the wall clock.
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 /// Address of the peer of a vsock connection; `None` for another kind of socket.

@@ -58,6 +58,12 @@ fn set_score(score: &[u8], is_ordinary: bool) -> bool {
     }
 }
 
+/// Number of descriptors that this process may have.
+pub(crate) fn descriptors() -> usize {
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
 /// Raises the agent's soft limit of descriptors to [`FILES`], or to the hard limit if that is lower.
 pub(crate) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);

@@ -1,6 +1,7 @@
 //! The machine: kernel modules, devices and their events, network interfaces.
 
 pub(crate) mod devices;
+pub(crate) mod machine;
 pub(crate) mod modules;
 pub(crate) mod netlink;
 pub(crate) mod uevent;

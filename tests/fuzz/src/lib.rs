@@ -15,32 +15,6 @@ pub mod system;
 pub mod tally;
 pub mod whole;
 
-// The simulation, as its own test has it.
-#[allow(dead_code)]
-#[path = "../../../agent/core/tests/sim/faults.rs"]
-mod faults;
-#[allow(dead_code)]
-#[path = "../../../agent/core/tests/sim/guest.rs"]
-mod guest;
-#[allow(dead_code)]
-#[path = "../../../agent/core/tests/sim/host/mod.rs"]
-mod host;
-#[allow(dead_code)]
-#[path = "../../../agent/core/tests/sim/machine/mod.rs"]
-mod machine;
-#[allow(dead_code)]
-#[path = "../../../agent/core/tests/sim/oracle.rs"]
-mod oracle;
-#[allow(dead_code)]
-#[path = "../../../agent/core/tests/sim/shell/mod.rs"]
-mod shell;
-#[allow(dead_code)]
-#[path = "../../../agent/core/tests/sim/story.rs"]
-mod story;
-#[allow(dead_code)]
-#[path = "../../../agent/core/tests/sim/world.rs"]
-mod world;
-
 /// Names all targets once.
 macro_rules! targets {
     ($($room:ident :: $name:ident,)*) => {

@@ -1,10 +1,8 @@
-//! The whole core as one machine: a history of the simulation (`agent/core/tests/sim`) whose chances are decided by the
-//! input: what the host, the guests, the network and the clock do, and when. What must hold: the rules of the
+//! The whole agent as one machine: a history of the simulation (`agent/sim`) whose chances are decided by the input: what the host, the guests, the network and the clock do, and when. What must hold: the rules of the
 //! simulation. No request hangs past its limit, Ready is neither lost nor invented, host and agent agree in time,
 //! budgets hold, nothing is answered twice.
 
-use crate::machine::dice::Dice;
-use crate::story::tell_by;
+use mote_sim::{Dice, tell_by};
 
 /// One input.
 ///

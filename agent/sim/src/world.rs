@@ -1,26 +1,36 @@
 //! All that there is in a history, how it begins, and what must be so when it has been quiet for a while.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use mote_core::devlxd::quota::{Bounds, Quota};
 use mote_core::flavour::Flavour;
-use mote_core::hostapi::policy::{Capability, Features};
 use mote_core::status::State;
 
+use crate::agent::Agent;
+use crate::below::here::{Here, enter};
+use crate::config::policy::{self, InForce};
 use crate::guest::{Guest, application, visitor};
+use crate::handover::lock::Lock;
 use crate::host::daemon::{Host, Nature};
 use crate::host::port::{Backend, Qemu};
 use crate::machine::dice::Dice;
 use crate::machine::executor::{MILLI, Micros, SECOND, Sim, Zone};
 use crate::machine::net::Net;
 use crate::machine::wait::sleep;
+use crate::net::tls::Identity;
+use crate::options::{self, Options};
 use crate::oracle::Oracle;
-use crate::shell::agent::{Agent, Around, RunDir};
-use crate::shell::{devlxd, hostapi, pump};
+use crate::runtime::clock::now;
+use crate::status::pump;
+use crate::transport::Listener;
+use crate::{devlxd, hostapi};
 
-/// The first line comes when the port is found, at most 200 ms after an older one.
+/// The first line comes when the port is found, at most 200 ms after an older one; it is looked for every 100 ms,
+/// and once it has been away for 10 s every second.
 const FIRST: Micros = 500 * MILLI;
+const FIRST_LATE: Micros = 1_400 * MILLI;
+const LATE: Micros = 9 * SECOND;
 /// If it becomes CONNECTED meanwhile, the silent line 1.5 s later is the first.
 const REFRESH: Micros = 2 * SECOND;
 /// STARTED is announced each second; between STOPPED and STARTED are 1.5 s (seeds §1).
@@ -40,19 +50,31 @@ pub(crate) struct World {
     pub(crate) qemu: Rc<Qemu>,
     pub(crate) oracle: Rc<Oracle>,
     pub(crate) host: Rc<Host>,
-    around: Rc<Around>,
-    agent: RefCell<Option<Rc<Agent>>>,
+    flavour: Flavour,
+    denied: &'static str,
+    agent: RefCell<Option<Running>>,
     guest: Rc<Guest>,
+}
+
+/// An agent, and its start in time awake.
+struct Running {
+    agent: Rc<Agent>,
+    begun: Micros,
 }
 
 /// What a history came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    pub(crate) hash: u64,
-    pub(crate) failure: Option<String>,
-    pub(crate) answers: u64,
-    pub(crate) connects: u64,
-    pub(crate) length: Micros,
+pub struct Outcome {
+    /// Of all that happened.
+    pub hash: u64,
+    /// The rule that does not hold, and when.
+    pub failure: Option<String>,
+    /// Requests of guests that were answered.
+    pub answers: u64,
+    /// Times that the agent became CONNECTED.
+    pub connects: u64,
+    /// Virtual time.
+    pub length: Micros,
 }
 
 impl World {
@@ -66,8 +88,8 @@ impl World {
             _ => Backend::Ring,
         };
         let denied = if dice.one_in(3) { "exec" } else { "" };
-        let policy = Features::without(denied).expect("a capability");
-        let bounds = Bounds::of(dice.pick(&DESCRIPTORS));
+        let descriptors = dice.pick(&DESCRIPTORS);
+        let bounds = Bounds::of(descriptors);
         let net = Net::new(sim.clone());
         let qemu = Qemu::new(sim.clone(), backend);
         let oracle = Oracle::new(sim.clone());
@@ -76,7 +98,7 @@ impl World {
             gives_tickets: !dice.one_in(4),
             // Beside those for guests: verifications, Ready.
             most: bounds.most(Quota::Call) + bounds.most(Quota::LongPoll) + 8,
-            exec: if policy.allows(Capability::Exec) { 202 } else { 403 },
+            exec: if denied.is_empty() { 202 } else { 403 },
         };
         let host = Host::new(sim.clone(), net.clone(), qemu.clone(), oracle.clone(), nature);
         let guest = Rc::new(Guest {
@@ -86,55 +108,91 @@ impl World {
             flavour,
             turns: if bounds.most(Quota::Call) < 16 { 4 } else { 1 },
         });
-        let around = Rc::new(Around {
+        enter(Rc::new(Here {
             sim: sim.clone(),
             net: net.clone(),
             qemu: qemu.clone(),
             oracle: oracle.clone(),
-            run_dir: Rc::new(RunDir::default()),
-            flavour,
-            policy: policy.into(),
-            bounds,
-        });
-        Rc::new(Self { sim, net, qemu, oracle, host, around, agent: RefCell::default(), guest })
+            files: RefCell::default(),
+            descriptors,
+            guests: Cell::default(),
+            // A newcomer is accepted first, and those who are closed for the newest go together.
+            most_guests: bounds.connections + bounds.at_once() + 1,
+        }));
+        let agent = RefCell::default();
+        Rc::new(Self { sim, net, qemu, oracle, host, flavour, denied, agent, guest })
     }
 
-    /// Starts an agent.
-    pub(crate) fn start_agent(&self) {
+    fn options(&self) -> Options {
+        let flavour = match self.flavour {
+            Flavour::Incus => "incus",
+            Flavour::Lxd | Flavour::LxdOld => "lxd",
+        };
+        let mut words = vec!["mote-agent", "--root", "/simulated", "--flavour", flavour];
+        if !self.denied.is_empty() {
+            words.extend(["--deny", self.denied]);
+        }
+        options::parse(words.into_iter().map(Into::into)).expect("good options")
+    }
+
+    /// Starts an agent, as `main` does.
+    pub(crate) fn start_agent(self: &Rc<Self>) {
         self.kill_agent();
         self.sim.trace("agent starts", 0, 0);
-        let agent = Agent::new(self.around.clone());
+        let options = self.options();
+        let policy = InForce::new(Some(self.flavour));
+        policy.take(policy::read(&options));
+        let files = "the simulation".into();
+        let agent =
+            Rc::new(Agent::new(options, self.flavour, policy, Identity, files, Lock::default()));
         if self.qemu.backend == Backend::Line {
             // A line says nothing of it: `agent.conf` does.
             agent.allow_devlxd(true);
         }
-        let task = agent.clone();
+        let (task, world) = (agent.clone(), Rc::downgrade(self));
         agent.spawn(async move {
             pump::run(task.clone()).await;
             // It has said STOPPED.
-            task.around.oracle.excuse();
-            task.sim().kill(task.process);
+            let Some(world) = world.upgrade() else { return };
+            world.oracle.excuse();
+            world.sim.kill(task.executor.process());
         });
-        agent.spawn(hostapi::run(agent.clone()));
-        agent.spawn(devlxd::run(agent.clone()));
-        *self.agent.borrow_mut() = Some(agent);
+        let task = agent.clone();
+        agent.spawn(async move { match devlxd::server::run(task).await {} });
+        let task = agent.clone();
+        agent.spawn(async move {
+            task.find_host(None);
+            let broken = hostapi::server::listen(task, vec![Listener]).await;
+            drop(broken);
+        });
+        *self.agent.borrow_mut() = Some(Running { agent, begun: self.sim.awake() });
+    }
+
+    /// Shows the oracle the agent's state.
+    fn watch(&self) {
+        let running = self.agent.borrow();
+        let Some(Running { agent, .. }) = &*running else { return };
+        if let Ok(status) = agent.status.try_borrow() {
+            self.oracle.agent_is(status.state(), status.address().map(|address| address.port));
+        }
     }
 
     pub(crate) fn kill_agent(&self) {
-        let Some(agent) = self.agent.take() else { return };
+        let Some(Running { agent, .. }) = self.agent.take() else { return };
         self.sim.trace("agent is killed", 0, 0);
         self.oracle.excuse();
-        self.sim.kill(agent.process);
+        self.sim.kill(agent.executor.process());
     }
 
     /// SIGTERM: it says STOPPED, and ends.
     pub(crate) fn stop_agent(&self) {
-        let Some(agent) = self.agent.borrow().clone() else { return };
+        let agent = self.agent.borrow().as_ref().map(|running| running.agent.clone());
+        let Some(agent) = agent else { return };
         self.sim.trace("agent ends", 0, 0);
-        let now = agent.now();
         agent.allow_devlxd(false);
         self.oracle.excuse();
-        agent.status(|status| status.stop(now));
+        agent.status(|status| status.stop(now()));
+        agent.operations.hang_up();
     }
 
     /// Programs in the guest, and somebody who looks whether anybody waits for too long.
@@ -143,9 +201,11 @@ impl World {
         for _ in 0..visitors {
             self.sim.spawn(process, visitor(self.guest.clone()));
         }
-        if self.around.flavour != Flavour::LxdOld {
+        if self.flavour != Flavour::LxdOld {
             self.sim.spawn(process, application(self.guest.clone()));
         }
+        let world = Rc::downgrade(self);
+        self.sim.watch(move || world.upgrade().iter().for_each(|world| world.watch()));
         let world = self.clone();
         self.sim.spawn(self.sim.process(Zone::Host), async move {
             loop {
@@ -158,11 +218,13 @@ impl World {
 
     /// Whether the agent says as often as it should that it is there.
     fn listen(&self) {
-        let agent = self.agent.borrow();
-        let Some(agent) = agent.as_ref().filter(|_| self.qemu.is_there()) else { return };
-        let (written, there) = (self.qemu.written.get(), self.qemu.since.get().max(agent.begun));
+        let running = self.agent.borrow();
+        let running = running.as_ref().filter(|_| self.qemu.is_there());
+        let Some(Running { agent, begun }) = running else { return };
+        let (written, there) = (self.qemu.written.get(), self.qemu.since.get().max(*begun));
         let state = agent.state();
         let limit = match state {
+            State::Started if written < there && self.qemu.away.get() > LATE => FIRST_LATE,
             State::Started if written < there => FIRST,
             State::Started => STARTED,
             State::Connected if self.qemu.backend == Backend::Line => CONNECTED,
@@ -199,8 +261,10 @@ impl World {
 
     /// Whether agent and host agree on everything.
     pub(crate) fn disagreement(&self) -> Option<String> {
-        let agent = self.agent.borrow();
-        let Some(agent) = agent.as_ref() else { return Some("there is no agent".into()) };
+        let running = self.agent.borrow();
+        let Some(Running { agent, .. }) = running.as_ref() else {
+            return Some("there is no agent".into());
+        };
         let (state, port) = (agent.state(), self.host.port.get());
         let address = agent.status.borrow().address();
         if state != State::Connected {

@@ -3,7 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::{fmt, io};
 use std::rc::Rc;
+
+use rustix::io::Errno;
 
 use crate::machine::executor::{Micros, Process, SECOND, Sim, Zone};
 use crate::machine::wait::{Signal, sleep};
@@ -51,6 +54,9 @@ pub(crate) struct Qemu {
     /// When the guest last wrote, or tried to, and since when it can: in time awake.
     pub(crate) written: Cell<Micros>,
     pub(crate) since: Cell<Micros>,
+    /// How long it had been away then, by the guest's clock.
+    pub(crate) away: Cell<Micros>,
+    vanished: Cell<Micros>,
     /// An event for the daemon.
     pub(crate) event: Signal,
     /// Whether a daemon is connected.
@@ -75,6 +81,8 @@ impl Qemu {
             events: Default::default(),
             written: Cell::default(),
             since: Cell::default(),
+            away: Cell::default(),
+            vanished: Cell::default(),
             event: Signal::default(),
             is_read: Cell::new(false),
         })
@@ -83,10 +91,16 @@ impl Qemu {
     /// The port vanishes or is back.
     pub(crate) fn plug(&self, is_there: bool) {
         self.sim.trace(if is_there { "port is back" } else { "port vanishes" }, 0, 0);
-        self.is_there.set(is_there);
+        let was_there = self.is_there.replace(is_there);
         self.number.set(self.number.get() + 1);
         self.is_open.set(false);
         self.since.set(self.sim.awake());
+        let now = self.sim.now(Zone::Guest);
+        if is_there {
+            self.away.set(now.saturating_sub(self.vanished.get()));
+        } else if was_there {
+            self.vanished.set(now);
+        }
         self.to_guest.borrow_mut().clear();
         self.told.raise();
     }
@@ -144,6 +158,12 @@ pub(crate) struct Port {
     number: u64,
 }
 
+impl fmt::Debug for Port {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Port")
+    }
+}
+
 impl Port {
     /// Opens it, unless it is away or another has it open.
     pub(crate) fn open(qemu: &Rc<Qemu>) -> Option<Self> {
@@ -177,24 +197,30 @@ impl Port {
         Some(())
     }
 
-    /// What has come, without waiting; `None` for nothing.
-    pub(crate) fn left(&self) -> Option<Vec<u8>> {
-        let bytes = if self.is_gone() { Vec::new() } else { self.qemu.to_guest.take() };
-        (!bytes.is_empty()).then_some(bytes)
+    /// Reads what has come; 0 if nobody is at the other end of a line.
+    pub(crate) fn read(&self, out: &mut [u8]) -> io::Result<usize> {
+        let qemu = &self.qemu;
+        if self.is_gone() {
+            return Err(Errno::NODEV.into());
+        }
+        let mut bytes = qemu.to_guest.borrow_mut();
+        let count = bytes.len().min(out.len());
+        out[..count].copy_from_slice(&bytes[..count]);
+        bytes.drain(..count);
+        match count {
+            0 if qemu.backend == Backend::Line && !qemu.is_read.get() => Ok(0),
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
     }
 
-    /// Waits for bytes; `None` if the port is gone.
-    pub(crate) async fn read(&self) -> Option<Vec<u8>> {
-        loop {
-            let seen = self.qemu.told.seen();
-            if self.is_gone() {
-                return None;
-            }
-            if let Some(bytes) = self.left() {
-                return Some(bytes);
-            }
-            self.qemu.told.after(seen).await;
-        }
+    pub(crate) fn seen(&self) -> u64 {
+        self.qemu.told.seen()
+    }
+
+    /// Waits until something has come, or the port is gone.
+    pub(crate) async fn changed(&self, seen: u64) {
+        self.qemu.told.after(seen).await;
     }
 }
 

@@ -5,19 +5,22 @@ use std::collections::VecDeque;
 
 /// `SplitMix64`: small, and every seed is a good one.
 #[derive(Debug)]
-pub(crate) struct Dice {
+pub struct Dice {
     state: Cell<u64>,
     /// What the next throws show.
     decided: RefCell<VecDeque<u8>>,
 }
 
 impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// By this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self { state: Cell::new(seed), decided: RefCell::default() }
     }
 
     /// The first throws are decided, each by a byte or, if it has more sides, by four; then comes chance.
-    pub(crate) fn decided(throws: &[u8]) -> Self {
+    #[must_use]
+    pub fn decided(throws: &[u8]) -> Self {
         let decided = RefCell::new(throws.iter().copied().collect());
         Self { state: Cell::default(), decided }
     }

@@ -14,12 +14,12 @@ pub(crate) const AGREE: Micros = (5 + 30 + 2 + 10 + 3) * SECOND;
 const BACK: Micros = 13 * SECOND;
 
 /// Tells the history of that seed.
-pub(crate) fn tell(seed: u64, is_loud: bool) -> Outcome {
+pub fn tell(seed: u64, is_loud: bool) -> Outcome {
     tell_by(Dice::new(seed), is_loud)
 }
 
 /// Tells the history that these dice make.
-pub(crate) fn tell_by(dice: Dice, is_loud: bool) -> Outcome {
+pub fn tell_by(dice: Dice, is_loud: bool) -> Outcome {
     let world = World::new(dice, is_loud);
     let dice = &world.sim.dice;
     world.net.mishaps.set(dice.pick(&[0, 0, 25, 100, 400]));
@@ -50,7 +50,7 @@ pub(crate) fn tell_by(dice: Dice, is_loud: bool) -> Outcome {
 }
 
 /// A day with a host that dies every minute. Returns the longest time until it knew the agent again.
-pub(crate) fn day(seed: u64, minutes: u64, is_loud: bool) -> (Outcome, Micros) {
+pub fn day(seed: u64, minutes: u64, is_loud: bool) -> (Outcome, Micros) {
     let world = World::new(Dice::new(seed), is_loud);
     let (sim, dice) = (&world.sim, &world.sim.dice);
     world.populate(2);

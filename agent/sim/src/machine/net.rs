@@ -55,8 +55,9 @@ struct Queue {
 pub(crate) struct Listener(Rc<Queue>);
 
 /// One direction of a connection.
-#[derive(Default)]
 struct Way {
+    /// Most bytes under way.
+    window: usize,
     /// Arrival and content.
     pieces: VecDeque<(Micros, Vec<u8>)>,
     unread: usize,
@@ -152,6 +153,21 @@ impl Listener {
                 return stream;
             }
             self.0.signal.after(seen).await;
+        }
+    }
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self {
+            window: WINDOW,
+            pieces: VecDeque::new(),
+            unread: 0,
+            last: 0,
+            stalled: 0,
+            end: End::Open,
+            reader: None,
+            writer: None,
         }
     }
 }
@@ -256,11 +272,36 @@ impl Stream {
     /// Writes all of it, in pieces of any size.
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> Result<(), Broken> {
         while !bytes.is_empty() {
-            self.stumble();
-            let count = poll_fn(|context| self.poll_write(context, bytes)).await?;
+            let count = self.write(bytes).await?;
             bytes = &bytes[count..];
         }
         Ok(())
+    }
+
+    /// Writes some of it, as much as there is room for.
+    pub(crate) async fn write(&self, bytes: &[u8]) -> Result<usize, Broken> {
+        self.stumble();
+        poll_fn(|context| self.poll_write(context, bytes)).await
+    }
+
+    /// Has at most about so many bytes wait for the reader.
+    pub(crate) fn limit(&self, window: usize) {
+        self.sending.borrow_mut().window = window;
+    }
+
+    /// Whether the reader has not taken all.
+    pub(crate) fn is_unread(&self) -> bool {
+        let sending = self.sending.borrow();
+        sending.end == End::Open && sending.unread > 0
+    }
+
+    /// Whether the other side sends no more.
+    pub(crate) fn has_left(&self) -> bool {
+        match self.receiving.borrow().end {
+            End::Open => false,
+            End::Closed(when) => when <= self.sim().now(Zone::Host),
+            End::Reset => true,
+        }
     }
 
     fn poll_write(&self, context: &Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Broken>> {
@@ -269,11 +310,11 @@ impl Stream {
         if way.end != End::Open {
             return Poll::Ready(Err(Broken));
         }
-        if way.unread >= WINDOW {
+        if way.unread >= way.window {
             way.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
-        let mut count = bytes.len().min(WINDOW - way.unread);
+        let mut count = bytes.len().min(way.window - way.unread);
         if sim.dice.one_in(16) {
             count = count.min(1 + sim.dice.up_to(count));
         }

@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Arguments;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -13,9 +14,11 @@ use std::task::{Context, Wake, Waker};
 use super::dice::Dice;
 
 /// Microseconds since the history began.
-pub(crate) type Micros = u64;
-pub(crate) const MILLI: Micros = 1_000;
-pub(crate) const SECOND: Micros = 1_000_000;
+pub type Micros = u64;
+/// In [`Micros`].
+pub const MILLI: Micros = 1_000;
+/// In [`Micros`].
+pub const SECOND: Micros = 1_000_000;
 
 /// Most steps at one instant. More is a loop that waits for nothing.
 const BUSY: u32 = 200_000;
@@ -46,6 +49,7 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 struct Slot {
     process: Process,
     serial: u64,
+    is_cancelled: bool,
     waker: Arc<Knock>,
     /// Away while it runs.
     task: Option<Task>,
@@ -101,6 +105,8 @@ pub(crate) struct Sim {
     hash: Cell<u64>,
     is_loud: bool,
     failure: RefCell<Option<String>>,
+    /// Looks at what a step has changed.
+    look: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
 impl Sim {
@@ -122,6 +128,7 @@ impl Sim {
             hash: Cell::new(0xcbf2_9ce4_8422_2325),
             is_loud,
             failure: RefCell::default(),
+            look: RefCell::default(),
         })
     }
 
@@ -205,7 +212,8 @@ impl Sim {
         let queue = self.clock(process.zone).ready.clone();
         let waker = Arc::new(Knock { slot, is_queued: AtomicBool::new(false), queue });
         waker.clone().wake();
-        slots[slot] = Some(Slot { process, serial, waker, task: Some(Box::pin(task)) });
+        let task: Option<Task> = Some(Box::pin(task));
+        slots[slot] = Some(Slot { process, serial, is_cancelled: false, waker, task });
         TaskId { slot, serial }
     }
 
@@ -220,8 +228,15 @@ impl Sim {
         self.end(|slot| slot.process == process);
     }
 
-    pub(crate) fn kill_task(&self, id: TaskId) {
-        self.end(|slot| slot.serial == id.serial && slot.waker.slot == id.slot);
+    /// Has a task dropped when it would next run, which is soon.
+    pub(crate) fn cancel(&self, id: TaskId) {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots[id.slot].as_mut().filter(|slot| slot.serial == id.serial);
+        let Some(slot) = slot else { return };
+        slot.is_cancelled = true;
+        let waker = slot.waker.clone();
+        drop(slots);
+        waker.wake();
     }
 
     fn end(&self, mut which: impl FnMut(&Slot) -> bool) {
@@ -237,9 +252,16 @@ impl Sim {
     }
 
     /// Has the task woken when the zone's clock shows that.
-    pub(crate) fn wake_at(&self, zone: Zone, when: Micros, waker: &Waker) {
+    pub(crate) fn wake_at(&self, zone: Zone, when: Micros, waker: &Waker) -> (Micros, u64) {
         let key = (when, self.number());
         self.clock(zone).timers.borrow_mut().insert(key, waker.clone());
+        key
+    }
+
+    /// Takes that back.
+    pub(crate) fn forget(&self, zone: Zone, key: (Micros, u64)) {
+        let gone = self.clock(zone).timers.borrow_mut().remove(&key);
+        drop(gone);
     }
 
     /// Runs all that happens up to that time, or until something is wrong.
@@ -294,7 +316,8 @@ impl Sim {
             return false;
         }
         let waker_of = Waker::from(waker);
-        let is_over = task.as_mut().poll(&mut Context::from_waker(&waker_of)).is_ready();
+        let is_over = self.is_cancelled(index)
+            || task.as_mut().poll(&mut Context::from_waker(&waker_of)).is_ready();
         let mut slots = self.slots.borrow_mut();
         let still = slots[index].as_mut().filter(|slot| slot.serial == serial);
         match still {
@@ -310,7 +333,13 @@ impl Sim {
                 drop(task);
             }
         }
+        let look = self.look.borrow().clone();
+        look.inspect(|look| look());
         true
+    }
+
+    fn is_cancelled(&self, index: usize) -> bool {
+        self.slots.borrow()[index].as_ref().is_some_and(|slot| slot.is_cancelled)
     }
 
     fn begin(&self, index: usize) -> Option<(Task, u64, Arc<Knock>)> {
@@ -335,6 +364,23 @@ impl Sim {
         }
     }
 
+    /// Has somebody look after each step.
+    pub(crate) fn watch(&self, look: impl Fn() + 'static) {
+        self.look.replace(Some(Rc::new(look)));
+    }
+
+    pub(crate) fn is_loud(&self) -> bool {
+        self.is_loud
+    }
+
+    /// Tells what the agent logs.
+    pub(crate) fn say(&self, fact: Arguments<'_>) {
+        if self.is_loud {
+            let time = self.now.get();
+            eprintln!("{:6}.{:06}   {fact}", time / SECOND, time % SECOND);
+        }
+    }
+
     /// What the whole history comes to.
     pub(crate) fn hash(&self) -> u64 {
         self.hash.get()
@@ -354,7 +400,8 @@ impl Sim {
     /// Ends everything that still runs, whose parts refer to each other.
     pub(crate) fn clear(&self) {
         self.end(|_| true);
-        self.host.timers.borrow_mut().clear();
-        self.guest.timers.borrow_mut().clear();
+        self.look.replace(None);
+        let timers = [self.host.timers.take(), self.guest.timers.take()];
+        drop(timers);
     }
 }

@@ -1,25 +1,12 @@
-//! The core under deterministic simulation: the whole of it, driven by a shell in short, against a simulated host,
-//! guests, network and clock. One seed is one history; nothing else decides.
+//! The agent against a simulated host, guests, network and clock. One seed is one history; nothing else decides.
 //!
 //! A history that breaks a rule is reported with its seed, and told aloud again by `MOTE_SEED=n`. `MOTE_SEEDS=n`
 //! tells so many histories, `MOTE_DAYS=n` so many days.
 
-mod faults;
-mod guest;
-mod host;
-mod machine;
-mod oracle;
-mod shell;
-mod story;
-mod world;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use machine::dice::Dice;
-use machine::executor::{MILLI, SECOND};
-use story::{day, tell, tell_by};
-use world::Outcome;
+use mote_sim::{Dice, MILLI, Outcome, SECOND, day, tell, tell_by};
 
 /// Histories of a run without `MOTE_SEEDS`, and days of one without `MOTE_DAYS`. `scripts/test sim` has more.
 const HISTORIES: u64 = 1000;

@@ -94,16 +94,23 @@ async fn stranger(host: &Rc<Host>) {
     }
 }
 
-/// Starts a command and waits for its end for some seconds.
+/// Starts a command, connects its sockets, perhaps not all, and waits for its end for some seconds.
 async fn exec(host: &Rc<Host>) {
     let (sim, oracle) = (&host.sim, &host.oracle);
-    let begun = call(host, "POST", "/1.0/exec", "{\"command\":[\"x\"]}");
+    let command = "{\"command\":[\"x\"],\"wait-for-websocket\":true,\"interactive\":false}";
+    let begun = call(host, "POST", "/1.0/exec", command);
     let Some(begun) = within(sim, Zone::Host, LIMIT, begun).await.flatten() else { return };
     let expected = host.nature.exec;
     if begun.status() != expected {
         return sim.fail(format!("exec is answered {}, not {expected}", begun.status()));
     }
     let Some(path) = begun.header("location") else { return };
+    for secret in secrets(&begun.body) {
+        if !sim.dice.one_in(20) {
+            let socket = socket(host.clone(), format!("{path}/websocket?secret={secret}"));
+            sim.spawn(host.process.get().expect("this one"), socket);
+        }
+    }
     let seconds = sim.dice.between(0, 5);
     let (since, excuses) = (sim.awake(), oracle.excuses());
     let is_rough = host.net.mishaps.get() > 0;
@@ -116,4 +123,29 @@ async fn exec(host: &Rc<Host>) {
     if !is_excused && (waited.is_none() || took > seconds * SECOND + SLACK) {
         sim.fail(format!("a wait of {seconds} s took {} ms", took / MILLI));
     }
+}
+
+/// The sockets' secrets in the answer.
+fn secrets(body: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(body);
+    let fds = text.split_once("\"fds\":{").and_then(|(_, rest)| rest.split_once('}'));
+    let words = fds.map_or("", |(fds, _)| fds).split('"').map(str::to_owned);
+    words.skip(3).step_by(4).collect()
+}
+
+/// Connects one, and takes what comes.
+async fn socket(host: Rc<Host>, path: String) {
+    let work = async {
+        let stream = host.net.connect(AGENT, Zone::Host).await.ok()?;
+        Hello { certificate: HOST_CLIENT, ticket: 0 }.send(&stream).await.ok()?;
+        Hello::receive(&stream).await.ok()?;
+        let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+        stream.write_all(&request("GET", &path, upgrade, "")).await.ok()?;
+        Reader::new(&stream).message().await.ok()??;
+        let mut scrap = [0; 256];
+        while let Ok(1..) = stream.read(&mut scrap).await {}
+        Some(())
+    };
+    within(&host.sim, Zone::Host, 60 * SECOND, work).await;
 }

@@ -1,0 +1,9 @@
+//! The system below the agent, made up. Each file stands for the agent's module of that name, with its interface.
+
+pub(crate) mod guest_path;
+pub(crate) mod handover;
+pub(crate) mod here;
+pub(crate) mod sys;
+pub(crate) mod system;
+pub(crate) mod transport;
+pub(crate) mod workers;

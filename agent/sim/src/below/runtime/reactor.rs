@@ -1,0 +1,87 @@
+//! Timers on the guest's virtual clock, and whatever else can be waited for.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use mote_core::time::Uptime;
+
+use crate::below::here::{here, micros};
+use crate::machine::executor::{Micros, Zone};
+
+/// Ready when the guest's clock shows its time.
+pub(crate) struct Timer {
+    at: Micros,
+    set: Option<((Micros, u64), Waker)>,
+}
+
+impl Timer {
+    pub(crate) fn at(time: Uptime) -> Self {
+        Self { at: micros(time), set: None }
+    }
+
+    fn unset(&mut self) {
+        if let Some((key, _)) = self.set.take() {
+            here().sim.forget(Zone::Guest, key);
+        }
+    }
+}
+
+impl Future for Timer {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let sim = &here().sim;
+        if sim.now(Zone::Guest) >= self.at {
+            return Poll::Ready(());
+        }
+        let waker = context.waker();
+        if !self.set.as_ref().is_some_and(|(_, old)| old.will_wake(waker)) {
+            self.unset();
+            let key = sim.wake_at(Zone::Guest, self.at, waker);
+            self.set = Some((key, waker.clone()));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.unset();
+    }
+}
+
+/// Something that says when it has changed.
+pub(crate) trait Source {
+    fn seen(&self) -> u64;
+    async fn changed(&self, seen: u64);
+}
+
+/// A source whose operations are tried again when it has changed.
+pub(crate) struct Async<T>(T);
+
+impl<T: Source> Async<T> {
+    pub(crate) fn new(source: T) -> Self {
+        Self(source)
+    }
+
+    pub(crate) fn get_ref(&self) -> &T {
+        &self.0
+    }
+
+    pub(crate) async fn read_with<R>(
+        &self,
+        mut op: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        loop {
+            let seen = self.0.seen();
+            match op(&self.0) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.0.changed(seen).await;
+                }
+                other => return other,
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The machine.
+
+pub(crate) mod machine {
+    use mote_core::hostapi::info::Machine;
+
+    pub(crate) fn described<T>(look: impl FnOnce(&Machine<'_>) -> T) -> T {
+        look(&Machine { architecture: "x86_64", hostname: "v", release: "6", pid: 1 })
+    }
+}

@@ -1,0 +1,131 @@
+//! A command's life: its request, its operation, its sockets, its end.
+
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use mote_core::hostapi::exec::{Refusal, Request, SNAP};
+use mote_core::hostapi::operation::write_return;
+use mote_core::json::{Document, JsonError};
+use mote_core::limits;
+
+use super::execute::execute;
+use crate::agent::Agent;
+use crate::agent::envelope::{error, error_by};
+use crate::agent::exec_sockets::Sockets;
+use crate::agent::operation_table::{OPERATION_KEPT, Operation};
+use crate::hostapi::denied::denied;
+use crate::net::serve::Answer;
+use crate::runtime::clock::sleep;
+use crate::runtime::log::audit::{self, Quoted};
+use crate::runtime::permits::Permit;
+
+/// What a long command takes beyond its bytes until it is started: parts of pages, its operation.
+const HELD_PAGES: usize = 16 * 1024;
+/// What a request may take beyond its bytes: this, and the agent's own variables.
+const HELD_BEYOND_BYTES: usize = HELD_PAGES + 256;
+/// Length of the audit's line from which arguments are only counted, but for the last one, bytes.
+const ARGV: usize = 256;
+
+/// Why a command did not run.
+pub(super) struct Failure {
+    /// The operation's error.
+    pub(super) text: String,
+    /// Exit status as a shell would give it, if the command was tried.
+    pub(super) code: Option<i32>,
+}
+
+/// Creates the operation and answers 202; the command starts once its sockets are connected.
+pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
+    let busy = || error(503, "The command is too long for the memory that is left");
+    let memory = &agent.operations.memory;
+    // What is kept is at most as long as the body.
+    let most = memory.free().min(body.len() + HELD_BEYOND_BYTES);
+    let Some(mut share) = memory.try_take_many(most) else { return busy() };
+    let mut request = match Request::parse(body, most.saturating_sub(HELD_BEYOND_BYTES)) {
+        Ok(request) => request,
+        Err(Refusal::Json(JsonError::TooLong)) => return busy(),
+        Err(why) => return error_by(400, &why),
+    };
+    if let Err(what) = agent.policy.get().check_exec(&request) {
+        return denied(agent, &what);
+    }
+    if agent.policy.get().lists_commands() {
+        request.drop_environment();
+    }
+    let snap = agent.options.root.join(SNAP.trim_start_matches([':', '/']));
+    request.add_defaults(snap.exists());
+    let pages = if body.len() > limits::HOST_SHORT { HELD_PAGES } else { 0 };
+    share.shrink(request.held() + pages);
+    let sockets = Sockets::new(request.interactive);
+    let mut metadata = Document::new(1024, |json| request.write_metadata(json, sockets.secrets()));
+    metadata.shrink();
+    let operation = match agent.operations.begin(metadata, sockets) {
+        Ok(operation) => operation,
+        Err(answer) => return answer,
+    };
+    begins(&request, operation.id());
+    let answer = operation.begun(agent.flavour);
+    let (task, allowed) = (agent.clone(), agent.policy.changed.seen());
+    agent.spawn(async move { run(&task, operation, allowed, Box::new((request, share))).await });
+    answer
+}
+
+/// Notes the command for the audit. Its environment and its input may be secret.
+fn begins(request: &Request, id: &str) {
+    let mut words = String::new();
+    let (mut left_out, mut last) = (0, "");
+    for word in request.command.texts() {
+        if words.len() <= ARGV {
+            let _infallible = write!(words, " {}", Quoted(word));
+        } else {
+            left_out += 1;
+            last = word;
+        }
+    }
+    if left_out > 1 {
+        let _infallible = write!(words, " ...{}...", left_out - 1);
+    }
+    if left_out > 0 {
+        let _infallible = write!(words, " {}", Quoted(last));
+    }
+    let (user, group, cwd) = (request.user, request.group, Quoted(&request.directory));
+    let words = words.trim_start();
+    audit::note(format_args!("exec uid={user} gid={group} op={id} cwd={cwd} argv={words}"));
+}
+
+/// A request with the permit for its memory.
+pub(super) type Held = Box<(Request, Permit)>;
+
+async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, allowed: u64, request: Held) {
+    let refusal = match operation.sockets.all_here().await {
+        false => "Timed out waiting for websockets to connect",
+        true if agent.policy.changed.seen() != allowed => {
+            "The guest's policy has changed meanwhile"
+        }
+        true if agent.operations.is_hung_up() => "The agent ends",
+        true => "",
+    };
+    let outcome = if refusal.is_empty() {
+        // Boxed only now: thousands of operations may still wait for their sockets.
+        Box::pin(execute(agent, &operation.sockets, request)).await
+    } else {
+        drop(request);
+        Err(Failure { text: refusal.to_owned(), code: None })
+    };
+    operation.sockets.finish_all();
+    let metadata = |code| Document::new(16, |json| write_return(json, code));
+    let id = operation.id();
+    match outcome {
+        Ok(code) => {
+            audit::note(format_args!("exec op={id} exit={code}"));
+            agent.operations.end(&operation, Some(metadata(code)), None);
+        }
+        Err(Failure { text, code }) => {
+            audit::note(format_args!("exec op={id} failed={}", Quoted(&text)));
+            agent.operations.end(&operation, code.map(metadata), Some(text));
+        }
+    }
+    // The host still asks for the result.
+    sleep(OPERATION_KEPT).await;
+    agent.operations.forget(&operation);
+}

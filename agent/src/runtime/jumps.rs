@@ -1,0 +1,32 @@
+//! Jumps of the wall clock.
+
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::runtime::reactor::Async;
+
+/// Calls `jumped` after each jump of the wall clock, for ever. The end of a suspend is one: timers do not count the
+/// time in it, so what came due meanwhile would be late by a whole interval. It wakes nobody at any other time.
+/// Returns only if there is no such timer.
+pub(crate) async fn jumps(jumped: impl Fn()) {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    let timer = timerfd_create(TimerfdClockId::Realtime, flags).map(Async::new_nonblocking);
+    let Ok(timer) = timer else { return };
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let never = Itimerspec { it_interval: zero, it_value: Timespec { tv_sec: i64::MAX, ..zero } };
+    loop {
+        let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
+        // Takes the last jump off; says ECANCELED for it, but the timer is set all the same.
+        let _canceled = timerfd_settime(timer.get_ref(), flags, &never);
+        let read = timer.read_with(|timer| Ok(rustix::io::read(timer, &mut [0; 8])?)).await;
+        match read {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::CANCELED) => jumped(),
+            Err(_) => return,
+            // The end of time.
+            Ok(_) => {}
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The search for the status port, with one message for each change of what is in the way.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use mote_core::time::Uptime;
+
+use crate::options::Options;
+use crate::runtime::clock::{LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_interval, now};
+use crate::runtime::log;
+use crate::runtime::reactor::Async;
+use crate::status::port::{Found, ONE, Port, busy, find, watched};
+use crate::sys::sandbox;
+
+/// Time for which a busy port is not reported: a forked child has a copy of a just closed descriptor until its
+/// exec, and the descriptor of a killed agent is closed after its lock.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// Logs the port in use and what may be wrong with it, each if it is another than is `known`.
+pub(crate) fn log_change(found: Option<Found>, known: &mut Option<Found>) {
+    let Some(found) = found else { return };
+    let before = known.as_ref();
+    if before.map(|known| (&known.path, known.flavour)) != Some((&found.path, found.flavour)) {
+        log::info(format_args!("port {} ({})", found.path.display(), found.flavour.name()));
+    }
+    if let Some(doubt) = &found.doubt
+        && before.and_then(|known| known.doubt.as_ref()) != Some(doubt)
+    {
+        log::warn(format_args!("{doubt}"));
+    }
+    *known = Some(found);
+}
+
+/// The search for the port, with one message for each change of what is in the way.
+#[derive(Default)]
+pub(crate) struct Search {
+    /// The last message; empty after a loss.
+    trouble: Option<String>,
+    /// Whether another process has the port open.
+    busy: Busy,
+    /// Time since which the port is missing.
+    pub(super) missing: Option<Uptime>,
+}
+
+/// Whether another process has the port open.
+#[derive(Clone, Copy, Default)]
+enum Busy {
+    #[default]
+    No,
+    Since(Uptime),
+    /// Reported.
+    Told,
+}
+
+/// Result of one look.
+pub(crate) enum Looked {
+    /// The port is open now.
+    Open(Found, Async<Port>, Before),
+    /// The port is not open; with the message to log, if it is a new one.
+    Shut(Option<String>),
+    /// The port is another than before, and the sandbox lets none be opened but that.
+    Barred,
+}
+
+/// Whether an open port was missing before.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Before {
+    There,
+    Missing,
+}
+
+impl Search {
+    /// Looks once, and opens the port if it is there.
+    pub(crate) fn look(&mut self, options: &Options) -> Looked {
+        let why = match find(options) {
+            Ok(found) => match Port::open(&found.path).and_then(watched) {
+                Ok(port) => {
+                    let missing = self.trouble.take().is_some();
+                    (self.busy, self.missing) = (Busy::No, None);
+                    let before = if missing { Before::Missing } else { Before::There };
+                    return Looked::Open(found, port, before);
+                }
+                Err(error) if error.kind() == ErrorKind::ResourceBusy => match self.busy {
+                    Busy::No => {
+                        self.busy = Busy::Since(now());
+                        return Looked::Shut(None);
+                    }
+                    Busy::Since(since) if now() - since >= BUSY => {
+                        self.busy = Busy::Told;
+                        busy(&options.root, &found.path)
+                            .unwrap_or_else(|| format!("{} is busy: {ONE}", found.path.display()))
+                    }
+                    Busy::Since(_) | Busy::Told => return Looked::Shut(None),
+                },
+                Err(error)
+                    if error.kind() == ErrorKind::PermissionDenied && sandbox::is_entered() =>
+                {
+                    return Looked::Barred;
+                }
+                Err(error) => format!("cannot open {}: {error}", found.path.display()),
+            },
+            Err(why) => {
+                self.busy = Busy::No;
+                why
+            }
+        };
+        self.missing.get_or_insert_with(now);
+        let news = self.trouble.as_ref() != Some(&why);
+        Looked::Shut(news.then(|| self.trouble.insert(why).clone()))
+    }
+
+    /// The port that was open is gone.
+    pub(crate) fn lost(&mut self) {
+        // An empty message differs from the next one, which is therefore logged.
+        self.trouble = Some(String::new());
+    }
+
+    /// Time until the next look.
+    pub(crate) fn pause(&self) -> Duration {
+        match (self.busy, self.missing) {
+            (Busy::Since(_), _) => LOOK_INTERVAL,
+            (Busy::No | Busy::Told, Some(since)) => look_interval(since),
+            (Busy::No | Busy::Told, None) => LATER_LOOK_INTERVAL,
+        }
+    }
+}

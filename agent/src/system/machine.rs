@@ -1,0 +1,15 @@
+//! What `GET /1.0` says of the machine.
+
+use mote_core::hostapi::info::Machine;
+
+/// Passes `look` the machine's architecture, name and kernel, and this process's id.
+pub(crate) fn described<T>(look: impl FnOnce(&Machine<'_>) -> T) -> T {
+    let uname = rustix::system::uname();
+    let text = |value: &std::ffi::CStr| value.to_string_lossy().into_owned();
+    look(&Machine {
+        architecture: &text(uname.machine()),
+        hostname: &text(uname.nodename()),
+        release: &text(uname.release()),
+        pid: std::process::id(),
+    })
+}
