@@ -8,7 +8,7 @@ use mote_core::flavour::Flavour;
 use crate::host::http::{Message, Reader, request};
 use crate::machine::executor::{MILLI, Micros, SECOND, Sim, Zone};
 use crate::machine::net::{Broken, Net, Place, Stream};
-use crate::machine::wait::sleep;
+use crate::machine::wait::{either, sleep};
 use crate::oracle::{Oracle, Word};
 
 /// Longest wait for an answer: a ticket 0.25 s, ten patient tries of which two time out 8.6 s, TLS 5 s, a write
@@ -52,7 +52,15 @@ pub(crate) async fn visitor(guest: Rc<Guest>) {
 pub(crate) async fn application(guest: Rc<Guest>) {
     let sim = &guest.sim;
     loop {
-        sleep(sim, Zone::Guest, sim.dice.between(SECOND, 30 * SECOND)).await;
+        let found = guest.oracle.found.seen();
+        let pause = sleep(sim, Zone::Guest, sim.dice.between(SECOND, 30 * SECOND));
+        if sim.dice.one_in(2) {
+            pause.await;
+        } else {
+            // Beside Ready that is said again.
+            either(pause, guest.oracle.found.after(found)).await;
+            sleep(sim, Zone::Guest, sim.dice.between(0, 20 * MILLI)).await;
+        }
         let word = if sim.dice.one_in(3) { Word::Started } else { Word::Ready };
         let Ok(stream) = guest.net.connect(Place::Devlxd, Zone::Guest).await else { continue };
         guest.oracle.app_asks(word);

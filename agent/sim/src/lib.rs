@@ -4,97 +4,100 @@
 //! `below` has what is exchanged, each under the name and with the interface of what it stands for; `host` is written
 //! from docs/protocol; `oracle` has the rules.
 #![allow(dead_code, reason = "the agent's files have more than is simulated")]
+#![allow(
+    clippy::needless_pass_by_ref_mut,
+    clippy::default_constructed_unit_structs,
+    clippy::unused_async,
+    clippy::unused_self,
+    reason = "what stands for something has its interface"
+)]
 // As in the tests: a history that goes wrong is to end with a panic.
 #![allow(clippy::unwrap_used)]
 
-// What ships.
-#[path = "../../src/agent/mod.rs"]
-mod agent;
-#[path = "../../src/built.rs"]
-mod built;
-#[path = "../../src/config"]
-mod config {
-    pub(crate) mod known_host;
-    pub(crate) mod policy;
-}
-#[path = "../../src/devlxd"]
-mod devlxd {
-    pub(crate) mod admission;
-    pub(crate) mod server;
-    #[path = "../../sim/src/below/socket.rs"]
-    pub(crate) mod socket;
-}
-#[path = "../../src/hostapi"]
-mod hostapi {
-    pub(crate) mod denied;
-    pub(crate) mod events;
-    #[path = "exec"]
-    pub(crate) mod exec {
-        mod arrival;
-        #[path = "../../../sim/src/below/execute.rs"]
-        mod execute;
-        mod start;
-        pub(crate) use arrival::arrive;
-        pub(crate) use start::start;
+/// What ships, but for the paths that lead to `below`.
+#[path = "../../src"]
+mod shipped {
+    pub(crate) mod agent;
+    pub(crate) mod built;
+    pub(crate) mod config {
+        pub(crate) mod known_host;
+        pub(crate) mod policy;
     }
-    #[path = "../../sim/src/below/mounts.rs"]
-    pub(crate) mod mounts;
-    pub(crate) mod operations;
-    #[path = "../../sim/src/below/port_forward.rs"]
-    pub(crate) mod port_forward;
-    pub(crate) mod server;
-    #[path = "../../sim/src/below/sftp.rs"]
-    pub(crate) mod sftp;
+    pub(crate) mod devlxd {
+        pub(crate) mod admission;
+        pub(crate) mod server;
+        #[path = "../../sim/src/below/socket.rs"]
+        pub(crate) mod socket;
+    }
+    pub(crate) mod hostapi {
+        pub(crate) mod denied;
+        pub(crate) mod events;
+        pub(crate) mod exec {
+            mod arrival;
+            #[path = "../../../sim/src/below/hostapi/execute.rs"]
+            mod execute;
+            mod outcome;
+            mod start;
+            pub(crate) use arrival::arrive;
+            pub(crate) use start::start;
+        }
+        #[path = "../../sim/src/below/hostapi/mounts.rs"]
+        pub(crate) mod mounts;
+        pub(crate) mod operations;
+        #[path = "../../sim/src/below/hostapi/port_forward.rs"]
+        pub(crate) mod port_forward;
+        pub(crate) mod server;
+        #[path = "../../sim/src/below/hostapi/sftp.rs"]
+        pub(crate) mod sftp;
+    }
+    pub(crate) mod net {
+        pub(crate) mod host_call;
+        #[path = "../../sim/src/below/net/relay.rs"]
+        pub(crate) mod relay;
+        pub(crate) mod serve;
+        #[path = "../../sim/src/below/net/stream.rs"]
+        pub(crate) mod stream;
+        pub(crate) mod tickets;
+        #[path = "../../sim/src/below/net/tls.rs"]
+        pub(crate) mod tls;
+        #[path = "../../sim/src/below/net/tls_error.rs"]
+        pub(crate) mod tls_error;
+        #[path = "../../sim/src/below/net/tls_types.rs"]
+        pub(crate) mod tls_types;
+        pub(crate) mod upgrade;
+        pub(crate) mod websocket;
+    }
+    pub(crate) mod options;
+    pub(crate) mod print;
+    pub(crate) mod runtime {
+        #[path = "../../sim/src/below/runtime/children.rs"]
+        pub(crate) mod children;
+        pub(crate) mod clock;
+        pub(crate) mod digest;
+        #[path = "../../sim/src/below/runtime/log.rs"]
+        pub(crate) mod log;
+        pub(crate) mod permits;
+        #[path = "../../sim/src/below/runtime/random.rs"]
+        pub(crate) mod random;
+        #[path = "../../sim/src/below/runtime/reactor.rs"]
+        pub(crate) mod reactor;
+        #[path = "../../sim/src/below/runtime/run.rs"]
+        pub(crate) mod run;
+        pub(crate) mod run_dir;
+        #[path = "../../sim/src/below/runtime/small_files.rs"]
+        pub(crate) mod small_files;
+        pub(crate) mod wake;
+        pub(crate) mod yield_budget;
+    }
+    pub(crate) mod status {
+        #[path = "../../sim/src/below/port.rs"]
+        pub(crate) mod port;
+        pub(crate) mod pump;
+        pub(crate) mod search;
+        pub(crate) mod status_file;
+    }
 }
-#[path = "../../src/net"]
-mod net {
-    pub(crate) mod host_call;
-    #[path = "../../sim/src/below/relay.rs"]
-    pub(crate) mod relay;
-    pub(crate) mod serve;
-    #[path = "../../sim/src/below/stream.rs"]
-    pub(crate) mod stream;
-    pub(crate) mod tickets;
-    #[path = "../../sim/src/below/tls.rs"]
-    pub(crate) mod tls;
-    #[path = "../../sim/src/below/tls_error.rs"]
-    pub(crate) mod tls_error;
-    pub(crate) mod upgrade;
-    pub(crate) mod websocket;
-}
-#[path = "../../src/options.rs"]
-mod options;
-#[path = "../../src/print.rs"]
-mod print;
-#[path = "../../src/runtime"]
-mod runtime {
-    #[path = "../../sim/src/below/runtime/children.rs"]
-    pub(crate) mod children;
-    pub(crate) mod clock;
-    pub(crate) mod digest;
-    #[path = "../../sim/src/below/runtime/log.rs"]
-    pub(crate) mod log;
-    pub(crate) mod permits;
-    #[path = "../../sim/src/below/runtime/random.rs"]
-    pub(crate) mod random;
-    #[path = "../../sim/src/below/runtime/reactor.rs"]
-    pub(crate) mod reactor;
-    #[path = "../../sim/src/below/runtime/run.rs"]
-    pub(crate) mod run;
-    pub(crate) mod run_dir;
-    #[path = "../../sim/src/below/runtime/small_files.rs"]
-    pub(crate) mod small_files;
-    pub(crate) mod wake;
-    pub(crate) mod yield_budget;
-}
-#[path = "../../src/status"]
-mod status {
-    #[path = "../../sim/src/below/port.rs"]
-    pub(crate) mod port;
-    pub(crate) mod pump;
-    pub(crate) mod search;
-    pub(crate) mod status_file;
-}
+use shipped::{agent, built, config, devlxd, hostapi, net, options, print, runtime, status};
 
 // What is exchanged.
 mod below;

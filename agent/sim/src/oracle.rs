@@ -7,6 +7,7 @@ use std::rc::Rc;
 use mote_core::status::State;
 
 use crate::machine::executor::{MILLI, Micros, SECOND, Sim};
+use crate::machine::wait::Signal;
 
 /// A verification takes 3 s at most (seeds §1), so CONNECTED follows an answer of the host's within that.
 const PROOF: Micros = 3 * SECOND + 100 * MILLI;
@@ -48,6 +49,8 @@ pub(crate) struct Oracle {
     /// Requests that were answered, and times that the host was found.
     pub(crate) answers: Cell<u64>,
     pub(crate) connects: Cell<u64>,
+    /// Raised each time that the host is found.
+    pub(crate) found: Signal,
 }
 
 impl Oracle {
@@ -65,6 +68,7 @@ impl Oracle {
             excuses: Cell::default(),
             answers: Cell::default(),
             connects: Cell::default(),
+            found: Signal::default(),
         })
     }
 
@@ -120,6 +124,7 @@ impl Oracle {
         self.since.set(self.sim.awake());
         if state == State::Connected {
             self.connects.set(self.connects.get() + 1);
+            self.found.raise();
             let now = self.sim.awake();
             let proves = |(when, of): (Micros, u32)| now - when <= PROOF && port == Some(of);
             if !self.proof.get().is_some_and(proves) {

@@ -100,12 +100,7 @@ async fn accept(agent: &Agent, listener: &Watched) -> io::Result<Socket> {
     }
 }
 
-async fn serve_one(
-    agent: &Rc<Agent>,
-    socket: Socket,
-    config: tls::Server,
-    act: Option<Permit>,
-) {
+async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: tls::Server, act: Option<Permit>) {
     let stream = match within(limits::HEAD_TIMEOUT, Stream::accept(socket, config)).await {
         Some(Ok(stream)) => stream,
         Some(Err(error)) => {

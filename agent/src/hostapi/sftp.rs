@@ -20,7 +20,6 @@ use crate::runtime::permits::Permit;
 use crate::transport::Socket;
 use crate::workers::run;
 
-
 /// How long a session's process may take to finish after its client has gone.
 const GRACE: Duration = Duration::from_secs(5);
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mote_core::tls::tickets::{Earner, Tickets, Turn};
 
-use crate::net::tls::{Group, Ticket};
+use crate::net::tls_types::{Group, Ticket};
 use crate::runtime::clock::within;
 use crate::runtime::wake::Waiting;
 

@@ -10,10 +10,7 @@ use std::sync::Arc;
 use mote_core::hostapi::host_peer::authenticate;
 use mote_core::tls::pem;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{
-    ClientConnection, ClientSessionStore, Resumption, Tls12ClientSessionValue,
-    Tls13ClientSessionValue,
-};
+use rustls::client::{ClientConnection, Resumption};
 use rustls::crypto::{
     CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms, ring,
     verify_tls13_signature_with_raw_key,
@@ -26,8 +23,8 @@ use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, NamedGroup,
-    ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
 };
 use webpki::ring as algorithms;
 
@@ -64,10 +61,6 @@ static VERIFY: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
 
 /// TLS configuration for callers.
 pub(crate) type Server = Arc<ServerConfig>;
-/// A ticket of the host's.
-pub(crate) type Ticket = Tls13ClientSessionValue;
-/// A key exchange.
-pub(crate) type Group = NamedGroup;
 
 /// Our certificate and key, and the one caller we accept.
 pub(crate) struct Identity {
@@ -160,33 +153,6 @@ impl Client {
         let name = ServerName::try_from(SERVER_NAME).map_err(|error| error.to_string())?;
         let begun = ClientConnection::new(self.config.clone(), name);
         begun.map(Begun::from).map_err(words)
-    }
-}
-
-/// rustls's key, the server name, is ignored: it is always the same.
-impl ClientSessionStore for Store {
-    fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
-        self.choose(group);
-    }
-
-    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
-        self.chosen()
-    }
-
-    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
-
-    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        None
-    }
-
-    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
-
-    fn insert_tls13_ticket(&self, _: ServerName<'static>, ticket: Tls13ClientSessionValue) {
-        self.put(ticket);
-    }
-
-    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
-        self.take()
     }
 }
 

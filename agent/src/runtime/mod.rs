@@ -3,7 +3,6 @@
 pub(crate) mod children;
 pub(crate) mod clock;
 pub(crate) mod digest;
-pub(crate) mod jumps;
 pub(crate) mod log;
 pub(crate) mod notify;
 pub(crate) mod permits;

@@ -126,7 +126,11 @@ impl Book {
     /// The book as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let sample = |((row, column), values): (&(&str, Column), &Vec<f64>)| json!({"row": row, "agent": column.title(), "values": values});
+        let sample = |((row, column), values): (&(&str, Column), &Vec<f64>)| {
+            // Not all digits of a double are read as they were written.
+            let values: Vec<f64> = values.iter().map(|value| (value * 1e6).round() / 1e6).collect();
+            json!({"row": row, "agent": column.title(), "values": values})
+        };
         let miss = |((row, column), why): (&(&str, Column), &String)| json!({"row": row, "agent": column.title(), "why": why});
         json!({
             "machine": self.machine,

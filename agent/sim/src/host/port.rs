@@ -3,8 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::{fmt, io};
 use std::rc::Rc;
+use std::{fmt, io};
 
 use rustix::io::Errno;
 

@@ -12,7 +12,7 @@ use mote_core::hostapi::exec::{Request, exit};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::start::{Failure, Held};
+use super::outcome::{Failure, Held};
 use super::{pty, pump};
 use crate::agent::Agent;
 use crate::agent::exec_sockets::{self, Sockets};
@@ -55,7 +55,11 @@ impl Stdio {
 }
 
 /// Runs the command; returns its exit status as a shell would give it.
-pub(super) async fn execute(agent: &Agent, sockets: &Sockets, request: Held) -> Result<i32, Failure> {
+pub(super) async fn execute(
+    agent: &Agent,
+    sockets: &Sockets,
+    request: Held,
+) -> Result<i32, Failure> {
     let name: String = request.0.name().chars().take(MAX_SHOWN_NAME).collect();
     let failed = |error: io::Error| Failure {
         text: format!("Failed to run \"{name}\": {error}"),

@@ -6,6 +6,7 @@
 
 mod arrival;
 mod execute;
+mod outcome;
 mod pty;
 mod pump;
 mod start;

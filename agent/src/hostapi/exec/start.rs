@@ -9,6 +9,7 @@ use mote_core::json::{Document, JsonError};
 use mote_core::limits;
 
 use super::execute::execute;
+use super::outcome::{Failure, Held};
 use crate::agent::Agent;
 use crate::agent::envelope::{error, error_by};
 use crate::agent::exec_sockets::Sockets;
@@ -17,7 +18,6 @@ use crate::hostapi::denied::denied;
 use crate::net::serve::Answer;
 use crate::runtime::clock::sleep;
 use crate::runtime::log::audit::{self, Quoted};
-use crate::runtime::permits::Permit;
 
 /// What a long command takes beyond its bytes until it is started: parts of pages, its operation.
 const HELD_PAGES: usize = 16 * 1024;
@@ -25,14 +25,6 @@ const HELD_PAGES: usize = 16 * 1024;
 const HELD_BEYOND_BYTES: usize = HELD_PAGES + 256;
 /// Length of the audit's line from which arguments are only counted, but for the last one, bytes.
 const ARGV: usize = 256;
-
-/// Why a command did not run.
-pub(super) struct Failure {
-    /// The operation's error.
-    pub(super) text: String,
-    /// Exit status as a shell would give it, if the command was tried.
-    pub(super) code: Option<i32>,
-}
 
 /// Creates the operation and answers 202; the command starts once its sockets are connected.
 pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
@@ -92,9 +84,6 @@ fn begins(request: &Request, id: &str) {
     let words = words.trim_start();
     audit::note(format_args!("exec uid={user} gid={group} op={id} cwd={cwd} argv={words}"));
 }
-
-/// A request with the permit for its memory.
-pub(super) type Held = Box<(Request, Permit)>;
 
 async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, allowed: u64, request: Held) {
     let refusal = match operation.sockets.all_here().await {

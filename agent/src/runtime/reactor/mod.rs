@@ -4,6 +4,7 @@
 //! Descriptors are watched edge-triggered: each is registered once, when something first has to wait for it, and one
 //! that never has to wait never is. What an edge has told is remembered until an operation says `WouldBlock`.
 
+pub(crate) mod jumps;
 mod timers;
 
 use std::cell::{Cell, OnceCell, RefCell};

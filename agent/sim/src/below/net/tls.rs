@@ -7,12 +7,10 @@ use mote_core::hostapi::host_peer::{HostPeer, NotTheHost, authenticate};
 use crate::host::calls::HOST_CLIENT;
 use crate::machine::handshake::Certificate;
 use crate::net::tickets::Store;
+use crate::net::tls_types::Ticket;
 
 /// The agent's certificate.
 pub(crate) const OURS: Certificate = 7;
-
-pub(crate) type Ticket = u64;
-pub(crate) type Group = ();
 
 /// The one caller that is let in.
 #[derive(Clone)]
@@ -87,5 +85,7 @@ pub(crate) fn fingerprint(certificate: Certificate) -> [u8; 32] {
 pub(crate) fn certificate_bytes(pem: &[u8], name: &str) -> Result<Vec<u8>, String> {
     let text = String::from_utf8_lossy(pem);
     let number = text.rsplit(' ').next().and_then(|number| number.trim().parse::<u64>().ok());
-    number.map(|number| number.to_le_bytes().to_vec()).ok_or_else(|| format!("{name}: no certificate"))
+    number
+        .map(|number| number.to_le_bytes().to_vec())
+        .ok_or_else(|| format!("{name}: no certificate"))
 }

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use mote_core::json::Value;
 
-use super::super::below::here::here;
 use crate::agent::Agent;
+use crate::below::here::here;
 use crate::machine::executor::{MILLI, Zone};
 use crate::machine::wait::sleep;
 

@@ -2,14 +2,18 @@
 
 use futures_lite::FutureExt;
 
-use super::start::{Failure, Held};
+use super::outcome::{Failure, Held};
 use crate::agent::Agent;
 use crate::agent::exec_sockets::Sockets;
 use crate::below::here::here;
 use crate::machine::executor::{MILLI, SECOND, Zone};
 use crate::machine::wait::sleep;
 
-pub(super) async fn execute(agent: &Agent, sockets: &Sockets, request: Held) -> Result<i32, Failure> {
+pub(super) async fn execute(
+    agent: &Agent,
+    sockets: &Sockets,
+    request: Held,
+) -> Result<i32, Failure> {
     drop(request);
     let here = here();
     if here.sim.dice.one_in(16) {
