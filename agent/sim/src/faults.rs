@@ -56,7 +56,8 @@ pub(crate) fn strike(world: &Rc<World>) {
             sim.jump(dice.between(MILLI, dice.pick(&[SECOND, 60 * SECOND, 3600 * SECOND])));
         }
         10 if world.qemu.backend == Backend::Line => world.qemu.tell(dice.pick(&NOISE)),
-        _ => {}
+        10 => {}
+        _ => world.crowd(length),
     }
 }
 

@@ -31,6 +31,8 @@ impl Word {
 /// Watches one history.
 pub(crate) struct Oracle {
     sim: Rc<Sim>,
+    /// Whether the agent says Ready again to a host that has forgotten it.
+    says_ready_again: bool,
     /// The last word of the application that was answered with 200.
     said: Cell<Word>,
     /// Its words since then without an answer: the host may have heard them or not.
@@ -54,9 +56,10 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn new(sim: Rc<Sim>) -> Rc<Self> {
+    pub(crate) fn new(sim: Rc<Sim>, says_ready_again: bool) -> Rc<Self> {
         Rc::new(Self {
             sim,
+            says_ready_again,
             said: Cell::new(Word::Started),
             unsure: RefCell::default(),
             asked: Cell::default(),
@@ -100,11 +103,15 @@ impl Oracle {
         if self.asked.get() != Some(word) && !self.may_be(word) {
             self.sim.fail(format!("{word:?} is invented: the application said otherwise"));
         }
+        let is_unsure = self.unsure.borrow().contains(&(word == Word::Ready));
+        if !self.says_ready_again && self.asked.get() != Some(word) && !is_unsure {
+            self.sim.fail(format!("{word:?} is said again"));
+        }
     }
 
     /// What the host keeps in the end.
     pub(crate) fn host_keeps(&self, word: Word) {
-        if self.asked.get().is_none() && !self.may_be(word) {
+        if self.says_ready_again && self.asked.get().is_none() && !self.may_be(word) {
             let said = self.said.get();
             self.sim.fail(format!("the application said {said:?}, the host keeps {word:?}"));
         }

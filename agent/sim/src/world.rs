@@ -16,7 +16,7 @@ use crate::host::daemon::{Host, Nature};
 use crate::host::port::{Backend, Qemu};
 use crate::machine::dice::Dice;
 use crate::machine::executor::{MILLI, Micros, SECOND, Sim, Zone};
-use crate::machine::net::Net;
+use crate::machine::net::{Net, Place};
 use crate::machine::wait::sleep;
 use crate::net::tls::Identity;
 use crate::options::{self, Options};
@@ -40,6 +40,8 @@ const SILENT: Micros = 5_500 * MILLI;
 const CONNECTED: Micros = 30_500 * MILLI;
 /// How often a program in the guest asks something.
 const POLL: Micros = 5 * SECOND;
+/// So many full handshakes are enough to have used a ticket.
+const FULL: u64 = 6;
 /// A machine with few descriptors, and one with many.
 const DESCRIPTORS: [usize; 3] = [24, 48, 1024];
 
@@ -51,7 +53,10 @@ pub(crate) struct World {
     pub(crate) oracle: Rc<Oracle>,
     pub(crate) host: Rc<Host>,
     flavour: Flavour,
+    /// Most connections of guests.
+    most_guests: usize,
     denied: &'static str,
+    says_ready_again: bool,
     agent: RefCell<Option<Running>>,
     guest: Rc<Guest>,
 }
@@ -88,11 +93,12 @@ impl World {
             _ => Backend::Ring,
         };
         let denied = if dice.one_in(3) { "exec" } else { "" };
+        let says_ready_again = !dice.one_in(8);
         let descriptors = dice.pick(&DESCRIPTORS);
         let bounds = Bounds::of(descriptors);
         let net = Net::new(sim.clone());
         let qemu = Qemu::new(sim.clone(), backend);
-        let oracle = Oracle::new(sim.clone());
+        let oracle = Oracle::new(sim.clone(), says_ready_again);
         let nature = Nature {
             flavour,
             gives_tickets: !dice.one_in(4),
@@ -116,11 +122,23 @@ impl World {
             files: RefCell::default(),
             descriptors,
             guests: Cell::default(),
-            // A newcomer is accepted first, and those who are closed for the newest go together.
-            most_guests: bounds.connections + bounds.at_once() + 1,
+            // A newcomer is accepted first, and those who are closed for the newest go together. Listeners count apart.
+            most_guests: bounds.connections + bounds.most(Quota::Listener) + bounds.at_once() + 1,
         }));
         let agent = RefCell::default();
-        Rc::new(Self { sim, net, qemu, oracle, host, flavour, denied, agent, guest })
+        Rc::new(Self {
+            sim,
+            net,
+            qemu,
+            oracle,
+            host,
+            flavour,
+            most_guests: bounds.connections,
+            denied,
+            says_ready_again,
+            agent,
+            guest,
+        })
     }
 
     fn options(&self) -> Options {
@@ -131,6 +149,9 @@ impl World {
         let mut words = vec!["mote-agent", "--root", "/simulated", "--flavour", flavour];
         if !self.denied.is_empty() {
             words.extend(["--deny", self.denied]);
+        }
+        if !self.says_ready_again {
+            words.push("--no-replay-ready");
         }
         options::parse(words.into_iter().map(Into::into)).expect("good options")
     }
@@ -239,6 +260,21 @@ impl World {
         }
     }
 
+    /// So many connect that there is no room for more, and say nothing.
+    pub(crate) fn crowd(&self, length: Micros) {
+        self.sim.trace("crowd", length, 0);
+        for _ in 0..self.most_guests {
+            let (sim, net, oracle) = (self.sim.clone(), self.net.clone(), self.oracle.clone());
+            self.sim.spawn(self.sim.process(Zone::Guest), async move {
+                let stream = net.connect(Place::Devlxd, Zone::Guest).await;
+                // Another may be closed for it whose request is still on its way.
+                oracle.excuse();
+                sleep(&sim, Zone::Guest, length).await;
+                drop(stream);
+            });
+        }
+    }
+
     /// All that is broken is whole again, and a program asks something regularly.
     pub(crate) fn calm(self: &Rc<Self>) {
         self.sim.trace("calm", 0, 0);
@@ -248,6 +284,7 @@ impl World {
         self.net.mishaps_inside.set(0);
         self.host.refuses.set(false);
         self.host.hang(false);
+        self.host.handshakes.iter().for_each(|count| count.set(0));
         let guest = self.guest.clone();
         self.sim.spawn(self.sim.process(Zone::Guest), async move {
             loop {
@@ -285,6 +322,10 @@ impl World {
             self.sim.fail(why);
         }
         self.oracle.host_keeps(self.host.keeps.get());
+        let [full, resumed] = &self.host.handshakes;
+        if self.host.nature.gives_tickets && full.get() >= FULL && resumed.get() == 0 {
+            self.sim.fail(format!("{} tickets, and none is used", full.get()));
+        }
         self.outcome()
     }
 

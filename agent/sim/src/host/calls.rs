@@ -15,6 +15,10 @@ use crate::machine::wait::{sleep, within};
 pub(crate) const AGENT: Place = Place::Vsock(3, 8443);
 /// What the host shows as a client; `server.crt` in the guest.
 pub(crate) const HOST_CLIENT: Certificate = 9;
+/// A program that is not there.
+pub(crate) const MISSING: &str = "missing";
+/// What the agent says then.
+pub(crate) const NOT_THERE: &str = "there is no such program";
 /// All of a PUT, or of an event.
 const LIMIT: Micros = 3 * SECOND;
 /// How late an answer to a wait with a limit may be.
@@ -97,22 +101,29 @@ async fn stranger(host: &Rc<Host>) {
 /// Starts a command, connects its sockets, perhaps not all, and waits for its end for some seconds.
 async fn exec(host: &Rc<Host>) {
     let (sim, oracle) = (&host.sim, &host.oracle);
-    let command = "{\"command\":[\"x\"],\"wait-for-websocket\":true,\"interactive\":false}";
-    let begun = call(host, "POST", "/1.0/exec", command);
+    let excuses = oracle.excuses();
+    let (name, expects) =
+        sim.dice.pick(&[("x", "Success"), ("x", "Success"), (MISSING, NOT_THERE)]);
+    let command =
+        format!("{{\"command\":[\"{name}\"],\"wait-for-websocket\":true,\"interactive\":false}}");
+    let begun = call(host, "POST", "/1.0/exec", &command);
     let Some(begun) = within(sim, Zone::Host, LIMIT, begun).await.flatten() else { return };
     let expected = host.nature.exec;
     if begun.status() != expected {
         return sim.fail(format!("exec is answered {}, not {expected}", begun.status()));
     }
     let Some(path) = begun.header("location") else { return };
+    let mut are_all_here = true;
     for secret in secrets(&begun.body) {
-        if !sim.dice.one_in(20) {
-            let socket = socket(host.clone(), format!("{path}/websocket?secret={secret}"));
-            sim.spawn(host.process.get().expect("this one"), socket);
+        if sim.dice.one_in(20) {
+            are_all_here = false;
+            continue;
         }
+        let socket = socket(host.clone(), format!("{path}/websocket?secret={secret}"));
+        sim.spawn(host.process.get().expect("this one"), socket);
     }
     let seconds = sim.dice.between(0, 5);
-    let (since, excuses) = (sim.awake(), oracle.excuses());
+    let since = sim.awake();
     let is_rough = host.net.mishaps.get() > 0;
     let path = format!("{path}/wait?timeout={seconds}");
     let waited = call(host, "GET", &path, "");
@@ -122,6 +133,13 @@ async fn exec(host: &Rc<Host>) {
     let is_excused = is_rough || excuses != oracle.excuses();
     if !is_excused && (waited.is_none() || took > seconds * SECOND + SLACK) {
         sim.fail(format!("a wait of {seconds} s took {} ms", took / MILLI));
+    }
+    let Some(waited) = waited.filter(|_| !is_excused) else { return };
+    let body = String::from_utf8_lossy(&waited.body);
+    let has_ended = !["Running", "context deadline"].iter().any(|word| body.contains(word));
+    let fits = waited.status() != 404 && (!has_ended || !are_all_here || body.contains(expects));
+    if !fits {
+        sim.fail(format!("{name} is to end with {expects}: {} {body}", waited.status()));
     }
 }
 
@@ -133,16 +151,23 @@ fn secrets(body: &[u8]) -> Vec<String> {
     words.skip(3).step_by(4).collect()
 }
 
-/// Connects one, and takes what comes.
+/// Connects one, and takes what comes. A second time it is not for the taking.
 async fn socket(host: Rc<Host>, path: String) {
-    let work = async {
+    let open = || async {
         let stream = host.net.connect(AGENT, Zone::Host).await.ok()?;
         Hello { certificate: HOST_CLIENT, ticket: 0 }.send(&stream).await.ok()?;
         Hello::receive(&stream).await.ok()?;
         let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
         stream.write_all(&request("GET", &path, upgrade, "")).await.ok()?;
-        Reader::new(&stream).message().await.ok()??;
+        let answer = Reader::new(&stream).message().await.ok()??;
+        Some((stream, answer.status()))
+    };
+    let work = async {
+        let (stream, status) = open().await?;
+        if status == 101 && host.sim.dice.one_in(8) && open().await.is_some_and(|it| it.1 == 101) {
+            host.sim.fail("a websocket is taken twice".into());
+        }
         let mut scrap = [0; 256];
         while let Ok(1..) = stream.read(&mut scrap).await {}
         Some(())

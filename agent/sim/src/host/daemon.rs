@@ -47,6 +47,8 @@ pub(crate) struct Host {
     pub(crate) woken: Signal,
     /// Tickets of this process, with their certificate.
     pub(crate) tickets: RefCell<BTreeMap<u64, Certificate>>,
+    /// Full handshakes of the agent since it became calm, and resumed ones.
+    pub(crate) handshakes: [Cell<u64>; 2],
     /// The agent's calls.
     pub(crate) calls: RefCell<Vec<Weak<Stream>>>,
 }
@@ -74,6 +76,7 @@ impl Host {
             hangs: Cell::new(false),
             woken: Signal::default(),
             tickets: RefCell::default(),
+            handshakes: Default::default(),
             calls: RefCell::default(),
         })
     }

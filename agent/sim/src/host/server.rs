@@ -79,6 +79,8 @@ async fn shake(host: &Rc<Host>, stream: &Stream) -> Option<()> {
     }
     let certificate = host.certificate.get();
     let is_resumed = host.tickets.borrow_mut().remove(&theirs.ticket) == Some(certificate);
+    let count = &host.handshakes[usize::from(is_resumed)];
+    count.set(count.get() + 1);
     let work = if is_resumed { 2 * MILLI } else { 30 * MILLI };
     sleep(&host.sim, Zone::Host, host.sim.dice.between(work / 2, work)).await;
     let mut ticket = 0;

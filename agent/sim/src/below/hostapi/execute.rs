@@ -6,6 +6,7 @@ use super::outcome::{Failure, Held};
 use crate::agent::Agent;
 use crate::agent::exec_sockets::Sockets;
 use crate::below::here::here;
+use crate::host::calls::{MISSING, NOT_THERE};
 use crate::machine::executor::{MILLI, SECOND, Zone};
 use crate::machine::wait::sleep;
 
@@ -14,10 +15,11 @@ pub(super) async fn execute(
     sockets: &Sockets,
     request: Held,
 ) -> Result<i32, Failure> {
+    let is_missing = request.0.name() == MISSING;
     drop(request);
     let here = here();
-    if here.sim.dice.one_in(16) {
-        return Err(Failure { text: "there is no such program".into(), code: Some(127) });
+    if is_missing {
+        return Err(Failure { text: NOT_THERE.into(), code: Some(127) });
     }
     let life = async {
         sleep(&here.sim, Zone::Guest, here.sim.dice.between(MILLI, 8 * SECOND)).await;
