@@ -51,6 +51,8 @@ pub(crate) struct Oracle {
     /// Requests that were answered, and times that the host was found.
     pub(crate) answers: Cell<u64>,
     pub(crate) connects: Cell<u64>,
+    /// Whether nothing has happened for which the agent could take its host for lost.
+    pub(crate) keeps_host: Cell<bool>,
     /// Raised each time that the host is found.
     pub(crate) found: Signal,
 }
@@ -71,6 +73,7 @@ impl Oracle {
             excuses: Cell::default(),
             answers: Cell::default(),
             connects: Cell::default(),
+            keeps_host: Cell::default(),
             found: Signal::default(),
         })
     }
@@ -128,6 +131,9 @@ impl Oracle {
             return;
         }
         self.sim.trace(state.name(), 0, 0);
+        if self.keeps_host.get() {
+            self.sim.fail(format!("{}: a host that is there is lost", state.name()));
+        }
         self.since.set(self.sim.awake());
         if state == State::Connected {
             self.connects.set(self.connects.get() + 1);

@@ -9,6 +9,8 @@ use crate::world::{Outcome, World};
 /// every 5 s; 30 s between two turns of STOPPED and STARTED, 1.5 s between those two, 1 s until QEMU tells the
 /// host, or 10 s until it looks by itself, and its PUT of 3 s (seeds §1, P§2.3).
 pub(crate) const AGREE: Micros = (5 + 30 + 2 + 10 + 3) * SECOND;
+/// How long the agent lacks descriptors now and then.
+const STARVED: Micros = 15 * SECOND;
 /// A host that starts and finds everything whole knows the agent after this: its own look after 10 s, and its
 /// PUT of 3 s (seeds §1, P§2.3).
 const BACK: Micros = 13 * SECOND;
@@ -23,6 +25,7 @@ pub fn tell_by(dice: Dice, is_loud: bool) -> Outcome {
     let world = World::new(dice, is_loud);
     let dice = &world.sim.dice;
     world.net.mishaps.set(dice.pick(&[0, 0, 25, 100, 400]));
+    let has_mishaps = world.net.mishaps.get() > 0;
     world.net.mishaps_inside.set(dice.pick(&[0, 0, 50, 400]));
     world.populate(dice.between(1, 5));
     if dice.one_in(2) {
@@ -46,6 +49,12 @@ pub fn tell_by(dice: Dice, is_loud: bool) -> Outcome {
     mend(&world);
     world.calm();
     world.sim.run(quiet + AGREE);
+    if !has_mishaps && world.sim.failure().is_none() {
+        world.starve(true);
+        world.sim.run(quiet + AGREE + STARVED);
+        world.starve(false);
+        world.sim.run(quiet + AGREE + STARVED + SECOND);
+    }
     world.judge()
 }
 

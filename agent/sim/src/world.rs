@@ -55,6 +55,8 @@ pub(crate) struct World {
     flavour: Flavour,
     /// Most connections of guests.
     most_guests: usize,
+    /// One dial in so many finds no descriptor.
+    lacking: Rc<Cell<u64>>,
     denied: &'static str,
     says_ready_again: bool,
     agent: RefCell<Option<Running>>,
@@ -114,7 +116,9 @@ impl World {
             flavour,
             turns: if bounds.most(Quota::Call) < 16 { 4 } else { 1 },
         });
+        let lacking = Rc::<Cell<u64>>::default();
         enter(Rc::new(Here {
+            lacking: lacking.clone(),
             sim: sim.clone(),
             net: net.clone(),
             qemu: qemu.clone(),
@@ -133,6 +137,7 @@ impl World {
             oracle,
             host,
             flavour,
+            lacking,
             most_guests: bounds.connections,
             denied,
             says_ready_again,
@@ -294,6 +299,13 @@ impl World {
                 sleep(&guest.sim, Zone::Guest, POLL).await;
             }
         });
+    }
+
+    /// The agent lacks descriptors now and then, or no longer. That says nothing of the host.
+    pub(crate) fn starve(&self, lacks: bool) {
+        self.sim.trace("descriptors", u64::from(lacks), 0);
+        self.lacking.set(if lacks { 3 } else { 0 });
+        self.oracle.keeps_host.set(lacks && self.disagreement().is_none());
     }
 
     /// Whether agent and host agree on everything.

@@ -44,8 +44,11 @@ pub(crate) enum Transport {
 
 impl Transport {
     pub(crate) async fn dial(&self, address: HostAddress) -> io::Result<Socket> {
-        let place = Place::Vsock(address.cid, address.port);
-        match here().net.connect(place, Zone::Guest).await {
+        let (place, here) = (Place::Vsock(address.cid, address.port), here());
+        if here.sim.dice.one_in(here.lacking.get()) {
+            return Err(Errno::MFILE.into());
+        }
+        match here.net.connect(place, Zone::Guest).await {
             Ok(stream) => Ok(Socket::Connected(stream, None)),
             Err(NoWay::Refused) => Err(Errno::CONNRESET.into()),
             Err(NoWay::Other) => Err(Errno::HOSTUNREACH.into()),
