@@ -55,8 +55,8 @@ pub(crate) struct World {
     flavour: Flavour,
     /// Most connections of guests.
     most_guests: usize,
-    /// One dial in so many finds no descriptor.
-    lacking: Rc<Cell<u64>>,
+    /// Whether no dial finds a descriptor.
+    lacking: Rc<Cell<bool>>,
     denied: &'static str,
     says_ready_again: bool,
     agent: RefCell<Option<Running>>,
@@ -116,7 +116,7 @@ impl World {
             flavour,
             turns: if bounds.most(Quota::Call) < 16 { 4 } else { 1 },
         });
-        let lacking = Rc::<Cell<u64>>::default();
+        let lacking = Rc::<Cell<bool>>::default();
         enter(Rc::new(Here {
             lacking: lacking.clone(),
             sim: sim.clone(),
@@ -301,10 +301,10 @@ impl World {
         });
     }
 
-    /// The agent lacks descriptors now and then, or no longer. That says nothing of the host.
+    /// The agent has no descriptor left, or has some again. That says nothing of the host.
     pub(crate) fn starve(&self, lacks: bool) {
         self.sim.trace("descriptors", u64::from(lacks), 0);
-        self.lacking.set(if lacks { 3 } else { 0 });
+        self.lacking.set(lacks);
         self.oracle.keeps_host.set(lacks && self.disagreement().is_none());
     }
 

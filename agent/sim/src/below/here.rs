@@ -24,8 +24,8 @@ pub(crate) struct Here {
     pub(crate) oracle: Rc<Oracle>,
     /// Small files, which outlive an agent.
     pub(crate) files: RefCell<BTreeMap<PathBuf, Vec<u8>>>,
-    /// One dial in so many finds none.
-    pub(crate) lacking: Rc<Cell<u64>>,
+    /// Whether there is none left to dial with.
+    pub(crate) lacking: Rc<Cell<bool>>,
     /// How many descriptors a process may have.
     pub(crate) descriptors: usize,
     /// Open connections of guests, and the most that there may be.
