@@ -32,7 +32,7 @@ impl Word {
 pub(crate) struct Oracle {
     sim: Rc<Sim>,
     /// Whether the agent says Ready again to a host that has forgotten it.
-    says_ready_again: bool,
+    pub(crate) says_ready_again: bool,
     /// The last word of the application that was answered with 200.
     said: Cell<Word>,
     /// Its words since then without an answer: the host may have heard them or not.

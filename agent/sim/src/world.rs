@@ -8,7 +8,7 @@ use mote_core::flavour::Flavour;
 use mote_core::status::State;
 
 use crate::agent::Agent;
-use crate::below::here::{Here, enter};
+use crate::below::here::{Here, enter, here};
 use crate::config::policy::{self, InForce};
 use crate::guest::{Guest, application, visitor};
 use crate::handover::lock::Lock;
@@ -53,12 +53,8 @@ pub(crate) struct World {
     pub(crate) oracle: Rc<Oracle>,
     pub(crate) host: Rc<Host>,
     flavour: Flavour,
-    /// Most connections of guests.
-    most_guests: usize,
-    /// Whether no dial finds a descriptor.
-    lacking: Rc<Cell<bool>>,
+    bounds: Bounds,
     denied: &'static str,
-    says_ready_again: bool,
     agent: RefCell<Option<Running>>,
     guest: Rc<Guest>,
 }
@@ -116,9 +112,8 @@ impl World {
             flavour,
             turns: if bounds.most(Quota::Call) < 16 { 4 } else { 1 },
         });
-        let lacking = Rc::<Cell<bool>>::default();
         enter(Rc::new(Here {
-            lacking: lacking.clone(),
+            lacking: Cell::default(),
             sim: sim.clone(),
             net: net.clone(),
             qemu: qemu.clone(),
@@ -130,20 +125,7 @@ impl World {
             most_guests: bounds.connections + bounds.most(Quota::Listener) + bounds.at_once() + 1,
         }));
         let agent = RefCell::default();
-        Rc::new(Self {
-            sim,
-            net,
-            qemu,
-            oracle,
-            host,
-            flavour,
-            lacking,
-            most_guests: bounds.connections,
-            denied,
-            says_ready_again,
-            agent,
-            guest,
-        })
+        Rc::new(Self { sim, net, qemu, oracle, host, flavour, bounds, denied, agent, guest })
     }
 
     fn options(&self) -> Options {
@@ -155,7 +137,7 @@ impl World {
         if !self.denied.is_empty() {
             words.extend(["--deny", self.denied]);
         }
-        if !self.says_ready_again {
+        if !self.oracle.says_ready_again {
             words.push("--no-replay-ready");
         }
         options::parse(words.into_iter().map(Into::into)).expect("good options")
@@ -268,7 +250,7 @@ impl World {
     /// So many connect that there is no room for more, and say nothing.
     pub(crate) fn crowd(&self, length: Micros) {
         self.sim.trace("crowd", length, 0);
-        for _ in 0..self.most_guests {
+        for _ in 0..self.bounds.connections {
             let (sim, net, oracle) = (self.sim.clone(), self.net.clone(), self.oracle.clone());
             self.sim.spawn(self.sim.process(Zone::Guest), async move {
                 let stream = net.connect(Place::Devlxd, Zone::Guest).await;
@@ -304,7 +286,7 @@ impl World {
     /// The agent has no descriptor left, or has some again. That says nothing of the host.
     pub(crate) fn starve(&self, lacks: bool) {
         self.sim.trace("descriptors", u64::from(lacks), 0);
-        self.lacking.set(lacks);
+        here().lacking.set(lacks);
         self.oracle.keeps_host.set(lacks && self.disagreement().is_none());
     }
 

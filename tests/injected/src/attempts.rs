@@ -102,7 +102,7 @@ fn files(injected: &Injected, around: &Around, report: &mut Report) {
         ("/proc/self/exe", both),
         ("/proc/self/mem", both),
         ("/proc/self/oom_score_adj", write),
-        ("/proc/self/root/etc/passwd", read),
+        ("/proc/self/cwd/etc/passwd", read),
         ("/proc/self/uid_map", write),
         ("/proc/kcore", read),
         ("/proc/kmsg", read),

@@ -10,9 +10,9 @@ use crate::world::{BOOT, Plan, World};
 
 const ADDRESS: &str = "52:54:00:12:34:56";
 /// Without what the image has no programs for.
-const USER: &str = "#cloud-config\nlocale: false\nresize_rootfs: false\nssh_genkeytypes: []\nruncmd: [echo user-data >/root/user-data]\n";
+const USER: &str = "#cloud-config\nlocale: false\nresize_rootfs: false\nssh_genkeytypes: []\nruncmd: [echo user-data >/srv/user-data]\n";
 const VENDOR: &str =
-    "#cloud-config\nwrite_files: [{path: /root/vendor-data, content: vendor-data}]\n";
+    "#cloud-config\nwrite_files: [{path: /srv/vendor-data, content: vendor-data}]\n";
 const NETWORK: &str = "version: 2\nethernets:\n  nic0:\n    match: {macaddress: \"52:54:00:12:34:56\"}\n    set-name: \
                        lan0\n    addresses: [192.0.2.7/24]\n";
 
@@ -39,7 +39,7 @@ fn all_arrives(release: &str) {
         "{result}{}",
         log()
     );
-    for (path, text) in [("/root/user-data", "user-data\n"), ("/root/vendor-data", "vendor-data")] {
+    for (path, text) in [("/srv/user-data", "user-data\n"), ("/srv/vendor-data", "vendor-data")] {
         assert_eq!(world.try_sh(&format!("cat {path}")).as_deref(), Ok(text), "{}", log());
     }
     assert_eq!(world.sh("hostname; cat /etc/hostname"), format!("{NAME}\n{NAME}\n"));

@@ -25,7 +25,7 @@ pub(crate) struct Here {
     /// Small files, which outlive an agent.
     pub(crate) files: RefCell<BTreeMap<PathBuf, Vec<u8>>>,
     /// Whether there is none left to dial with.
-    pub(crate) lacking: Rc<Cell<bool>>,
+    pub(crate) lacking: Cell<bool>,
     /// How many descriptors a process may have.
     pub(crate) descriptors: usize,
     /// Open connections of guests, and the most that there may be.
