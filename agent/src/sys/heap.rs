@@ -1,4 +1,5 @@
-//! The heap: musl's, except that long allocations and growing tables get their own mappings.
+//! The heap: musl's, except that long allocations and growing tables get their own mappings, and that what comes and goes
+//! is kept for the next.
 //!
 //! musl allocates in groups of up to 128 KiB, and returns a group to the kernel when nothing in it is in
 //! use. After a burst of calls about a hundred small objects remain (tickets, tables that have grown), each
@@ -7,23 +8,30 @@
 //! when freed. A mapping costs two system calls, so buffers allocated in one piece for each call are left
 //! to musl.
 //!
-//! Blocks of the size of a TLS record come and go for each record of a transfer, and musl maps each of them anew.
-//! A few that were freed are kept for the next records, until [`rest`].
+//! Of what has 0.5 to 4 KiB, states and buffers of a connection, there are few, so that musl maps and unmaps a page for
+//! nearly each; and for each TLS record of a transfer. So one block of each of musl's sizes that was freed is kept, and two
+//! of a record's, until [`rest`]. A block that is kept also keeps its group, in which the next of its size find room.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Shortest allocation in one piece that gets its own mapping, bytes.
 const LONG: usize = 16 * 1024;
-/// Sizes, in bytes, for which blocks are kept: what a record is read into and what it holds (16 KiB), with the
-/// record's head, and twice that.
+/// Sizes, in bytes, for which blocks of [`BLOCK`] are kept: what a record is read into and what it holds (16 KiB), with
+/// the record's head, and twice that.
 const RECORDS: RangeInclusive<usize> = LONG..=BLOCK;
 /// Size of such a block, bytes. Its last pages are not touched by what is shorter.
 const BLOCK: usize = 36 * 1024;
-/// Number of blocks kept: a transfer has one to read into and one for what was read.
-const KEPT_BLOCKS: usize = 2;
+/// Longest allocation that is left to musl as it is, bytes: it has many of those.
+const SMALL: usize = 500;
+/// Sizes of the blocks that are kept, bytes: what musl's size classes hold, four each time it doubles (its
+/// `size_classes`, without the head), and two records, as a transfer has one to read into and one for what was read.
+const SIZES: [usize; 14] =
+    [572, 668, 796, 1004, 1148, 1340, 1628, 2028, 2332, 2716, 3260, 4076, BLOCK, BLOCK];
+/// Where records begin in it.
+const FIRST_RECORD: usize = 12;
 /// Size at which a growing table gets its own mapping, bytes.
 const GROWN: usize = 4 * 1024;
 /// Size from which musl maps an allocation, bytes (its `MMAP_THRESHOLD`). Pages beyond the size really
@@ -33,8 +41,8 @@ const MAPPED: usize = 128 * 1024;
 /// The global allocator. What is freed is wiped first: keys and secrets of guest and host do not stay in memory that
 /// is used again. The kernel does the same for mappings. A block that realloc(3) moves is not wiped.
 struct Heap {
-    /// Blocks that were freed and wiped, for the next records.
-    spare: [AtomicPtr<u8>; KEPT_BLOCKS],
+    /// Blocks that were freed and wiped, by [`SIZES`].
+    spare: [AtomicPtr<u8>; SIZES.len()],
 }
 
 #[global_allocator]
@@ -45,7 +53,7 @@ pub(crate) fn has_spare() -> bool {
     HEAP.spare.iter().any(|spare| !spare.load(Ordering::Relaxed).is_null())
 }
 
-/// Gives the kernel back what is kept for the next records: for a time without any.
+/// Gives the kernel back what is kept for what comes next: for a time without any.
 pub(crate) fn rest() {
     HEAP.rest();
 }
@@ -58,10 +66,18 @@ fn long(asked: Layout) -> Layout {
     Layout::from_size_align(MAPPED, asked.align()).unwrap_or(asked)
 }
 
-/// Whether it has the size of a block that is kept. What is aligned to more than malloc(3) does by itself is not: it
+/// Where in [`SIZES`] blocks are kept for it; empty if none are. What is aligned to more than malloc(3) does by itself
 /// would need a block of its own.
-fn is_record(asked: Layout) -> bool {
-    RECORDS.contains(&asked.size()) && asked.align() <= 16
+fn places(asked: Layout) -> Range<usize> {
+    let size = asked.size();
+    if size <= SMALL || asked.align() > 16 {
+        return 0..0;
+    }
+    if RECORDS.contains(&size) {
+        return FIRST_RECORD..SIZES.len();
+    }
+    let class = SIZES[..FIRST_RECORD].iter().position(|class| size <= *class);
+    class.map_or(0..0, |class| class..class + 1)
 }
 
 /// Size to request of musl for a reallocation from `old` to `size` bytes; `usable` is the size of musl's
@@ -76,53 +92,58 @@ fn resized(size: usize, old: usize, usable: usize) -> usize {
 
 // SAFETY: every call goes to System with at least the caller's size and the same alignment, or takes a block that
 // System gave and nobody has; System's `dealloc` and `realloc` use the address and the alignment, not the given size.
-// Each block of a layout that is a record has `BLOCK` bytes or more: `alloc` makes them so, and `realloc` moves what becomes
-// one or is one no longer.
+// Each block of a layout that has places is as long as these say: `alloc` makes them so, and `realloc` moves what comes
+// to other places.
 unsafe impl GlobalAlloc for Heap {
     #[inline(never)] // at each place that allocates it takes kilobytes
     unsafe fn alloc(&self, asked: Layout) -> *mut u8 {
-        if is_record(asked) {
-            return self.record();
+        let places = places(asked);
+        if let Some(block) = self.take(&places) {
+            return block;
         }
         // SAFETY: the caller guarantees that the size is not zero.
-        unsafe { System.alloc(long(asked)) }
+        unsafe { System.alloc(whole(asked, &places)) }
     }
 
     unsafe fn alloc_zeroed(&self, asked: Layout) -> *mut u8 {
-        if is_record(asked) {
+        let places = places(asked);
+        if places.start == FIRST_RECORD {
             // As the kernel maps it: pages that are never used take no memory, as in a buffer of which little is used
             // for long. musl would write zeros to less.
             // SAFETY: the size is not zero.
             return unsafe { System.alloc_zeroed(Layout::new::<[u8; MAPPED]>()) };
         }
+        if let Some(block) = self.take(&places) {
+            // SAFETY: it has room for what was asked for.
+            unsafe { block.write_bytes(0, asked.size()) };
+            return block;
+        }
         // SAFETY: as above.
-        unsafe { System.alloc_zeroed(long(asked)) }
+        unsafe { System.alloc_zeroed(whole(asked, &places)) }
     }
 
     #[inline(never)] // as above
     unsafe fn dealloc(&self, at: *mut u8, asked: Layout) {
-        // SAFETY: the caller guarantees that `at` was allocated here, so it is malloc's, and gives it up.
+        let (size, places) = (asked.size(), places(asked));
+        // SAFETY: the caller guarantees that `at` was allocated here with that size, so it is malloc's, and gives it up.
         unsafe {
-            if is_record(asked) {
-                libc::explicit_bzero(at.cast(), asked.size());
-                if self.keep(at) {
-                    return;
-                }
-            } else {
-                // Not the size asked for, which few callers would have to know.
-                let usable = libc::malloc_usable_size(at.cast());
-                if usable < LONG {
-                    libc::explicit_bzero(at.cast(), usable);
-                }
+            // What has a mapping of its own is not wiped: the kernel does it.
+            let is_mapped = places.is_empty()
+                && size >= GROWN
+                && (size >= LONG || libc::malloc_usable_size(at.cast()) >= LONG);
+            if !is_mapped {
+                libc::explicit_bzero(at.cast(), size);
             }
-            System.dealloc(at, asked);
+            if !self.keep(at, &places) {
+                System.dealloc(at, asked);
+            }
         }
     }
 
     #[inline(never)] // as above
     unsafe fn realloc(&self, at: *mut u8, asked: Layout, size: usize) -> *mut u8 {
         let Ok(new) = Layout::from_size_align(size, asked.align()) else { return null_mut() };
-        if is_record(asked) || is_record(new) {
+        if !places(asked).is_empty() || !places(new).is_empty() {
             // SAFETY: the caller's guarantees for `at`, `asked` and `size`.
             return unsafe { self.moved(at, asked, new) };
         }
@@ -133,25 +154,31 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
+/// What to request of musl for what has these places.
+fn whole(asked: Layout, places: &Range<usize>) -> Layout {
+    let size = if places.is_empty() { None } else { SIZES.get(places.start) };
+    let whole = size.and_then(|size| Layout::from_size_align(*size, asked.align()).ok());
+    whole.unwrap_or_else(|| long(asked))
+}
+
 impl Heap {
     const fn new() -> Self {
-        Self { spare: [const { AtomicPtr::new(null_mut()) }; KEPT_BLOCKS] }
+        Self { spare: [const { AtomicPtr::new(null_mut()) }; SIZES.len()] }
     }
 
-    /// A block for a record, or null.
-    fn record(&self) -> *mut u8 {
-        // SAFETY: the size is not zero.
-        self.take_spare().unwrap_or_else(|| unsafe { System.alloc(Layout::new::<[u8; BLOCK]>()) })
-    }
-
-    fn take_spare(&self) -> Option<*mut u8> {
-        let mut taken = self.spare.iter().map(|spare| spare.swap(null_mut(), Ordering::Acquire));
+    /// A block that is kept at one of these places. Who takes it has it alone.
+    fn take(&self, places: &Range<usize>) -> Option<*mut u8> {
+        let mut taken = self
+            .spare
+            .get(places.clone())?
+            .iter()
+            .map(|spare| spare.swap(null_mut(), Ordering::Acquire));
         taken.find(|block| !block.is_null())
     }
 
-    /// Keeps a block; `false` if enough are kept.
-    fn keep(&self, block: *mut u8) -> bool {
-        self.spare.iter().any(|spare| {
+    /// Keeps a block at one of these places; `false` if there is none.
+    fn keep(&self, block: *mut u8, places: &Range<usize>) -> bool {
+        self.spare.get(places.clone()).into_iter().flatten().any(|spare| {
             let was_empty =
                 spare.compare_exchange(null_mut(), block, Ordering::Release, Ordering::Relaxed);
             was_empty.is_ok()
@@ -159,28 +186,29 @@ impl Heap {
     }
 
     fn rest(&self) {
-        while let Some(block) = self.take_spare() {
-            // SAFETY: it was System's, and nobody else has it.
+        while let Some(block) = self.take(&(0..SIZES.len())) {
+            // SAFETY: it was System's, and nobody else has it; System needs no size.
             unsafe { System.dealloc(block, Layout::new::<[u8; BLOCK]>()) }
         }
     }
 
-    /// Moves what becomes a record, or is one no longer; one that stays one has room for it.
+    /// Moves what comes to other places, or to none; what stays where it is has room.
     ///
     /// # Safety
     /// As of `realloc`.
-    #[cold]
     unsafe fn moved(&self, at: *mut u8, old: Layout, new: Layout) -> *mut u8 {
         let (had, has) = (old.size(), new.size());
-        // SAFETY: `at` has `had` bytes, and a record's block `BLOCK`; the new block, if there is one, has `has` and is
-        // another one.
+        // SAFETY: `at` has `had` bytes, or what its places say; the new block, if there is one, has `has` and is another
+        // one.
         unsafe {
-            if is_record(old) && is_record(new) {
+            if places(old) == places(new) {
                 // What is cut off is not wiped when it is freed.
                 libc::explicit_bzero(at.add(has.min(had)).cast(), had.saturating_sub(has));
                 return at;
             }
-            let to = self.alloc(new);
+            let size = if places(new).is_empty() { resized(has, had, had) } else { has };
+            let to = Layout::from_size_align(size, new.align())
+                .map_or(null_mut(), |new| self.alloc(new));
             if !to.is_null() {
                 to.copy_from_nonoverlapping(at, had.min(has));
                 self.dealloc(at, old);
@@ -253,7 +281,7 @@ mod tests {
             let again = heap.alloc(record(LONG + 100));
             assert_eq!(again, first);
             heap.dealloc(zeroed, record(LONG));
-            let _kept = heap.take_spare();
+            let _kept = heap.take(&(0..SIZES.len()));
             again.write_bytes(9, LONG + 100);
             let moved = heap.realloc(again, record(LONG + 100), BLOCK + 1);
             assert!(std::slice::from_raw_parts(moved, LONG).iter().all(|byte| *byte == 9));
@@ -264,18 +292,57 @@ mod tests {
             heap.dealloc(small, record(LONG));
         }
         heap.rest();
-        assert!(heap.take_spare().is_none());
+        assert!(heap.take(&(0..SIZES.len())).is_none());
+    }
+
+    #[test]
+    fn one_block_of_each_size_is_kept_and_serves_what_fits() {
+        let heap = Heap::new();
+        // SAFETY: as above.
+        unsafe {
+            let (first, second) = (heap.alloc(record(600)), heap.alloc(record(668)));
+            first.write_bytes(7, 600);
+            heap.dealloc(first, record(600));
+            heap.dealloc(second, record(668));
+            assert_ne!(heap.alloc(record(572)), first, "of another size");
+            let zeroed = heap.alloc_zeroed(record(668));
+            assert_eq!(zeroed, first);
+            assert!(std::slice::from_raw_parts(zeroed, 668).iter().all(|byte| *byte == 0));
+
+            zeroed.write_bytes(9, 668);
+            let shorter = heap.realloc(zeroed, record(668), 580);
+            assert_eq!(shorter, zeroed, "it has the same place");
+            assert!(std::slice::from_raw_parts(shorter.add(580), 88).iter().all(|byte| *byte == 0));
+            let small = heap.realloc(shorter, record(580), 10);
+            assert!(std::slice::from_raw_parts(small, 10).iter().all(|byte| *byte == 9));
+            assert_eq!(heap.alloc(record(573)), first, "what was left is kept");
+            heap.dealloc(small, record(10));
+        }
+        heap.rest();
+    }
+
+    #[test]
+    fn each_size_has_its_place() {
+        for size in [1, SMALL, 4077, LONG - 1, BLOCK + 1] {
+            assert!(places(record(size)).is_empty(), "{size}");
+        }
+        assert!(places(Layout::from_size_align(600, 64).unwrap()).is_empty());
+        for (size, expected) in [(SMALL + 1, 0), (572, 0), (573, 1), (4076, 11)] {
+            assert_eq!(places(record(size)), expected..expected + 1, "{size}");
+        }
+        assert_eq!(places(record(LONG)), FIRST_RECORD..SIZES.len());
+        assert!(SIZES.is_sorted());
     }
 
     #[test]
     fn no_more_blocks_are_kept_than_a_transfer_needs() {
         let heap = Heap::new();
         // SAFETY: as above.
-        let blocks = [(); KEPT_BLOCKS + 3].map(|()| unsafe { heap.alloc(record(LONG)) });
+        let blocks = [(); 2 + 3].map(|()| unsafe { heap.alloc(record(LONG)) });
         for block in blocks {
             // SAFETY: as above.
             unsafe { heap.dealloc(block, record(LONG)) };
         }
-        assert_eq!(std::iter::from_fn(|| heap.take_spare()).count(), KEPT_BLOCKS);
+        assert_eq!(std::iter::from_fn(|| heap.take(&(0..SIZES.len()))).count(), 2);
     }
 }

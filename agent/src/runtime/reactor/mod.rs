@@ -14,17 +14,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
+use mote_core::time::Uptime;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
+use crate::runtime::clock::now;
 use crate::runtime::wake::Signal;
 use crate::sys::heap;
 pub(crate) use timers::Timer;
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 32;
-/// Time without an event after which memory kept for a transfer is given back.
-const REST: Duration = Duration::from_millis(250);
+/// How long freed memory is kept for what comes next. A wait that is shorter than those of the kernel's own timers costs:
+/// the clock's device is set anew for each, under emulation in 0.2 ms.
+const REST: Duration = Duration::from_millis(1500);
 /// Pause between two looks at the clock while there is no descriptor for an epoll.
 const BLIND: Duration = Duration::from_secs(1);
 
@@ -40,6 +43,10 @@ struct Reactor {
     sources: RefCell<Vec<Option<Rc<Source>>>>,
     /// Keys that are free.
     free: RefCell<Vec<usize>>,
+    /// When kept memory is given back, if there is any.
+    rest: Cell<Option<Uptime>>,
+    /// When the last wait began.
+    waited: Cell<Uptime>,
 }
 
 /// What is known of a registered descriptor.
@@ -73,6 +80,8 @@ impl Reactor {
         Self {
             epoll: OnceCell::new(),
             sources: RefCell::new(Vec::new()),
+            rest: Cell::new(None),
+            waited: Cell::new(Uptime(Duration::ZERO)),
             free: RefCell::new(Vec::new()),
         }
     }
@@ -86,14 +95,14 @@ impl Reactor {
     }
 
     /// Returns how many descriptors there was something of.
-    fn wait(&self, epoll: &OwnedFd, limit: Option<Duration>) -> usize {
+    fn wait(&self, epoll: &OwnedFd, limit: Option<Duration>) {
         // The kernel counts milliseconds; before its time a timer would only be looked at again.
         let millis = limit.map(|limit| limit.as_nanos().div_ceil(1_000_000));
         let limit = millis.and_then(|millis| u64::try_from(millis).ok());
         let limit = limit.and_then(|millis| Timespec::try_from(Duration::from_millis(millis)).ok());
         let mut room = [MaybeUninit::uninit(); EVENTS];
         // Interrupted: the loop comes again.
-        let Ok((events, _)) = epoll::wait(epoll, &mut room, limit.as_ref()) else { return 1 };
+        let Ok((events, _)) = epoll::wait(epoll, &mut room, limit.as_ref()) else { return };
         for event in &*events {
             let (flags, key) = (event.flags, event.data.u64());
             let source = usize::try_from(key).ok().and_then(|key| self.source(key));
@@ -101,7 +110,6 @@ impl Reactor {
                 source.tell(flags);
             }
         }
-        events.len()
     }
 
     fn source(&self, key: usize) -> Option<Rc<Source>> {
@@ -117,6 +125,25 @@ impl Reactor {
             None => sources.push(Some(source)),
         }
         key
+    }
+
+    /// Gives kept memory back if it is time; how long until then, if there is some. Who did one thing after a long wait
+    /// will wait long again, and is not woken for it.
+    fn rest(&self) -> Option<Duration> {
+        let now = now();
+        let was_asleep = now - self.waited.replace(now) >= REST;
+        if !heap::has_spare() {
+            self.rest.set(None);
+            return None;
+        }
+        let until = self.rest.get().unwrap_or(now + REST);
+        if until > now && !was_asleep {
+            self.rest.set(Some(until));
+            return Some(until - now);
+        }
+        heap::rest();
+        self.rest.set(None);
+        None
     }
 
     fn remove(&self, key: usize) {
@@ -147,16 +174,11 @@ impl Source {
 pub(super) fn turn(is_busy: bool) {
     REACTOR.with(|reactor| {
         let mut limit = if is_busy { Some(Duration::ZERO) } else { timers::next() };
-        let is_resting = heap::has_spare() && limit.is_none_or(|limit| limit > REST);
-        if is_resting {
-            limit = Some(REST);
+        if !is_busy && let Some(left) = reactor.rest() {
+            limit = Some(limit.map_or(left, |limit| limit.min(left)));
         }
         match reactor.epoll() {
-            Ok(epoll) => {
-                if reactor.wait(epoll, limit) == 0 && is_resting {
-                    heap::rest();
-                }
-            }
+            Ok(epoll) => reactor.wait(epoll, limit),
             // No descriptor to be had: whoever waits for one learns it when it is registered.
             Err(_) => std::thread::sleep(limit.unwrap_or(BLIND).min(BLIND)),
         }
