@@ -23,6 +23,18 @@ impl Column {
     pub const BENCHED: [Self; 5] =
         [Self::MoteLxd, Self::LxdAgent, Self::MoteIncus, Self::IncusAgent, Self::Before];
 
+    /// What the bench measures: the Go agents too unless it is of mote's `own`, and an older build of mote if there is
+    /// one `before`.
+    #[must_use]
+    pub const fn benched(own: bool, before: bool) -> &'static [Self] {
+        match (own, before) {
+            (false, false) => &Self::ALL,
+            (false, true) => &Self::BENCHED,
+            (true, false) => &[Self::MoteLxd],
+            (true, true) => &[Self::MoteLxd, Self::Before],
+        }
+    }
+
     /// On top of the column.
     #[must_use]
     pub fn title(self) -> &'static str {

@@ -34,15 +34,11 @@ pub struct Options {
     pub rounds: u32,
     /// Names of the rows to measure; all if empty.
     pub only: Vec<String>,
-    /// Whether an older build of mote is measured too.
-    pub before: bool,
+    /// What is measured.
+    pub columns: &'static [Column],
 }
 
 impl Options {
-    fn columns(&self) -> &'static [Column] {
-        if self.before { &Column::BENCHED } else { &Column::ALL }
-    }
-
     fn wants(&self, row: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == row)
     }
@@ -58,7 +54,7 @@ pub fn run(options: &Options) -> Book {
     let say = |what: &str| eprintln!("[{:4.0} s] {what}", begun.elapsed().as_secs_f64());
     let wants = |row: &str| options.wants(row);
     for round in 1..=options.rounds {
-        for column in options.columns().iter().copied() {
+        for column in options.columns.iter().copied() {
             if steps::is_wanted(&wants) {
                 say(&format!("round {round} of {}: {}", options.rounds, column.title()));
                 book.add(column, steps::visit(column, &wants));
@@ -67,11 +63,11 @@ pub fn run(options: &Options) -> Book {
     }
     if wants("idle") || wants("wakeups") {
         say("idle");
-        for (column, found) in quiet::idle(options.columns(), options.rounds) {
+        for (column, found) in quiet::idle(options.columns, options.rounds) {
             book.add(column, found);
         }
     }
-    for column in options.columns().iter().copied() {
+    for column in options.columns.iter().copied() {
         if wants("bytes") || wants("xz") || wants("zstd") {
             book.add(column, fixed::bytes(column));
         }

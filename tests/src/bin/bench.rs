@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use mote_tests::bench::book::CPU;
 use mote_tests::bench::results::Results;
 use mote_tests::bench::{Options, page, rows, run};
+use mote_tests::column::Column;
 
 const HELP: &str = "\
 scripts/bench: mote beside Debian's lxd-agent and incus-agent
@@ -12,6 +13,7 @@ scripts/bench: mote beside Debian's lxd-agent and incus-agent
   --rounds N        boot and measure each agent so often (5)
   --only ROW,...    only these; prints, and writes no page
   --before COMMIT   measure that build of mote, too
+  --own             no Go agents; with --only
   --hold            short: five rows, two rounds; fails if mote is much less ahead than docs/bench.json says
   --again           write the pages from docs/bench.json, measure nothing
 ";
@@ -32,8 +34,8 @@ fn main() -> ExitCode {
 }
 
 fn bench() -> Result<(), String> {
-    let mut options = Options { rounds: 5, only: Vec::new(), before: false };
-    let (mut again, mut hold) = (false, false);
+    let mut options = Options { rounds: 5, only: Vec::new(), columns: &[] };
+    let (mut again, mut hold, mut before, mut own) = (false, false, false, false);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
@@ -41,7 +43,8 @@ fn bench() -> Result<(), String> {
             "--rounds" => options.rounds = value()?.parse().map_err(|_| "--rounds N".to_owned())?,
             "--only" => options.only = value()?.split(',').map(str::to_owned).collect(),
             // scripts/bench has built it.
-            "--before" => (options.before, _) = (true, value()?),
+            "--before" => (before, _) = (true, value()?),
+            "--own" => own = true,
             "--hold" => {
                 (hold, options.rounds, options.only) = (true, 2, HELD.map(str::to_owned).into())
             }
@@ -54,6 +57,10 @@ fn bench() -> Result<(), String> {
             "no row {unknown}; there are: {}",
             rows::ROWS.map(|row| row.id).join(" ")
         ));
+    }
+    options.columns = Column::benched(own, before);
+    if own && options.only.is_empty() {
+        return Err("--own needs --only: the pages are beside the Go agents".to_owned());
     }
     let mut results = Results::load();
     if again {
