@@ -159,7 +159,7 @@ fn run(options: Options) -> Result<(), String> {
     let policy = InForce::new(flavour);
     policy.take(policies);
     let flavour = or_default(flavour);
-    // Before the agent is visible: first boot may reboot the system (field notes 13).
+    // Before the agent is visible: first boot may reboot the system (complaint 13).
     if built::FIRST_BOOT
         && !options.is_early()
         && first_boot::run(&options.root, policy.get().features, &applied, &files, &signals)

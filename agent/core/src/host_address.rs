@@ -1,5 +1,5 @@
 //! The vsock address of a host. `PUT /1.0` and `agent.conf` give it as two numbers (P§3.3), a CONNECT line as
-//! `<cid>:<port>` (seeds §1), which is also how it is displayed.
+//! `<cid>:<port>` (decisions §1), which is also how it is displayed.
 
 use core::fmt;
 

@@ -9,7 +9,7 @@ use mote_core::status::State;
 use crate::machine::executor::{MILLI, Micros, SECOND, Sim};
 use crate::machine::wait::Signal;
 
-/// A verification takes 3 s at most (seeds §1), so CONNECTED follows an answer of the host's within that.
+/// A verification takes 3 s at most (decisions §1), so CONNECTED follows an answer of the host's within that.
 const PROOF: Micros = 3 * SECOND + 100 * MILLI;
 
 /// What an application says of itself.

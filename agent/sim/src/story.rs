@@ -7,12 +7,12 @@ use crate::world::{Outcome, World};
 
 /// After the last fault host and agent agree within this: the next call of a program in the guest, which comes
 /// every 5 s; 30 s between two turns of STOPPED and STARTED, 1.5 s between those two, 1 s until QEMU tells the
-/// host, or 10 s until it looks by itself, and its PUT of 3 s (seeds §1, P§2.3).
+/// host, or 10 s until it looks by itself, and its PUT of 3 s (decisions §1, P§2.3).
 pub(crate) const AGREE: Micros = (5 + 30 + 2 + 10 + 3) * SECOND;
 /// How long the agent lacks descriptors.
 const STARVED: Micros = 15 * SECOND;
 /// A host that starts and finds everything whole knows the agent after this: its own look after 10 s, and its
-/// PUT of 3 s (seeds §1, P§2.3).
+/// PUT of 3 s (decisions §1, P§2.3).
 const BACK: Micros = 13 * SECOND;
 
 /// Tells the history of that seed.

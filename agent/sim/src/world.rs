@@ -33,9 +33,9 @@ const FIRST_LATE: Micros = 1_400 * MILLI;
 const LATE: Micros = 9 * SECOND;
 /// If it becomes CONNECTED meanwhile, the silent line 1.5 s later is the first.
 const REFRESH: Micros = 2 * SECOND;
-/// STARTED is announced each second; between STOPPED and STARTED are 1.5 s (seeds §1).
+/// STARTED is announced each second; between STOPPED and STARTED are 1.5 s (decisions §1).
 const STARTED: Micros = 2 * SECOND;
-/// A silent STARTED keeps the ring full, 5 s apart; a port that is no ring gets a line every 30 s (seeds §1).
+/// A silent STARTED keeps the ring full, 5 s apart; a port that is no ring gets a line every 30 s (decisions §1).
 const SILENT: Micros = 5_500 * MILLI;
 const CONNECTED: Micros = 30_500 * MILLI;
 /// How often a program in the guest asks something.

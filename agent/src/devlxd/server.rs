@@ -394,7 +394,7 @@ fn typed(path: &str, body: &[u8]) -> Option<Document> {
 }
 
 /// Keeps the ready state that the host has just accepted, to send it again after the host restarts
-/// (seeds §2).
+/// (decisions §2).
 fn remember(agent: &Agent, body: &[u8]) {
     let state = Value::parse(body).ok().and_then(|body| body.member("state")?.string().ok());
     let Some(state) = state.as_deref().and_then(ReadyState::parse) else { return };

@@ -17,7 +17,7 @@ pub(crate) fn apply<'f>(root: &Path, files: impl Iterator<Item = (&'f str, &'f [
     if wanted.is_empty() {
         return;
     }
-    // The Go agents missed NICs whose driver was not loaded yet (field notes 32).
+    // The Go agents missed NICs whose driver was not loaded yet (complaint 32).
     for module in ["virtio_pci", "virtio_net"] {
         if let Err(why) = modules::load(root, module) {
             // It may be built in without being listed.

@@ -1,4 +1,4 @@
-//! The CONNECT dialect: a status port that carries data both ways (seeds §1). The host says where it
+//! The CONNECT dialect: a status port that carries data both ways (decisions §1). The host says where it
 //! is on connecting and each time it reads STARTED; reading what it wrote itself does not matter.
 
 use std::fs::File;
@@ -66,7 +66,7 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read>, Box<dyn Write>)> {
 
 fn follow(daemon: &Arc<Daemon>, name: &str, port: &mut Port, life: &Life) -> Result<()> {
     let connect = format!("CONNECT 2:{} {}\n", daemon.port, daemon.pair.fingerprint());
-    // A host that has just started tells everybody where it is now (seeds §1).
+    // A host that has just started tells everybody where it is now (decisions §1).
     port.writer.write_all(connect.as_bytes())?;
     let mut lines = Lines::default();
     let mut buffer = [0; 256];

@@ -22,7 +22,7 @@ pub struct Page {
 const HEAD: &str = "\
 # Clients
 
-Written by `scripts/judges` (`tests/tests/judges.rs`): programs that nobody here wrote, as they are, used
+Written by `scripts/clients` (`tests/tests/clients_vm.rs`): programs that nobody here wrote, as they are, used
 on mote and on Debian's Go agents by small programs in `tests/clients`. It fails if this page and what it
 sees are not the same. mote runs on this machine with unix sockets for its vsock, and again in a VM, where
 it has to show the same; the Go agents run in VMs. A guest's clients reach the devlxd socket of a VM

@@ -112,7 +112,7 @@ fn there_are_citations_and_headings_to_be_found() {
     assert!(seeds >= CITED_OTHERS && notes >= CITED_OTHERS, "{seeds}, {notes}");
     let headings = headings(&all);
     assert!(headings.count() >= HEADINGS, "{} headings", headings.count());
-    for (shape, number) in [(Shape::Protocol, "4.1"), (Shape::Seeds, "1"), (Shape::Notes, "35")] {
+    for (shape, number) in [(Shape::Protocol, "4.1"), (Shape::Decisions, "1"), (Shape::Notes, "35")] {
         assert!(headings.has(shape, number), "{number}");
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn headings<'p>(pages: impl Iterator<Item = (&'p Path, &'p str)>) -> 
             items(&mut headings, path, text);
             continue;
         }
-        let shape = if path.ends_with(DECISIONS) { Shape::Seeds } else { Shape::Protocol };
+        let shape = if path.ends_with(DECISIONS) { Shape::Decisions } else { Shape::Protocol };
         for (line, text) in lines(text) {
             if let Some(number) = of_heading(text) {
                 headings.add(path, line, shape, number);
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn designs_and_complaints_have_numbers_of_their_own() {
         let designs = of("x/decisions.md", "# 1 Ready\n");
-        assert!(designs.has(Shape::Seeds, "1") && !designs.has(Shape::Protocol, "1"));
+        assert!(designs.has(Shape::Decisions, "1") && !designs.has(Shape::Protocol, "1"));
         let list = of("x/complaints.md", "1. one\n2. two\n4. four\n");
         assert!(list.has(Shape::Notes, "2"));
         assert_eq!(list.troubles, ["x/complaints.md:3: 4 after 2"]);

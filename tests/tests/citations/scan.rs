@@ -8,20 +8,20 @@ pub(crate) enum Shape {
     /// The wire protocol, by chapter.
     Protocol,
     /// The design decisions, by design.
-    Seeds,
+    Decisions,
     /// The complaints, by item.
     Notes,
 }
 
 impl Shape {
-    const ALL: [Self; 3] = [Self::Protocol, Self::Seeds, Self::Notes];
+    const ALL: [Self; 3] = [Self::Protocol, Self::Decisions, Self::Notes];
 
     /// What stands before the number, in small letters.
     fn mark(self) -> &'static str {
         match self {
             Self::Protocol => "p\u{a7}",
-            Self::Seeds => concat!("see", "ds "),
-            Self::Notes => concat!("field", " notes"),
+            Self::Decisions => concat!("decis", "ions "),
+            Self::Notes => concat!("compl", "aint "),
         }
     }
 }
@@ -39,8 +39,8 @@ impl fmt::Display for Citation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.shape {
             Shape::Protocol => write!(out, "P\u{a7}{}", self.number),
-            Shape::Seeds => write!(out, "seeds \u{a7}{}", self.number),
-            Shape::Notes => write!(out, "{} {}", self.shape.mark(), self.number),
+            Shape::Decisions => write!(out, "decisions \u{a7}{}", self.number),
+            Shape::Notes => write!(out, "{}{}", self.shape.mark(), self.number),
         }
     }
 }
@@ -114,9 +114,9 @@ enum Numbers {
 /// The numbers behind a mark: one, a range, or a list.
 fn numbers(shape: Shape, rest: &str) -> Numbers {
     let rest = match (shape, rest.strip_prefix('\u{a7}')) {
-        (Shape::Seeds, Some(rest)) => rest,
+        (Shape::Decisions, Some(rest)) => rest,
         // Those that grow.
-        (Shape::Seeds, None) => return Numbers::Placeholder,
+        (Shape::Decisions, None) => return Numbers::Placeholder,
         (Shape::Protocol | Shape::Notes, _) => rest.trim_start(),
     };
     let mut letters = rest.chars();
@@ -207,14 +207,14 @@ mod tests {
     fn the_end_of_a_comments_line_is_no_end() {
         assert_eq!(
             seen("\n    /// See (%\n    /// 30), P@\n    // 5"),
-            ["3: P@5", "2: field notes 30"]
+            ["3: P@5", "2: complaint 30"]
         );
-        assert_eq!(seen("# %\n# 7"), ["1: field notes 7"]);
+        assert_eq!(seen("# %7"), ["1: complaint 7"]);
     }
 
     #[test]
     fn other_words_are_none_and_a_mark_without_a_number_is_wrong() {
-        assert_eq!(seen("(seeds @2), seeds for failure, P@n, % N"), ["1: seeds @2"]);
+        assert_eq!(seen("(decisions @2), decisions for failure, P@n, % N"), ["1: decisions @2"]);
         assert_eq!(seen("P@x\n% of mine\nRFC 9112 @6.3"), ["1: ?", "2: ?"]);
     }
 }

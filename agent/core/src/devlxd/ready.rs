@@ -1,5 +1,5 @@
 //! Remembers the state that an application declared, and when to repeat it to the host (P§6,
-//! seeds §2). The agent never declares Ready by itself.
+//! decisions §2). The agent never declares Ready by itself.
 
 use crate::json::Writer;
 

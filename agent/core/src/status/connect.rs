@@ -1,4 +1,4 @@
-//! The only line that a host may write to the agent: `CONNECT <cid>:<port> [<sha256>]` (seeds §1).
+//! The only line that a host may write to the agent: `CONNECT <cid>:<port> [<sha256>]` (decisions §1).
 
 use core::fmt;
 

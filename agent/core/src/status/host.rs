@@ -173,7 +173,7 @@ impl Status {
         match self.heard {
             Heard::Nothing | Heard::Put => self.timers.set(Timer::Refresh, now + REFRESH),
             // Such a host reads the port itself, not a ring: no line is silent, each STARTED may be
-            // answered with CONNECT, and a restarted daemon sends CONNECT by itself (seeds §1).
+            // answered with CONNECT, and a restarted daemon sends CONNECT by itself (decisions §1).
             Heard::Connect => self.timers.stop(Timer::Refresh),
         }
         // After the STOPPED of `Timer::Turn` its STARTED must still be written.

@@ -1,5 +1,5 @@
 //! The status channel as one state machine: when to write which line to the serial port, what a received line
-//! means, when to call the host. P§2, seeds §1.
+//! means, when to call the host. P§2, decisions §1.
 //!
 //! ```text
 //!                PUT or CONNECT                 verified

@@ -1,5 +1,5 @@
 //! The status port as QEMU has it (P§2.1 to P§2.3): a ring that outlives daemon and agent, events that are held
-//! back, and the second kind of port, which carries bytes both ways (seeds §1).
+//! back, and the second kind of port, which carries bytes both ways (decisions §1).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
