@@ -106,13 +106,17 @@ fn there_are_citations_and_headings_to_be_found() {
             citing.insert(&one.path);
         }
     }
-    let [protocol, seeds, notes] = counts;
-    println!("{protocol} of P, {seeds} designs, {notes} complaints, in {} files", citing.len());
+    let [protocol, decisions, notes] = counts;
+    println!(
+        "{protocol} of P, {decisions} decisions, {notes} complaints, in {} files",
+        citing.len()
+    );
     assert!(protocol >= CITED && citing.len() >= CITING, "{protocol} in {} files", citing.len());
-    assert!(seeds >= CITED_OTHERS && notes >= CITED_OTHERS, "{seeds}, {notes}");
+    assert!(decisions >= CITED_OTHERS && notes >= CITED_OTHERS, "{decisions}, {notes}");
     let headings = headings(&all);
     assert!(headings.count() >= HEADINGS, "{} headings", headings.count());
-    for (shape, number) in [(Shape::Protocol, "4.1"), (Shape::Decisions, "1"), (Shape::Notes, "35")] {
+    for (shape, number) in [(Shape::Protocol, "4.1"), (Shape::Decisions, "1"), (Shape::Notes, "35")]
+    {
         assert!(headings.has(shape, number), "{number}");
     }
 }
