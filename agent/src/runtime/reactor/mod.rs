@@ -127,7 +127,7 @@ impl Reactor {
         key
     }
 
-    /// Gives kept memory back if it is time; how long until then, if there is some. Who did one thing after a long wait
+    /// Gives kept memory back if it is time; how long to wait at most, if there is some. Who did one thing after a long wait
     /// will wait long again, and is not woken for it.
     fn rest(&self) -> Option<Duration> {
         let now = now();
@@ -139,7 +139,8 @@ impl Reactor {
         let until = self.rest.get().unwrap_or(now + REST);
         if until > now && !was_asleep {
             self.rest.set(Some(until));
-            return Some(until - now);
+            // Not what is left until then, which is short in the end.
+            return Some(REST);
         }
         heap::rest();
         self.rest.set(None);
@@ -174,8 +175,8 @@ impl Source {
 pub(super) fn turn(is_busy: bool) {
     REACTOR.with(|reactor| {
         let mut limit = if is_busy { Some(Duration::ZERO) } else { timers::next() };
-        if !is_busy && let Some(left) = reactor.rest() {
-            limit = Some(limit.map_or(left, |limit| limit.min(left)));
+        if !is_busy && let Some(most) = reactor.rest() {
+            limit = Some(limit.map_or(most, |limit| limit.min(most)));
         }
         match reactor.epoll() {
             Ok(epoll) => reactor.wait(epoll, limit),
