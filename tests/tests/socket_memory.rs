@@ -113,3 +113,24 @@ fn the_agent_of_lxd_comes_back_to_what_it_was() {
 fn the_agent_of_incus_comes_back_to_what_it_was() {
     comes_back("incus");
 }
+
+/// Calls that are counted.
+const CALLS: u64 = 300;
+/// Page faults of a call, at most: the pages of the one before serve it.
+const FAULTS_PER_CALL: f64 = 3.0;
+
+#[test]
+fn a_call_has_the_pages_of_the_one_before() {
+    let pair = Pair::start("lxd", &["user.foo=bar"]);
+    let calls = |count| {
+        for _ in 0..count {
+            assert_eq!(pair.ask("GET", "/1.0/config/user.foo").0, 200);
+        }
+    };
+    calls(50);
+    let before = proc::page_faults(pair.agent.0.id());
+    calls(CALLS);
+    let faults = (proc::page_faults(pair.agent.0.id()) - before) as f64 / CALLS as f64;
+    println!("{faults:.2} page faults a call");
+    assert!(faults < FAULTS_PER_CALL, "{faults:.2} page faults a call: its memory is mapped anew");
+}
