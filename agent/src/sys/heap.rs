@@ -32,6 +32,8 @@ const SIZES: [usize; 14] =
     [572, 668, 796, 1004, 1148, 1340, 1628, 2028, 2332, 2716, 3260, 4076, BLOCK, BLOCK];
 /// Where records begin in it.
 const FIRST_RECORD: usize = 12;
+/// All of it.
+const ALL: Range<usize> = 0..SIZES.len();
 /// Size at which a growing table gets its own mapping, bytes.
 const GROWN: usize = 4 * 1024;
 /// Size from which musl maps an allocation, bytes (its `MMAP_THRESHOLD`). Pages beyond the size really
@@ -143,9 +145,17 @@ unsafe impl GlobalAlloc for Heap {
     #[inline(never)] // as above
     unsafe fn realloc(&self, at: *mut u8, asked: Layout, size: usize) -> *mut u8 {
         let Ok(new) = Layout::from_size_align(size, asked.align()) else { return null_mut() };
-        if !places(asked).is_empty() || !places(new).is_empty() {
+        let (from, to) = (places(asked), places(new));
+        if from != to {
             // SAFETY: the caller's guarantees for `at`, `asked` and `size`.
             return unsafe { self.moved(at, asked, new) };
+        }
+        if !to.is_empty() {
+            // It has room. What is cut off is not wiped when it is freed.
+            let cut = asked.size().saturating_sub(size);
+            // SAFETY: `at` has `asked` bytes.
+            unsafe { libc::explicit_bzero(at.add(size.min(asked.size())).cast(), cut) };
+            return at;
         }
         // SAFETY: the caller guarantees that `at` was allocated here, so it is malloc's.
         let usable = unsafe { libc::malloc_usable_size(at.cast()) };
@@ -186,29 +196,23 @@ impl Heap {
     }
 
     fn rest(&self) {
-        while let Some(block) = self.take(&(0..SIZES.len())) {
+        while let Some(block) = self.take(&ALL) {
             // SAFETY: it was System's, and nobody else has it; System needs no size.
             unsafe { System.dealloc(block, Layout::new::<[u8; BLOCK]>()) }
         }
     }
 
-    /// Moves what comes to other places, or to none; what stays where it is has room.
+    /// Moves what comes to other places, or to none.
     ///
     /// # Safety
     /// As of `realloc`.
     unsafe fn moved(&self, at: *mut u8, old: Layout, new: Layout) -> *mut u8 {
         let (had, has) = (old.size(), new.size());
-        // SAFETY: `at` has `had` bytes, or what its places say; the new block, if there is one, has `has` and is another
-        // one.
+        let size = if places(new).is_empty() { resized(has, had, had) } else { has };
+        let Ok(new) = Layout::from_size_align(size, new.align()) else { return null_mut() };
+        // SAFETY: `at` has `had` bytes; the new block, if there is one, has `has` and is another one.
         unsafe {
-            if places(old) == places(new) {
-                // What is cut off is not wiped when it is freed.
-                libc::explicit_bzero(at.add(has.min(had)).cast(), had.saturating_sub(has));
-                return at;
-            }
-            let size = if places(new).is_empty() { resized(has, had, had) } else { has };
-            let to = Layout::from_size_align(size, new.align())
-                .map_or(null_mut(), |new| self.alloc(new));
+            let to = self.alloc(new);
             if !to.is_null() {
                 to.copy_from_nonoverlapping(at, had.min(has));
                 self.dealloc(at, old);
@@ -281,7 +285,7 @@ mod tests {
             let again = heap.alloc(record(LONG + 100));
             assert_eq!(again, first);
             heap.dealloc(zeroed, record(LONG));
-            let _kept = heap.take(&(0..SIZES.len()));
+            let _kept = heap.take(&ALL);
             again.write_bytes(9, LONG + 100);
             let moved = heap.realloc(again, record(LONG + 100), BLOCK + 1);
             assert!(std::slice::from_raw_parts(moved, LONG).iter().all(|byte| *byte == 9));
@@ -292,7 +296,7 @@ mod tests {
             heap.dealloc(small, record(LONG));
         }
         heap.rest();
-        assert!(heap.take(&(0..SIZES.len())).is_none());
+        assert!(heap.take(&ALL).is_none());
     }
 
     #[test]
@@ -334,15 +338,17 @@ mod tests {
         assert!(SIZES.is_sorted());
     }
 
+    const RECORDS_KEPT: usize = SIZES.len() - FIRST_RECORD;
+
     #[test]
     fn no_more_blocks_are_kept_than_a_transfer_needs() {
         let heap = Heap::new();
         // SAFETY: as above.
-        let blocks = [(); 2 + 3].map(|()| unsafe { heap.alloc(record(LONG)) });
+        let blocks = [(); RECORDS_KEPT + 3].map(|()| unsafe { heap.alloc(record(LONG)) });
         for block in blocks {
             // SAFETY: as above.
             unsafe { heap.dealloc(block, record(LONG)) };
         }
-        assert_eq!(std::iter::from_fn(|| heap.take(&(0..SIZES.len()))).count(), 2);
+        assert_eq!(std::iter::from_fn(|| heap.take(&ALL)).count(), RECORDS_KEPT);
     }
 }
