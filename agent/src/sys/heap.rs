@@ -50,9 +50,9 @@ struct Heap {
 #[global_allocator]
 static HEAP: Heap = Heap::new();
 
-/// Whether blocks are kept that [`rest`] would give back.
-pub(crate) fn has_spare() -> bool {
-    HEAP.spare.iter().any(|spare| !spare.load(Ordering::Relaxed).is_null())
+/// Whether blocks of records are kept, which are most of what [`rest`] would give back.
+pub(crate) fn keeps_records() -> bool {
+    HEAP.spare[FIRST_RECORD..].iter().any(|spare| !spare.load(Ordering::Relaxed).is_null())
 }
 
 /// Gives the kernel back what is kept for what comes next: for a time without any.

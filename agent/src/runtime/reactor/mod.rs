@@ -43,8 +43,8 @@ struct Reactor {
     sources: RefCell<Vec<Option<Rc<Source>>>>,
     /// Keys that are free.
     free: RefCell<Vec<usize>>,
-    /// When kept memory is given back, if there is any.
-    rest: Cell<Option<Uptime>>,
+    /// When kept memory is given back.
+    rest: Cell<Uptime>,
     /// When the last wait began.
     waited: Cell<Uptime>,
 }
@@ -80,7 +80,7 @@ impl Reactor {
         Self {
             epoll: OnceCell::new(),
             sources: RefCell::new(Vec::new()),
-            rest: Cell::new(None),
+            rest: Cell::new(Uptime(Duration::ZERO)),
             waited: Cell::new(Uptime(Duration::ZERO)),
             free: RefCell::new(Vec::new()),
         }
@@ -127,23 +127,18 @@ impl Reactor {
         key
     }
 
-    /// Gives kept memory back if it is time; how long to wait at most, if there is some. Who did one thing after a long wait
-    /// will wait long again, and is not woken for it.
+    /// Gives kept memory back if it is time; how long to wait at most, if records are kept. What a call or two leave is
+    /// not worth a wake-up: it goes when something else wakes the agent, as its look at the status does each 30 s.
     fn rest(&self) -> Option<Duration> {
         let now = now();
+        // Who did one thing after a long wait will wait long again.
         let was_asleep = now - self.waited.replace(now) >= REST;
-        if !heap::has_spare() {
-            self.rest.set(None);
-            return None;
-        }
-        let until = self.rest.get().unwrap_or(now + REST);
-        if until > now && !was_asleep {
-            self.rest.set(Some(until));
+        if now < self.rest.get() && !was_asleep {
             // Not what is left until then, which is short in the end.
-            return Some(REST);
+            return heap::keeps_records().then_some(REST);
         }
         heap::rest();
-        self.rest.set(None);
+        self.rest.set(now + REST);
         None
     }
 
