@@ -1,6 +1,7 @@
 //! The status port (P§2.1): finds it by name, with or without udev, and loads its driver if it has none. While
 //! there is no port the message says what is missing and what to do.
 
+use std::cell::OnceCell;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions, read_link};
 use std::io::{self, ErrorKind, Read, Write};
@@ -49,29 +50,67 @@ pub(crate) struct Found {
 
 /// Finds the port by its three names; where there are ports of two servers, that of the wanted flavour.
 pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
-    let port = |(name, flavour): &(&str, Flavour)| Some((named(root, name)?, *flavour));
+    let ports = Ports { root, listed: OnceCell::new() };
+    let port = |(name, flavour): &(&str, Flavour)| Some((ports.named(name)?, *flavour));
     // The old one is a dummy beside a newer one, whatever is wanted.
     let wished = PORT_NAMES.iter().find(|(_, it)| Some(*it) == wanted && *it != Flavour::LxdOld);
     let (path, flavour) = wished.and_then(port).or_else(|| PORT_NAMES.iter().find_map(port))?;
     let legacy = match flavour {
         Flavour::LxdOld => None,
-        Flavour::Incus | Flavour::Lxd => named(root, LEGACY_PORT),
+        Flavour::Incus | Flavour::Lxd => ports.named(LEGACY_PORT),
     };
     let doubt = match flavour {
-        Flavour::LxdOld if built::STATE => misspelt_beside(root),
+        Flavour::LxdOld if built::STATE => misspelt_beside(&ports),
         Flavour::Incus if wanted.is_none() => {
-            named(root, PORT_NAMES[1].0).map(|_| TWO_SERVERS.to_owned())
+            ports.named(PORT_NAMES[1].0).map(|_| TWO_SERVERS.to_owned())
         }
         Flavour::LxdOld | Flavour::Incus | Flavour::Lxd => None,
     };
     Some(Found { path, flavour, legacy, doubt })
 }
 
-/// Warning if a port beside the old one has a misspelt name of a current server's port.
-fn misspelt_beside(root: &Path) -> Option<String> {
+/// The ports that the kernel has.
+struct Ports<'a> {
+    root: &'a Path,
+    /// Their names and device nodes by the list in sysfs, which is read once.
+    listed: OnceCell<Vec<(String, PathBuf)>>,
+}
+
+impl Ports<'_> {
+    /// Path of the port of that name: by udev's link, or by the list in sysfs.
+    #[inline(never)] // its size
+    fn named(&self, name: &str) -> Option<PathBuf> {
+        let dev = self.root.join("dev");
+        let link = dev.join("virtio-ports").join(name);
+        if link.exists() {
+            // udev's leads to the node beside it, by which the port is known without udev, too.
+            let node = dev.join(read_link(&link).ok()?.file_name()?);
+            return Some(if node.exists() { node } else { link });
+        }
+        let (_, node) = self.listed().iter().find(|(listed, _)| listed == name)?;
+        Some(dev.join(node))
+    }
+
+    fn listed(&self) -> &[(String, PathBuf)] {
+        self.listed.get_or_init(|| listed(self.root))
+    }
+}
+
+/// Names that the host gave the ports, empty for those without, and names of their nodes.
+#[inline(never)] // its size
+fn listed(root: &Path) -> Vec<(String, PathBuf)> {
+    let mut ports = Vec::new();
     for port in entries(&root.join("sys/class/virtio-ports")) {
-        let name = name_of(&port);
-        if let Some(meant) = misspelt(&name) {
+        let name = read_text(&port.join("name")).unwrap_or_default();
+        ports.push((name.trim_end().to_owned(), port.file_name().unwrap_or_default().into()));
+    }
+    ports
+}
+
+/// Warning if a port beside the old one has a misspelt name of a current server's port.
+fn misspelt_beside(ports: &Ports<'_>) -> Option<String> {
+    for (name, _) in ports.listed() {
+        if let Some(meant) = misspelt(name) {
             return Some(format!(
                 "there is a port named {name}: should that be {meant}? As it is, {LEGACY_PORT} is taken, \
                  the port of LXD before 5.20, and a newer host does not read it"
@@ -79,30 +118,6 @@ fn misspelt_beside(root: &Path) -> Option<String> {
         }
     }
     None
-}
-
-/// Path of the port of that name: by udev's link, or by the list in sysfs.
-#[inline(never)] // its size
-fn named(root: &Path, name: &str) -> Option<PathBuf> {
-    let link = root.join("dev/virtio-ports").join(name);
-    if link.exists() {
-        // udev's leads to the node beside it, by which the port is known without udev, too.
-        let node = root.join("dev").join(read_link(&link).ok()?.file_name()?);
-        return Some(if node.exists() { node } else { link });
-    }
-    for port in entries(&root.join("sys/class/virtio-ports")) {
-        if name_of(&port) == name {
-            return Some(root.join("dev").join(port.file_name()?));
-        }
-    }
-    None
-}
-
-/// Name that the host gave a port; empty if it gave none.
-#[inline(never)] // its size
-fn name_of(port: &Path) -> String {
-    let name = read_text(&port.join("name")).unwrap_or_default();
-    name.trim_end().to_owned()
 }
 
 /// The port of `--port`, or else the one found by its name, if it can be opened.
@@ -141,10 +156,9 @@ fn usable(path: &Path, absent: &str) -> Result<(), String> {
 /// Message for a VM without a port of the three names. Loads the driver if it is missing.
 fn missing(root: &Path) -> String {
     let mut foreign = String::new();
-    for port in entries(&root.join("sys/class/virtio-ports")) {
+    for (name, node) in listed(root) {
         let comma = if foreign.is_empty() { "" } else { ", " };
-        let node = port.file_name().unwrap_or_default().display();
-        let _infallible = write!(foreign, "{comma}{} ({node})", name_of(&port));
+        let _infallible = write!(foreign, "{comma}{name} ({})", node.display());
     }
     if !foreign.is_empty() {
         return format!("no port has a server's name: name one {NAMES}; there is only {foreign}");

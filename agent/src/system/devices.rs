@@ -50,10 +50,12 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     }
     if furthest == Device::Absent {
         for path in entries(&root.join("sys/bus/pci/devices")) {
+            // What has a driver is on the virtio bus, or none of ours; to read a file of sysfs takes longer.
+            let is_free = !path.join("driver").exists() && says(&path, "vendor", VENDOR);
             // A transitional device has its type as the subsystem number.
-            let is_it =
-                says(&path, "device", kind.pci) || says(&path, "subsystem_device", kind.virtio);
-            if is_it && says(&path, "vendor", VENDOR) {
+            if is_free
+                && (says(&path, "device", kind.pci) || says(&path, "subsystem_device", kind.virtio))
+            {
                 return Device::Pci;
             }
         }

@@ -52,7 +52,10 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
         .find(|(file, _)| is_named(file, name))
         .ok_or_else(|| missing(&"not there"))?;
     for file in line.1.split_whitespace().rev().chain([line.0]) {
-        insert(&directory.join(file)).map_err(|why| format!("module {name}: {file}: {why}"))?;
+        // The kernel would read and check the whole file before it says that it is there.
+        if !is_loaded(root, stem(file)) {
+            insert(&directory.join(file)).map_err(|why| format!("module {name}: {file}: {why}"))?;
+        }
     }
     log::debug(format_args!("loaded module {name}"));
     Ok(())
@@ -115,9 +118,13 @@ fn is_loaded(root: &Path, name: &str) -> bool {
 
 /// Whether `path` is that module's file; `-` and `_` are equal in names.
 fn is_named(path: &str, name: &str) -> bool {
+    stem(path).replace('-', "_") == name.replace('-', "_")
+}
+
+/// Name of the module in this file.
+fn stem(path: &str) -> &str {
     let file = path.rsplit('/').next().unwrap_or(path);
-    let stem = file.split('.').next().unwrap_or(file);
-    stem.replace('-', "_") == name.replace('-', "_")
+    file.split('.').next().unwrap_or(file)
 }
 
 /// Whether to wait for `/dev/vsock` once its driver is loaded (P§1.3).
