@@ -1,4 +1,4 @@
-//! Opens what the host names in the guest, one component at a time, so that root alone decides where it
+//! Opens paths in the guest that the host names. One component at a time, so that root alone decides where it
 //! leads: symbolic links are followed within the root, and only if nobody else can have made them. Whoever
 //! owns a directory on the way can still swap it; what was opened stays what it is.
 

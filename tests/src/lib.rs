@@ -20,6 +20,7 @@ pub mod pages;
 pub mod proc;
 pub mod report;
 pub mod sftp;
+pub mod source;
 pub mod terminal;
 pub mod vm;
 pub mod world;

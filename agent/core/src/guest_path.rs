@@ -1,4 +1,4 @@
-//! A path in the guest that the host names, for a template or a share (P§1.7, 1.8).
+//! A path in the guest that the host names, for a template or a share (P§1.7, P§1.8).
 
 /// A checked path, without its outer slashes: the shell opens it under `/`. Holding one proves that
 /// it has no `..` and is not the root; symbolic links are the guest's own affair.

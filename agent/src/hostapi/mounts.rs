@@ -1,4 +1,4 @@
-//! Shared directories (P§1.8, 4.3): starts one worker process (`workers/mount`) per share and limits its time, so
+//! Shared directories (P§1.8, P§4.3): starts one worker process (`workers/mount`) per share and limits its time, so
 //! that a mount that hangs blocks no other.
 
 use std::rc::Rc;

@@ -1,5 +1,4 @@
-//! Start-up: the agent's lock, the agent that runs already, units of others, kernel modules, devices, the wait for them, the first listener, the
-//! sandbox, and the start anew.
+//! Until there is an agent: the wait for devices, the first listener, the sandbox.
 
 pub(crate) mod listen;
 pub(crate) mod prepare;

@@ -2,8 +2,8 @@
 //! document, an entry of `agent-mounts.json` or a device event, and prints one line. Exit code 0 means
 //! that the document is carried out. A mount whose host is dead blocks only this process.
 //!
-//! It uses mount(2), since an initramfs has no mount(8). A device may appear after its event (complaint
-//! 30), so a missing tag is tried again, with growing pauses, until the time is over.
+//! It uses mount(2), since an initramfs has no mount(8). A device may appear after its event
+//! (complaint 30), so a missing tag is tried again, with growing pauses, until the time is over.
 
 use std::ffi::CString;
 use std::io::{self, Write};

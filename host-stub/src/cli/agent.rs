@@ -1,4 +1,4 @@
-//! Commands that ask an agent something: `state`, `metrics`, `operations`, `events --agent` (P§4.2-4.6).
+//! Commands that ask an agent something: `state`, `metrics`, `operations`, `events --agent` (P§4.2 to P§4.6).
 
 use std::io::{Write, stdout};
 use std::path::Path;

@@ -1,9 +1,8 @@
 //! Where a text leads: links between pages, and words that name what is not here.
 
-use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use crate::pages::lines;
+use mote_tests::source::Sources;
 
 /// Folders and pages that no reader of the project has.
 const ELSEWHERE: [&str; 8] = [
@@ -17,73 +16,57 @@ const ELSEWHERE: [&str; 8] = [
     concat!("style", ".md"),
 ];
 
-/// The lines of a file that point outside of the project.
-pub(crate) fn outside(path: &Path, text: &str) -> Vec<String> {
-    let mut troubles = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        for word in ELSEWHERE.iter().filter(|word| line.contains(**word)) {
-            troubles.push(format!("{}:{number}: {word} is not here", path.display()));
-        }
-    }
-    troubles
-}
-
-/// The links of a page that lead to no file, or to no heading of a page.
-pub(crate) fn dead(
-    path: &Path,
-    text: &str,
-    files: &BTreeSet<PathBuf>,
-    pages: &[(&Path, &str)],
-) -> Vec<String> {
-    let mut troubles = Vec::new();
-    for (number, line) in lines(text) {
-        for link in links(line).filter(|link| !link.contains("://")) {
-            if !leads(path, link, files, pages) {
-                let place = path.display();
-                troubles.push(format!("{place}:{number}: {link} leads nowhere"));
-            }
-        }
-    }
-    troubles
-}
-
-/// What stands in the round brackets behind square ones.
-fn links(line: &str) -> impl Iterator<Item = &str> {
-    line.split("](").skip(1).filter_map(|rest| rest.split(')').next())
-}
-
-fn leads(path: &Path, link: &str, files: &BTreeSet<PathBuf>, pages: &[(&Path, &str)]) -> bool {
-    let (target, heading) = match link.split_once('#') {
-        Some((target, heading)) => (target, Some(heading)),
-        None => (link, None),
-    };
-    let target = match target {
-        "" => path.to_owned(),
-        target => match resolve(path.parent().unwrap_or(Path::new("")), Path::new(target)) {
-            Some(target) => target,
-            None => return false,
-        },
-    };
-    let there = files.contains(&target) || files.iter().any(|file| file.starts_with(&target));
-    let Some(heading) = heading else { return there };
-    let page = pages.iter().find(|(page, _)| *page == target);
-    page.is_some_and(|(_, text)| {
-        lines(text).any(|(_, line)| line.starts_with('#') && slug(line) == heading)
+/// The lines of a page that are not within a fence, from 1 on.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
     })
 }
 
-/// A path from another one; `None` if it leaves the project.
-fn resolve(from: &Path, link: &Path) -> Option<PathBuf> {
-    let mut path = from.to_owned();
-    for part in link.components() {
+/// The lines of a file that point outside of the project.
+pub(crate) fn outside(path: &Path, text: &str) -> Vec<String> {
+    let lines = (1..).zip(text.lines());
+    let words = lines.flat_map(|(number, line)| {
+        let words = ELSEWHERE.iter().filter(move |word| line.contains(**word));
+        words.map(move |word| format!("{}:{number}: {word} is not here", path.display()))
+    });
+    words.collect()
+}
+
+/// The links of a page that lead to no file, or to no heading of a page.
+pub(crate) fn dead(path: &Path, text: &str, sources: &Sources) -> Vec<String> {
+    let links = lines(text).flat_map(|(number, line)| {
+        let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        links.map(move |link| (number, link))
+    });
+    let dead = links.filter(|(_, link)| !link.contains("://") && !leads(path, link, sources));
+    dead.map(|(number, link)| format!("{}:{number}: {link} leads nowhere", path.display()))
+        .collect()
+}
+
+fn leads(path: &Path, link: &str, sources: &Sources) -> bool {
+    let (target, heading) =
+        link.split_once('#').map_or((link, None), |(to, heading)| (to, Some(heading)));
+    let target = if target.is_empty() { Some(path.to_owned()) } else { resolve(path, target) };
+    let Some(target) = target else { return false };
+    let Some(heading) = heading else {
+        return sources.keys().any(|file| file.starts_with(&target));
+    };
+    let is_it = |line: &str| line.starts_with('#') && slug(line) == heading;
+    sources.get(&target).is_some_and(|page| lines(page).any(|(_, line)| is_it(line)))
+}
+
+/// A link of a page as a path; `None` if it leaves the project.
+fn resolve(page: &Path, link: &str) -> Option<PathBuf> {
+    let mut path = page.parent()?.to_owned();
+    for part in Path::new(link).components() {
         match part {
             Component::Normal(name) => path.push(name),
             Component::CurDir => {}
-            Component::ParentDir => {
-                if !path.pop() {
-                    return None;
-                }
-            }
+            Component::ParentDir => path.pop().then_some(())?,
             Component::RootDir | Component::Prefix(_) => return None,
         }
     }
@@ -97,31 +80,20 @@ fn slug(heading: &str) -> String {
     text.chars().filter(kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[test]
+fn links_into_nothing_are_found() {
+    let text = "[1](a.md) [2](../README.md) [3](b.md)\n[4](p) [5](a.md#it-is-a-1) [6](#nothing)\n\
+                [7](../../out.md) [8](https://x/y.md)\n```\n[9](c.md)\n```\n# It is: `a` 1\n";
+    let files = ["docs/a.md", "README.md", "docs/p/x.md"];
+    let files = files.map(|path| (PathBuf::from(path), text.to_owned())).into();
+    let found = dead(Path::new("docs/a.md"), text, &files);
+    let expected = ["1: b.md", "2: #nothing", "3: ../../out.md"];
+    assert_eq!(found, expected.map(|one| format!("docs/a.md:{one} leads nowhere")));
+}
 
-    #[test]
-    fn links_into_nothing_are_found() {
-        let files = ["docs/a.md", "README.md", "docs/p/x.md"].map(PathBuf::from).into();
-        let text = "[1](a.md) [2](../README.md) [3](b.md)\n[4](p) [5](a.md#it-is-a-1) [6](#nothing)\n\
-                    [7](../../out.md) [8](https://x/y.md)\n```\n[9](c.md)\n```\n# It is: `a` 1\n";
-        let path = Path::new("docs/a.md");
-        let dead = dead(path, text, &files, &[(path, text)]);
-        assert_eq!(
-            dead,
-            [
-                "docs/a.md:1: b.md leads nowhere",
-                "docs/a.md:2: #nothing leads nowhere",
-                "docs/a.md:3: ../../out.md leads nowhere",
-            ]
-        );
-    }
-
-    #[test]
-    fn words_that_name_what_is_not_here_are_found() {
-        let text = format!("a\nsee {}, it says\n", ELSEWHERE[1]);
-        let troubles = outside(Path::new("x.rs"), &text);
-        assert_eq!(troubles, [format!("x.rs:2: {} is not here", ELSEWHERE[1])]);
-    }
+#[test]
+fn words_that_name_what_is_not_here_are_found() {
+    let text = format!("a\nsee {}, it says\n", ELSEWHERE[1]);
+    let troubles = outside(Path::new("x.rs"), &text);
+    assert_eq!(troubles, [format!("x.rs:2: {} is not here", ELSEWHERE[1])]);
 }

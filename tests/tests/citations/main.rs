@@ -6,166 +6,146 @@
 
 mod json;
 mod links;
-mod pages;
-mod scan;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-use pages::Headings;
-use scan::{Shape, citations};
+use links::lines;
+use mote_tests::source::{Sources, none, tracked};
 
 /// Where the headings are.
 const PAGES: &str = "docs/protocol";
-/// The fewest citations there can be without something being wrong with the search: of the wire protocol,
-/// and files that have some. There were 700 in 125.
-const CITED: usize = 450;
-const CITING: usize = 80;
-/// The same for the other two shapes, and for headings.
-const CITED_OTHERS: usize = 3;
-const HEADINGS: usize = 60;
+/// What stands before the number, and in which page its heading is: any other page, or the named one, whose
+/// headings or whose list's items are meant.
+const MARKS: [(&str, Option<&str>); 3] = [
+    ("P\u{a7}", None),
+    (concat!("decis", "ions \u{a7}"), Some("decisions.md")),
+    (concat!("compl", "aint "), Some("complaints.md")),
+];
+/// The fewest of each there can be without something being wrong with the search.
+const FEWEST: [usize; 3] = [450, 3, 3];
 
-/// A tracked file.
-struct Source {
-    /// From the project's root.
-    path: PathBuf,
-    text: String,
+/// What comes first: digits, with dots between them.
+fn number(text: &str) -> Option<&str> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    let number = text[..end.unwrap_or(text.len())].trim_end_matches('.');
+    number.split('.').all(|part| !part.is_empty()).then_some(number)
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+/// All that can be cited, as a citation names it, and what is wrong with it: numbers that stand twice, and an item
+/// that a renderer would number otherwise.
+fn headings(sources: &Sources) -> (BTreeSet<String>, Vec<String>) {
+    let (mut known, mut troubles, mut items) = (BTreeSet::new(), Vec::new(), 0);
+    for (path, text) in sources.iter().filter(|(path, _)| path.starts_with(PAGES)) {
+        let is_here = |page: &Option<&str>| page.is_some_and(|page| path.ends_with(page));
+        let (mark, page) = MARKS.into_iter().find(|(_, page)| is_here(page)).unwrap_or(MARKS[0]);
+        for (line, text) in lines(text) {
+            let heading = text.trim_start_matches('#');
+            let is_item = page == MARKS[2].1 && text.contains(". ");
+            let is_heading = page != MARKS[2].1 && heading.len() < text.len();
+            let Some(number) = number(heading.trim_start()).filter(|_| is_item || is_heading)
+            else {
+                continue;
+            };
+            items += usize::from(is_item);
+            if !known.insert(format!("{mark}{number}")) || is_item && number != items.to_string() {
+                troubles.push(format!(
+                    "{}:{line}: {number} stands twice, or not in order",
+                    path.display()
+                ));
+            }
+        }
+    }
+    (known, troubles)
 }
 
-/// Every tracked file that is text, and every one that is about to be.
-fn sources() -> Vec<Source> {
-    let list = Command::new("git")
-        // Whoever owns the folder: containers have it from somebody else.
-        .args([
-            "-c",
-            "safe.directory=*",
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ])
-        .current_dir(root())
-        .output()
-        .expect("git");
-    assert!(list.status.success(), "git: {}", String::from_utf8_lossy(&list.stderr));
-    let names = String::from_utf8(list.stdout).expect("names in UTF-8");
-    let read = |name: &str| {
-        let path = PathBuf::from(name);
-        // One that was removed is still on the list.
-        let text = std::fs::read(root().join(&path)).ok()?;
-        String::from_utf8(text).ok().map(|text| Source { path, text })
-    };
-    let all: Vec<_> = names.split('\0').filter(|name| !name.is_empty()).filter_map(read).collect();
-    assert!(all.len() > 300, "only {} files", all.len());
-    all
+/// The citations of a text, each with its line and its mark's place among all; without a number where none follows.
+fn citations(text: &str) -> Vec<(usize, usize, String)> {
+    let mut found = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let small = text.to_ascii_lowercase();
+        for (kind, (mark, _)) in MARKS.into_iter().enumerate() {
+            for (at, _) in small.match_indices(&mark.to_ascii_lowercase()) {
+                let rest = &small[at + mark.len()..];
+                // The notation is spoken of, or it is the word of a sentence.
+                let is_spoken = kind == 2 || rest.starts_with('n');
+                match number(rest) {
+                    None if is_spoken => {}
+                    number => {
+                        found.push((line, kind, format!("{mark}{}", number.unwrap_or_default())))
+                    }
+                }
+            }
+        }
+    }
+    found
 }
 
-fn headings(all: &[Source]) -> Headings {
-    let pages = all.iter().filter(|one| one.path.starts_with(PAGES));
-    pages::headings(pages.map(|one| (one.path.as_path(), one.text.as_str())))
-}
-
-/// Fails with all of them, a line each.
-fn none(what: &str, mut troubles: Vec<String>) {
-    troubles.sort();
-    assert!(troubles.is_empty(), "{what}:\n{}", troubles.join("\n"));
-}
-
-/// What is wrong with the citations of a file.
-fn unresolved(path: &Path, text: &str, headings: &Headings) -> Vec<String> {
-    let found = citations(text);
-    let at = |line: usize, what: &str| format!("{}:{line}: {what}", path.display());
-    let missing = found.citations.iter().filter(|one| !headings.has(one.shape, &one.number));
-    let missing = missing.map(|one| at(one.line, &format!("{one} has no heading in {PAGES}")));
-    let malformed = found.malformed.iter().map(|(line, text)| at(*line, text));
-    missing.chain(malformed).collect()
+/// The citations of a file that no heading has.
+fn unresolved(path: &Path, text: &str, headings: &BTreeSet<String>) -> Vec<String> {
+    let missing = citations(text).into_iter().filter(|(_, _, cited)| !headings.contains(cited));
+    let at =
+        |(line, _, cited)| format!("{}:{line}: {cited} has no heading in {PAGES}", path.display());
+    missing.map(at).collect()
 }
 
 #[test]
 fn every_citation_has_its_heading() {
-    let all = sources();
-    let headings = headings(&all);
-    none("headings", headings.troubles.clone());
-    let troubles = all.iter().flatten_all(|one| unresolved(&one.path, &one.text, &headings));
+    let sources = tracked();
+    let (headings, troubles) = headings(&sources);
+    none("headings", troubles);
+    let troubles = sources.iter().flat_map(|(path, text)| unresolved(path, text, &headings));
     none("citations", troubles);
-}
-
-#[test]
-fn there_are_citations_and_headings_to_be_found() {
-    let all = sources();
-    let (mut counts, mut citing) = ([0; 3], BTreeSet::new());
-    for one in all.iter().filter(|one| !one.path.starts_with(PAGES)) {
-        for citation in citations(&one.text).citations {
-            counts[citation.shape as usize] += 1;
-            citing.insert(&one.path);
-        }
+    let mut counts = [0; 3];
+    for (_, kind, _) in sources.values().flat_map(|text| citations(text)) {
+        counts[kind] += 1;
     }
-    let [protocol, decisions, notes] = counts;
-    println!(
-        "{protocol} of P, {decisions} decisions, {notes} complaints, in {} files",
-        citing.len()
-    );
-    assert!(protocol >= CITED && citing.len() >= CITING, "{protocol} in {} files", citing.len());
-    assert!(decisions >= CITED_OTHERS && notes >= CITED_OTHERS, "{decisions}, {notes}");
-    let headings = headings(&all);
-    assert!(headings.count() >= HEADINGS, "{} headings", headings.count());
-    for (shape, number) in [(Shape::Protocol, "4.1"), (Shape::Decisions, "1"), (Shape::Notes, "35")]
-    {
-        assert!(headings.has(shape, number), "{number}");
-    }
+    println!("{counts:?} citations");
+    assert!(counts.iter().zip(FEWEST).all(|(count, fewest)| *count >= fewest), "{counts:?}");
 }
 
 #[test]
-fn nothing_points_outside_of_the_project() {
-    let all = sources();
-    none("texts", all.iter().flatten_all(|one| links::outside(&one.path, &one.text)));
-}
-
-#[test]
-fn links_between_pages_lead_somewhere() {
-    let all = sources();
-    let pages: Vec<_> = all
-        .iter()
-        // Below there are templates, whose links are those of the page made of them.
-        .filter(|one| !one.path.starts_with("tests/src"))
-        .filter(|one| one.path.extension().is_some_and(|kind| kind == "md"))
-        .map(|one| (one.path.as_path(), one.text.as_str()))
-        .collect();
-    let files: BTreeSet<_> = all.iter().map(|one| one.path.clone()).collect();
-    assert!(pages.len() > 20, "only {} pages", pages.len());
-    let dead = pages.iter().flatten_all(|(path, text)| links::dead(path, text, &files, &pages));
-    none("links", dead);
+fn links_between_pages_lead_somewhere_and_nothing_points_outside() {
+    let sources = tracked();
+    let troubles = sources.iter().flat_map(|(path, text)| links::outside(path, text));
+    none("texts", troubles);
+    let is_page = |path: &Path| path.extension().is_some_and(|kind| kind == "md");
+    // Below tests/src there are templates, whose links are those of the page made of them.
+    let pages = sources.iter().filter(|(path, _)| is_page(path) && !path.starts_with("tests/src"));
+    let dead: Vec<_> = pages.map(|(path, text)| links::dead(path, text, &sources)).collect();
+    assert!(dead.len() > 20, "only {} pages", dead.len());
+    none("links", dead.concat());
 }
 
 #[test]
 fn no_json_is_put_together_by_hand() {
-    none("lines", sources().iter().flatten_all(|one| json::by_hand(&one.path, &one.text)));
+    none("lines", tracked().iter().flat_map(|(path, text)| json::by_hand(path, text)));
 }
-
-/// `flat_map` into a list.
-trait FlattenAll: Iterator + Sized {
-    fn flatten_all(self, each: impl FnMut(Self::Item) -> Vec<String>) -> Vec<String> {
-        self.flat_map(each).collect()
-    }
-}
-
-impl<I: Iterator> FlattenAll for I {}
 
 #[test]
 fn a_citation_without_a_heading_is_found_where_it_is() {
-    let page = "# 4 API\n## 4.1 exec\n```\n# 7 no heading\n```\n";
-    let headings = pages::headings([(Path::new("docs/protocol/exec.md"), page)].into_iter());
-    let text = "// as P\u{a7}4.1 has it\n\n/// and P\u{a7}\n/// 4.9, P\u{a7}7\nx // P\u{a7}x\n";
-    let troubles = unresolved(Path::new("a.rs"), text, &headings);
-    let expected = ["a.rs:3: P\u{a7}4.9", "a.rs:4: P\u{a7}7", "a.rs:5: P\u{a7}x"];
-    assert_eq!(troubles.len(), expected.len(), "{troubles:?}");
-    for (trouble, expected) in troubles.iter().zip(expected) {
-        assert!(trouble.starts_with(expected), "{trouble}");
-    }
+    // `@` is the sign, `%` the mark of complaints.
+    let text = |text: &str| text.replace('@', "\u{a7}").replace('%', MARKS[2].0);
+    let pages = [
+        ("exec.md", "# 4 API\n## 4.1 exec\n4.3 no\n```\n# 7 no heading\n```\n"),
+        ("decisions.md", "## 2 Ready\n"),
+        ("complaints.md", "# What hurts\n1. one\n2. two\n"),
+    ];
+    let pages = pages.map(|(name, text)| (Path::new(PAGES).join(name), text.to_owned()));
+    let (known, troubles) = headings(&pages.clone().into());
+    assert_eq!((known.len(), troubles.len()), (5, 0), "{known:?} {troubles:?}");
+    let more = [("more/complaints.md", "4. four\n"), ("sftp.md", "### 4.1 x\n")];
+    let more = more.map(|(name, text)| (Path::new(PAGES).join(name), text.to_owned()));
+    let (_, troubles) = headings(&pages.into_iter().chain(more).collect());
+    let expected = ["more/complaints.md:1: 4", "sftp.md:1: 4.1"];
+    let expected = expected.map(|one| format!("{PAGES}/{one} stands twice, or not in order"));
+    assert_eq!(troubles, expected);
+    let found = text(
+        "// as P@4.1. Then (P@4)\n\n/// and P@4.3, P@7\nx // P@x, P@n\n%2, %4, % of mine\n\
+         decisions @2, RFC 9112 @6.3, decisions for failure\ndecisions @1",
+    );
+    let troubles = unresolved(Path::new("a.rs"), &found, &known);
+    let expected = ["3: P@4.3", "3: P@7", "4: P@", "5: %4", "7: decisions @1"];
+    let expected = expected.map(|one| text(&format!("a.rs:{one} has no heading in {PAGES}")));
+    assert_eq!(troubles, expected);
 }

@@ -4,12 +4,12 @@
 //! hands on (`pub use`) what is in one of its own does not need it; one that uses it does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::modules::{Crate, Import};
+use crate::modules::{Import, Module};
 
-/// Of each file, those it needs.
-pub(crate) type Edges = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
+/// Of each file, or room of files, those it needs.
+pub(crate) type Edges<N = PathBuf> = BTreeMap<N, BTreeSet<N>>;
 
 /// Re-exports of re-exports are followed so far.
 const STEPS: usize = 16;
@@ -24,15 +24,15 @@ enum Target {
 }
 
 /// All edges of a crate.
-pub(crate) fn edges(all: &Crate) -> Edges {
+pub(crate) fn edges(all: &[Module]) -> Edges {
     let mut edges = Edges::new();
-    for (number, module) in all.modules.iter().enumerate() {
+    for (number, module) in all.iter().enumerate() {
         let needs = edges.entry(module.file.clone()).or_default();
         let imports = module.imports.iter().filter(|one| !is_handed_on(all, number, one));
         let paths = imports.map(|one| &one.path).chain(&module.paths);
         for path in paths {
             if let Some(Target::Item(target)) = follow(all, number, path, STEPS) {
-                needs.insert(all.modules[target].file.clone());
+                needs.insert(all[target].file.clone());
             }
         }
         needs.remove(&module.file);
@@ -41,30 +41,30 @@ pub(crate) fn edges(all: &Crate) -> Edges {
 }
 
 /// `pub use` of something below this module.
-fn is_handed_on(all: &Crate, number: usize, import: &Import) -> bool {
+fn is_handed_on(all: &[Module], number: usize, import: &Import) -> bool {
     let Some(Target::Item(target) | Target::Module(target)) =
         follow(all, number, &import.path, STEPS)
     else {
         return false;
     };
-    let mut above = std::iter::successors(Some(target), |one| all.modules[*one].parent).skip(1);
+    let mut above = std::iter::successors(Some(target), |one| all[*one].parent).skip(1);
     import.is_public && above.any(|one| one == number)
 }
 
 /// Follows a path that is written in a module; `None` for what is outside of the crate.
-fn follow(all: &Crate, from: usize, path: &[String], steps: usize) -> Option<Target> {
+fn follow(all: &[Module], from: usize, path: &[String], steps: usize) -> Option<Target> {
     let (first, mut rest) = path.split_first()?;
     let mut now = match first.as_str() {
         "crate" => Target::Module(0),
         "self" => Target::Module(from),
-        "super" => Target::Module(all.modules[from].parent?),
+        "super" => Target::Module(all[from].parent?),
         name => named(all, from, (name, rest.is_empty()), steps)?,
     };
     while let (Target::Module(module), Some((name, more))) = (now, rest.split_first()) {
         rest = more;
         now = match name.as_str() {
             "*" => return Some(now),
-            "super" => Target::Module(all.modules[module].parent?),
+            "super" => Target::Module(all[module].parent?),
             // What nobody defines in sight is made by a macro there.
             name => {
                 named(all, module, (name, more.is_empty()), steps).unwrap_or(Target::Item(module))
@@ -76,8 +76,8 @@ fn follow(all: &Crate, from: usize, path: &[String], steps: usize) -> Option<Tar
 
 /// What a module calls so. A module and a function may share a name: what the last word of a path means
 /// is rather the function, what stands before others is the module.
-fn named(all: &Crate, number: usize, word: (&str, bool), steps: usize) -> Option<Target> {
-    let module = &all.modules[number];
+fn named(all: &[Module], number: usize, word: (&str, bool), steps: usize) -> Option<Target> {
+    let module = &all[number];
     let (name, is_last) = word;
     if let Some(child) = module.children.get(name) {
         return Some(Target::Module(*child));
@@ -101,39 +101,12 @@ fn named(all: &Crate, number: usize, word: (&str, bool), steps: usize) -> Option
     })
 }
 
-/// The cycles (strongly connected components): each with all its files.
-pub(crate) fn cycles(edges: &Edges) -> Vec<BTreeSet<PathBuf>> {
-    let reach: BTreeMap<&PathBuf, BTreeSet<PathBuf>> =
-        edges.keys().map(|file| (file, reachable(edges, file))).collect();
-    let mut all: Vec<BTreeSet<PathBuf>> = Vec::new();
-    for (file, below) in &reach {
-        if !below.contains(*file) || all.iter().any(|group| group.contains(*file)) {
-            continue;
-        }
-        let back = |other: &&PathBuf| reach.get(other).is_some_and(|more| more.contains(*file));
-        all.push(below.iter().filter(back).cloned().collect());
-    }
-    all
+/// A shortest way round, its first again at the end.
+pub(crate) fn cycle<N: Clone + Ord>(edges: &Edges<N>) -> Option<Vec<N>> {
+    edges.keys().filter_map(|start| way_back(edges, start)).min_by_key(Vec::len)
 }
 
-fn reachable(edges: &Edges, from: &Path) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    let mut open: Vec<&PathBuf> = edges.get(from).into_iter().flatten().collect();
-    while let Some(file) = open.pop() {
-        if found.insert(file.clone()) {
-            open.extend(edges.get(file).into_iter().flatten());
-        }
-    }
-    found
-}
-
-/// A shortest way round in a cycle, its first file again at the end.
-pub(crate) fn way_round(edges: &Edges, cycle: &BTreeSet<PathBuf>) -> Vec<PathBuf> {
-    let ways = cycle.iter().filter_map(|file| way_back(edges, file));
-    ways.min_by_key(Vec::len).unwrap_or_default()
-}
-
-fn way_back(edges: &Edges, start: &PathBuf) -> Option<Vec<PathBuf>> {
+fn way_back<N: Clone + Ord>(edges: &Edges<N>, start: &N) -> Option<Vec<N>> {
     let mut seen = BTreeSet::new();
     let mut ways = VecDeque::from([vec![start.clone()]]);
     while let Some(way) = ways.pop_front() {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::tokens::{Kind, Token, tokens};
+use mote_tests::source::Sources;
+use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
 /// A path as it is written: `crate`, `a`, `b`.
 pub(crate) type Words = Vec<String>;
@@ -33,290 +34,208 @@ pub(crate) struct Import {
     pub(crate) is_public: bool,
 }
 
-/// A crate; the root is the first module.
-#[derive(Debug, Default)]
-pub(crate) struct Crate {
-    pub(crate) modules: Vec<Module>,
-    /// Modules that are declared and have no file.
-    pub(crate) missing: Vec<String>,
+/// Reads a crate; its root is the first module.
+pub(crate) fn load(root: &Path, sources: &Sources) -> Vec<Module> {
+    let mut reader = Reader { sources, modules: Vec::new() };
+    reader.file(root, root.parent().unwrap_or(Path::new("")), None);
+    reader.modules
 }
 
-impl Crate {
-    /// Reads the tree below `root`, files with `read`.
-    pub(crate) fn load(root: &Path, read: &impl Fn(&Path) -> Option<String>) -> Self {
-        let mut all = Self::default();
-        let folder = root.parent().unwrap_or(Path::new("")).to_owned();
-        all.add(root, &folder, None, read);
-        all
+struct Reader<'s> {
+    sources: &'s Sources,
+    modules: Vec<Module>,
+}
+
+impl Reader<'_> {
+    /// Adds the module of a file, whose children's files are in `folder`; gives its number.
+    fn file(&mut self, file: &Path, folder: &Path, parent: Option<usize>) -> usize {
+        let text = self.sources.get(file).unwrap_or_else(|| panic!("{}: no file", file.display()));
+        let parsed = text.parse().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        self.add(file.to_owned(), folder, parent, parsed)
     }
 
-    /// Adds the module of a file, whose children's files are in `folder`; gives its number.
     fn add(
         &mut self,
-        file: &Path,
+        file: PathBuf,
         folder: &Path,
         parent: Option<usize>,
-        read: &impl Fn(&Path) -> Option<String>,
+        text: TokenStream,
     ) -> usize {
         let number = self.modules.len();
-        self.modules.push(Module { file: file.to_owned(), parent, ..Module::default() });
-        match read(file) {
-            Some(text) => {
-                let tokens = tokens(&text);
-                self.items(&tokens, number, folder, read);
-            }
-            None => self.missing.push(file.display().to_string()),
+        self.modules.push(Module { file, parent, ..Module::default() });
+        let tokens: Vec<_> = text.into_iter().collect();
+        let mut rest = tokens.as_slice();
+        while !rest.is_empty() {
+            rest = self.item(rest, number, folder);
         }
         number
     }
 
-    /// Takes in the items of a module.
-    fn items(
+    /// Takes in the first item with its attributes; gives what is behind it.
+    fn item<'t>(
         &mut self,
-        tokens: &[Token<'_>],
+        tokens: &'t [TokenTree],
         number: usize,
         folder: &Path,
-        read: &impl Fn(&Path) -> Option<String>,
-    ) {
-        let (mut at, mut depth, mut is_public) = (0, 0usize, false);
+    ) -> &'t [TokenTree] {
+        let (mut at, mut is_left_out) = (0, false);
+        while is(tokens.get(at), "#") {
+            let is_inner = is(tokens.get(at + 1), "!");
+            at += 2 + usize::from(is_inner);
+            let attribute = tokens[at - 1].to_string().replace(' ', "");
+            let is_test = attribute.starts_with("[cfg(") && attribute.contains("test");
+            // `path` names a file of another crate, which is looked at there.
+            let is_other = attribute.starts_with("[path=");
+            is_left_out |= !is_inner && (is_other || is_test && !attribute.contains("not("));
+            if !is_left_out {
+                // Attributes name paths too: that of a default, for example.
+                self.code(&tokens[at - 1..at], number);
+            }
+        }
+        let is_public = is(tokens.get(at), "pub");
+        at += usize::from(is_public);
+        at += usize::from(is_public && group(tokens.get(at), Delimiter::Parenthesis).is_some());
+        let item = &tokens[at..];
+        // A value may have braces before its semicolon.
+        let is_value = ["use", "static", "type", "const"].iter().any(|word| is(item.first(), word));
+        let is_value = is_value
+            && !["fn", "unsafe", "async", "extern"].iter().any(|word| is(item.get(1), word));
+        let ends =
+            |one| is(Some(one), ";") || !is_value && group(Some(one), Delimiter::Brace).is_some();
+        let end = item.iter().position(ends).map_or(item.len(), |last| last + 1);
+        let (item, behind) = item.split_at(end);
+        if is_left_out {
+        } else if is(item.first(), "mod") {
+            self.module(item, number, folder);
+        } else {
+            self.modules[number].items.extend(defined(item));
+            self.statement(item, number, is_public);
+        }
+        behind
+    }
+
+    /// `mod name;` or `mod name { .. }`.
+    fn module(&mut self, item: &[TokenTree], parent: usize, folder: &Path) {
+        let name = item[1].to_string();
+        let below = folder.join(&name);
+        let child = match group(item.get(2), Delimiter::Brace) {
+            Some(inside) => {
+                self.add(self.modules[parent].file.clone(), &below, Some(parent), inside)
+            }
+            None => {
+                let beside = folder.join(format!("{name}.rs"));
+                let file =
+                    if self.sources.contains_key(&beside) { beside } else { below.join("mod.rs") };
+                self.file(&file, &below, Some(parent))
+            }
+        };
+        self.modules[parent].children.insert(name, child);
+    }
+
+    fn statement(&mut self, tokens: &[TokenTree], number: usize, is_public: bool) {
+        if !is(tokens.first(), "use") {
+            return self.code(tokens, number);
+        }
+        let end = tokens.iter().position(|one| is(Some(one), ";")).unwrap_or(tokens.len());
+        let names = &mut self.modules[number].imports;
+        imports(&tokens[1..end], &[], &mut |name, path| {
+            names.push(Import { name, path, is_public })
+        });
+        self.code(&tokens[end..], number);
+    }
+
+    /// Takes in the paths of code, and what is imported within.
+    fn code(&mut self, tokens: &[TokenTree], number: usize) {
+        let mut at = 0;
         while let Some(token) = tokens.get(at) {
-            let rest = &tokens[at..];
-            let mut length = 1;
-            match token.text {
-                _ if token.kind == Kind::Literal => {}
-                "#" => {
-                    length = attribute(rest);
-                    if is_for_tests(&rest[..length]) || is_of_another(&rest[..length]) {
-                        length += item(&rest[length..]);
-                    } else {
-                        // Attributes name paths too: that of a default, for example.
-                        self.path_tokens(&rest[..length], number);
+            at += 1;
+            match token {
+                TokenTree::Group(inside) => {
+                    let inside: Vec<_> = inside.stream().into_iter().collect();
+                    self.code(&inside, number);
+                }
+                TokenTree::Ident(word) if word == "use" => {
+                    return self.statement(&tokens[at - 1..], number, false);
+                }
+                TokenTree::Ident(first) => {
+                    // Behind these it is the rest of another path, or a field's or method's name.
+                    let before = tokens[..at - 1].last();
+                    let is_rest = is(before, ".") || at > 2 && is_sign(&tokens[at - 3..]);
+                    let mut path = vec![first.to_string()];
+                    while let (true, Some(TokenTree::Ident(word))) =
+                        (is_sign(&tokens[at..]), tokens.get(at + 2))
+                    {
+                        path.push(word.to_string());
+                        at += 3;
+                    }
+                    if !is_rest && path.len() > 1 {
+                        self.modules[number].paths.push(path);
                     }
                 }
-                "pub" => {
-                    is_public = true;
-                    length = visibility(rest);
-                    at += length;
-                    continue;
-                }
-                "use" => {
-                    let end = position(rest, ";").unwrap_or(rest.len());
-                    imports(&rest[1..end], &mut Vec::new(), &mut |name, path| {
-                        self.modules[number].imports.push(Import { name, path, is_public });
-                    });
-                    length = end;
-                }
-                "mod" if depth == 0 && rest.len() > 2 => {
-                    length = self.module(rest, number, folder, read);
-                }
-                "{" | "(" | "[" => depth += 1,
-                "}" | ")" | "]" => depth = depth.saturating_sub(1),
-                _ if depth == 0 && defined(rest).is_some() => {
-                    let name = defined(rest).unwrap_or_default().to_owned();
-                    self.modules[number].items.insert(name);
-                }
-                _ => length = self.path(rest, at.checked_sub(1).map(|at| tokens[at]), number),
+                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
             }
-            is_public = false;
-            at += length.max(1);
-        }
-    }
-
-    /// `mod name;` or `mod name { .. }`; gives its length.
-    fn module(
-        &mut self,
-        rest: &[Token<'_>],
-        parent: usize,
-        folder: &Path,
-        read: &impl Fn(&Path) -> Option<String>,
-    ) -> usize {
-        let name = rest[1].text.to_owned();
-        let below = folder.join(&name);
-        if rest[2].is("{") {
-            let number = self.modules.len();
-            let file = self.modules[parent].file.clone();
-            self.modules.push(Module { file, parent: Some(parent), ..Module::default() });
-            self.modules[parent].children.insert(name, number);
-            let end = 2 + group(&rest[2..]);
-            self.items(&rest[3..end.saturating_sub(1).max(3)], number, &below, read);
-            return end;
-        }
-        let beside = folder.join(format!("{name}.rs"));
-        let file = if read(&beside).is_some() { beside } else { below.join("mod.rs") };
-        let number = self.add(&file, &below, Some(parent), read);
-        self.modules[parent].children.insert(name, number);
-        3
-    }
-
-    /// Takes in a path, if one begins here; gives its length.
-    fn path(&mut self, rest: &[Token<'_>], before: Option<Token<'_>>, number: usize) -> usize {
-        let words = words(rest);
-        let length = (2 * words.len()).saturating_sub(1).max(1);
-        // Behind these it is the rest of another path, or a field's or method's name.
-        let begins = !before.is_some_and(|token| token.is("::") || token.is("."));
-        if begins && words.len() > 1 {
-            self.modules[number].paths.push(words);
-        }
-        length
-    }
-
-    fn path_tokens(&mut self, tokens: &[Token<'_>], number: usize) {
-        let mut at = 0;
-        while at < tokens.len() {
-            at += self.path(&tokens[at..], at.checked_sub(1).map(|at| tokens[at]), number);
         }
     }
 }
 
-/// The path that begins here; empty if none does.
-fn words(tokens: &[Token<'_>]) -> Words {
-    let mut words = Vec::new();
-    let mut rest = tokens;
-    while let Some(token) = rest.first().filter(|token| token.kind == Kind::Word) {
-        words.push(token.text.to_owned());
-        match rest.get(1) {
-            Some(sign) if sign.is("::") => rest = &rest[2..],
-            _ => break,
-        }
-    }
-    words
-}
-
-/// The name of the item that is defined here.
-fn defined<'a>(rest: &[Token<'a>]) -> Option<&'a str> {
-    let second = rest.get(1)?;
-    match rest.first()?.text {
-        "fn" | "struct" | "enum" | "trait" | "type" | "union" => Some(second.text),
-        "static" if second.is("mut") => Some(rest.get(2)?.text),
-        "const" if ["fn", "unsafe", "async", "extern"].contains(&second.text) => None,
-        "const" | "static" => Some(second.text),
-        "macro_rules" => Some(rest.get(2)?.text),
-        _ => None,
+/// Whether it is this word or sign.
+fn is(token: Option<&TokenTree>, text: &str) -> bool {
+    match token {
+        Some(TokenTree::Ident(word)) => word == text,
+        Some(TokenTree::Punct(sign)) => text.chars().eq([sign.as_char()]),
+        Some(TokenTree::Group(_) | TokenTree::Literal(_)) | None => false,
     }
 }
 
-/// Where a sign is outside of brackets, or where the brackets around all this end.
-fn position(tokens: &[Token<'_>], sign: &str) -> Option<usize> {
-    let mut at = 0;
-    while let Some(token) = tokens.get(at) {
-        if token.is(sign) || ["}", ")", "]"].iter().any(|end| token.is(end)) {
-            return Some(at);
-        }
-        at += group(&tokens[at..]).max(1);
+/// Whether `::` is first.
+fn is_sign(tokens: &[TokenTree]) -> bool {
+    let [TokenTree::Punct(first), second, ..] = tokens else { return false };
+    first.as_char() == ':' && first.spacing() == Spacing::Joint && is(Some(second), ":")
+}
+
+/// What is inside of these brackets.
+fn group(token: Option<&TokenTree>, brackets: Delimiter) -> Option<TokenStream> {
+    let Some(TokenTree::Group(group)) = token else { return None };
+    (group.delimiter() == brackets).then(|| group.stream())
+}
+
+/// The name of an item: behind the last of the words that say what it is.
+fn defined(item: &[TokenTree]) -> Option<String> {
+    let kinds =
+        ["fn", "struct", "enum", "trait", "type", "union", "const", "static", "macro_rules"];
+    let before = ["unsafe", "async", "extern", "mut", "!"];
+    let is_one_of = |one: &TokenTree, all: &[&str]| all.iter().any(|word| is(Some(one), word));
+    let words = item.iter().filter(|one| !matches!(one, TokenTree::Literal(_)));
+    let mut words = words.skip_while(|one| is_one_of(one, &before)).peekable();
+    if !is_one_of(words.peek()?, &kinds) {
+        return None;
     }
-    None
-}
-
-/// The length of a bracket with all that is in it; 0 if there is none here.
-pub(crate) fn group(tokens: &[Token<'_>]) -> usize {
-    let mut depth = 0;
-    for (at, token) in tokens.iter().enumerate() {
-        match token.text {
-            _ if token.kind != Kind::Sign => {}
-            "{" | "(" | "[" => depth += 1,
-            "}" | ")" | "]" => depth -= 1,
-            _ => {}
-        }
-        if depth <= 0 {
-            return if at == 0 { 0 } else { at + 1 };
-        }
-    }
-    tokens.len()
-}
-
-/// The length of `#[..]` or `#![..]`.
-fn attribute(tokens: &[Token<'_>]) -> usize {
-    let sign = if tokens.get(1).is_some_and(|token| token.is("!")) { 2 } else { 1 };
-    sign + tokens.get(sign..).map_or(0, group)
-}
-
-/// `#[cfg(test)]`, also with more beside `test`.
-fn is_for_tests(attribute: &[Token<'_>]) -> bool {
-    let has = |word: &str| attribute.iter().any(|token| token.is(word));
-    attribute.get(2).is_some_and(|token| token.is("cfg")) && has("test") && !has("not")
-}
-
-/// `#[path = ".."]`: a module of another crate, which is judged there.
-fn is_of_another(attribute: &[Token<'_>]) -> bool {
-    attribute.get(2).is_some_and(|token| token.is("path"))
-}
-
-/// The length of `pub` and what may be in brackets behind it.
-fn visibility(tokens: &[Token<'_>]) -> usize {
-    1 + tokens.get(1).filter(|token| token.is("(")).map_or(0, |_| group(&tokens[1..]))
-}
-
-/// The length of the item, field or statement that begins here, its other attributes included.
-fn item(tokens: &[Token<'_>]) -> usize {
-    let mut at = 0;
-    while tokens.get(at).is_some_and(|token| token.is("#")) {
-        at += attribute(&tokens[at..]);
-    }
-    if tokens.get(at).is_some_and(|token| token.is("pub")) {
-        at += visibility(&tokens[at..]);
-    }
-    let first = tokens.get(at).map_or("", |token| token.text);
-    let behind = tokens.get(at + 1).map_or("", |token| token.text);
-    let ends_with_braces = match first {
-        "use" | "static" | "type" | "let" => false,
-        "const" => ["fn", "unsafe", "async", "extern"].contains(&behind),
-        _ => true,
-    };
-    let is_item = ["fn", "struct", "enum", "impl", "trait", "mod", "unsafe", "async", "extern"];
-    let may_have_commas = is_item.contains(&first) || !ends_with_braces || first == "const";
-    while let Some(token) = tokens.get(at) {
-        match token.text {
-            ";" => return at + 1,
-            "," if !may_have_commas => return at + 1,
-            "}" | ")" | "]" => return at,
-            "{" if ends_with_braces => return at + group(&tokens[at..]),
-            _ => at += group(&tokens[at..]).max(1),
-        }
-    }
-    at
+    let name = words.find(|one| !is_one_of(one, &kinds) && !is_one_of(one, &before));
+    name.map(ToString::to_string)
 }
 
 /// Each name of a tree of imports, behind what is in `prefix`.
-fn imports(tree: &[Token<'_>], prefix: &mut Words, found: &mut impl FnMut(String, Words)) {
-    let depth = prefix.len();
-    let mut at = 0;
-    while let Some(token) = tree.get(at) {
-        if token.is("{") {
-            let end = at + group(&tree[at..]);
-            let inside = &tree[at + 1..end.saturating_sub(1).max(at + 1)];
-            for branch in branches(inside) {
-                imports(branch, prefix, found);
+fn imports(tree: &[TokenTree], prefix: &[String], found: &mut impl FnMut(String, Words)) {
+    for branch in tree.split(|one| is(Some(one), ",")) {
+        let (mut path, mut renamed) = (prefix.to_vec(), None);
+        for (at, token) in branch.iter().enumerate() {
+            if is(Some(token), "as") {
+                renamed = branch.get(at + 1).map(ToString::to_string);
+                break;
             }
-            prefix.truncate(depth);
-            return;
+            if let Some(inside) = group(Some(token), Delimiter::Brace) {
+                let inside: Vec<_> = inside.into_iter().collect();
+                imports(&inside, &path, found);
+                path.clear();
+            } else if !is(Some(token), ":") {
+                path.push(token.to_string());
+            }
         }
-        if token.is("as") {
-            break;
+        if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
+            path.pop();
         }
-        if !token.is("::") {
-            prefix.push(token.text.to_owned());
+        if let Some(last) = path.last().cloned() {
+            found(renamed.unwrap_or(last), path);
         }
-        at += 1;
     }
-    let renamed = tree.get(at + 1).map(|token| token.text.to_owned());
-    let mut path = prefix.clone();
-    if path.len() > 1 && path.last().is_some_and(|last| last == "self") {
-        path.pop();
-    }
-    if let Some(last) = path.last().cloned() {
-        found(renamed.unwrap_or(last), path);
-    }
-    prefix.truncate(depth);
-}
-
-/// The parts between commas.
-fn branches<'t, 'a>(inside: &'t [Token<'a>]) -> Vec<&'t [Token<'a>]> {
-    let (mut all, mut rest) = (Vec::new(), inside);
-    while !rest.is_empty() {
-        let end = position(rest, ",").unwrap_or(rest.len());
-        all.push(&rest[..end]);
-        rest = rest.get(end + 1..).unwrap_or_default();
-    }
-    all.retain(|branch| !branch.is_empty());
-    all
 }

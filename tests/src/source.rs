@@ -1,0 +1,58 @@
+//! The project's own text, for tests that read it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Texts by their paths from the project's root.
+pub type Sources = BTreeMap<PathBuf, String>;
+
+/// The project's folder.
+#[must_use]
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// What a command in the project's folder prints.
+///
+/// # Panics
+/// If it fails.
+pub fn printed(command: &mut Command) -> String {
+    let output = command.current_dir(root()).output().expect("a command that runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Every file of text that is tracked, or about to be.
+///
+/// # Panics
+/// If git does not list them.
+#[must_use]
+pub fn tracked() -> Sources {
+    let mut git = Command::new("git");
+    // Whoever owns the folder: containers have it from somebody else.
+    git.args([
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]);
+    let names = printed(&mut git);
+    // One that was removed is still on the list; pictures and archives are no text.
+    let read = |name: &str| Some((name.into(), std::fs::read_to_string(root().join(name)).ok()?));
+    let all: Sources = names.split('\0').filter_map(read).collect();
+    assert!(all.len() > 300, "only {} files", all.len());
+    all
+}
+
+/// Fails with all troubles, a line each.
+///
+/// # Panics
+/// If there is one.
+pub fn none(what: &str, troubles: impl IntoIterator<Item = String>) {
+    let troubles: Vec<_> = troubles.into_iter().collect();
+    assert!(troubles.is_empty(), "{what}:\n{}", troubles.join("\n"));
+}
