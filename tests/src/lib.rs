@@ -35,8 +35,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// A file named by the environment, or where a plain `cargo build` leaves it.
 #[must_use]
 pub fn tool(variable: &str, otherwise: &str) -> PathBuf {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::env::var_os(variable).map_or_else(|| root.join(otherwise), PathBuf::from)
+    std::env::var_os(variable).map_or_else(|| source::root().join(otherwise), PathBuf::from)
 }
 
 /// The agent under test.

@@ -1,6 +1,6 @@
 //! The faults of `tests/mutants/list`: reading the list, and putting one into a file. `scripts/mutants` runs them.
 
-use std::path::{Path, PathBuf};
+use crate::source;
 
 /// A fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,19 +17,14 @@ pub struct Mutant {
     pub noticed_by: String,
 }
 
-/// The repository's top.
-#[must_use]
-pub fn top() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
 /// All of the list, and the text before the first.
 ///
 /// # Panics
 /// If the list cannot be read or understood.
 #[must_use]
 pub fn all() -> Vec<Mutant> {
-    let text = std::fs::read_to_string(top().join("tests/mutants/list")).expect("the list");
+    let text =
+        std::fs::read_to_string(source::root().join("tests/mutants/list")).expect("the list");
     parse(&text)
 }
 
@@ -93,7 +88,8 @@ mod tests {
     fn each_fault_fits_the_source_of_today() {
         let all = all();
         for mutant in &all {
-            let text = std::fs::read_to_string(top().join(&mutant.file)).expect("a source");
+            let text =
+                std::fs::read_to_string(source::root().join(&mutant.file)).expect("a source");
             let faulty = mutant.put_into(&text).unwrap();
             assert_ne!(faulty, text, "{}", mutant.name);
             assert!(!mutant.noticed_by.is_empty(), "{}", mutant.name);

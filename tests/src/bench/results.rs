@@ -2,12 +2,13 @@
 //! repository, so that `scripts/test` can say when they are of an agent that is too old.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::book::{Book, CPU};
 use super::{page, picture};
+use crate::source;
 
 /// The CPU of the pages' first table: QEMU's default.
 const DEFAULT_CPU: &str = "1 x qemu64";
@@ -89,7 +90,7 @@ impl Results {
 
 /// A file of the repository.
 fn path(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+    source::root().join(name)
 }
 
 #[cfg(test)]

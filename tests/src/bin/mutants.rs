@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Output};
 use std::time::{Duration, Instant};
 
-use mote_tests::mutants::{Mutant, all, top};
+use mote_tests::mutants::{Mutant, all};
+use mote_tests::source;
 
 /// Longest run of one test target: a fault may make it hang, which is noticed then.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -34,8 +35,8 @@ fn main() -> ExitCode {
         filters.is_empty() || filters.iter().any(|filter| name.contains(&filter.to_lowercase()))
     };
     let tree = Tree {
-        root: top().join("target/mutants/tree"),
-        target: top().join("target/mutants/target"),
+        root: source::root().join("target/mutants/tree"),
+        target: source::root().join("target/mutants/target"),
     };
     let mut bad = 0;
     for mutant in all().iter().filter(|mutant| wanted(mutant)) {
@@ -124,7 +125,7 @@ impl Tree {
                 command.args(["--test-threads", "6"]);
             }
             command.env("MOTE_AGENT", self.target.join("debug/mote-agent"));
-            command.current_dir(top());
+            command.current_dir(source::root());
         } else {
             command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
         }

@@ -4,12 +4,26 @@
 //! hands on (`pub use`) what is in one of its own does not need it; one that uses it does.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::modules::{Import, Module};
 
 /// Of each file, or room of files, those it needs.
 pub(crate) type Edges<N = PathBuf> = BTreeMap<N, BTreeSet<N>>;
+
+/// The same of groups of files; who is in none is left out.
+pub(crate) fn grouped<N: Ord + Clone>(
+    files: &Edges,
+    group: impl Fn(&Path) -> Option<N>,
+) -> Edges<N> {
+    let mut groups = Edges::new();
+    for (file, needs) in files {
+        let Some(from) = group(file) else { continue };
+        let needs = needs.iter().filter_map(|other| group(other)).filter(|other| *other != from);
+        groups.entry(from.clone()).or_default().extend(needs);
+    }
+    groups
+}
 
 /// Re-exports of re-exports are followed so far.
 const STEPS: usize = 16;

@@ -54,13 +54,7 @@ fn edges(root: &Path, sources: &Sources) -> graph::Edges {
 
 /// Of each folder, those it needs.
 fn folders(files: &graph::Edges) -> graph::Edges {
-    let folder = |file: &PathBuf| file.parent().unwrap_or(Path::new("")).to_owned();
-    let mut folders = graph::Edges::new();
-    for (file, needs) in files {
-        let needs = needs.iter().map(folder).filter(|other| *other != folder(file));
-        folders.entry(folder(file)).or_default().extend(needs);
-    }
-    folders
+    graph::grouped(files, |file| Some(file.parent()?.to_owned()))
 }
 
 /// A folder or file with more than there may be.

@@ -6,22 +6,15 @@ use std::path::Path;
 
 use mote_tests::source::Sources;
 
-use crate::graph::Edges;
+use crate::graph::{Edges, grouped};
 
 /// Of each room, those it needs. The root itself, which needs all, is none.
 pub(crate) fn rooms(root: &Path, files: &Edges) -> Edges<String> {
-    let room = |file: &Path| {
+    grouped(files, |file| {
         let below = file.strip_prefix(root.parent()?).ok()?;
         let name = Path::new(below.components().next()?.as_os_str()).file_stem()?.to_str()?;
         (file != root).then(|| name.to_owned())
-    };
-    let mut rooms = Edges::new();
-    for (file, needs) in files {
-        let Some(from) = room(file) else { continue };
-        let needs = needs.iter().filter_map(|other| room(other)).filter(|other| *other != from);
-        rooms.entry(from.clone()).or_default().extend(needs);
-    }
-    rooms
+    })
 }
 
 /// How many layers are below a room, where there is no cycle.

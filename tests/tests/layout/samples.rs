@@ -46,6 +46,7 @@ fn what_one_file_names_of_the_other_is_an_edge() {
         "#[cfg(test)] use std::{x, y}; pub fn a() { crate::b::b() }",
         "#[cfg(test)] const X: [u8; 2] = { x() }; pub fn a() { crate::b::b() }",
         "#[cfg(not(test))] pub fn a() { crate::b::b() }",
+        "pub struct A { #[cfg(test)] x: u8, y: crate::b::B } pub fn a() {}",
     ] {
         assert!(is_cycle(a, b), "{a}");
     }
@@ -105,6 +106,31 @@ fn a_function_may_be_called_as_its_module_is() {
     for a in ["use crate::b::b; fn f() { b() }", "use crate::b; fn f() { b::b() }"] {
         assert!(is_cycle(a, b), "{a}");
     }
+}
+
+#[test]
+fn a_cycle_is_shown_by_the_shortest_way_round() {
+    let main = "mod a; mod b; mod c; mod d; mod e; mod f { pub mod g; }";
+    let (a, c) = ("use crate::b::B;", "use crate::{a::A, d::D}; pub struct C;");
+    let with = |e| {
+        cycle(&[
+            (MAIN, main),
+            ("a.rs", a),
+            ("b.rs", "use crate::c::C;"),
+            ("c.rs", c),
+            ("d.rs", "use crate::e::E;"),
+            ("e.rs", e),
+            ("f/g.rs", "use std::f; use serde::g::h;"),
+        ])
+    };
+    assert_eq!(with("use super::f::g::G;"), "a.rs > b.rs > c.rs > a.rs");
+    assert_eq!(with("use super::f::g::G; use crate::d::D;"), "d.rs > e.rs > d.rs");
+}
+
+#[test]
+#[should_panic(expected = "lost/mod.rs: no file")]
+fn a_module_that_is_not_found_fails() {
+    cycle(&[(MAIN, "mod lost;")]);
 }
 
 #[test]
