@@ -37,8 +37,8 @@ pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
     let path = |name: &str| world.scratch.0.join(name).display().to_string();
     let text = String::from_utf8(vec![b'm'; 300_000]).expect("text");
     std::fs::write(path("to"), &text).expect("a file");
-    world.host.ok(&["file", "push", &path("to"), &format!("{NAME}/root/file")]);
-    world.host.ok(&["file", "pull", &format!("{NAME}/root/file"), &path("from")]);
+    world.host.ok(&["file", "push", &path("to"), &format!("{NAME}/srv/file")]);
+    world.host.ok(&["file", "pull", &format!("{NAME}/srv/file"), &path("from")]);
     assert_eq!(std::fs::read_to_string(path("from")).expect("a file"), text);
     assert_eq!(world.sh("mote-agent get user.foo"), "bar\n");
     let check = world.sh("mote-agent --check");

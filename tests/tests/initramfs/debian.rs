@@ -109,8 +109,8 @@ fn goes_on(tool: &'static str) {
     let pid = world.sh(PID);
     let pid = pid.trim();
     assert_eq!(world.sh(&format!("cat /proc/{pid}/cgroup")), "0::/init.scope\n");
-    world.push("/root/pushed");
-    assert_eq!(world.sh("cat /root/pushed; stat -f -c %T /root/pushed"), "pushedext2/ext3\n");
+    world.push("/srv/pushed");
+    assert_eq!(world.sh("cat /srv/pushed; stat -f -c %T /srv/pushed"), "pushedext2/ext3\n");
     assert_eq!(world.sh(&format!("/proc/{pid}/exe get user.foo")), "bar\n");
     assert!(world.sh(&format!("/proc/{pid}/exe status")).contains("Ready"));
     assert!(world.host.run(&["state", NAME]).contains("processes"));
