@@ -6,7 +6,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, open};
 use rustix::io::retry_on_intr;
 
 /// Bytes that any file with data has allocated, so that overwriting them needs no free space.
@@ -17,9 +16,7 @@ const PAGE: usize = 4096;
 /// # Errors
 /// `FileTooLarge` if it is longer; any error of open(2) and read(2).
 pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    // std's, by musl, asks for close-on-exec twice.
-    let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    read_to_end(file.as_fd(), most)
+    read_to_end(File::open(path)?.as_fd(), most)
 }
 
 /// Reads a whole file, as the kernel's are and our own: of any length.

@@ -16,7 +16,8 @@ const HOW: &str = "\
 mote is measured twice, as LXD's agent and as Incus', and held against the Go agent of the same server.
 The Go agents are Debian's packages, unpacked. A ratio is that of the medians and says how many times
 better mote is, whichever way is better. In each round each agent gets a VM of its own, in turn: mote
-as LXD's, lxd-agent, mote as Incus', incus-agent, and again. All boot the same image; the host is
+as LXD's, lxd-agent, mote as Incus', incus-agent, and back from the last to the first in the next
+round, as who comes second finds a faster machine. All boot the same image; the host is
 `mote-host`, the clients are the same program for all, without keep-alive, as the servers' own clients.
 
 - **Binary**: the file as it ships, static and stripped.

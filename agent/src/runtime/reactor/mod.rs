@@ -25,7 +25,7 @@ pub(crate) use timers::Timer;
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 32;
-/// How long freed memory is kept for what comes next. A wait that is shorter than those of the kernel's own timers costs:
+/// How long freed memory is kept for what comes next, at least. A wait that is shorter than those of the kernel's own timers costs:
 /// the clock's device is set anew for each, under emulation in 0.2 ms.
 const REST: Duration = Duration::from_millis(1500);
 /// Pause between two looks at the clock while there is no descriptor for an epoll.
