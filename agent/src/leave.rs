@@ -19,7 +19,7 @@ use crate::handover::reexec::Mode;
 use crate::runtime::clock::{now, sleep, within};
 use crate::runtime::run::Task;
 use crate::runtime::{log, notify};
-use crate::sys::{self, Signalled, sandbox};
+use crate::sys::{self, Signalled, SystemError, sandbox};
 
 /// Interval between two looks, while the agent is to leave or may have to follow into another root.
 const LEAVE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -50,13 +50,13 @@ impl Signals {
         Self { fd: Async::new_nonblocking(fd), root }
     }
 
-    async fn next(&self) -> Result<Signalled, String> {
+    async fn next(&self) -> Result<Signalled, SystemError> {
         let next = self.fd.read_with(sys::next_signal).await;
-        next.map_err(|error| format!("signals: {error}"))
+        next.map_err(|error| SystemError::of("signals", error))
     }
 
     /// Reaps children until a signal asks the agent to end. Starts anew when asked to, or in another root.
-    pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<ExitReason, String> {
+    pub(crate) async fn obeyed(&self, agent: &Agent) -> Result<ExitReason, SystemError> {
         let (mut follows, mut mode) = (agent.options.is_early(), Mode::Same);
         let mut leave: Option<Leave> = None;
         loop {

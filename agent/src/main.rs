@@ -51,12 +51,15 @@ use crate::runtime::clock::now;
 use crate::runtime::reactor::jumps;
 use crate::runtime::wake::Signal;
 use crate::runtime::{clock, log, notify, run};
+use crate::start::error::StartError;
 use crate::start::listen::Way;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
 use crate::start::{listen, sandbox};
 use crate::status::{port, pump, search, without_vsock};
+use crate::sys::SystemError;
 use crate::system::devices;
+use crate::system::missing::Missing;
 use crate::system::modules::Patience;
 use crate::transport::Listener;
 use crate::workers::{mount, report};
@@ -126,10 +129,10 @@ fn introduce(options: &Options) {
 }
 
 /// Starts everything in order, then waits for a signal or a fatal error.
-fn run(options: Options) -> Result<(), String> {
+fn run(options: Options) -> Result<(), StartError> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Before any thread starts: threads inherit the signal mask.
-    let signals = sys::signals().map_err(|error| format!("signals: {error}"))?;
+    let signals = sys::signals().map_err(|error| SystemError::of("signals", error))?;
     sys::raise_file_limit();
     sys::keep_secrets();
     sys::lower_oom_score();
@@ -153,7 +156,7 @@ fn run(options: Options) -> Result<(), String> {
     if wait.until(&what(&options), &mut attempt)? == Waited::Leave {
         return Ok(());
     }
-    let prepared = prepared.ok_or("nothing was prepared")?;
+    let prepared = prepared.ok_or_else(|| Missing::Other("nothing was prepared".into()))?;
     let Prepared { identity, files, mut applied, flavour } = prepared;
     log::info(format_args!("files from {}", files.from));
     let policy = InForce::new(flavour);
@@ -191,7 +194,7 @@ fn run(options: Options) -> Result<(), String> {
     drop((files.agent_key, files.nics, applied));
     let signals = Signals::new(signals, old_root);
     let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
-    run::block_on(&agent.executor, agent.executor.spawn(served))
+    Ok(run::block_on(&agent.executor, agent.executor.spawn(served))?)
 }
 
 /// Makes an agent of an initramfs fit to outlive that.
@@ -214,7 +217,7 @@ async fn serve(
     signals: Signals,
     shares: Option<Vec<u8>>,
     conf: Option<Vec<u8>>,
-) -> Result<(), String> {
+) -> Result<(), SystemError> {
     let guests = agent.task(never(devlxd::server::run(agent.clone())));
     let task = agent.clone();
     agent.spawn(async move {
@@ -250,12 +253,12 @@ async fn serve(
         agent.find_host(conf.as_deref());
         match hostapi::server::listen(agent.clone(), listeners).await {
             Ok(never) => match never {},
-            Err(error) => Err(format!("the host listener is broken: {error}")),
+            Err(error) => Err(SystemError::of("the host listener is broken", error)),
         }
     };
     let mut host = pin!(host);
     let result = host.as_mut().or(signals.obeyed(&agent)).await;
-    if built::INITRAMFS && result == Ok(ExitReason::Replaced) {
+    if built::INITRAMFS && matches!(result, Ok(ExitReason::Replaced)) {
         let over: BoxFuture<'_> = Box::pin(leave::replaced(&agent, &signals, [guests, serial]));
         over.await;
         return Ok(());

@@ -1,5 +1,9 @@
 //! Parses the command line into one struct.
 
+mod bad_option;
+
+pub(crate) use bad_option::BadOption;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -192,8 +196,8 @@ pub(crate) enum Report {
 /// Parses the command line, including `argv[0]`.
 ///
 /// # Errors
-/// Error message for the user.
-pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, String> {
+/// [`BadOption`].
+pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, BadOption> {
     let name = args.next().unwrap_or_default();
     let called = Path::new(&name).file_name();
     let is_called =
@@ -224,7 +228,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         args.by_ref().for_each(drop);
     }
     while let Some(arg) = args.next() {
-        let arg = arg.into_string().map_err(|_| "arguments must be UTF-8".to_owned())?;
+        let arg = arg.into_string().map_err(|_| "arguments must be UTF-8")?;
         if arg.starts_with('-') {
             option(&mut options, &arg, &mut args, &mut given)?;
         } else if words.is_empty() && arg == "sftp-server" {
@@ -249,13 +253,13 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         Err(why) => return Err(why),
     }
     if options.json && !matches!(options.command, Command::Status | Command::Check) {
-        return Err("--json is for status and --check".to_owned());
+        return Err("--json is for status and --check".into());
     }
     Ok(options)
 }
 
 /// Parses the arguments of `sftp-server`: `-d` and `-R` as for OpenSSH's, and `-b`, `-U`, `-G`.
-fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, String> {
+fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, BadOption> {
     let mut how = Sftp::default();
     while let Some(option) = args.next() {
         match option.to_str() {
@@ -272,7 +276,7 @@ fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, Stri
                     _ => how.group = id(),
                 }
             }
-            _ => return Err("sftp-server takes -d, -R, -b, -U, -G and nothing else".to_owned()),
+            _ => return Err("sftp-server takes -d, -R, -b, -U, -G and nothing else".into()),
         }
     }
     Ok(Command::SftpServer(how))
@@ -285,23 +289,23 @@ fn option(
     arg: &str,
     args: &mut impl Iterator<Item = OsString>,
     given: &mut u32,
-) -> Result<(), String> {
+) -> Result<(), BadOption> {
     let (name, value) = match arg.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (arg, None),
     };
     let name = if name == "-s" { SECRETS } else { name };
     if flag(options, name) {
-        return if value.is_some() { Err(format!("{name} takes no value")) } else { Ok(()) };
+        return if value.is_some() { Err(format!("{name} takes no value").into()) } else { Ok(()) };
     }
     let named = |(known, _): &(&str, Valued)| *known == name;
     let Some((at, (name, valued))) = VALUED.iter().enumerate().find(|(_, row)| named(row)) else {
-        return Err(format!("unknown option {name}"));
+        return Err(format!("unknown option {name}").into());
     };
     // What adds up may be repeated. A Go agent takes the last of a few.
     let bit = 1 << at;
     if *given & bit != 0 && !(options.stands_in || matches!(valued, Valued::Deny | Valued::Allow)) {
-        return Err(format!("{name} is given twice"));
+        return Err(format!("{name} is given twice").into());
     }
     *given |= bit;
     let value = match value {
@@ -332,7 +336,7 @@ fn option(
         }
         Valued::Interval(which) => {
             let Ok(millis @ 10..=3_600_000) = value.parse() else {
-                return Err(format!("{name} takes 10 to 3600000 milliseconds"));
+                return Err(format!("{name} takes 10 to 3600000 milliseconds").into());
             };
             if let Some(interval) = options.intervals.get_mut(*which) {
                 *interval = Some(Duration::from_millis(millis));
@@ -364,7 +368,7 @@ fn flag(options: &mut Options, name: &str) -> bool {
 }
 
 /// Parses the command and its arguments; `None` if there is no command.
-fn command(words: &[String], stands_in: bool) -> Result<Option<Command>, String> {
+fn command(words: &[String], stands_in: bool) -> Result<Option<Command>, BadOption> {
     let mut words = words.iter().map(String::as_str);
     let Some(word) = words.next() else { return Ok(None) };
     let command = match word {
@@ -381,7 +385,7 @@ fn command(words: &[String], stands_in: bool) -> Result<Option<Command>, String>
         "report" => Command::Report(match words.next() {
             Some("state") => Report::State,
             Some("metrics") => Report::Metrics,
-            _ => return Err("report needs state or metrics".to_owned()),
+            _ => return Err("report needs state or metrics".into()),
         }),
         "init" if built::INIT => Command::Init,
         "halt" | "poweroff" if built::INIT => Command::Leave(Goal::Off),
@@ -391,10 +395,10 @@ fn command(words: &[String], stands_in: bool) -> Result<Option<Command>, String>
             let limit = limit.ok_or("mount-worker needs its limit in milliseconds")?;
             Command::MountWorker(Duration::from_millis(limit))
         }
-        _ => return Err(format!("unknown command {word}")),
+        _ => return Err(format!("unknown command {word}").into()),
     };
     match words.next() {
-        Some(extra) => Err(format!("unexpected argument {extra}")),
+        Some(extra) => Err(format!("unexpected argument {extra}").into()),
         None => Ok(Some(command)),
     }
 }

@@ -1,6 +1,10 @@
 //! Sockets towards host and guests: vsock or, for tests, the unix sockets that stand in for it
 //! (named as vhost-device-vsock names them). All are non-blocking descriptors in the reactor.
 
+mod probe;
+
+pub(crate) use probe::probe_vsock;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
@@ -219,31 +223,6 @@ async fn finish(fd: OwnedFd, started: rustix::io::Result<()>) -> io::Result<Sock
     match sockopt::socket_error(socket.get_ref())? {
         Ok(()) => Ok(socket),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Checks that vsock is usable: opens and binds a socket, and returns our context id.
-///
-/// # Errors
-/// The text of what is missing.
-pub(crate) fn probe_vsock(root: &Path) -> Result<u32, String> {
-    let fd = stream(AddressFamily::VSOCK).map_err(|error| format!("no vsock sockets: {error}"))?;
-    bind(&fd, &VsockAddr { cid: CID_ANY, port: u32::MAX })
-        .map_err(|error| format!("cannot bind a vsock: {error}"))?;
-    local_cid(root)
-}
-
-/// Our own context id.
-///
-/// # Errors
-/// The text of what is missing.
-pub(crate) fn local_cid(root: &Path) -> Result<u32, String> {
-    let device = std::fs::File::open(root.join("dev/vsock"))
-        .map_err(|error| format!("/dev/vsock: {error}"))?;
-    match sys::vsock_local_cid(&device) {
-        Ok(u32::MAX) => Err("no vsock device, or its driver is not loaded".into()),
-        Ok(cid) => Ok(cid),
-        Err(error) => Err(format!("/dev/vsock: {error}")),
     }
 }
 

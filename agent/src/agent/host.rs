@@ -1,5 +1,6 @@
 //! The host as the agent knows it: where its address is from, calls to it and what they say of it, Ready said again.
 
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::agent::{Agent, READY_LOCK_PERMITS};
 use crate::config::known_host;
 use crate::net::host_call::{Call, CallError, HostReply, Link, call};
 use crate::net::tls::{Pin, certificate_bytes};
+use crate::net::tls_error::Unusable;
 use crate::runtime::clock::{now, within};
 use crate::runtime::log;
 
@@ -35,9 +37,12 @@ impl Agent {
         let sources = [(kept.as_deref(), "/run/mote/known-host"), (conf, "agent.conf")];
         for (bytes, source) in sources {
             let Some(bytes) = bytes else { continue };
-            let taken = HostInfo::parse(bytes)
-                .map_err(|why| why.to_string())
-                .and_then(|info| self.take(&info).map(|link| (link.address, info.guest_api)));
+            let taken = HostInfo::parse(bytes).map_err(|why| why.to_string()).and_then(|info| {
+                match self.take(&info) {
+                    Ok(link) => Ok((link.address, info.guest_api)),
+                    Err(why) => Err(why.to_string()),
+                }
+            });
             match taken {
                 Ok((address, guest_api)) => {
                     log::info(format_args!("host address {address} (from {source})"));
@@ -54,7 +59,7 @@ impl Agent {
     ///
     /// # Errors
     /// Why the certificate is unusable; nothing is changed then.
-    pub(crate) fn take(&self, info: &HostInfo<'_>) -> Result<Rc<Link>, String> {
+    pub(crate) fn take(&self, info: &HostInfo<'_>) -> Result<Rc<Link>, Unusable> {
         let mut pem = Vec::new();
         info.certificate_pem(|piece| pem.extend_from_slice(piece));
         let pin = Pin::Certificate(certificate_bytes(&pem, "certificate")?);
@@ -67,8 +72,8 @@ impl Agent {
     /// A link to that address, with the current link's TLS state if the pin is the same.
     ///
     /// # Errors
-    /// The text of rustls's error.
-    pub(crate) fn link_to(&self, address: HostAddress, pin: Pin) -> Result<Rc<Link>, String> {
+    /// As of [`Identity::client`](crate::net::tls::Identity::client).
+    pub(crate) fn link_to(&self, address: HostAddress, pin: Pin) -> io::Result<Rc<Link>> {
         let known = self.link.borrow().clone();
         let tls = match known {
             Some(known) if known.pin == pin => known.tls.clone(),

@@ -19,7 +19,7 @@ use crate::built;
 use crate::config::files;
 use crate::config::files::ConfigFiles;
 use crate::config::policy::{self, Grade, Judged};
-use crate::first_boot::templates;
+use crate::first_boot::templates::{self, BadMetadata};
 use crate::handover::lock::Running;
 use crate::handover::view;
 use crate::handover::{lock, others};
@@ -282,14 +282,17 @@ fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {
 
 #[inline(never)] // its size
 fn about_vsock(facts: &mut Facts, root: &Path, flavour: Option<Flavour>) {
-    let loaded = modules::load_vsock(root, Patience::Wait);
-    let probed = loaded.and_then(|doubt| probe_vsock(root).map_err(|why| doubt.unwrap_or(why)));
-    match probed {
-        Ok(cid) => facts.ok("vsock", format_args!("context id {cid}")),
-        Err(why) if flavour == Some(Flavour::Incus) => {
-            facts.missing("vsock", format_args!("{why}; {PORT_ALONE}"));
-        }
-        Err(why) => facts.missing("vsock", format_args!("{why}")),
+    let why = match modules::load_vsock(root, Patience::Wait) {
+        Ok(doubt) => match probe_vsock(root) {
+            Ok(cid) => return facts.ok("vsock", format_args!("context id {cid}")),
+            Err(why) => doubt.unwrap_or_else(|| why.to_string()),
+        },
+        Err(why) => why.to_string(),
+    };
+    if flavour == Some(Flavour::Incus) {
+        facts.missing("vsock", format_args!("{why}; {PORT_ALONE}"));
+    } else {
+        facts.missing("vsock", format_args!("{why}"));
     }
 }
 
@@ -334,7 +337,7 @@ fn about_found(
     facts: &mut Facts,
     flavour: Option<Flavour>,
     files: &ConfigFiles,
-    due: Result<usize, String>,
+    due: Result<usize, BadMetadata>,
 ) {
     facts.ok("files", format_args!("{}", files.from));
     match tls::check(files) {

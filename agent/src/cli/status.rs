@@ -8,7 +8,7 @@ use mote_core::time::Uptime;
 
 use crate::handover::lock;
 use crate::handover::lock::Running;
-use crate::handover::view;
+use crate::handover::view::{self, Unreadable};
 use crate::options::Options;
 use crate::print;
 use crate::runtime::clock::now;
@@ -46,8 +46,8 @@ pub(super) fn print(options: &Options) -> Result<(), Failure> {
         Running::Unknown(why) => return Err(Failure::NoAgent(why)),
     };
     // What is there of a hidden one is another's.
-    let read = hidden.map_or_else(|| view::read(&options.root), Err);
-    let unread = read.as_ref().err().filter(|_| running).cloned();
+    let read = hidden.map_or_else(|| view::read(&options.root), |why| Err(Unreadable(why)));
+    let unread = read.as_ref().err().filter(|_| running).map(|Unreadable(why)| why.clone());
     let mut view = read.unwrap_or_default();
     let mut ended = (None, None);
     if !running {

@@ -11,6 +11,7 @@ use crate::runtime::log;
 use crate::runtime::small_files::read_bounded;
 use crate::system::devices;
 use crate::system::devices::entries;
+use crate::system::missing::Missing;
 
 /// Longest config file, bytes; a certificate chain has a few thousand.
 const MAX_HOST_FILE: u64 = 64 * 1024;
@@ -50,6 +51,9 @@ pub(crate) struct ConfigFiles {
     pub(crate) from: String,
 }
 
+/// Why whoever looks at the files cannot use them, in words: what the files mean is not known in this room.
+pub(crate) struct Unfit(pub(crate) String);
+
 /// Tries each source in turn; a directory given by option is the only one tried. `visit` is called with
 /// the directory while it is mounted, since templates may be large and are copied straight from it. If
 /// `visit` fails, the next source is tried.
@@ -58,12 +62,12 @@ pub(crate) struct ConfigFiles {
 /// What is wrong with each source that is there, or why there is none, and what to do.
 pub(crate) fn find(
     options: &Options,
-    visit: &mut dyn FnMut(&Path, &ConfigFiles) -> Result<(), String>,
-) -> Result<ConfigFiles, String> {
+    visit: &mut dyn FnMut(&Path, &ConfigFiles) -> Result<(), Unfit>,
+) -> Result<ConfigFiles, Missing> {
     find_by(options, &mut |directory: &Path, name: &str| {
         let files = read(directory, options.secrets_dir.as_deref(), name)?;
         visit(directory, &files)
-            .map_err(|why| SourceError::Bad(format!("{name}: {why}: {TOGETHER}")))?;
+            .map_err(|Unfit(why)| SourceError::Bad(format!("{name}: {why}: {TOGETHER}")))?;
         Ok(files)
     })
 }
@@ -81,7 +85,7 @@ pub(crate) fn directories(options: &Options) -> Vec<PathBuf> {
     [PathBuf::from(".")].into_iter().chain(copies).collect()
 }
 
-fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, String> {
+fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, Missing> {
     // Incus' agent reads all but the certificates from its working directory (P§1.1).
     let secrets = options.secrets_dir.as_ref().map(|secrets| (Path::new("."), secrets));
     if let Some((directory, name)) =
@@ -89,11 +93,13 @@ fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, String> {
     {
         let name = name.display().to_string();
         if options.config_dir.is_none() && !is_roots_alone(directory) {
-            return Err(format!("the working directory: {FOREIGN}"));
+            return Err(Missing::Other(format!("the working directory: {FOREIGN}")));
         }
-        return read(directory, &name).map_err(|why| match why {
-            SourceError::Absent => format!("{name} has none of {FILES}: copy them there"),
-            SourceError::Bad(why) => why,
+        return read(directory, &name).map_err(|why| {
+            Missing::Other(match why {
+                SourceError::Absent => format!("{name} has none of {FILES}: copy them there"),
+                SourceError::Bad(why) => why,
+            })
         });
     }
     let mut bad = Vec::new();
@@ -129,9 +135,12 @@ fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, String> {
         }
     }
     if !bad.is_empty() {
-        return Err(bad.join("; "));
+        return Err(Missing::Other(bad.join("; ")));
     }
-    Err(devices::unmounted(&options.root).unwrap_or(NOTHING).to_owned())
+    Err(match devices::unmounted(&options.root) {
+        Some(why) => Missing::Unmounted(why),
+        None => Missing::Other(NOTHING.to_owned()),
+    })
 }
 
 /// Whether others than root could have put the files there.

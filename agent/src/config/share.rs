@@ -207,7 +207,7 @@ fn directory(path: &Path) -> Result<OwnedFd, Errno> {
 fn undriven(root: &Path) -> SourceError {
     for (kind, driver) in [(&BLOCK, "virtio_blk"), (&SCSI, "virtio_scsi")] {
         if let Err(why) = modules::drive(root, kind, "a disk", driver) {
-            return SourceError::Bad(why);
+            return SourceError::Bad(why.to_string());
         }
     }
     SourceError::Absent

@@ -8,6 +8,7 @@
 //! symbolic link of root's, or have its own owner and labels. A new target is written beside and renamed, so
 //! that a crash never leaves half a file, which `create_only` would keep for ever.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -17,6 +18,7 @@ use mote_core::first_boot::template::{self, Template};
 use mote_core::flavour::Flavour;
 use mote_core::guest_path::Target;
 use mote_core::hostapi::policy::{Capability, Features};
+use mote_core::yaml::YamlError;
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
@@ -32,6 +34,25 @@ const METADATA: u64 = 256 * 1024;
 const SEEDS: &str = "var/lib/cloud/seed/";
 /// Copy buffer, bytes. It is on the stack: pages that were once used there stay the agent's.
 const COPY_BUFFER: usize = 4 * 1024;
+
+/// Why `files/metadata.yaml`, or an entry of it, is of no use.
+#[derive(Debug)]
+pub(crate) enum BadMetadata {
+    /// It cannot be read.
+    File(io::Error),
+    /// It is not understood.
+    Yaml(YamlError),
+}
+
+impl fmt::Display for BadMetadata {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why: &dyn fmt::Display = match self {
+            Self::File(why) => why,
+            Self::Yaml(why) => why,
+        };
+        write!(out, "files/metadata.yaml: {why}")
+    }
+}
 
 /// Result of [`apply`].
 #[derive(Debug, Default)]
@@ -55,17 +76,17 @@ impl Applied {
         self.changed.iter().any(|changed| changed == path)
     }
 
-    fn report_error(&mut self, text: String) {
+    fn report_error(&mut self, text: &dyn fmt::Display) {
         log::warn(format_args!("{text}"));
-        self.troubles.push(text);
+        self.troubles.push(text.to_string());
     }
 }
 
 /// Number of templates to apply from a share, for `--check`.
 ///
 /// # Errors
-/// `metadata.yaml` cannot be read or parsed.
-pub(crate) fn count(share: &Path) -> Result<usize, String> {
+/// [`BadMetadata`].
+pub(crate) fn count(share: &Path) -> Result<usize, BadMetadata> {
     let mut count = 0;
     each(share, &mut |template| {
         count += usize::from(template.is_ok_and(|template| source(share, &template).exists()));
@@ -90,11 +111,11 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
             log::info(format_args!("policy: cloud-init's seed is not written"));
         }
         Ok(template) => apply_one(share, root, flavour, &template, &mut applied),
-        Err(why) => applied.report_error(why),
+        Err(why) => applied.report_error(&why),
     });
     rustix::process::umask(umask);
     if let Err(why) = listed {
-        applied.report_error(why);
+        applied.report_error(&why);
     }
     applied
 }
@@ -103,15 +124,17 @@ pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Featu
 ///
 /// # Errors
 /// The file cannot be read or parsed.
-fn each(share: &Path, give: &mut dyn FnMut(Result<Template, String>)) -> Result<(), String> {
-    let text = |why: &dyn std::fmt::Display| format!("files/metadata.yaml: {why}");
+fn each(
+    share: &Path,
+    give: &mut dyn FnMut(Result<Template, BadMetadata>),
+) -> Result<(), BadMetadata> {
     let metadata = match read_bounded(&share.join("files/metadata.yaml"), METADATA) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(text(&error)),
+        Err(error) => return Err(BadMetadata::File(error)),
     };
-    let listed = template::each(&metadata, |one| give(one.map_err(|why| text(&why))));
-    listed.map_err(|why| text(&why))
+    let listed = template::each(&metadata, |one| give(one.map_err(BadMetadata::Yaml)));
+    listed.map_err(BadMetadata::Yaml)
 }
 
 fn source(share: &Path, template: &Template) -> PathBuf {
@@ -146,7 +169,10 @@ fn apply_one(
         Ok(source) => source,
         // The host has not rendered it for this boot.
         Err(error) if error.kind() == ErrorKind::NotFound => return,
-        Err(error) => return applied.report_error(format!("template {}: {error}", template.name)),
+        Err(error) => {
+            applied.report_error(&format_args!("template {}: {error}", template.name));
+            return;
+        }
     };
     let Some(target) = Target::absolute(&template.target) else { return };
     let below_root = one_spelling(target);
@@ -159,7 +185,7 @@ fn apply_one(
             }
             applied.written.push(below_root);
         }
-        Err(error) => applied.report_error(format!("template {}: {error}", template.target)),
+        Err(error) => applied.report_error(&format_args!("template {}: {error}", template.target)),
     }
 }
 

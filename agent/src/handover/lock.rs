@@ -7,6 +7,7 @@
 //! file. The agent takes the lock again in the new `/run` ([`Lock::keep`]). Until then other processes
 //! find the agent by its open file in `/proc` (`incumbent`).
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,22 @@ pub(crate) struct Lock {
 /// Device and inode number of the lock file.
 type Id = (u64, u64);
 
+/// Why the lock is not this agent's.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum LockError {
+    /// Another agent has it: the words for that, with as much of it as is known.
+    Another(String),
+    /// Directory or file cannot be made or locked, or is not to be trusted: the kind, the words, and what to do.
+    Refused(ErrorKind, String),
+}
+
+impl fmt::Display for LockError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Another(why) | Self::Refused(_, why)) = self;
+        out.write_str(why)
+    }
+}
+
 /// Result of [`Lock::keep`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
@@ -53,7 +70,7 @@ pub(crate) enum Kept {
     /// The lock was taken again in a new directory; the files beside it are missing there.
     Anew,
     /// The lock could not be taken again, with the reason.
-    Lost(String),
+    Lost(LockError),
 }
 
 impl Lock {
@@ -77,8 +94,10 @@ impl Lock {
             }
             Ok(None) => Kept::Lost(another(root)),
             // Said at start.
-            Err((ErrorKind::ReadOnlyFilesystem, _)) if self.file.is_none() => Kept::Same,
-            Err((_, why)) => Kept::Lost(why),
+            Err(LockError::Refused(ErrorKind::ReadOnlyFilesystem, _)) if self.file.is_none() => {
+                Kept::Same
+            }
+            Err(why) => Kept::Lost(why),
         }
     }
 }
@@ -93,12 +112,12 @@ pub(crate) fn acquire(
     root: &Path,
     takes_over: Option<&Transport>,
     prepare: &mut dyn FnMut(),
-) -> Result<Lock, String> {
+) -> Result<Lock, LockError> {
     let mut lock = take(root).transpose();
     let other = if lock.is_some() { incumbent::hidden(root) } else { incumbent::holder(root) };
     if let Some(other) = other {
         if !takes_over.is_some_and(|transport| other.makes_room(transport, prepare)) {
-            return Err(format!("{ANOTHER}: {other}"));
+            return Err(LockError::Another(format!("{ANOTHER}: {other}")));
         }
         // It closes all that it listens on before the lock.
         let gone = || incumbent::hidden(root).is_none().then_some(());
@@ -109,11 +128,11 @@ pub(crate) fn acquire(
     }
     let lock = match lock.transpose() {
         Ok(lock) => lock.ok_or_else(|| another(root))?,
-        Err((ErrorKind::ReadOnlyFilesystem, why)) => {
+        Err(LockError::Refused(ErrorKind::ReadOnlyFilesystem, why)) => {
             log::warn(format_args!("{why}; until then no second agent is noticed"));
             Lock { file: None, path: root.join(run_dir::LOCK), id: Id::default() }
         }
-        Err((_, why)) => return Err(why),
+        Err(why) => return Err(why),
     };
     // A status file left here is that of an agent that has ended, and an agent in the sandbox is not believed.
     let _none = std::fs::remove_file(root.join(run_dir::STATUS));
@@ -127,18 +146,19 @@ pub(crate) fn acquire(
 /// Takes the lock; `None` if another process has it.
 ///
 /// # Errors
-/// Kind and message of what cannot be made, opened or locked.
+/// [`LockError::Refused`] if something cannot be made, opened or locked.
 #[inline(never)] // its size
-fn take(root: &Path) -> Result<Option<Lock>, (ErrorKind, String)> {
+fn take(root: &Path) -> Result<Option<Lock>, LockError> {
     let path = root.join(run_dir::LOCK);
-    let refused =
-        |verb, path: &Path, error: io::Error| (error.kind(), unwritable(verb, path, &error));
+    let refused = |verb, path: &Path, error: io::Error| {
+        LockError::Refused(error.kind(), unwritable(verb, path, &error))
+    };
     if let Some(directory) = path.parent() {
         make_directory(directory).map_err(|error| refused("make", directory, error))?;
         if !is_roots_alone(directory) {
             let text =
                 format!("{}: others than root can change it; remove it", directory.display());
-            return Err((ErrorKind::PermissionDenied, text));
+            return Err(LockError::Refused(ErrorKind::PermissionDenied, text));
         }
     }
     let file = File::options().write(true).create(true).truncate(false).open(&path);
@@ -157,13 +177,13 @@ fn id(path: &Path) -> Option<Id> {
     stat(path).ok().map(|about| (about.st_dev, about.st_ino))
 }
 
-/// Error message for a lock held elsewhere, with the process that has it.
+/// A lock held elsewhere, with the process that has it.
 #[inline(never)] // its size
-fn another(root: &Path) -> String {
-    match incumbent::pid(root) {
+fn another(root: &Path) -> LockError {
+    LockError::Another(match incumbent::pid(root) {
         Some(pid) => format!("{ANOTHER}: process {pid}"),
         None => ANOTHER.into(),
-    }
+    })
 }
 
 /// Removes an agent's files of an earlier boot: not every guest has its `/run` in memory.
@@ -220,7 +240,7 @@ mod tests {
     }
 
     fn refusal(root: &Path) -> Option<String> {
-        acquire(root, None, &mut || ()).err()
+        acquire(root, None, &mut || ()).err().map(|why| why.to_string())
     }
 
     #[test]
@@ -265,7 +285,8 @@ mod tests {
         hide("second");
         let lock = std::cell::RefCell::new(lock);
         let other = acquire(&root, None, &mut || ()).unwrap();
-        let lost = Kept::Lost(format!("{ANOTHER}: process {}", std::process::id()));
+        let lost =
+            Kept::Lost(LockError::Another(format!("{ANOTHER}: process {}", std::process::id())));
         another_process(&|| lock.borrow_mut().keep(&root) == lost);
         drop(other);
         assert_eq!(lock.borrow_mut().keep(&root), Kept::Anew);

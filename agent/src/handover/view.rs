@@ -15,21 +15,28 @@ pub(crate) const MAX_STATUS_FILE: u64 = 64 * 1024;
 /// Longest wait for a status file: the agent may have just started, or be writing it.
 const WRITTEN: Duration = Duration::from_millis(300);
 
+/// Why nothing is to be read, and what to do, in words: it stands where the view would.
+#[derive(Debug)]
+pub(crate) struct Unreadable(pub(crate) String);
+
 /// The status file of the agent that runs on `root`.
 ///
 /// # Errors
-/// A message with the reason why it cannot be read, and advice.
+/// [`Unreadable`].
 #[inline(never)] // its size
-pub(crate) fn read(root: &Path) -> Result<View<'static>, String> {
+pub(crate) fn read(root: &Path) -> Result<View<'static>, Unreadable> {
     let path = root.join(run_dir::STATUS);
     // The agent may be writing the file, or be about to.
     let read = || read_bounded(&path, MAX_STATUS_FILE);
-    look_for(WRITTEN, || View::read(&read().ok()?)).ok_or_else(|| match read() {
-        Ok(_) => format!("{}: nonsense; start the agent again", path.display()),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            format!("{} is not there: the agent just starts, or /run is full", path.display())
-        }
-        Err(error) => format!("{}: {error}", path.display()),
+    look_for(WRITTEN, || View::read(&read().ok()?)).ok_or_else(|| {
+        let path = path.display();
+        Unreadable(match read() {
+            Ok(_) => format!("{path}: nonsense; start the agent again"),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                format!("{path} is not there: the agent just starts, or /run is full")
+            }
+            Err(error) => format!("{path}: {error}"),
+        })
     })
 }
 

@@ -56,7 +56,7 @@ const LONGEST_REPORT: usize = 4 * 1024 * 1024;
 /// # Errors
 /// Any error of accept(2) that does not pass by itself, or rustls's for an unusable identity.
 pub(crate) async fn listen(agent: Rc<Agent>, listeners: Vec<Listener>) -> io::Result<Infallible> {
-    let config = agent.identity.server().map_err(io::Error::other)?;
+    let config = agent.identity.server()?;
     let permits = Rc::new(Semaphore::new(CALLERS));
     let mut all: BoxFuture<'static, _> = Box::pin(pending());
     for listener in listeners {
@@ -255,11 +255,11 @@ async fn metrics(agent: &Agent) -> Answer {
 
 /// `GET /1.0/state` (P§4.5), and metrics, made by a worker process since reading may hang.
 async fn report(agent: &Agent, what: &str) -> Answer {
-    let report = run::report(agent, what, LONGEST_REPORT).await.map_err(|why| why.to_string());
-    reported(agent, what, report)
+    reported(agent, what, run::report(agent, what, LONGEST_REPORT).await)
 }
 
-fn reported(agent: &Agent, what: &str, report: Result<Vec<u8>, String>) -> Answer {
+fn reported(agent: &Agent, what: &str, report: io::Result<Vec<u8>>) -> Answer {
+    let report = report.map_err(|why| why.to_string());
     match report.and_then(|json| Document::read(json).map_err(|why| why.to_string())) {
         Ok(report) => sync(report.value()),
         Err(why) => {
@@ -282,7 +282,7 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         Ok(link) => link,
         Err(why) => {
             agent.report_error(format_args!("the host's PUT is unusable: {why}"));
-            return error(500, &why);
+            return error_by(500, &why);
         }
     };
     log::info(format_args!("host address {} (from PUT)", link.address));

@@ -24,7 +24,7 @@ use rustix::system::{RebootCommand, reboot, sethostname};
 
 use crate::init::buttons::Buttons;
 use crate::init::service::{Role, Service};
-use crate::options::Options;
+use crate::options::{BadOption, Options};
 use crate::print;
 use crate::runtime::clock::{LOOK_INTERVAL, now};
 use crate::runtime::log;
@@ -65,7 +65,7 @@ const SIGNALS: [(Signal, Option<Goal>); 7] = [
 
 /// Whether this is process 1, and no command that can run as any. The kernel gives it what it does not know of its
 /// command line, so arguments that are not understood do not count.
-pub(crate) fn is_wanted(parsed: &Result<Options, String>) -> bool {
+pub(crate) fn is_wanted(parsed: &Result<Options, BadOption>) -> bool {
     std::process::id() == 1 && parsed.as_ref().map_or(true, Options::is_agent)
 }
 

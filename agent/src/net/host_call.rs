@@ -100,6 +100,12 @@ impl From<&str> for CallError {
     }
 }
 
+impl From<io::Error> for CallError {
+    fn from(error: io::Error) -> Self {
+        Self::by(&error, error.to_string())
+    }
+}
+
 /// The host's answer, its body not read yet.
 pub(crate) struct Incoming {
     stream: Stream,

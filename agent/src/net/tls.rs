@@ -5,6 +5,7 @@
 //! host info for the host we call. Expiry and names play no part in that, so an expired or nameless
 //! host certificate works (the Go agents refuse both).
 
+use std::io;
 use std::sync::Arc;
 
 use mote_core::hostapi::host_peer::authenticate;
@@ -32,7 +33,7 @@ use crate::built;
 use crate::config::files::ConfigFiles;
 use crate::net::stream::Begun;
 use crate::net::tickets::Store;
-use crate::net::tls_error::{not_the_one, words};
+use crate::net::tls_error::{BadPem, Unusable, invalid, not_the_one};
 use crate::runtime::digest::sha256;
 
 /// The name that LXD and Incus certificates carry and that Go clients ask for (P§3.1).
@@ -73,14 +74,14 @@ impl Identity {
     /// Reads `agent.crt`, `agent.key` and `server.crt`.
     ///
     /// # Errors
-    /// The unusable file's name, and why it is unusable.
-    pub(crate) fn load(files: &ConfigFiles) -> Result<Self, String> {
+    /// Which file is unusable, and why.
+    pub(crate) fn load(files: &ConfigFiles) -> Result<Self, Unusable> {
         let certificate =
-            certificate(&files.agent_crt).map_err(|why| format!("agent.crt: {why}"))?;
-        let key = private_key(&files.agent_key).map_err(|why| format!("agent.key: {why}"))?;
+            certificate(&files.agent_crt).map_err(|why| Unusable::File("agent.crt", why))?;
+        let key = private_key(&files.agent_key).map_err(|why| Unusable::File("agent.key", why))?;
         let caller = certificate_bytes(&files.server_crt, "server.crt")?;
         if key.public_key().is_some_and(|key| public_key(&certificate) != Ok(key)) {
-            return Err("agent.key does not belong to agent.crt".into());
+            return Err(Unusable::Pair);
         }
         let certified = CertifiedKey::new(vec![certificate], key);
         Ok(Self { certified: Arc::new(certified), provider: Arc::new(provider()), caller })
@@ -89,12 +90,12 @@ impl Identity {
     /// TLS configuration for callers: they must prove to own `server.crt`, or the handshake fails.
     ///
     /// # Errors
-    /// The text of rustls's error.
-    pub(crate) fn server(&self) -> Result<Server, String> {
+    /// rustls's, by [`invalid`].
+    pub(crate) fn server(&self) -> io::Result<Server> {
         let verifier = Arc::new(Pinned(self.caller.clone()));
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(words)?
+            .map_err(invalid)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(self.certified.clone())));
         // The real hosts keep no sessions for us: a ticket would be of no use, and a resumed session
@@ -111,11 +112,11 @@ impl Identity {
     /// so a new certificate never resumes an old session.
     ///
     /// # Errors
-    /// The text of rustls's error.
-    pub(crate) fn client(&self, pin: Pin) -> Result<Client, String> {
+    /// rustls's, by [`invalid`].
+    pub(crate) fn client(&self, pin: Pin) -> io::Result<Client> {
         let mut config = ClientConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(words)?
+            .map_err(invalid)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(pin))
             .with_client_cert_resolver(Arc::new(AlwaysOurs(self.certified.clone())));
@@ -148,28 +149,28 @@ impl Client {
     /// Begins a handshake: generates its keys, and takes a ticket if there is one.
     ///
     /// # Errors
-    /// The text of rustls's error.
-    pub(crate) fn begin(&self) -> Result<Begun, String> {
-        let name = ServerName::try_from(SERVER_NAME).map_err(|error| error.to_string())?;
+    /// rustls's, by [`invalid`].
+    pub(crate) fn begin(&self) -> io::Result<Begun> {
+        let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
         let begun = ClientConnection::new(self.config.clone(), name);
-        begun.map(Begun::from).map_err(words)
+        begun.map(Begun::from).map_err(invalid)
     }
 }
 
 /// Checks that the files are usable (`--check`).
 ///
 /// # Errors
-/// The unusable file's name, and why it is unusable.
-pub(crate) fn check(files: &ConfigFiles) -> Result<(), String> {
+/// Which file is unusable, and why.
+pub(crate) fn check(files: &ConfigFiles) -> Result<(), Unusable> {
     Identity::load(files).map(drop)
 }
 
-/// The DER of a PEM certificate.
+/// The DER of a PEM certificate, which is called `name`.
 ///
 /// # Errors
-/// `name`, and why it is unusable.
-pub(crate) fn certificate_bytes(pem: &[u8], name: &str) -> Result<Vec<u8>, String> {
-    certificate(pem).map(|der| der.to_vec()).map_err(|why| format!("{name}: {why}"))
+/// Why it is unusable.
+pub(crate) fn certificate_bytes(pem: &[u8], name: &'static str) -> Result<Vec<u8>, Unusable> {
+    certificate(pem).map(|der| der.to_vec()).map_err(|why| Unusable::File(name, why))
 }
 
 /// Whether both PEM texts are of the same certificate.
@@ -177,12 +178,12 @@ pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     certificate(one).is_ok_and(|one| certificate(other).is_ok_and(|other| one == other))
 }
 
-fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, String> {
+fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, BadPem> {
     let mut der = vec![0; DER];
-    let length = pem::certificate(pem, &mut der).map_err(|why| why.to_string())?.len();
+    let length = pem::certificate(pem, &mut der).map_err(BadPem::Pem)?.len();
     der.truncate(length);
     let certificate = CertificateDer::from(der);
-    public_key(&certificate).map_err(words)?;
+    public_key(&certificate).map_err(|_| BadPem::Encoding)?;
     Ok(certificate)
 }
 
@@ -204,17 +205,17 @@ fn verify(
     verify_tls13_signature_with_raw_key(message, &public_key(certificate)?, dss, &VERIFY)
 }
 
-fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
+fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, BadPem> {
     let mut der = vec![0; DER];
     let (kind, length) = pem::private_key(pem, &mut der)
         .map(|(kind, key)| (kind, key.len()))
-        .map_err(|why| why.to_string())?;
+        .map_err(BadPem::Pem)?;
     der.truncate(length);
     let key = match kind {
         pem::KeyKind::Sec1 => PrivateKeyDer::Sec1(PrivateSec1KeyDer::from(der)),
         pem::KeyKind::Pkcs8 => PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der)),
     };
-    ring::sign::any_ecdsa_type(&key).map_err(|_| "not an ECDSA P-256 or P-384 key".into())
+    ring::sign::any_ecdsa_type(&key).map_err(|_| BadPem::KeyKind)
 }
 
 /// ring with the algorithms that both ends have: AES, with ChaCha20 first on CPUs without AES

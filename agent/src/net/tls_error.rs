@@ -7,6 +7,7 @@
 use std::fmt;
 use std::io;
 
+use mote_core::tls::pem::PemError;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
 /// A TLS error with a text for users.
@@ -17,9 +18,52 @@ pub(crate) fn invalid(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, TlsError(error))
 }
 
-/// The error's text.
-pub(crate) fn words(error: Error) -> String {
-    TlsError(error).to_string()
+/// What is wrong with a PEM file.
+#[derive(Debug)]
+pub(crate) enum BadPem {
+    /// It is no PEM of the kind that is wanted.
+    Pem(PemError),
+    /// Its certificate is no X.509.
+    Encoding,
+    /// Its key is of a kind that LXD and Incus do not make.
+    KeyKind,
+}
+
+impl fmt::Display for BadPem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pem(why) => why.fmt(out),
+            Self::Encoding => out.write_str(certificate(&CertificateError::BadEncoding)),
+            Self::KeyKind => out.write_str("not an ECDSA P-256 or P-384 key"),
+        }
+    }
+}
+
+/// Why no TLS can be made of what the host gave us.
+#[derive(Debug)]
+pub(crate) enum Unusable {
+    /// What is called so is not usable.
+    File(&'static str, BadPem),
+    /// Certificate and key are not of one pair.
+    Pair,
+    /// rustls does not take them.
+    Tls(io::Error),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(name, why) => write!(out, "{name}: {why}"),
+            Self::Pair => out.write_str("agent.key does not belong to agent.crt"),
+            Self::Tls(why) => why.fmt(out),
+        }
+    }
+}
+
+impl From<io::Error> for Unusable {
+    fn from(why: io::Error) -> Self {
+        Self::Tls(why)
+    }
 }
 
 /// True if the peer presented a certificate other than the pinned one.
@@ -134,7 +178,7 @@ mod tests {
 
     #[test]
     fn alerts_have_their_number_and_name() {
-        let text = |alert| words(Error::AlertReceived(alert));
+        let text = |alert| TlsError(Error::AlertReceived(alert)).to_string();
         let refused = "the other side refused with TLS alert";
         assert_eq!(text(AlertDescription::UnknownCA), format!("{refused} 48 (unknown_ca)"));
         assert_eq!(text(AlertDescription::UserCanceled), format!("{refused} 90 (see RFC 8446)"));

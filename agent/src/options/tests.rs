@@ -1,6 +1,6 @@
 use super::*;
 
-fn parsed(line: &str) -> Result<Options, String> {
+fn parsed(line: &str) -> Result<Options, BadOption> {
     parse(["mote-agent"].into_iter().chain(line.split_whitespace()).map(OsString::from))
 }
 
@@ -107,7 +107,7 @@ fn version_and_help_have_the_names_that_people_try() {
     }
     // A Go agent logs more with it. By mote's own name it would be taken for the version, and start an agent.
     for word in ["-v", "--verbose"] {
-        assert_eq!(parsed(word).err(), Some(format!("unknown option {word}")));
+        assert_eq!(parsed(word).err(), Some(format!("unknown option {word}").into()));
     }
     let called = |line: &str| parse(line.split_whitespace().map(OsString::from)).unwrap();
     for name in ["lxd-agent", "incus-agent"] {
@@ -127,7 +127,7 @@ fn version_and_help_have_the_names_that_people_try() {
 fn what_can_have_one_value_is_given_once() {
     for name in ["--port", "--config-dir", "--root", "--flavour", "--secrets-location"] {
         let why = parsed(&format!("{name} lxd {name}=incus")).unwrap_err();
-        assert_eq!(why, format!("{name} is given twice"));
+        assert_eq!(why.to_string(), format!("{name} is given twice"));
     }
     assert!(parsed("-s /a --secrets-location /b").is_err());
     assert!(parsed("--interval-connect 10 --interval-connect 20").is_err());
@@ -155,7 +155,7 @@ fn allow_and_deny_only_restrict() {
     assert_eq!(both, policy("--deny=exec --allow=state,exec"));
     assert_eq!(both, Features::only("state").unwrap());
     for option in ["--deny", "--allow"] {
-        let why = parsed(&format!("{option} exec,ssh")).unwrap_err();
+        let why = parsed(&format!("{option} exec,ssh")).unwrap_err().to_string();
         assert!(why.starts_with(&format!("{option}: unknown feature \"ssh\"; known: ")), "{why}");
     }
 }

@@ -9,8 +9,10 @@ use mote_core::flavour::Flavour;
 use crate::built;
 use crate::options::Options;
 use crate::runtime::log;
+use crate::start::error::StartError;
 use crate::start::wait::{Wait, Waited};
 use crate::status::port;
+use crate::system::missing::Missing;
 use crate::system::modules;
 use crate::system::modules::Patience;
 use crate::transport::{AGENT_PORT, Listener, Transport, probe_vsock};
@@ -42,7 +44,7 @@ pub(crate) fn begin(
     wait: &mut Wait<'_>,
     options: &Options,
     flavour: Flavour,
-) -> Result<Option<Way>, String> {
+) -> Result<Option<Way>, StartError> {
     let alone = flavour == Flavour::Incus && built::STATE;
     let patience = if options.wait && !alone { Patience::Look } else { Patience::Wait };
     let mut way = None;
@@ -57,7 +59,7 @@ pub(crate) fn begin(
             way = Some(Way::PortAlone(why));
             Ok(())
         }
-        Err(ListenError::NoVsock(why) | ListenError::Taken(why)) => Err(why),
+        Err(ListenError::NoVsock(why) | ListenError::Taken(why)) => Err(Missing::Other(why)),
     };
     let waited = wait.until("vsock", &mut attempt)?;
     Ok(way.filter(|_| waited == Waited::Found))
@@ -75,9 +77,10 @@ pub(crate) fn listen(
 ) -> Result<(Vec<Listener>, Option<String>), ListenError> {
     let mut deaf = None;
     if matches!(options.transport, Transport::Vsock) {
-        let doubt = modules::load_vsock(&options.root, patience).map_err(ListenError::NoVsock)?;
+        let doubt = modules::load_vsock(&options.root, patience)
+            .map_err(|why| ListenError::NoVsock(why.to_string()))?;
         if let Err(why) = probe_vsock(&options.root) {
-            let why = doubt.unwrap_or(why);
+            let why = doubt.unwrap_or_else(|| why.to_string());
             if flavour == Flavour::Incus {
                 // It has the status port instead (P§2.4).
                 return Err(ListenError::NoVsock(why));

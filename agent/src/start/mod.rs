@@ -1,5 +1,6 @@
 //! Until there is an agent: the wait for devices, the first listener, the sandbox.
 
+pub(crate) mod error;
 pub(crate) mod listen;
 pub(crate) mod prepare;
 pub(crate) mod sandbox;

@@ -6,13 +6,14 @@ use std::path::Path;
 use mote_core::flavour::Flavour;
 
 use crate::built;
-use crate::config::files::{self, ConfigFiles};
+use crate::config::files::{self, ConfigFiles, Unfit};
 use crate::config::policy;
 use crate::first_boot::templates::{self, Applied};
 use crate::net::tls::Identity;
 use crate::options::Options;
 use crate::status::port::{self, Found};
 use crate::status::search;
+use crate::system::missing::Missing;
 
 /// Name of the config files for the "waiting for" line.
 pub(crate) fn what(options: &Options) -> String {
@@ -43,14 +44,17 @@ pub(crate) fn prepare(
     options: &Options,
     policies: &policy::Found,
     known: &mut Option<Found>,
-) -> Result<Prepared, String> {
+) -> Result<Prepared, Missing> {
     let found = port::find_early(options);
     let by_port = port::flavour(options, &found);
-    let no_port = found.as_ref().err().cloned();
-    search::log_change(found.ok(), known);
+    let (found, no_port) = match found {
+        Ok(found) => (Some(found), None),
+        Err(why) => (None, Some(why)),
+    };
+    search::log_change(found, known);
     let (mut identity, mut applied, mut flavour) = (None, Applied::default(), None);
     let mut visit = |place: &Path, files: &ConfigFiles| {
-        identity = Some(Identity::load(files)?);
+        identity = Some(Identity::load(files).map_err(|why| Unfit(why.to_string()))?);
         flavour = options.flavour.or(by_port).or_else(|| flavour_by(files));
         if built::FIRST_BOOT && !options.is_early() {
             let features = policies.features(flavour);
@@ -60,10 +64,12 @@ pub(crate) fn prepare(
     };
     let files = files::find(options, &mut visit).map_err(|why| match no_port {
         // The same may be wrong with both.
-        Some(also) if also != why => format!("{why}; no status port either: {also}"),
+        Some(also) if also != why => {
+            Missing::Other(format!("{why}; no status port either: {also}"))
+        }
         Some(_) | None => why,
     })?;
-    let identity = identity.ok_or("the files were not looked at")?;
+    let identity = identity.ok_or_else(|| Missing::Other("the files were not looked at".into()))?;
     Ok(Prepared { identity, files, applied, flavour })
 }
 

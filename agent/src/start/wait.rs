@@ -20,9 +20,11 @@ use crate::handover::reexec::Mode;
 use crate::options::Options;
 use crate::runtime::clock::{LATER_LOOK_INTERVAL, LOOK_INTERVAL, look_interval, now};
 use crate::runtime::{log, notify};
+use crate::start::error::StartError;
 use crate::status::status_file;
-use crate::sys::{self, Signalled};
+use crate::sys::{self, Signalled, SystemError};
 use crate::system::devices::entries;
+use crate::system::missing::Missing;
 use crate::system::uevent;
 
 /// Interval between log lines, and between attempts without a change.
@@ -82,11 +84,11 @@ impl<'a> Wait<'a> {
     pub(crate) fn until(
         &mut self,
         what: &str,
-        attempt: &mut dyn FnMut() -> Result<(), String>,
-    ) -> Result<Waited, String> {
+        attempt: &mut dyn FnMut() -> Result<(), Missing>,
+    ) -> Result<Waited, StartError> {
         let mut trouble = match attempt() {
             Ok(()) => return Ok(Waited::Found),
-            Err(why) if !self.options.wait => return Err(why),
+            Err(why) if !self.options.wait => return Err(why.into()),
             Err(why) => why,
         };
         let begun = now();
@@ -103,7 +105,7 @@ impl<'a> Wait<'a> {
             if now() >= due {
                 due = now() + REPEAT;
                 log::info(format_args!("waiting for {what}: {trouble}"));
-                status_file::waiting(self.options, what, &trouble);
+                status_file::waiting(self.options, what, trouble.why());
             }
             let look = look(self.options);
             if look != seen || now() + LATER_LOOK_INTERVAL >= due {
@@ -138,7 +140,7 @@ impl<'a> Wait<'a> {
         begun: Uptime,
         what: &str,
         events: Option<&OwnedFd>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, SystemError> {
         self.notify(what);
         let limit = Timespec::try_from(look_interval(begun)).unwrap_or_default();
         let signals = self.signals.as_fd();
@@ -147,11 +149,12 @@ impl<'a> Wait<'a> {
             PollFd::from_borrowed_fd(signals, PollFlags::IN),
             PollFd::from_borrowed_fd(events, PollFlags::IN),
         ];
-        let count = poll(&mut ready, Some(&limit)).map_err(|error| format!("poll: {error}"))?;
+        let count = poll(&mut ready, Some(&limit))
+            .map_err(|error| SystemError::of("poll", error.into()))?;
         let [signal, _] = &ready;
         if !signal.revents().is_empty() {
             let next = sys::next_signal(self.signals);
-            let end = match next.map_err(|error| format!("signals: {error}"))? {
+            let end = match next.map_err(|error| SystemError::of("signals", error))? {
                 Signalled::Child => false,
                 Signalled::Anew => {
                     reexec::start(Mode::Same);

@@ -23,6 +23,7 @@ use crate::runtime::small_files::read_text;
 use crate::sys::sandbox;
 use crate::system::devices;
 use crate::system::devices::{CONSOLE, Device, entries};
+use crate::system::missing::Missing;
 use crate::system::modules;
 
 /// Longest wait for the names of the ports after the driver's start: the driver asks the host for each.
@@ -124,7 +125,7 @@ fn misspelt_beside(ports: &Ports<'_>) -> Option<String> {
 ///
 /// # Errors
 /// A message with the reason and advice.
-pub(crate) fn find(options: &Options) -> Result<Found, String> {
+pub(crate) fn find(options: &Options) -> Result<Found, Missing> {
     if let Some(path) = &options.port {
         usable(path, "--port names no device; without it the port is found by its name")?;
         let flavour = options.flavour.unwrap_or(Flavour::Lxd);
@@ -136,8 +137,9 @@ pub(crate) fn find(options: &Options) -> Result<Found, String> {
 }
 
 /// Checks that the agent may open the path, without opening it: a port has one opener at a time.
-fn usable(path: &Path, absent: &str) -> Result<(), String> {
-    let refused = |why: &dyn std::fmt::Display| Err(format!("{}: {why}", path.display()));
+fn usable(path: &Path, absent: &str) -> Result<(), Missing> {
+    let refused =
+        |why: &dyn std::fmt::Display| Err(Missing::Other(format!("{}: {why}", path.display())));
     match path.metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => refused(&absent),
         Err(error) => refused(&error),
@@ -153,32 +155,38 @@ fn usable(path: &Path, absent: &str) -> Result<(), String> {
     }
 }
 
-/// Message for a VM without a port of the three names. Loads the driver if it is missing.
-fn missing(root: &Path) -> String {
+/// Why a VM has no port of the three names. Loads the driver if it is missing.
+fn missing(root: &Path) -> Missing {
     let mut foreign = String::new();
     for (name, node) in listed(root) {
         let comma = if foreign.is_empty() { "" } else { ", " };
         let _infallible = write!(foreign, "{comma}{name} ({})", node.display());
     }
     if !foreign.is_empty() {
-        return format!("no port has a server's name: name one {NAMES}; there is only {foreign}");
+        return Missing::Other(format!(
+            "no port has a server's name: name one {NAMES}; there is only {foreign}"
+        ));
     }
     if !root.join("sys/bus").exists()
         && let Some(why) = devices::unmounted(root)
     {
-        return why.to_owned();
+        return Missing::Unmounted(why);
     }
-    match modules::drive(root, &CONSOLE, "a virtio-serial device", "virtio_console") {
-        Err(why) => why,
-        Ok(Device::Driven) => {
-            format!("the virtio-serial device has no port: add one named {NAMES}")
-        }
-        Ok(_) => format!("this VM has no virtio-serial device: add one with a port named {NAMES}"),
-    }
+    Missing::Other(
+        match modules::drive(root, &CONSOLE, "a virtio-serial device", "virtio_console") {
+            Err(why) => return why,
+            Ok(Device::Driven) => {
+                format!("the virtio-serial device has no port: add one named {NAMES}")
+            }
+            Ok(_) => {
+                format!("this VM has no virtio-serial device: add one with a port named {NAMES}")
+            }
+        },
+    )
 }
 
 /// The server by the name of the status port; with `--port` by that of the port that would be found without it.
-pub(crate) fn flavour(options: &Options, found: &Result<Found, String>) -> Option<Flavour> {
+pub(crate) fn flavour(options: &Options, found: &Result<Found, Missing>) -> Option<Flavour> {
     match &options.port {
         Some(_) => discover(&options.root, options.flavour).map(|found| found.flavour),
         None => found.as_ref().map(|found| found.flavour).ok(),
@@ -189,7 +197,7 @@ pub(crate) fn flavour(options: &Options, found: &Result<Found, String>) -> Optio
 ///
 /// # Errors
 /// As [`find`].
-pub(crate) fn find_early(options: &Options) -> Result<Found, String> {
+pub(crate) fn find_early(options: &Options) -> Result<Found, Missing> {
     match find(options) {
         Err(_) if devices::find(&options.root, &CONSOLE) == Device::Driven => {
             look_for(NAMED, || find(options).ok()).map_or_else(|| find(options), Ok)

@@ -101,7 +101,7 @@ impl Search {
             },
             Err(why) => {
                 self.busy = Busy::No;
-                why
+                why.to_string()
             }
         };
         self.missing.get_or_insert_with(now);

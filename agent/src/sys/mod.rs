@@ -3,11 +3,13 @@
 //! allowed nowhere else.
 #![allow(unsafe_code)]
 
+mod error;
 pub(crate) mod heap;
 pub(crate) mod listener;
 pub(crate) mod sandbox;
 mod spawn;
 
+pub(crate) use error::SystemError;
 pub(crate) use spawn::{
     Plan, become_user, descriptors, lower_oom_score, raise_file_limit, reexec, run_in_fork, spawn,
 };

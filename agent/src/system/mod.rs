@@ -2,6 +2,7 @@
 
 pub(crate) mod devices;
 pub(crate) mod machine;
+pub(crate) mod missing;
 pub(crate) mod modules;
 pub(crate) mod netlink;
 pub(crate) mod uevent;

@@ -1,6 +1,7 @@
 //! Loads kernel modules without modprobe: an initramfs may have the modules and not the tool.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use crate::runtime::log;
 use crate::runtime::small_files::read_text;
 use crate::system::devices;
 use crate::system::devices::{Device, Kind, VSOCK};
+use crate::system::missing::Missing;
 
 /// `MODULE_INIT_COMPRESSED_FILE`: the kernel decompresses the module (Linux 5.17).
 const COMPRESSED: i32 = 4;
@@ -27,7 +29,7 @@ const VSOCK_NODE_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// No `modules.dep`, no such module in it, or the kernel's reason; each names the module, and what to do.
-pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
+pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
     if is_loaded(root, name) {
         return Ok(());
     }
@@ -39,10 +41,11 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
     }
     let path = directory.join("modules.dep");
     let missing = |why: &dyn std::fmt::Display| {
-        format!("module {name} is missing: put it into the image ({}: {why})", path.display())
+        let path = path.display();
+        Missing::Other(format!("module {name} is missing: put it into the image ({path}: {why})"))
     };
     let dependencies = read_text(&path).map_err(|error| match another_kernel(root, &release) {
-        Some(why) => format!("module {name} is missing: {why}"),
+        Some(why) => Missing::Other(format!("module {name} is missing: {why}")),
         None => missing(&error),
     })?;
     // A module's line lists all dependencies, the deepest last (depmod(8)).
@@ -54,7 +57,8 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), String> {
     for file in line.1.split_whitespace().rev().chain([line.0]) {
         // The kernel would read and check the whole file before it says that it is there.
         if !is_loaded(root, stem(file)) {
-            insert(&directory.join(file)).map_err(|why| format!("module {name}: {file}: {why}"))?;
+            insert(&directory.join(file))
+                .map_err(|error| Missing::Other(format!("module {name}: {file}: {error}")))?;
         }
     }
     log::debug(format_args!("loaded module {name}"));
@@ -82,7 +86,7 @@ fn another_kernel(root: &Path, release: &str) -> Option<String> {
 ///
 /// # Errors
 /// It still has no driver: why, and what to do.
-pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, String> {
+pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Result<Device, Missing> {
     let mut loaded = Ok(());
     let stage = devices::find(root, kind);
     if stage == Device::Pci {
@@ -93,22 +97,26 @@ pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Resul
     }
     match devices::find(root, kind) {
         stage @ (Device::Absent | Device::Driven) => Ok(stage),
-        Device::Pci | Device::Bus => Err(undriven(what, driver, loaded)),
+        Device::Pci | Device::Bus => Err(Missing::Other(undriven(what, driver, loaded))),
     }
 }
 
 /// The message for a device without its driver, with the reason why that could not be loaded.
-fn undriven(what: &str, driver: &str, loaded: Result<(), String>) -> String {
-    let why = loaded.err().unwrap_or_else(|| "loaded, but it does not take it".into());
+fn undriven(what: &str, driver: &str, loaded: Result<(), Missing>) -> String {
+    let loaded = loaded.err();
+    let why: &dyn std::fmt::Display = match &loaded {
+        Some(why) => why,
+        None => &"loaded, but it does not take it",
+    };
     format!("there is {what}, but no driver ({driver}) has it: {why}")
 }
 
-fn insert(path: &Path) -> Result<(), String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
+fn insert(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
     let compressed = path.extension().is_some_and(|extension| extension != "ko");
     match finit_module(&file, c"", if compressed { COMPRESSED } else { 0 }) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -141,7 +149,7 @@ pub(crate) enum Patience {
 ///
 /// # Errors
 /// `/dev/vsock` is missing: the reason, and what to do.
-pub(crate) fn load_vsock(root: &Path, patience: Patience) -> Result<Option<String>, String> {
+pub(crate) fn load_vsock(root: &Path, patience: Patience) -> Result<Option<String>, Missing> {
     let device = root.join("dev/vsock");
     if devices::find(root, &VSOCK) == Device::Pci {
         load(root, "virtio_pci")?;
@@ -151,19 +159,19 @@ pub(crate) fn load_vsock(root: &Path, patience: Patience) -> Result<Option<Strin
         return Ok(doubt(root, loaded));
     }
     if loaded.is_err() {
-        return Err(doubt(root, loaded).unwrap_or_default());
+        return Err(Missing::Other(doubt(root, loaded).unwrap_or_default()));
     }
     let limit = if patience == Patience::Wait { VSOCK_NODE_TIMEOUT } else { Duration::ZERO };
     look_for(limit, || device.exists().then_some(None)).ok_or_else(|| {
-        format!(
+        Missing::Other(format!(
             "the vsock driver is loaded, but {} is not there: mount devtmpfs on /dev",
             device.display()
-        )
+        ))
     })
 }
 
 /// The reason why vsock may not work, from the stage of its device and the result of loading its driver.
-fn doubt(root: &Path, loaded: Result<(), String>) -> Option<String> {
+fn doubt(root: &Path, loaded: Result<(), Missing>) -> Option<String> {
     if !built::STATE {
         // The details are left out of the smallest build to save bytes.
         return loaded.err().map(|why| format!("no vsock driver: {why}"));
@@ -195,14 +203,14 @@ mod tests {
         let root = crate::runtime::scratch::scratch("modules");
         std::fs::create_dir_all(root.join("sys/module/some_thing")).unwrap();
         assert_eq!(load(&root, "some-thing"), Ok(()));
-        let why = load(&root, "other").unwrap_err();
+        let why = load(&root, "other").unwrap_err().to_string();
         assert!(why.contains("modules.dep"), "{why}");
     }
 
     #[test]
     fn modules_of_another_kernel_are_said_to_be() {
         let root = crate::runtime::scratch::scratch("modules-of-another");
-        let why = || load(&root, "other").unwrap_err();
+        let why = || load(&root, "other").unwrap_err().to_string();
         std::fs::create_dir_all(root.join("lib/modules/0.1-other")).unwrap();
         let release = uname().release().to_string_lossy().into_owned();
         let modules = root.join("lib/modules");

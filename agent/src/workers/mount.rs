@@ -6,6 +6,7 @@
 //! (complaint 30), so a missing tag is tried again, with growing pauses, until the time is over.
 
 use std::ffi::CString;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
@@ -39,11 +40,11 @@ pub(crate) fn run(options: &Options, limit: Duration) -> ExitCode {
     let end = Instant::now() + limit;
     let done = match read_to_end(stdin(), MAX_DOCUMENT) {
         Ok(document) => act(options, &document, end),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(NotDone::by(error)),
     };
     let (text, code) = match done {
         Ok(text) => (text, ExitCode::SUCCESS),
-        Err(text) => (text, ExitCode::FAILURE),
+        Err(NotDone(text)) => (text, ExitCode::FAILURE),
     };
     match writeln!(io::stdout(), "{text}") {
         Ok(()) => code,
@@ -51,22 +52,32 @@ pub(crate) fn run(options: &Options, limit: Duration) -> ExitCode {
     }
 }
 
-fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, String> {
+/// Why the document is not carried out, in words: all that leaves this process is a line of text.
+#[derive(Debug, PartialEq, Eq)]
+struct NotDone(String);
+
+impl NotDone {
+    fn by(why: impl Display) -> Self {
+        Self(why.to_string())
+    }
+}
+
+fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, NotDone> {
     let flavour = options.flavour.unwrap_or(mote_core::flavour::Flavour::Lxd);
     let root = options.root.as_path();
-    let document = Value::parse(document).map_err(|_| BadMount::Shape.to_string())?;
-    match wanted(flavour, document, sha256).map_err(|why| why.to_string())? {
+    let document = Value::parse(document).map_err(|_| NotDone::by(BadMount::Shape))?;
+    match wanted(flavour, document, sha256).map_err(NotDone::by)? {
         Wanted::Mount { source, target, ways, over } => {
             let place = mount_point(root, &source, &target, over);
             let text = place.and_then(|(place, mounted)| match mounted {
                 Some(mounted) => Ok(mounted),
                 None => mount_share(root, (&source, &target), &place, &ways, end),
             });
-            text.map_err(|why| format!("{source} on /{target}: {why}"))
+            text.map_err(|NotDone(why)| NotDone(format!("{source} on /{target}: {why}")))
         }
         Wanted::UnmountTarget(target) => unmount_target(root, &target),
         Wanted::UnmountSource(source) => unmount_all(root, |entry| entry.source == source)
-            .map_err(|why| format!("{source}: {why}")),
+            .map_err(|NotDone(why)| NotDone(format!("{source}: {why}"))),
         Wanted::Nothing => Ok("nothing to do".into()),
     }
 }
@@ -78,9 +89,9 @@ fn mount_point(
     source: &str,
     target: &str,
     over: bool,
-) -> Result<(OwnedFd, Option<String>), String> {
-    let place = enter(root, target, true).map_err(|error| error.to_string())?;
-    let point = real_path(&place).map_err(|error| error.to_string())?;
+) -> Result<(OwnedFd, Option<String>), NotDone> {
+    let place = enter(root, target, true).map_err(NotDone::by)?;
+    let point = real_path(&place).map_err(NotDone::by)?;
     let mut table = table(root)?.into_iter();
     let mounted = table
         .rfind(|entry| point.as_os_str() == &*entry.point && (!over || entry.source == source));
@@ -97,7 +108,7 @@ fn mount_share(
     place: &OwnedFd,
     ways: &[Way],
     end: Instant,
-) -> Result<String, String> {
+) -> Result<String, NotDone> {
     for way in ways {
         load(root, way.kind);
     }
@@ -118,11 +129,11 @@ fn mount_share(
                 Err(_) => {}
             }
         }
-        let Some((kind, error)) = why else { return Err(BadMount::Kind.to_string()) };
+        let Some((kind, error)) = why else { return Err(NotDone::by(BadMount::Kind)) };
         let known = ways.iter().any(|way| is_known(root, way.kind));
         let passing = matches!(error, Errno::NOENT | Errno::NODEV | Errno::INVAL);
         if !known || !passing || Instant::now() + pause > end {
-            return Err(format!("{}: {error}", kind.name()));
+            return Err(NotDone(format!("{}: {error}", kind.name())));
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(PAUSES.1);
@@ -139,16 +150,17 @@ fn attach(source: &str, place: &OwnedFd, kind: &str, flags: u32, data: &str) -> 
 
 /// The mount point of the share that was just mounted. If the target no longer leads there, since somebody
 /// has moved a directory of his above it, the share is taken off again.
-fn verify(root: &Path, source: &str, target: &str) -> Result<String, String> {
+fn verify(root: &Path, source: &str, target: &str) -> Result<String, NotDone> {
     let table = table(root)?;
     let mut ours = table.iter().filter(|entry| entry.source == source);
-    let newest = ours.next_back().ok_or("mounted, but not in the mount table")?;
+    let newest =
+        ours.next_back().ok_or_else(|| NotDone::by("mounted, but not in the mount table"))?;
     let there = enter(root, target, false).ok().and_then(|open| mount_id(&open));
     if there == Some(newest.id) {
         return Ok(newest.point.clone());
     }
     take_off(newest)?;
-    Err("the directory was moved meanwhile; not mounted".into())
+    Err(NotDone::by("the directory was moved meanwhile; not mounted"))
 }
 
 /// The id of the mount that a file is on.
@@ -160,7 +172,7 @@ fn mount_id(open: &OwnedFd) -> Option<u64> {
 }
 
 /// Unmounts exactly this one. A path alone could lead to another by now.
-fn take_off(entry: &Entry) -> Result<(), String> {
+fn take_off(entry: &Entry) -> Result<(), NotDone> {
     let gone = enter(Path::new("/"), &entry.point, false).and_then(|open| {
         if mount_id(&open) != Some(entry.id) {
             return Err(Errno::NOENT.into());
@@ -168,7 +180,7 @@ fn take_off(entry: &Entry) -> Result<(), String> {
         let place = &by_descriptor(&open);
         Ok(unmount(place, UnmountFlags::DETACH)?)
     });
-    gone.map_err(|error| format!("{} on {}: {error}", entry.source, entry.point))
+    gone.map_err(|error| NotDone(format!("{} on {}: {error}", entry.source, entry.point)))
 }
 
 fn load(root: &Path, kind: Kind) {
@@ -191,17 +203,17 @@ fn is_known(root: &Path, kind: Kind) -> bool {
     list.lines().any(|line| line.split_whitespace().next_back() == Some(kind.name()))
 }
 
-fn table(root: &Path) -> Result<Vec<Entry>, String> {
+fn table(root: &Path) -> Result<Vec<Entry>, NotDone> {
     let path = root.join("proc/self/mountinfo");
     // A test's root has no /proc; this process's own shows the same mounts.
     let path = if path.exists() { path } else { "/proc/self/mountinfo".into() };
-    let table =
-        read_bounded(&path, TABLE).map_err(|error| format!("{}: {error}", path.display()))?;
+    let table = read_bounded(&path, TABLE)
+        .map_err(|error| NotDone(format!("{}: {error}", path.display())))?;
     Ok(entries(&table).collect())
 }
 
 /// Unmounts the shares at a path, which is how LXD names them. Other mounts there are left alone.
-fn unmount_target(root: &Path, target: &str) -> Result<String, String> {
+fn unmount_target(root: &Path, target: &str) -> Result<String, NotDone> {
     let open = match enter(root, target, false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(format!("nothing is on /{target}"));
@@ -209,12 +221,12 @@ fn unmount_target(root: &Path, target: &str) -> Result<String, String> {
         opened => opened,
     };
     let point = open.and_then(|open| real_path(&open));
-    let point = point.map_err(|error| format!("/{target}: {error}"))?;
+    let point = point.map_err(|error| NotDone(format!("/{target}: {error}")))?;
     unmount_all(root, |entry| point.as_os_str() == &*entry.point)
 }
 
 /// Unmounts the shares that `chosen` selects, the last mounted first.
-fn unmount_all(root: &Path, chosen: impl Fn(&Entry) -> bool) -> Result<String, String> {
+fn unmount_all(root: &Path, chosen: impl Fn(&Entry) -> bool) -> Result<String, NotDone> {
     let table = table(root)?;
     let mut gone = Vec::new();
     for share in removable(&table, chosen) {
@@ -274,7 +286,7 @@ mod tests {
             }
             attach("share", &place, "tmpfs", 0, "").unwrap();
             assert_eq!(points(), [path(&format!("home/{swap}"))]);
-            let why = verify(&root, "share", "home/d").unwrap_err();
+            let NotDone(why) = verify(&root, "share", "home/d").unwrap_err();
             assert!(why.contains("moved"), "{why}");
             assert_eq!(points(), Vec::<String>::new());
             let _link = std::fs::remove_file(root.join("home/d"));
@@ -306,14 +318,14 @@ mod tests {
             symlink("/srv", root.join(link)).unwrap();
             std::os::unix::fs::lchown(root.join(link), owner, None).unwrap();
         }
-        assert_eq!(unmount_target(&root, "home/none"), Ok("nothing is on /home/none".into()));
-        assert_eq!(unmount_target(&root, "home"), Ok("nothing is mounted".into()));
+        assert_eq!(unmount_target(&root, "home/none").unwrap(), "nothing is on /home/none");
+        assert_eq!(unmount_target(&root, "home").unwrap(), "nothing is mounted");
         if rustix::process::getuid().is_root() {
-            let why = unmount_target(&root, "home/his/d").unwrap_err();
+            let why = unmount_target(&root, "home/his/d").unwrap_err().0;
             assert!(why.contains("others than root") && shares(), "{why}");
         }
         let off = format!("share is off {}", root.join("srv/d").display());
-        assert_eq!(unmount_target(&root, "home/roots/d"), Ok(off));
+        assert_eq!(unmount_target(&root, "home/roots/d").unwrap(), off);
         assert!(!shares());
     }
 

@@ -5,6 +5,7 @@ use alloc::ffi::CString;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// The file's path, below the root.
 pub const FILE: &str = "etc/mote-init";
@@ -31,6 +32,46 @@ pub struct Plan {
     pub programs: Vec<Program>,
     /// What was not understood, and left out.
     pub troubles: Vec<String>,
+}
+
+/// Why a word is left out.
+enum Trouble<'t> {
+    /// There is no such word.
+    Unknown(&'t str),
+    /// It names no program.
+    NoProgram,
+    /// The agent's options are not understood.
+    Agent(BadCommand<'t>),
+    /// A program is not understood.
+    Program(BadCommand<'t>),
+}
+
+impl fmt::Display for Trouble<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(name) => write!(out, "unknown word {name}"),
+            Self::NoProgram => out.write_str("there is no program"),
+            Self::Agent(why) => why.fmt(out),
+            Self::Program(why) => write!(out, "{why}; it is not started"),
+        }
+    }
+}
+
+/// Why a text is no command.
+enum BadCommand<'t> {
+    /// A quote is not closed in it.
+    Quote(&'t str),
+    /// A word of it has a NUL.
+    Nul,
+}
+
+impl fmt::Display for BadCommand<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Quote(text) => write!(out, "a quote is not closed in {text}"),
+            Self::Nul => out.write_str("a NUL is in it"),
+        }
+    }
 }
 
 impl Plan {
@@ -62,9 +103,9 @@ impl Plan {
         all
     }
 
-    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn take<'t>(&mut self, name: &'t str, value: &'t str) -> Result<(), Trouble<'t>> {
         match name {
-            "agent" => self.agent = words(value)?,
+            "agent" => self.agent = words(value).map_err(Trouble::Agent)?,
             "hostname" if !value.is_empty() => self.hostname = Some(value.trim().to_owned()),
             "modules" => self
                 .modules
@@ -72,13 +113,13 @@ impl Plan {
             // Alone on the command line it is for all that `mote.run` names.
             "respawn" if matches!(value, "" | "yes") => {}
             "run" | "respawn" => {
-                let arguments = words(value).map_err(|why| format!("{why}; it is not started"))?;
+                let arguments = words(value).map_err(Trouble::Program)?;
                 if arguments.is_empty() {
-                    return Err("there is no program".into());
+                    return Err(Trouble::NoProgram);
                 }
                 self.programs.push(Program { arguments, respawn: name == "respawn" });
             }
-            _ => return Err(format!("unknown word {name}")),
+            _ => return Err(Trouble::Unknown(name)),
         }
         Ok(())
     }
@@ -118,7 +159,7 @@ fn bare(text: &str) -> &str {
 }
 
 /// The words of a command. Quotes of both kinds group, as a shell's do; nothing else has a meaning.
-fn words(text: &str) -> Result<Vec<CString>, String> {
+fn words(text: &str) -> Result<Vec<CString>, BadCommand<'_>> {
     let mut all = Vec::new();
     let (mut word, mut quote) = (None::<String>, None);
     for letter in text.chars() {
@@ -133,11 +174,11 @@ fn words(text: &str) -> Result<Vec<CString>, String> {
         }
     }
     if quote.is_some() {
-        return Err(format!("a quote is not closed in {text}"));
+        return Err(BadCommand::Quote(text));
     }
     all.extend(word);
     let strings = all.into_iter().map(CString::new).collect::<Result<_, _>>();
-    strings.map_err(|_| "a NUL is in it".into())
+    strings.map_err(|_| BadCommand::Nul)
 }
 
 #[cfg(test)]

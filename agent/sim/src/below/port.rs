@@ -10,6 +10,7 @@ use crate::below::here::here;
 use crate::host::port;
 use crate::options::Options;
 use crate::runtime::reactor::{Async, Source};
+use crate::system::missing::Missing;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -21,9 +22,9 @@ pub(crate) struct Found {
 
 pub(super) const ONE: &str = "another has it open";
 
-pub(crate) fn find(options: &Options) -> Result<Found, String> {
+pub(crate) fn find(options: &Options) -> Result<Found, Missing> {
     if !here().qemu.is_there() {
-        return Err("there is no port".into());
+        return Err(Missing::Other("there is no port".into()));
     }
     Ok(Found {
         path: "/dev/vport1p1".into(),

@@ -1,5 +1,8 @@
 //! The machine.
 
+#[path = "../../../src/system/missing.rs"]
+pub(crate) mod missing;
+
 pub(crate) mod machine {
     use mote_core::hostapi::info::Machine;
 

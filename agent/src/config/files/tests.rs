@@ -21,7 +21,7 @@ fn files_are_found_and_what_is_missing_is_named() {
     let why = find(&options(&root, Some(&directory)), &mut |_, _| panic!("not all are there"))
         .err()
         .unwrap();
-    assert!(why.contains("agent.key"), "{why}");
+    assert!(why.to_string().contains("agent.key"), "{why}");
     std::fs::write(directory.join("agent.key"), "k").unwrap();
     std::fs::write(directory.join("server.crt"), "s").unwrap();
     let mut seen = Vec::new();
@@ -50,7 +50,7 @@ fn a_directory_in_which_others_can_write_is_used_only_if_it_is_given() {
     for (path, right, wrong) in [(&directory, 0o755, 0o1777), (&key, 0o644, 0o664)] {
         let mode = |mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         mode(wrong);
-        let why = find(None).unwrap_err();
+        let why = find(None).unwrap_err().to_string();
         assert!(why.contains("lxd_agent: not used, since others than root"), "{why}");
         mode(right);
         if rustix::process::geteuid().is_root() {
@@ -65,7 +65,7 @@ fn a_directory_in_which_others_can_write_is_used_only_if_it_is_given() {
     std::fs::remove_dir_all(&directory).unwrap();
     std::fs::create_dir(&directory).unwrap();
     std::fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
-    let why = find(None).unwrap_err();
+    let why = find(None).unwrap_err().to_string();
     assert!(!why.contains("others than root"), "{why}");
 }
 
@@ -102,5 +102,5 @@ fn an_endless_file_is_refused() {
     let root = scratch("endless");
     std::fs::write(root.join("agent.crt"), vec![0; 65 * 1024]).unwrap();
     let why = find(&options(&root, Some(&root)), &mut |_, _| Ok(())).err().unwrap();
-    assert!(why.contains("agent.crt"), "{why}");
+    assert!(why.to_string().contains("agent.crt"), "{why}");
 }

@@ -30,6 +30,7 @@ mod refusal;
 mod rules;
 mod session;
 
+use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -47,15 +48,18 @@ pub(crate) fn run(root: &Path, how: &Sftp) -> ExitCode {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let names = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()).ok();
     let rules = Rules::apply(root, how);
-    let entered = how.directory.as_ref().map_or(Ok(()), |directory| {
-        std::env::set_current_dir(directory)
-            .map_err(|error| format!("{}: {error}", directory.display()))
-    });
-    match entered.and_then(|()| session::serve(&rules, names)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            log::error(format_args!("sftp: {why}"));
-            ExitCode::FAILURE
-        }
+    if let Some(directory) = &how.directory
+        && let Err(error) = std::env::set_current_dir(directory)
+    {
+        return failed(&format_args!("{}: {error}", directory.display()));
     }
+    match session::serve(&rules, names) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => failed(&why),
+    }
+}
+
+fn failed(why: &dyn Display) -> ExitCode {
+    log::error(format_args!("sftp: {why}"));
+    ExitCode::FAILURE
 }

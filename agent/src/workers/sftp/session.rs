@@ -4,6 +4,7 @@
 //! its end and no further: the next frame then begins at the front of an empty buffer, and no data is
 //! copied.
 
+use std::fmt;
 use std::os::fd::OwnedFd;
 
 use mote_core::sftp::handles::Handles;
@@ -26,15 +27,33 @@ const AHEAD: usize = 64 * 1024;
 enum End {
     /// The client closed the connection.
     Gone,
-    /// An I/O error or a malformed frame, in words.
-    Broken(String),
+    /// The session cannot go on.
+    Broken(Broken),
+}
+
+/// Why a session cannot go on.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// The client breaks the protocol.
+    Malformed(&'static str),
+    /// Input or output fails.
+    System(Errno),
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(why) => out.write_str(why),
+            Self::System(why) => why.fmt(out),
+        }
+    }
 }
 
 /// Serves one session.
 ///
 /// # Errors
-/// An I/O error or a malformed frame, in words.
-pub(super) fn serve(rules: &Rules<'_>, names: Option<OwnedFd>) -> Result<(), String> {
+/// [`Broken`].
+pub(super) fn serve(rules: &Rules<'_>, names: Option<OwnedFd>) -> Result<(), Broken> {
     let mut input = Input { bytes: vec![0; 4 + PACKET], start: 0, end: 0 };
     let mut output = Output { bytes: vec![0; REPLY], used: 0 };
     let mut handles = handles::table();
@@ -98,14 +117,14 @@ fn answer(
     output.add(|out| reply::status(out, id, refusal.code(), &refusal))
 }
 
-fn broken(why: &str) -> End {
-    End::Broken(why.to_owned())
+fn broken(why: &'static str) -> End {
+    End::Broken(Broken::Malformed(why))
 }
 
 fn failed(errno: Errno) -> End {
     match errno {
         Errno::PIPE | Errno::CONNRESET => End::Gone,
-        errno => End::Broken(errno.to_string()),
+        errno => End::Broken(Broken::System(errno)),
     }
 }
 

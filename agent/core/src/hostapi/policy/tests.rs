@@ -7,16 +7,19 @@ use std::string::ToString;
 
 const KNOWN: &str = "; known: guestapi, exec, files, mounts, port-forward, metrics, state, templates, network, first-boot";
 
-fn of(text: &str, whose: Whose) -> Result<Policy, std::string::String> {
-    let mut told = std::vec::Vec::new();
+/// What is said of a file that is not understood.
+type Faults = std::vec::Vec<std::string::String>;
+
+fn of(text: &str, whose: Whose) -> Result<Policy, Faults> {
+    let mut told = Faults::new();
     let tell = &mut |fault: &dyn fmt::Display| told.push(fault.to_string());
     let policy = Policy::from_yaml(text.as_bytes(), whose, true, tell);
     assert!(told.is_empty() || policy == Features::NONE.into());
-    if told.is_empty() { Ok(policy) } else { Err(told.join("; ")) }
+    if told.is_empty() { Ok(policy) } else { Err(told) }
 }
 
 /// A file without limits.
-fn read(text: &str) -> Result<Features, std::string::String> {
+fn read(text: &str) -> Result<Features, Faults> {
     of(text, Whose::Mote).map(|policy| {
         assert_eq!(policy, policy.features.into());
         policy.features
@@ -79,7 +82,7 @@ fn files_mean_what_they_mean_to_incus() {
         ("exec", 1, "a map"),
     ] {
         let error = YamlError { line, why: Why::Shape(what) };
-        assert_eq!(read(bad), Err(error.to_string()), "{bad}");
+        assert_eq!(read(bad).unwrap_err(), [error.to_string()], "{bad}");
     }
     assert!(read("features: {exec: true").is_err());
     assert!(read("features: {exec: true}\n...\nmore").is_err());
@@ -99,12 +102,12 @@ fn all_that_is_wrong_is_named_at_once_up_to_a_limit() {
         "line 8: true or false expected",
         "line 9: unknown key \"other\"; known: features",
     ];
-    assert_eq!(read(text).unwrap_err(), expected.join("; "));
+    assert_eq!(read(text).unwrap_err(), expected);
     // A YAML error is the last fault, after those before it.
-    let why = read("feature: x\nfeatures: {exec: *a}").unwrap_err();
+    let why = read("feature: x\nfeatures: {exec: *a}").unwrap_err().join("; ");
     assert!(why.ends_with("known: features; line 2: an alias is not supported"), "{why}");
     let many = format!("features: {{{}}}", "x: 1, ".repeat(100));
-    assert_eq!(read(&many).unwrap_err().matches("unknown").count(), 8);
+    assert_eq!(read(&many).unwrap_err().join("; ").matches("unknown").count(), 8);
 }
 
 #[test]
@@ -133,10 +136,10 @@ fn a_word_that_is_not_known_or_no_truth_is_named_with_its_line() {
         ("features: {exec: true}\nfeatures: {}", r#"line 2: "features" is there twice"#.into()),
     ] {
         let bad = bad.to_string();
-        assert_eq!(read(&bad), Err(why), "{bad}");
+        assert_eq!(read(&bad).unwrap_err(), [why], "{bad}");
     }
     let long = format!("{}: 1", "x".repeat(1000));
-    let why = read(&long).unwrap_err();
+    let why = read(&long).unwrap_err().join("; ");
     assert!(why.contains(&format!("\"{}...\"", "x".repeat(SHOWN))), "{why}");
 }
 
@@ -150,7 +153,7 @@ fn incus_file_allows_what_incus_own_agent_does_not_know_unless_it_says_so() {
     assert_eq!(of(named), Ok(Features::only("exec,network").unwrap()));
     assert_eq!(of(""), Ok(Features::ALL));
     let limited = of("features: {exec: {users: [1]}, state: true}");
-    assert_eq!(limited, Err("line 1: true or false expected".into()));
+    assert_eq!(limited.unwrap_err(), ["line 1: true or false expected"]);
     assert_eq!(read("features: {exec: true}"), Ok(Features::only("exec").unwrap()));
 }
 
@@ -260,12 +263,12 @@ fn a_limit_that_is_not_understood_is_named_with_its_line() {
         "line 5: \"/\" is no absolute path without '..'",
         "line 5: \"/a?/b\" is no absolute path without '..'",
     ];
-    assert_eq!(of(text, Whose::Mote).unwrap_err(), expected.join("; "));
+    assert_eq!(of(text, Whose::Mote).unwrap_err(), expected);
     for port in ["0", "65536", "80-79", "-1", "+1", "022", "1-", "a", "~", "''", "1 - 2"] {
         let why = of(&format!("features: {{port-forward: {{ports: [{port}]}}}}"), Whose::Mote);
         let shown = port.trim_matches('\'');
         let expected = format!("line 1: \"{shown}\" is no port or range of ports, like 8080-8090");
-        assert_eq!(why, Err(expected));
+        assert_eq!(why.unwrap_err(), [expected]);
     }
     for (bad, why) in [
         ("exec: {}", "line 1: at least one limit expected"),
@@ -280,11 +283,12 @@ fn a_limit_that_is_not_understood_is_named_with_its_line() {
             "line 1: unknown key \"ports\"; known: read-only, below; line 1: at least one limit expected",
         ),
     ] {
-        assert_eq!(of(&format!("features: {{{bad}}}"), Whose::Mote), Err(why.into()), "{bad}");
+        let said = of(&format!("features: {{{bad}}}"), Whose::Mote).unwrap_err();
+        assert_eq!(said.join("; "), why, "{bad}");
     }
     let many = |count| format!("features: {{exec: {{users: [{}]}}}}", "1, ".repeat(count));
     assert!(of(&many(64), Whose::Mote).is_ok());
-    assert_eq!(of(&many(65), Whose::Mote), Err("line 1: at most 64 items expected".into()));
+    assert_eq!(of(&many(65), Whose::Mote).unwrap_err(), ["line 1: at most 64 items expected"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Certificates are numbers, and so are tickets.
 
+use std::io;
 use std::sync::Arc;
 
 use mote_core::hostapi::host_peer::{HostPeer, NotTheHost, authenticate};
@@ -7,6 +8,7 @@ use mote_core::hostapi::host_peer::{HostPeer, NotTheHost, authenticate};
 use crate::host::calls::HOST_CLIENT;
 use crate::machine::handshake::Certificate;
 use crate::net::tickets::Store;
+use crate::net::tls_error::Unusable;
 use crate::net::tls_types::Ticket;
 
 /// The agent's certificate.
@@ -21,11 +23,11 @@ pub(crate) struct Server {
 pub(crate) struct Identity;
 
 impl Identity {
-    pub(crate) fn server(&self) -> Result<Server, String> {
+    pub(crate) fn server(&self) -> io::Result<Server> {
         Ok(Server { caller: HOST_CLIENT })
     }
 
-    pub(crate) fn client(&self, pin: Pin) -> Result<Client, String> {
+    pub(crate) fn client(&self, pin: Pin) -> io::Result<Client> {
         Ok(Client { pin, tickets: Arc::default() })
     }
 
@@ -49,7 +51,7 @@ pub(crate) struct Begun {
 }
 
 impl Client {
-    pub(crate) fn begin(&self) -> Result<Begun, String> {
+    pub(crate) fn begin(&self) -> io::Result<Begun> {
         let store = self.tickets.clone();
         Ok(Begun { pin: self.pin.clone(), ticket: store.take(), store })
     }
@@ -82,10 +84,8 @@ pub(crate) fn fingerprint(certificate: Certificate) -> [u8; 32] {
     [certificate.to_le_bytes()[0]; 32]
 }
 
-pub(crate) fn certificate_bytes(pem: &[u8], name: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn certificate_bytes(pem: &[u8], name: &'static str) -> Result<Vec<u8>, Unusable> {
     let text = String::from_utf8_lossy(pem);
     let number = text.rsplit(' ').next().and_then(|number| number.trim().parse::<u64>().ok());
-    number
-        .map(|number| number.to_le_bytes().to_vec())
-        .ok_or_else(|| format!("{name}: no certificate"))
+    number.map(|number| number.to_le_bytes().to_vec()).ok_or(Unusable::File(name))
 }
