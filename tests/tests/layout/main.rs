@@ -1,8 +1,10 @@
 //! The shape of the source: the files of a crate have no import cycles, nor have the rooms that ARCHITECTURE.md shows;
-//! folders have few files, and files are short. (How long a function may be is clippy's: clippy.toml.)
+//! folders have few files, and files are short; the agent's errors are types. (How long a function may be is clippy's:
+//! clippy.toml.)
 
 mod graph;
 mod modules;
+mod results;
 mod rooms;
 mod samples;
 
@@ -101,6 +103,11 @@ fn the_agents_rooms_are_layers_and_the_page_shows_them() {
 
 /// From the folder of pages.
 const PAGE: &str = "../ARCHITECTURE.md";
+
+#[test]
+fn the_agents_errors_are_types() {
+    none("a String for an error; make it a type", results::with_text("agent", &sources()));
+}
 
 #[test]
 fn folders_have_few_files_and_files_are_short() {

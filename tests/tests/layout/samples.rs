@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mote_tests::source::Sources;
 
-use crate::{FILE, FOLDER, edges, folders, graph, large, rooms};
+use crate::{FILE, FOLDER, edges, folders, graph, large, results, rooms};
 
 const MAIN: &str = "main.rs";
 
@@ -173,4 +173,43 @@ fn limits_are_the_most_that_is_allowed() {
     assert_eq!(found(FILE, FOLDER), [""; 0]);
     assert_eq!(found(FILE + 1, FOLDER), ["a/0.rs: 421 lines, 420 are enough"]);
     assert_eq!(found(FILE, FOLDER + 1), ["a: 15 files, 14 are enough"]);
+}
+
+/// The results with a text for an error in a file of this text.
+fn with_text(text: &str) -> Vec<String> {
+    results::with_text("agent", &sources(&[("agent/a.rs", text), ("b.rs", "Result<(), String>")]))
+}
+
+#[test]
+fn a_text_for_an_error_is_found_however_it_is_written() {
+    for text in [
+        "fn f() -> Result<u8, String> {}",
+        "fn f() -> core::result::Result<Vec<u8>, std::string::String> {}",
+        "fn f(g: &mut dyn FnMut(&[u8]) -> Result<(), String>) {}",
+        "type Read<T> = Result<Option<T>, String>;",
+        "fn f() -> Result<\n    Box<dyn Fn(u8) -> u8>,\n    String,\n> {}",
+        "fn f() { x.collect::<Result<_, String>>() }",
+        "fn f() { Result::<u8, String>::Ok(1) }",
+        "mod tests { fn f() -> Result<u8, String> {} }",
+    ] {
+        assert_eq!(with_text(text).len(), 1, "{text}");
+    }
+    assert_eq!(with_text("fn f() -> Result<(), String> {}"), ["agent/a.rs: Result<() , String>"]);
+}
+
+#[test]
+fn an_error_that_has_a_text_is_none() {
+    for text in [
+        "fn f() -> io::Result<String> {}",
+        "fn f() -> Result<String, Missing> {}",
+        "fn f() -> Result<(u8, String), io::Error> {}",
+        "fn f() -> Result<u8, Box<String>> {}",
+        "fn f() -> Result<u8, (u8, String)> {}",
+        "fn f() -> Result<Map<u8, String>> {}",
+        "use a::Result; fn f(x: Map<u8, String>) {} // Result<u8, String>",
+        "const TEXT: &str = \"Result<u8, String>\";",
+        "fn f() { Result::Ok(1) }",
+    ] {
+        assert_eq!(with_text(text), [""; 0], "{text}");
+    }
 }
