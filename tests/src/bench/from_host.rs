@@ -1,19 +1,28 @@
 //! Calls from the host (commands, files, metrics) by `mote-host`, the same client for all agents.
 //! The time of a call is that of its process, TLS connections included.
 
+use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ring::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+
 use super::attempt::attempt;
 use super::book::Found;
+use super::rows::SINK;
 use super::visit::Visit;
+use crate::conform::client::Way;
 use crate::host::{Host, NAME};
-use crate::noise;
+use crate::{noise, vm, wait};
 
 /// Number of commands, one after the other.
 const COMMANDS: u32 = 8;
 /// Number of metrics calls, of which the median counts.
 const REPORTS: usize = 5;
+/// Where `mote-sink` listens.
+const SINK_PORT: u32 = 4321;
+/// What a record holds, bytes.
+const RECORD: usize = 16 * 1024;
 /// Size of files and outputs, bytes.
 const BYTES: usize = 16 << 20;
 
@@ -81,6 +90,44 @@ fn metrics(host: &Host) -> f64 {
     }
     times.sort_unstable();
     times[REPORTS / 2].as_secs_f64() * 1e3
+}
+
+/// The row of a file that is put to a program that does nothing else: `mote-sink` in the guest.
+pub(super) fn sink(visit: &mut Visit) -> Found {
+    // The page has this row only for mote's VMs.
+    if visit.column.program().is_some() {
+        return Vec::new();
+    }
+    let count = BYTES / RECORD;
+    let start = format!("start-stop-daemon -S -b -x /opt/sink -- {SINK_PORT} /tmp/sunk {count}");
+    let _started = visit.guest.ok(&start);
+    let way = Way::Device(vm::vsock(&visit.world.scratch.0));
+    let (mut socket, _) = wait("the sink", Duration::from_secs(10), || way.dial(SINK_PORT).ok());
+    let mut said = [0];
+    socket.read_exact(&mut said).expect("the cipher's name");
+    let sealed = records(if said == *b"A" { &AES_256_GCM } else { &CHACHA20_POLY1305 });
+    let rate = rate(|| {
+        socket.write_all(&sealed).expect("a sink that reads");
+        socket.read_exact(&mut said).expect("the end");
+    });
+    let size = visit.guest.ok("wc -c </tmp/sunk; rm /tmp/sunk");
+    assert_eq!(size.trim(), BYTES.to_string());
+    vec![(SINK, Ok(rate))]
+}
+
+/// [`BYTES`] in records as `mote-sink` opens them.
+fn records(algorithm: &'static Algorithm) -> Vec<u8> {
+    let key = LessSafeKey::new(UnboundKey::new(algorithm, &[0; 32]).expect("a key's length"));
+    let mut all = Vec::new();
+    for (number, piece) in (0_u64..).zip(noise(BYTES).chunks(RECORD)) {
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&number.to_be_bytes());
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let mut record = piece.to_vec();
+        key.seal_in_place_append_tag(nonce, Aad::empty(), &mut record).expect("a short record");
+        all.append(&mut record);
+    }
+    all
 }
 
 fn text(path: &Path) -> &str {

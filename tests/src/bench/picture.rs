@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(svg.matches("class=\"first\"").count(), rows + 1);
         assert_eq!(svg.matches(">15.0×<").count(), svg.matches(">12.0×<").count());
         assert!(svg.contains(">start to the host having seen it answer<"));
-        assert_eq!(svg.matches("class=\"mark\"").count(), 1 + 5);
+        assert_eq!(svg.matches("class=\"mark\"").count(), 1 + 9);
         assert!(svg.ends_with("</svg>\n"));
     }
 }

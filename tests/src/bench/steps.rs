@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::attempt::attempt;
 use super::book::Found;
-use super::rows::FLOOR;
+use super::rows::{FLOOR, SINK};
 use super::visit::{MEMORY, Visit};
 use super::{calls, from_host, start};
 use crate::column::Column;
@@ -23,7 +23,7 @@ struct Step {
 }
 
 /// In this order. The first starts the agent, and is not left out.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step { rows: &["started", "answered", "told"], run: start::start },
     Step { rows: &["pss", "dirty"], run: |visit| memory(visit, SETTLED, ["pss", "dirty"]) },
     // After the next step the agent has answered 300 calls.
@@ -33,6 +33,7 @@ const STEPS: [Step; 9] = [
     Step { rows: &["rate8", "late8", "rate64", "late64"], run: calls::at_once },
     Step { rows: &["image"], run: calls::image },
     Step { rows: &["exec", "stdout", "put", "get", "metrics"], run: from_host::all },
+    Step { rows: &[SINK], run: from_host::sink },
     Step { rows: &["back"], run: start::recover },
 ];
 
