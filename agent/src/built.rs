@@ -38,6 +38,8 @@ pub(crate) const METRICS: bool = cfg!(feature = "metrics");
 pub(crate) const MOUNTS: bool = cfg!(feature = "mounts");
 /// Connections to ports in the guest.
 pub(crate) const PORT_FORWARD: bool = cfg!(feature = "port-forward");
+/// What the host adds is brought into use.
+pub(crate) const RESOURCES: bool = cfg!(feature = "resources");
 /// `/1.0/state`.
 pub(crate) const STATE: bool = cfg!(feature = "state");
 /// The policy's limits within a capability: only these have some.
@@ -53,7 +55,7 @@ pub(crate) const CAPABILITIES: Features = Features::of(&[
 ]);
 
 /// The features by name; `--check` shows the absent ones.
-const FEATURES: [(&str, bool); 9] = [
+const FEATURES: [(&str, bool); 10] = [
     ("chacha20", CHACHA20),
     ("exec", EXEC),
     ("files", FILES),
@@ -62,6 +64,7 @@ const FEATURES: [(&str, bool); 9] = [
     ("metrics", METRICS),
     ("mounts", MOUNTS),
     ("port-forward", PORT_FORWARD),
+    ("resources", RESOURCES),
     ("state", STATE),
 ];
 

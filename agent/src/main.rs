@@ -8,6 +8,7 @@ mod cli;
 mod config;
 mod devlxd;
 mod first_boot;
+mod follow;
 mod guest_path;
 mod handover;
 mod hostapi;
@@ -219,6 +220,9 @@ async fn serve(
     conf: Option<Vec<u8>>,
 ) -> Result<(), SystemError> {
     let guests = agent.task(never(devlxd::server::run(agent.clone())));
+    if built::RESOURCES && !sys::sandbox::is_entered() {
+        agent.spawn(follow::run(agent.clone()));
+    }
     let task = agent.clone();
     agent.spawn(async move {
         // Without it, a line is late after a suspend.

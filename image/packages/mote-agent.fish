@@ -1,6 +1,6 @@
 # fish completion for mote-agent. The words are those of its --help.
 set -l commands ready started get config metadata devices events status report sftp-server version help
-set -l features guestapi exec files mounts port-forward metrics state templates network first-boot
+set -l features guestapi exec files mounts port-forward metrics state templates network first-boot resources
 set -l first "not __fish_seen_subcommand_from $commands"
 complete -c mote-agent -f
 complete -c mote-agent -n $first -a ready -d 'tell the host that this instance is Ready'

@@ -15,7 +15,7 @@ commands=(
     'version:print the version'
     'help:print a summary'
 )
-features=(guestapi exec files mounts port-forward metrics state templates network first-boot)
+features=(guestapi exec files mounts port-forward metrics state templates network first-boot resources)
 
 _mote_agent_words() {
     case "$words[1]" in

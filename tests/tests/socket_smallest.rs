@@ -51,6 +51,6 @@ fn its_subcommands_are_gone_and_check_says_what_was_left_out() {
     let output = Command::new(agent()).arg("--check").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let without = "build: without chacha20, exec, files, first-boot, initramfs, metrics, \
-                   mounts, port-forward, state";
+                   mounts, port-forward, resources, state";
     assert!(said.contains(without), "{said}");
 }

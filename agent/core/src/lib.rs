@@ -38,6 +38,7 @@ pub mod guest_path;
 pub mod init;
 pub mod netlink;
 pub mod report;
+pub mod resources;
 
 pub mod log_limit;
 pub mod sftp;

@@ -33,7 +33,7 @@ Options:
   --flavour NAME     incus, lxd or lxd-5.0 (default: by the port's name)
   --deny LIST        deny the host features: guestapi (also lets it feed cloud-init), exec,
                      files, mounts, port-forward, metrics, state, templates, network,
-                     first-boot; separated by commas (also /etc/mote-agent.yml)
+                     first-boot, resources; separated by commas (also /etc/mote-agent.yml)
   --allow LIST       deny it all but these; a denied one stays denied
   --no-wait          end with an error if devices or the host's files are missing
   --no-replay-ready  do not repeat Ready to a host that was restarted

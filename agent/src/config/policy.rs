@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(of(under_incus), Features::without("exec").unwrap());
         std::fs::write(&incus, "features:\n  exec: true\n  state: true\n  templates: false\n")
             .unwrap();
-        let left = Features::only("state,network,first-boot").unwrap();
+        let left = Features::only("state,network,first-boot,resources").unwrap();
         assert_eq!((of(under_incus), of(None)), (left, left));
         assert_eq!(of(lxd), Features::without("exec").unwrap());
         std::fs::write(&ours, "features: {files: {read-only: true}, exec: {users: [1]}}").unwrap();

@@ -194,7 +194,7 @@ fn forget(root: &Path) {
     if read_bounded(&path, 64).is_ok_and(|noted| noted == boot) {
         return;
     }
-    for path in [run_dir::READY, run_dir::HANGING, run_dir::KNOWN_HOST] {
+    for path in [run_dir::READY, run_dir::HANGING, run_dir::KNOWN_HOST, run_dir::FOLLOWED] {
         let _none = std::fs::remove_file(root.join(path));
     }
     if let Err(error) = std::fs::write(&path, boot) {

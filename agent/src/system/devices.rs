@@ -15,9 +15,11 @@ pub(crate) struct Kind {
 
 pub(crate) const BLOCK: Kind = Kind { virtio: "0x0002", pci: "0x1042" };
 pub(crate) const CONSOLE: Kind = Kind { virtio: "0x0003", pci: "0x1043" };
+pub(crate) const BALLOON: Kind = Kind { virtio: "0x0005", pci: "0x1045" };
 pub(crate) const SCSI: Kind = Kind { virtio: "0x0008", pci: "0x1048" };
 pub(crate) const PLAN9: Kind = Kind { virtio: "0x0009", pci: "0x1049" };
 pub(crate) const VSOCK: Kind = Kind { virtio: "0x0013", pci: "0x1053" };
+pub(crate) const MEMORY: Kind = Kind { virtio: "0x0018", pci: "0x1058" };
 pub(crate) const FS: Kind = Kind { virtio: "0x001a", pci: "0x105a" };
 
 /// PCI vendor of all virtio devices (§4.1.2).

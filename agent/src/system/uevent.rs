@@ -1,16 +1,18 @@
 //! Kernel events of devices that are added, removed or changed (`NETLINK_KOBJECT_UEVENT`), with or
-//! without udev. They only wake the agent; their text is not read.
+//! without udev.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, recvfrom, socket_with,
+};
 
 /// Multicast group of the kernel's own events; udev's is 2.
 const KERNEL: u32 = 1;
-/// Receive buffer, bytes; a longer event is truncated, since its text is not read.
-const EVENT: usize = 64;
+/// Receive buffer, bytes; what is longer is cut off: no more than the path at its beginning is read.
+pub(crate) const EVENT: usize = 64;
 
 /// Opens a non-blocking socket for the events.
 ///
@@ -22,6 +24,19 @@ pub(crate) fn listen() -> io::Result<OwnedFd> {
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))?;
     bind(&socket, &SocketAddrNetlink::new(0, KERNEL))?;
     Ok(socket)
+}
+
+/// The beginning of the next event; empty if not the kernel has sent it.
+///
+/// # Errors
+/// `WouldBlock` if there is none; `ENOBUFS` if some were lost; any error of recvfrom(2).
+pub(crate) fn next(socket: impl AsFd, buffer: &mut [u8; EVENT]) -> io::Result<&[u8]> {
+    let flags = RecvFlags::DONTWAIT;
+    let (length, _, sender) = recvfrom(socket, &mut buffer[..], flags)?;
+    let sender = sender.and_then(|sender| SocketAddrNetlink::try_from(sender).ok());
+    let is_kernels = sender.is_some_and(|sender| sender.pid() == 0);
+    let length = if is_kernels { length } else { 0 };
+    Ok(buffer.get(..length).unwrap_or_default())
 }
 
 /// Discards all pending events.

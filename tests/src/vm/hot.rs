@@ -33,6 +33,33 @@ impl Vm {
         self.plugged += 1;
     }
 
+    /// Adds a CPU, the `number`th of those that `-smp` leaves room for, as `limits.cpu` does.
+    ///
+    /// # Panics
+    /// If QEMU does not want it.
+    pub fn add_cpu(&self, number: u32) {
+        let model = std::env::var("MOTE_CPU").unwrap_or_else(|_| "qemu64".into());
+        self.order(&[format!(
+            "{{\"execute\":\"device_add\",\"arguments\":{{\"driver\":\"{model}-x86_64-cpu\",\
+             \"id\":\"cpu{number}\",\"socket-id\":0,\"core-id\":{number},\"thread-id\":0}}}}"
+        )]);
+    }
+
+    /// Adds so much memory, of which `-m` leaves room for, as `limits.memory` does.
+    ///
+    /// # Panics
+    /// If QEMU does not want it.
+    pub fn add_memory(&self, mib: u64) {
+        self.order(&[
+            format!(
+                "{{\"execute\":\"object-add\",\"arguments\":{{\"qom-type\":\"memory-backend-memfd\",\
+                 \"id\":\"more\",\"size\":{},\"share\":true}}}}",
+                mib << 20
+            ),
+            device_add("pc-dimm,id=dimm,memdev=more"),
+        ]);
+    }
+
     /// Presses the power button, as a server's stop does.
     ///
     /// # Panics

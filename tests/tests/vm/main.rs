@@ -6,6 +6,7 @@ mod guide;
 mod known_answers;
 mod limits;
 mod recipe;
+mod resources;
 mod sandbox;
 mod shares;
 mod suspend;

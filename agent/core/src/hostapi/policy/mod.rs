@@ -47,10 +47,12 @@ pub enum Capability {
     Network,
     /// cloud-init's seed, and the reboot for it.
     FirstBoot,
+    /// The use of CPUs and memory that the host adds.
+    Resources,
 }
 
 /// All capabilities, in the order of messages.
-pub const CAPABILITIES: [Capability; 10] = [
+pub const CAPABILITIES: [Capability; 11] = [
     Capability::GuestApi,
     Capability::Exec,
     Capability::Files,
@@ -61,6 +63,7 @@ pub const CAPABILITIES: [Capability; 10] = [
     Capability::Templates,
     Capability::Network,
     Capability::FirstBoot,
+    Capability::Resources,
 ];
 
 impl Capability {
@@ -78,6 +81,7 @@ impl Capability {
             Self::Templates => "templates",
             Self::Network => "network",
             Self::FirstBoot => "first-boot",
+            Self::Resources => "resources",
         }
     }
 
@@ -110,7 +114,7 @@ impl fmt::Display for NoCapability<'_> {
 
 impl Features {
     /// All capabilities: the default.
-    pub const ALL: Self = Self(0x3ff);
+    pub const ALL: Self = Self(0x7ff);
     /// No capability.
     pub const NONE: Self = Self(0);
 

@@ -1,0 +1,88 @@
+//! CPUs and memory that the host adds to a running VM. Only a PC can be given them here.
+
+use std::time::Duration;
+
+use mote_tests::guest::Guest;
+use mote_tests::vm::Spec;
+use mote_tests::{patient, skipped, wait};
+
+use crate::world::World;
+
+/// What is added is in use so soon.
+const SOON: Duration = Duration::from_secs(1);
+/// What is not to be used is looked at after so long.
+const LATER: Duration = Duration::from_secs(3);
+/// Memory that is added, MiB: one block of a guest of this size.
+const ADDED: u64 = 128;
+
+/// A VM with one CPU and room for two more, and for more memory.
+fn boot(words: &str) -> Option<World> {
+    if std::env::var("MOTE_ARCH").is_ok_and(|arch| arch != "x86_64") {
+        skipped("a CPU cannot be added to this machine");
+        return None;
+    }
+    // What is described of memory that can be added takes room.
+    let memory: u32 = 256;
+    let room = format!("{memory}M,slots=1,maxmem={}M", 4 * memory);
+    let extra = ["-smp", "1,maxcpus=3", "-m", &room].map(str::to_owned).into();
+    Some(World::boot(
+        "lxd",
+        &Spec { memory, words: words.to_owned(), extra, ..Spec::default() },
+        &[],
+    ))
+}
+
+fn cpus(guest: &mut Guest) -> String {
+    guest.ok("cat /sys/devices/system/cpu/online").trim().to_owned()
+}
+
+/// kB of memory that the guest's kernel uses.
+fn memory(guest: &mut Guest) -> u64 {
+    let line = guest.ok("grep MemTotal /proc/meminfo");
+    line.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse().ok()).expect("kB")
+}
+
+#[test]
+fn what_the_host_adds_is_used_within_a_second_and_what_is_switched_off_stays_so() {
+    let Some(mut world) = boot("mote.agent=later") else { return };
+    let mut guest = world.vm.guest();
+    // Added before there is an agent.
+    world.vm.add_cpu(1);
+    wait("the CPU", patient(LATER), || {
+        (guest.ok("cat /sys/devices/system/cpu/present").trim() == "0-1").then_some(())
+    });
+    assert_eq!(cpus(&mut guest), "0", "the kernel uses it by itself");
+    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+    let _took = world.host.connected(crate::BOOT);
+    wait("a CPU from before", patient(SOON), || (cpus(&mut guest) == "0-1").then_some(()));
+
+    world.vm.add_cpu(2);
+    let (_, took) = wait("a CPU", patient(SOON), || (cpus(&mut guest) == "0-2").then_some(()));
+    println!("a CPU is in use {took:?} after it was added");
+
+    let before = memory(&mut guest);
+    world.vm.add_memory(ADDED);
+    let enough = before + ADDED * 1024 * 9 / 10;
+    let more = |guest: &mut Guest| (memory(guest) >= enough).then_some(());
+    let (_, took) = wait("more memory", patient(SOON), || more(&mut guest));
+    println!("memory is in use {took:?} after it was added");
+
+    // An agent that starts anew does not undo what somebody has done.
+    guest.ok("echo 0 >/sys/devices/system/cpu/cpu1/online; kill -HUP $(cat /run/agent.pid)");
+    std::thread::sleep(LATER);
+    assert_eq!(cpus(&mut guest), "0,2");
+    let log = guest.ok("cat /run/agent.log");
+    assert!(log.matches("in use now: 1 more CPUs").count() == 2, "{log}");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn what_the_policy_denies_is_left_alone() {
+    let Some(mut world) = boot("mote.args=--deny,resources") else { return };
+    let mut guest = world.connected();
+    world.vm.add_cpu(1);
+    std::thread::sleep(LATER);
+    assert_eq!(guest.ok("cat /sys/devices/system/cpu/present"), "0-1\n");
+    assert_eq!(cpus(&mut guest), "0");
+    world.power_off(&mut guest);
+}
