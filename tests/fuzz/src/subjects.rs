@@ -105,6 +105,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
             "report/proc/mounts.rs",
             "report/proc/stat.rs",
             "report/state.rs",
+            "resources.rs",
         ],
     ),
     (

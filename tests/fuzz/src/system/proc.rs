@@ -1,6 +1,6 @@
-//! What the kernel and `/etc` tell, from arbitrary bytes: every parser of `proc` and `netlink`, and
+//! What the kernel and `/etc` tell, from arbitrary bytes: every parser of `proc`, `netlink` and `resources`, and
 //! what `metrics` and `state` write of it. What must hold: no panic, and whatever was read becomes
-//! JSON that serde_json reads, with numbers that Go's `int64` takes.
+//! JSON that serde_json reads, with numbers that Go's `int64` takes, or the path that an event told of.
 
 use mote_core::first_boot::nic::{self, Search, Wanted};
 use mote_core::flavour::Flavour;
@@ -12,6 +12,7 @@ use mote_core::report::proc::mounts::Space;
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 use mote_core::report::proc::{keyed, number, release};
 use mote_core::report::state::{self, State, System};
+use mote_core::resources::Added;
 use serde_json::Value;
 
 fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -127,6 +128,18 @@ fn check_nics(data: &[u8]) {
     }
 }
 
+/// An event leads to no other path than its own, and no longer one.
+fn check_events(data: &[u8]) {
+    if let Some(added) = Added::of_event(data) {
+        let text = String::from_utf8_lossy(data);
+        let told = text.strip_prefix("add@/devices/system/").unwrap().split('\0').next().unwrap();
+        let switch = added.to_string();
+        let (path, _) = switch.rsplit_once('/').unwrap();
+        assert_eq!(Added::of_path(path.as_bytes()), Some(added));
+        assert!(path.len() <= told.len() && Added::of_path(told.as_bytes()) == Some(added));
+    }
+}
+
 /// One input.
 pub fn run(data: &[u8]) {
     for flavour in [Flavour::Lxd, Flavour::Incus] {
@@ -134,4 +147,5 @@ pub fn run(data: &[u8]) {
         check_state(flavour, data);
     }
     check_nics(data);
+    check_events(data);
 }
