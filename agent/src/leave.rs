@@ -2,14 +2,11 @@
 //! started anew (SIGHUP), or a second agent (SIGUSR1).
 
 use std::future::pending;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
 use futures_lite::FutureExt;
 use mote_core::leave::{Leave, Load};
-use rustix::io::FdFlags;
 
 use crate::agent::{Agent, HOST_REQUEST_PERMITS, READY_LOCK_PERMITS, SESSIONS};
 use crate::built;
@@ -19,7 +16,7 @@ use crate::handover::reexec::Mode;
 use crate::runtime::clock::{now, sleep, within};
 use crate::runtime::run::Task;
 use crate::runtime::{log, notify};
-use crate::sys::{self, Signalled, SystemError, sandbox};
+use crate::sys::{self, SignalSource, Signalled, SystemError, sandbox};
 
 /// Interval between two looks, while the agent is to leave or may have to follow into another root.
 const LEAVE_LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -40,13 +37,13 @@ pub(crate) enum ExitReason {
 /// The signals to the agent.
 #[derive(Debug)]
 pub(crate) struct Signals {
-    fd: Async<OwnedFd>,
+    fd: Async<SignalSource>,
     root: OldRoot,
 }
 
 impl Signals {
     /// Reads them from this descriptor, and follows process 1 out of that root.
-    pub(crate) fn new(fd: OwnedFd, root: OldRoot) -> Self {
+    pub(crate) fn new(fd: SignalSource, root: OldRoot) -> Self {
         Self { fd: Async::new_nonblocking(fd), root }
     }
 
@@ -107,11 +104,11 @@ fn reexec(agent: &Agent, mode: Mode) {
         log::info(format_args!(
             "not from the sandbox: ending with exit code 1, to be started again"
         ));
-        std::process::exit(1);
+        sys::exit();
     }
-    agent.options.transport.hand_on(FdFlags::empty());
+    agent.options.transport.hand_on(true);
     reexec::start(mode);
-    agent.options.transport.hand_on(FdFlags::CLOEXEC);
+    agent.options.transport.hand_on(false);
 }
 
 /// Ends the agent for one that takes over: closes its listeners and its port and releases the lock, in this order,
@@ -165,6 +162,6 @@ fn load(agent: &Agent) -> Load {
     let is_busy = agent.host_requests.free() != HOST_REQUEST_PERMITS
         || agent.sessions.free() != SESSIONS
         || agent.ready_lock.free() != READY_LOCK_PERMITS
-        || !Path::new("/proc/self/exe").exists();
+        || !sys::is_found();
     if is_busy { Load::Busy } else { agent.operations.load() }
 }

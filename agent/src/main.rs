@@ -1,4 +1,4 @@
-//! mote-agent: the guest agent of LXD and Incus virtual machines. This file is the start-up, in order.
+//! mote-agent: the guest agent of LXD and Incus virtual machines. This file chooses the command; the agent itself is `life`.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -14,6 +14,7 @@ mod handover;
 mod hostapi;
 mod init;
 mod leave;
+mod life;
 mod net;
 mod options;
 mod print;
@@ -25,48 +26,18 @@ mod system;
 mod transport;
 mod workers;
 
-use std::cell::RefCell;
-use std::convert::Infallible;
 use std::fmt::Arguments;
-use std::pin::pin;
 use std::process::ExitCode;
-use std::rc::Rc;
-use std::time::Duration;
 
-use futures_lite::FutureExt;
-use futures_lite::future::ready;
 use mote_core::hostapi::info::RELEASE;
 
-use crate::agent::Agent;
-use crate::agent::errors::About;
-use crate::built::{BoxFuture, VERSION};
+use crate::built::VERSION;
 use crate::cli::{check, client, help};
-use crate::config::policy::{self, InForce};
-use crate::handover::new_root::OldRoot;
-use crate::handover::reexec::Mode;
-use crate::handover::{lock, others, reexec};
-use crate::hostapi::mounts;
-use crate::leave::{ExitReason, Signals};
 use crate::options::{Command, Options};
-use crate::runtime::clock::now;
-use crate::runtime::reactor::jumps;
-use crate::runtime::wake::Signal;
-use crate::runtime::{clock, log, notify, run};
+use crate::runtime::{log, run};
 use crate::start::error::StartError;
-use crate::start::listen::Way;
-use crate::start::prepare::{Prepared, or_default, prepare, what};
-use crate::start::wait::{Wait, Waited};
-use crate::start::{listen, sandbox};
-use crate::status::{port, pump, search, without_vsock};
 use crate::sys::SystemError;
-use crate::system::devices;
-use crate::system::missing::Missing;
-use crate::system::modules::Patience;
-use crate::transport::Listener;
 use crate::workers::{mount, report};
-
-/// Longest wait for STOPPED to be written.
-const GOODBYE: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let options = match options::parse(std::env::args_os()) {
@@ -118,18 +89,7 @@ fn printed(text: Arguments<'_>) -> ExitCode {
     }
 }
 
-/// Says which program this is, and what is wrong with the image.
-fn introduce(options: &Options) {
-    log::info(format_args!("mote-agent {VERSION}"));
-    if !built::INIT && std::process::id() == 1 {
-        log::warn(format_args!("process 1, but built without init; see image/one-file"));
-    }
-    if let Some(why) = others::left(&options.root) {
-        log::warn(format_args!("{why}"));
-    }
-}
-
-/// Starts everything in order, then waits for a signal or a fatal error.
+/// Makes the process fit, starts the agent, then waits for a signal or a fatal error.
 fn run(options: Options) -> Result<(), StartError> {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     // Before any thread starts: threads inherit the signal mask.
@@ -137,190 +97,5 @@ fn run(options: Options) -> Result<(), StartError> {
     sys::raise_file_limit();
     sys::keep_secrets();
     sys::lower_oom_score();
-    let old_root = out_of_initramfs(&options);
-    introduce(&options);
-    // Before anything of the host's is touched.
-    let policies = policy::read(&options);
-    let mut known = None;
-    let mut prepared = None;
-    let mut attempt = || {
-        if prepared.is_none() {
-            prepared = Some(prepare(&options, &policies, &mut known)?);
-        }
-        Ok(())
-    };
-    let takes_over = (!options.makes_room()).then_some(&options.transport);
-    // The agent of an initramfs goes on serving the host until this one has what it needs. What is missing is waited for
-    // below.
-    let mut lock = lock::acquire(&options.root, takes_over, &mut || drop(attempt()))?;
-    let mut wait = Wait::new(&options, &signals, &mut lock, old_root);
-    if wait.until(&what(&options), &mut attempt)? == Waited::Leave {
-        return Ok(());
-    }
-    let prepared = prepared.ok_or_else(|| Missing::Other("nothing was prepared".into()))?;
-    let Prepared { identity, files, mut applied, flavour } = prepared;
-    log::info(format_args!("files from {}", files.from));
-    let policy = InForce::new(flavour);
-    policy.take(policies);
-    let flavour = or_default(flavour);
-    // Before the agent is visible: first boot may reboot the system (complaint 13).
-    if built::FIRST_BOOT
-        && !options.is_early()
-        && first_boot::run(&options.root, policy.get().features, &applied, &files, &signals)
-            == first_boot::Next::Leave
-    {
-        return Ok(());
-    }
-    let Some(way) = listen::begin(&mut wait, &options, flavour)? else {
-        return Ok(());
-    };
-    search::log_change(port::find(&options).ok(), &mut known);
-    let entered = sandbox::enter(&options, &policy.get(), flavour, &way, known.as_ref());
-    if entered.is_some() {
-        policy.text.borrow_mut().push_str(sandbox::WORD);
-    }
-    devices::without_proc(&options.root).iter().for_each(|why| log::warn(format_args!("{why}")));
-    let mut agent = Agent::new(options, flavour, policy, identity, files.from, lock);
-    agent.guests = entered.flatten();
-    let agent = Rc::new(agent);
-    if let Some(trouble) = applied.troubles.pop() {
-        agent.note(About::Else, trouble);
-    }
-    let (listeners, deaf) = match way {
-        Way::Calls(listeners, deaf) => (Some(listeners), deaf),
-        Way::PortAlone(why) => (None, Some(why)),
-    };
-    *agent.errors.borrow_mut().about(About::Caller) = deaf;
-    // The identity has the key; its text is not to stay in memory.
-    drop((files.agent_key, files.nics, applied));
-    let signals = Signals::new(signals, old_root);
-    let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
-    Ok(run::block_on(&agent.executor, agent.executor.spawn(served))?)
-}
-
-/// Makes an agent of an initramfs fit to outlive that.
-fn out_of_initramfs(options: &Options) -> OldRoot {
-    if options.is_early() && !reexec::is_spared() {
-        reexec::start(Mode::Spared);
-    }
-    if options.makes_room() {
-        // Started by its descriptor's name, it is called "exe".
-        let _named = rustix::thread::set_name(c"mote-agent");
-    }
-    OldRoot::now()
-}
-
-/// Runs all tasks until a signal (success) or a broken host listener, then sends STOPPED, unless another agent has
-/// taken over.
-async fn serve(
-    agent: Rc<Agent>,
-    listeners: Option<Vec<Listener>>,
-    signals: Signals,
-    shares: Option<Vec<u8>>,
-    conf: Option<Vec<u8>>,
-) -> Result<(), SystemError> {
-    let guests = agent.task(never(devlxd::server::run(agent.clone())));
-    if built::RESOURCES && !sys::sandbox::is_entered() {
-        agent.spawn(follow::run(agent.clone()));
-    }
-    let task = agent.clone();
-    agent.spawn(async move {
-        // Without it, a line is late after a suspend.
-        jumps::jumps(|| task.status_changed.raise()).await;
-    });
-    let (late, arrived) = (Rc::new(RefCell::new(None)), Rc::new(Signal::default()));
-    let announced: BoxFuture<'static> = if listeners.is_none() && built::STATE {
-        Box::pin(announce_alone(agent.clone(), late.clone(), arrived.clone()))
-    } else {
-        Box::pin(pump::run(agent.clone()))
-    };
-    let mounted: BoxFuture<'static> = match shares {
-        // What the host mounts in an initramfs would stay there.
-        Some(list) if built::MOUNTS && !agent.options.is_early() => {
-            Box::pin(mounts::at_start(agent.clone(), list))
-        }
-        Some(_) | None => Box::pin(ready(())),
-    };
-    let task = agent.clone();
-    let serial = agent.task(async move {
-        // Services that wait for us rely on the shares (P§1.3).
-        mounted.await;
-        task.spawn(notify_loop());
-        drop(task);
-        announced.await;
-    });
-    let host = async {
-        let listeners = match listeners {
-            Some(listeners) => listeners,
-            None => arrived.until(|| late.take()).await,
-        };
-        agent.find_host(conf.as_deref());
-        match hostapi::server::listen(agent.clone(), listeners).await {
-            Ok(never) => match never {},
-            Err(error) => Err(SystemError::of("the host listener is broken", error)),
-        }
-    };
-    let mut host = pin!(host);
-    let result = host.as_mut().or(signals.obeyed(&agent)).await;
-    if built::INITRAMFS && matches!(result, Ok(ExitReason::Replaced)) {
-        let over: BoxFuture<'_> = Box::pin(leave::replaced(&agent, &signals, [guests, serial]));
-        over.await;
-        return Ok(());
-    }
-    // Removes the socket's name: where there is one, cloud-init expects a host that answers (P§5.1).
-    agent.allow_devlxd(false);
-    agent.status(|status| status.stop(now()));
-    if built::EXEC && result.is_ok() {
-        // A host that has just started a command asks for it only now.
-        leave::hang_up(&agent).or(async { drop(host.await) }).await;
-    }
-    if clock::within(GOODBYE, serial).await.is_none() {
-        log::warn(format_args!("the status port does not take STOPPED"));
-    }
-    result.map(|_| ())
-}
-
-/// Uses the status port alone until there is a vsock, then announces as always.
-async fn announce_alone(
-    agent: Rc<Agent>,
-    late: Rc<RefCell<Option<Vec<Listener>>>>,
-    arrived: Rc<Signal>,
-) {
-    let mut looked = None;
-    let listens = || {
-        // A new attempt is of use only after a device or a driver has appeared.
-        let root = &agent.options.root;
-        let seen = devices::entries(&root.join("sys/bus/virtio/devices")).len()
-            + usize::from(root.join("dev/vsock").exists());
-        if looked.replace(seen) == Some(seen) {
-            return false;
-        }
-        let listeners = listen::listen(&agent.options, agent.flavour, Patience::Look);
-        *late.borrow_mut() = listeners.ok().map(|(listeners, _)| listeners);
-        late.borrow().is_some()
-    };
-    match without_vsock::run(agent.clone(), listens).await {
-        without_vsock::Outcome::Stopped => {}
-        without_vsock::Outcome::Listening => {
-            log::info(format_args!("vsock: there; the host can call"));
-            agent.clear_error(About::Caller);
-            arrived.raise();
-            pump::run(agent).await;
-        }
-    }
-}
-
-async fn never(task: impl Future<Output = Infallible>) {
-    match task.await {}
-}
-
-/// Sends READY to systemd, then feeds its watchdog if it has one for us.
-async fn notify_loop() {
-    notify::ready();
-    let Some(interval) = notify::watchdog_interval() else { return };
-    loop {
-        // Half the time allowed, as sd_watchdog_enabled(3) asks for.
-        clock::sleep(interval / 2).await;
-        notify::watchdog();
-    }
+    life::run(options, signals, |agent, served| run::block_on(&agent.executor, served))
 }

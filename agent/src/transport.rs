@@ -7,7 +7,7 @@ pub(crate) use probe::probe_vsock;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -100,14 +100,15 @@ impl Transport {
     }
 
     /// Hands the listener on to the program that this process becomes, or ends that.
-    pub(crate) fn hand_on(&self, flags: FdFlags) {
+    pub(crate) fn hand_on(&self, is_kept: bool) {
         if let Some(name) = self.name() {
+            let flags = if is_kept { FdFlags::empty() } else { FdFlags::CLOEXEC };
             listener::keep(&name, flags);
         }
     }
 
     /// Takes the listener over from another agent, if it is this socket there.
-    pub(crate) fn take_over(&self, agent: &OwnedFd, socket: RawFd) -> bool {
+    pub(crate) fn take_over(&self, agent: &impl AsFd, socket: RawFd) -> bool {
         self.name().is_some_and(|name| listener::take(agent, socket, &name))
     }
 

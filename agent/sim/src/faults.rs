@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
+use crate::below::here::here;
 use crate::host::port::Backend;
 use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
+use crate::machine::kernel::Stage;
 use crate::machine::wait::sleep;
 use crate::world::World;
 
@@ -18,7 +20,7 @@ pub(crate) fn strike(world: &Rc<World>) {
     let (sim, dice) = (&world.sim, &world.sim.dice);
     let length = dice.pick(&[50 * MILLI, SECOND, LONGEST]);
     let length = dice.between(MILLI, length);
-    match dice.below(12) {
+    match dice.below(17) {
         0 | 1 => {
             world.host.die();
             if dice.one_in(4) {
@@ -37,11 +39,11 @@ pub(crate) fn strike(world: &Rc<World>) {
         }
         5 => {
             world.kill_agent();
-            later(world, Zone::Guest, length, |world| world.start_agent());
+            later(world, Zone::Guest, length, |world| world.start_agent(Stage::Root));
         }
         6 => {
             world.stop_agent();
-            later(world, Zone::Guest, length, |world| world.start_agent());
+            later(world, Zone::Guest, length, |world| world.start_agent(Stage::Root));
         }
         7 => {
             world.qemu.plug(false);
@@ -57,7 +59,18 @@ pub(crate) fn strike(world: &Rc<World>) {
         }
         10 if world.qemu.backend == Backend::Line => world.qemu.tell(dice.pick(&NOISE)),
         10 => {}
-        _ => world.crowd(length),
+        11 => world.crowd(length),
+        12 => world.renew_agent(),
+        13 => world.start_second(),
+        14 => {
+            // Started before what it needs is there.
+            world.lack(dice.one_in(2), dice.one_in(2));
+            later(world, Zone::Guest, length, |world| world.lack(false, false));
+            let stage = dice.pick(&[Stage::Root, Stage::Early]);
+            world.start_agent(stage);
+        }
+        15 => world.change_policy(dice.one_in(2)),
+        _ => here().kernel.has_left.set(true),
     }
 }
 

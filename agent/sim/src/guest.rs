@@ -84,7 +84,7 @@ impl Guest {
 
     /// Asks something of the host, as a poller does.
     pub(crate) async fn poll(&self) -> Result<(), Broken> {
-        let excuses = self.oracle.excuses();
+        let excuses = self.oracle.guests_excuses();
         let stream = self.net.connect(Place::Devlxd, Zone::Guest).await.map_err(|_| Broken)?;
         let asked = self.request();
         stream.write_all(&asked.bytes).await?;
@@ -119,7 +119,8 @@ impl Guest {
     ) -> Result<(), Broken> {
         let _wait = self.oracle.wait("a guest's request", asked.may_take);
         let answer = reader.message().await.and_then(|answer| answer.ok_or(Broken));
-        let is_excused = self.net.mishaps_inside.get() > 0 || self.oracle.excuses() != excuses;
+        let is_excused =
+            self.net.mishaps_inside.get() > 0 || self.oracle.guests_excuses() != excuses;
         match &answer {
             Ok(Message { body, .. }) => {
                 let answer = answer.as_ref().map_or(0, Message::status);
@@ -152,7 +153,7 @@ impl Guest {
 
     async fn visit(&self) -> Result<(), Broken> {
         let (sim, dice) = (&self.sim, &self.sim.dice);
-        let excuses = self.oracle.excuses();
+        let excuses = self.oracle.guests_excuses();
         let Ok(stream) = self.net.connect(Place::Devlxd, Zone::Guest).await else {
             return Err(Broken);
         };

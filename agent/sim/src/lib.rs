@@ -23,6 +23,8 @@ mod shipped {
     pub(crate) mod agent;
     pub(crate) mod built;
     pub(crate) mod config {
+        #[path = "../../sim/src/below/config/files.rs"]
+        pub(crate) mod files;
         pub(crate) mod known_host;
         pub(crate) mod policy;
     }
@@ -31,6 +33,15 @@ mod shipped {
         pub(crate) mod server;
         #[path = "../../sim/src/below/socket.rs"]
         pub(crate) mod socket;
+    }
+    pub(crate) mod handover {
+        #[path = "../../sim/src/below/handover/mod.rs"]
+        mod exchanged;
+        pub(crate) mod incumbent;
+        pub(crate) mod lock;
+        pub(crate) mod lock_error;
+        pub(crate) mod view;
+        pub(crate) use exchanged::{lock_file, new_root, others, processes, reexec};
     }
     pub(crate) mod hostapi {
         pub(crate) mod denied;
@@ -53,6 +64,8 @@ mod shipped {
         #[path = "../../sim/src/below/hostapi/sftp.rs"]
         pub(crate) mod sftp;
     }
+    pub(crate) mod leave;
+    pub(crate) mod life;
     pub(crate) mod net {
         pub(crate) mod host_call;
         #[path = "../../sim/src/below/net/relay.rs"]
@@ -79,6 +92,8 @@ mod shipped {
         pub(crate) mod digest;
         #[path = "../../sim/src/below/runtime/log.rs"]
         pub(crate) mod log;
+        #[path = "../../sim/src/below/runtime/notify.rs"]
+        pub(crate) mod notify;
         pub(crate) mod permits;
         #[path = "../../sim/src/below/runtime/random.rs"]
         pub(crate) mod random;
@@ -92,24 +107,38 @@ mod shipped {
         pub(crate) mod wake;
         pub(crate) mod yield_budget;
     }
+    pub(crate) mod start {
+        pub(crate) mod error;
+        pub(crate) mod listen;
+        #[path = "../../sim/src/below/start/look.rs"]
+        mod look;
+        pub(crate) mod prepare;
+        #[path = "../../sim/src/below/start/sandbox.rs"]
+        pub(crate) mod sandbox;
+        pub(crate) mod wait;
+    }
     pub(crate) mod status {
         #[path = "../../sim/src/below/port.rs"]
         pub(crate) mod port;
         pub(crate) mod pump;
         pub(crate) mod search;
         pub(crate) mod status_file;
+        pub(crate) mod without_vsock;
     }
 }
-use shipped::{agent, built, config, devlxd, hostapi, net, options, print, runtime, status};
+use shipped::{agent, built, config, devlxd, handover, hostapi};
+use shipped::{leave, life, net, options, print, runtime, start, status};
 
 // What is exchanged.
 mod below;
-use below::{guest_path, handover, sys, system, transport, workers};
+use below::{first_boot, follow, guest_path, sys, system, transport, workers};
 
 // What is around it.
+mod agents;
 mod faults;
 mod guest;
 mod host;
+mod lives;
 mod machine;
 mod oracle;
 mod story;

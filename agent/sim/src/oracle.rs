@@ -12,6 +12,9 @@ use crate::machine::wait::Signal;
 /// A verification takes 3 s at most (decisions §1), so CONNECTED follows an answer of the host's within that.
 const PROOF: Micros = 3 * SECOND + 100 * MILLI;
 
+/// After SIGTERM: 3 s for the host to take the ends of its commands, and 2 s for STOPPED.
+pub(crate) const END: Micros = 5_200 * MILLI;
+
 /// What an application says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
@@ -48,6 +51,14 @@ pub(crate) struct Oracle {
     waits: RefCell<BTreeMap<u64, (&'static str, Micros)>>,
     /// Counts what excuses a request without its answer: an agent that died, a clock that jumped.
     excuses: Cell<u64>,
+    /// The same of guests alone.
+    guests_excuses: Cell<u64>,
+    /// Agents that were told to end, and second ones that were started.
+    ends: Cell<u64>,
+    /// Until when the last of them may go on, in time awake.
+    ends_until: Cell<Micros>,
+    /// The newest agent that has served anybody.
+    serving: Cell<u32>,
     /// Requests that were answered, and times that the host was found.
     pub(crate) answers: Cell<u64>,
     pub(crate) connects: Cell<u64>,
@@ -71,6 +82,10 @@ impl Oracle {
             once: RefCell::default(),
             waits: RefCell::default(),
             excuses: Cell::default(),
+            guests_excuses: Cell::default(),
+            ends: Cell::default(),
+            ends_until: Cell::default(),
+            serving: Cell::default(),
             answers: Cell::default(),
             connects: Cell::default(),
             keeps_host: Cell::default(),
@@ -180,6 +195,39 @@ impl Oracle {
     /// Who is connected now may be left without an answer.
     pub(crate) fn excuse(&self) {
         self.excuses.set(self.excuses.get() + 1);
+    }
+
+    /// The same, if it is a guest.
+    pub(crate) fn excuse_guests(&self) {
+        self.guests_excuses.set(self.guests_excuses.get() + 1);
+    }
+
+    /// An agent is told to end, or to make room: what it has begun for the host it ends well.
+    pub(crate) fn agent_ends(&self) {
+        self.excuse_guests();
+        self.ends.set(self.ends.get() + 1);
+        self.ends_until.set(self.sim.awake() + END);
+    }
+
+    /// Whether an agent is about to end: it still takes the host's calls, but begins nothing.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.sim.awake() < self.ends_until.get()
+    }
+
+    pub(crate) fn ends(&self) -> u64 {
+        self.ends.get()
+    }
+
+    /// Both counts, for a guest.
+    pub(crate) fn guests_excuses(&self) -> u64 {
+        self.excuses.get() + self.guests_excuses.get()
+    }
+
+    /// An agent serves somebody: none does after a newer one.
+    pub(crate) fn serves(&self, agent: u32, what: &str) {
+        if agent < self.serving.replace(self.serving.get().max(agent)) {
+            self.sim.fail(format!("two agents serve {what}"));
+        }
     }
 
     pub(crate) fn excuses(&self) -> u64 {

@@ -7,37 +7,17 @@ use mote_core::devlxd::quota::{Bounds, Quota};
 use mote_core::flavour::Flavour;
 use mote_core::status::State;
 
-use crate::agent::Agent;
+use crate::agents::Lives;
 use crate::below::here::{Here, enter, here};
-use crate::config::policy::{self, InForce};
 use crate::guest::{Guest, application, visitor};
-use crate::handover::lock::Lock;
 use crate::host::daemon::{Host, Nature};
 use crate::host::port::{Backend, Qemu};
 use crate::machine::dice::Dice;
-use crate::machine::executor::{MILLI, Micros, SECOND, Sim, Zone};
+use crate::machine::executor::{Micros, SECOND, Sim, Zone};
 use crate::machine::net::{Net, Place};
 use crate::machine::wait::sleep;
-use crate::net::tls::Identity;
-use crate::options::{self, Options};
 use crate::oracle::Oracle;
-use crate::runtime::clock::now;
-use crate::status::pump;
-use crate::transport::Listener;
-use crate::{devlxd, hostapi};
 
-/// The first line comes when the port is found, at most 200 ms after an older one; it is looked for every 100 ms,
-/// and once it has been away for 10 s every second.
-const FIRST: Micros = 500 * MILLI;
-const FIRST_LATE: Micros = 1_400 * MILLI;
-const LATE: Micros = 9 * SECOND;
-/// If it becomes CONNECTED meanwhile, the silent line 1.5 s later is the first.
-const REFRESH: Micros = 2 * SECOND;
-/// STARTED is announced each second; between STOPPED and STARTED are 1.5 s (decisions §1).
-const STARTED: Micros = 2 * SECOND;
-/// A silent STARTED keeps the ring full, 5 s apart; a port that is no ring gets a line every 30 s (decisions §1).
-const SILENT: Micros = 5_500 * MILLI;
-const CONNECTED: Micros = 30_500 * MILLI;
 /// How often a program in the guest asks something.
 const POLL: Micros = 5 * SECOND;
 /// So many full handshakes are enough to have used a ticket.
@@ -52,17 +32,11 @@ pub(crate) struct World {
     pub(crate) qemu: Rc<Qemu>,
     pub(crate) oracle: Rc<Oracle>,
     pub(crate) host: Rc<Host>,
-    flavour: Flavour,
+    pub(crate) flavour: Flavour,
     bounds: Bounds,
-    denied: &'static str,
-    agent: RefCell<Option<Running>>,
+    pub(crate) denied: &'static str,
+    pub(crate) agents: Lives,
     guest: Rc<Guest>,
-}
-
-/// An agent, and its start in time awake.
-struct Running {
-    agent: Rc<Agent>,
-    begun: Micros,
 }
 
 /// What a history came to.
@@ -102,9 +76,9 @@ impl World {
             gives_tickets: !dice.one_in(4),
             // Beside those for guests: verifications, Ready.
             most: bounds.most(Quota::Call) + bounds.most(Quota::LongPoll) + 8,
-            exec: if denied.is_empty() { 202 } else { 403 },
         };
         let host = Host::new(sim.clone(), net.clone(), qemu.clone(), oracle.clone(), nature);
+        host.may_exec.set(denied.is_empty());
         let guest = Rc::new(Guest {
             sim: sim.clone(),
             net: net.clone(),
@@ -114,6 +88,8 @@ impl World {
         });
         enter(Rc::new(Here {
             lacking: Cell::default(),
+            kernel: Rc::default(),
+            conf: RefCell::default(),
             sim: sim.clone(),
             net: net.clone(),
             qemu: qemu.clone(),
@@ -124,87 +100,25 @@ impl World {
             // A newcomer is accepted first, and those who are closed for the newest go together. Listeners count apart.
             most_guests: bounds.connections + bounds.most(Quota::Listener) + bounds.at_once() + 1,
         }));
-        let agent = RefCell::default();
-        Rc::new(Self { sim, net, qemu, oracle, host, flavour, bounds, denied, agent, guest })
-    }
-
-    fn options(&self) -> Options {
-        let flavour = match self.flavour {
-            Flavour::Incus => "incus",
-            Flavour::Lxd | Flavour::LxdOld => "lxd",
-        };
-        let mut words = vec!["mote-agent", "--root", "/simulated", "--flavour", flavour];
-        if !self.denied.is_empty() {
-            words.extend(["--deny", self.denied]);
+        if backend == Backend::Line || dice.one_in(2) {
+            // As the VM was started. A line says nothing of devlxd: this does.
+            *here().conf.borrow_mut() = Some(host.body().into_bytes());
         }
-        if !self.oracle.says_ready_again {
-            words.push("--no-replay-ready");
-        }
-        options::parse(words.into_iter().map(Into::into)).expect("good options")
-    }
-
-    /// Starts an agent, as `main` does.
-    pub(crate) fn start_agent(self: &Rc<Self>) {
-        self.kill_agent();
-        self.sim.trace("agent starts", 0, 0);
-        let options = self.options();
-        let policy = InForce::new(Some(self.flavour));
-        policy.take(policy::read(&options));
-        let files = "the simulation".into();
-        let agent =
-            Rc::new(Agent::new(options, self.flavour, policy, Identity, files, Lock::default()));
-        if self.qemu.backend == Backend::Line {
-            // A line says nothing of it: `agent.conf` does.
-            agent.allow_devlxd(true);
-        }
-        let (task, world) = (agent.clone(), Rc::downgrade(self));
-        agent.spawn(async move {
-            pump::run(task.clone()).await;
-            // It has said STOPPED.
-            let Some(world) = world.upgrade() else { return };
-            world.oracle.excuse();
-            world.sim.kill(task.executor.process());
-        });
-        let task = agent.clone();
-        agent.spawn(async move { match devlxd::server::run(task).await {} });
-        let task = agent.clone();
-        agent.spawn(async move {
-            task.find_host(None);
-            let broken = hostapi::server::listen(task, vec![Listener]).await;
-            drop(broken);
-        });
-        *self.agent.borrow_mut() = Some(Running { agent, begun: self.sim.awake() });
+        let agents = Lives::default();
+        Rc::new(Self { sim, net, qemu, oracle, host, flavour, bounds, denied, agents, guest })
     }
 
     /// Shows the oracle the agent's state.
     fn watch(&self) {
-        let running = self.agent.borrow();
-        let Some(Running { agent, .. }) = &*running else { return };
+        let Some(agent) = self.agents.agent() else { return };
         if let Ok(status) = agent.status.try_borrow() {
             self.oracle.agent_is(status.state(), status.address().map(|address| address.port));
         }
     }
 
-    pub(crate) fn kill_agent(&self) {
-        let Some(Running { agent, .. }) = self.agent.take() else { return };
-        self.sim.trace("agent is killed", 0, 0);
-        self.oracle.excuse();
-        self.sim.kill(agent.executor.process());
-    }
-
-    /// SIGTERM: it says STOPPED, and ends.
-    pub(crate) fn stop_agent(&self) {
-        let agent = self.agent.borrow().as_ref().map(|running| running.agent.clone());
-        let Some(agent) = agent else { return };
-        self.sim.trace("agent ends", 0, 0);
-        agent.allow_devlxd(false);
-        self.oracle.excuse();
-        agent.status(|status| status.stop(now()));
-        agent.operations.hang_up();
-    }
-
     /// Programs in the guest, and somebody who looks whether anybody waits for too long.
     pub(crate) fn populate(self: &Rc<Self>, visitors: u64) {
+        self.restarts();
         let process = self.sim.process(Zone::Guest);
         for _ in 0..visitors {
             self.sim.spawn(process, visitor(self.guest.clone()));
@@ -219,32 +133,9 @@ impl World {
             loop {
                 sleep(&world.sim, Zone::Host, SECOND).await;
                 world.oracle.look();
-                world.listen();
+                world.look_at_agents();
             }
         });
-    }
-
-    /// Whether the agent says as often as it should that it is there.
-    fn listen(&self) {
-        let running = self.agent.borrow();
-        let running = running.as_ref().filter(|_| self.qemu.is_there());
-        let Some(Running { agent, begun }) = running else { return };
-        let (written, there) = (self.qemu.written.get(), self.qemu.since.get().max(*begun));
-        let state = agent.state();
-        let limit = match state {
-            State::Started if written < there && self.qemu.away.get() > LATE => FIRST_LATE,
-            State::Started if written < there => FIRST,
-            State::Started => STARTED,
-            State::Connected if self.qemu.backend == Backend::Line => CONNECTED,
-            State::Connected if written < there => REFRESH,
-            State::Connected => SILENT,
-            State::Connect | State::Stopped => return,
-        };
-        let since = written.max(there).max(self.oracle.since.get());
-        let silence = self.sim.awake() - since;
-        if silence > limit {
-            self.sim.fail(format!("{} and silent for {} ms", state.name(), silence / MILLI));
-        }
     }
 
     /// So many connect that there is no room for more, and say nothing.
@@ -255,7 +146,7 @@ impl World {
             self.sim.spawn(self.sim.process(Zone::Guest), async move {
                 let stream = net.connect(Place::Devlxd, Zone::Guest).await;
                 // Another may be closed for it whose request is still on its way.
-                oracle.excuse();
+                oracle.excuse_guests();
                 sleep(&sim, Zone::Guest, length).await;
                 drop(stream);
             });
@@ -292,10 +183,7 @@ impl World {
 
     /// Whether agent and host agree on everything.
     pub(crate) fn disagreement(&self) -> Option<String> {
-        let running = self.agent.borrow();
-        let Some(Running { agent, .. }) = running.as_ref() else {
-            return Some("there is no agent".into());
-        };
+        let Some(agent) = self.agents.agent() else { return Some("there is no agent".into()) };
         let (state, port) = (agent.state(), self.host.port.get());
         let address = agent.status.borrow().address();
         if state != State::Connected {
@@ -325,8 +213,9 @@ impl World {
 
     pub(crate) fn outcome(&self) -> Outcome {
         self.host.die();
-        self.agent.take();
+        self.agents.clear();
         self.sim.clear();
+        *here().kernel.anew.borrow_mut() = None;
         Outcome {
             hash: self.sim.hash(),
             failure: self.sim.failure(),

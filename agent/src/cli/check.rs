@@ -20,9 +20,9 @@ use crate::config::files;
 use crate::config::files::ConfigFiles;
 use crate::config::policy::{self, Grade, Judged};
 use crate::first_boot::templates::{self, BadMetadata};
-use crate::handover::lock::Running;
+use crate::handover::running::Running;
 use crate::handover::view;
-use crate::handover::{lock, others};
+use crate::handover::{others, running};
 use crate::net::tls;
 use crate::options::Options;
 use crate::print;
@@ -120,7 +120,7 @@ impl Facts {
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options) -> ExitCode {
     let mut facts = Facts::default();
-    let running = lock::running(&options.root);
+    let running = running::running(&options.root);
     let view = view::read(&options.root).ok().filter(|_| matches!(running, Running::Yes));
     let theirs = view.as_ref();
     about_agent(&mut facts, &running, theirs);

@@ -20,8 +20,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use crate::built;
 use crate::cli::status::{self, Failure};
-use crate::handover::lock;
-use crate::handover::lock::Running;
+use crate::handover::running;
+use crate::handover::running::Running;
 use crate::handover::view;
 use crate::options::{Command, Options};
 use crate::print;
@@ -135,7 +135,7 @@ fn connect(options: &Options) -> Result<UnixStream, Failure> {
             why.extend([between, &format!("{}: {error}", path.display())]);
         }
     }
-    Err(Failure::NoAgent(match lock::running(&options.root) {
+    Err(Failure::NoAgent(match running::running(&options.root) {
         Running::Yes => unserved(&view, &why),
         Running::Hidden(hidden) => format!("{hidden} ({why})"),
         Running::No => format!("no agent is running ({why})"),

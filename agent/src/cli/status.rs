@@ -6,8 +6,8 @@ use mote_core::status::State;
 use mote_core::status::view::View;
 use mote_core::time::Uptime;
 
-use crate::handover::lock;
-use crate::handover::lock::Running;
+use crate::handover::running;
+use crate::handover::running::Running;
 use crate::handover::view::{self, Unreadable};
 use crate::options::Options;
 use crate::print;
@@ -39,7 +39,7 @@ impl Failure {
 /// Prints the agent's own view; fails if no agent runs, or if the host cannot use the one that runs.
 #[inline(never)] // its size
 pub(super) fn print(options: &Options) -> Result<(), Failure> {
-    let (running, hidden) = match lock::running(&options.root) {
+    let (running, hidden) = match running::running(&options.root) {
         Running::Yes => (true, None),
         Running::Hidden(hidden) => (true, Some(hidden.to_string())),
         Running::No => (false, None),

@@ -15,6 +15,7 @@ use crate::runtime::clock::sleep;
 use crate::runtime::reactor::Async;
 use crate::runtime::small_files::read_text;
 use crate::runtime::{log, run_dir};
+use crate::sys::sandbox;
 use crate::system::devices::{BALLOON, Kind, MEMORY, entries};
 use crate::system::{modules, uevent};
 
@@ -30,8 +31,11 @@ const DRIVEN: [(&Kind, &str, &str); 2] = [
     (&MEMORY, "a virtio-mem device", "virtio_mem"),
 ];
 
-/// Follows the host, for ever. Returns only where the kernel tells of no devices.
+/// Follows the host, for ever. Returns only where the kernel tells of no devices, or lets us change nothing.
 pub(crate) async fn run(agent: Rc<Agent>) {
+    if sandbox::is_entered() {
+        return;
+    }
     let root = agent.options.root.as_path();
     let is_allowed = || agent.policy.get().features.allows(Capability::Resources);
     // First: what is added during the look below is seen by one of both.

@@ -2,44 +2,20 @@
 //!
 //! In namespaces of his own a user of the guest gives files and processes any name: his tmpfs on `/run` has a
 //! `/run/mote/lock` too, and his program has an agent's words. So the kernel's list of locks says who is looked at, and
-//! nobody but root's processes of this system is looked at further. Of any other nothing is touched that may wait: its
-//! open files may be on a file system of its own, which answers when it likes.
+//! nobody but root's processes of this system is looked at further (`processes`).
 
-use std::ffi::CStr;
 use std::fmt;
-use std::fs::File;
-use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use mote_core::report::proc::number;
-use rustix::fs::{CWD, Mode, OFlags, fstat, openat, readlinkat_raw};
-use rustix::path::DecInt;
-use rustix::process::{
-    Flock, FlockType, Pid, PidfdFlags, Signal, fcntl_getlk, pidfd_open, pidfd_send_signal,
-};
-
 use crate::built;
-use crate::guest_path::is_private;
-use crate::handover::reexec::REMOVED;
+use crate::handover::lock_file;
+use crate::handover::processes::{Handle, Proc, Process, taken};
 use crate::handover::view;
-use crate::runtime::small_files::read_to_end;
 use crate::runtime::{log, run_dir};
-use crate::sys::listener::NUMBERS;
 use crate::transport::Transport;
 
-/// Longest list of locks, bytes: 5,000, where a guest has some dozens. The kernel walks all of it for each page.
-const LOCKS: u64 = 256 * 1024;
-/// Longest text about a process, bytes: `status` has its groups, up to 65,536.
-const MAX_PROC_FILE: u64 = 1024 * 1024;
-/// Longest link that is told apart from others, bytes.
-const LINK: usize = 256;
 /// What is said of an agent whose lock is not the one found by its name.
 const HIDDEN: &str = " runs, but /run/mote was mounted over or removed after its start";
-/// How the kernel shows such a lock, in `/proc/locks` and `fdinfo`; who waits for one has "->" before it.
-const LOCKED: &str = ": POSIX  ADVISORY  WRITE ";
-
 /// An agent of this guest in another process.
 #[derive(Debug)]
 pub(crate) struct Incumbent {
@@ -57,21 +33,6 @@ impl fmt::Display for Incumbent {
     }
 }
 
-/// Another process's lock.
-///
-/// # Errors
-/// Any error of open(2): there may be no file.
-#[inline(never)] // its size
-pub(super) fn held(root: &Path) -> io::Result<Option<Flock>> {
-    let file = File::open(root.join(run_dir::LOCK))?;
-    Ok(fcntl_getlk(&file, &FlockType::WriteLock.into())?)
-}
-
-/// The process that has the lock, if that is in this namespace of processes.
-pub(super) fn pid(root: &Path) -> Option<u64> {
-    u64::try_from(held(root).ok()??.pid?.as_raw_nonzero().get()).ok()
-}
-
 /// The process that has the lock, which this one did not get: nobody but root can have opened it. This is told also where
 /// an agent may not look into other processes.
 #[inline(never)] // its size
@@ -79,10 +40,10 @@ pub(crate) fn holder(root: &Path) -> Option<Incumbent> {
     if !built::INITRAMFS {
         return None;
     }
-    let pid = pid(root)?;
+    let pid = lock_file::pid(root)?;
     let process = Proc::open(root)?.process(pid)?;
     // It still has it, so that it is the one whose directory was opened.
-    let is_it = self::pid(root) == Some(pid) && process.is_root();
+    let is_it = lock_file::pid(root) == Some(pid) && process.is_root();
     let serves = view::writer(root) == Some((pid, true));
     is_it.then_some(Incumbent { pid, process, why: "", serves })
 }
@@ -97,8 +58,7 @@ pub(crate) fn hidden(root: &Path) -> Option<Incumbent> {
     let path = root.join(run_dir::LOCK);
     let proc = Proc::open(root)?;
     let locks = proc.locks();
-    // As this `/proc` has it, which may be that of another namespace of processes.
-    let own = number(link(proc.0.as_fd(), c"self", &mut { SPACE }));
+    let own = proc.own();
     let (mut rest, mut last) = (&*locks, 0);
     while let Some((pid, behind)) = taken(rest) {
         rest = behind;
@@ -118,14 +78,13 @@ impl Incumbent {
     /// Takes over its listener and asks it to make room, after `prepare` if it serves the host until then; false if it is
     /// not of an initramfs.
     pub(crate) fn makes_room(&self, transport: &Transport, prepare: &mut dyn FnMut()) -> bool {
-        let Some(id) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return false };
         if !built::INITRAMFS {
             return false;
         }
-        let Ok(fd) = pidfd_open(id, PidfdFlags::empty()) else { return false };
-        // An option that root gave it. It is read after the descriptor is there, and would be empty after its end: nobody else
-        // has had its number.
-        if after(&text(&self.process.0, c"cmdline", MAX_PROC_FILE), "-initramfs\0").is_none() {
+        let Some(handle) = Handle::of(self.pid) else { return false };
+        // The option is read after the descriptor is there, and would be empty after the process's end: nobody else has had
+        // its number.
+        if !self.process.is_of_initramfs() {
             return false;
         }
         if self.serves {
@@ -134,133 +93,11 @@ impl Incumbent {
         log::info(format_args!("taking over from the initramfs' agent, process {}", self.pid));
         // Nothing else is copied: to drop a copy of a file may mean to wait for its file system.
         self.process.has_open(&mut |number, link| {
-            link.starts_with(b"socket:[") && transport.take_over(&fd, number)
+            link.starts_with(b"socket:[") && transport.take_over(&handle, number)
         });
-        let _ended = pidfd_send_signal(&fd, Signal::USR1);
+        handle.replace();
         true
     }
-}
-
-/// Process of the first such lock, and what is behind it: "1: POSIX  ADVISORY  WRITE 77 00:1a:2 0 EOF".
-#[inline(never)] // its size
-fn taken(text: &[u8]) -> Option<(u64, &[u8])> {
-    let text = after(text, LOCKED)?;
-    let (pid, rest) = text.split_at(text.iter().position(|byte| *byte == b' ')?);
-    Some((number(pid)?, rest))
-}
-
-/// `/proc`.
-pub(crate) struct Proc(OwnedFd);
-
-impl Proc {
-    #[inline(never)] // its size
-    pub(crate) fn open(root: &Path) -> Option<Self> {
-        File::open(root.join("proc")).ok().map(|directory| Self(directory.into()))
-    }
-
-    #[inline(never)] // its size
-    pub(crate) fn process(&self, pid: u64) -> Option<Process> {
-        open(&self.0, DecInt::new(pid).as_c_str()).ok().map(Process)
-    }
-
-    /// All locks. Too many are as none: an agent that is not found keeps no other one from starting.
-    fn locks(&self) -> Vec<u8> {
-        text(&self.0, c"locks", LOCKS)
-    }
-}
-
-/// A process's directory in `/proc`: of the same process always, and empty after its end.
-#[derive(Debug)]
-pub(crate) struct Process(OwnedFd);
-
-impl Process {
-    /// Whether it is root's, in this one's namespaces: in others, other files may have the same names. Never waits, and costs
-    /// little, whatever the process does.
-    #[inline(never)] // its size
-    pub(crate) fn is_roots_here(&self) -> bool {
-        let is_shared = |kind, ours| {
-            let (mut theirs, mut own) = (SPACE, SPACE);
-            let theirs = link(self.0.as_fd(), kind, &mut theirs);
-            !theirs.is_empty() && theirs == link(CWD, ours, &mut own)
-        };
-        // The directory's owner is the effective user, which is cheaper to see and leaves few to be looked at.
-        fstat(&self.0).is_ok_and(|about| is_private(&about))
-            && is_shared(c"ns/mnt", c"/proc/self/ns/mnt")
-            && is_shared(c"ns/user", c"/proc/self/ns/user")
-            && self.is_root()
-    }
-
-    /// Whether root, or the sandbox's user, is both its effective user and its real one, which is another in a program with
-    /// the setuid bit.
-    #[inline(never)] // its size
-    fn is_root(&self) -> bool {
-        let status = text(&self.0, c"status", MAX_PROC_FILE);
-        let users = after(&status, "\nUid:\t").unwrap_or_default();
-        users.starts_with(b"0\t0\t") || users.starts_with(b"65530\t65530\t")
-    }
-
-    /// Its name.
-    pub(crate) fn name(&self) -> Vec<u8> {
-        text(&self.0, c"comm", MAX_PROC_FILE)
-    }
-
-    /// Whether it is root's, and has a lock of this name, wherever that is.
-    fn has_lock(&self, pid: u64, path: &[u8]) -> bool {
-        let is_lock = |number, link: &[u8]| {
-            let rest = link.strip_prefix(path);
-            rest.is_some_and(|rest| rest.is_empty() || rest == REMOVED.as_bytes())
-                && self.has_locked(pid, number)
-        };
-        self.is_roots_here() && self.has_open(&mut { is_lock })
-    }
-
-    /// Whether it has locked this open file, and opened it as an agent does, to be closed by exec(2): a user's file in a setuid
-    /// program of his choice can be locked, but without that flag.
-    fn has_locked(&self, pid: u64, number: RawFd) -> bool {
-        let Ok(about) = open(&self.0, c"fdinfo") else { return false };
-        let about = text(&about, DecInt::new(number).as_c_str(), MAX_PROC_FILE);
-        // The first of seven octal digits.
-        about.strip_prefix(b"pos:\t0\nflags:\t02").is_some_and(|flags| flags.get(6) == Some(&b'\n'))
-            && taken(&about).is_some_and(|(holder, _)| holder == pid)
-    }
-
-    /// Shows `is_it` the first open files, each with its link, until it is one; whether there was one. An agent's lock and
-    /// listener are among them: it opens them before it serves anybody.
-    #[inline(never)] // its size
-    pub(crate) fn has_open(&self, is_it: &mut dyn FnMut(RawFd, &[u8]) -> bool) -> bool {
-        let Ok(files) = open(&self.0, c"fd") else { return false };
-        (0..3).chain(NUMBERS).any(|number| {
-            is_it(number, link(files.as_fd(), DecInt::new(number).as_c_str(), &mut { SPACE }))
-        })
-    }
-}
-
-#[inline(never)] // its size
-fn open(at: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
-    openat(at, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-}
-
-/// A text of the kernel's; empty if it cannot be read.
-#[inline(never)] // its size
-fn text(at: &OwnedFd, name: &CStr, most: u64) -> Vec<u8> {
-    let Ok(file) = open(at, name) else { return Vec::new() };
-    read_to_end(file.as_fd(), most).unwrap_or_default()
-}
-
-/// Room for a link.
-const SPACE: [MaybeUninit<u8>; LINK] = [MaybeUninit::uninit(); LINK];
-
-/// Where a symbolic link of the kernel's leads; empty if there is none.
-#[inline(never)] // its size
-fn link<'a>(at: BorrowedFd<'_>, name: &CStr, space: &'a mut [MaybeUninit<u8>]) -> &'a [u8] {
-    readlinkat_raw(at, name, space).map_or(&[], |(link, _)| link)
-}
-
-/// What is behind the first such part.
-#[inline(never)] // its size
-fn after<'a>(text: &'a [u8], part: &str) -> Option<&'a [u8]> {
-    let at = text.windows(part.len()).position(|there| there == part.as_bytes())?;
-    text.get(at + part.len()..)
 }
 
 #[cfg(test)]
@@ -270,6 +107,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    use crate::handover::processes::LOCKS;
     use crate::runtime::scratch::{Scratch, scratch};
 
     const STATUS: &str = "Name:\tmote-agent\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\n";

@@ -1,66 +1,29 @@
 //! One agent at a time: a file lock that ends with its process. Files of an earlier boot are removed.
 //!
-//! It is a record lock (fcntl(2)): the kernel tells who has it, and no child inherits it. A process loses it when it closes
-//! any descriptor of the file, which nothing in the agent's process but this opens.
-//!
 //! An initramfs may start the agent before the final `/run` is mounted; the mount then hides the lock
 //! file. The agent takes the lock again in the new `/run` ([`Lock::keep`]). Until then other processes
 //! find the agent by its open file in `/proc` (`incumbent`).
 
-use std::fmt;
-use std::fs::File;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{Access, FlockOperation, access, fcntl_lock, stat};
-use rustix::io::Errno;
-
-use crate::guest_path::is_roots_alone;
 use crate::handover::incumbent;
-use crate::handover::incumbent::Incumbent;
+use crate::handover::lock_error::LockError;
+use crate::handover::lock_file::{self, LockFile, take};
 use crate::runtime::clock::look_for;
-use crate::runtime::run_dir::unwritable;
-use crate::runtime::small_files::{make_directory, read_bounded};
-use crate::runtime::{log, run_dir};
+use crate::runtime::log;
 use crate::transport::Transport;
 
 /// Message for a second agent.
 const ANOTHER: &str = "another mote-agent is running";
 
-/// Why it cannot be seen if an agent runs.
-const BLIND: &str = "/run is read-only: mount a tmpfs there";
-const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 /// Longest time for an agent of an initramfs to make room.
 const REPLACED: Duration = Duration::from_secs(5);
 
 /// The agent's lock, held as long as the agent runs.
 #[derive(Debug)]
-pub(crate) struct Lock {
-    /// Kept open: closing it releases the lock. `None` while `/run` is read-only.
-    file: Option<File>,
-    path: PathBuf,
-    id: Id,
-}
-
-/// Device and inode number of the lock file.
-type Id = (u64, u64);
-
-/// Why the lock is not this agent's.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum LockError {
-    /// Another agent has it: the words for that, with as much of it as is known.
-    Another(String),
-    /// Directory or file cannot be made or locked, or is not to be trusted: the kind, the words, and what to do.
-    Refused(ErrorKind, String),
-}
-
-impl fmt::Display for LockError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Another(why) | Self::Refused(_, why)) = self;
-        out.write_str(why)
-    }
-}
+pub(crate) struct Lock(LockFile);
 
 /// Result of [`Lock::keep`].
 #[derive(Debug, PartialEq, Eq)]
@@ -76,25 +39,24 @@ pub(crate) enum Kept {
 impl Lock {
     /// Releases the lock, for an agent that takes over.
     pub(crate) fn release(&mut self) {
-        self.file = None;
+        self.0.release();
     }
 
     /// Takes the lock again if its file is no longer the one found by its name. Never waits.
     #[inline(never)] // its size
     pub(crate) fn keep(&mut self, root: &Path) -> Kept {
-        if id(&self.path) == Some(self.id) {
+        if self.0.is_named() {
             return Kept::Same;
         }
         match take(root) {
             Ok(Some(lock)) => {
-                *self = lock;
-                // Had it been the same file all the time, closing it would have ended the lock.
-                let _locked = self.file.as_ref().map(|file| fcntl_lock(file, EXCLUSIVE));
+                self.0 = lock;
+                self.0.lock_again();
                 Kept::Anew
             }
             Ok(None) => Kept::Lost(another(root)),
             // Said at start.
-            Err(LockError::Refused(ErrorKind::ReadOnlyFilesystem, _)) if self.file.is_none() => {
+            Err(LockError::Refused(ErrorKind::ReadOnlyFilesystem, _)) if !self.0.is_there() => {
                 Kept::Same
             }
             Err(why) => Kept::Lost(why),
@@ -130,109 +92,28 @@ pub(crate) fn acquire(
         Ok(lock) => lock.ok_or_else(|| another(root))?,
         Err(LockError::Refused(ErrorKind::ReadOnlyFilesystem, why)) => {
             log::warn(format_args!("{why}; until then no second agent is noticed"));
-            Lock { file: None, path: root.join(run_dir::LOCK), id: Id::default() }
+            LockFile::none(root)
         }
         Err(why) => return Err(why),
     };
-    // A status file left here is that of an agent that has ended, and an agent in the sandbox is not believed.
-    let _none = std::fs::remove_file(root.join(run_dir::STATUS));
-    let hanging = root.join(run_dir::HANGING);
-    if !is_roots_alone(&hanging) {
-        let _none = std::fs::remove_file(hanging);
-    }
-    Ok(lock)
-}
-
-/// Takes the lock; `None` if another process has it.
-///
-/// # Errors
-/// [`LockError::Refused`] if something cannot be made, opened or locked.
-#[inline(never)] // its size
-fn take(root: &Path) -> Result<Option<Lock>, LockError> {
-    let path = root.join(run_dir::LOCK);
-    let refused = |verb, path: &Path, error: io::Error| {
-        LockError::Refused(error.kind(), unwritable(verb, path, &error))
-    };
-    if let Some(directory) = path.parent() {
-        make_directory(directory).map_err(|error| refused("make", directory, error))?;
-        if !is_roots_alone(directory) {
-            let text =
-                format!("{}: others than root can change it; remove it", directory.display());
-            return Err(LockError::Refused(ErrorKind::PermissionDenied, text));
-        }
-    }
-    let file = File::options().write(true).create(true).truncate(false).open(&path);
-    let file = file.map_err(|error| refused("write", &path, error))?;
-    match fcntl_lock(&file, EXCLUSIVE) {
-        Err(Errno::AGAIN | Errno::ACCESS) => return Ok(None),
-        locked => locked.map_err(|error| refused("lock", &path, error.into()))?,
-    }
-    forget(root);
-    let id = id(&path).unwrap_or_default();
-    Ok(Some(Lock { file: Some(file), path, id }))
-}
-
-#[inline(never)] // its size
-fn id(path: &Path) -> Option<Id> {
-    stat(path).ok().map(|about| (about.st_dev, about.st_ino))
+    lock_file::tidy(root);
+    Ok(Lock(lock))
 }
 
 /// A lock held elsewhere, with the process that has it.
 #[inline(never)] // its size
 fn another(root: &Path) -> LockError {
-    LockError::Another(match incumbent::pid(root) {
+    LockError::Another(match lock_file::pid(root) {
         Some(pid) => format!("{ANOTHER}: process {pid}"),
         None => ANOTHER.into(),
     })
 }
 
-/// Removes an agent's files of an earlier boot: not every guest has its `/run` in memory.
-fn forget(root: &Path) {
-    // Without a boot id, their age is unknown and they are kept.
-    let Ok(boot) = read_bounded(&root.join("proc/sys/kernel/random/boot_id"), 64) else { return };
-    let path = root.join(run_dir::BOOT);
-    if read_bounded(&path, 64).is_ok_and(|noted| noted == boot) {
-        return;
-    }
-    for path in [run_dir::READY, run_dir::HANGING, run_dir::KNOWN_HOST, run_dir::FOLLOWED] {
-        let _none = std::fs::remove_file(root.join(path));
-    }
-    if let Err(error) = std::fs::write(&path, boot) {
-        log::debug(format_args!("cannot write {}: {error}", path.display()));
-    }
-}
-
-/// Result of [`running`].
-#[derive(Debug)]
-pub(crate) enum Running {
-    Yes,
-    /// An agent runs, but its files are hidden at the moment.
-    Hidden(Incumbent),
-    No,
-    /// The lock cannot be opened: the reason, and what to do.
-    Unknown(String),
-}
-
-/// Looks for a running agent by its lock.
-#[inline(never)] // its size
-pub(crate) fn running(root: &Path) -> Running {
-    match incumbent::held(root) {
-        Ok(Some(_)) => Running::Yes,
-        // An agent goes on without a lock there.
-        Err(_) if access(root.join("run"), Access::WRITE_OK) == Err(Errno::ROFS) => {
-            Running::Unknown(BLIND.into())
-        }
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            let path = root.join(run_dir::LOCK);
-            Running::Unknown(format!("cannot open {}: {error}; ask as root", path.display()))
-        }
-        Ok(None) | Err(_) => incumbent::hidden(root).map_or(Running::No, Running::Hidden),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::handover::running::{Running, running};
+    use crate::runtime::run_dir;
 
     /// Asserts what another process sees.
     fn another_process(sees: &dyn Fn() -> bool) {
@@ -297,7 +178,7 @@ mod tests {
     fn a_look_that_fails_once_does_not_end_the_lock() {
         let root = crate::runtime::scratch::scratch("once");
         let mut lock = acquire(&root, None, &mut || ()).unwrap();
-        lock.id = Id::default();
+        lock.0.lose();
         assert_eq!(lock.keep(&root), Kept::Anew);
         another_process(&|| matches!(running(&root), Running::Yes));
     }

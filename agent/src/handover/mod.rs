@@ -3,7 +3,11 @@
 
 pub(crate) mod incumbent;
 pub(crate) mod lock;
+pub(crate) mod lock_error;
+mod lock_file;
 pub(crate) mod new_root;
 pub(crate) mod others;
+pub(crate) mod processes;
 pub(crate) mod reexec;
+pub(crate) mod running;
 pub(crate) mod view;

@@ -59,7 +59,7 @@ pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) 
         if found.is_some() || late {
             return found;
         }
-        std::thread::sleep(LOOK_INTERVAL);
+        crate::sys::sleep(LOOK_INTERVAL);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::handover::lock::LockError;
+use crate::handover::lock_error::LockError;
 use crate::sys::SystemError;
 use crate::system::missing::Missing;
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod error;
 pub(crate) mod listen;
+mod look;
 pub(crate) mod prepare;
 pub(crate) mod sandbox;
 pub(crate) mod wait;

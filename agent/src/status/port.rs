@@ -16,7 +16,7 @@ use mote_core::report::proc::number;
 use rustix::fs::{Access, OFlags, access};
 
 use crate::built;
-use crate::handover::incumbent::{Proc, Process};
+use crate::handover::processes::{Proc, Process};
 use crate::options::Options;
 use crate::runtime::clock::look_for;
 use crate::runtime::small_files::read_text;

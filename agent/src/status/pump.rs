@@ -19,6 +19,7 @@ use crate::runtime::log;
 use crate::status::port::{self, Found, Port};
 use crate::status::search::{Before, Looked, Search, log_change};
 use crate::status::status_file;
+use crate::sys;
 
 /// Prefix of messages while there is no port (hot-plug, restore, or a driver that is not loaded yet).
 pub(super) const WAITING: &str = "waiting for the status port: ";
@@ -187,7 +188,7 @@ impl Pump {
                 log::error(format_args!(
                     "the port is a new one, which the sandbox forbids: start anew"
                 ));
-                std::process::exit(1);
+                sys::exit();
             }
             Looked::Shut(why) => {
                 if let Some(why) = why {

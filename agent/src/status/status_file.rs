@@ -15,6 +15,7 @@ use crate::runtime::clock::now;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::write_small;
 use crate::runtime::{log, run_dir};
+use crate::sys::process_id;
 
 /// Writes the status file if its text differs from `last`, or again if its directory was replaced or the last
 /// write failed; the ready file too.
@@ -66,7 +67,7 @@ pub(crate) fn waiting(options: &Options, what: &str, why: &str) {
 
 /// What each view of this process says.
 fn own() -> View<'static> {
-    let (version, pid) = (Some(VERSION.into()), Some(std::process::id().into()));
+    let (version, pid) = (Some(VERSION.into()), Some(process_id().into()));
     View { running: true, version, pid, ..View::default() }
 }
 

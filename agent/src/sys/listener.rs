@@ -2,7 +2,7 @@
 //! kept over exec(2), or taken from another process. It is known by its address, here its name.
 
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::addr::SocketAddrArg;
@@ -42,7 +42,7 @@ pub(crate) fn keep(name: &[u8], flags: FdFlags) {
 
 /// Takes a copy of a socket from a process, by its descriptor, if it is the listener of this name; whether it is. Without the
 /// right to it, nothing changes.
-pub(crate) fn take(process: &OwnedFd, socket: RawFd, name: &[u8]) -> bool {
+pub(crate) fn take(process: &impl AsFd, socket: RawFd, name: &[u8]) -> bool {
     let copy = pidfd_getfd(process, socket, PidfdGetfdFlags::empty());
     let copy = copy.ok().filter(|copy| listens(copy.as_raw_fd(), name));
     // Left open, for `kept`.

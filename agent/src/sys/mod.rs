@@ -18,6 +18,7 @@ use std::ffi::CStr;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
@@ -75,6 +76,32 @@ pub(crate) fn since_boot() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// Blocks the thread for so long.
+pub(crate) fn sleep(length: Duration) {
+    std::thread::sleep(length);
+}
+
+/// This process's id.
+pub(crate) fn process_id() -> u32 {
+    std::process::id()
+}
+
+/// Whether this program can be found to be executed again, which takes `/proc`.
+#[inline(never)] // its size
+pub(crate) fn is_found() -> bool {
+    Path::new("/proc/self/exe").exists()
+}
+
+/// Ends the process at once, with exit code 1: a supervisor starts it again.
+pub(crate) fn exit() -> ! {
+    std::process::exit(1)
+}
+
+/// Gives the process the program's name: started by a descriptor's, it is called "exe".
+pub(crate) fn take_name() {
+    let _named = rustix::thread::set_name(c"mote-agent");
+}
+
 /// Time since 1970, by the wall clock.
 pub(crate) fn since_1970() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
@@ -112,11 +139,14 @@ pub(crate) fn unread(socket: &impl AsFd) -> libc::c_int {
     bytes
 }
 
+/// The descriptor of [`signals`].
+pub(crate) type SignalSource = OwnedFd;
+
 /// A descriptor for SIGTERM, SIGINT, SIGHUP, SIGUSR1 and SIGCHLD: [`signals_of`].
 ///
 /// # Errors
 /// Any error of sigprocmask(2) or signalfd(2).
-pub(crate) fn signals() -> io::Result<OwnedFd> {
+pub(crate) fn signals() -> io::Result<SignalSource> {
     signals_of(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGCHLD])
 }
 

@@ -3,7 +3,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
 use rustix::net::{
     AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, recvfrom, socket_with,
@@ -14,11 +16,24 @@ const KERNEL: u32 = 1;
 /// Receive buffer, bytes; what is longer is cut off: no more than the path at its beginning is read.
 pub(crate) const EVENT: usize = 64;
 
+/// The socket of [`listen`].
+pub(crate) type Events = OwnedFd;
+
+/// What ended a [`pause`].
+pub(crate) enum Woken {
+    /// A signal can be read.
+    Signal,
+    /// A device was added, removed or changed.
+    Event,
+    /// Nothing, in that time.
+    Late,
+}
+
 /// Opens a non-blocking socket for the events.
 ///
 /// # Errors
 /// Any error of socket(2) or bind(2), such as a kernel without netlink.
-pub(crate) fn listen() -> io::Result<OwnedFd> {
+pub(crate) fn listen() -> io::Result<Events> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket =
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))?;
@@ -37,6 +52,32 @@ pub(crate) fn next(socket: impl AsFd, buffer: &mut [u8; EVENT]) -> io::Result<&[
     let is_kernels = sender.is_some_and(|sender| sender.pid() == 0);
     let length = if is_kernels { length } else { 0 };
     Ok(buffer.get(..length).unwrap_or_default())
+}
+
+/// Waits for a signal or an event, at most so long. Blocks the thread.
+///
+/// # Errors
+/// Any error of poll(2).
+pub(crate) fn pause(
+    signals: &impl AsFd,
+    events: Option<&Events>,
+    limit: Duration,
+) -> io::Result<Woken> {
+    let limit = Timespec::try_from(limit).unwrap_or_default();
+    let signals = signals.as_fd();
+    let mut ready = [
+        PollFd::from_borrowed_fd(signals, PollFlags::IN),
+        PollFd::from_borrowed_fd(events.map_or(signals, AsFd::as_fd), PollFlags::IN),
+    ];
+    let count = poll(&mut ready, Some(&limit))?;
+    let [signal, _] = &ready;
+    Ok(if !signal.revents().is_empty() {
+        Woken::Signal
+    } else if count > 0 {
+        Woken::Event
+    } else {
+        Woken::Late
+    })
 }
 
 /// Discards all pending events.

@@ -5,7 +5,6 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::agent::Agent;
 use crate::runtime::children::{Child, Ended};
 use crate::runtime::clock::within;
 use crate::runtime::log;
-use crate::sys::{Plan, SELF};
+use crate::sys::{Plan, SELF, is_found};
 use crate::system::devices::NO_PROC;
 use crate::transport::Socket;
 
@@ -112,7 +111,7 @@ pub(crate) fn connected(agent: &Agent, arguments: &[&str]) -> io::Result<(Rc<Chi
 /// # Errors
 /// Why not.
 pub(crate) fn possible() -> Result<(), &'static str> {
-    if Path::new("/proc/self/exe").exists() { Ok(()) } else { Err(NO_PROC) }
+    if is_found() { Ok(()) } else { Err(NO_PROC) }
 }
 
 fn start(

@@ -10,6 +10,7 @@ use mote_core::time::Uptime;
 
 use crate::host::port::Qemu;
 use crate::machine::executor::{Micros, Sim, Zone};
+use crate::machine::kernel::Kernel;
 use crate::machine::net::Net;
 use crate::oracle::Oracle;
 
@@ -22,8 +23,11 @@ pub(crate) struct Here {
     pub(crate) net: Rc<Net>,
     pub(crate) qemu: Rc<Qemu>,
     pub(crate) oracle: Rc<Oracle>,
+    pub(crate) kernel: Rc<Kernel>,
     /// Small files, which outlive an agent.
     pub(crate) files: RefCell<BTreeMap<PathBuf, Vec<u8>>>,
+    /// `agent.conf` of the host's share.
+    pub(crate) conf: RefCell<Option<Vec<u8>>>,
     /// Whether there is none left to dial with.
     pub(crate) lacking: Cell<bool>,
     /// How many descriptors a process may have.
@@ -48,6 +52,13 @@ pub(crate) fn here() -> Rc<Here> {
 }
 
 impl Here {
+    /// The agent that runs serves somebody: no older one may do so afterwards.
+    pub(crate) fn serves(&self, what: &str) {
+        if let Some(process) = self.sim.current() {
+            self.oracle.serves(process.number, what);
+        }
+    }
+
     /// The guest's time as the agent has it.
     pub(crate) fn uptime(&self) -> Uptime {
         Uptime(BEGIN + Duration::from_micros(self.sim.now(Zone::Guest)))

@@ -34,6 +34,18 @@ pub(crate) fn find(options: &Options) -> Result<Found, Missing> {
     })
 }
 
+pub(crate) fn find_early(options: &Options) -> Result<Found, Missing> {
+    find(options)
+}
+
+pub(crate) fn flavour(_: &Options, found: &Result<Found, Missing>) -> Option<Flavour> {
+    found.as_ref().map(|found| found.flavour).ok()
+}
+
+pub(crate) fn holder(_: &Path, _: &Path) -> Option<(u64, String)> {
+    None
+}
+
 pub(crate) fn busy(_: &Path, _: &Path) -> Option<String> {
     None
 }
@@ -47,6 +59,7 @@ impl Port {
     }
 
     pub(crate) fn write(&self, line: &[u8]) -> io::Result<()> {
+        here().serves("the status port");
         self.0.write(line).ok_or_else(|| Errno::AGAIN.into())
     }
 

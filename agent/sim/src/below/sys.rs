@@ -1,8 +1,17 @@
-//! Clocks, limits and the sandbox.
+//! Clocks, limits, signals and the sandbox.
 
+#[path = "../../../src/sys/error.rs"]
+mod error;
+
+use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::here::here;
+use crate::machine::kernel::Agents;
+pub(crate) use crate::machine::kernel::Signalled;
+pub(crate) use error::SystemError;
+use crate::runtime::reactor::Source;
 
 /// The wall clock when the guest has booted: long after 1970.
 const BOOTED: Duration = Duration::from_secs(1_700_000_000);
@@ -13,6 +22,50 @@ pub(crate) fn since_boot() -> Duration {
 
 pub(crate) fn since_1970() -> Duration {
     BOOTED + since_boot()
+}
+
+/// Blocks the process, not the history.
+pub(crate) fn sleep(length: Duration) {
+    let here = here();
+    let length = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
+    if let Some(agent) = here.kernel.current(&here.sim) {
+        here.sim.block(length, &|| agent.is_dead.get());
+    }
+}
+
+pub(crate) fn process_id() -> u32 {
+    here().sim.current().map_or(0, |process| process.number)
+}
+
+pub(crate) fn is_found() -> bool {
+    true
+}
+
+pub(crate) fn exit() -> ! {
+    unreachable!("only from the sandbox")
+}
+
+pub(crate) fn take_name() {}
+
+/// The signals to an agent.
+pub(crate) struct SignalSource(pub(crate) Rc<Agents>);
+
+impl Source for SignalSource {
+    fn seen(&self) -> u64 {
+        self.0.signalled.seen()
+    }
+
+    async fn changed(&self, seen: u64) {
+        self.0.signalled.after(seen).await;
+    }
+}
+
+/// One that is dead ends at its next wait.
+pub(crate) fn next_signal(signals: &SignalSource) -> io::Result<Signalled> {
+    if signals.0.is_dead.get() || here().sim.failure().is_some() {
+        return Ok(Signalled::End);
+    }
+    signals.0.signals.borrow_mut().pop_front().ok_or_else(|| io::ErrorKind::WouldBlock.into())
 }
 
 pub(crate) fn descriptors() -> usize {

@@ -1,12 +1,14 @@
 //! Sockets.
 
 use std::io;
-use std::path::PathBuf;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
 
 use mote_core::host_address::HostAddress;
 use rustix::io::Errno;
 
 use super::here::{Here, here};
+use crate::handover::processes::Handle;
 use crate::host::calls::AGENT;
 use crate::machine::executor::Zone;
 use crate::machine::net::{self, NoWay, Place};
@@ -42,7 +44,36 @@ pub(crate) enum Transport {
     Unix(PathBuf),
 }
 
+/// The vsock port that the host calls.
+pub(crate) const AGENT_PORT: u32 = 8443;
+
 impl Transport {
+    pub(crate) fn listen(&self) -> io::Result<Listener> {
+        let here = here();
+        let agent = here.kernel.current(&here.sim).ok_or(io::ErrorKind::Interrupted)?;
+        let listener = match agent.inherited.take() {
+            Some(listener) => listener,
+            None if here.net.is_taken(AGENT) => return Err(io::ErrorKind::AddrInUse.into()),
+            None => here.net.listen(AGENT),
+        };
+        *agent.listens.borrow_mut() = listener.open();
+        Ok(Listener(listener))
+    }
+
+    pub(crate) fn hand_on(&self, is_kept: bool) {
+        let here = here();
+        here.kernel.current(&here.sim).inspect(|agent| agent.hands_on.set(is_kept));
+    }
+
+    pub(crate) fn take_over(&self, agent: &Handle, _: RawFd) -> bool {
+        let here = here();
+        let theirs = agent.0.listens.borrow().listener();
+        let ours = here.kernel.current(&here.sim);
+        let is_there = theirs.is_some();
+        ours.inspect(|ours| drop(ours.inherited.replace(theirs)));
+        is_there
+    }
+
     pub(crate) async fn dial(&self, address: HostAddress) -> io::Result<Socket> {
         let (place, here) = (Place::Vsock(address.cid, address.port), here());
         if here.lacking.get() {
@@ -57,11 +88,11 @@ impl Transport {
 }
 
 /// Where the host calls.
-pub(crate) struct Listener;
+pub(crate) struct Listener(net::Listener);
 
 impl Listener {
     pub(crate) fn watched(self) -> Watched {
-        Watched(here().net.listen(AGENT))
+        Watched(self.0)
     }
 }
 
@@ -69,7 +100,9 @@ pub(crate) struct Watched(net::Listener);
 
 impl Watched {
     pub(crate) async fn accept(&self) -> io::Result<Socket> {
-        Ok(Socket::Connected(self.0.accept().await, None))
+        let stream = self.0.accept().await;
+        here().serves("the host");
+        Ok(Socket::Connected(stream, None))
     }
 }
 
@@ -77,9 +110,14 @@ pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
     let Socket::Listening(listener) = listener else { return Err(Errno::INVAL.into()) };
     let stream = listener.accept().await;
     let here = here();
+    here.serves("a guest");
     here.guests.set(here.guests.get() + 1);
     here.oracle.at_most("guest connections", here.guests.get(), here.most_guests);
     Ok(Socket::Connected(stream, Some(Counted(here))))
+}
+
+pub(crate) fn probe_vsock(_: &Path) -> Result<u32, &'static str> {
+    if here().kernel.lacks_vsock.get() { Err("no vsock device") } else { Ok(3) }
 }
 
 /// All of them are root's.

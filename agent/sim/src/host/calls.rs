@@ -21,6 +21,8 @@ pub(crate) const MISSING: &str = "missing";
 pub(crate) const NOT_THERE: &str = "there is no such program";
 /// All of a PUT, or of an event.
 const LIMIT: Micros = 3 * SECOND;
+/// How soon the guest's policy is in force.
+const SETTLED: Micros = 100 * MILLI;
 /// How late an answer to a wait with a limit may be.
 const SLACK: Micros = SECOND;
 
@@ -44,14 +46,7 @@ async fn call(host: &Rc<Host>, method: &str, path: &str, body: &str) -> Option<M
 
 /// Tells the agent where the host is; never repeated.
 pub(crate) async fn put(host: &Rc<Host>) {
-    let member = match host.nature.flavour {
-        Flavour::Incus => "dev_incus",
-        Flavour::Lxd | Flavour::LxdOld => "devlxd",
-    };
-    let (port, certificate) = (host.port.get(), host.certificate.get());
-    let body = format!(
-        "{{\"cid\":2,\"port\":{port},\"certificate\":\"CERTIFICATE {certificate}\",\"{member}\":true}}"
-    );
+    let body = host.body();
     let both = async {
         if host.nature.flavour != Flavour::Incus {
             call(host, "GET", "/1.0", "").await?;
@@ -60,6 +55,28 @@ pub(crate) async fn put(host: &Rc<Host>) {
     };
     let answer = within(&host.sim, Zone::Host, LIMIT, both).await.flatten();
     host.sim.trace("PUT", answer.map_or(0, |answer| answer.status().into()), 0);
+}
+
+impl Host {
+    /// A user runs a command.
+    pub(crate) fn runs(self: &Rc<Self>) {
+        let (host, process) = (self.clone(), self.process.get());
+        process.inspect(|process| {
+            self.sim.spawn(*process, async move { exec(&host).await });
+        });
+    }
+
+    /// What it says of itself.
+    pub(crate) fn body(&self) -> String {
+        let member = match self.nature.flavour {
+            Flavour::Incus => "dev_incus",
+            Flavour::Lxd | Flavour::LxdOld => "devlxd",
+        };
+        let (port, certificate) = (self.port.get(), self.certificate.get());
+        format!(
+            "{{\"cid\":2,\"port\":{port},\"certificate\":\"CERTIFICATE {certificate}\",\"{member}\":true}}"
+        )
+    }
 }
 
 /// What users of the host cause.
@@ -101,15 +118,18 @@ async fn stranger(host: &Rc<Host>) {
 /// Starts a command, connects its sockets, perhaps not all, and waits for its end for some seconds.
 async fn exec(host: &Rc<Host>) {
     let (sim, oracle) = (&host.sim, &host.oracle);
-    let excuses = oracle.excuses();
+    let (excuses, ends, asked) = (oracle.excuses(), oracle.ends(), sim.awake());
+    let is_ending = oracle.is_ending();
     let (name, expects) =
         sim.dice.pick(&[("x", "Success"), ("x", "Success"), (MISSING, NOT_THERE)]);
     let command =
         format!("{{\"command\":[\"{name}\"],\"wait-for-websocket\":true,\"interactive\":false}}");
     let begun = call(host, "POST", "/1.0/exec", &command);
     let Some(begun) = within(sim, Zone::Host, LIMIT, begun).await.flatten() else { return };
-    let expected = host.nature.exec;
-    if begun.status() != expected {
+    let expected = if host.may_exec.get() { 202 } else { 403 };
+    // The agent has to hear of another policy first.
+    let is_settled = asked > host.may_since.get() + SETTLED;
+    if begun.status() != expected && (is_settled || ![202, 403].contains(&begun.status())) {
         return sim.fail(format!("exec is answered {}, not {expected}", begun.status()));
     }
     let Some(path) = begun.header("location") else { return };
@@ -124,20 +144,35 @@ async fn exec(host: &Rc<Host>) {
     }
     let seconds = sim.dice.between(0, 5);
     let since = sim.awake();
-    let is_rough = host.net.mishaps.get() > 0;
+    // One that is told to end, or to make room, ends what it has begun, and is asked no more.
+    let is_late = is_ending || ends != oracle.ends();
     let path = format!("{path}/wait?timeout={seconds}");
     let waited = call(host, "GET", &path, "");
     let limit = (seconds + 30) * SECOND;
     let waited = within(sim, Zone::Host, limit, waited).await.flatten();
     let took = sim.awake() - since;
-    let is_excused = is_rough || excuses != oracle.excuses();
-    if !is_excused && (waited.is_none() || took > seconds * SECOND + SLACK) {
+    if host.net.mishaps.get() > 0 || excuses != oracle.excuses() {
+        return;
+    }
+    let has_ended = is_ending || ends != oracle.ends();
+    if took > seconds * SECOND + SLACK {
         sim.fail(format!("a wait of {seconds} s took {} ms", took / MILLI));
     }
-    let Some(waited) = waited.filter(|_| !is_excused) else { return };
+    let Some(waited) = waited else {
+        if !is_late && (are_all_here || !has_ended) {
+            sim.fail(format!("a wait of {seconds} s is cut off"));
+        }
+        return;
+    };
     let body = String::from_utf8_lossy(&waited.body);
-    let has_ended = !["Running", "context deadline"].iter().any(|word| body.contains(word));
-    let fits = waited.status() != 404 && (!has_ended || !are_all_here || body.contains(expects));
+    let says = |words: &[&str]| words.iter().any(|word| body.contains(word));
+    let fits = match waited.status() {
+        404 => is_late,
+        _ if says(&["Running", "context deadline"]) => true,
+        _ if says(&["policy has changed"]) => host.may_since.get() >= asked,
+        _ if says(&["The agent ends"]) => has_ended,
+        _ => !are_all_here || says(&[expects]),
+    };
     if !fits {
         sim.fail(format!("{name} is to end with {expects}: {} {body}", waited.status()));
     }

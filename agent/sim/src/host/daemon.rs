@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 use mote_core::flavour::Flavour;
 
 use super::port::Qemu;
-use crate::machine::executor::{Process, Sim};
+use crate::machine::executor::{Micros, Process, Sim};
 use crate::machine::handshake::Certificate;
 use crate::machine::net::{Net, Stream};
 use crate::machine::wait::Signal;
@@ -21,8 +21,6 @@ pub(crate) struct Nature {
     pub(crate) gives_tickets: bool,
     /// Most calls of the agent at once.
     pub(crate) most: usize,
-    /// The answer to a command, by the guest's policy.
-    pub(crate) exec: u16,
 }
 
 /// The daemon, and what of it outlives a process.
@@ -45,6 +43,9 @@ pub(crate) struct Host {
     /// It answers nobody.
     pub(crate) hangs: Cell<bool>,
     pub(crate) woken: Signal,
+    /// Whether the guest's policy lets it run commands, and since when, in time awake.
+    pub(crate) may_exec: Cell<bool>,
+    pub(crate) may_since: Cell<Micros>,
     /// Tickets of this process, with their certificate.
     pub(crate) tickets: RefCell<BTreeMap<u64, Certificate>>,
     /// Full handshakes of the agent since it became calm, and resumed ones.
@@ -75,6 +76,8 @@ impl Host {
             refuses: Cell::new(false),
             hangs: Cell::new(false),
             woken: Signal::default(),
+            may_exec: Cell::new(true),
+            may_since: Cell::default(),
             tickets: RefCell::default(),
             handshakes: Default::default(),
             calls: RefCell::default(),

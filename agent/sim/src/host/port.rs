@@ -44,6 +44,8 @@ pub(crate) struct Qemu {
     process: Process,
     pub(crate) backend: Backend,
     ring: RefCell<VecDeque<u8>>,
+    /// What the guest has written last.
+    last: RefCell<Vec<u8>>,
     to_guest: RefCell<Vec<u8>>,
     told: Signal,
     /// A port that comes back is another one.
@@ -73,6 +75,7 @@ impl Qemu {
             sim,
             backend,
             ring: RefCell::default(),
+            last: RefCell::default(),
             to_guest: RefCell::default(),
             told: Signal::default(),
             number: Cell::new(1),
@@ -138,6 +141,13 @@ impl Qemu {
         self.raise(DUMMY);
     }
 
+    /// Whether the guest's last word was this, or could not be said: the port came or went a moment ago, or nobody reads.
+    pub(crate) fn is_told(&self, word: &[u8]) -> bool {
+        let is_settled = self.is_there.get() && self.sim.awake() - self.since.get() > 2 * SECOND;
+        let is_heard = self.backend != Backend::Line || self.is_read.get();
+        !is_settled || !is_heard || self.last.borrow().ends_with(word)
+    }
+
     /// What the daemon reads; reading takes it out.
     pub(crate) fn take(&self) -> Vec<u8> {
         self.ring.borrow_mut().drain(..).collect()
@@ -189,6 +199,7 @@ impl Port {
             return None;
         }
         ring.extend(line);
+        *qemu.last.borrow_mut() = line.to_vec();
         let over = ring.len().saturating_sub(qemu.backend.size());
         drop(ring.drain(..over));
         if is_line {

@@ -5,13 +5,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Arguments;
 use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 
 use super::dice::Dice;
+use super::signal::Signal;
+use super::tasks::{Knock, Slot, Task};
+pub(crate) use super::tasks::{Process, TaskId, Zone};
 
 /// Microseconds since the history began.
 pub type Micros = u64;
@@ -22,53 +24,6 @@ pub const SECOND: Micros = 1_000_000;
 
 /// Most steps at one instant. More is a loop that waits for nothing.
 const BUSY: u32 = 200_000;
-
-/// Whose clock and whose suspend counts for a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Zone {
-    Host,
-    Guest,
-}
-
-/// Tasks that die together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
-    pub(crate) zone: Zone,
-    number: u32,
-}
-
-/// A task, for its early end.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TaskId {
-    slot: usize,
-    serial: u64,
-}
-
-type Task = Pin<Box<dyn Future<Output = ()>>>;
-
-struct Slot {
-    process: Process,
-    serial: u64,
-    is_cancelled: bool,
-    waker: Arc<Knock>,
-    /// Away while it runs.
-    task: Option<Task>,
-}
-
-/// Puts its task into the queue of those that can go on.
-struct Knock {
-    slot: usize,
-    is_queued: AtomicBool,
-    queue: Arc<Mutex<VecDeque<usize>>>,
-}
-
-impl Wake for Knock {
-    fn wake(self: Arc<Self>) {
-        if !self.is_queued.swap(true, Ordering::Relaxed) {
-            self.queue.lock().expect("one thread").push_back(self.slot);
-        }
-    }
-}
 
 /// One clock with those that wait for it.
 #[derive(Default)]
@@ -102,6 +57,11 @@ pub(crate) struct Sim {
     free: RefCell<Vec<usize>>,
     processes: Cell<u32>,
     steps: Cell<u32>,
+    /// Whose task runs.
+    current: Cell<Option<Process>>,
+    is_blocked: Cell<bool>,
+    /// Raised when nobody blocks any longer.
+    pub(crate) unblocked: Signal,
     hash: Cell<u64>,
     is_loud: bool,
     failure: RefCell<Option<String>>,
@@ -125,6 +85,9 @@ impl Sim {
             free: RefCell::default(),
             processes: Cell::new(0),
             steps: Cell::new(0),
+            current: Cell::default(),
+            is_blocked: Cell::default(),
+            unblocked: Signal::default(),
             hash: Cell::new(0xcbf2_9ce4_8422_2325),
             is_loud,
             failure: RefCell::default(),
@@ -210,7 +173,12 @@ impl Sim {
         });
         let serial = self.number();
         let queue = self.clock(process.zone).ready.clone();
-        let waker = Arc::new(Knock { slot, is_queued: AtomicBool::new(false), queue });
+        let waker = Arc::new(Knock {
+            slot,
+            is_queued: AtomicBool::default(),
+            is_missed: AtomicBool::default(),
+            queue,
+        });
         waker.clone().wake();
         let task: Option<Task> = Some(Box::pin(task));
         slots[slot] = Some(Slot { process, serial, is_cancelled: false, waker, task });
@@ -266,21 +234,52 @@ impl Sim {
 
     /// Runs all that happens up to that time, or until something is wrong.
     pub(crate) fn run(&self, end: Micros) {
-        loop {
-            self.steps.set(0);
-            while self.failure.borrow().is_none() && self.step() {}
-            let next = self.next().filter(|next| *next <= end);
-            let Some(next) = next.filter(|_| self.failure.borrow().is_none()) else {
-                self.now.set(self.now.get().max(end));
-                return;
-            };
-            self.now.set(self.now.get().max(next));
-            self.thaw();
-            self.fire(Zone::Host);
-            if !self.is_frozen() {
-                self.fire(Zone::Guest);
-            }
+        while self.instant(end, &|| false) {}
+        self.now.set(self.now.get().max(end));
+    }
+
+    /// Runs all that can run now, then goes to the next time at which something happens; false if that is past the end,
+    /// something is wrong, or what is waited for is so.
+    fn instant(&self, end: Micros, is_so: &dyn Fn() -> bool) -> bool {
+        self.steps.set(0);
+        while self.failure.borrow().is_none() && !is_so() && self.step() {}
+        let next = self.next().filter(|next| *next <= end && !is_so());
+        let Some(next) = next.filter(|_| self.failure.borrow().is_none()) else { return false };
+        self.now.set(self.now.get().max(next));
+        self.thaw();
+        self.fire(Zone::Host);
+        if !self.is_frozen() {
+            self.fire(Zone::Guest);
         }
+        true
+    }
+
+    /// Blocks the task that runs, and nothing else, for so long by the guest's clock or until `is_so`.
+    pub(crate) fn block(&self, length: Micros, is_so: &dyn Fn() -> bool) {
+        let end = self.now(Zone::Guest).saturating_add(length);
+        let key = self.wake_at(Zone::Guest, end, Waker::noop());
+        let is_so = || is_so() || (!self.is_frozen() && self.now(Zone::Guest) >= end);
+        let current = self.current.get();
+        self.is_blocked.set(true);
+        while self.instant(Micros::MAX, &is_so) {}
+        self.is_blocked.set(false);
+        self.current.set(current);
+        self.forget(Zone::Guest, key);
+        if self.failure.borrow().is_some() {
+            // Nothing happens any more, and nobody is to wait for it.
+            self.offset.set(self.offset.get().saturating_add_unsigned(length));
+        }
+        self.unblocked.raise();
+    }
+
+    /// Whether a task blocks. A second one would keep the first from going on.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.is_blocked.get()
+    }
+
+    /// Whose task runs.
+    pub(crate) fn current(&self) -> Option<Process> {
+        self.current.get()
     }
 
     /// True time of the next thing that happens.
@@ -309,19 +308,26 @@ impl Sim {
         let next = |zone| self.clock(zone).ready.lock().expect("one thread").pop_front();
         let guest = || if self.is_frozen() { None } else { next(Zone::Guest) };
         let Some(index) = next(Zone::Host).or_else(guest) else { return false };
-        let Some((mut task, serial, waker)) = self.begin(index) else { return true };
+        let Some((mut task, serial, waker, process)) = self.begin(index) else { return true };
         self.steps.set(self.steps.get() + 1);
         if self.steps.get() > BUSY {
             self.fail("a loop that waits for nothing".into());
             return false;
         }
         let waker_of = Waker::from(waker);
+        let before = self.current.replace(Some(process));
         let is_over = self.is_cancelled(index)
             || task.as_mut().poll(&mut Context::from_waker(&waker_of)).is_ready();
+        self.current.set(before);
         let mut slots = self.slots.borrow_mut();
         let still = slots[index].as_mut().filter(|slot| slot.serial == serial);
         match still {
-            Some(slot) if !is_over => slot.task = Some(task),
+            Some(slot) if !is_over => {
+                slot.task = Some(task);
+                if slot.waker.is_missed.swap(false, Ordering::Relaxed) {
+                    slot.waker.clone().wake();
+                }
+            }
             Some(_) => {
                 slots[index] = None;
                 self.free.borrow_mut().push(index);
@@ -342,11 +348,12 @@ impl Sim {
         self.slots.borrow()[index].as_ref().is_some_and(|slot| slot.is_cancelled)
     }
 
-    fn begin(&self, index: usize) -> Option<(Task, u64, Arc<Knock>)> {
+    fn begin(&self, index: usize) -> Option<(Task, u64, Arc<Knock>, Process)> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots[index].as_mut()?;
         slot.waker.is_queued.store(false, Ordering::Relaxed);
-        Some((slot.task.take()?, slot.serial, slot.waker.clone()))
+        slot.waker.is_missed.store(slot.task.is_none(), Ordering::Relaxed);
+        Some((slot.task.take()?, slot.serial, slot.waker.clone(), slot.process))
     }
 
     /// Notes what happens, with two numbers.

@@ -3,5 +3,8 @@
 pub(crate) mod dice;
 pub(crate) mod executor;
 pub(crate) mod handshake;
+pub(crate) mod kernel;
 pub(crate) mod net;
+mod signal;
+mod tasks;
 pub(crate) mod wait;

@@ -51,8 +51,19 @@ struct Queue {
     signal: Signal,
 }
 
-/// An open listener; closed when dropped.
+/// An open listener; closed when all copies are dropped.
+#[derive(Clone)]
 pub(crate) struct Listener(Rc<Queue>);
+
+/// A listener, as long as somebody has it open.
+#[derive(Default)]
+pub(crate) struct Open(Weak<Queue>);
+
+impl Open {
+    pub(crate) fn listener(&self) -> Option<Listener> {
+        self.0.upgrade().map(Listener)
+    }
+}
 
 /// One direction of a connection.
 struct Way {
@@ -104,6 +115,11 @@ impl Net {
         Listener(queue)
     }
 
+    /// Whether somebody listens there.
+    pub(crate) fn is_taken(&self, place: Place) -> bool {
+        self.listeners.borrow().get(&place).is_some_and(|queue| queue.strong_count() > 0)
+    }
+
     /// Connects. A lost packet is waited for without end: the caller has a deadline.
     pub(crate) async fn connect(
         self: &Rc<Self>,
@@ -146,6 +162,10 @@ impl Net {
 }
 
 impl Listener {
+    pub(crate) fn open(&self) -> Open {
+        Open(Rc::downgrade(&self.0))
+    }
+
     pub(crate) async fn accept(&self) -> Stream {
         loop {
             let seen = self.0.signal.seen();

@@ -1,12 +1,13 @@
 //! Ways to wait: for a time, for the first of two, for a change.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use super::executor::{Micros, Sim, Zone};
+pub(crate) use super::signal::Signal;
 
 /// The first of two to end; the other is dropped.
 pub(crate) async fn either<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
@@ -64,39 +65,6 @@ pub(crate) async fn give_way() {
         Poll::Pending
     })
     .await;
-}
-
-/// Announces changes of a condition, as in the agent's shell.
-#[derive(Debug, Default)]
-pub(crate) struct Signal {
-    raised: Cell<u64>,
-    waiting: RefCell<Vec<Waker>>,
-}
-
-impl Signal {
-    pub(crate) fn raise(&self) {
-        self.raised.set(self.raised.get() + 1);
-        self.waiting.take().into_iter().for_each(Waker::wake);
-    }
-
-    /// The count to pass to [`Signal::after`].
-    pub(crate) fn seen(&self) -> u64 {
-        self.raised.get()
-    }
-
-    pub(crate) async fn after(&self, seen: u64) {
-        poll_fn(|context| {
-            if self.raised.get() != seen {
-                return Poll::Ready(());
-            }
-            let mut waiting = self.waiting.borrow_mut();
-            if !waiting.iter().any(|other| other.will_wake(context.waker())) {
-                waiting.push(context.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
-    }
 }
 
 /// Permits that are given back when dropped.

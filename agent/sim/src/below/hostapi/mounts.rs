@@ -14,3 +14,5 @@ pub(crate) async fn event(agent: &Rc<Agent>, _: Value<'_>) {
     let here = here();
     sleep(&here.sim, Zone::Guest, here.sim.dice.between(MILLI, 500 * MILLI)).await;
 }
+
+pub(crate) async fn at_start(_: Rc<Agent>, _: Vec<u8>) {}

@@ -61,8 +61,18 @@ pub(crate) trait Source {
 /// A source whose operations are tried again when it has changed.
 pub(crate) struct Async<T>(T);
 
+impl<T> std::fmt::Debug for Async<T> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Async")
+    }
+}
+
 impl<T: Source> Async<T> {
     pub(crate) fn new(source: T) -> Self {
+        Self(source)
+    }
+
+    pub(crate) fn new_nonblocking(source: T) -> Self {
         Self(source)
     }
 
@@ -84,4 +94,9 @@ impl<T: Source> Async<T> {
             }
         }
     }
+}
+
+/// Timers count suspends here.
+pub(crate) mod jumps {
+    pub(crate) async fn jumps(_: impl Fn()) {}
 }

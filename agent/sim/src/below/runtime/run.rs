@@ -1,38 +1,97 @@
 //! The agent's tasks, among all others of the history.
 
-use std::marker::PhantomData;
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use crate::below::here::here;
 use crate::machine::executor::{Process, TaskId, Zone};
 
-/// Runs an agent's tasks, as one process.
+/// Runs an agent's tasks, as the process in which it was made.
 pub(crate) struct Executor {
     process: Process,
 }
 
 impl Executor {
     pub(crate) fn new() -> Self {
-        Self { process: here().sim.process(Zone::Guest) }
+        let sim = &here().sim;
+        Self { process: sim.current().unwrap_or_else(|| sim.process(Zone::Guest)) }
     }
 
-    pub(crate) fn process(&self) -> Process {
-        self.process
+    pub(crate) fn spawn<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> Task<T> {
+        let end = Rc::<RefCell<End<T>>>::default();
+        let ending = Ending(end.clone());
+        let id = here().sim.spawn(self.process, async move {
+            let output = task.await;
+            ending.0.borrow_mut().output = Some(output);
+        });
+        Task { id: Some(id), end }
     }
+}
 
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> Task<()> {
-        Task { id: Some(here().sim.spawn(self.process, task)), output: PhantomData }
+/// What is left of a task.
+struct End<T> {
+    output: Option<T>,
+    is_over: bool,
+    waiting: Option<Waker>,
+}
+
+impl<T> Default for End<T> {
+    fn default() -> Self {
+        Self { output: None, is_over: false, waiting: None }
+    }
+}
+
+/// Goes with its task.
+struct Ending<T>(Rc<RefCell<End<T>>>);
+
+impl<T> Drop for Ending<T> {
+    fn drop(&mut self) {
+        let mut end = self.0.borrow_mut();
+        end.is_over = true;
+        end.waiting.take().into_iter().for_each(Waker::wake);
     }
 }
 
 /// A task. Dropped, it is cancelled: what it holds is released when it would next run.
 pub(crate) struct Task<T> {
     id: Option<TaskId>,
-    output: PhantomData<T>,
+    end: Rc<RefCell<End<T>>>,
 }
 
 impl<T> Task<T> {
     pub(crate) fn detach(mut self) {
         self.id = None;
+    }
+
+    /// Ends it, and waits until what it holds is released.
+    pub(crate) async fn cancel(mut self) {
+        if let Some(id) = self.id.take() {
+            here().sim.cancel(id);
+        }
+        std::future::poll_fn(|context| {
+            let mut end = self.end.borrow_mut();
+            if end.is_over {
+                return Poll::Ready(());
+            }
+            end.waiting = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl<T> Future for Task<T> {
+    type Output = T;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        let mut end = self.end.borrow_mut();
+        if let Some(output) = end.output.take() {
+            return Poll::Ready(output);
+        }
+        end.waiting = Some(context.waker().clone());
+        Poll::Pending
     }
 }
 

@@ -1,0 +1,59 @@
+//! The agents of a history, as it knows them.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use crate::agent::Agent;
+use crate::machine::executor::Micros;
+use crate::machine::kernel::{Agents, Stage};
+
+/// The agents of a history.
+#[derive(Default)]
+pub(crate) struct Lives {
+    /// The last one that was started.
+    pub(crate) last: RefCell<Option<Rc<Agents>>>,
+    /// The last one that serves.
+    pub(crate) running: RefCell<Option<Running>>,
+    /// When the last one was started, until it serves.
+    pub(crate) starting: Cell<Option<Micros>>,
+    /// Since when all is there that a start needs.
+    pub(crate) whole: Cell<Micros>,
+    /// When it was told to end.
+    pub(crate) told: Cell<Option<Micros>>,
+}
+
+/// An agent that serves, and since when, in time awake.
+pub(crate) struct Running {
+    pub(crate) process: Rc<Agents>,
+    pub(crate) agent: Rc<Agent>,
+    pub(crate) begun: Micros,
+    /// Whether it was started without vsock.
+    pub(crate) is_alone: bool,
+}
+
+impl Lives {
+    /// The one that serves.
+    pub(crate) fn agent(&self) -> Option<Rc<Agent>> {
+        self.running.borrow().as_ref().map(|running| running.agent.clone())
+    }
+
+    /// Its process.
+    pub(crate) fn process(&self) -> Option<Rc<Agents>> {
+        self.running.borrow().as_ref().map(|running| running.process.clone())
+    }
+
+    /// Whether the first was started by an initramfs, so that a second takes over from it.
+    pub(crate) fn makes_room(&self) -> bool {
+        self.process().is_some_and(|agent| agent.stage != Stage::Root)
+    }
+
+    /// Its process's number.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.process().map(|agent| agent.process.number)
+    }
+
+    pub(crate) fn clear(&self) {
+        self.running.take();
+        self.last.take();
+    }
+}

@@ -1,0 +1,61 @@
+//! From one agent to the next: how a process starts anew, and the root that it is in.
+
+pub(crate) mod lock_file;
+pub(crate) mod processes;
+
+pub(crate) mod new_root {
+    use crate::below::here::here;
+
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) struct OldRoot(bool);
+
+    impl OldRoot {
+        pub(crate) fn now() -> Self {
+            Self(here().kernel.has_left.get())
+        }
+
+        pub(crate) fn left(self) -> bool {
+            !self.0 && here().kernel.has_left.get()
+        }
+    }
+}
+
+pub(crate) mod others {
+    use std::path::Path;
+
+    pub(crate) fn left(_: &Path) -> Option<String> {
+        None
+    }
+}
+
+pub(crate) mod reexec {
+    use crate::below::here::here;
+    use crate::machine::kernel::Stage;
+    use crate::runtime::log;
+
+    pub(crate) const REMOVED: &str = " (deleted)";
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Mode {
+        Same,
+        Spared,
+        Left,
+    }
+
+    /// Of what runs now in this process nothing is left at its next wait.
+    pub(crate) fn start(mode: Mode) {
+        let here = here();
+        let Some(agent) = here.kernel.current(&here.sim) else { return };
+        if agent.has_begun.get() && here.sim.dice.one_in(8) {
+            here.sim.trace("cannot start anew", 0, 0);
+            return log::error(format_args!("cannot start anew"));
+        }
+        let stage = if mode == Mode::Left { Stage::Left } else { agent.stage };
+        let anew = here.kernel.anew.borrow().clone();
+        anew.inspect(|anew| anew(&agent, stage));
+    }
+
+    pub(crate) fn is_spared() -> bool {
+        true
+    }
+}

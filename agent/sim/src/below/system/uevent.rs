@@ -1,0 +1,55 @@
+//! The kernel's events of devices.
+
+use std::cell::Cell;
+use std::io;
+use std::time::Duration;
+
+use crate::below::here::here;
+use crate::sys::SignalSource;
+
+/// So often an agent may wait although it is told to end.
+const PATIENCE: u32 = 100;
+
+/// How many were seen.
+pub(crate) struct Events(Cell<u64>);
+
+pub(crate) enum Woken {
+    Signal,
+    Event,
+    Late,
+}
+
+pub(crate) fn listen() -> io::Result<Events> {
+    Ok(Events(Cell::new(here().kernel.plugged.seen())))
+}
+
+pub(crate) fn pause(
+    signals: &SignalSource,
+    events: Option<&Events>,
+    limit: Duration,
+) -> io::Result<Woken> {
+    let here = here();
+    let agent = &signals.0;
+    let is_signalled = || {
+        let is_over = agent.is_dead.get() || here.sim.failure().is_some();
+        is_over || !agent.signals.borrow().is_empty()
+    };
+    let is_event = || events.is_some_and(|events| events.0.get() != here.kernel.plugged.seen());
+    let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+    if agent.is_dead.get() || here.sim.failure().is_some() {
+        agent.waits.set(agent.waits.get() + 1);
+        assert!(agent.waits.get() < PATIENCE, "an agent that is told to end goes on");
+    }
+    here.sim.block(limit, &|| is_signalled() || is_event());
+    Ok(if is_signalled() {
+        Woken::Signal
+    } else if is_event() {
+        Woken::Event
+    } else {
+        Woken::Late
+    })
+}
+
+pub(crate) fn drain(events: &Events) {
+    events.0.set(here().kernel.plugged.seen());
+}

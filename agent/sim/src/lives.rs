@@ -1,0 +1,279 @@
+//! How the agents of a history are started, told to end, and replaced, and what is due of them.
+
+use std::rc::Rc;
+
+use mote_core::flavour::Flavour;
+use mote_core::status::State;
+
+use crate::agent::Agent;
+use crate::agents::Running;
+use crate::below::here::here;
+use crate::host::port::Backend;
+use crate::life;
+use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
+use crate::machine::kernel::{Agents, Stage};
+use crate::machine::net::Listener;
+use crate::machine::wait::sleep;
+use crate::options::{self, Options};
+use crate::oracle::END;
+use crate::start::error::StartError;
+use crate::sys::{SignalSource, Signalled};
+use crate::world::World;
+
+/// The first line comes when the port is found, at most 200 ms after an older one; it is looked for every 100 ms,
+/// and once it has been away for 10 s every second.
+const FIRST: Micros = 500 * MILLI;
+const FIRST_LATE: Micros = 1_400 * MILLI;
+const LATE: Micros = 9 * SECOND;
+/// If it becomes CONNECTED meanwhile, the silent line 1.5 s later is the first.
+const REFRESH: Micros = 2 * SECOND;
+/// STARTED is announced each second; between STOPPED and STARTED are 1.5 s (decisions §1).
+const STARTED: Micros = 2 * SECOND;
+/// A silent STARTED keeps the ring full, 5 s apart; a port that is no ring gets a line every 30 s (decisions §1).
+const SILENT: Micros = 5_500 * MILLI;
+const CONNECTED: Micros = 30_500 * MILLI;
+/// Without vsock it says so every 5 s, with a report that takes 2.5 s at most (P§2.2).
+const ALONE: Micros = 8 * SECOND;
+/// With all that it needs an agent starts at once: it looks every second at most. Another makes room within 5 s.
+const START: Micros = 1_400 * MILLI;
+const ROOM: Micros = 5 * SECOND;
+/// A service manager starts an agent that failed again after this.
+const RESTART: Micros = SECOND;
+
+/// The policy's file.
+const ALL: &[u8] =
+    b"features: {exec: true, files: true, guestapi: true, metrics: true, mounts: true, \
+                     network: true, port-forward: true, state: true, templates: true}\n";
+const NO_EXEC: &[u8] = b"features: {files: true, guestapi: true, metrics: true, mounts: true, \
+                         network: true, port-forward: true, state: true, templates: true}\n";
+
+impl World {
+    fn options(&self, stage: Stage) -> Options {
+        let flavour = match self.flavour {
+            Flavour::Incus => "incus",
+            Flavour::Lxd | Flavour::LxdOld => "lxd",
+        };
+        let mut words = vec!["mote-agent", "--root", "/simulated", "--flavour", flavour];
+        if !self.denied.is_empty() {
+            words.extend(["--deny", self.denied]);
+        }
+        if !self.oracle.says_ready_again {
+            words.push("--no-replay-ready");
+        }
+        words.extend(match stage {
+            Stage::Root => None,
+            Stage::Early => Some(options::INITRAMFS),
+            Stage::Left => Some(options::LEFT),
+        });
+        options::parse(words.into_iter().map(Into::into)).expect("good options")
+    }
+
+    /// Lets programs be started anew in their processes.
+    pub(crate) fn restarts(self: &Rc<Self>) {
+        let world = Rc::downgrade(self);
+        let anew = move |old: &Rc<Agents>, stage| {
+            let Some(world) = world.upgrade() else { return };
+            // Who is connected to it is cut off; what the host runs is not.
+            world.oracle.excuse_guests();
+            let (sim, kernel) = (&world.sim, &here().kernel);
+            let listener = old.listens.borrow().listener().filter(|_| old.hands_on.get());
+            kernel.end(sim, old);
+            world.launch(stage, listener);
+        };
+        *here().kernel.anew.borrow_mut() = Some(Rc::new(anew));
+    }
+
+    /// Starts an agent in place of the last one, as a service manager does.
+    pub(crate) fn start_agent(self: &Rc<Self>, stage: Stage) {
+        self.kill_agent();
+        self.launch(stage, None);
+    }
+
+    /// The same after the first one's end, and a while.
+    pub(crate) fn start_later(self: &Rc<Self>, stage: Stage, length: Micros) {
+        let (world, old) = (self.clone(), self.agents.number());
+        self.sim.spawn(self.sim.process(Zone::Guest), async move {
+            while old.is_some() && world.agents.number() == old {
+                sleep(&world.sim, Zone::Guest, 10 * MILLI).await;
+            }
+            sleep(&world.sim, Zone::Guest, length).await;
+            world.start_agent(stage);
+        });
+    }
+
+    /// Starts a second agent beside the first.
+    pub(crate) fn start_second(self: &Rc<Self>) {
+        self.oracle.agent_ends();
+        self.launch(Stage::Root, None);
+    }
+
+    fn launch(self: &Rc<Self>, stage: Stage, listener: Option<Listener>) {
+        let process = self.sim.process(Zone::Guest);
+        let agent = here().kernel.start(&self.sim, process, stage, listener);
+        self.agents.last.replace(Some(agent.clone()));
+        self.agents.starting.set(Some(self.sim.awake()));
+        let world = self.clone();
+        self.sim.spawn(process, async move {
+            loop {
+                let seen = world.sim.unblocked.seen();
+                if !world.sim.is_blocked() {
+                    break;
+                }
+                world.sim.unblocked.after(seen).await;
+            }
+            let mut begun = None;
+            let go = |shared, served| {
+                begun = Some((shared, served));
+                Ok(())
+            };
+            let signals = SignalSource(agent.clone());
+            let mut result = life::run(world.options(stage), signals, go);
+            if let Some((shared, served)) = begun.filter(|_| !agent.is_dead.get()) {
+                world.serves(&agent, shared);
+                result = served.await.map_err(StartError::from);
+            }
+            world.over(&agent, result);
+        });
+    }
+
+    fn serves(&self, process: &Rc<Agents>, agent: Rc<Agent>) {
+        self.sim.trace("agent serves", 0, 0);
+        process.has_begun.set(true);
+        let begun = self.sim.awake();
+        let is_alone = here().kernel.lacks_vsock.get();
+        let running = Running { process: process.clone(), agent, begun, is_alone };
+        self.agents.running.replace(Some(running));
+        self.agents.starting.set(None);
+        self.agents.told.set(None);
+    }
+
+    /// Its program has ended by itself.
+    fn over(self: &Rc<Self>, agent: &Rc<Agents>, result: Result<(), StartError>) {
+        let (sim, kernel) = (&self.sim, &here().kernel);
+        let is_last = self.agents.last.borrow().as_ref().is_some_and(|it| Rc::ptr_eq(it, agent));
+        let is_running = self.agents.process().is_some_and(|it| Rc::ptr_eq(&it, agent));
+        let was_killed = agent.is_dead.get();
+        kernel.end(sim, agent);
+        if was_killed {
+            return;
+        }
+        sim.trace("agent is over", u64::from(result.is_ok()), 0);
+        if is_running {
+            // The host was told, unless there is no port, or nobody at its end.
+            if self.agents.told.take().is_none() {
+                // One that made room sees to the end of what it has begun.
+                if result.is_err() {
+                    self.oracle.excuse();
+                }
+            } else if !self.qemu.is_told(b"STOPPED\n") {
+                sim.fail("an agent has ended, and STOPPED is not the last word".into());
+            }
+            self.oracle.excuse_guests();
+            self.agents.running.take();
+        }
+        if is_last {
+            self.agents.starting.set(None);
+        }
+        let Err(why) = result else { return };
+        sim.say(format_args!("the agent fails: {why}"));
+        if self.agents.process().is_some() {
+            return;
+        }
+        let world = self.clone();
+        sim.spawn(sim.process(Zone::Guest), async move {
+            sleep(&world.sim, Zone::Guest, RESTART).await;
+            let is_alone =
+                world.agents.process().is_none() && world.agents.starting.get().is_none();
+            if is_alone {
+                world.start_agent(Stage::Root);
+            }
+        });
+    }
+
+    pub(crate) fn kill_agent(&self) {
+        let running = self.agents.running.take().map(|running| running.process);
+        self.agents.last.take();
+        self.agents.starting.set(None);
+        self.agents.told.set(None);
+        for agent in running.into_iter().chain(here().kernel.beginning()) {
+            self.sim.trace("agent is killed", 0, 0);
+            self.oracle.excuse();
+            here().kernel.end(&self.sim, &agent);
+        }
+    }
+
+    /// SIGTERM: it says STOPPED, and ends.
+    pub(crate) fn stop_agent(&self) {
+        let Some(agent) = self.agents.process() else { return };
+        self.sim.trace("agent ends", 0, 0);
+        self.oracle.agent_ends();
+        self.agents.told.set(Some(self.sim.awake()));
+        agent.signal(Signalled::End);
+    }
+
+    /// SIGHUP: it reads its policy again, and starts anew when nothing of the host's is under way.
+    pub(crate) fn renew_agent(&self) {
+        let agent = self.agents.process().or_else(|| self.agents.last.borrow().clone());
+        self.sim.trace("agent is to start anew", 0, 0);
+        agent.inspect(|agent| agent.signal(Signalled::Anew));
+    }
+
+    /// The guest's administrator changes what the host may do, and says so to the agent.
+    pub(crate) fn change_policy(&self, allows_exec: bool) {
+        let text = if allows_exec { ALL } else { NO_EXEC };
+        let path = "/simulated/etc/mote-agent.yml".into();
+        here().files.borrow_mut().insert(path, text.into());
+        self.sim.trace("policy", u64::from(allows_exec), 0);
+        self.host.may_exec.set(allows_exec && self.denied.is_empty());
+        self.host.may_since.set(self.sim.awake());
+        self.renew_agent();
+    }
+
+    /// Nothing that a start needs is missing from now on, or something is.
+    pub(crate) fn lack(&self, lacks_files: bool, lacks_vsock: bool) {
+        let kernel = &here().kernel;
+        kernel.plug(&kernel.lacks_files, lacks_files);
+        kernel.plug(&kernel.lacks_vsock, lacks_vsock);
+        self.agents.whole.set(self.sim.awake());
+    }
+
+    /// Whether the agents do in time what they should.
+    pub(crate) fn look_at_agents(&self) {
+        let (now, kernel) = (self.sim.awake(), &here().kernel);
+        let is_whole = !kernel.lacks_files.get() && !kernel.lacks_vsock.get();
+        if let Some(since) = self.agents.starting.get().filter(|_| is_whole) {
+            let limit = if self.agents.process().is_some() { ROOM + START } else { START };
+            if now - since.max(self.agents.whole.get()) > limit {
+                self.sim.fail("all is there, and no agent starts".into());
+            }
+        }
+        if self.agents.told.get().is_some_and(|told| now - told > END) {
+            self.sim.fail("SIGTERM, and no end".into());
+        }
+        self.listen();
+    }
+
+    /// Whether the agent says as often as it should that it is there.
+    fn listen(&self) {
+        let running = self.agents.running.borrow();
+        let running = running.as_ref().filter(|_| self.qemu.is_there());
+        let Some(Running { agent, begun, is_alone, .. }) = running else { return };
+        let (written, there) = (self.qemu.written.get(), self.qemu.since.get().max(*begun));
+        let state = agent.state();
+        let limit = match state {
+            State::Started if *is_alone => ALONE,
+            State::Started if written < there && self.qemu.away.get() > LATE => FIRST_LATE,
+            State::Started if written < there => FIRST,
+            State::Started => STARTED,
+            State::Connected if self.qemu.backend == Backend::Line => CONNECTED,
+            State::Connected if written < there => REFRESH,
+            State::Connected => SILENT,
+            State::Connect | State::Stopped => return,
+        };
+        let since = written.max(there).max(self.oracle.since.get());
+        let silence = self.sim.awake() - since;
+        if silence > limit {
+            self.sim.fail(format!("{} and silent for {} ms", state.name(), silence / MILLI));
+        }
+    }
+}

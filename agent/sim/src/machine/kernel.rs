@@ -1,0 +1,134 @@
+//! What the guest's kernel keeps of the agents' processes: their signals, the lock, listeners that outlive them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use super::executor::{Process, Sim};
+use super::net::{Listener, Open};
+use super::wait::Signal;
+
+/// A signal to an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signalled {
+    Child,
+    Anew,
+    Replaced,
+    End,
+}
+
+/// How an agent was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// By the service manager of the real root.
+    Root,
+    /// In an initramfs.
+    Early,
+    /// In an initramfs, and the process has followed into the real root.
+    Left,
+}
+
+/// An agent's process.
+pub(crate) struct Agents {
+    pub(crate) process: Process,
+    pub(crate) stage: Stage,
+    pub(crate) signals: RefCell<VecDeque<Signalled>>,
+    pub(crate) signalled: Signal,
+    /// Where the host calls: its own, and one that it has since its start or was given.
+    pub(crate) listens: RefCell<Open>,
+    pub(crate) inherited: RefCell<Option<Listener>>,
+    /// Whether the program that takes its place keeps that.
+    pub(crate) hands_on: Cell<bool>,
+    /// It is past its start.
+    pub(crate) has_begun: Cell<bool>,
+    /// It was killed, and goes on only to its next wait.
+    pub(crate) is_dead: Cell<bool>,
+    /// How often it has waited since.
+    pub(crate) waits: Cell<u32>,
+}
+
+/// Starts a process's program anew.
+type Anew = Rc<dyn Fn(&Rc<Agents>, Stage)>;
+
+/// The guest's kernel.
+#[derive(Default)]
+pub(crate) struct Kernel {
+    alive: RefCell<BTreeMap<u32, Rc<Agents>>>,
+    /// Who has the agent's lock.
+    pub(crate) lock: Cell<Option<u32>>,
+    /// Devices that came or went, and the wake-up for it.
+    pub(crate) plugged: Signal,
+    /// Whether there is no vsock, and no share with the host's files.
+    pub(crate) lacks_vsock: Cell<bool>,
+    pub(crate) lacks_files: Cell<bool>,
+    /// Whether process 1 has left the initramfs.
+    pub(crate) has_left: Cell<bool>,
+    /// Starts a process's program anew.
+    pub(crate) anew: RefCell<Option<Anew>>,
+}
+
+impl Kernel {
+    pub(crate) fn start(
+        &self,
+        sim: &Sim,
+        process: Process,
+        stage: Stage,
+        inherited: Option<Listener>,
+    ) -> Rc<Agents> {
+        sim.trace("agent starts", u64::from(stage == Stage::Root), 0);
+        let agent = Rc::new(Agents {
+            process,
+            stage,
+            signals: RefCell::default(),
+            signalled: Signal::default(),
+            listens: RefCell::default(),
+            inherited: RefCell::new(inherited),
+            hands_on: Cell::default(),
+            has_begun: Cell::default(),
+            waits: Cell::default(),
+            is_dead: Cell::default(),
+        });
+        self.alive.borrow_mut().insert(process.number, agent.clone());
+        agent
+    }
+
+    pub(crate) fn find(&self, number: u32) -> Option<Rc<Agents>> {
+        self.alive.borrow().get(&number).cloned()
+    }
+
+    /// Those that are not past their start.
+    pub(crate) fn beginning(&self) -> Vec<Rc<Agents>> {
+        let alive = self.alive.borrow();
+        alive.values().filter(|agent| !agent.has_begun.get()).cloned().collect()
+    }
+
+    /// Of the task that runs; none if it was killed.
+    pub(crate) fn current(&self, sim: &Sim) -> Option<Rc<Agents>> {
+        self.find(sim.current()?.number)
+    }
+
+    /// Ends it as exit(2) and SIGKILL do.
+    pub(crate) fn end(&self, sim: &Sim, agent: &Rc<Agents>) {
+        agent.is_dead.set(true);
+        self.alive.borrow_mut().remove(&agent.process.number);
+        if self.lock.get() == Some(agent.process.number) {
+            self.lock.set(None);
+        }
+        let inherited = agent.inherited.take();
+        sim.kill(agent.process);
+        drop(inherited);
+    }
+
+    /// Changes what there is in the machine.
+    pub(crate) fn plug(&self, what: &Cell<bool>, lacks: bool) {
+        what.set(lacks);
+        self.plugged.raise();
+    }
+}
+
+impl Agents {
+    pub(crate) fn signal(&self, signal: Signalled) {
+        self.signals.borrow_mut().push_back(signal);
+        self.signalled.raise();
+    }
+}

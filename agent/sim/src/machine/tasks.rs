@@ -1,0 +1,57 @@
+//! Tasks, and how each is put into the queue of those that can go on.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Wake;
+
+/// Whose clock and whose suspend counts for a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zone {
+    Host,
+    Guest,
+}
+
+/// Tasks that die together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) zone: Zone,
+    pub(crate) number: u32,
+}
+
+/// A task, for its early end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskId {
+    pub(super) slot: usize,
+    pub(super) serial: u64,
+}
+
+pub(super) type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+pub(super) struct Slot {
+    pub(super) process: Process,
+    pub(super) serial: u64,
+    pub(super) is_cancelled: bool,
+    pub(super) waker: Arc<Knock>,
+    /// Away while it runs.
+    pub(super) task: Option<Task>,
+}
+
+/// Puts its task into the queue of those that can go on.
+pub(super) struct Knock {
+    pub(super) slot: usize,
+    pub(super) is_queued: AtomicBool,
+    /// Woken by what ran while it blocked.
+    pub(super) is_missed: AtomicBool,
+    pub(super) queue: Arc<Mutex<VecDeque<usize>>>,
+}
+
+impl Wake for Knock {
+    fn wake(self: Arc<Self>) {
+        if !self.is_queued.swap(true, Ordering::Relaxed) {
+            self.queue.lock().expect("one thread").push_back(self.slot);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Whether an agent runs, for commands.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
+
+use crate::handover::incumbent::{self, Incumbent};
+use crate::handover::lock_file;
+use crate::runtime::run_dir;
+
+/// Why it cannot be seen if an agent runs.
+const BLIND: &str = "/run is read-only: mount a tmpfs there";
+/// Result of [`running`].
+#[derive(Debug)]
+pub(crate) enum Running {
+    Yes,
+    /// An agent runs, but its files are hidden at the moment.
+    Hidden(Incumbent),
+    No,
+    /// The lock cannot be opened: the reason, and what to do.
+    Unknown(String),
+}
+
+/// Looks for a running agent by its lock.
+#[inline(never)] // its size
+pub(crate) fn running(root: &Path) -> Running {
+    match lock_file::held(root) {
+        Ok(Some(_)) => Running::Yes,
+        // An agent goes on without a lock there.
+        Err(_) if access(root.join("run"), Access::WRITE_OK) == Err(Errno::ROFS) => {
+            Running::Unknown(BLIND.into())
+        }
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            let path = root.join(run_dir::LOCK);
+            Running::Unknown(format!("cannot open {}: {error}; ask as root", path.display()))
+        }
+        Ok(None) | Err(_) => incumbent::hidden(root).map_or(Running::No, Running::Hidden),
+    }
+}

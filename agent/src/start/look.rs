@@ -1,0 +1,78 @@
+//! What is looked at while the agent waits at start: devices, drivers and the host's files.
+
+use crate::config::files;
+use crate::options::Options;
+use crate::system::devices::entries;
+
+/// Directories below the root in which new devices and drivers show.
+const DIRECTORIES: [&str; 8] = [
+    "dev",
+    "lib/modules",
+    "sys/bus",
+    "sys/bus/pci/devices",
+    "sys/bus/virtio/devices",
+    "sys/class/block",
+    "sys/class/virtio-ports",
+    "sys/module",
+];
+
+/// A listing of devices, drivers and config files, to compare with the next one.
+pub(super) fn look(options: &Options) -> Vec<u8> {
+    let mut seen = Vec::with_capacity(4096);
+    for directory in DIRECTORIES {
+        for path in entries(&options.root.join(directory)) {
+            seen.extend_from_slice(path.as_os_str().as_encoded_bytes());
+            seen.push(0);
+        }
+    }
+    for directory in files::directories(options) {
+        for name in files::NAMES {
+            if let Ok(about) = rustix::fs::stat(directory.join(name)) {
+                let size = about.st_size.unsigned_abs();
+                let (seconds, nanoseconds) = (about.st_mtime.unsigned_abs(), about.st_mtime_nsec);
+                for number in [about.st_ino, size, seconds, nanoseconds] {
+                    seen.extend_from_slice(&number.to_ne_bytes());
+                }
+            }
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::runtime::scratch::scratch;
+
+    #[test]
+    fn what_comes_changes_the_look_and_nothing_else_does() {
+        let root = scratch("look");
+        let mut options = crate::options::parse([].into_iter()).unwrap();
+        options.root = root.to_path_buf();
+        let mut last = look(&options);
+        for path in [
+            "dev/vsock",
+            "sys/bus/virtio/devices/virtio0",
+            "sys/module/virtiofs",
+            "run/incus_agent/agent.key",
+        ] {
+            assert_eq!(look(&options), last, "{path}");
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            let new = look(&options);
+            assert_ne!(new, last, "{}", path.display());
+            last = new;
+        }
+        // A file that grows, then one of the same length in its place.
+        for key in ["key", "yek"] {
+            std::thread::sleep(Duration::from_millis(20));
+            std::fs::write(root.join("run/incus_agent/agent.key"), key).unwrap();
+            let new = look(&options);
+            assert_ne!(new, last, "{key}");
+            last = new;
+        }
+    }
+}
