@@ -41,9 +41,9 @@ pub(crate) fn answer(agent: &Rc<Agent>, request: &Request<'_>) -> Answer {
 /// Serves a session to its end. The permit is held until its process has exited, also if that hangs on
 /// a dead file system: a host that retries must not collect any number of hanging processes.
 async fn serve(agent: Rc<Agent>, allowed: u64, stream: Stream, permit: Permit) {
-    match start(&agent, &stream).await {
+    match launch(&agent) {
         Ok((child, socket)) => {
-            if let Err(error) = relay_while_allowed(&agent, allowed, &stream, socket).await {
+            if let Err(error) = session(&agent, allowed, &stream, &child, socket).await {
                 log::debug(format_args!("an SFTP session was cut: {error}"));
             }
             stream.close().await;
@@ -61,11 +61,16 @@ async fn serve(agent: Rc<Agent>, allowed: u64, stream: Stream, permit: Permit) {
     drop(permit);
 }
 
-async fn start(agent: &Agent, stream: &Stream) -> std::io::Result<(Rc<Child>, Socket)> {
-    let (child, socket) = launch(agent)?;
+async fn session(
+    agent: &Agent,
+    allowed: u64,
+    stream: &Stream,
+    child: &Child,
+    socket: Socket,
+) -> std::io::Result<()> {
     child.started().await?;
     switch(stream, "sftp").await?;
-    Ok((child, socket))
+    relay_while_allowed(agent, allowed, stream, socket).await
 }
 
 /// Starts the session's process within the policy's limits.

@@ -59,7 +59,8 @@ pub(crate) fn begin(
             way = Some(Way::PortAlone(why));
             Ok(())
         }
-        Err(ListenError::NoVsock(why) | ListenError::Taken(why)) => Err(Missing::Other(why)),
+        Err(ListenError::NoVsock(why)) => Err(Missing::Other(why)),
+        Err(ListenError::Taken(why)) => Err(Missing::Taken(why)),
     };
     let waited = wait.until("vsock", &mut attempt)?;
     Ok(way.filter(|_| waited == Waited::Found))

@@ -3,7 +3,7 @@
 //!
 //! A kernel device event triggers a look. Mounts and copied files cause no event, so there is also a look
 //! ten times a second, later once a second. A look lists a few directories; the attempt itself is made
-//! only if the listing has changed or a minute has passed.
+//! only if the listing has changed, a minute has passed, or another program has what is waited for.
 
 use std::time::Duration;
 
@@ -93,7 +93,8 @@ impl<'a> Wait<'a> {
                 status_file::waiting(self.options, what, trouble.why());
             }
             let look = look(self.options);
-            if look != seen || now() + LATER_LOOK_INTERVAL >= due {
+            let is_taken = matches!(trouble, Missing::Taken(_));
+            if is_taken || look != seen || now() + LATER_LOOK_INTERVAL >= due {
                 seen = look;
                 match attempt() {
                     Ok(()) => {

@@ -7,6 +7,8 @@ use std::fmt;
 pub(crate) enum Missing {
     /// A file system of the kernel's is not mounted: the reason is the same for all that would be found by it.
     Unmounted(&'static str),
+    /// Another program has it, of whose end no device tells: it is tried again at each look.
+    Taken(String),
     /// Another cause. Nobody tells these from each other: whoever waits says it again when the words change.
     Other(String),
 }
@@ -16,7 +18,7 @@ impl Missing {
     pub(crate) fn why(&self) -> &str {
         match self {
             Self::Unmounted(why) => why,
-            Self::Other(why) => why,
+            Self::Taken(why) | Self::Other(why) => why,
         }
     }
 }
