@@ -18,6 +18,8 @@ pub(crate) struct Lives {
     pub(crate) starting: Cell<Option<Micros>>,
     /// Since when all is there that a start needs.
     pub(crate) whole: Cell<Micros>,
+    /// When the one before it ended.
+    pub(crate) freed: Cell<Micros>,
     /// When it was told to end.
     pub(crate) told: Cell<Option<Micros>>,
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use crate::below::here::here;
+use crate::host::caller::AGENT;
 use crate::host::port::Backend;
 use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
 use crate::machine::kernel::Stage;
@@ -62,16 +63,31 @@ pub(crate) fn strike(world: &Rc<World>) {
         11 => world.crowd(length),
         12 => world.renew_agent(),
         13 => world.start_second(),
-        14 => {
-            // Started before what it needs is there.
-            world.lack(dice.one_in(2), dice.one_in(2));
-            later(world, Zone::Guest, length, |world| world.lack(false, false));
-            let stage = dice.pick(&[Stage::Root, Stage::Early]);
-            world.start_agent(stage);
-        }
+        14 => begin_early(world, length),
         15 => world.change_policy(dice.one_in(2)),
         _ => here().kernel.has_left.set(true),
     }
+}
+
+/// Starts an agent before what it needs is there.
+fn begin_early(world: &Rc<World>, length: Micros) {
+    let dice = &world.sim.dice;
+    world.kill_agent();
+    let is_taken = dice.one_in(4);
+    world.lack(!is_taken && dice.one_in(2), !is_taken && dice.one_in(2));
+    // Another server's agent has the port.
+    let other = is_taken.then(|| world.net.listen(AGENT));
+    here().kernel.other.replace(other);
+    later(world, Zone::Guest, length, |world| {
+        if here().kernel.other.take().is_some() {
+            // No device tells of it.
+            world.agents.whole.set(world.sim.awake());
+        } else {
+            world.lack(false, false);
+        }
+    });
+    let stage = dice.pick(&[Stage::Root, Stage::Early]);
+    world.start_agent(stage);
 }
 
 /// Mends it when so much time has passed there.

@@ -1,8 +1,8 @@
 //! The agent under deterministic simulation. What decides sequence is compiled from the files that ship; below it the
 //! system is exchanged: virtual time, sockets, port, small files and processes, all by one seed. TLS is a hello.
 //!
-//! `below` has what is exchanged, each under the name and with the interface of what it stands for; `host` is written
-//! from docs/protocol; `oracle` has the rules.
+//! `below` has what is exchanged, each under the name and with the interface of what it stands for; `programs` are what
+//! the agent starts; `host` is written from docs/protocol; `oracle` has the rules.
 
 // The unit tests in the agent's files need a real system: as a test this crate is empty.
 #![cfg(not(test))]
@@ -48,27 +48,25 @@ mod shipped {
         pub(crate) mod events;
         pub(crate) mod exec {
             mod arrival;
-            #[path = "../../../sim/src/below/hostapi/execute.rs"]
             mod execute;
             mod outcome;
+            #[path = "../../../sim/src/below/hostapi/pty.rs"]
+            mod pty;
+            mod pump;
             mod start;
             pub(crate) use arrival::arrive;
             pub(crate) use start::start;
         }
-        #[path = "../../sim/src/below/hostapi/mounts.rs"]
         pub(crate) mod mounts;
         pub(crate) mod operations;
-        #[path = "../../sim/src/below/hostapi/port_forward.rs"]
         pub(crate) mod port_forward;
         pub(crate) mod server;
-        #[path = "../../sim/src/below/hostapi/sftp.rs"]
         pub(crate) mod sftp;
     }
     pub(crate) mod leave;
     pub(crate) mod life;
     pub(crate) mod net {
         pub(crate) mod host_call;
-        #[path = "../../sim/src/below/net/relay.rs"]
         pub(crate) mod relay;
         pub(crate) mod serve;
         #[path = "../../sim/src/below/net/stream.rs"]
@@ -86,7 +84,6 @@ mod shipped {
     pub(crate) mod options;
     pub(crate) mod print;
     pub(crate) mod runtime {
-        #[path = "../../sim/src/below/runtime/children.rs"]
         pub(crate) mod children;
         pub(crate) mod clock;
         pub(crate) mod digest;
@@ -125,13 +122,22 @@ mod shipped {
         pub(crate) mod status_file;
         pub(crate) mod without_vsock;
     }
+    pub(crate) mod workers {
+        #[path = "../../sim/src/below/workers/report.rs"]
+        pub(crate) mod report;
+        pub(crate) mod run;
+    }
 }
 use shipped::{agent, built, config, devlxd, handover, hostapi};
-use shipped::{leave, life, net, options, print, runtime, start, status};
+use shipped::{leave, life, net, options, print, runtime, start, status, workers};
+
+/// Ships, too; beside `sys`, which has what is made of it.
+#[path = "../../src/sys/plan.rs"]
+mod plan;
 
 // What is exchanged.
 mod below;
-use below::{first_boot, follow, guest_path, sys, system, transport, workers};
+use below::{first_boot, follow, guest_path, sys, system, transport};
 
 // What is around it.
 mod agents;
@@ -141,6 +147,7 @@ mod host;
 mod lives;
 mod machine;
 mod oracle;
+mod programs;
 mod story;
 mod world;
 

@@ -116,7 +116,8 @@ impl World {
         self.sim.spawn(process, async move {
             loop {
                 let seen = world.sim.unblocked.seen();
-                if !world.sim.is_blocked() {
+                // exec(2) takes no time in which others could do something.
+                if !world.sim.is_blocked() && !here().kernel.is_starting_anew(process) {
                     break;
                 }
                 world.sim.unblocked.after(seen).await;
@@ -128,6 +129,7 @@ impl World {
             };
             let signals = SignalSource(agent.clone());
             let mut result = life::run(world.options(stage), signals, go);
+            world.sim.unblocked.raise();
             if let Some((shared, served)) = begun.filter(|_| !agent.is_dead.get()) {
                 world.serves(&agent, shared);
                 result = served.await.map_err(StartError::from);
@@ -139,6 +141,7 @@ impl World {
     fn serves(&self, process: &Rc<Agents>, agent: Rc<Agent>) {
         self.sim.trace("agent serves", 0, 0);
         process.has_begun.set(true);
+        process.rank.set(self.oracle.next_to_serve());
         let begun = self.sim.awake();
         let is_alone = here().kernel.lacks_vsock.get();
         let running = Running { process: process.clone(), agent, begun, is_alone };
@@ -160,16 +163,17 @@ impl World {
         sim.trace("agent is over", u64::from(result.is_ok()), 0);
         if is_running {
             // The host was told, unless there is no port, or nobody at its end.
-            if self.agents.told.take().is_none() {
+            match self.agents.told.take() {
                 // One that made room sees to the end of what it has begun.
-                if result.is_err() {
-                    self.oracle.excuse();
+                None if result.is_err() => self.oracle.excuse(),
+                Some(told) if !self.qemu.is_told(b"STOPPED\n", told) => {
+                    sim.fail("an agent has ended, and STOPPED is not the last word".into());
                 }
-            } else if !self.qemu.is_told(b"STOPPED\n") {
-                sim.fail("an agent has ended, and STOPPED is not the last word".into());
+                None | Some(_) => {}
             }
             self.oracle.excuse_guests();
             self.agents.running.take();
+            self.agents.freed.set(sim.awake());
         }
         if is_last {
             self.agents.starting.set(None);
@@ -240,10 +244,11 @@ impl World {
     /// Whether the agents do in time what they should.
     pub(crate) fn look_at_agents(&self) {
         let (now, kernel) = (self.sim.awake(), &here().kernel);
-        let is_whole = !kernel.lacks_files.get() && !kernel.lacks_vsock.get();
+        let lacks = kernel.lacks_files.get() || kernel.lacks_vsock.get();
+        let is_whole = !lacks && kernel.other.borrow().is_none();
         if let Some(since) = self.agents.starting.get().filter(|_| is_whole) {
             let limit = if self.agents.process().is_some() { ROOM + START } else { START };
-            if now - since.max(self.agents.whole.get()) > limit {
+            if now - since.max(self.agents.whole.get()).max(self.agents.freed.get()) > limit {
                 self.sim.fail("all is there, and no agent starts".into());
             }
         }

@@ -53,12 +53,14 @@ pub(crate) struct Oracle {
     excuses: Cell<u64>,
     /// The same of guests alone.
     guests_excuses: Cell<u64>,
-    /// Agents that were told to end, and second ones that were started.
+    /// Agents that were told to end, and second ones that were started, and the last time.
     ends: Cell<u64>,
+    ended: Cell<Micros>,
     /// Until when the last of them may go on, in time awake.
     ends_until: Cell<Micros>,
-    /// The newest agent that has served anybody.
+    /// The newest agent that has served anybody, and how many there are.
     serving: Cell<u32>,
+    agents: Cell<u32>,
     /// Requests that were answered, and times that the host was found.
     pub(crate) answers: Cell<u64>,
     pub(crate) connects: Cell<u64>,
@@ -84,8 +86,10 @@ impl Oracle {
             excuses: Cell::default(),
             guests_excuses: Cell::default(),
             ends: Cell::default(),
+            ended: Cell::default(),
             ends_until: Cell::default(),
             serving: Cell::default(),
+            agents: Cell::default(),
             answers: Cell::default(),
             connects: Cell::default(),
             keeps_host: Cell::default(),
@@ -206,21 +210,24 @@ impl Oracle {
     pub(crate) fn agent_ends(&self) {
         self.excuse_guests();
         self.ends.set(self.ends.get() + 1);
+        self.ended.set(self.sim.awake());
         self.ends_until.set(self.sim.awake() + END);
     }
 
-    /// Whether an agent is about to end: it still takes the host's calls, but begins nothing.
-    pub(crate) fn is_ending(&self) -> bool {
-        self.sim.awake() < self.ends_until.get()
-    }
-
-    pub(crate) fn ends(&self) -> u64 {
-        self.ends.get()
+    /// When an agent was last told to end.
+    pub(crate) fn ended(&self) -> Micros {
+        self.ended.get()
     }
 
     /// Both counts, for a guest.
     pub(crate) fn guests_excuses(&self) -> u64 {
         self.excuses.get() + self.guests_excuses.get()
+    }
+
+    /// The number of the next agent that is past its start.
+    pub(crate) fn next_to_serve(&self) -> u32 {
+        self.agents.set(self.agents.get() + 1);
+        self.agents.get()
     }
 
     /// An agent serves somebody: none does after a newer one.
@@ -229,9 +236,43 @@ impl Oracle {
             self.sim.fail(format!("two agents serve {what}"));
         }
     }
+}
 
-    pub(crate) fn excuses(&self) -> u64 {
-        self.excuses.get()
+/// What had been an excuse when something was asked, and when that was, in time awake.
+pub(crate) struct Before {
+    oracle: Rc<Oracle>,
+    pub(crate) asked: Micros,
+    excuses: u64,
+    guests_excuses: u64,
+    ends: u64,
+    pub(crate) was_ending: bool,
+}
+
+impl Before {
+    pub(crate) fn now(oracle: &Rc<Oracle>) -> Self {
+        Self {
+            oracle: oracle.clone(),
+            asked: oracle.sim.awake(),
+            excuses: oracle.excuses.get(),
+            guests_excuses: oracle.guests_excuses.get(),
+            ends: oracle.ends.get(),
+            was_ending: oracle.sim.awake() < oracle.ends_until.get(),
+        }
+    }
+
+    /// Whether the agent, or its clock, may have been lost since.
+    pub(crate) fn is_excused(&self) -> bool {
+        self.excuses != self.oracle.excuses.get()
+    }
+
+    /// Whether connections may have been.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_excused() || self.guests_excuses != self.oracle.guests_excuses.get()
+    }
+
+    /// Whether an agent may have been told to end, or to make room: it still takes the host's calls, but begins nothing.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.was_ending || self.ends != self.oracle.ends.get()
     }
 }
 

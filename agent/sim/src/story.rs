@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::faults::{LONGEST, mend, strike};
-use crate::host::calls::AGENT;
+use crate::host::caller::AGENT;
 use crate::machine::dice::Dice;
 use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
 use crate::machine::kernel::Stage;

@@ -11,12 +11,14 @@ use crate::agents::Lives;
 use crate::below::here::{Here, enter, here};
 use crate::guest::{Guest, application, visitor};
 use crate::host::daemon::{Host, Nature};
+use crate::host::pipes::ECHO;
 use crate::host::port::{Backend, Qemu};
 use crate::machine::dice::Dice;
 use crate::machine::executor::{Micros, SECOND, Sim, Zone};
 use crate::machine::net::{Net, Place};
 use crate::machine::wait::sleep;
 use crate::oracle::Oracle;
+use crate::programs::echo;
 
 /// How often a program in the guest asks something.
 const POLL: Micros = 5 * SECOND;
@@ -123,6 +125,14 @@ impl World {
         for _ in 0..visitors {
             self.sim.spawn(process, visitor(self.guest.clone()));
         }
+        let listener = self.net.listen(Place::Tcp(ECHO));
+        let sim = self.sim.clone();
+        self.sim.spawn(process, async move {
+            loop {
+                let stream = listener.accept().await;
+                sim.spawn(process, async move { echo(&here(), &stream).await });
+            }
+        });
         if self.flavour != Flavour::LxdOld {
             self.sim.spawn(process, application(self.guest.clone()));
         }

@@ -1,7 +1,6 @@
 //! Copies bytes between a connection of the host and a local socket, both ways, until either ends.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
@@ -9,6 +8,7 @@ use futures_lite::FutureExt;
 
 use crate::net::stream::Stream;
 use crate::runtime::clock::within;
+use crate::sys::fd::{self, OwnedFd};
 use crate::transport::Socket;
 
 /// Read size towards the guest, bytes: one TLS record.
@@ -46,7 +46,7 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
         let mut buffer = None;
         loop {
             let piece = buffer.get_or_insert_with(|| vec![0; OUTWARD]);
-            match socket.try_read(|fd| Ok(rustix::io::read(fd, &mut *piece)?)) {
+            match socket.try_read(|local| Ok(fd::read(local, piece)?)) {
                 Ok(0) => return stream.sent().await,
                 Ok(count) => stream.write_ahead(piece.get(..count).unwrap_or_default()).await?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -78,5 +78,5 @@ pub(crate) async fn write_all(to: &Async<OwnedFd>, mut bytes: &[u8]) -> io::Resu
 /// # Cancellation
 /// Nothing was written.
 async fn write_some(to: &Async<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
-    to.write_with(|fd| Ok(rustix::io::write(fd, bytes)?)).await
+    to.write_with(|local| Ok(fd::write(local, bytes)?)).await
 }

@@ -3,17 +3,16 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::http::head::Request;
 use mote_core::ws::{self, Incoming, Opcode};
-use rustix::buffer::spare_capacity;
 
 use crate::net::stream::Stream;
 use crate::runtime::clock::within;
 use crate::runtime::permits::Semaphore;
+use crate::sys::fd::{self, AsFd};
 
 /// Most payload of a [`Frame`], bytes: see [`Stream::write_all`].
 const FRAME: usize = 31 * 1024;
@@ -40,7 +39,7 @@ impl Frame {
     /// Any error of read(2).
     pub(crate) fn fill(&mut self, from: impl AsFd) -> rustix::io::Result<usize> {
         self.0.truncate(ws::HEADER);
-        rustix::io::read(from, spare_capacity(&mut self.0))
+        fd::append(from, &mut self.0)
     }
 
     /// The frame for the first `length` bytes of the payload.

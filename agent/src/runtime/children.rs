@@ -2,23 +2,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
+use rustix::process::{Pid, Signal as Kill};
+
 use crate::runtime::reactor::Async;
-use rustix::process::{Pid, Signal as Kill, WaitOptions, kill_process_group, wait};
-
 use crate::runtime::wake::Signal;
+pub(crate) use crate::sys::Ended;
+use crate::sys::fd::{self, OwnedFd};
 use crate::sys::{self, Plan};
-
-/// How a child ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// Exit code.
-    Code(i32),
-    /// Number of the signal that killed it.
-    Signal(i32),
-}
 
 /// The children not yet reaped.
 #[derive(Debug, Default)]
@@ -53,13 +45,7 @@ impl Children {
     /// Reaps all processes that have ended, orphans included. Called for each SIGCHLD, which may stand
     /// for several children.
     pub(crate) fn reap(&self) {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            let ended = match (status.exit_status(), status.terminating_signal()) {
-                (Some(code), _) => Ended::Code(code),
-                (None, Some(signal)) => Ended::Signal(signal),
-                // Stopped or continued, which wait(2) was not asked for.
-                (None, None) => continue,
-            };
+        while let Some((pid, ended)) = sys::reap() {
             let mut alive = self.alive.borrow_mut();
             if let Some(at) = alive.iter().position(|child| child.pid == pid) {
                 let child = alive.swap_remove(at);
@@ -84,7 +70,7 @@ impl Child {
         let Some(failure) = self.failure.borrow_mut().take() else { return Ok(()) };
         let mut errno = [0; 4];
         let count = Async::new_nonblocking(failure)
-            .read_with(|fd| Ok(rustix::io::read(fd, &mut errno)?))
+            .read_with(|pipe| Ok(fd::read(pipe, &mut errno)?))
             .await?;
         if count == 0 {
             Ok(())
@@ -114,12 +100,8 @@ impl Child {
 
     /// Kills the child's process group.
     pub(crate) fn kill(&self) {
-        if self.ended.get().is_some() {
-            return;
-        }
-        // Right after fork(2) the child has no group of its own yet.
-        if kill_process_group(self.pid, Kill::KILL).is_err() {
-            sys::kill(self.pid, Kill::KILL.as_raw());
+        if self.ended.get().is_none() {
+            sys::kill_group(self.pid);
         }
     }
 }

@@ -4,14 +4,19 @@
 #![allow(unsafe_code)]
 
 mod error;
+pub(crate) mod fd;
 pub(crate) mod heap;
 pub(crate) mod listener;
+mod plan;
+mod process;
 pub(crate) mod sandbox;
 mod spawn;
 
 pub(crate) use error::SystemError;
+pub(crate) use plan::Plan;
+pub(crate) use process::{Ended, kill_group, reap};
 pub(crate) use spawn::{
-    Plan, become_user, descriptors, lower_oom_score, raise_file_limit, reexec, run_in_fork, spawn,
+    become_user, descriptors, lower_oom_score, raise_file_limit, reexec, run_in_fork, spawn,
 };
 
 use std::ffi::CStr;

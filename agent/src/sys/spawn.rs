@@ -10,10 +10,12 @@ use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use mote_core::hostapi::exec::{MAX_PATH, Program};
+use mote_core::hostapi::exec::MAX_PATH;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+
+use super::plan::Plan;
 
 /// Wanted limit of descriptors: some hundred concurrent execs need eight each.
 const FILES: u64 = 16_384;
@@ -73,25 +75,6 @@ pub(crate) fn raise_file_limit() {
     if setrlimit(Resource::Nofile, raised).is_ok() {
         FILE_LIMIT.store(current, Ordering::Relaxed);
     }
-}
-
-/// A program to start.
-#[derive(Debug)]
-pub(crate) struct Plan<'p> {
-    /// The program's name and search path; the first file that can be executed is.
-    pub(crate) program: Program<'p>,
-    /// `argv`.
-    pub(crate) arguments: &'p [&'p CStr],
-    /// The whole environment, as `NAME=value`.
-    pub(crate) environment: &'p [&'p CStr],
-    /// Descriptors 0, 1 and 2.
-    pub(crate) stdio: [BorrowedFd<'p>; 3],
-    /// Working directory, entered with the rights of `ids`.
-    pub(crate) directory: Option<&'p CStr>,
-    /// User and group id; supplementary groups are dropped.
-    pub(crate) ids: Option<(u32, u32)>,
-    /// Whether descriptor 0 becomes the controlling terminal.
-    pub(crate) terminal: bool,
 }
 
 /// Does work that may hang in a child process, which is left alone with it after `limit`. The child has

@@ -4,20 +4,17 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
 use mote_core::hostapi::exec::Program;
-use rustix::buffer::spare_capacity;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::agent::Agent;
 use crate::runtime::children::{Child, Ended};
 use crate::runtime::clock::within;
 use crate::runtime::log;
+use crate::sys::fd::{self, AsFd, BorrowedFd, OwnedFd};
 use crate::sys::{Plan, SELF, is_found};
 use crate::system::devices::NO_PROC;
 use crate::transport::Socket;
@@ -61,13 +58,13 @@ pub(crate) async fn run(
     limit: Duration,
 ) -> io::Result<Vec<u8>> {
     // The input fits into a pipe, so that one write is enough.
-    let (input_end, fill) = pipe_with(PipeFlags::CLOEXEC)?;
-    rustix::io::ioctl_fionbio(&fill, true)?;
-    if rustix::io::write(&fill, input)? != input.len() {
+    let (input_end, fill) = fd::pipe()?;
+    fd::unblock(&fill)?;
+    if fd::write(&fill, input)? != input.len() {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     drop(fill);
-    let (output, output_end) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (output, output_end) = fd::pipe()?;
     let child = KillOnDrop(start(agent, arguments, input_end.as_fd(), output_end.as_fd())?);
     drop((input_end, output_end));
     let work = async {
@@ -100,8 +97,7 @@ pub(crate) async fn run(
 /// # Errors
 /// Any error of socketpair(2), or of starting the worker.
 pub(crate) fn connected(agent: &Agent, arguments: &[&str]) -> io::Result<(Rc<Child>, Socket)> {
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let (ours, theirs) = fd::pair()?;
     let child = start(agent, arguments, theirs.as_fd(), theirs.as_fd())?;
     Ok((child, Async::new(ours)?))
 }
@@ -152,8 +148,7 @@ async fn read_all(from: OwnedFd, most: usize) -> io::Result<Vec<u8>> {
     let mut all = Vec::new();
     loop {
         all.reserve(READ_ROOM);
-        let count =
-            from.read_with(|fd| Ok(rustix::io::read(fd, spare_capacity(&mut all))?)).await?;
+        let count = from.read_with(|pipe| Ok(fd::append(pipe, &mut all)?)).await?;
         if count == 0 {
             return Ok(all);
         }

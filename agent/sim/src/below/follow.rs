@@ -2,6 +2,6 @@
 
 use std::rc::Rc;
 
-use super::super::agent::Agent;
+use crate::agent::Agent;
 
 pub(crate) async fn run(_agent: Rc<Agent>) {}

@@ -54,8 +54,8 @@ pub(crate) fn here() -> Rc<Here> {
 impl Here {
     /// The agent that runs serves somebody: no older one may do so afterwards.
     pub(crate) fn serves(&self, what: &str) {
-        if let Some(process) = self.sim.current() {
-            self.oracle.serves(process.number, what);
+        if let Some(agent) = self.kernel.current(&self.sim) {
+            self.oracle.serves(agent.rank.get(), what);
         }
     }
 

@@ -7,4 +7,3 @@ pub(crate) mod here;
 pub(crate) mod sys;
 pub(crate) mod system;
 pub(crate) mod transport;
-pub(crate) mod workers;

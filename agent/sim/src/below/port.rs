@@ -79,7 +79,7 @@ impl Source for Port {
 }
 
 pub(super) fn watched(port: Port) -> io::Result<Async<Port>> {
-    Ok(Async::new(port))
+    Async::new(port)
 }
 
 pub(crate) fn kick(_: &Path) {

@@ -8,6 +8,8 @@ use mote_core::flavour::Flavour;
 use crate::agent::Agent;
 use crate::below::here::here;
 use crate::machine::net::Place;
+use crate::runtime::reactor::Async;
+use crate::sys::fd::OwnedFd;
 use crate::transport::Socket;
 
 pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
@@ -15,7 +17,8 @@ pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
 }
 
 pub(super) fn open(_: &Agent, _: &Path) -> io::Result<Socket> {
-    Ok(Socket::Listening(here().net.listen(Place::Devlxd)))
+    let listener = OwnedFd::listening(here().net.listen(Place::Devlxd));
+    Ok(Async::new_nonblocking(listener))
 }
 
 pub(super) fn hide(_: &Agent, _: &Path) {}

@@ -1,41 +1,26 @@
 //! Sockets.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
 use mote_core::host_address::HostAddress;
 use rustix::io::Errno;
 
-use super::here::{Here, here};
+use super::here::here;
 use crate::handover::processes::Handle;
-use crate::host::calls::AGENT;
+use crate::host::caller::AGENT;
 use crate::machine::executor::Zone;
 use crate::machine::net::{self, NoWay, Place};
-use std::rc::Rc;
+use crate::runtime::reactor::Async;
+use crate::sys::fd::{Counted, OwnedFd};
 
-/// A socket, and who counts it.
-pub(crate) enum Socket {
-    Listening(net::Listener),
-    Connected(net::Stream, Option<Counted>),
-}
+/// A socket that is waited for.
+pub(crate) type Socket = Async<OwnedFd>;
 
-/// An open connection of a guest.
-pub(crate) struct Counted(Rc<Here>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.guests.set(self.0.guests.get() - 1);
-    }
-}
-
-impl Socket {
-    pub(crate) fn stream(&self) -> &net::Stream {
-        match self {
-            Self::Connected(stream, _) => stream,
-            Self::Listening(_) => unreachable!("a listener is read"),
-        }
-    }
+fn connected(stream: net::Stream, counted: Option<Counted>) -> Socket {
+    Async::new_nonblocking(OwnedFd::connected(stream, counted))
 }
 
 #[derive(Clone, Debug)]
@@ -80,10 +65,18 @@ impl Transport {
             return Err(Errno::MFILE.into());
         }
         match here.net.connect(place, Zone::Guest).await {
-            Ok(stream) => Ok(Socket::Connected(stream, None)),
+            Ok(stream) => Ok(connected(stream, None)),
             Err(NoWay::Refused) => Err(Errno::CONNRESET.into()),
             Err(NoWay::Other) => Err(Errno::HOSTUNREACH.into()),
         }
+    }
+}
+
+/// Connects to a port inside of the guest.
+pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
+    match here().net.connect(Place::Tcp(address.port()), Zone::Guest).await {
+        Ok(stream) => Ok(connected(stream, None)),
+        Err(_) => Err(Errno::CONNREFUSED.into()),
     }
 }
 
@@ -102,18 +95,18 @@ impl Watched {
     pub(crate) async fn accept(&self) -> io::Result<Socket> {
         let stream = self.0.accept().await;
         here().serves("the host");
-        Ok(Socket::Connected(stream, None))
+        Ok(connected(stream, None))
     }
 }
 
 pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
-    let Socket::Listening(listener) = listener else { return Err(Errno::INVAL.into()) };
+    let Some(listener) = listener.get_ref().listener() else { return Err(Errno::INVAL.into()) };
     let stream = listener.accept().await;
     let here = here();
     here.serves("a guest");
     here.guests.set(here.guests.get() + 1);
     here.oracle.at_most("guest connections", here.guests.get(), here.most_guests);
-    Ok(Socket::Connected(stream, Some(Counted(here))))
+    Ok(connected(stream, Some(Counted(here))))
 }
 
 pub(crate) fn probe_vsock(_: &Path) -> Result<u32, &'static str> {

@@ -62,6 +62,11 @@ impl<'s> Reader<'s> {
         Ok(Some(message))
     }
 
+    /// What came behind the last message.
+    pub(crate) fn rest(self) -> Vec<u8> {
+        self.buffer
+    }
+
     /// The next line without a head.
     pub(crate) async fn line(&mut self) -> Result<Option<String>, Broken> {
         loop {

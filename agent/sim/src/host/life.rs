@@ -31,7 +31,7 @@ impl Host {
 
     async fn monitor(self: &Rc<Self>) {
         sleep(&self.sim, Zone::Host, self.sim.dice.between(MILLI, 100 * MILLI)).await;
-        self.qemu.is_read.set(true);
+        self.qemu.begin_to_read();
         if self.qemu.backend == Backend::Line {
             // It tells all.
             self.qemu.tell(&self.connect_line());

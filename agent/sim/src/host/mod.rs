@@ -1,9 +1,13 @@
 //! The host, written from `docs/protocol` alone: QEMU with the status port, the daemon that reads it, what it
 //! asks of the agent, and its server for guests.
 
-pub(crate) mod calls;
+pub(crate) mod caller;
+mod calls;
 pub(crate) mod daemon;
+mod exec;
 pub(crate) mod http;
 mod life;
+pub(crate) mod pipes;
 pub(crate) mod port;
 pub(crate) mod server;
+mod websocket;

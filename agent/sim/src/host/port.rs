@@ -8,7 +8,7 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
-use crate::machine::executor::{Micros, Process, SECOND, Sim, Zone};
+use crate::machine::executor::{MILLI, Micros, Process, SECOND, Sim, Zone};
 use crate::machine::wait::{Signal, sleep};
 
 /// What is behind the port.
@@ -63,7 +63,11 @@ pub(crate) struct Qemu {
     pub(crate) event: Signal,
     /// Whether a daemon is connected.
     pub(crate) is_read: Cell<bool>,
+    read_since: Cell<Micros>,
 }
+
+/// The guest looks so often, with some time to spare, whether a line is read.
+const READ: Micros = 200 * MILLI;
 
 const STATUS: usize = 0;
 const DUMMY: usize = 1;
@@ -88,6 +92,7 @@ impl Qemu {
             vanished: Cell::default(),
             event: Signal::default(),
             is_read: Cell::new(false),
+            read_since: Cell::default(),
         })
     }
 
@@ -97,11 +102,12 @@ impl Qemu {
         let was_there = self.is_there.replace(is_there);
         self.number.set(self.number.get() + 1);
         self.is_open.set(false);
-        self.since.set(self.sim.awake());
+        let was_seen = self.written.get() >= self.since.replace(self.sim.awake());
         let now = self.sim.now(Zone::Guest);
         if is_there {
             self.away.set(now.saturating_sub(self.vanished.get()));
-        } else if was_there {
+        } else if was_there && was_seen {
+            // One that nobody has seen is still away.
             self.vanished.set(now);
         }
         self.to_guest.borrow_mut().clear();
@@ -141,11 +147,19 @@ impl Qemu {
         self.raise(DUMMY);
     }
 
-    /// Whether the guest's last word was this, or could not be said: the port came or went a moment ago, or nobody reads.
-    pub(crate) fn is_told(&self, word: &[u8]) -> bool {
-        let is_settled = self.is_there.get() && self.sim.awake() - self.since.get() > 2 * SECOND;
-        let is_heard = self.backend != Backend::Line || self.is_read.get();
+    /// Whether the guest's last word was this, or could not be said: the port came or went since then or a moment before, or
+    /// nobody reads.
+    pub(crate) fn is_told(&self, word: &[u8], since: Micros) -> bool {
+        let is_settled = self.is_there.get() && self.since.get() + 2 * SECOND < since;
+        let is_read = self.is_read.get() && self.read_since.get() + READ < self.sim.awake();
+        let is_heard = self.backend != Backend::Line || is_read;
         !is_settled || !is_heard || self.last.borrow().ends_with(word)
+    }
+
+    /// A daemon connects.
+    pub(crate) fn begin_to_read(&self) {
+        self.is_read.set(true);
+        self.read_since.set(self.sim.awake());
     }
 
     /// What the daemon reads; reading takes it out.

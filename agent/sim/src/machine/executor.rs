@@ -305,10 +305,13 @@ impl Sim {
 
     /// Runs one task that can go on; false if there is none.
     fn step(&self) -> bool {
-        let next = |zone| self.clock(zone).ready.lock().expect("one thread").pop_front();
+        let next = |zone| {
+            let index = self.clock(zone).ready.lock().expect("one thread").pop_front();
+            index.map(|index| (index, zone))
+        };
         let guest = || if self.is_frozen() { None } else { next(Zone::Guest) };
-        let Some(index) = next(Zone::Host).or_else(guest) else { return false };
-        let Some((mut task, serial, waker, process)) = self.begin(index) else { return true };
+        let Some((index, zone)) = next(Zone::Host).or_else(guest) else { return false };
+        let Some((mut task, serial, waker, process)) = self.begin(index, zone) else { return true };
         self.steps.set(self.steps.get() + 1);
         if self.steps.get() > BUSY {
             self.fail("a loop that waits for nothing".into());
@@ -348,9 +351,10 @@ impl Sim {
         self.slots.borrow()[index].as_ref().is_some_and(|slot| slot.is_cancelled)
     }
 
-    fn begin(&self, index: usize) -> Option<(Task, u64, Arc<Knock>, Process)> {
+    fn begin(&self, index: usize, zone: Zone) -> Option<(Task, u64, Arc<Knock>, Process)> {
         let mut slots = self.slots.borrow_mut();
-        let slot = slots[index].as_mut()?;
+        // Where a task that was woken and has died since was, there may be one of the other zone now.
+        let slot = slots[index].as_mut().filter(|slot| slot.process.zone == zone)?;
         slot.waker.is_queued.store(false, Ordering::Relaxed);
         slot.waker.is_missed.store(slot.task.is_none(), Ordering::Relaxed);
         Some((slot.task.take()?, slot.serial, slot.waker.clone(), slot.process))

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use super::executor::{Process, Sim};
+use rustix::process::Pid;
+
+use super::executor::{Process, Sim, Zone};
 use super::net::{Listener, Open};
 use super::wait::Signal;
 
@@ -15,6 +17,13 @@ pub(crate) enum Signalled {
     Anew,
     Replaced,
     End,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Code(i32),
+    Signal(i32),
 }
 
 /// How an agent was started.
@@ -39,10 +48,13 @@ pub(crate) struct Agents {
     pub(crate) inherited: RefCell<Option<Listener>>,
     /// Whether the program that takes its place keeps that.
     pub(crate) hands_on: Cell<bool>,
-    /// It is past its start.
+    /// It is past its start, as which of all agents.
     pub(crate) has_begun: Cell<bool>,
+    pub(crate) rank: Cell<u32>,
     /// It was killed, and goes on only to its next wait.
     pub(crate) is_dead: Cell<bool>,
+    /// Children that have ended, until it takes note of that.
+    pub(crate) ended: RefCell<VecDeque<(Pid, Ended)>>,
     /// How often it has waited since.
     pub(crate) waits: Cell<u32>,
 }
@@ -54,6 +66,11 @@ type Anew = Rc<dyn Fn(&Rc<Agents>, Stage)>;
 #[derive(Default)]
 pub(crate) struct Kernel {
     alive: RefCell<BTreeMap<u32, Rc<Agents>>>,
+    /// Children, with the agents that have started them.
+    pub(crate) children: RefCell<BTreeMap<u32, Rc<Agents>>>,
+    /// How many of them are SFTP sessions, and how many mount something.
+    pub(crate) sessions: Cell<usize>,
+    pub(crate) mounts: Cell<usize>,
     /// Who has the agent's lock.
     pub(crate) lock: Cell<Option<u32>>,
     /// Devices that came or went, and the wake-up for it.
@@ -61,6 +78,8 @@ pub(crate) struct Kernel {
     /// Whether there is no vsock, and no share with the host's files.
     pub(crate) lacks_vsock: Cell<bool>,
     pub(crate) lacks_files: Cell<bool>,
+    /// What something else than mote has: the port that the host calls.
+    pub(crate) other: RefCell<Option<Listener>>,
     /// Whether process 1 has left the initramfs.
     pub(crate) has_left: Cell<bool>,
     /// Starts a process's program anew.
@@ -85,6 +104,8 @@ impl Kernel {
             inherited: RefCell::new(inherited),
             hands_on: Cell::default(),
             has_begun: Cell::default(),
+            rank: Cell::default(),
+            ended: RefCell::default(),
             waits: Cell::default(),
             is_dead: Cell::default(),
         });
@@ -102,6 +123,13 @@ impl Kernel {
         alive.values().filter(|agent| !agent.has_begun.get()).cloned().collect()
     }
 
+    /// Whether another process has a listener from before its start, which has yet to come.
+    pub(crate) fn is_starting_anew(&self, process: Process) -> bool {
+        let alive = self.alive.borrow();
+        let mut others = alive.values().filter(|agent| agent.process != process);
+        others.any(|agent| !agent.has_begun.get() && agent.inherited.borrow().is_some())
+    }
+
     /// Of the task that runs; none if it was killed.
     pub(crate) fn current(&self, sim: &Sim) -> Option<Rc<Agents>> {
         self.find(sim.current()?.number)
@@ -115,8 +143,20 @@ impl Kernel {
             self.lock.set(None);
         }
         let inherited = agent.inherited.take();
+        self.orphan(sim, agent);
         sim.kill(agent.process);
         drop(inherited);
+    }
+
+    /// An agent's process has ended, and its children end with it.
+    fn orphan(&self, sim: &Sim, parent: &Rc<Agents>) {
+        let mut children = self.children.borrow_mut();
+        let theirs = children.extract_if(.., |_, of| Rc::ptr_eq(of, parent));
+        let theirs: Vec<_> = theirs.map(|(number, _)| number).collect();
+        drop(children);
+        for number in theirs {
+            sim.kill(Process { zone: Zone::Guest, number });
+        }
     }
 
     /// Changes what there is in the machine.

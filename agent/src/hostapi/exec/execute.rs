@@ -3,14 +3,12 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use futures_lite::FutureExt;
 use futures_lite::future::{pending, zip};
 use mote_core::hostapi::exec::{Request, exit};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::outcome::{Failure, Held};
 use super::{pty, pump};
@@ -20,6 +18,7 @@ use crate::net::websocket::WebSocket;
 use crate::runtime::children::{Child, Ended};
 use crate::runtime::reactor::Async;
 use crate::sys::Plan;
+use crate::sys::fd::{AsFd, OwnedFd, pipe};
 
 /// Longest part of a command's name in the error if it could not be run, characters.
 const MAX_SHOWN_NAME: usize = 128;
@@ -42,9 +41,9 @@ impl Stdio {
             let ours = Ours::Terminal(Async::new(master)?);
             return Ok(Self { theirs: [slave.try_clone()?, slave.try_clone()?, slave], ours });
         }
-        let (stdin, input) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (output, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-        let (errors, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stdin, input) = pipe()?;
+        let (output, stdout) = pipe()?;
+        let (errors, stderr) = pipe()?;
         let ours = Ours::Pipes {
             input: Async::new(input)?,
             output: Async::new(output)?,

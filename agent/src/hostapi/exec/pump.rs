@@ -3,7 +3,6 @@
 
 use std::cell::Cell;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
@@ -17,6 +16,7 @@ use crate::net::relay::write_all;
 use crate::net::websocket::{Frame, Inbox, Received, WebSocket};
 use crate::runtime::children::Child;
 use crate::runtime::clock::{now, within};
+use crate::sys::fd::{BorrowedFd, OwnedFd};
 
 /// Read size for the host's data, bytes.
 const OUTPUT_PIECE: usize = 16 * 1024;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mote_core::hostapi::host_peer::{HostPeer, NotTheHost, authenticate};
 
 use crate::config::files::ConfigFiles;
-use crate::host::calls::HOST_CLIENT;
+use crate::host::caller::HOST_CLIENT;
 use crate::machine::handshake::Certificate;
 use crate::net::tickets::Store;
 use crate::net::tls_error::Unusable;

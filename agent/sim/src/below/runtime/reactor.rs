@@ -56,6 +56,8 @@ impl Drop for Timer {
 pub(crate) trait Source {
     fn seen(&self) -> u64;
     async fn changed(&self, seen: u64);
+    /// Returns when it takes something.
+    async fn has_room(&self) {}
 }
 
 /// A source whose operations are tried again when it has changed.
@@ -68,8 +70,8 @@ impl<T> std::fmt::Debug for Async<T> {
 }
 
 impl<T: Source> Async<T> {
-    pub(crate) fn new(source: T) -> Self {
-        Self(source)
+    pub(crate) fn new(source: T) -> io::Result<Self> {
+        Ok(Self(source))
     }
 
     pub(crate) fn new_nonblocking(source: T) -> Self {
@@ -93,6 +95,28 @@ impl<T: Source> Async<T> {
                 other => return other,
             }
         }
+    }
+
+    pub(crate) async fn write_with<R>(
+        &self,
+        mut op: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        loop {
+            match op(&self.0) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.0.has_room().await,
+                other => return other,
+            }
+        }
+    }
+
+    pub(crate) fn try_read<R>(&self, op: impl FnOnce(&T) -> io::Result<R>) -> io::Result<R> {
+        op(&self.0)
+    }
+
+    /// Returns when a read finds something: for those that count nothing.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        self.0.changed(self.0.seen()).await;
+        Ok(())
     }
 }
 

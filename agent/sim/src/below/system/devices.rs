@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::below::here::here;
 
+/// Never said: there is one.
+pub(crate) const NO_PROC: &str = "there is no /proc";
+
 pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     let here = here();
     let often = here.kernel.plugged.seen();

@@ -1,7 +1,8 @@
 //! Clocks, limits, signals and the sandbox.
 
-#[path = "../../../src/sys/error.rs"]
+#[path = "../../../../src/sys/error.rs"]
 mod error;
+pub(crate) mod fd;
 
 use std::io;
 use std::rc::Rc;
@@ -9,9 +10,11 @@ use std::time::Duration;
 
 use super::here::here;
 use crate::machine::kernel::Agents;
-pub(crate) use crate::machine::kernel::Signalled;
-pub(crate) use error::SystemError;
+pub(crate) use crate::machine::kernel::{Ended, Signalled};
+pub(crate) use crate::plan::Plan;
+pub(crate) use crate::programs::{SELF, kill, kill_group, reap, spawn};
 use crate::runtime::reactor::Source;
+pub(crate) use error::SystemError;
 
 /// The wall clock when the guest has booted: long after 1970.
 const BOOTED: Duration = Duration::from_secs(1_700_000_000);

@@ -7,11 +7,15 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
+mod local;
+
 use super::executor::{MILLI, Micros, SECOND, Sim, Zone};
 use super::wait::{Signal, sleep};
 
 /// Most bytes under way in one direction: more than any request of a guest.
 const WINDOW: usize = 256 * 1024;
+/// Most bytes in a pipe, as in Linux.
+const PIPE: usize = 64 * 1024;
 /// Longest queue of a listener.
 const BACKLOG: usize = 64;
 
@@ -20,6 +24,8 @@ const BACKLOG: usize = 64;
 pub(crate) enum Place {
     /// A context id and a port.
     Vsock(u32, u32),
+    /// A port inside of the guest.
+    Tcp(u16),
     /// The socket for guests.
     Devlxd,
 }
@@ -129,10 +135,10 @@ impl Net {
         let dice = &self.sim.dice;
         let latency = match place {
             Place::Vsock(..) => dice.between(50, 2_000),
-            Place::Devlxd => dice.between(5, 50),
+            Place::Devlxd | Place::Tcp(_) => dice.between(5, 50),
         };
         sleep(&self.sim, zone, 2 * latency).await;
-        let is_inside = place == Place::Devlxd;
+        let is_inside = !matches!(place, Place::Vsock(..));
         if !is_inside && dice.one_in(self.mishaps.get()) {
             self.sim.trace("no connection", 0, 0);
             if dice.one_in(2) {
@@ -258,21 +264,33 @@ impl Stream {
         poll_fn(|context| self.poll_read(context, out)).await
     }
 
-    fn poll_read(&self, context: &Context<'_>, out: &mut [u8]) -> Poll<Result<usize, Broken>> {
+    /// Whether a read would wait, and who is woken then.
+    fn is_empty(&self, waits: Option<&Context<'_>>) -> bool {
         let now = self.sim().now(Zone::Host);
         let mut way = self.receiving.borrow_mut();
         let arrives = match (way.pieces.front(), way.end) {
-            (_, End::Reset) => return Poll::Ready(Err(Broken)),
+            (_, End::Reset) => return false,
             (Some((when, _)), _) => Some((*when).max(way.stalled)),
             (None, End::Closed(when)) => Some(when.max(way.stalled)),
             (None, End::Open) => None,
         };
-        if arrives.is_none_or(|when| when > now) {
+        let is_empty = arrives.is_none_or(|when| when > now);
+        if let Some(context) = waits.filter(|_| is_empty) {
             way.reader = Some(context.waker().clone());
             if let Some(when) = arrives.filter(|when| *when != Micros::MAX) {
                 self.sim().wake_at(Zone::Host, when, context.waker());
             }
+        }
+        is_empty
+    }
+
+    fn poll_read(&self, context: &Context<'_>, out: &mut [u8]) -> Poll<Result<usize, Broken>> {
+        if self.is_empty(Some(context)) {
             return Poll::Pending;
+        }
+        let mut way = self.receiving.borrow_mut();
+        if way.end == End::Reset {
+            return Poll::Ready(Err(Broken));
         }
         let Some((_, piece)) = way.pieces.front_mut() else { return Poll::Ready(Ok(0)) };
         let mut count = piece.len().min(out.len());
@@ -335,7 +353,8 @@ impl Stream {
             return Poll::Pending;
         }
         let mut count = bytes.len().min(way.window - way.unread);
-        if sim.dice.one_in(16) {
+        // What fits into a pipe is taken as it is.
+        if way.window != PIPE && sim.dice.one_in(16) {
             count = count.min(1 + sim.dice.up_to(count));
         }
         let arrival = (sim.now(Zone::Host) + self.latency).max(way.last);

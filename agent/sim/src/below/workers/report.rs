@@ -1,0 +1,11 @@
+//! Reports are a worker's: without workers there are none.
+
+pub(crate) mod metrics {
+    use std::path::Path;
+
+    use mote_core::flavour::Flavour;
+
+    pub(crate) fn without_worker(_: Flavour, _: &Path) -> Option<Vec<u8>> {
+        None
+    }
+}

@@ -1,0 +1,267 @@
+//! Commands that the host has the agent run (P§4.1), with all that goes through their websockets.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::caller::{LIMIT, call, connect};
+use super::daemon::Host;
+use super::websocket::{self, BINARY, Frame, TEXT, WebSocket};
+use crate::machine::executor::{MILLI, Micros, SECOND, Zone};
+use crate::machine::wait::{sleep, within};
+use crate::oracle::Before;
+use crate::programs::{MISSING, code, pattern};
+
+/// What the agent says of a program that is not there.
+const NOT_THERE: &str = "No such file or directory";
+/// How soon the guest's policy is in force.
+const SETTLED: Micros = 100 * MILLI;
+/// How long a call may be on its way until the agent has it.
+const ACCEPTED: Micros = 50 * MILLI;
+/// How late an answer to a wait with a limit may be.
+const SLACK: Micros = SECOND;
+/// No command runs for so long, or waits for so long for its sockets.
+const LONGEST: Micros = 25 * SECOND;
+/// By which the host ends a command, and what that exits with.
+const TERM: i32 = 15;
+
+/// What a command is connected to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pipes,
+    Terminal,
+}
+
+/// One command, as its sockets have it.
+struct Command {
+    host: Rc<Host>,
+    name: &'static str,
+    kind: Kind,
+    /// How much it is sent, and how much it writes.
+    input: usize,
+    output: usize,
+    millis: u64,
+    is_signalled: Cell<bool>,
+    /// Whether all its sockets are connected.
+    is_whole: Cell<bool>,
+    got: RefCell<Vec<u8>>,
+    before: Before,
+}
+
+impl Command {
+    fn new(host: &Rc<Host>) -> Self {
+        let dice = &host.sim.dice;
+        let largest = dice.pick(&[0, 100, 20_000, 200_000]);
+        Self {
+            host: host.clone(),
+            name: if dice.one_in(3) { MISSING } else { "x" },
+            kind: if dice.one_in(4) { Kind::Terminal } else { Kind::Pipes },
+            input: dice.up_to(largest),
+            output: dice.up_to(largest),
+            millis: dice.between(0, 8_000),
+            is_signalled: Cell::new(false),
+            is_whole: Cell::new(true),
+            got: RefCell::default(),
+            before: Before::now(&host.oracle),
+        }
+    }
+
+    fn body(&self) -> String {
+        let (name, count, millis) = (self.name, self.output, self.millis);
+        let reads = u8::from(self.kind == Kind::Pipes);
+        format!(
+            "{{\"command\":[\"{name}\",\"{count}\",\"{millis}\",\"{reads}\"],\"wait-for-websocket\":true,\
+             \"interactive\":{}}}",
+            self.kind == Kind::Terminal
+        )
+    }
+
+    /// Whether it may have lost its agent, or its connections.
+    fn is_excused(&self) -> bool {
+        self.host.net.mishaps.get() > 0 || self.before.is_excused()
+    }
+
+    /// Whether the guest's administrator may have forbidden it since.
+    fn is_forbidden(&self) -> bool {
+        self.host.may_since.get() >= self.before.asked
+    }
+
+    /// Whether not all of its output may come.
+    fn may_lack(&self) -> bool {
+        let is_ended = self.is_excused() || self.before.has_ended() || self.is_forbidden();
+        is_ended || !self.is_whole.get() || self.is_signalled.get() || self.name == MISSING
+    }
+
+    /// Its exit code, unless it is ended.
+    fn expected(&self) -> i32 {
+        code(if self.kind == Kind::Terminal { 0 } else { self.input })
+    }
+
+    fn fail(&self, why: String) {
+        self.host.sim.fail(why);
+    }
+}
+
+/// Starts a command, connects its sockets, perhaps not all, and waits for its end for some seconds.
+pub(crate) async fn exec(host: &Rc<Host>) {
+    let sim = &host.sim;
+    let command = Rc::new(Command::new(host));
+    let body = command.body();
+    let begun = call(host, "POST", "/1.0/exec", &body);
+    let Some(begun) = within(sim, Zone::Host, LIMIT, begun).await.flatten() else { return };
+    let expected = if host.may_exec.get() { 202 } else { 403 };
+    // The agent has to hear of another policy first.
+    let is_settled = command.before.asked > host.may_since.get() + SETTLED;
+    if begun.status() != expected && (is_settled || ![202, 403].contains(&begun.status())) {
+        return sim.fail(format!("exec is answered {}, not {expected}", begun.status()));
+    }
+    let Some(path) = begun.header("location") else { return };
+    for (name, secret) in secrets(&begun.body) {
+        if sim.dice.one_in(20) {
+            command.is_whole.set(false);
+            continue;
+        }
+        let socket = socket(command.clone(), name, format!("{path}/websocket?secret={secret}"));
+        sim.spawn(host.process.get().expect("this one"), socket);
+    }
+    wait(&command, path).await;
+}
+
+/// Waits for its end for some seconds.
+async fn wait(command: &Command, path: &str) {
+    let (host, oracle) = (&command.host, &command.host.oracle);
+    let sim = &host.sim;
+    let (seconds, are_all_here) = (sim.dice.between(0, 5), command.is_whole.get());
+    let since = sim.awake();
+    let path = format!("{path}/wait?timeout={seconds}");
+    let waited = call(host, "GET", &path, "");
+    let limit = (seconds + 30) * SECOND;
+    let waited = within(sim, Zone::Host, limit, waited).await.flatten();
+    let took = sim.awake() - since;
+    if command.is_excused() {
+        return;
+    }
+    let has_ended = command.before.has_ended();
+    // One that is told to end, or to make room, ends what it has begun, and is asked no more.
+    let is_late = command.before.was_ending || (has_ended && oracle.ended() < since + ACCEPTED);
+    if took > seconds * SECOND + SLACK {
+        sim.fail(format!("a wait of {seconds} s took {} ms", took / MILLI));
+    }
+    let Some(waited) = waited else {
+        if !is_late && (are_all_here || !has_ended) {
+            sim.fail(format!("a wait of {seconds} s is cut off"));
+        }
+        return;
+    };
+    let body = String::from_utf8_lossy(&waited.body);
+    let says = |words: &[&str]| words.iter().any(|word| body.contains(word));
+    let ended = if command.is_signalled.get() { 128 + TERM } else { command.expected() };
+    let result = format!("\"return\":{}}}", command.expected());
+    let ended = format!("\"return\":{ended}}}");
+    let fits = match waited.status() {
+        404 => is_late,
+        _ if says(&["Running", "context deadline"]) => true,
+        _ if says(&["policy has changed"]) => command.is_forbidden(),
+        _ if says(&["The agent ends"]) => has_ended,
+        _ if !are_all_here => true,
+        _ if command.name == MISSING => says(&[NOT_THERE, &ended]),
+        // By SIGHUP, when its agent ends.
+        _ if has_ended && says(&["\"return\":129}"]) => true,
+        _ => says(&[&result, &ended]),
+    };
+    if !fits {
+        sim.fail(format!("a command is to end with {ended}: {} {body}", waited.status()));
+    }
+}
+
+/// The sockets' names and secrets in the answer.
+fn secrets(body: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(body);
+    let fds = text.split_once("\"fds\":{").and_then(|(_, rest)| rest.split_once('}'));
+    let words: Vec<_> = fds.map_or("", |(fds, _)| fds).split('"').map(str::to_owned).collect();
+    let every = |first| words.iter().skip(first).step_by(4).cloned();
+    every(1).zip(every(3)).collect()
+}
+
+/// Connects one, and does with it what it is for. A second time it is not for the taking.
+async fn socket(command: Rc<Command>, name: String, path: String) {
+    let sim = &command.host.sim;
+    let open = || async { websocket::open(connect(&command.host).await?, &path).await };
+    let work = async {
+        let (socket, status) = open().await?;
+        if status == 101 && sim.dice.one_in(8) && open().await.is_some_and(|it| it.1 == 101) {
+            sim.fail("a websocket is taken twice".into());
+        }
+        if status != 101 {
+            return None;
+        }
+        match (&*name, command.kind) {
+            ("0", Kind::Pipes) => feed(&command, &socket).await,
+            ("0", Kind::Terminal) | ("1", _) => take(&command, &socket).await,
+            ("control", _) => control(&command, &socket).await,
+            _ => while !matches!(socket.next().await, Frame::Over) {},
+        }
+        Some(())
+    };
+    within(sim, Zone::Host, 60 * SECOND, work).await;
+}
+
+/// The command's input, up to the barrier.
+async fn feed(command: &Command, socket: &WebSocket) {
+    let sim = &command.host.sim;
+    let mut sent = 0;
+    while sent < command.input {
+        let piece = (command.input - sent).min(1 + sim.dice.up_to(20_000));
+        if !socket.send(BINARY, &pattern(sent, piece)).await {
+            return;
+        }
+        sent += piece;
+    }
+    socket.send(TEXT, &[]).await;
+    let over = async { while !matches!(socket.next().await, Frame::Over) {} };
+    let is_over = within(sim, Zone::Host, LONGEST, over).await.is_some();
+    if !is_over && !command.is_excused() {
+        command.fail("a command that has read all and has its time behind it goes on".into());
+    }
+}
+
+/// The command's output. At the barrier all of it is there, unless the command was ended.
+async fn take(command: &Command, socket: &WebSocket) {
+    let mut has_barrier = false;
+    loop {
+        match socket.next().await {
+            Frame::Binary(bytes) => {
+                let mut got = command.got.borrow_mut();
+                if bytes != pattern(got.len(), bytes.len()) {
+                    command.fail("a command's output is not what it wrote".into());
+                }
+                got.extend(bytes);
+            }
+            Frame::Text(_) => {
+                has_barrier = true;
+                let got = command.got.borrow().len();
+                if !command.may_lack() && got != command.output {
+                    command.fail(format!("{got} of {} bytes of a command's", command.output));
+                }
+                if command.kind == Kind::Terminal {
+                    socket.send(TEXT, &[]).await;
+                }
+            }
+            Frame::Over if !has_barrier && !command.may_lack() => {
+                return command.fail("a command's output has no end".into());
+            }
+            Frame::Over => return,
+        }
+    }
+}
+
+/// Ends some commands by a signal.
+async fn control(command: &Command, socket: &WebSocket) {
+    let sim = &command.host.sim;
+    if sim.dice.one_in(4) {
+        sleep(sim, Zone::Host, sim.dice.between(MILLI, 4 * SECOND)).await;
+        command.is_signalled.set(true);
+        let message = format!("{{\"command\":\"signal\",\"signal\":{TERM}}}");
+        socket.send(TEXT, message.as_bytes()).await;
+    }
+    while !matches!(socket.next().await, Frame::Over) {}
+}

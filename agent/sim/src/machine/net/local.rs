@@ -1,0 +1,71 @@
+//! Pipes and pairs of sockets inside of the guest: what the kernel does with them, where nothing goes wrong.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::{Broken, End, Net, PIPE, Stream, Way};
+
+impl Net {
+    /// Two sides that are connected to each other.
+    pub(crate) fn pair(self: &Rc<Self>) -> (Stream, Stream) {
+        let (there, back) = (Rc::<RefCell<Way>>::default(), Rc::<RefCell<Way>>::default());
+        let latency = self.sim.dice.between(1, 50);
+        let side = |receiving: &Rc<_>, sending: &Rc<_>| Stream {
+            net: self.clone(),
+            latency,
+            is_inside: true,
+            has_stumbled: Rc::new(Cell::new(true)),
+            receiving: Rc::clone(receiving),
+            sending: Rc::clone(sending),
+        };
+        let (one, other) = (side(&there, &back), side(&back, &there));
+        one.limit(PIPE);
+        other.limit(PIPE);
+        (one, other)
+    }
+}
+
+impl Stream {
+    /// Reads what is there; `None` if that is nothing yet.
+    pub(crate) fn try_read(&self, out: &mut [u8]) -> Option<Result<usize, Broken>> {
+        if self.is_empty(None) {
+            return None;
+        }
+        match self.poll_read(&Context::from_waker(Waker::noop()), out) {
+            Poll::Ready(read) => Some(read),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Writes what there is room for; `None` if there is none.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> Option<Result<usize, Broken>> {
+        match self.poll_write(&Context::from_waker(Waker::noop()), bytes) {
+            Poll::Ready(written) => Some(written),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Waits until a read finds something, or the end.
+    pub(crate) async fn readable(&self) {
+        poll_fn(|context| match self.is_empty(Some(context)) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
+        })
+        .await;
+    }
+
+    /// Waits until there is room to write, or no reader.
+    pub(crate) async fn writable(&self) {
+        poll_fn(|context| {
+            let mut way = self.sending.borrow_mut();
+            if way.end != End::Open || way.unread < way.window {
+                return Poll::Ready(());
+            }
+            way.writer = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}

@@ -1,0 +1,246 @@
+//! Programs that the agent starts, made up: commands, reports, SFTP sessions, mounts. Each is a process with its own ends of
+//! pipes, which close when it ends or is killed, and then the agent hears of it.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::io;
+use std::rc::Rc;
+
+use futures_lite::future::{pending, zip};
+use rustix::process::Pid;
+
+use crate::agent::SESSIONS;
+use crate::below::here::{Here, here};
+use crate::machine::executor::{MILLI, Micros, Process, SECOND, Zone};
+use crate::machine::kernel::{Ended, Kernel, Signalled};
+use crate::machine::wait::sleep;
+use crate::plan::Plan;
+use crate::sys::fd::{self, BorrowedFd, OwnedFd};
+
+/// The name of a program that is not there.
+pub(crate) const MISSING: &str = "missing";
+/// This program.
+pub(crate) const SELF: &CStr = c"/proc/self/exe";
+/// What the system says of a missing one.
+const ENOENT: i32 = 2;
+/// A report that hangs is killed after 2.5 s, a session 5 s after its connection is closed, which takes 2 s at most.
+const REPORT: Micros = 2_700 * MILLI;
+const GRACE: Micros = 7_200 * MILLI;
+/// So is a mount after 10 s.
+const MOUNT: Micros = 10_200 * MILLI;
+
+/// What a process was started with.
+struct Started {
+    here: Rc<Here>,
+    words: Vec<String>,
+    /// Its input and output.
+    input: OwnedFd,
+    output: OwnedFd,
+    errors: Option<OwnedFd>,
+}
+
+pub(crate) fn spawn(plan: &Plan<'_>) -> io::Result<(Pid, OwnedFd)> {
+    let here = here();
+    let parent = here.kernel.current(&here.sim).ok_or(io::ErrorKind::Interrupted)?;
+    let process = here.sim.process(Zone::Guest);
+    let pid = pid(process).ok_or(io::ErrorKind::InvalidInput)?;
+    let (failure, report) = fd::pipe()?;
+    let own = |end: BorrowedFd<'_>| match end {
+        BorrowedFd::Own(end) => Some(end.clone()),
+        BorrowedFd::Errors => None,
+    };
+    let [Some(input), Some(output), errors] = plan.stdio.map(own) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let text = |word: &&CStr| word.to_string_lossy().into_owned();
+    let words = plan.arguments.iter().map(text).collect();
+    let is_worker = plan.program.name == SELF;
+    let started = Started { here: here.clone(), words, input, output, errors };
+    here.kernel.children.borrow_mut().insert(process.number, parent);
+    here.sim.spawn(process, async move {
+        let here = started.here.clone();
+        sleep(&here.sim, Zone::Guest, here.sim.dice.between(100, 3 * MILLI)).await;
+        let ended = if started.words[0] == MISSING {
+            let _told = fd::write(&report, &ENOENT.to_ne_bytes());
+            drop(report);
+            Ended::Code(127)
+        } else {
+            drop(report);
+            if is_worker { work(started).await } else { command(started).await }
+        };
+        exit(&here, process, ended);
+    });
+    Ok((pid, failure))
+}
+
+fn pid(process: Process) -> Option<Pid> {
+    Pid::from_raw(process.number.cast_signed())
+}
+
+fn exit(here: &Here, process: Process, ended: Ended) {
+    let parent = here.kernel.children.borrow_mut().remove(&process.number);
+    if let (Some(parent), Some(pid)) = (parent, pid(process)) {
+        parent.ended.borrow_mut().push_back((pid, ended));
+        parent.signal(Signalled::Child);
+    }
+}
+
+pub(crate) fn kill(child: Pid, signal: i32) {
+    let here = here();
+    let number = child.as_raw_nonzero().get().cast_unsigned();
+    if here.kernel.children.borrow().contains_key(&number) {
+        let process = Process { zone: Zone::Guest, number };
+        here.sim.kill(process);
+        exit(&here, process, Ended::Signal(signal));
+    }
+}
+
+pub(crate) fn kill_group(child: Pid) {
+    kill(child, 9);
+}
+
+pub(crate) fn reap() -> Option<(Pid, Ended)> {
+    let here = here();
+    here.kernel.current(&here.sim)?.ended.borrow_mut().pop_front()
+}
+
+/// What a command writes: so many bytes from there on.
+pub(crate) fn pattern(from: usize, count: usize) -> Vec<u8> {
+    (from..from + count).map(|at| (at % 251).to_le_bytes()[0]).collect()
+}
+
+/// Its exit code, by how much it has read.
+pub(crate) fn code(read: usize) -> i32 {
+    i32::try_from(read % 100).unwrap_or(0)
+}
+
+/// Its words are its name, how much it writes, for how long it runs, and whether it reads to the end.
+async fn command(started: Started) -> Ended {
+    let Started { here, words, input, output, errors } = started;
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<usize>().ok()).unwrap_or(0);
+    let (count, micros, reads) = (number(1), number(2) as Micros * MILLI, number(3) == 1);
+    let read = async {
+        let (mut all, mut scrap) = (0, [0; 4096]);
+        if reads {
+            while let Ok(count @ 1..) = input.stream().read(&mut scrap).await {
+                all += count;
+            }
+        }
+        drop(input);
+        all
+    };
+    let write = async {
+        let (mut written, rest) = (0, micros / 4);
+        let begins_late = here.sim.dice.one_in(2);
+        if begins_late {
+            // Its last word comes right before its end.
+            sleep(&here.sim, Zone::Guest, rest * 3).await;
+        }
+        while written < count {
+            let piece = (count - written).min(1 + here.sim.dice.up_to(20_000));
+            if output.stream().write_all(&pattern(written, piece)).await.is_err() {
+                return false;
+            }
+            written += piece;
+            if here.sim.dice.one_in(4) {
+                sleep(&here.sim, Zone::Guest, rest / 4).await;
+            }
+        }
+        if !begins_late {
+            sleep(&here.sim, Zone::Guest, rest * 3).await;
+        }
+        drop((output, errors));
+        true
+    };
+    match zip(read, write).await {
+        (all, true) => Ended::Code(code(all)),
+        // Nobody reads what it writes.
+        (_, false) => Ended::Signal(13),
+    }
+}
+
+/// This program again, with a subcommand.
+async fn work(started: Started) -> Ended {
+    let is = |word: &str| started.words.iter().any(|other| other == word);
+    if is("report") {
+        report(started).await
+    } else if is("sftp-server") {
+        session(started).await
+    } else {
+        mount(started).await
+    }
+}
+
+async fn report(started: Started) -> Ended {
+    let Started { here, output, .. } = started;
+    let _wait = here.oracle.wait("a report's process", REPORT);
+    sleep(&here.sim, Zone::Guest, here.sim.dice.between(MILLI, 200 * MILLI)).await;
+    match here.sim.dice.below(32) {
+        0 => pending().await,
+        1 => Ended::Signal(9),
+        2 => Ended::Code(1),
+        _ => {
+            drop(output.stream().write_all(b"{}\n").await);
+            Ended::Code(0)
+        }
+    }
+}
+
+/// One share of a running VM; one that hangs is killed in the end.
+async fn mount(started: Started) -> Ended {
+    let Started { here, output, .. } = started;
+    let _one = One::more(&here, "mounts", |kernel| &kernel.mounts, 1);
+    let _wait = here.oracle.wait("a mount's process", MOUNT);
+    sleep(&here.sim, Zone::Guest, here.sim.dice.between(MILLI, 500 * MILLI)).await;
+    if here.sim.dice.one_in(16) {
+        pending::<()>().await;
+    }
+    drop(output.stream().write_all(b"mounted\n").await);
+    Ended::Code(0)
+}
+
+/// Answers each byte with itself, and ends when its client has gone; one that hangs does not.
+async fn session(started: Started) -> Ended {
+    let Started { here, input, .. } = started;
+    let sim = &here.sim;
+    let _one = One::more(&here, "SFTP sessions", |kernel| &kernel.sessions, SESSIONS);
+    echo(&here, input.stream()).await;
+    let _wait = here.oracle.wait("an SFTP session without its client", GRACE);
+    if sim.dice.one_in(8) {
+        pending::<()>().await;
+    }
+    sleep(sim, Zone::Guest, sim.dice.between(MILLI, 300 * MILLI)).await;
+    Ended::Code(0)
+}
+
+/// One of so many processes of a kind.
+struct One(Rc<Here>, fn(&Kernel) -> &Cell<usize>);
+
+impl One {
+    fn more(here: &Rc<Here>, what: &str, of: fn(&Kernel) -> &Cell<usize>, most: usize) -> Self {
+        let count = of(&here.kernel);
+        count.set(count.get() + 1);
+        here.oracle.at_most(what, count.get(), most);
+        Self(here.clone(), of)
+    }
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        let count = (self.1)(&self.0.kernel);
+        count.set(count.get() - 1);
+    }
+}
+
+/// Sends back what comes, until nothing does.
+pub(crate) async fn echo(here: &Here, stream: &crate::machine::net::Stream) {
+    let mut piece = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut piece).await {
+        if here.sim.dice.one_in(8) {
+            sleep(&here.sim, Zone::Guest, here.sim.dice.between(MILLI, SECOND / 10)).await;
+        }
+        if stream.write_all(&piece[..count]).await.is_err() {
+            return;
+        }
+    }
+}

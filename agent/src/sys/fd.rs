@@ -1,0 +1,49 @@
+//! Descriptors and what is done with them where sequence is decided: there the simulation has its own in their place.
+
+pub(crate) use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Result;
+pub(crate) use rustix::io::write;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// Reads some bytes; 0 at the end.
+///
+/// # Errors
+/// Any error of read(2).
+pub(crate) fn read(from: impl AsFd, into: &mut [u8]) -> Result<usize> {
+    rustix::io::read(from, into)
+}
+
+/// Reads some bytes behind those that are there, as many as the vector has room for; 0 at the end.
+///
+/// # Errors
+/// Any error of read(2).
+pub(crate) fn append(from: impl AsFd, to: &mut Vec<u8>) -> Result<usize> {
+    rustix::io::read(from, spare_capacity(to))
+}
+
+/// A pipe: where it is read, and where it is written.
+///
+/// # Errors
+/// Any error of pipe(2).
+pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    pipe_with(PipeFlags::CLOEXEC)
+}
+
+/// Two sockets that are connected to each other.
+///
+/// # Errors
+/// Any error of socketpair(2).
+pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
+    socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+}
+
+/// Has nobody wait who uses it, which says `WouldBlock` instead.
+///
+/// # Errors
+/// Any error of ioctl(2).
+pub(crate) fn unblock(fd: impl AsFd) -> Result<()> {
+    rustix::io::ioctl_fionbio(fd, true)
+}

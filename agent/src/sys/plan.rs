@@ -1,0 +1,26 @@
+//! What a child process is to be.
+
+use std::ffi::CStr;
+
+use mote_core::hostapi::exec::Program;
+
+use crate::sys::fd::BorrowedFd;
+
+/// A program to start.
+#[derive(Debug)]
+pub(crate) struct Plan<'p> {
+    /// The program's name and search path; the first file that can be executed is.
+    pub(crate) program: Program<'p>,
+    /// `argv`.
+    pub(crate) arguments: &'p [&'p CStr],
+    /// The whole environment, as `NAME=value`.
+    pub(crate) environment: &'p [&'p CStr],
+    /// Descriptors 0, 1 and 2.
+    pub(crate) stdio: [BorrowedFd<'p>; 3],
+    /// Working directory, entered with the rights of `ids`.
+    pub(crate) directory: Option<&'p CStr>,
+    /// User and group id; supplementary groups are dropped.
+    pub(crate) ids: Option<(u32, u32)>,
+    /// Whether descriptor 0 becomes the controlling terminal.
+    pub(crate) terminal: bool,
+}

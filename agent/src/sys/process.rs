@@ -1,0 +1,35 @@
+//! How children end.
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
+
+use super::kill;
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Exit code.
+    Code(i32),
+    /// Number of the signal that killed it.
+    Signal(i32),
+}
+
+/// Takes note of one child that has ended, if there is one.
+pub(crate) fn reap() -> Option<(Pid, Ended)> {
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => return Some((pid, Ended::Code(code))),
+            (None, Some(signal)) => return Some((pid, Ended::Signal(signal))),
+            // Stopped or continued, which wait(2) was not asked for.
+            (None, None) => {}
+        }
+    }
+    None
+}
+
+/// Kills the process group that this child leads.
+pub(crate) fn kill_group(child: Pid) {
+    // Right after fork(2) the child has no group of its own yet.
+    if kill_process_group(child, Signal::KILL).is_err() {
+        kill(child, Signal::KILL.as_raw());
+    }
+}
