@@ -11,7 +11,7 @@ pub(super) enum Event {
     Wake(usize, u32),
     /// What the agent writes is with QEMU, the port is closed again.
     Written { vm: usize, line: &'static [u8], kick: bool },
-    /// A second after an event of that port's.
+    /// A second after an event of that port, if one was held back.
     Throttle(usize, usize),
     /// The daemon has heard no event for long, unless it has.
     Poll(usize, u32),

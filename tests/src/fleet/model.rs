@@ -41,9 +41,7 @@ impl Default for Model {
 /// Time limit of the daemon's PUT, and of a call to the daemon (P§3.2, P§3.5).
 pub(super) const PATIENCE: Micros = 3 * SECOND;
 /// Time without an event after which the daemon reads the ring (P§2.3).
-pub(super) const POLL: Micros = 10 * SECOND;
-/// Period in which QEMU sends at most one `VSERPORT_CHANGE` per port (P§2.2).
-pub(super) const THROTTLE: Micros = SECOND;
+pub(super) const POLL: Micros = mote_qemu::LOOK * SECOND;
 /// Channel by which host and agent announce themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use mote_core::status::{Action, Intervals, Status};
+use mote_qemu::Sent;
 
 use super::call::{Call, Kind};
 use super::clock::{Agenda, Dice, Micros, SECOND, micros, uptime};
@@ -12,7 +13,7 @@ use super::daemon::{Daemon, Health};
 use super::event::{Event, Work};
 use super::load::Load;
 use super::model::{Channel, PATIENCE, Plan, Start, Trouble};
-use super::vm::{Knows, Sent, Vm};
+use super::vm::{Knows, Vm};
 
 /// All there is.
 #[derive(Debug)]
@@ -91,8 +92,8 @@ impl<'a> World<'a> {
             Event::Wake(..) => {}
             Event::Written { vm, line, kick } => self.written(vm, line, kick),
             Event::Throttle(vm, port) => {
-                let sent = self.vms[vm].ports[port].over(self.now);
-                self.sent(vm, port, sent);
+                self.vms[vm].ports[port].over(self.now);
+                self.notice(vm);
             }
             Event::Poll(vm, poll) if self.vms[vm].seen.poll == poll => self.look(vm),
             Event::Poll(..) => {}
@@ -247,15 +248,11 @@ impl<'a> World<'a> {
     /// A port is opened or closed.
     fn event(&mut self, vm: usize, port: usize) {
         if self.plan.channel == Channel::Ring {
-            let sent = self.vms[vm].ports[port].event(self.now);
-            self.sent(vm, port, sent);
-        }
-    }
-
-    fn sent(&mut self, vm: usize, port: usize, sent: Sent) {
-        if let Sent::Now(over) = sent {
-            self.agenda.at(over, Event::Throttle(vm, port));
-            self.notice(vm);
+            match self.vms[vm].ports[port].event(self.now) {
+                Sent::Now => self.notice(vm),
+                Sent::At(end) => self.agenda.at(end, Event::Throttle(vm, port)),
+                Sent::Never => {}
+            }
         }
     }
 

@@ -2,10 +2,10 @@
 //! back, and the second kind of port, which carries bytes both ways (decisions §1).
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::{fmt, io};
 
+use mote_qemu::{Reader, Ring, Sent, Throttle};
 use rustix::io::Errno;
 
 use crate::machine::executor::{MILLI, Micros, Process, SECOND, Sim, Zone};
@@ -23,19 +23,12 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    fn size(self) -> usize {
+    fn reader(self) -> Reader {
         match self {
-            Self::Ring => 16,
-            Self::LongRing | Self::Line => 16 * 1024,
+            Self::Ring => Reader::Lxd,
+            Self::LongRing | Self::Line => Reader::Incus,
         }
     }
-}
-
-/// Events of one port: at most one a second.
-#[derive(Default)]
-struct Events {
-    last: Cell<Option<Micros>>,
-    is_held: Cell<bool>,
 }
 
 /// The status port's and the dummy port's other end.
@@ -43,7 +36,7 @@ pub(crate) struct Qemu {
     sim: Rc<Sim>,
     process: Process,
     pub(crate) backend: Backend,
-    ring: RefCell<VecDeque<u8>>,
+    ring: RefCell<Ring>,
     /// What the guest has written last.
     last: RefCell<Vec<u8>>,
     to_guest: RefCell<Vec<u8>>,
@@ -52,7 +45,7 @@ pub(crate) struct Qemu {
     number: Cell<u64>,
     is_there: Cell<bool>,
     is_open: Cell<bool>,
-    events: [Events; 2],
+    events: [Cell<Throttle>; 2],
     /// When the guest last wrote, or tried to, and since when it can: in time awake.
     pub(crate) written: Cell<Micros>,
     pub(crate) since: Cell<Micros>,
@@ -78,7 +71,7 @@ impl Qemu {
             process: sim.process(Zone::Host),
             sim,
             backend,
-            ring: RefCell::default(),
+            ring: RefCell::new(Ring::new(backend.reader())),
             last: RefCell::default(),
             to_guest: RefCell::default(),
             told: Signal::default(),
@@ -115,23 +108,18 @@ impl Qemu {
     }
 
     fn raise(self: &Rc<Self>, port: usize) {
-        let now = self.sim.now(Zone::Host);
-        let events = &self.events[port];
-        if events.is_held.get() {
-            return;
-        }
-        match events.last.get().filter(|last| last + SECOND > now) {
-            None => {
-                events.last.set(Some(now));
-                self.event.raise();
-            }
-            Some(last) => {
-                events.is_held.set(true);
+        let (now, mut throttle) = (self.sim.now(Zone::Host), self.events[port].get());
+        let sent = throttle.event(now);
+        self.events[port].set(throttle);
+        match sent {
+            Sent::Never => {}
+            Sent::Now => self.event.raise(),
+            Sent::At(end) => {
                 let qemu = self.clone();
                 self.sim.spawn(self.process, async move {
-                    sleep(&qemu.sim, Zone::Host, last + SECOND - now).await;
-                    qemu.events[port].is_held.set(false);
-                    qemu.events[port].last.set(Some(qemu.sim.now(Zone::Host)));
+                    sleep(&qemu.sim, Zone::Host, end - now).await;
+                    throttle.over(qemu.sim.now(Zone::Host));
+                    qemu.events[port].set(throttle);
                     qemu.event.raise();
                 });
             }
@@ -164,7 +152,7 @@ impl Qemu {
 
     /// What the daemon reads; reading takes it out.
     pub(crate) fn take(&self) -> Vec<u8> {
-        self.ring.borrow_mut().drain(..).collect()
+        self.ring.borrow_mut().take()
     }
 
     /// The daemon writes to the guest.
@@ -212,10 +200,8 @@ impl Port {
         if self.is_gone() || is_full {
             return None;
         }
-        ring.extend(line);
+        ring.write(line);
         *qemu.last.borrow_mut() = line.to_vec();
-        let over = ring.len().saturating_sub(qemu.backend.size());
-        drop(ring.drain(..over));
         if is_line {
             qemu.event.raise();
         }

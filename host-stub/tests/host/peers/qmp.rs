@@ -1,5 +1,4 @@
-//! A QEMU of which there is only the monitor and a ring buffer. It keeps the newest 16 bytes and
-//! forgets what was read, as the real one does (P§2.3).
+//! A QEMU of which there is only the monitor and a ring buffer (P§2.3).
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
@@ -7,13 +6,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use mote_qemu::Ring;
 use serde_json::{Value, json};
-
-const RING: usize = 16;
 
 #[derive(Default)]
 struct Inner {
-    ring: Vec<u8>,
+    ring: Ring,
     reads: u32,
     monitor: Option<UnixStream>,
     does: &'static str,
@@ -60,10 +58,7 @@ impl Qemu {
 
     /// The guest writes without opening or closing: there is none.
     pub(crate) fn mutter(&self, text: &str) {
-        let mut inner = self.inner();
-        inner.ring.extend(text.as_bytes());
-        let old = inner.ring.len().saturating_sub(RING);
-        inner.ring.drain(..old);
+        self.inner().ring.write(text.as_bytes());
     }
 
     pub(crate) fn event(&self, name: &str) {
@@ -125,8 +120,7 @@ fn serve(inner: &Arc<Mutex<Inner>>, mut stream: UnixStream) {
                 assert_eq!(command["arguments"]["device"], "qemu_serial-chardev");
                 let mut inner = inner.lock().unwrap();
                 inner.reads += 1;
-                let ring = std::mem::take(&mut inner.ring);
-                json!({"return": String::from_utf8(ring).unwrap()})
+                json!({"return": String::from_utf8(inner.ring.take()).unwrap()})
             }
             ("query-status", true) => json!({"return": {"status": inner.lock().unwrap().does}}),
             ("query-blockstats", true) => {

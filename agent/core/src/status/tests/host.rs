@@ -1,7 +1,7 @@
 //! The status machine against a simulated host.
 
 use super::*;
-use std::string::String;
+use mote_qemu::{LOOK, Reader, Ring};
 
 #[derive(PartialEq)]
 enum Daemon {
@@ -12,11 +12,9 @@ enum Daemon {
 }
 
 /// A host according to P§2.3. It reads its ring at its start, after an event of the port, and every 10 s without
-/// one. The last complete line counts, or on newer Incus the one before it. It sends PUT only once, when that
-/// line becomes STARTED.
+/// one. It sends PUT only once, when the line that counts becomes STARTED.
 struct Host {
-    ring: Vec<u8>,
-    incus: bool,
+    ring: Ring,
     /// Time from a visible write to its event if there is no dummy port to kick.
     lag: u64,
     daemon: Daemon,
@@ -28,15 +26,13 @@ struct Host {
 
 impl Host {
     fn new(incus: bool, lag: u64) -> Self {
-        let (ring, reads) = (Vec::new(), [0].into());
-        Self { ring, incus, lag, daemon: Daemon::Unaware, reads, failing: 0, address: HOST }
+        let ring = Ring::new(if incus { Reader::Incus } else { Reader::Lxd });
+        let reads = [0].into();
+        Self { ring, lag, daemon: Daemon::Unaware, reads, failing: 0, address: HOST }
     }
 
     fn write(&mut self, now: u64, line: &[u8], visible: bool) {
-        self.ring.extend_from_slice(line);
-        let size = if self.incus { 16_384 } else { 16 };
-        let over = self.ring.len().saturating_sub(size);
-        self.ring.drain(..over);
+        self.ring.write(line);
         if visible && self.up() {
             // Each event restarts the period of its own looks.
             self.reads.retain(|read| *read <= now + self.lag);
@@ -55,13 +51,10 @@ impl Host {
     fn read(&mut self, now: u64, status: &mut Status) {
         self.reads.retain(|at| *at > now);
         if self.reads.is_empty() {
-            self.reads.push(now + 10_000);
+            self.reads.push(now + LOOK * 1000);
         }
-        let text = String::from_utf8(core::mem::take(&mut self.ring)).unwrap();
-        let entries: Vec<_> = text.split('\n').collect();
-        let back = if self.incus && entries.len() > 2 { 3 } else { 2 };
-        match entries.len().checked_sub(back).map(|index| entries[index]) {
-            Some("STARTED") if self.daemon == Daemon::Unaware => {
+        match self.ring.read().as_deref() {
+            Some(b"STARTED") if self.daemon == Daemon::Unaware => {
                 self.daemon = Daemon::Started;
                 if self.failing > 0 {
                     // The PUT does not reach the agent.
@@ -71,7 +64,7 @@ impl Host {
                 let attempt = status.put_started(at(now), self.address);
                 assert!(status.verified(at(now), attempt, true));
             }
-            Some("STOPPED") => self.daemon = Daemon::Unaware,
+            Some(b"STOPPED") => self.daemon = Daemon::Unaware,
             Some(_) | None => {}
         }
     }

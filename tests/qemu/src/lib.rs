@@ -1,0 +1,165 @@
+//! QEMU's side of the status port: the ring buffer that servers read, which of its lines they go by, and when an event
+//! tells them to look (P§2.2, P§2.3). It is the one model of all tests that play a host: of the status machine, of the
+//! whole agent, of a fleet, and of mote-host, whose own code has no part in it.
+
+use std::collections::VecDeque;
+use std::mem::take;
+
+/// A server reads the ring when nothing has happened for so long, seconds.
+pub const LOOK: u64 = 10;
+/// There is at most one event of a port in this time, microseconds.
+pub const THROTTLE: u64 = 1_000_000;
+
+/// Which server has made the ring, and reads it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reader {
+    /// LXD and older Incus: 16 bytes, of which the last whole line counts.
+    #[default]
+    Lxd,
+    /// Newer Incus: 16 KiB; of several lines the last but one counts.
+    Incus,
+}
+
+impl Reader {
+    fn size(self) -> usize {
+        match self {
+            Self::Lxd => 16,
+            Self::Incus => 16 * 1024,
+        }
+    }
+
+    /// The line that counts of what was read.
+    #[must_use]
+    pub fn line(self, bytes: &[u8]) -> Option<&[u8]> {
+        let mut lines: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
+        let _unfinished = lines.pop();
+        if self == Self::Incus && lines.len() > 1 {
+            lines.pop();
+        }
+        lines.pop()
+    }
+}
+
+/// The newest bytes that have not been read. They outlive the agent and the server.
+#[derive(Debug, Default)]
+pub struct Ring {
+    reader: Reader,
+    bytes: VecDeque<u8>,
+}
+
+impl Ring {
+    /// An empty one.
+    #[must_use]
+    pub fn new(reader: Reader) -> Self {
+        Self { reader, bytes: VecDeque::new() }
+    }
+
+    /// The guest writes.
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        let over = self.bytes.len().saturating_sub(self.reader.size());
+        drop(self.bytes.drain(..over));
+    }
+
+    /// What `ringbuf-read` gives: all that is there, which is then gone.
+    pub fn take(&mut self) -> Vec<u8> {
+        take(&mut self.bytes).into()
+    }
+
+    /// The server reads; gives the line that it goes by.
+    pub fn read(&mut self) -> Option<Vec<u8>> {
+        let bytes = self.take();
+        self.reader.line(&bytes).map(<[u8]>::to_vec)
+    }
+
+    /// How much is there.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether all was read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+/// The throttle of one port's events: the first is sent at once, and those of the next second are one at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Throttle {
+    last: Option<u64>,
+    is_held: bool,
+}
+
+/// What becomes of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// It is sent.
+    Now,
+    /// It is held back until then, when [`Throttle::over`] is due.
+    At(u64),
+    /// It is one with that which is held back.
+    Never,
+}
+
+impl Throttle {
+    /// The port is opened or closed, at this time in microseconds.
+    pub fn event(&mut self, now: u64) -> Sent {
+        match self.last.map(|last| last + THROTTLE).filter(|end| *end > now) {
+            _ if self.is_held => Sent::Never,
+            Some(end) => {
+                self.is_held = true;
+                Sent::At(end)
+            }
+            None => {
+                self.last = Some(now);
+                Sent::Now
+            }
+        }
+    }
+
+    /// What was held back is sent.
+    pub fn over(&mut self, now: u64) {
+        *self = Self { last: Some(now), is_held: false };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_keeps_the_newest_bytes_and_gives_the_line_that_counts_once() {
+        let mut ring = Ring::default();
+        ring.write(b"STARTED\nCONNECTED\n");
+        assert_eq!(ring.bytes, b"ARTED\nCONNECTED\n");
+        assert_eq!(ring.read().as_deref(), Some(&b"CONNECTED"[..]));
+        assert_eq!(ring.read(), None);
+        ring.write(b"STARTED\nhalf");
+        assert_eq!(ring.read().as_deref(), Some(&b"STARTED"[..]));
+        ring.write(b"half");
+        assert_eq!((ring.len(), ring.read(), ring.is_empty()), (4, None, true));
+    }
+
+    #[test]
+    fn newer_incus_goes_by_the_last_line_but_one() {
+        for (text, line) in [("A\n", "A"), ("A\nB\n", "A"), ("A\nB\nC\nhalf", "B")] {
+            let mut ring = Ring::new(Reader::Incus);
+            ring.write(text.as_bytes());
+            assert_eq!(ring.read().as_deref(), Some(line.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn an_event_goes_at_once_and_those_of_the_next_second_as_one_at_its_end() {
+        let mut port = Throttle::default();
+        let end = 5 + THROTTLE;
+        assert_eq!([port.event(5), port.event(6)], [Sent::Now, Sent::At(end)]);
+        assert_eq!(port.event(7), Sent::Never);
+        port.over(end);
+        assert_eq!(port.event(end + 1), Sent::At(end + THROTTLE));
+        port.over(end + THROTTLE);
+        assert_eq!(port.event(end + 2 * THROTTLE), Sent::Now);
+    }
+}
