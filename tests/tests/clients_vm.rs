@@ -3,7 +3,7 @@
 //! third client, from the first on) run less. `MOTE_WRITE_DOCS=1` writes `docs/clients.md`, from this run
 //! and, for what it leaves out, from what was kept of earlier ones.
 
-use mote_tests::clients::{CLIENTS, Client, Judged, kept, page, run_all};
+use mote_tests::clients::{CLIENTS, Client, Subject, kept, page, run_all};
 use mote_tests::column::Column;
 use mote_tests::pages::notes;
 
@@ -12,20 +12,20 @@ fn each_agent_does_what_the_page_says() {
     let variable = |name| std::env::var(name).unwrap_or_default();
     let (columns, only, part) =
         (variable("MOTE_COLUMNS"), variable("MOTE_ONLY"), variable("MOTE_PART"));
-    let again = [Column::MoteLxd, Column::MoteIncus].map(Judged::Booted);
+    let again = [Column::MoteLxd, Column::MoteIncus].map(Subject::Booted);
     let clients = share(&part, &only);
-    let agents: Vec<_> = Judged::COLUMNS
+    let agents: Vec<_> = Subject::COLUMNS
         .into_iter()
         .chain(again)
-        .filter(|judged| judged.name().contains(&columns))
+        .filter(|subject| subject.name().contains(&columns))
         .collect();
     let seen = run_all(&agents, &clients);
-    for (judged, seen) in &seen {
-        kept::keep(*judged, seen, &clients);
+    for (subject, seen) in &seen {
+        kept::keep(*subject, seen, &clients);
     }
     let whole = [&columns, &only, &part].iter().all(|limit| limit.is_empty());
     if whole || std::env::var_os("MOTE_WRITE_DOCS").is_some() {
-        let columns = kept::columns().expect("each agent of the page judged, now or earlier");
+        let columns = kept::columns().expect("each agent of the page, seen now or earlier");
         let made = page::render(&columns);
         notes::write(page::NAME, &made.text);
         assert!(made.unexplained.is_empty(), "without a reason:\n{}", made.unexplained.join("\n"));

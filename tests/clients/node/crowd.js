@@ -2,7 +2,7 @@
 'use strict'
 
 const net = require('node:net')
-const { cases, socketPath } = require('./judge.js')
+const { cases, socketPath } = require('./report.js')
 
 const many = Number(process.env.MOTE_CROWD)
 const limit = 1000 * process.env.MOTE_PATIENCE // milliseconds

@@ -2,7 +2,7 @@
 'use strict'
 
 const WebSocket = require('ws')
-const { cases, poke, same, socketPath } = require('./judge.js')
+const { cases, poke, same, socketPath } = require('./report.js')
 
 function open(options = { perMessageDeflate: false }) {
   return new Promise((resolve, reject) => {

@@ -2,7 +2,7 @@
 'use strict'
 
 const http = require('node:http')
-const { cases, poke, same, socketPath } = require('./judge.js')
+const { cases, poke, same, socketPath } = require('./report.js')
 
 const key = '/1.0/config/user.foo'
 

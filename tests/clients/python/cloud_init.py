@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.environ["MOTE_CLIENTS"], sys.argv[1]))
 
 from cloudinit.sources import DataSourceLXD as lxd  # noqa: E402 (where it is has just been said)
 
-from judge import FLAVOUR, case, same  # noqa: E402
+from report import FLAVOUR, case, same  # noqa: E402
 
 
 def fields(config):
@@ -18,7 +18,7 @@ def fields(config):
 
 def crawl():
     seen = lxd.read_metadata()
-    wanted = ["bar", "#cloud-config\nhostname: judged\n"]
+    wanted = ["bar", "#cloud-config\nhostname: tested\n"]
     return same(fields(seen["config"]), wanted) or same(seen["user-data"], wanted[1])
 
 
@@ -52,7 +52,7 @@ def source():
     found = lxd.DataSourceLXD({}, None, Paths())
     if not found._get_data():
         return "it finds no data"
-    return same(found.userdata_raw, "#cloud-config\nhostname: judged\n") or same(
+    return same(found.userdata_raw, "#cloud-config\nhostname: tested\n") or same(
         found.check_instance_id({}), True
     )
 

@@ -6,7 +6,7 @@ import json
 import websockets
 from websockets.asyncio.client import unix_connect
 
-from judge import DEVLXD, case, poke, same
+from report import DEVLXD, case, poke, same
 
 LIMIT = 10
 

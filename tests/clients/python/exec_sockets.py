@@ -9,7 +9,7 @@ import ssl
 
 from websockets.asyncio.client import unix_connect
 
-from judge import case, same
+from report import case, same
 
 AGENT = os.environ["MOTE_AGENT_SOCKET"]
 LIMIT = 10

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import requests
 import requests_unixsocket
 
-from judge import DEVLXD, case, same
+from report import DEVLXD, case, same
 
 BASE = f"http+unix://{quote(DEVLXD, safe='')}"
 

@@ -5,7 +5,7 @@ import warnings
 
 import pylxd
 
-from judge import INCUS, case, same
+from report import INCUS, case, same
 
 warnings.simplefilter("ignore")  # the name in the agent's certificate is nobody's
 PAIR = (os.environ["MOTE_CLIENT_CRT"], os.environ["MOTE_CLIENT_KEY"])

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use super::{CLIENTS, Client, Judged, Place, Seen};
+use super::{CLIENTS, Client, Place, Seen, Subject};
 use crate::column::Column;
 use crate::{put, tool};
 
@@ -12,34 +12,34 @@ use crate::{put, tool};
 ///
 /// # Panics
 /// If the file cannot be written.
-pub fn keep(judged: Judged, seen: &Seen, clients: &[&'static Client]) {
+pub fn keep(subject: Subject, seen: &Seen, clients: &[&'static Client]) {
     let directory = directory();
     std::fs::create_dir_all(&directory).expect("a directory");
-    put(file(&directory, judged), text(&merged(load(&directory, judged), seen, clients)));
+    put(file(&directory, subject), text(&merged(load(&directory, subject), seen, clients)));
 }
 
 /// The page's columns; `None` if one of its agents has no results on this machine.
 #[must_use]
-pub fn columns() -> Option<Vec<(Judged, Seen)>> {
+pub fn columns() -> Option<Vec<(Subject, Seen)>> {
     let directory = directory();
-    let all = Judged::COLUMNS.into_iter().map(|judged| {
-        let mut seen = load(&directory, judged);
+    let all = Subject::COLUMNS.into_iter().map(|subject| {
+        let mut seen = load(&directory, subject);
         let empty = seen.is_empty();
         // Clients that run in the VM itself are in the column with the same title.
-        if let Some(booted) = booted(judged) {
+        if let Some(booted) = booted(subject) {
             let again = load(&directory, booted).into_iter();
             seen.extend(again.filter(|((heading, _), _)| is_inside(heading)));
         }
-        (!empty).then_some((judged, seen))
+        (!empty).then_some((subject, seen))
     });
     all.collect()
 }
 
-/// The VM with the same agent and flavour of host, if `judged` is not in a VM.
-fn booted(judged: Judged) -> Option<Judged> {
-    let title = judged.title();
-    let known = [Column::MoteLxd, Column::MoteIncus].map(Judged::Booted);
-    known.into_iter().find(|booted| *booted != judged && booted.title() == title)
+/// The VM with the same agent and flavour of host, if `subject` is not in a VM.
+fn booted(subject: Subject) -> Option<Subject> {
+    let title = subject.title();
+    let known = [Column::MoteLxd, Column::MoteIncus].map(Subject::Booted);
+    known.into_iter().find(|booted| *booted != subject && booted.title() == title)
 }
 
 fn is_inside(heading: &str) -> bool {
@@ -50,14 +50,14 @@ fn directory() -> PathBuf {
     tool("MOTE_CLIENTS", "target/clients").join("seen")
 }
 
-fn file(directory: &Path, judged: Judged) -> PathBuf {
-    directory.join(judged.name().replace(['/', ' '], "-"))
+fn file(directory: &Path, subject: Subject) -> PathBuf {
+    directory.join(subject.name().replace(['/', ' '], "-"))
 }
 
-fn load(directory: &Path, judged: Judged) -> Seen {
-    let mut seen = parse(&std::fs::read_to_string(file(directory, judged)).unwrap_or_default());
+fn load(directory: &Path, subject: Subject) -> Seen {
+    let mut seen = parse(&std::fs::read_to_string(file(directory, subject)).unwrap_or_default());
     let still = |heading: &str| {
-        CLIENTS.iter().any(|client| client.heading == heading && client.speaks_to(judged))
+        CLIENTS.iter().any(|client| client.heading == heading && client.speaks_to(subject))
     };
     seen.retain(|((heading, _), _)| still(heading));
     seen
@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn mote_in_a_vm_is_under_the_title_of_mote_on_sockets() {
-        for judged in Judged::COLUMNS {
-            assert!(booted(judged).is_none_or(|booted| booted.title() == judged.title()));
+        for subject in Subject::COLUMNS {
+            assert!(booted(subject).is_none_or(|booted| booted.title() == subject.title()));
         }
-        assert_eq!(Judged::COLUMNS.into_iter().filter_map(booted).count(), 2);
+        assert_eq!(Subject::COLUMNS.into_iter().filter_map(booted).count(), 2);
     }
 }

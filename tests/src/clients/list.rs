@@ -1,6 +1,6 @@
 //! The list of clients.
 
-use super::{Judged, Played};
+use super::{Played, Subject};
 use crate::column::Column;
 
 /// A client.
@@ -57,15 +57,15 @@ impl Client {
     /// True if the client is to be run on this agent. Calls to the agent's port are the same for
     /// every version of LXD, so they are made for one only.
     #[must_use]
-    pub fn speaks_to(&self, judged: Judged) -> bool {
-        let incus = match judged {
-            Judged::Sockets(played) => played == Played::Incus,
-            Judged::Booted(column) => matches!(column, Column::MoteIncus | Column::IncusAgent),
+    pub fn speaks_to(&self, subject: Subject) -> bool {
+        let incus = match subject {
+            Subject::Sockets(played) => played == Played::Incus,
+            Subject::Booted(column) => matches!(column, Column::MoteIncus | Column::IncusAgent),
         };
         let here = match self.place {
             Guest => true,
-            Host => judged != Judged::Sockets(Played::OldLxd),
-            Inside => matches!(judged, Judged::Booted(column) if column.is_mote()),
+            Host => subject != Subject::Sockets(Played::OldLxd),
+            Inside => matches!(subject, Subject::Booted(column) if column.is_mote()),
         };
         self.incus.is_none_or(|wanted| wanted == incus) && here
     }

@@ -3,16 +3,16 @@
 //! writes the results side by side; `reasons` explains the differences.
 
 pub mod bridge;
-mod judged;
 pub mod kept;
 pub mod list;
 pub mod page;
 pub mod reasons;
 mod run;
 mod seen;
+mod subject;
 pub mod world;
 
-pub use judged::{Judged, Played};
 pub use list::{CLIENTS, Client, Place};
 pub use run::{run, run_all};
 pub use seen::{Cells, NOT_HERE, Seen, cells};
+pub use subject::{Played, Subject};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::reasons::{NOT_RUN, REASONS, Reason};
-use super::{CLIENTS, Cells, Client, Judged, NOT_HERE, Seen, cells};
+use super::{CLIENTS, Cells, Client, NOT_HERE, Seen, Subject, cells};
 use crate::pages::notes::{Notes, sentence};
 
 /// File name of the page in `docs/`.
@@ -38,12 +38,12 @@ server, or asked in the column of a newer LXD.
 
 /// Renders the page from the results of its columns.
 #[must_use]
-pub fn render(columns: &[(Judged, Seen)]) -> Page {
+pub fn render(columns: &[(Subject, Seen)]) -> Page {
     let cells = cells(columns);
     let mut notes = Notes::default();
     let mut body = String::new();
     for client in CLIENTS {
-        let titles: Vec<_> = columns.iter().map(|(judged, _)| judged.title()).collect();
+        let titles: Vec<_> = columns.iter().map(|(subject, _)| subject.title()).collect();
         let _fits = write!(
             body,
             "\n## {}\n\n{} About {} s.\n\n| case | {} |\n| --- |{}\n",
@@ -73,7 +73,7 @@ pub fn render(columns: &[(Judged, Seen)]) -> Page {
 }
 
 /// The cases of a client in their order.
-fn order<'a>(heading: &str, columns: &'a [(Judged, Seen)]) -> Vec<&'a str> {
+fn order<'a>(heading: &str, columns: &'a [(Subject, Seen)]) -> Vec<&'a str> {
     let mut all: Vec<&str> = Vec::new();
     for (_, seen) in columns {
         let own = seen.iter().filter(|((of, _), _)| *of == heading);
@@ -110,7 +110,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Messages about differences without a reason, and reasons without a difference.
-fn unexplained(cells: &Cells, columns: &[(Judged, Seen)]) -> Vec<String> {
+fn unexplained(cells: &Cells, columns: &[(Subject, Seen)]) -> Vec<String> {
     let mut found = Vec::new();
     let mut used = BTreeSet::new();
     for ((heading, case, title), seen) in cells {
@@ -125,7 +125,7 @@ fn unexplained(cells: &Cells, columns: &[(Judged, Seen)]) -> Vec<String> {
             Some(_) | None => {}
         }
     }
-    if columns.len() == Judged::COLUMNS.len() {
+    if columns.len() == Subject::COLUMNS.len() {
         let idle = (0..REASONS.len()).filter(|at| !used.contains(at));
         found.extend(idle.map(|at| format!("a reason for what was not seen: {:?}", REASONS[at])));
     }
@@ -133,18 +133,18 @@ fn unexplained(cells: &Cells, columns: &[(Judged, Seen)]) -> Vec<String> {
 }
 
 /// The table of counts: cells of each kind by column.
-fn sums(columns: &[(Judged, Seen)]) -> String {
+fn sums(columns: &[(Subject, Seen)]) -> String {
     let kinds = ["yes", "differs", "sometimes", "not run"];
     let mut sums =
         format!("\n| | {} |\n| --- |{}\n", kinds.join(" | "), " --- |".repeat(kinds.len()));
-    for (judged, seen) in columns {
+    for (subject, seen) in columns {
         let words: Vec<_> = seen
             .iter()
-            .map(|((heading, case), seen)| meaning(heading, case, judged.title(), seen).0)
+            .map(|((heading, case), seen)| meaning(heading, case, subject.title(), seen).0)
             .collect();
         let count = |kind: &&str| words.iter().filter(|word| *word == kind).count().to_string();
         let counts: Vec<_> = kinds.iter().map(count).collect();
-        let _fits = writeln!(sums, "| {} | {} |", judged.title(), counts.join(" | "));
+        let _fits = writeln!(sums, "| {} | {} |", subject.title(), counts.join(" | "));
     }
     sums
 }
@@ -196,35 +196,36 @@ pub fn parse(page: &str) -> Cells {
 }
 
 fn known(title: &str) -> Option<&'static str> {
-    Judged::COLUMNS.into_iter().map(Judged::title).find(|known| *known == title)
+    Subject::COLUMNS.into_iter().map(Subject::title).find(|known| *known == title)
 }
 
 /// Differences between a run of these clients on some agents and a page.
 #[must_use]
-pub fn differences(page: &str, columns: &[(Judged, Seen)], clients: &[&Client]) -> Vec<String> {
+pub fn differences(page: &str, columns: &[(Subject, Seen)], clients: &[&Client]) -> Vec<String> {
     let said = parse(page);
     let mut found = Vec::new();
-    for (judged, seen) in columns {
+    for (subject, seen) in columns {
         let mut left: BTreeSet<_> = said
             .keys()
             .filter(|(heading, _, title)| {
-                let ran = |client: &&Client| client.heading == heading && client.speaks_to(*judged);
-                clients.iter().any(ran) && *title == judged.title()
+                let ran =
+                    |client: &&Client| client.heading == heading && client.speaks_to(*subject);
+                clients.iter().any(ran) && *title == subject.title()
             })
             .map(|(heading, case, _)| (heading.clone(), case.clone()))
             .collect();
         for ((heading, case), what) in seen {
             left.remove(&((*heading).into(), case.clone()));
-            let is = match meaning(heading, case, judged.title(), what) {
+            let is = match meaning(heading, case, subject.title(), what) {
                 (word, None) => word.to_owned(),
                 (word, Some(note)) => format!("{word}: {note}"),
             };
-            let should = said.get(&((*heading).into(), case.clone(), judged.title()));
+            let should = said.get(&((*heading).into(), case.clone(), subject.title()));
             if !what.starts_with(NOT_HERE) && should != Some(&is) {
                 let should = should.map_or("nothing", String::as_str);
                 found.push(format!(
                     "{}: {heading}: {case}: {is}; the page has {should}",
-                    judged.name()
+                    subject.name()
                 ));
             }
         }
@@ -234,7 +235,7 @@ pub fn differences(page: &str, columns: &[(Judged, Seen)], clients: &[&Client]) 
         };
         let missing = left.into_iter().filter(|(heading, _)| !skipped(heading));
         found.extend(missing.map(|(heading, case)| {
-            format!("{}: {heading}: {case}: not seen; the page has it", judged.name())
+            format!("{}: {heading}: {case}: not seen; the page has it", subject.name())
         }));
     }
     found
@@ -245,9 +246,9 @@ mod tests {
     use super::super::Played;
     use super::*;
 
-    fn seen(what: &str) -> Vec<(Judged, Seen)> {
+    fn seen(what: &str) -> Vec<(Subject, Seen)> {
         let case = (CLIENTS[0].heading, "a case | of it".to_owned());
-        vec![(Judged::Sockets(Played::Incus), vec![(case, what.to_owned())])]
+        vec![(Subject::Sockets(Played::Incus), vec![(case, what.to_owned())])]
     }
 
     #[test]
@@ -258,7 +259,7 @@ mod tests {
             assert_eq!(differing(what), Vec::<String>::new());
             assert_eq!(differing("another").len(), 1);
             assert_eq!(differing("not here: no device"), Vec::<String>::new());
-            let nothing = [(Judged::Sockets(Played::Incus), Seen::new())];
+            let nothing = [(Subject::Sockets(Played::Incus), Seen::new())];
             assert_eq!(differences(&page, &nothing, &[&CLIENTS[0]]).len(), 1);
         }
     }

@@ -194,7 +194,7 @@ pub const NOT_RUN: &[(&str, &str)] = &[
     ),
     (
         "programs inside the VMs of the Go agents",
-        "an emulated Go agent is behind with what slowhttptest leaves for minutes; they are judged from outside.",
+        "an emulated Go agent is behind with what slowhttptest leaves for minutes; they are watched from outside.",
     ),
     (
         "cloud-init 22.4 on Debian 13",

@@ -4,22 +4,22 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Instant;
 
-use super::judged::Judged;
 use super::list::{Client, Place};
 use super::reasons;
 use super::seen::{NOT_HERE, Seen};
+use super::subject::Subject;
 use super::world::{self, World};
 
 /// Runs these clients on an agent, one after the other.
 #[must_use]
-pub fn run(judged: Judged, clients: &[&'static Client]) -> Seen {
+pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
     let begun = Instant::now();
-    let mut clients = clients.iter().filter(|client| client.speaks_to(judged)).peekable();
+    let mut clients = clients.iter().filter(|client| client.speaks_to(subject)).peekable();
     if clients.peek().is_none() {
         return Seen::new();
     }
-    let mut world = World::new(judged);
-    println!("{}: up after {:.1} s", judged.name(), begun.elapsed().as_secs_f64());
+    let mut world = World::new(subject);
+    println!("{}: up after {:.1} s", subject.name(), begun.elapsed().as_secs_f64());
     let mut seen = Seen::new();
     for client in clients {
         let begun = Instant::now();
@@ -28,25 +28,25 @@ pub fn run(judged: Judged, clients: &[&'static Client]) -> Seen {
         let unexplained = lines.iter().filter(|(case, seen)| {
             seen != "ok"
                 && !seen.starts_with(NOT_HERE)
-                && !reasons::explained(client.heading, case, judged.title())
+                && !reasons::explained(client.heading, case, subject.title())
         });
         let unexplained: Vec<_> = unexplained.collect();
         // On a busy machine a deadline may be missed: once is said, twice counts.
         if !unexplained.is_empty() && end.is_none() {
-            println!("{}: {}: once more after {unexplained:?}", judged.name(), client.heading);
+            println!("{}: {}: once more after {unexplained:?}", subject.name(), client.heading);
             lines = cases(&mut world, client, 2);
             end = world.ended();
         }
         if end.is_some() {
             // The next client finds another one.
             drop(world);
-            world = World::new(judged);
+            world = World::new(subject);
         }
         lines.push(("the agent lives on".into(), end.unwrap_or("ok".into())));
         let bad = lines.iter().filter(|(_, seen)| seen != "ok").count();
         println!(
             "{}: {}: {} cases, {bad} not ok, {:.1} s",
-            judged.name(),
+            subject.name(),
             client.heading,
             lines.len(),
             begun.elapsed().as_secs_f64()
@@ -58,7 +58,7 @@ pub fn run(judged: Judged, clients: &[&'static Client]) -> Seen {
         }
         seen.extend(lines.into_iter().map(|(case, what)| ((client.heading, case), what)));
     }
-    println!("{}: done after {:.1} s", judged.name(), begun.elapsed().as_secs_f64());
+    println!("{}: done after {:.1} s", subject.name(), begun.elapsed().as_secs_f64());
     seen
 }
 
@@ -68,23 +68,23 @@ pub fn run(judged: Judged, clients: &[&'static Client]) -> Seen {
 /// # Panics
 /// If a run does.
 #[must_use]
-pub fn run_all(all: &[Judged], clients: &[&'static Client]) -> Vec<(Judged, Seen)> {
-    let (light, heavy): (Vec<Judged>, Vec<Judged>) =
-        all.iter().copied().partition(|judged| matches!(judged, Judged::Sockets(_)));
+pub fn run_all(all: &[Subject], clients: &[&'static Client]) -> Vec<(Subject, Seen)> {
+    let (light, heavy): (Vec<Subject>, Vec<Subject>) =
+        all.iter().copied().partition(|subject| matches!(subject, Subject::Sockets(_)));
     let halves: (Vec<_>, Vec<_>) =
         clients.iter().copied().partition(|client| client.place == Place::Host);
     let mut seen: Vec<_> = thread::scope(|scope| {
         let start = |one| [&halves.0, &halves.1].map(|half| scope.spawn(move || run(one, half)));
         let runs: Vec<_> = light.into_iter().map(|one| (one, start(one))).collect();
-        let ended = runs.into_iter().map(|(judged, runs)| {
-            (judged, runs.into_iter().flat_map(|run| run.join().expect("a run")).collect())
+        let ended = runs.into_iter().map(|(subject, runs)| {
+            (subject, runs.into_iter().flat_map(|run| run.join().expect("a run")).collect())
         });
         ended.collect()
     });
-    seen.extend(heavy.into_iter().map(|judged| (judged, run(judged, clients))));
+    seen.extend(heavy.into_iter().map(|subject| (subject, run(subject, clients))));
     // As they were asked for.
-    let at = |judged: &Judged| all.iter().position(|one| one == judged);
-    seen.sort_by_key(|(judged, _)| at(judged));
+    let at = |subject: &Subject| all.iter().position(|one| one == subject);
+    seen.sort_by_key(|(subject, _)| at(subject));
     seen
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::judged::Judged;
+use super::subject::Subject;
 
 /// What was seen: by heading and case, `ok` or something else. In the order in which it came.
 pub type Seen = Vec<((&'static str, String), String)>;
@@ -15,11 +15,11 @@ pub type Cells = BTreeMap<(String, String, &'static str), String>;
 
 /// Puts what was seen into cells.
 #[must_use]
-pub fn cells(columns: &[(Judged, Seen)]) -> Cells {
+pub fn cells(columns: &[(Subject, Seen)]) -> Cells {
     let mut cells = Cells::new();
-    for (judged, seen) in columns {
+    for (subject, seen) in columns {
         for ((heading, case), what) in seen {
-            let cell = ((*heading).into(), case.clone(), judged.title());
+            let cell = ((*heading).into(), case.clone(), subject.title());
             let before = cells.insert(cell, what.clone());
             assert!(before.is_none(), "two cases {heading}: {case}");
         }

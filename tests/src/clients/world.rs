@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use super::{Client, Judged, Place, bridge};
+use super::{Client, Place, Subject, bridge};
 use crate::agent::Pair;
 use crate::column::Column;
 use crate::conform::client::Way;
@@ -23,7 +23,7 @@ use crate::{patient, put, tool};
 pub const CONFIG: &[&str] = &[
     "user.foo=bar",
     "user.with/slash=both",
-    "user.user-data=#cloud-config\nhostname: judged\n",
+    "user.user-data=#cloud-config\nhostname: tested\n",
     "cloud-init.vendor-data=#cloud-config\n{}\n",
 ];
 
@@ -89,7 +89,7 @@ fn limit(client: &Client) -> Duration {
 /// An agent, its host, and the sockets that lead to it.
 #[derive(Debug)]
 pub struct World {
-    judged: Judged,
+    subject: Subject,
     live: Live,
     tcp: String,
     agent_tcp: String,
@@ -110,23 +110,23 @@ impl World {
     /// # Panics
     /// If it is not CONNECTED in time.
     #[must_use]
-    pub fn new(judged: Judged) -> Self {
-        match judged {
-            Judged::Sockets(_) => Self::on_sockets(judged),
-            Judged::Booted(column) => Self::booted(judged, column),
+    pub fn new(subject: Subject) -> Self {
+        match subject {
+            Subject::Sockets(_) => Self::on_sockets(subject),
+            Subject::Booted(column) => Self::booted(subject, column),
         }
     }
 
-    fn on_sockets(judged: Judged) -> Self {
-        let pair = Pair::start(judged.flavour(), CONFIG);
+    fn on_sockets(subject: Subject) -> Self {
+        let pair = Pair::start(subject.flavour(), CONFIG);
         let scratch = pair.scratch.0.clone();
         // Its reports are about this machine.
         symlink("/proc", scratch.join("root/proc")).expect("a link");
         let (devlxd, agent) = (pair.socket(), scratch.join("vs.listen_8443"));
-        Self::over(judged, Live::Sockets(Box::new(pair)), scratch, devlxd, agent)
+        Self::over(subject, Live::Sockets(Box::new(pair)), scratch, devlxd, agent)
     }
 
-    fn booted(judged: Judged, column: Column) -> Self {
+    fn booted(subject: Subject, column: Column) -> Self {
         let image = tool("MOTE_IMAGE_CLIENTS", "target/image-clients");
         let spec = Spec { memory: 384, image, ..world::spec(column) };
         let mut world = world::World::boot(column, &spec, CONFIG);
@@ -140,12 +140,18 @@ impl World {
         let (devlxd, agent) = (scratch.join("devlxd"), scratch.join("agent"));
         bridge::unix(&devlxd, DEVLXD, device.clone());
         bridge::unix(&agent, AGENT, device);
-        Self::over(judged, Live::Booted { guest, world: Box::new(world) }, scratch, devlxd, agent)
+        Self::over(subject, Live::Booted { guest, world: Box::new(world) }, scratch, devlxd, agent)
     }
 
-    fn over(judged: Judged, live: Live, scratch: PathBuf, devlxd: PathBuf, agent: PathBuf) -> Self {
+    fn over(
+        subject: Subject,
+        live: Live,
+        scratch: PathBuf,
+        devlxd: PathBuf,
+        agent: PathBuf,
+    ) -> Self {
         let (tcp, agent_tcp) = (bridge::tcp(devlxd.clone()), bridge::tcp(agent.clone()));
-        let world = Self { judged, live, tcp, agent_tcp, devlxd, agent, scratch };
+        let world = Self { subject, live, tcp, agent_tcp, devlxd, agent, scratch };
         world.write_poke();
         world
     }
@@ -177,7 +183,7 @@ impl World {
     /// If the agent is not in a VM, or the client does not end in time.
     pub fn inside(&mut self, client: &Client) -> (i32, String) {
         let Live::Booted { guest, .. } = &mut self.live else { panic!("only in a VM") };
-        let flavour = self.judged.flavour();
+        let flavour = self.subject.flavour();
         let command =
             format!("MOTE_FLAVOUR={flavour} MOTE_TMP=/tmp MOTE_FILES=/files sh /opt/inside");
         let (poke, over) = (self.scratch.join("poke"), AtomicBool::new(false));
@@ -240,7 +246,7 @@ impl World {
         let patience = patient(Duration::from_secs(patience)).as_secs().to_string();
         command
             .env("MOTE_CLIENTS", tool("MOTE_CLIENTS", "target/clients"))
-            .env("MOTE_FLAVOUR", self.judged.flavour())
+            .env("MOTE_FLAVOUR", self.subject.flavour())
             .env("MOTE_DEVLXD", &self.devlxd)
             .env("MOTE_TCP", &self.tcp)
             .env("MOTE_AGENT_SOCKET", &self.agent)

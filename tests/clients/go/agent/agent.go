@@ -14,13 +14,13 @@ import (
 
 	localtls "github.com/lxc/incus/v6/shared/tls"
 
-	"mote/judge"
+	"mote/report"
 )
 
 // Config is the host's TLS: its certificate for this instance, and the agent's, which it must see.
 func Config() *tls.Config {
 	read := func(name string) string {
-		text, err := os.ReadFile(judge.Env(name))
+		text, err := os.ReadFile(report.Env(name))
 		if err != nil {
 			panic(err)
 		}
@@ -39,7 +39,7 @@ func Client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig: Config(),
 		DialContext: func(_ context.Context, _, _ string) (net.Conn, error) {
-			return net.Dial("unix", judge.Env("MOTE_AGENT_SOCKET"))
+			return net.Dial("unix", report.Env("MOTE_AGENT_SOCKET"))
 		},
 		DisableKeepAlives:     true,
 		ExpectContinueTimeout: 30 * time.Second,
@@ -50,7 +50,7 @@ func Client() *http.Client {
 
 // Dial is a TLS connection to the agent.
 func Dial() (*tls.Conn, error) {
-	plain, err := net.Dial("unix", judge.Env("MOTE_AGENT_SOCKET"))
+	plain, err := net.Dial("unix", report.Env("MOTE_AGENT_SOCKET"))
 	if err != nil {
 		return nil, err
 	}

@@ -12,13 +12,13 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"mote/judge"
+	"mote/report"
 )
 
 func main() {
-	judge.Case("an event arrives", event)
-	judge.Case("a ping is answered", ping)
-	judge.Case("a close is echoed with its code", closes)
+	report.Case("an event arrives", event)
+	report.Case("a ping is answered", ping)
+	report.Case("a close is echoed with its code", closes)
 	violation("a frame without a mask is answered by 1002", []byte{0x81, 0x02, 'h', 'i'})
 	violation("a reserved bit is answered by 1002", masked(0xc1, 0x80))
 	violation("an unknown opcode is answered by 1002", masked(0x83, 0x80))
@@ -34,7 +34,7 @@ func masked(head ...byte) []byte { return append(head, 0, 0, 0, 0) }
 func dial() (*websocket.Conn, error) {
 	dialer := websocket.Dialer{
 		NetDialContext: func(_ context.Context, _, _ string) (net.Conn, error) {
-			return net.Dial("unix", judge.Env("MOTE_DEVLXD"))
+			return net.Dial("unix", report.Env("MOTE_DEVLXD"))
 		},
 	}
 	conn, _, err := dialer.Dial("ws://any/1.0/events", nil)
@@ -53,7 +53,7 @@ func event() error {
 	// Whether it listens already is not known: the host says it again.
 	go func() {
 		for number := range 10 {
-			_ = exec.Command(judge.Env("MOTE_POKE"), "user.gorilla", fmt.Sprint(number)).Run()
+			_ = exec.Command(report.Env("MOTE_POKE"), "user.gorilla", fmt.Sprint(number)).Run()
 			time.Sleep(300 * time.Millisecond)
 		}
 	}()
@@ -66,7 +66,7 @@ func event() error {
 			return err
 		}
 	}
-	return judge.Same("its type", seen.Type, "config")
+	return report.Same("its type", seen.Type, "config")
 }
 
 func ping() error {
@@ -77,7 +77,7 @@ func ping() error {
 	defer conn.Close()
 	answered := errors.New("answered")
 	conn.SetPongHandler(func(text string) error {
-		if err := judge.Same("the pong", text, "hello"); err != nil {
+		if err := report.Same("the pong", text, "hello"); err != nil {
 			return err
 		}
 		return answered
@@ -113,7 +113,7 @@ func closed(conn *websocket.Conn, code int) error {
 		_, _, err := conn.ReadMessage()
 		var seen *websocket.CloseError
 		if errors.As(err, &seen) {
-			return judge.Same("the code", seen.Code, code)
+			return report.Same("the code", seen.Code, code)
 		}
 		var late net.Error
 		if errors.As(err, &late) && late.Timeout() {
@@ -126,7 +126,7 @@ func closed(conn *websocket.Conn, code int) error {
 }
 
 func violation(name string, frame []byte) {
-	judge.Case(name, func() error {
+	report.Case(name, func() error {
 		conn, err := dial()
 		if err != nil {
 			return err

@@ -14,7 +14,7 @@ import (
 	incus "github.com/lxc/incus/v6/client"
 	"github.com/lxc/incus/v6/shared/api"
 
-	"mote/judge"
+	"mote/report"
 )
 
 // result is what a command came to.
@@ -85,7 +85,7 @@ func hold(conn *websocket.Conn) {
 func ends(want request, code int) func(server incus.InstanceServer) error {
 	return func(server incus.InstanceServer) error {
 		seen, _ := run(server, want)
-		return judge.Same("the exit code", seen.code, code)
+		return report.Same("the exit code", seen.code, code)
 	}
 }
 
@@ -96,7 +96,7 @@ func prints(want request, text string) func(server incus.InstanceServer) error {
 		if err != nil {
 			return err
 		}
-		return judge.Same("the output", fmt.Sprint(seen.code, " ", seen.out, seen.err), "0 "+text)
+		return report.Same("the output", fmt.Sprint(seen.code, " ", seen.out, seen.err), "0 "+text)
 	}
 }
 
@@ -136,7 +136,7 @@ func big(server incus.InstanceServer) error {
 		return err
 	}
 	sum := func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
-	return judge.Same("the checksum", sum(seen.out), sum(want.input))
+	return report.Same("the checksum", sum(seen.out), sum(want.input))
 }
 
 // The kernel takes 2 MiB in all (a quarter of the stack's limit) and 128 KiB each.
@@ -164,7 +164,7 @@ func resize(server incus.InstanceServer) error {
 	if strings.Count(seen.out, "\n") > 50 {
 		return errors.New("the size stays")
 	}
-	return judge.Same("the exit code", seen.code, 0)
+	return report.Same("the exit code", seen.code, 0)
 }
 
 func signal(server incus.InstanceServer) error {
@@ -186,7 +186,7 @@ func signal(server incus.InstanceServer) error {
 	if err != nil {
 		return err
 	}
-	return judge.Same("the exit code", seen.code, 9)
+	return report.Same("the exit code", seen.code, 9)
 }
 
 func many(server incus.InstanceServer) error {
@@ -236,7 +236,7 @@ func unconnected(server incus.InstanceServer) error {
 	if err == nil {
 		return errors.New("it succeeds")
 	}
-	return judge.Same("what it says", err, "Timed out waiting for websockets to connect")
+	return report.Same("what it says", err, "Timed out waiting for websockets to connect")
 }
 
 func late(server incus.InstanceServer) error {
@@ -253,7 +253,7 @@ func late(server incus.InstanceServer) error {
 	if errors.Is(err, websocket.ErrBadHandshake) {
 		return nil // LXD's library does not read what is said
 	}
-	return judge.Same("what it says", err, "Only running operations can be connected")
+	return report.Same("what it says", err, "Only running operations can be connected")
 }
 
 func unknownWebsocket(server incus.InstanceServer) error {
@@ -283,7 +283,7 @@ func listed(server incus.InstanceServer) error {
 	if !found {
 		return errors.New("it is not listed")
 	}
-	if judge.Incus() {
+	if report.Incus() {
 		if err := server.DeleteOperation(operation.Get().ID); err == nil {
 			return errors.New("it is deleted")
 		}

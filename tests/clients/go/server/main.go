@@ -13,7 +13,7 @@ import (
 	"github.com/lxc/incus/v6/shared/api"
 
 	"mote/agent"
-	"mote/judge"
+	"mote/report"
 )
 
 // connect is how incusd gets at an agent.
@@ -23,7 +23,7 @@ func connect(skip bool) (incus.InstanceServer, error) {
 
 // with runs a case on a connection of its own.
 func with(name string, run func(server incus.InstanceServer) error) {
-	judge.Case(name, func() error {
+	report.Case(name, func() error {
 		server, err := connect(false)
 		if err != nil {
 			return err
@@ -34,12 +34,12 @@ func with(name string, run func(server incus.InstanceServer) error) {
 }
 
 func main() {
-	judge.Case("PUT /1.0 of no JSON is 500", tellNonsense) // Go's agents forget their host by it
-	judge.Case("PUT /1.0 tells where the host is", tell)
+	report.Case("PUT /1.0 of no JSON is 500", tellNonsense) // Go's agents forget their host by it
+	report.Case("PUT /1.0 tells where the host is", tell)
 	with("GET /1.0 names the agent, and the library takes it for one", names)
 	for _, name := range []string{"metrics", "resources", "container_exec_recording"} {
 		with(fmt.Sprintf("the extension `%s` is listed", name), func(server incus.InstanceServer) error {
-			return judge.Same("listed", server.HasExtension(name), true)
+			return report.Same("listed", server.HasExtension(name), true)
 		})
 	}
 	with("state is what the library decodes", state)
@@ -47,7 +47,7 @@ func main() {
 	with("an unknown path is not taken for an answer", unknownPath)
 	with("a listener hears how a command goes on and ends", hears)
 	with("an event that the host sends is heard", sent)
-	judge.Case("POST /1.0/events of {} is taken", emptyEvent)
+	report.Case("POST /1.0/events of {} is taken", emptyEvent)
 	execCases()
 }
 
@@ -57,7 +57,7 @@ func tell() error {
 		return err
 	}
 	defer server.Disconnect()
-	text, err := os.ReadFile(judge.Env("MOTE_AGENT_CONF"))
+	text, err := os.ReadFile(report.Env("MOTE_AGENT_CONF"))
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func status(err error, wanted int) error {
 	if !found {
 		return fmt.Errorf("no status: %w", err)
 	}
-	return judge.Same("the status", code, wanted)
+	return report.Same("the status", code, wanted)
 }
 
 func names(server incus.InstanceServer) error {
@@ -97,13 +97,13 @@ func names(server incus.InstanceServer) error {
 		return err
 	}
 	wanted := "lxd-agent"
-	if judge.Incus() {
+	if report.Incus() {
 		wanted = "incus-agent"
 	}
-	if err := judge.Same("environment.server", info.Environment.Server, wanted); err != nil {
+	if err := report.Same("environment.server", info.Environment.Server, wanted); err != nil {
 		return err
 	}
-	return judge.Same("api_version and auth", info.APIVersion+" "+info.Auth, "1.0 trusted")
+	return report.Same("api_version and auth", info.APIVersion+" "+info.Auth, "1.0 trusted")
 }
 
 func state(server incus.InstanceServer) error {
@@ -118,7 +118,7 @@ func state(server incus.InstanceServer) error {
 	if state.Processes < 1 || state.Memory.Usage < 1 {
 		return fmt.Errorf("%d processes, %d bytes", state.Processes, state.Memory.Usage)
 	}
-	return judge.Same("lo's first address", state.Network["lo"].Addresses[0].Address, "127.0.0.1")
+	return report.Same("lo's first address", state.Network["lo"].Addresses[0].Address, "127.0.0.1")
 }
 
 func metrics(server incus.InstanceServer) error {
@@ -134,15 +134,15 @@ func metrics(server incus.InstanceServer) error {
 		return err
 	}
 	shape := "{"
-	if judge.Incus() {
+	if report.Incus() {
 		shape = "["
 	}
-	return judge.Same("the shape of cpu_seconds_total", string(all.CPU[:1]), shape)
+	return report.Same("the shape of cpu_seconds_total", string(all.CPU[:1]), shape)
 }
 
 func unknownPath(server incus.InstanceServer) error {
 	response, _, err := server.RawQuery("GET", "/1.0/unknown", nil, "")
-	if judge.Flavour() != "lxd" { // LXD has its list for an answer from 5.21 on
+	if report.Flavour() != "lxd" { // LXD has its list for an answer from 5.21 on
 		if err == nil {
 			return errors.New("it is answered")
 		}
@@ -151,7 +151,7 @@ func unknownPath(server incus.InstanceServer) error {
 	if err != nil {
 		return err
 	}
-	return judge.Same("LXD's answer", string(response.Metadata), `["/1.0"]`)
+	return report.Same("LXD's answer", string(response.Metadata), `["/1.0"]`)
 }
 
 func hears(server incus.InstanceServer) error {
@@ -196,14 +196,14 @@ func sent(server incus.InstanceServer) error {
 	if err != nil {
 		return err
 	}
-	content := `{"key":"user.judge","old_value":"","value":"1"}`
+	content := `{"key":"user.told","old_value":"","value":"1"}`
 	event := api.Event{Type: "config", Timestamp: time.Now(), Metadata: json.RawMessage(content)}
 	if _, _, err := server.RawQuery("POST", "/1.0/events", &event, ""); err != nil {
 		return err
 	}
 	select {
 	case text := <-heard:
-		return judge.Same("the event", text, content)
+		return report.Same("the event", text, content)
 	case <-time.After(10 * time.Second):
 		return errors.New("nothing is heard")
 	}

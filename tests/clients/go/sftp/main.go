@@ -15,13 +15,13 @@ import (
 	"github.com/pkg/sftp"
 
 	"mote/agent"
-	"mote/judge"
+	"mote/report"
 )
 
 var client *sftp.Client
 
 // root is a directory in the guest that is ours.
-var root = path.Join(judge.Env("MOTE_FILES"), "pkg-sftp")
+var root = path.Join(report.Env("MOTE_FILES"), "pkg-sftp")
 
 func main() {
 	conn, err := agent.Sftp()
@@ -35,20 +35,20 @@ func main() {
 		fmt.Println("a session opens:", err)
 		return
 	}
-	judge.Case("1 MiB is written and read back", content)
-	judge.Case("a file is created, appended to and cut", cut)
-	judge.Case("a directory can be opened, as `file pull -r` does before it asks", directory)
-	judge.Case("a tree is pulled as `file pull -r` pulls it", tree)
-	judge.Case("300 files are open at once", handles)
-	judge.Case("a rename replaces a file that is there", rename)
-	judge.Case("a posix-rename does too", posixRename)
-	judge.Case("links, symbolic and hard", links)
-	judge.Case("modes and times are set and read", attributes)
-	judge.Case("2,000 names are listed", names)
-	judge.Case("what is not there is `not exist`", missing)
-	judge.Case("REMOVE of a full directory fails", full)
-	judge.Case("statvfs tells of the file system", space)
-	judge.Case("64 requests are under way at once", concurrent)
+	report.Case("1 MiB is written and read back", content)
+	report.Case("a file is created, appended to and cut", cut)
+	report.Case("a directory can be opened, as `file pull -r` does before it asks", directory)
+	report.Case("a tree is pulled as `file pull -r` pulls it", tree)
+	report.Case("300 files are open at once", handles)
+	report.Case("a rename replaces a file that is there", rename)
+	report.Case("a posix-rename does too", posixRename)
+	report.Case("links, symbolic and hard", links)
+	report.Case("modes and times are set and read", attributes)
+	report.Case("2,000 names are listed", names)
+	report.Case("what is not there is `not exist`", missing)
+	report.Case("REMOVE of a full directory fails", full)
+	report.Case("statvfs tells of the file system", space)
+	report.Case("64 requests are under way at once", concurrent)
 }
 
 // write makes a file.
@@ -80,7 +80,7 @@ func holds(where, wanted string) error {
 	if err != nil {
 		return err
 	}
-	return judge.Same(path.Base(where), text, wanted)
+	return report.Same(path.Base(where), text, wanted)
 }
 
 func content() error {
@@ -132,7 +132,7 @@ func directory() error {
 	if err != nil {
 		return fmt.Errorf("FSTAT: %w", err)
 	}
-	return judge.Same("whether it is a directory", about.IsDir(), true)
+	return report.Same("whether it is a directory", about.IsDir(), true)
 }
 
 func tree() error {
@@ -152,7 +152,7 @@ func tree() error {
 		return err
 	}
 	sort.Strings(found)
-	return judge.Same("the tree", strings.Join(found, " "), "a a/b a/b/three a/c a/two d one")
+	return report.Same("the tree", strings.Join(found, " "), "a a/b a/b/three a/c a/two d one")
 }
 
 // pull goes as incusd's instance_file.go does: open, then ask, then list or read.
@@ -237,7 +237,7 @@ func links() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(judge.Same("where it leads", to, "target"), holds(symbolic, "text"), holds(hard, "text"))
+	return errors.Join(report.Same("where it leads", to, "target"), holds(symbolic, "text"), holds(hard, "text"))
 }
 
 func attributes() error {
@@ -254,7 +254,7 @@ func attributes() error {
 		return err
 	}
 	seen := fmt.Sprint(about.Mode(), " ", about.ModTime().Unix())
-	return judge.Same("what it has", seen, "urwxr-x--x 1000000000")
+	return report.Same("what it has", seen, "urwxr-x--x 1000000000")
 }
 
 func names() error {
@@ -278,7 +278,7 @@ func names() error {
 			return err
 		}
 	}
-	return errors.Join(judge.Same("how many", len(entries), 2000), client.RemoveDirectory(where))
+	return errors.Join(report.Same("how many", len(entries), 2000), client.RemoveDirectory(where))
 }
 
 func missing() error {
@@ -324,7 +324,7 @@ func concurrent() error {
 		go func() {
 			text, err := read(where)
 			if err == nil {
-				err = judge.Same("the size", len(text), 1<<20)
+				err = report.Same("the size", len(text), 1<<20)
 			}
 			failures <- err
 		}()

@@ -1,5 +1,5 @@
-// Package judge prints one line for each case: "NAME: ok", or what was seen instead.
-package judge
+// Package report prints one line for each case: "NAME: ok", or what was seen instead.
+package report
 
 import (
 	"fmt"

@@ -4,7 +4,7 @@ use crate::column::Column;
 
 /// An agent, and where it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Judged {
+pub enum Subject {
     /// mote on this machine, its vsock being unix sockets.
     Sockets(Played),
     /// An agent in a VM.
@@ -22,7 +22,7 @@ pub enum Played {
     Incus,
 }
 
-impl Judged {
+impl Subject {
     /// The page's columns; mote in a VM has to show what it shows on sockets.
     pub const COLUMNS: [Self; 5] = [
         Self::Sockets(Played::Lxd),
