@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+pub use mote_checks::noise;
 pub use mote_machine::{Private, in_private, patient, private, skipped, slowdown, wait};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -126,20 +127,4 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// Bytes that do not repeat soon, always the same.
-#[must_use]
-pub fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    let mut bytes: Vec<u8> =
-        std::iter::repeat_with(&mut next).take(length / 8 + 1).flatten().collect();
-    bytes.truncate(length);
-    bytes
 }

@@ -21,13 +21,13 @@ fn each_agent_does_what_the_page_says() {
         );
     }
     let whole = whole && of_page;
-    let table = table::render(&checks, &seen, whole);
+    let page = table::render(&checks, &seen, whole);
     if whole {
-        notes::write("conformance.md", &table.page);
+        notes::write("conformance.md", &page.text);
     }
-    assert!(table.unexplained.is_empty(), "without a reason:\n{}", table.unexplained.join("\n"));
+    assert!(page.unexplained.is_empty(), "without a reason:\n{}", page.unexplained.join("\n"));
     if whole {
-        notes::hold("conformance.md", &table.page);
+        notes::hold("conformance.md", &page.text);
     }
 }
 

@@ -6,10 +6,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use mote_checks::Verdict;
+
 use crate::line::Line;
 use crate::options::{self, Options};
 use crate::outer::{End, Machine, Outer, Spec};
-use crate::page::seen::{Column, Run, Verdict};
+use crate::page::seen::{Column, Run};
 use crate::page::{reasons, seen, table};
 use crate::server::{Agent, Server};
 use crate::warm;
@@ -51,16 +53,18 @@ fn verdict(server: Server, columns: &[Column]) -> u8 {
         let who = format!("{} {}", column.agent.name(), row.check);
         match (&row.verdict, reasons::find(server, column.agent, &row.check)) {
             (Verdict::Holds(_), _) => {}
-            (Verdict::Fails(_), Some(reason)) => println!("no, known: {who}: {}", reason.why),
-            (Verdict::Fails(why), None) if row.tries < seen::TRIES => {
+            (Verdict::Differs(_) | Verdict::Fails(_), Some(reason)) => {
+                println!("no, known: {who}: {}", reason.why)
+            }
+            (Verdict::Differs(why) | Verdict::Fails(why), None) if row.tries < seen::TRIES => {
                 println!("failed once, no time for another try: {who}: {why}");
                 unknown += 1;
             }
-            (Verdict::Fails(why), None) => {
+            (Verdict::Differs(why) | Verdict::Fails(why), None) => {
                 println!("without a reason: {who}: {why}");
                 fails += 1;
             }
-            (Verdict::Unknown(why), _) => {
+            (Verdict::NotRun(why) | Verdict::Unknown(why), _) => {
                 println!("not known: {who}: {why}");
                 unknown += 1;
             }
@@ -87,7 +91,7 @@ fn column(options: &Options, agent: Agent, wanted: &[String]) -> Result<Column, 
     println!(
         "{} with {}: {} checks",
         options.server.title(),
-        table::name(options.server, agent),
+        agent.title(options.server),
         wanted.len()
     );
     for _ in 0..options.boots {

@@ -1,4 +1,4 @@
-//! `mote-servers`, behind `scripts/real-server`: a guest agent judged by an unmodified LXD or Incus and by
+//! `mote-servers`, behind `scripts/real-server`: a guest agent driven by an unmodified LXD or Incus and by
 //! people's own way to it, the server's command line.
 //!
 //! `drive` runs on this machine: it boots an outer VM in which the server is real, with `/dev/kvm` and

@@ -158,4 +158,13 @@ impl Agent {
             Self::Own => "own",
         }
     }
+
+    /// The same as a column's title.
+    #[must_use]
+    pub fn title(self, server: Server) -> &'static str {
+        match self {
+            Self::Mote => "mote",
+            Self::Own => server.own_agent(),
+        }
+    }
 }

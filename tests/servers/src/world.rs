@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+pub use mote_checks::{has, line_with, noise, same};
 use serde_json::Value;
 
 use crate::run::{Output, Run};
@@ -200,35 +201,6 @@ pub fn round(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }
 
-/// Demands equality.
-///
-/// # Errors
-/// If there is a difference.
-pub fn same<T: PartialEq<U> + std::fmt::Debug, U: std::fmt::Debug>(
-    what: &str,
-    seen: T,
-    wanted: U,
-) -> Result<(), String> {
-    if seen == wanted { Ok(()) } else { Err(format!("{what} is {seen:?}, not {wanted:?}")) }
-}
-
-/// Demands that a text holds another.
-///
-/// # Errors
-/// If not.
-pub fn has(text: &str, wanted: &str) -> Result<(), String> {
-    if text.contains(wanted) { Ok(()) } else { Err(format!("no {wanted:?} in {text:?}")) }
-}
-
-/// The line of a text that holds another.
-///
-/// # Errors
-/// If there is none.
-pub fn line_with(text: &str, wanted: &str) -> Result<String, String> {
-    let line = text.lines().find(|line| line.contains(wanted));
-    line.map(|line| line.trim().to_owned()).ok_or_else(|| format!("no {wanted:?} in {text:?}"))
-}
-
 /// An output and the checksum of the same bytes in the outer VM.
 ///
 /// # Errors
@@ -244,22 +216,6 @@ pub fn checksum(bytes: &[u8]) -> Result<String, String> {
 pub fn first_word(output: &Output) -> Result<String, String> {
     let text = output.text();
     text.split_whitespace().next().map(str::to_owned).ok_or_else(|| "nothing printed".to_owned())
-}
-
-/// Bytes that do not repeat soon, always the same.
-#[must_use]
-pub fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    let words = std::iter::repeat_with(&mut next).take(length / 8 + 1);
-    let mut bytes: Vec<u8> = words.flatten().collect();
-    bytes.truncate(length);
-    bytes
 }
 
 /// Writes a file in the outer VM.

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use super::reasons::{NOT_RUN, REASONS, Reason};
+use mote_checks::{Table, Verdict, find, line};
+
+use super::reasons::{NOT_RUN, REASONS};
 use super::{CLIENTS, Cells, Client, NOT_HERE, Seen, Subject, cells};
-use crate::pages::notes::{Notes, sentence};
 
 /// File name of the page in `docs/`.
 pub const NAME: &str = "clients.md";
@@ -40,36 +41,44 @@ server, or asked in the column of a newer LXD.
 #[must_use]
 pub fn render(columns: &[(Subject, Seen)]) -> Page {
     let cells = cells(columns);
-    let mut notes = Notes::default();
+    let titles: Vec<_> = columns.iter().map(|(subject, _)| subject.title()).collect();
+    let mut table = Table::new(REASONS, &titles);
     let mut body = String::new();
     for client in CLIENTS {
-        let titles: Vec<_> = columns.iter().map(|(subject, _)| subject.title()).collect();
+        let (heading, head) = (client.heading, table.head("case"));
         let _fits = write!(
             body,
-            "\n## {}\n\n{} About {} s.\n\n| case | {} |\n| --- |{}\n",
-            client.heading,
-            client.about,
-            client.seconds,
-            titles.join(" | "),
-            " --- |".repeat(titles.len())
+            "\n## {heading}\n\n{} About {} s.\n\n{head}",
+            client.about, client.seconds
         );
-        for case in order(client.heading, columns) {
-            let _fits = write!(body, "| {} |", escaped(case));
-            for title in &titles {
-                let cell = cells.get(&(client.heading.into(), case.into(), title));
-                let shown = cell.map_or("-".into(), |seen| {
-                    match meaning(client.heading, case, title, seen) {
-                        (word, None) => word.to_owned(),
-                        (word, Some(note)) => format!("{word} {}", notes.number(note)),
-                    }
-                });
-                let _fits = write!(body, " {shown} |");
+        for case in order(heading, columns) {
+            let _fits = write!(body, "| {} |", line(case));
+            for (column, title) in titles.iter().enumerate() {
+                let seen = cells.get(&(heading.into(), case.into(), title));
+                let seen = seen.map(|seen| verdict(seen));
+                let _fits =
+                    write!(body, " {} |", table.cell(column, (heading, case), seen.as_ref()));
             }
             body.push('\n');
         }
     }
-    let text = format!("{HEAD}{}{body}{}{}", sums(columns), notes.list(), not_run());
-    Page { text, unexplained: unexplained(&cells, columns) }
+    let sums = table.sums(&["yes", "differs", "sometimes", "not run"]);
+    let text = format!("{HEAD}{sums}{body}\n## Notes\n{}{}", table.notes.list(), not_run());
+    Page { text, unexplained: table.unexplained(columns.len() == Subject::COLUMNS.len()) }
+}
+
+/// What a line of a case says.
+fn verdict(seen: &str) -> Verdict {
+    match seen.strip_prefix(NOT_HERE) {
+        Some(why) => Verdict::NotRun(why.into()),
+        None if seen == "ok" => Verdict::Holds(String::new()),
+        None => Verdict::Differs(seen.into()),
+    }
+}
+
+/// Word and note of a cell.
+fn meaning(heading: &str, case: &str, title: &str, seen: &str) -> (&'static str, Option<String>) {
+    Table::meaning(find(REASONS, heading, case, title), &verdict(seen))
 }
 
 /// The cases of a client in their order.
@@ -84,69 +93,6 @@ fn order<'a>(heading: &str, columns: &'a [(Subject, Seen)]) -> Vec<&'a str> {
         }
     }
     all
-}
-
-fn reason(heading: &str, case: &str, title: &str) -> Option<&'static Reason> {
-    REASONS.iter().find(|reason| reason.fits(heading, case, title))
-}
-
-/// Word and note of a cell.
-fn meaning(heading: &str, case: &str, title: &str, seen: &str) -> (&'static str, Option<String>) {
-    let reason = reason(heading, case, title);
-    match reason {
-        Some(reason) if reason.sometimes => return ("sometimes", Some(reason.why.into())),
-        _ if seen == "ok" => return ("yes", None),
-        _ => {}
-    }
-    if let Some(why) = seen.strip_prefix(NOT_HERE) {
-        return ("not run", Some(sentence(why)));
-    }
-    let why = reason.map(|reason| format!(" {}", reason.why)).unwrap_or_default();
-    ("differs", Some(format!("{}{why}", sentence(seen))))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('|', "\\|")
-}
-
-/// Messages about differences without a reason, and reasons without a difference.
-fn unexplained(cells: &Cells, columns: &[(Subject, Seen)]) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut used = BTreeSet::new();
-    for ((heading, case, title), seen) in cells {
-        let at = REASONS.iter().position(|reason| reason.fits(heading, case, title));
-        match at {
-            Some(at) if seen != "ok" || REASONS[at].sometimes => {
-                used.insert(at);
-            }
-            None if seen != "ok" && !seen.starts_with(NOT_HERE) => {
-                found.push(format!("{title}: {heading}: {case}: {seen}"));
-            }
-            Some(_) | None => {}
-        }
-    }
-    if columns.len() == Subject::COLUMNS.len() {
-        let idle = (0..REASONS.len()).filter(|at| !used.contains(at));
-        found.extend(idle.map(|at| format!("a reason for what was not seen: {:?}", REASONS[at])));
-    }
-    found
-}
-
-/// The table of counts: cells of each kind by column.
-fn sums(columns: &[(Subject, Seen)]) -> String {
-    let kinds = ["yes", "differs", "sometimes", "not run"];
-    let mut sums =
-        format!("\n| | {} |\n| --- |{}\n", kinds.join(" | "), " --- |".repeat(kinds.len()));
-    for (subject, seen) in columns {
-        let words: Vec<_> = seen
-            .iter()
-            .map(|((heading, case), seen)| meaning(heading, case, subject.title(), seen).0)
-            .collect();
-        let count = |kind: &&str| words.iter().filter(|word| *word == kind).count().to_string();
-        let counts: Vec<_> = kinds.iter().map(count).collect();
-        let _fits = writeln!(sums, "| {} | {} |", subject.title(), counts.join(" | "));
-    }
-    sums
 }
 
 fn not_run() -> String {

@@ -1,48 +1,12 @@
 //! Reasons for the differences between agents. Every cell that is not "yes" needs a reason, and
 //! every reason such a cell.
 
-/// A known difference.
-#[derive(Clone, Copy, Debug)]
-pub struct Reason {
-    /// Headings of the cases; all if empty.
-    pub headings: &'static [&'static str],
-    /// Beginning of the names of the cases.
-    pub case: &'static str,
-    /// Titles of the columns with this difference.
-    pub columns: &'static [&'static str],
-    /// Explanation; follows the observation in the note.
-    pub why: &'static str,
-    /// True if the case sometimes succeeds; then the note has no observation.
-    pub sometimes: bool,
-}
-
-impl Reason {
-    pub(super) fn fits(&self, heading: &str, case: &str, title: &str) -> bool {
-        (self.headings.is_empty() || self.headings.contains(&heading))
-            && case.starts_with(self.case)
-            && self.columns.contains(&title)
-    }
-}
+use mote_checks::{Names, Reason, because, find, sometimes};
 
 /// True if there is a reason for a case in a column.
 #[must_use]
 pub fn explained(heading: &str, case: &str, title: &str) -> bool {
-    REASONS.iter().any(|reason| reason.fits(heading, case, title))
-}
-
-type Names = &'static [&'static str];
-
-const fn because(headings: Names, case: &'static str, columns: Names, why: &'static str) -> Reason {
-    Reason { headings, case, columns, why, sometimes: false }
-}
-
-const fn sometimes(
-    headings: Names,
-    case: &'static str,
-    columns: Names,
-    why: &'static str,
-) -> Reason {
-    Reason { headings, case, columns, why, sometimes: true }
+    find(REASONS, heading, case, title).is_some()
 }
 
 const MOTE: Names = &["mote/lxd", "mote/incus"];
@@ -60,112 +24,112 @@ const EMULATED: &str = "It may take longer than the client waits: each key costs
 pub const REASONS: &[Reason] = &[
     because(
         GO_CLIENTS,
-        "the extension `resources`",
+        "the extension `resources`*",
         MOTE,
         "No agent has `/1.0/resources`; who looks for the extension is better told so.",
     ),
-    because(GO_CLIENTS, "exec, death by a signal", GO, "It predates 128 plus the signal."),
+    because(GO_CLIENTS, "exec, death by a signal*", GO, "It predates 128 plus the signal."),
     because(
         GO_CLIENTS,
-        "exec, 2 MiB of arguments that JSON doubles",
+        "exec, 2 MiB of arguments that JSON doubles*",
         MOTE,
         "mote takes 3 MiB of JSON for a command, \
          so that what it holds fits into 8 MiB of memory.",
     ),
     sometimes(
         GO_CLIENTS,
-        "exec, 2 MiB of arguments",
+        "exec, 2 MiB of arguments*",
         GO,
         "It repeats them in its answer and in each event; emulated, that may take longer than the 5 s \
          that a command waits for its sockets.",
     ),
     sometimes(
         GO_CLIENTS,
-        "exec, a terminal",
+        "exec, a terminal*",
         LXD_AGENT,
         "The last words on a terminal may be lost.",
     ),
     sometimes(
         GO_CLIENTS,
-        "exec, 30 commands in turn",
+        "exec, 30 commands in turn*",
         GO,
         "Now and then it refuses a socket of a command that it has just started.",
     ),
     sometimes(
         GO_CLIENTS,
-        "exec, 20 commands at once",
+        "exec, 20 commands at once*",
         GO,
         "Emulated, the handshakes for 100 sockets may take longer than the 5 s that a command waits for \
          its own.",
     ),
     sometimes(
         GO_CLIENTS,
-        "the agent lives on",
+        "the agent lives on*",
         GO,
         "It has died of a nil pointer when many commands ran at once.",
     ),
-    because(&["pkg/sftp"], "modes and times", GO, "pkg/sftp's server leaves the setuid bit out."),
+    because(&["pkg/sftp"], "modes and times*", GO, "pkg/sftp's server leaves the setuid bit out."),
     because(
         &["curl, as the host"],
-        "exec of nothing",
+        "exec of nothing*",
         GO,
         "It takes the command, and dies of it once its sockets are there (P§9.4).",
     ),
     because(
         &["curl, as the host"],
-        "HTTP/2 is offered",
+        "HTTP/2 is offered*",
         GO,
         "Go's server has HTTP/2 for whoever offers it; hosts do not.",
     ),
     because(
         &["Python's websockets, as the host"],
-        "the exit code, by /wait",
+        "the exit code, by /wait*",
         LXD_AGENT,
         "It predates `/wait`.",
     ),
     because(
         &["Python's websockets, as the host"],
-        "an exit code, by events",
+        "an exit code, by events*",
         LXD_AGENT,
         "It predates `/wait`.",
     ),
     because(
         &["nc, typed by hand"],
-        "a length and chunks",
+        "a length and chunks*",
         LXD_AGENT,
         "Its Go drops the length, which RFC 9112 6.1 leaves to it; the newer one's 400 is for the empty \
          body.",
     ),
     because(
         &["nc, typed by hand"],
-        "an empty line",
+        "an empty line*",
         GO,
         "Go's server passes none over; RFC 9112 2.2 asks for it.",
     ),
-    sometimes(&["requests over unix sockets"], "60 keys", GO, EMULATED),
-    sometimes(&["node's http"], "64 keys", GO, EMULATED),
+    sometimes(&["requests over unix sockets"], "60 keys*", GO, EMULATED),
+    sometimes(&["node's http"], "64 keys*", GO, EMULATED),
     because(
         &["node's http"],
-        "events come",
+        "events come*",
         GO,
         "The lines of its stream's head end in LF alone, which node refuses.",
     ),
     because(
         &["gorilla/websocket"],
-        "a length with its top bit",
+        "a length with its top bit*",
         GO,
         "gorilla's server cuts the connection.",
     ),
     because(
         WEBSOCKETS,
-        "a close of one byte",
+        "a close of one byte*",
         GO,
         "gorilla's server echoes a close without a code.",
     ),
-    sometimes(LOADS, "ab,", GO, EMULATED),
-    sometimes(LOADS, "a key,", GO, EMULATED),
-    sometimes(LOADS, "another client is served", GO, EMULATED),
-    sometimes(LOADS, "slow", GO, EMULATED),
+    sometimes(LOADS, "ab,*", GO, EMULATED),
+    sometimes(LOADS, "a key,*", GO, EMULATED),
+    sometimes(LOADS, "another client is served*", GO, EMULATED),
+    sometimes(LOADS, "slow*", GO, EMULATED),
 ];
 
 /// Clients that could not be run, and the reason.

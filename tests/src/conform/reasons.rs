@@ -1,34 +1,21 @@
 //! Reasons for the differences between agents. Every cell that is not "yes" needs a reason, and
 //! every reason such a cell.
 
-use super::Column;
+use mote_checks::{Names, Reason};
 
-/// A known difference.
-#[derive(Clone, Copy, Debug)]
-pub struct Reason {
-    /// Claim of the row.
-    pub claim: &'static str,
-    /// Columns with this difference.
-    pub columns: &'static [Column],
-    /// Explanation; follows the observation in the note.
-    pub why: &'static str,
-    /// True if the claim sometimes holds; then the note has no observation.
-    pub sometimes: bool,
+const fn because(claim: &'static str, columns: Names, why: &'static str) -> Reason {
+    mote_checks::because(&[], claim, columns, why)
 }
 
-const fn because(claim: &'static str, columns: &'static [Column], why: &'static str) -> Reason {
-    Reason { claim, columns, why, sometimes: false }
+const fn sometimes(claim: &'static str, columns: Names, why: &'static str) -> Reason {
+    mote_checks::sometimes(&[], claim, columns, why)
 }
 
-const fn sometimes(claim: &'static str, columns: &'static [Column], why: &'static str) -> Reason {
-    Reason { claim, columns, why, sometimes: true }
-}
-
-const MOTE: &[Column] = &[Column::MoteLxd, Column::MoteIncus];
-const MOTE_INCUS: &[Column] = &[Column::MoteIncus];
-const GO: &[Column] = &[Column::LxdAgent, Column::IncusAgent];
-const LXD_AGENT: &[Column] = &[Column::LxdAgent];
-const INCUS_AGENT: &[Column] = &[Column::IncusAgent];
+const MOTE: Names = &["mote/lxd", "mote/incus"];
+const MOTE_INCUS: Names = &["mote/incus"];
+const GO: Names = &["lxd-agent 5.0.2", "incus-agent 6.0.4"];
+const LXD_AGENT: Names = &["lxd-agent 5.0.2"];
+const INCUS_AGENT: Names = &["incus-agent 6.0.4"];
 
 const OLDER: &str = "It predates this.";
 const SIGNALS: &str = "It predates 128 plus the signal.";

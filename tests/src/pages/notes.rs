@@ -1,41 +1,6 @@
-//! Numbered notes below a table of Markdown, and the page that a test holds.
+//! The pages of `docs/` that tests make and hold.
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
-
-/// Notes, each said once.
-#[derive(Clone, Debug, Default)]
-pub struct Notes(Vec<String>);
-
-impl Notes {
-    /// The number of a note, from 1 on.
-    pub fn number(&mut self, note: String) -> usize {
-        let known = self.0.iter().position(|known| *known == note);
-        known.unwrap_or_else(|| {
-            self.0.push(note);
-            self.0.len() - 1
-        }) + 1
-    }
-
-    /// The list, under its heading.
-    #[must_use]
-    pub fn list(&self) -> String {
-        let mut text = "\n## Notes\n\n".to_owned();
-        for (index, note) in self.0.iter().enumerate() {
-            let _fits = writeln!(text, "{}. {note}", index + 1);
-        }
-        text
-    }
-}
-
-/// One line that a table of Markdown can hold.
-#[must_use]
-pub fn sentence(text: &str) -> String {
-    let line = text.replace('\n', " ").replace('|', "\\|");
-    let mut letters = line.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str())
-}
 
 /// Writes a page of `docs/`, where `MOTE_WRITE_DOCS` says so.
 ///

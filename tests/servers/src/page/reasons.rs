@@ -1,51 +1,33 @@
 //! Why a check fails, where it does: whose fault it is. A failure needs a reason.
 
-use crate::server::{Agent, Server};
+use mote_checks::{Names, Reason, because};
 
-/// A known failure.
-#[derive(Clone, Copy, Debug)]
-pub struct Reason {
-    /// With which server.
-    pub server: Server,
-    /// With whose agents.
-    pub agents: &'static [Agent],
-    /// Which check.
-    pub check: &'static str,
-    /// Whose fault it is, and why.
-    pub why: &'static str,
-}
+use crate::server::{Agent, Server};
 
 /// All of them.
 pub const REASONS: &[Reason] = &[
-    Reason { server: Server::Incus, agents: OWN, check: "exec.exit_codes", why: KILLED },
-    Reason { server: Server::Incus, agents: OWN, check: "terminal.window_change", why: KILLED },
-    Reason { server: Server::Incus, agents: OWN, check: "files.delete", why: RELATIVE },
-    Reason { server: Server::Incus, agents: OWN, check: "devices.directory", why: LEFT },
-    Reason { server: Server::Incus, agents: OWN, check: "devices.directory_read_only", why: LEFT },
-    Reason { server: Server::Incus, agents: OWN, check: "life.agent_killed", why: SLOW },
-    Reason {
-        server: Server::Incus,
-        agents: OWN,
-        check: "life.agent_ends_during_command",
-        why: CUT_OFF,
-    },
-    Reason { server: Server::Incus, agents: OWN, check: "boot.stop_during_command", why: CUT_OFF },
-    Reason { server: Server::Incus, agents: OWN, check: "life.server_killed", why: FORGOTTEN },
-    Reason { server: Server::Incus, agents: OWN, check: "life.server_restarted", why: FORGOTTEN },
-    Reason { server: Server::Lxd, agents: OWN, check: "exec.exit_codes", why: KILLED },
-    Reason { server: Server::Lxd, agents: OWN, check: "terminal.window_change", why: KILLED },
-    Reason { server: Server::Lxd, agents: OWN, check: "guestapi.off_and_on", why: ASKED_BACK },
-    Reason { server: Server::Lxd, agents: OWN, check: "life.agent_killed", why: SLOW },
-    Reason {
-        server: Server::Lxd,
-        agents: OWN,
-        check: "life.agent_ends_during_command",
-        why: CUT_OFF,
-    },
-    Reason { server: Server::Lxd, agents: OWN, check: "boot.stop_during_command", why: CUT_OFF },
+    because(INCUS, "exec.exit_codes", OWN, KILLED),
+    because(INCUS, "terminal.window_change", OWN, KILLED),
+    because(INCUS, "files.delete", OWN, RELATIVE),
+    because(INCUS, "devices.directory", OWN, LEFT),
+    because(INCUS, "devices.directory_read_only", OWN, LEFT),
+    because(INCUS, "life.agent_killed", OWN, SLOW),
+    because(INCUS, "life.agent_ends_during_command", OWN, CUT_OFF),
+    because(INCUS, "boot.stop_during_command", OWN, CUT_OFF),
+    because(INCUS, "life.server_killed", OWN, FORGOTTEN),
+    because(INCUS, "life.server_restarted", OWN, FORGOTTEN),
+    because(LXD, "exec.exit_codes", OWN, KILLED),
+    because(LXD, "terminal.window_change", OWN, KILLED),
+    because(LXD, "guestapi.off_and_on", OWN, ASKED_BACK),
+    because(LXD, "life.agent_killed", OWN, SLOW),
+    because(LXD, "life.agent_ends_during_command", OWN, CUT_OFF),
+    because(LXD, "boot.stop_during_command", OWN, CUT_OFF),
 ];
 
-const OWN: &[Agent] = &[Agent::Own];
+// By the server's name, and by the columns'.
+const INCUS: Names = &["incus"];
+const LXD: Names = &["lxd"];
+const OWN: Names = &["incus-agent", "lxd-agent"];
 const KILLED: &str = "The server's agent says -1 for a command that a signal ended; it predates 128 and the signal, which later \
     releases and mote say.";
 
@@ -72,8 +54,8 @@ const ASKED_BACK: &str = "The server's agent asks the server back before it answ
 #[must_use]
 pub fn limits(server: Server) -> &'static [&'static str] {
     match server {
-        Server::Incus => &[NOT_RUN, INCUS],
-        Server::Lxd => &[NOT_RUN, LXD],
+        Server::Incus => &[NOT_RUN, NOT_RUN_INCUS],
+        Server::Lxd => &[NOT_RUN, NOT_RUN_LXD],
     }
 }
 
@@ -84,11 +66,11 @@ several instances at once. A directory that was there from the start was not tak
 with either agent (`Failed to detach path device after 10s`); it is removed while that is stopped. A large transfer has 4 MiB and a series
 40 commands: `--big 50 --turns 200` is for machines with KVM (`--kvm`), which none of these runs had.";
 
-const INCUS: &str = "\
+const NOT_RUN_INCUS: &str = "\
 With incus-agent, devices.directory_long_name ran for 20 minutes without an end; it was left out, and so was
 devices.two_directories. The other checks without a result were not reached by the runs that there was time for.";
 
-const LXD: &str = "\
+const NOT_RUN_LXD: &str = "\
 The instance's NIC is a macvlan, on a veth pair that leads to the bridge, and a directory takes boot index 0. On a
 bridge LXD 5.0.2 has QEMU open the tap device when it is `nobody` already, which the outer VM's kernel (Debian 13's)
 refuses: `could not configure /dev/net/tun: Operation not permitted`. A kernel that QEMU itself loads takes boot index 0,
@@ -100,9 +82,7 @@ those of config only), the status Ready (since 5.5), `top`, `file create`.";
 /// The one for a failure.
 #[must_use]
 pub fn find(server: Server, agent: Agent, check: &str) -> Option<&'static Reason> {
-    REASONS.iter().find(|reason| {
-        reason.server == server && reason.agents.contains(&agent) && reason.check == check
-    })
+    mote_checks::find(REASONS, server.name(), check, agent.title(server))
 }
 
 #[cfg(test)]
@@ -113,8 +93,11 @@ mod tests {
     #[test]
     fn each_reason_is_for_a_check_that_there_is() {
         for reason in REASONS {
-            let known = checks::of(reason.server).any(|check| check.id() == reason.check);
-            assert!(known, "{}", reason.check);
+            let all = [Server::Incus, Server::Lxd].into_iter();
+            let mut all = all.filter(|server| reason.groups.contains(&server.name()));
+            let is_known =
+                all.any(|server| checks::of(server).any(|check| check.id() == reason.check));
+            assert!(is_known, "{}", reason.check);
         }
     }
 }

@@ -4,22 +4,12 @@
 
 use std::path::PathBuf;
 
+use mote_checks::Verdict;
 use serde_json::{Value, json};
 
 use crate::checks;
 use crate::outer::Machine;
 use crate::server::{Agent, Server};
-
-/// What a check came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It holds; what was seen.
-    Holds(String),
-    /// It does not; why.
-    Fails(String),
-    /// No outer VM lived long enough.
-    Unknown(String),
-}
 
 /// A check with an agent.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,10 +149,11 @@ fn lines(column: &Column) -> Vec<Value> {
             "boots": run.boots, "lost": run.lost, "seconds": run.seconds})
     };
     let row = |row: &Row| {
-        let (kind, text) = match &row.verdict {
-            Verdict::Holds(text) => ("holds", text),
-            Verdict::Fails(text) => ("fails", text),
-            Verdict::Unknown(text) => ("unknown", text),
+        let text = row.verdict.text();
+        let kind = match &row.verdict {
+            Verdict::Holds(_) => "holds",
+            Verdict::Differs(_) | Verdict::Fails(_) => "fails",
+            Verdict::NotRun(_) | Verdict::Unknown(_) => "unknown",
         };
         json!({"agent": agent, "check": row.check, kind: text, "took": row.took,
             "tries": row.tries, "run": row.run})

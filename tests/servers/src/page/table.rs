@@ -3,27 +3,20 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use mote_checks::{Table, Verdict};
+
 use crate::checks;
 use crate::outer::Machine;
 use crate::page::reasons;
-use crate::page::seen::{Column, Row, Run, Verdict};
-use crate::server::{Agent, Server};
-
-/// The agent's name, as a column's title.
-#[must_use]
-pub fn name(server: Server, agent: Agent) -> &'static str {
-    match agent {
-        Agent::Mote => "mote",
-        Agent::Own => server.own_agent(),
-    }
-}
+use crate::page::seen::{Column, Row, Run};
+use crate::server::Server;
 
 /// The table on a terminal.
 #[must_use]
 pub fn text(server: Server, columns: &[Column]) -> String {
     let mut text = format!("{:<40}", server.title());
     for column in columns {
-        let _fits = write!(text, "{:>16} {:>8}", name(server, column.agent), "s");
+        let _fits = write!(text, "{:>16} {:>8}", column.agent.title(server), "s");
     }
     text.push('\n');
     for check in columns.iter().take(1).flat_map(|column| &column.rows).map(|row| &row.check) {
@@ -35,7 +28,7 @@ pub fn text(server: Server, columns: &[Column]) -> String {
         text.push('\n');
     }
     for column in columns {
-        let _fits = writeln!(text, "{}: {}", name(server, column.agent), sum(column));
+        let _fits = writeln!(text, "{}: {}", column.agent.title(server), sum(column));
         for run in &column.runs {
             let _fits = writeln!(text, "  {}", life(run));
         }
@@ -43,25 +36,20 @@ pub fn text(server: Server, columns: &[Column]) -> String {
     text
 }
 
+/// The word of a cell, where the first try failed.
+const LATER: &str = "yes, 2nd try";
+
 fn word(row: &Row) -> &'static str {
     match (&row.verdict, row.tries) {
-        (Verdict::Holds(_), 1) => "yes",
-        (Verdict::Holds(_), _) => "yes, 2nd try",
-        (Verdict::Fails(_), _) => "no",
-        (Verdict::Unknown(_), _) => "not known",
+        (Verdict::Holds(_), 2..) => LATER,
+        (verdict, _) => verdict.word(),
     }
 }
 
 /// How many of each.
 fn sum(column: &Column) -> String {
-    let count =
-        |fits: fn(&Verdict) -> bool| column.rows.iter().filter(|row| fits(&row.verdict)).count();
-    format!(
-        "{} yes, {} no, {} not known",
-        count(|verdict| matches!(verdict, Verdict::Holds(_))),
-        count(|verdict| matches!(verdict, Verdict::Fails(_))),
-        count(|verdict| matches!(verdict, Verdict::Unknown(_))),
-    )
+    let count = |word| column.rows.iter().filter(|row| row.verdict.word() == word).count();
+    ["yes", "no", "not known"].map(|word| format!("{} {word}", count(word))).join(", ")
 }
 
 /// What a run took.
@@ -82,7 +70,7 @@ fn life(run: &Run) -> String {
 const HEAD: &str = "\
 # Real servers
 
-mote and the servers' own agents, judged by Debian's own unmodified Incus and LXD through their own command
+mote and the servers' own agents, driven by Debian's own unmodified Incus and LXD through their own command
 lines. Written by `MOTE_WRITE_DOCS=1 scripts/real-server incus` and `... lxd`; the checks are in
 `tests/servers/src/checks/`. The server runs in an outer VM, so that `/dev/kvm` and vhost-vsock are real without
 either on this machine. Times (s) are those of emulation in emulation, by the outer VM's clock, which goes eight
@@ -104,7 +92,7 @@ the outer VM was lost each time, which says nothing about the agent. **-**: not 
 /// # Errors
 /// If the page cannot be written.
 pub fn write(server: Server, columns: &[Column]) -> Result<(), String> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/servers.md");
+    let path = path();
     let old = std::fs::read_to_string(&path).unwrap_or_default();
     let mut page = HEAD.to_owned();
     for each in [Server::Incus, Server::Lxd] {
@@ -115,6 +103,10 @@ pub fn write(server: Server, columns: &[Column]) -> Result<(), String> {
         }
     }
     std::fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/servers.md")
 }
 
 fn marks(server: Server) -> [String; 2] {
@@ -137,55 +129,32 @@ fn section(server: Server, columns: &[Column]) -> String {
     for column in columns {
         let runs: Vec<_> = column.runs.iter().map(life).collect();
         let runs = if runs.is_empty() { "no run".to_owned() } else { runs.join("; ") };
-        let _fits = writeln!(text, "- {}: {}. {runs}.", name(server, column.agent), sum(column));
+        let _fits = writeln!(text, "- {}: {}. {runs}.", column.agent.title(server), sum(column));
     }
-    let titles: Vec<_> = columns.iter().map(|column| name(server, column.agent)).collect();
+    let titles: Vec<_> = columns.iter().map(|column| column.agent.title(server)).collect();
+    let mut table = Table::new(reasons::REASONS, &titles);
     let _fits = write!(text, "\n| check | {} |", titles.join(" | s | ") + " | s");
     let _fits = write!(text, "\n| --- |{}\n", " --- | --: |".repeat(columns.len()));
-    let mut notes: Vec<String> = Vec::new();
     for check in checks::of(server).map(|check| check.id()) {
         let _fits = write!(text, "| {check} |");
-        for column in columns {
-            let Some(row) = column.row(&check) else {
-                text += " - | |";
-                continue;
-            };
-            let number = note(server, column.agent, row).map_or_else(String::new, |note| {
-                let known = notes.iter().position(|known| *known == note);
-                let at = known.unwrap_or(notes.len());
-                if known.is_none() {
-                    notes.push(note);
-                }
-                format!(" {}", at + 1)
-            });
-            let _fits = write!(text, " {}{number} | {:.1} |", word(row), row.took);
+        for (at, column) in columns.iter().enumerate() {
+            let row = column.row(&check);
+            let cell = table.cell(at, (server.name(), check.as_str()), row.map(|row| &row.verdict));
+            let later = row.filter(|row| word(row) == LATER);
+            let cell = later.map_or(cell, |_| LATER.into());
+            let took = row.map_or(String::new(), |row| format!(" {:.1}", row.took));
+            let _fits = write!(text, " {cell} |{took} |");
         }
         text.push('\n');
     }
-    text.push('\n');
-    for (index, note) in notes.iter().enumerate() {
-        let _fits = writeln!(text, "{}. {note}", index + 1);
-    }
-    text + &end
-}
-
-/// What is said of a cell that is not simply "yes".
-fn note(server: Server, agent: Agent, row: &Row) -> Option<String> {
-    let line = |text: &str| text.replace('\n', " ").replace('|', "\\|").replace('`', "'");
-    match &row.verdict {
-        Verdict::Holds(_) => None,
-        Verdict::Fails(why) => {
-            let reason = reasons::find(server, agent, &row.check)
-                .map_or("**Not explained.**", |reason| reason.why);
-            Some(format!("{reason} (`{}`)", line(why)))
-        }
-        Verdict::Unknown(why) => Some(line(why)),
-    }
+    text + &table.notes.list() + &end
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::page::seen;
+    use crate::server::Agent;
 
     fn column(agent: Agent, check: &str, verdict: Verdict) -> Column {
         let mut column = Column::new(agent);
@@ -200,11 +169,25 @@ mod tests {
         let incus = section(Server::Incus, &[mote.clone(), own]);
         assert!(incus.contains("| exec.uname | yes | 1.5 | no 1 | 1.5 |"), "{incus}");
         assert!(incus.contains("| exec.signals | - | | - | |"), "{incus}");
-        assert!(incus.contains("a \\| b c"), "{incus}");
+        assert!(incus.contains("A \\| b c."), "{incus}");
         let lxd = section(Server::Lxd, &[mote]);
         let page = format!("{HEAD}{incus}{lxd}");
         assert_eq!(part(&page, Server::Incus), Some(incus.as_str()));
         assert_eq!(part(&page, Server::Lxd), Some(lxd.as_str()));
         assert_eq!(part(HEAD, Server::Lxd), None);
+    }
+
+    /// `MOTE_WRITE_DOCS=1` writes it again.
+    #[test]
+    fn the_page_says_what_is_on_record() {
+        for server in [Server::Incus, Server::Lxd] {
+            let columns = seen::load(server).unwrap();
+            if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
+                write(server, &columns).unwrap();
+            }
+            let page = std::fs::read_to_string(path()).unwrap();
+            assert_eq!(part(&page, server), Some(section(server, &columns).as_str()));
+            assert!(page.starts_with(HEAD));
+        }
     }
 }

@@ -1,0 +1,60 @@
+//! How a suite of checks says what must be seen, what was, and why it may differ. Conformance, other people's clients and real
+//! servers have it in common: a check comes to a verdict, each verdict that is not "yes" needs a reason, each reason such a
+//! verdict, and a page shows them side by side, with notes.
+
+mod notes;
+mod reason;
+mod say;
+mod table;
+
+pub use notes::{Notes, line, sentence};
+pub use reason::{Names, Reason, because, find, sometimes};
+pub use say::{has, line_with, noise, same};
+pub use table::Table;
+
+/// What a check came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It holds; what was seen.
+    Holds(String),
+    /// Something else happens.
+    Differs(String),
+    /// It is not there, or ends in an error.
+    Fails(String),
+    /// It cannot be tried here.
+    NotRun(String),
+    /// It was tried, and what ran it was lost each time.
+    Unknown(String),
+}
+
+impl Verdict {
+    /// The word of its cell, where no reason has another.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Holds(_) => "yes",
+            Self::Differs(_) => "differs",
+            Self::Fails(_) => "no",
+            Self::NotRun(_) => "not run",
+            Self::Unknown(_) => "not known",
+        }
+    }
+
+    /// What was seen, or why nothing was.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        match self {
+            Self::Holds(text)
+            | Self::Differs(text)
+            | Self::Fails(text)
+            | Self::NotRun(text)
+            | Self::Unknown(text) => text,
+        }
+    }
+
+    /// Whether it needs a reason.
+    #[must_use]
+    pub fn is_miss(&self) -> bool {
+        matches!(self, Self::Differs(_) | Self::Fails(_))
+    }
+}

@@ -1,0 +1,43 @@
+//! Numbered notes below a table of Markdown.
+
+use std::fmt::Write;
+
+/// Notes, each said once.
+#[derive(Clone, Debug, Default)]
+pub struct Notes(Vec<String>);
+
+impl Notes {
+    /// The number of a note, from 1 on.
+    pub fn number(&mut self, note: String) -> usize {
+        let known = self.0.iter().position(|known| *known == note);
+        known.unwrap_or_else(|| {
+            self.0.push(note);
+            self.0.len() - 1
+        }) + 1
+    }
+
+    /// The list.
+    #[must_use]
+    pub fn list(&self) -> String {
+        let mut text = "\n".to_owned();
+        for (number, note) in (1..).zip(&self.0) {
+            let _fits = writeln!(text, "{number}. {note}");
+        }
+        text
+    }
+}
+
+/// One line that a table of Markdown can hold.
+#[must_use]
+pub fn line(text: &str) -> String {
+    text.replace('\n', " ").replace('|', "\\|")
+}
+
+/// The same as a sentence.
+#[must_use]
+pub fn sentence(text: &str) -> String {
+    let line = line(text);
+    let mut letters = line.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
