@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::{Column, Miss};
 use crate::guest::Guest;
 use crate::host::Host;
 use crate::patient;
+use crate::vm::Vm;
 
 /// An agent in a VM.
 #[derive(Debug)]
@@ -23,6 +25,7 @@ pub struct Agent {
     pub host: Mutex<Host>,
     client: Client,
     guest: Mutex<Guest>,
+    vm: Mutex<Vm>,
 }
 
 impl Deref for Agent {
@@ -39,9 +42,10 @@ impl Agent {
     /// # Panics
     /// If the host's certificates cannot be read.
     #[must_use]
-    pub fn new(column: Column, vsock: PathBuf, host: Host, guest: Guest) -> Self {
+    pub fn new(column: Column, vsock: PathBuf, host: Host, mut vm: Vm) -> Self {
         let client = Client::new(Way::Device(vsock), &host);
-        Self { column, client, host: Mutex::new(host), guest: Mutex::new(guest) }
+        let guest = Mutex::new(vm.guest());
+        Self { column, client, host: Mutex::new(host), guest, vm: Mutex::new(vm) }
     }
 
     /// Runs a command in the guest without the agent; returns exit code and output.
@@ -106,6 +110,23 @@ impl Agent {
     /// If the command fails.
     pub fn host(&self, args: &[&str]) -> Result<String, String> {
         self.host.lock().unwrap_or_else(PoisonError::into_inner).try_run(args)
+    }
+
+    /// A command of `mote-host` that is not run yet.
+    #[must_use]
+    pub fn command(&self, args: &[&str]) -> Command {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner).command(args)
+    }
+
+    /// The host's directory.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner).directory.clone()
+    }
+
+    /// Cuts the VM's power.
+    pub fn cut(&self) {
+        self.vm.lock().unwrap_or_else(PoisonError::into_inner).cut();
     }
 
     /// Path of the host's log.

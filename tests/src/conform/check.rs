@@ -1,10 +1,11 @@
 //! Claims, how each is checked, and running them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::time::Instant;
 
 use super::agent::Agent;
-use super::claim::Claim;
+use super::claim::{Claim, Miss};
 use crate::column::Column;
 
 /// When a check runs.
@@ -93,11 +94,16 @@ pub fn run(agent: &Agent, checks: &[Check]) -> Seen {
     let mut seen: Seen = checks.iter().map(|_| None).collect();
     let look = |check: &Check| {
         let begun = Instant::now();
-        let mut claim = (check.run)(agent);
+        // What waits for a terminal panics when nothing comes: that is one row's end, not all rows'.
+        let once = || {
+            let ended = catch_unwind(AssertUnwindSafe(|| (check.run)(agent)));
+            ended.unwrap_or_else(|_| Err(Miss::No("a panic, which is printed above".into())))
+        };
+        let mut claim = once();
         // On a busy machine a deadline may be missed: once is said, twice counts.
         if let (Err(miss), true) = (&claim, agent.column.is_mote() && check.pace != Pace::Alone) {
             println!("{}: {}: once more after {miss:?}", agent.column.title(), check.claim);
-            claim = (check.run)(agent);
+            claim = once();
         }
         let took = begun.elapsed();
         if std::env::var_os("MOTE_TIMES").is_some() {

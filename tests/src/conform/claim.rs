@@ -1,6 +1,6 @@
 //! What a check comes to.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::time::Duration;
 
 /// Why a claim does not hold.
@@ -37,6 +37,15 @@ pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: 
     } else {
         Err(Miss::Differs(format!("{what} is `{seen}`, not `{wanted}`")))
     }
+}
+
+/// As [`same`], of what has more than one part; shown as it is in code.
+///
+/// # Errors
+/// If there is a difference.
+pub fn equal<T: PartialEq<U> + Debug, U: Debug>(what: &str, seen: T, wanted: U) -> Claim {
+    let differs = || format!("{what} is {seen:?}, not {wanted:?}");
+    if seen == wanted { Ok(()) } else { Err(Miss::Differs(differs())) }
 }
 
 /// Demands that something holds.

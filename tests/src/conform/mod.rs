@@ -21,6 +21,6 @@ pub mod world;
 pub mod ws;
 
 pub use check::{Check, Pace, Seen, run};
-pub use claim::{Claim, Miss, SOON, hold, same};
+pub use claim::{Claim, Miss, SOON, equal, hold, same};
 
 pub use crate::column::Column;

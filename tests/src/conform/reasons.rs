@@ -123,6 +123,7 @@ pub const REASONS: &[Reason] = &[
     because("what the other side says first is not lost", INCUS_AGENT, OLDER),
     because("a closed port is 500, in these words", INCUS_AGENT, OLDER),
     because("port 0 and a wrong upgrade are 400", INCUS_AGENT, OLDER),
+    because("connections are carried into the guest", INCUS_AGENT, OLDER),
     because(
         "an empty command is 400, and the agent lives",
         GO,

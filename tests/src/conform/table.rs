@@ -23,6 +23,7 @@ Written by `scripts/test` (`tests/tests/conformance.rs`), which boots a VM for e
 each row on the wire; it fails if this page and what it sees are not the same. The checks
 (`tests/src/conform/`) are written from [the protocol pages](protocol/README.md), not from any agent; P§n
 is the section there that a row comes from. Rows say what the agents of a *current* LXD or Incus do; Debian's agents are older.
+Those by mote-host are what its user does to the VM: the Go agents' cells say that the host's half is right, too.
 
 **yes**: as the row says. **no**: not there, or an error instead. **differs**: something else happens.
 **sometimes**: not always. **-**: the server of this column has no such thing. Numbers are notes below the table.

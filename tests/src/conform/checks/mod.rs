@@ -1,5 +1,6 @@
 //! The claims, one file per subject.
 
+mod by_host;
 mod devlxd;
 mod events;
 mod exec;
@@ -28,7 +29,9 @@ pub fn all() -> Vec<Check> {
         sftp::ALL,
         state::ALL,
         devlxd::ALL,
+        &by_host::all(),
         life::ALL,
+        by_host::POWER,
     ]
     .concat()
 }

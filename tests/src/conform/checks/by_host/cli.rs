@@ -1,0 +1,108 @@
+//! `mote-host`, run as its user runs it.
+
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdout, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::conform::agent::Agent;
+use crate::host::NAME;
+use crate::patient;
+
+pub(super) const COMMANDS: &str = "By mote-host: commands";
+pub(super) const FILES: &str = "By mote-host: files";
+pub(super) const REPORTS: &str = "By mote-host: state, metrics, operations, events";
+
+/// For anything that does not move much.
+pub(super) const SOON: Duration = Duration::from_secs(60);
+
+/// What a command killed by SIGKILL ends with: the Go agents up to LXD 5.0 and Incus 6.0 give -1.
+pub(super) fn killed(agent: &Agent) -> i32 {
+    if agent.column.is_mote() { 137 } else { 255 }
+}
+
+/// What is moved each way, bytes.
+pub(super) fn much(agent: &Agent) -> usize {
+    agent.column.pick(64 << 20, 8 << 20)
+}
+
+/// Runs `mote-host` with this input.
+pub(super) fn host(agent: &Agent, args: &[&str], input: &[u8]) -> Result<Output, String> {
+    let mut command = agent.command(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("mote-host: {error}"))?;
+    let stdin = child.stdin.take();
+    std::thread::scope(|threads| {
+        // Whoever does not want it hangs up.
+        threads.spawn(move || stdin.map(|mut stdin| stdin.write_all(input).ok()));
+        child.wait_with_output().map_err(|error| error.to_string())
+    })
+}
+
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// `exec` in pipes: exit code, stdout, stderr.
+pub(super) fn exec(
+    agent: &Agent,
+    args: &[&str],
+    input: &str,
+) -> Result<(i32, String, String), String> {
+    let output = host(agent, &[&["exec", "-T"], args].concat(), input.as_bytes())?;
+    Ok((output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr)))
+}
+
+pub(super) fn sh(agent: &Agent, script: &str) -> Result<(i32, String, String), String> {
+    exec(agent, &[NAME, "--", "sh", "-c", script], "")
+}
+
+/// A subcommand that must fail; what it said.
+pub(super) fn fails(agent: &Agent, args: &[&str]) -> Result<String, String> {
+    let output = host(agent, args, b"")?;
+    if output.status.success() {
+        Err(format!("{args:?} succeeds"))
+    } else {
+        Ok(text(&output.stderr))
+    }
+}
+
+/// Starts a command in the guest, in pipes and without input, and waits until it has said this.
+pub(super) fn started(
+    agent: &Agent,
+    args: &[&str],
+    word: &str,
+) -> Result<(Child, ChildStdout), String> {
+    let mut command = agent.command(&[&["exec", "-T", "-n"], args].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| format!("mote-host: {error}"))?;
+    let mut output = child.stdout.take().ok_or("no pipe")?;
+    let mut said = vec![0; word.len()];
+    output.read_exact(&mut said).map_err(|error| format!("no {word:?}: {error}"))?;
+    if said == word.as_bytes() {
+        Ok((child, output))
+    } else {
+        Err(format!("it says {:?}", text(&said)))
+    }
+}
+
+/// The exit code of what has to end soon.
+pub(super) fn ended(child: &mut Child, what: &str) -> Result<Option<i32>, String> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            return Ok(status.code());
+        }
+        if begun.elapsed() > patient(SOON) {
+            let _killed = child.kill().and_then(|()| child.wait());
+            return Err(format!("{what}: no end within {} s", SOON.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Sends a signal to `mote-host`.
+pub(super) fn signal(child: &Child, signal: Signal) -> Result<(), String> {
+    kill_process(Pid::from_child(child), signal).map_err(|error| format!("{signal:?}: {error}"))
+}

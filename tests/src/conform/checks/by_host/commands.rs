@@ -1,0 +1,132 @@
+//! Commands in pipes (P§4.1).
+
+use std::cell::Cell;
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::cli::{COMMANDS, SOON, ended, exec, host, killed, much, sh, signal, started};
+use crate::conform::agent::Agent;
+use crate::conform::{Check, Claim, equal, hold};
+use crate::host::NAME;
+use crate::noise;
+
+pub(super) const ALL: &[Check] = &[
+    Check::new(COMMANDS, "P§4.1", "they end as they end in the guest", ends),
+    Check::new(COMMANDS, "P§4.1", "user, environment and directory are as asked for", identity),
+    Check::new(COMMANDS, "P§4.1", "signals reach them, and so does a lost `control`", signals),
+    Check::new(COMMANDS, "P§4.1", "one whose output nobody reads waits", unread),
+    Check::new(
+        COMMANDS,
+        "P§4.1",
+        "sockets that misbehave end the operation and nothing else",
+        faults,
+    ),
+    Check::new(
+        COMMANDS,
+        "P§4.1",
+        "`cat` gives back 8 MiB (Incus) or 64 MiB (LXD) as they were",
+        both_ways,
+    ),
+];
+
+fn ends(agent: &Agent) -> Claim {
+    let output = sh(agent, "echo out; echo err >&2; exit 42")?;
+    equal("a script", output, (42, "out\n".into(), "err\n".into()))?;
+    let output = exec(agent, &[NAME, "--", "cat"], "input")?;
+    equal("cat", output, (0, "input".into(), String::new()))?;
+    equal("killed", sh(agent, "kill -9 $$")?.0, killed(agent))?;
+    let (code, _, error) = exec(agent, &[NAME, "--", "nonesuch"], "")?;
+    equal(&format!("an unknown command's {error:?}"), code, 127)?;
+    let said = "mote-host: Command not found: nonesuch, or what it runs (";
+    hold(format!("an unknown command: {error}"), error.starts_with(said))?;
+    let (code, _, error) = exec(agent, &[NAME, "--", "/proc/version"], "")?;
+    let said = (126, "mote-host: Command not executable\n");
+    equal("no program", (code, error.as_str()), said)?;
+    let nowhere = ["--cwd", "/nonesuch", NAME, "--", "pwd"];
+    equal("no directory", exec(agent, &nowhere, "")?.0, 127)?;
+    // The host says goodbye on control when there is no more output; the command goes on.
+    equal("all closed", sh(agent, "exec >&- 2>&- <&-; sleep 1; exit 3")?.0, 3)?;
+    // Closed by us early: the command is told, and what it says to the other stream still comes.
+    let script = "while echo line; do :; done; echo over >&2; exit 9";
+    let (mut child, output) = started(agent, &[NAME, "--", "sh", "-c", script], "line\n")?;
+    drop(output);
+    let code = ended(&mut child, "a command whose reader went away")?;
+    let codes = [9, killed(agent), 141].map(Some);
+    hold(format!("a reader that goes away: {code:?}"), codes.contains(&code))
+}
+
+fn identity(agent: &Agent) -> Claim {
+    let who = ["--user", "1000", "--group", "1000", "--cwd", "/tmp", "--env", "A=b c"];
+    let show = "id -u; id -g; id -G; pwd; echo $A; echo $FROM_HOST; echo ${HOME-none}";
+    let asked = [&who[..], &[NAME, "--", "sh", "-c", show]].concat();
+    let (code, output, _) = exec(agent, &asked, "")?;
+    let expected = (0, "1000\n1000\n1000\n/tmp\nb c\nyes\nnone\n");
+    equal("as asked for", (code, output.as_str()), expected)?;
+    // What the agent fills in by itself.
+    let show = "echo $HOME $USER $LANG; pwd; echo $PATH";
+    let (_, output, _) = exec(agent, &["--bare", NAME, "--", "sh", "-c", show], "")?;
+    let expected = "/root root C.UTF-8\n/root\n\
+                    /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n";
+    equal("by itself", output.as_str(), expected)
+}
+
+fn signals(agent: &Agent) -> Claim {
+    let script = "trap 'echo term; exit 7' TERM; echo ready; while :; do sleep 0.1; done";
+    let (mut child, mut output) = started(agent, &[NAME, "--", "sh", "-c", script], "ready\n")?;
+    signal(&child, Signal::TERM)?;
+    let mut text = String::new();
+    output.read_to_string(&mut text).map_err(|error| error.to_string())?;
+    equal("TERM", (text.as_str(), ended(&mut child, "TERM")?), ("term\n", Some(7)))?;
+    // Without control nobody could stop the command: it is killed.
+    let dropped = ["-n", "--fault", "drop-control=500", NAME, "--", "sleep", "60"];
+    equal("a lost control", exec(agent, &dropped, "")?.0, killed(agent))
+}
+
+/// Nothing between the command and whoever reads may grow.
+fn unread(agent: &Agent) -> Claim {
+    let script = "echo $$ >/tmp/writer; exec dd if=/dev/zero bs=64k count=320";
+    let stalled = ["--fault", "stall=8", NAME, "--", "sh", "-c", script];
+    let (mut child, mut output) = started(agent, &stalled, "")?;
+    let written = "sleep 1; sed -n s/wchar:.//p /proc/$(cat /tmp/writer)/io";
+    let count = Cell::new(0);
+    agent.wait("the writer", SOON, |agent| {
+        let said = sh(agent, written).map_or(String::new(), |(_, said, _)| said);
+        count.set(said.trim().parse::<u64>().unwrap_or(0));
+        count.get() > 0
+    })?;
+    hold(format!("{} bytes are written", count.get()), count.get() < 8 << 20)?;
+    let mut all = Vec::new();
+    output.read_to_end(&mut all).map_err(|error| error.to_string())?;
+    equal("all of it", (all.len(), ended(&mut child, "dd")?), (320 << 16, Some(0)))
+}
+
+fn faults(agent: &Agent) -> Claim {
+    let with = |fault: &str| exec(agent, &["--fault", fault, NAME, "--", "cat"], "in");
+    for fault in ["skip=control", "skip=1"] {
+        let begun = Instant::now();
+        let (code, _, error) = with(fault)?;
+        equal(&format!("{fault}: {error}"), code, 1)?;
+        hold(&error, error.contains("Timed out waiting for websockets to connect"))?;
+        let took = begun.elapsed();
+        hold(format!("{fault}: after {took:?}"), took > Duration::from_secs(4))?;
+    }
+    for fault in ["bad-secret=control", "bad-secret=2"] {
+        let (code, _, error) = with(fault)?;
+        hold(format!("{fault}: {error}"), code == 1 && error.contains("permission denied"))?;
+    }
+    equal("no barrier", with("no-barrier")?, (0, "in".into(), String::new()))?;
+    equal("one more", sh(agent, "exit 3")?.0, 3)
+}
+
+fn both_ways(agent: &Agent) -> Claim {
+    let sent = noise(much(agent));
+    let begun = Instant::now();
+    let output = host(agent, &["exec", "-T", NAME, "--", "cat"], &sent)?;
+    let took = begun.elapsed();
+    println!("{}: {} bytes to cat and back in {took:?}", agent.column.title(), sent.len());
+    let length = output.stdout.len();
+    let same = output.status.success() && output.stdout == sent;
+    hold(format!("{length} of {} bytes come back, or others", sent.len()), same)
+}

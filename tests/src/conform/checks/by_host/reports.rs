@@ -1,0 +1,126 @@
+//! State, metrics, operations, events, and connections into the guest (P§4.2 to P§4.7).
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::cli::{REPORTS, SOON, ended, fails, sh, started};
+use crate::Process;
+use crate::column::Column;
+use crate::conform::agent::Agent;
+use crate::conform::{Check, Claim, equal, hold};
+use crate::host::NAME;
+
+pub(super) const ALL: &[Check] = &[
+    Check::new(REPORTS, "P§4.5", "state and metrics are what the host decodes", figures),
+    Check::new(REPORTS, "P§4.6", "metrics start no process", no_process),
+    Check::new(REPORTS, "P§4.2", "operations are listed while they run", operations),
+    Check::new(REPORTS, "P§5.3", "guests hear what the host sets", heard),
+    Check::new(REPORTS, "P§4.7", "connections are carried into the guest", forwarded).incus(),
+];
+
+fn figures(agent: &Agent) -> Claim {
+    let state = agent.host(&["state", NAME])?;
+    hold(&state, state.contains("network    lo: loopback, up"))?;
+    hold(&state, state.contains("inet 127.0.0.1/8 local"))?;
+    let state = agent.host(&["state", NAME, "--json"])?;
+    let state: Value = serde_json::from_str(&state).map_err(|error| error.to_string())?;
+    hold(state.to_string(), state["processes"].as_i64().is_some_and(|count| count > 0))?;
+    // LXD 5.0.2 has no `total` yet.
+    let usage = state["memory"]["usage"].as_u64();
+    hold(state.to_string(), usage.is_some_and(|usage| usage > 10 << 20))?;
+    let metrics = agent.host(&["metrics", NAME])?;
+    let prefix = agent.column.pick("lxd", "incus");
+    for (name, least) in [
+        ("cpu_seconds_total", 0.0),
+        ("memory_MemTotal_bytes", 2e8),
+        ("filesystem_size_bytes", 1e6),
+        ("network_receive_bytes_total", 0.0),
+        ("disk_read_bytes_total", 1.0),
+        ("procs_total", 1.0),
+    ] {
+        let begin = format!("{prefix}_{name}{{");
+        let line = metrics.lines().find(|line| line.starts_with(&begin)).unwrap_or_default();
+        let value = line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or(-1.0);
+        hold(format!("{name}: {line}"), value >= least)?;
+    }
+    hold("metrics have no end", metrics.ends_with("# EOF\n"))
+}
+
+/// In this VM no mount can hang: the agent itself makes them.
+fn no_process(agent: &Agent) -> Claim {
+    let forks = || -> Result<u64, String> {
+        let text = agent.guest("sed -n 's/^processes //p' /proc/stat")?;
+        text.trim().parse().map_err(|_| text)
+    };
+    // A look at them starts some itself; others in the guest may, too.
+    for _ in 0..5 {
+        let (first, second) = (forks()?, forks()?);
+        agent.host(&["metrics", NAME])?;
+        if forks()? - second == second - first {
+            return Ok(());
+        }
+    }
+    hold("each of five starts some", false)
+}
+
+fn operations(agent: &Agent) -> Claim {
+    let (mut child, _output) =
+        started(agent, &[NAME, "--", "sh", "-c", "echo on; sleep 5"], "on\n")?;
+    let list = agent.host(&["operations", NAME])?;
+    // Those of the checks before may be listed too: a Go agent waits for what a command has left behind.
+    let mut running =
+        list.lines().filter_map(|line| line.strip_suffix(" Running Executing command"));
+    let show = |id: &str| agent.host(&["operations", NAME, "show", id]);
+    let is_ours = |id: &&str| show(id).is_ok_and(|shown| shown.contains("echo on; sleep 5\""));
+    let id = running.find(is_ours).ok_or_else(|| format!("it is not listed: {list}"))?;
+    let all = agent.host(&["operations", NAME, "--json"])?;
+    hold(&all, all.contains(&format!("\"{id}\"")))?;
+    let shown = show(id)?;
+    hold(&shown, shown.contains("\"websocket\""))?;
+    let late = fails(agent, &["operations", NAME, "wait", id, "--timeout", "1"])?;
+    // Debian 12's LXD 5.0.2 has no `wait` yet, Debian 13's has.
+    let has_none = agent.column == Column::LxdAgent && late.contains("page not found");
+    hold(format!("wait: {late}"), has_none || late.contains("deadline exceeded"))?;
+    equal("sleep", ended(&mut child, "sleep")?, Some(0))?;
+    // Kept for a while after the end (P§4.1).
+    let shown = show(id)?;
+    hold(&shown, shown.contains("\"return\": 0"))
+}
+
+/// Debian's incus-agent is older than port-forward.
+fn forwarded(agent: &Agent) -> Claim {
+    agent.guest("(nc -l -p 8080 -e sh -c 'read x; echo got $x' >/dev/null 2>&1 &); sleep 0.5")?;
+    let mut command = agent.command(&["port-forward", NAME, "127.0.0.1:0", "8080"]);
+    let mut forward = Process::start(command.stdout(Stdio::piped()));
+    let mut address = String::new();
+    let output = forward.0.stdout.take().ok_or("no pipe")?;
+    let talk = || -> std::io::Result<String> {
+        BufReader::new(output).read_line(&mut address)?;
+        let mut stream = TcpStream::connect(address.trim())?;
+        stream.set_read_timeout(Some(SOON))?;
+        stream.write_all(b"hello\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    equal("the answer", talk().map_err(|error| error.to_string())?.as_str(), "got hello\n")
+}
+
+/// By mote's client, which works with the Go agents too: their event stream has a head of its own kind (P§4.3).
+fn heard(agent: &Agent) -> Claim {
+    let listen =
+        "mkdir -p /run/heard; timeout 60 mote-agent events >/run/heard/out 2>/run/heard/err &";
+    sh(agent, listen)?;
+    let turn = std::cell::Cell::new(0);
+    // The Go agents lose what comes before they listen.
+    agent.wait("the event in the guest", SOON, |agent| {
+        turn.set(turn.get() + 1);
+        let set = agent.host(&["set", NAME, &format!("user.heard=n{}", turn.get())]);
+        let heard = sh(agent, "sleep 1; cat /run/heard/out /run/heard/err");
+        let is_whole = |text: &str| text.contains("\"user.heard\"") && text.contains("\"config\"");
+        set.is_ok() && heard.is_ok_and(|(_, heard, _)| is_whole(&heard))
+    })
+}
