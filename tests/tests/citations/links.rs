@@ -36,6 +36,33 @@ pub(crate) fn outside(path: &Path, text: &str) -> Vec<String> {
     words.collect()
 }
 
+/// Words of comments that look like a module's path, and are none.
+const NO_MODULES: [&str; 4] =
+    ["application/json", "capabilities/key", "target/package", "text/plain"];
+
+/// Paths of modules, files and folders in a source's comments (a word with a slash) that there are not, or no longer.
+pub(crate) fn stale(path: &Path, text: &str, sources: &Sources) -> Vec<String> {
+    let is_there = |word: &str| {
+        sources.keys().any(|file| {
+            let file = format!("/{}/", file.with_extension("").display());
+            file.contains(&format!("/{word}/"))
+        })
+    };
+    let is_name = |part: &str| {
+        !part.is_empty() && part.chars().all(|one| one == '_' || one.is_ascii_lowercase())
+    };
+    let is_path = |word: &&str| word.contains('/') && word.split('/').all(is_name);
+    let comments = (1..).zip(text.lines()).filter(|(_, line)| line.trim_start().starts_with("//"));
+    let words = comments.flat_map(|(number, line)| {
+        let words = line.split('`').skip(1).step_by(2).map(|word| word.trim_end_matches('/'));
+        words.filter(is_path).map(move |word| (number, word))
+    });
+    let stale = words.filter(|(_, word)| !NO_MODULES.contains(word) && !is_there(word));
+    stale
+        .map(|(number, word)| format!("{}:{number}: `{word}` is not here", path.display()))
+        .collect()
+}
+
 /// The links of a page that lead to no file, or to no heading of a page.
 pub(crate) fn dead(path: &Path, text: &str, sources: &Sources) -> Vec<String> {
     let links = lines(text).flat_map(|(number, line)| {
@@ -96,4 +123,13 @@ fn words_that_name_what_is_not_here_are_found() {
     let text = format!("a\nsee {}, it says\n", ELSEWHERE[1]);
     let troubles = outside(Path::new("x.rs"), &text);
     assert_eq!(troubles, [format!("x.rs:2: {} is not here", ELSEWHERE[1])]);
+}
+
+#[test]
+fn modules_that_are_gone_are_found_in_comments() {
+    let files = ["agent/src/room/mod.rs", "agent/src/room/part.rs"];
+    let sources = files.map(|path| (PathBuf::from(path), String::new())).into();
+    let text = "/// See `room/part`, `room/gone`, `src/room/`, `text/event-stream`, `a/`.\nx(\"`room/gone`\");\n//! `gone/part`\n";
+    let found = stale(Path::new("a.rs"), text, &sources);
+    assert_eq!(found, ["a.rs:1: `room/gone` is not here", "a.rs:3: `gone/part` is not here"]);
 }

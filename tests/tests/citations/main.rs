@@ -150,6 +150,13 @@ fn links_between_pages_lead_somewhere_and_nothing_points_outside() {
 }
 
 #[test]
+fn comments_name_modules_that_there_are() {
+    let sources = tracked();
+    let code = sources.iter().filter(|(path, _)| path.extension().is_some_and(|kind| kind == "rs"));
+    none("names", code.flat_map(|(path, text)| links::stale(path, text, &sources)));
+}
+
+#[test]
 fn no_json_is_put_together_by_hand() {
     none("lines", tracked().iter().flat_map(|(path, text)| json::by_hand(path, text)));
 }
