@@ -66,9 +66,6 @@ impl Pair {
     }
 
     /// Sends bytes on a new connection, says that there is no more, and gives all that comes back.
-    ///
-    /// # Panics
-    /// If the agent takes longer than 20 s.
     #[must_use]
     pub fn talk(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
@@ -81,9 +78,6 @@ impl Pair {
     }
 
     /// A connection with a deadline.
-    ///
-    /// # Panics
-    /// If there is none to be had.
     #[must_use]
     pub fn connect(&self) -> UnixStream {
         let stream = UnixStream::connect(self.socket()).expect("the devlxd socket");
@@ -112,9 +106,6 @@ impl Pair {
     }
 
     /// What `/proc/PID/status` says, kB.
-    ///
-    /// # Panics
-    /// If the agent is gone, or there is no such field.
     #[must_use]
     pub fn memory(&self, field: &str) -> u64 {
         proc::memory(self.agent.0.id(), "status", field)
@@ -127,9 +118,6 @@ impl Pair {
     }
 
     /// Whether the agent is still there and answers.
-    ///
-    /// # Panics
-    /// If not.
     pub fn assert_alive(&mut self) {
         assert!(self.agent.0.try_wait().expect("a child").is_none(), "{}", self.log());
         assert_eq!(self.ask("GET", "/"), (200, "[\"/1.0\"]\n".into()));
@@ -143,9 +131,6 @@ pub fn launch(scratch: &Path, flavour: &str, share: &Path) -> Process {
 }
 
 /// Starts the agent with an environment.
-///
-/// # Panics
-/// If that fails.
 #[must_use]
 pub fn launch_with(
     scratch: &Path,
@@ -157,18 +142,12 @@ pub fn launch_with(
 }
 
 /// The agent's command line, its log going to a file.
-///
-/// # Panics
-/// If that cannot be made.
 #[must_use]
 pub fn command(scratch: &Path, flavour: &str, share: &Path) -> Command {
     command_by(&[], scratch, flavour, share)
 }
 
 /// The same by way of another program, if one is named.
-///
-/// # Panics
-/// If the log cannot be made.
 #[must_use]
 pub fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> Command {
     let log = File::options().append(true).create(true).open(scratch.join("agent.log"));

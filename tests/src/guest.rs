@@ -16,9 +16,6 @@ pub struct Guest {
 
 impl Guest {
     /// Waits for the guest's shell.
-    ///
-    /// # Panics
-    /// If it does not come in time.
     #[must_use]
     pub fn new(stream: UnixStream, limit: Duration) -> Self {
         let mut guest = Self { stream, text: Vec::new() };
@@ -32,9 +29,6 @@ impl Guest {
     }
 
     /// The same with another deadline.
-    ///
-    /// # Panics
-    /// If it does not end in time.
     pub fn sh_within(&mut self, command: &str, limit: Duration) -> (i32, String) {
         assert!(!command.contains('\n'), "one line");
         self.send(command);
@@ -42,9 +36,6 @@ impl Guest {
     }
 
     /// What a line that was sent before came to.
-    ///
-    /// # Panics
-    /// If it does not end in time.
     pub fn reply(&mut self, limit: Duration) -> (i32, String) {
         let mut output = self.until("@@", limit);
         let code = self.until("@@\n", limit);
@@ -54,9 +45,6 @@ impl Guest {
     }
 
     /// Runs a command that must succeed.
-    ///
-    /// # Panics
-    /// If it does not.
     pub fn ok(&mut self, command: &str) -> String {
         let (code, output) = self.sh(command);
         assert_eq!(code, 0, "{command}: {output}");
@@ -69,9 +57,6 @@ impl Guest {
     }
 
     /// Reads up to and with `mark`; gives all of it.
-    ///
-    /// # Panics
-    /// If it does not come in time.
     pub fn until(&mut self, mark: &str, limit: Duration) -> String {
         let limit = patient(limit);
         let end = Instant::now() + limit;

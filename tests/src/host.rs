@@ -28,9 +28,6 @@ pub struct Host {
 
 impl Host {
     /// Makes an instance; the daemon does not run yet.
-    ///
-    /// # Panics
-    /// If that fails.
     #[must_use]
     pub fn new(scratch: &Path, args: &[&str]) -> Self {
         let directory = scratch.join("host");
@@ -95,9 +92,6 @@ impl Host {
     }
 
     /// Runs a command.
-    ///
-    /// # Panics
-    /// If it fails.
     #[must_use]
     pub fn run(&self, args: &[&str]) -> String {
         self.try_run(args).unwrap_or_else(|error| panic!("mote-host {args:?}: {error}"))

@@ -1,5 +1,6 @@
 //! The harness of the outside tests: a host daemon, a booted VM, an agent on sockets. Everything
-//! has a deadline, a directory of its own, and is gone when dropped.
+//! has a deadline, a directory of its own, and is gone when dropped. What cannot be done panics, as a test fails; where there is
+//! a `Result`, a suite goes on with its next check.
 //!
 //! Binaries come from the environment (`MOTE_AGENT`, `MOTE_HOST`, `MOTE_VSOCK`, ...), which
 //! `scripts/test` and `scripts/run` set.
@@ -51,9 +52,6 @@ pub struct Scratch(pub PathBuf);
 
 impl Scratch {
     /// A new one. Short, because unix sockets' paths are.
-    ///
-    /// # Panics
-    /// If it cannot be made.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "it touches the disk")]
     pub fn new() -> Self {
@@ -74,9 +72,6 @@ impl Drop for Scratch {
 }
 
 /// Writes a file, with the directories it is in.
-///
-/// # Panics
-/// If that fails.
 pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
     let path = path.as_ref();
     std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
@@ -85,18 +80,12 @@ pub fn put(path: impl AsRef<Path>, content: impl AsRef<[u8]>) {
 
 /// Copies a program that is to be run: by another process, since one that a test forks meanwhile would have the file open
 /// to write, and it could not be executed.
-///
-/// # Panics
-/// If that fails.
 pub fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp");
     assert!(copied.success(), "{} to {}", from.display(), to.display());
 }
 
 /// Sends a signal.
-///
-/// # Panics
-/// If there is no such process.
 pub fn kill(signal: Signal, pid: u32) {
     let process = pid.try_into().ok().and_then(Pid::from_raw).expect("a process id");
     kill_process(process, signal).unwrap_or_else(|error| panic!("{signal:?} to {pid}: {error}"));
@@ -108,9 +97,6 @@ pub struct Process(pub Child);
 
 impl Process {
     /// Starts it.
-    ///
-    /// # Panics
-    /// If it cannot be started.
     pub fn start(command: &mut Command) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
         Self(command.spawn().unwrap_or_else(|error| panic!("{name}: {error}")))

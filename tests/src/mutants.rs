@@ -18,9 +18,6 @@ pub struct Mutant {
 }
 
 /// All of the list, and the text before the first.
-///
-/// # Panics
-/// If the list cannot be read or understood.
 #[must_use]
 pub fn all() -> Vec<Mutant> {
     let text =
@@ -52,9 +49,6 @@ fn parse(text: &str) -> Vec<Mutant> {
 
 impl Mutant {
     /// The file's text with the fault in it.
-    ///
-    /// # Errors
-    /// If the lines are not there exactly once.
     pub fn put_into(&self, text: &str) -> Result<String, String> {
         let lines: Vec<&str> = text.lines().collect();
         let places: Vec<usize> = lines

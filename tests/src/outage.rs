@@ -49,9 +49,6 @@ impl Outage {
     }
 
     /// Ends the calls.
-    ///
-    /// # Panics
-    /// If they did.
     #[must_use]
     pub fn longest(self) -> Longest {
         self.over.store(true, Ordering::Relaxed);

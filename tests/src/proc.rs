@@ -13,9 +13,6 @@ pub fn kilobytes(text: &str, field: &str) -> Option<u64> {
 }
 
 /// The same of a process of this machine.
-///
-/// # Panics
-/// If the process is gone, or there is no such field.
 #[must_use]
 pub fn memory(pid: u32, file: &str, field: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("a living process");
@@ -23,9 +20,6 @@ pub fn memory(pid: u32, file: &str, field: &str) -> u64 {
 }
 
 /// Time of a process of this machine on the CPU, in hundredths of a second.
-///
-/// # Panics
-/// If the process is gone.
 #[must_use]
 pub fn ticks(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
@@ -33,9 +27,6 @@ pub fn ticks(pid: u32) -> u64 {
 }
 
 /// How often a process of this machine has touched a page that it had not, or no longer.
-///
-/// # Panics
-/// If the process is gone.
 #[must_use]
 pub fn page_faults(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
@@ -44,9 +35,6 @@ pub fn page_faults(pid: u32) -> u64 {
 }
 
 /// When a process was started, since its system's boot, by its line `stat`.
-///
-/// # Panics
-/// If the line is none.
 #[must_use]
 pub fn started(stat: &str) -> Duration {
     let ticks = after_name(stat).nth(19).and_then(|field| field.parse::<u64>().ok());

@@ -72,9 +72,6 @@ impl Session {
     }
 
     /// INIT, as every client begins; the packet that answers it.
-    ///
-    /// # Panics
-    /// If nothing does.
     pub fn hello(&mut self) -> Vec<u8> {
         let init = [0, 0, 0, 5, kind::INIT, 0, 0, 0, 3];
         self.socket.write_all(&init).expect("a server that reads");
@@ -82,9 +79,6 @@ impl Session {
     }
 
     /// Starts a server by this command, and says nothing to it yet.
-    ///
-    /// # Panics
-    /// If there is none.
     pub fn with(command: &mut Command) -> Self {
         let (socket, theirs) = UnixStream::pair().expect("a socket");
         let theirs = OwnedFd::from(theirs);
@@ -103,9 +97,6 @@ impl Session {
     }
 
     /// Sends a request without waiting; gives its id.
-    ///
-    /// # Panics
-    /// If the server does not take it.
     pub fn send(&mut self, kind: u8, fields: &[Field<'_>]) -> u32 {
         self.id += 1;
         let packet = packet(kind, self.id, fields);
@@ -114,9 +105,6 @@ impl Session {
     }
 
     /// The next reply and its id.
-    ///
-    /// # Panics
-    /// If there is none, or it is not one.
     pub fn receive(&mut self) -> (u32, Reply) {
         let packet = self.receive_raw();
         let mut rest = packet.get(5..).expect("type and id");
@@ -151,9 +139,6 @@ impl Session {
     }
 
     /// The next packet.
-    ///
-    /// # Panics
-    /// If there is none.
     pub fn receive_raw(&mut self) -> Vec<u8> {
         let mut length = [0; 4];
         self.socket.read_exact(&mut length).expect("a reply");
@@ -165,9 +150,6 @@ impl Session {
     }
 
     /// Sends a request and waits for its reply.
-    ///
-    /// # Panics
-    /// If it is the reply to something else.
     pub fn ask(&mut self, kind: u8, fields: &[Field<'_>]) -> Reply {
         let asked = self.send(kind, fields);
         let (id, reply) = self.receive();
@@ -176,17 +158,11 @@ impl Session {
     }
 
     /// A request that must succeed.
-    ///
-    /// # Panics
-    /// If it does not.
     pub fn done(&mut self, kind: u8, fields: &[Field<'_>]) {
         assert_eq!(self.ask(kind, fields), Reply::Status(0), "{kind} {fields:?}");
     }
 
     /// Opens a file without attributes.
-    ///
-    /// # Panics
-    /// If that fails.
     pub fn open(&mut self, path: &[u8], flags: u32) -> Vec<u8> {
         let reply = self.ask(kind::OPEN, &[Text(path), Int(flags), Int(0)]);
         let Reply::Handle(handle) = reply else { panic!("{reply:?}") };
@@ -194,9 +170,6 @@ impl Session {
     }
 
     /// What STAT or LSTAT says.
-    ///
-    /// # Panics
-    /// If it fails.
     pub fn stat(&mut self, kind: u8, path: &[u8]) -> Attrs {
         let reply = self.ask(kind, &[Text(path)]);
         let Reply::Attrs(attrs) = reply else { panic!("{reply:?}") };
@@ -204,9 +177,6 @@ impl Session {
     }
 
     /// REALPATH or READLINK: one name, and as it is shown to people.
-    ///
-    /// # Panics
-    /// If it is something else.
     pub fn path(&mut self, kind: u8, path: &[u8]) -> Vec<u8> {
         let Reply::Names(names) = self.ask(kind, &[Text(path)]) else {
             panic!("nothing for {}", String::from_utf8_lossy(path))
@@ -220,9 +190,6 @@ impl Session {
     }
 
     /// All entries of a directory but `.` and `..`, in order.
-    ///
-    /// # Panics
-    /// If it cannot be listed.
     pub fn list(&mut self, path: &[u8]) -> Vec<(Vec<u8>, Vec<u8>, Attrs)> {
         let Reply::Handle(handle) = self.ask(kind::OPENDIR, &[Text(path)]) else {
             panic!("not opened")
@@ -243,9 +210,6 @@ impl Session {
     }
 
     /// What `/proc/PID/status` says, kB.
-    ///
-    /// # Panics
-    /// If the server is gone.
     #[must_use]
     pub fn memory(&self, field: &str) -> u64 {
         proc::memory(self.server.0.id(), "status", field)
@@ -253,9 +217,6 @@ impl Session {
 }
 
 /// A whole packet.
-///
-/// # Panics
-/// If it is longer than 4 GiB.
 #[must_use]
 pub fn packet(kind: u8, id: u32, fields: &[Field<'_>]) -> Vec<u8> {
     let mut body = vec![kind];

@@ -14,9 +14,6 @@ pub fn root() -> PathBuf {
 }
 
 /// What a command in the project's folder prints.
-///
-/// # Panics
-/// If it fails.
 pub fn printed(command: &mut Command) -> String {
     let output = command.current_dir(root()).output().expect("a command that runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -24,9 +21,6 @@ pub fn printed(command: &mut Command) -> String {
 }
 
 /// Every file of text that is tracked, or about to be.
-///
-/// # Panics
-/// If git does not list them.
 #[must_use]
 pub fn tracked() -> Sources {
     let mut git = Command::new("git");
@@ -49,9 +43,6 @@ pub fn tracked() -> Sources {
 }
 
 /// Fails with all troubles, a line each.
-///
-/// # Panics
-/// If there is one.
 pub fn none(what: &str, troubles: impl IntoIterator<Item = String>) {
     let troubles: Vec<_> = troubles.into_iter().collect();
     assert!(troubles.is_empty(), "{what}:\n{}", troubles.join("\n"));

@@ -27,9 +27,6 @@ pub struct Terminal {
 
 impl Terminal {
     /// A new one of this size.
-    ///
-    /// # Panics
-    /// If there is none to be had.
     #[must_use]
     pub fn open(columns: u16, rows: u16) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pty");
@@ -43,9 +40,6 @@ impl Terminal {
     }
 
     /// Changes its size.
-    ///
-    /// # Panics
-    /// If that fails.
     pub fn resize(&self, columns: u16, rows: u16) {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.ours, size).expect("a size");
@@ -53,9 +47,6 @@ impl Terminal {
 
     /// Makes it carry bytes as they are, and the kernel say that there are some only when there are 255: a shorter
     /// text can be read, but nobody who waits for it is woken (`VMIN`, termios(3)).
-    ///
-    /// # Panics
-    /// If that fails.
     pub fn never_signal(&self) {
         let mut settings = tcgetattr(&self.theirs).expect("its settings");
         settings.make_raw();
@@ -65,35 +56,23 @@ impl Terminal {
     }
 
     /// The name of the side for programs.
-    ///
-    /// # Panics
-    /// If it has none.
     #[must_use]
     pub fn path(&self) -> String {
         ptsname(&self.ours, Vec::new()).expect("a name").into_string().expect("a name")
     }
 
     /// The side for programs, for one of their streams.
-    ///
-    /// # Panics
-    /// If there are no descriptors left.
     #[must_use]
     pub fn side(&self) -> Stdio {
         self.theirs.try_clone().expect("a descriptor").into()
     }
 
     /// Types.
-    ///
-    /// # Panics
-    /// If the terminal is gone.
     pub fn say(&self, text: &str) {
         let _written = rustix::io::write(&self.ours, text.as_bytes()).expect("a terminal");
     }
 
     /// Reads until that was seen.
-    ///
-    /// # Panics
-    /// If it does not come within a minute.
     pub fn until(&mut self, wanted: &str) {
         let begun = Instant::now();
         while !self.text.contains(wanted) {

@@ -118,9 +118,6 @@ pub fn serial(directory: &Path) -> PathBuf {
 
 impl Vm {
     /// Boots it; does not wait for anything inside.
-    ///
-    /// # Panics
-    /// If something cannot be started.
     #[must_use]
     pub fn boot(directory: &Path, spec: &Spec, share: &Path) -> Self {
         let mut helpers = vec![start_vsock(directory)];
@@ -173,18 +170,12 @@ impl Vm {
     }
 
     /// Its shell, once it is there. There is one.
-    ///
-    /// # Panics
-    /// If it was taken before, or does not come.
     #[must_use]
     pub fn guest(&mut self) -> Guest {
         Guest::new(self.shell.take().expect("the one shell"), Duration::from_secs(90))
     }
 
     /// Plugs in a share while it runs.
-    ///
-    /// # Panics
-    /// If QEMU does not want it.
     pub fn plug(&mut self, tag: &str, source: &Path) {
         let socket = start_virtiofs(&self.directory, tag, source, &mut self.helpers);
         let path = socket.display();

@@ -47,18 +47,12 @@ impl World {
     }
 
     /// Waits for CONNECTED.
-    ///
-    /// # Panics
-    /// If it does not come in time.
     pub fn connected(&mut self, limit: Duration) {
         connected(&mut self.host, limit);
     }
 }
 
 /// Waits for CONNECTED of an agent that may be a slow one.
-///
-/// # Panics
-/// If it does not come in time.
 pub fn connected(host: &mut Host, limit: Duration) {
     let begun = Instant::now();
     while !host.is_connected() {

@@ -3,9 +3,6 @@
 use std::fmt::Debug;
 
 /// Demands equality.
-///
-/// # Errors
-/// If there is a difference.
 pub fn same<T: PartialEq<U> + Debug, U: Debug>(
     what: &str,
     seen: T,
@@ -15,17 +12,11 @@ pub fn same<T: PartialEq<U> + Debug, U: Debug>(
 }
 
 /// Demands that a text holds another.
-///
-/// # Errors
-/// If not.
 pub fn has(text: &str, wanted: &str) -> Result<(), String> {
     if text.contains(wanted) { Ok(()) } else { Err(format!("no {wanted:?} in {text:?}")) }
 }
 
 /// The line of a text that holds another.
-///
-/// # Errors
-/// If there is none.
 pub fn line_with(text: &str, wanted: &str) -> Result<String, String> {
     let line = text.lines().find(|line| line.contains(wanted));
     line.map(|line| line.trim().to_owned()).ok_or_else(|| format!("no {wanted:?} in {text:?}"))

@@ -10,9 +10,6 @@ pub fn folder() -> PathBuf {
 }
 
 /// The kept inputs of a target; none if there is no file.
-///
-/// # Panics
-/// If the file is not as [`pack`] writes it.
 #[must_use]
 pub fn kept(target: &str) -> Vec<Vec<u8>> {
     let text = std::fs::read_to_string(folder().join(target)).unwrap_or_default();

@@ -37,9 +37,6 @@ macro_rules! targets {
         }
 
         /// Gives an input to a target.
-        ///
-        /// # Panics
-        /// If something does not hold, or there is no such target.
         // Inlined, so that a program that names one target has the code of that one only.
         #[inline(always)]
         #[allow(clippy::inline_always)]

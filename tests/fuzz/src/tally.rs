@@ -32,9 +32,6 @@ pub fn file() -> PathBuf {
 const HEAD: &str = "# target executions seconds edges of lines of: kept by scripts/fuzz\n";
 
 /// Reads a tally.
-///
-/// # Panics
-/// If a line is not one of it.
 #[must_use]
 pub fn read(text: &str) -> BTreeMap<String, Count> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));

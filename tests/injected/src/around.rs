@@ -43,9 +43,6 @@ pub struct Around {
 
 impl Around {
     /// Makes all of it, files and sockets in this directory.
-    ///
-    /// # Errors
-    /// Any error of doing so.
     pub fn new(root: &Path, way: Way, directory: &Path) -> io::Result<Self> {
         let open = directory.join("open");
         fs::create_dir_all(&open)?;

@@ -17,9 +17,6 @@ pub use ptrace::Injected;
 pub use report::Report;
 
 /// Tries everything in this process.
-///
-/// # Errors
-/// If the process ended, or cannot do what the attempts begin with.
 pub fn try_all(injected: &Injected, around: &Around) -> Result<Report, Errno> {
     let mut report = Report::default();
     refused::try_all(injected, &mut report);

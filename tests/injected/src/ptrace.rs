@@ -90,9 +90,6 @@ impl Injected {
     }
 
     /// Writes bytes into the process, at this offset of its space; their address.
-    ///
-    /// # Errors
-    /// If the process has ended.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<u64, Errno> {
         let address = self.space + offset;
         self.memory.write_all_at(bytes, address).map_err(errno)?;
@@ -100,9 +97,6 @@ impl Injected {
     }
 
     /// Reads what a call wrote to this offset of its space.
-    ///
-    /// # Errors
-    /// If the process has ended.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Errno> {
         self.memory.read_exact_at(bytes, self.space + offset).map_err(errno)
     }

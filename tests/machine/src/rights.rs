@@ -73,9 +73,6 @@ pub fn private(what: Private) -> Result<Vec<&'static str>, String> {
 }
 
 /// Runs the test of this name again so; true in there. Without the right to, the test is skipped.
-///
-/// # Panics
-/// If the test fails there.
 #[must_use]
 #[track_caller]
 pub fn in_private(what: Private, test: &str) -> bool {

@@ -20,9 +20,6 @@ use crate::warm;
 const NOT_KNOWN: u8 = 75;
 
 /// `drive SERVER --outer DIR --emulator DIR --images DIR --work DIR [options]`.
-///
-/// # Errors
-/// If the words make no sense, or an outer VM cannot be started.
 pub fn drive(words: &[String]) -> Result<ExitCode, String> {
     let Some(options) = options::parse(words)? else { return Ok(ExitCode::SUCCESS) };
     let wanted = options::wanted(&options)?;

@@ -29,9 +29,6 @@ pub fn launch(world: &World, image: &str, instance: &str) -> Vec<String> {
 }
 
 /// Brings the image and starts the instance, until its agent is there.
-///
-/// # Errors
-/// If the server refuses.
 pub fn start(world: &World, image: &str, say: Say<'_>) -> Result<(), String> {
     let import = ["image", "import", image, "--alias", world.agent.name()];
     world.cli(&import).within(world.limit(180)).text()?;

@@ -65,9 +65,6 @@ pub struct Options {
 }
 
 /// What the words ask for; nothing if they ask for help only, which is given.
-///
-/// # Errors
-/// If they make no sense.
 pub fn parse(words: &[String]) -> Result<Option<Options>, String> {
     let (server, words) = words.split_first().ok_or(HELP)?;
     let server = Server::named(server).ok_or(HELP)?;
@@ -152,9 +149,6 @@ fn share(text: &str) -> Result<(usize, usize), String> {
 }
 
 /// The names of the checks that were asked for.
-///
-/// # Errors
-/// If there is no such check.
 pub fn wanted(options: &Options) -> Result<Vec<String>, String> {
     let all: Vec<_> = checks::of(options.server).collect();
     for only in &options.only {

@@ -91,9 +91,6 @@ pub struct Outer {
 impl Outer {
     /// Starts one that runs `start` with these files beside it. What it writes to its disk is forgotten
     /// with it, unless it is to be kept.
-    ///
-    /// # Errors
-    /// If QEMU or a file is not there.
     pub fn start(
         spec: &Spec,
         directory: &Path,
@@ -176,9 +173,6 @@ impl Outer {
     }
 
     /// Writes all of its state beside the disk that is kept, and ends it.
-    ///
-    /// # Errors
-    /// If QEMU refuses.
     pub fn keep(mut self, kept: &Path) -> Result<(), String> {
         let mut monitor = Monitor::connect(&self.directory.join("qmp"))?;
         let uri = format!("file:{}", state_of(kept).display());

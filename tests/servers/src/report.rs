@@ -13,9 +13,6 @@ use crate::setup;
 use crate::world::{World, round};
 
 /// `check SERVER AGENT BIG TURNS SLOW CHECK,...`: in the outer VM.
-///
-/// # Errors
-/// If the words make no sense or nobody listens.
 pub fn check(words: &[String]) -> Result<ExitCode, String> {
     let usage = || "usage: mote-servers check SERVER AGENT BIG TURNS SLOW CHECK,...".to_owned();
     let [server, agent, big, turns, slow, wanted] = words else { return Err(usage()) };
@@ -31,9 +28,6 @@ pub fn check(words: &[String]) -> Result<ExitCode, String> {
 }
 
 /// `prepare SERVER SLOW`: in an outer VM that is to be kept.
-///
-/// # Errors
-/// If the words make no sense or nobody listens.
 pub fn prepare(words: &[String]) -> Result<ExitCode, String> {
     let usage = || "usage: mote-servers prepare SERVER SLOW".to_owned();
     let [server, slow] = words else { return Err(usage()) };

@@ -75,9 +75,6 @@ impl Run {
     }
 
     /// Runs it to its end.
-    ///
-    /// # Errors
-    /// If it cannot be started or does not end in time.
     pub fn run(mut self) -> Result<Output, String> {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = self.command.spawn().map_err(|error| format!("{}: {error}", self.words))?;
@@ -100,9 +97,6 @@ impl Run {
     }
 
     /// Runs it, and demands an exit code.
-    ///
-    /// # Errors
-    /// If there is another one.
     pub fn code(self, wanted: i32) -> Result<Output, String> {
         let words = self.words.clone();
         let output = self.run()?;
@@ -115,17 +109,11 @@ impl Run {
     }
 
     /// Runs it with success; gives what it printed.
-    ///
-    /// # Errors
-    /// If it fails.
     pub fn text(self) -> Result<String, String> {
         Ok(self.code(0)?.text())
     }
 
     /// Starts it with its output in a pipe, for what is to run meanwhile.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn start(mut self) -> Result<Background, String> {
         self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let child = self.command.spawn().map_err(|error| format!("{}: {error}", self.words))?;
@@ -139,9 +127,6 @@ pub struct Background(pub Child);
 
 impl Background {
     /// Its output, once somebody has ended it.
-    ///
-    /// # Errors
-    /// If it does not end in time.
     pub fn end(mut self, limit: Duration) -> Result<Output, String> {
         let out = collect(self.0.stdout.take());
         let status = wait(&mut self.0, limit).ok_or("a program in the background did not end")?;
@@ -150,9 +135,6 @@ impl Background {
     }
 
     /// Its first line of output.
-    ///
-    /// # Errors
-    /// If it ends before.
     pub fn line(&mut self) -> Result<String, String> {
         let stdout = self.0.stdout.as_mut().ok_or("no output")?;
         let mut line = Vec::new();
@@ -164,9 +146,6 @@ impl Background {
     }
 
     /// Sends a signal, `-INT` say.
-    ///
-    /// # Errors
-    /// If there is no such process.
     pub fn signal(&self, signal: &str) -> Result<(), String> {
         Run::new(&["kill", signal, &self.0.id().to_string()]).code(0).map(drop)
     }

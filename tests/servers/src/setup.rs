@@ -14,9 +14,6 @@ pub const FIRST_IN_GUEST: &str = "/mnt/first-of-all";
 const AGAIN: u32 = 4;
 
 /// Whether the server is up already, in an outer VM that was kept.
-///
-/// # Errors
-/// If nobody knows.
 pub fn is_up(world: &World) -> Result<bool, String> {
     let active = world.run(&["systemctl", "is-active", "--quiet", world.server.name()]).run()?;
     Ok(active.code == 0)
@@ -24,9 +21,6 @@ pub fn is_up(world: &World) -> Result<bool, String> {
 
 /// Waits for the server, and starts it again if it found no use for QEMU: it gives it a few seconds to
 /// answer at the start, once and for all, which is too short on a busy machine.
-///
-/// # Errors
-/// If it does not come, or has no VMs.
 pub fn knows_vms(world: &World) -> Result<(), String> {
     for turn in 0..=AGAIN {
         let mut drivers = String::new();
@@ -47,9 +41,6 @@ pub fn knows_vms(world: &World) -> Result<(), String> {
 }
 
 /// Starts the server.
-///
-/// # Errors
-/// If it does not come.
 pub fn server(world: &World) -> Result<(), String> {
     let name = world.server.name();
     // One of the last two is not for this processor. Instances have no VMs of their own.

@@ -27,9 +27,6 @@ pub struct Terminal {
 
 impl Terminal {
     /// Starts a program on a terminal of this size. The limit is for each thing that is waited for.
-    ///
-    /// # Errors
-    /// If there is no terminal or no such program.
     pub fn start(words: &[&str], columns: u16, rows: u16, limit: Duration) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("a terminal: {error}");
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).map_err(|e| failed(e.into()))?;
@@ -48,26 +45,17 @@ impl Terminal {
     }
 
     /// Changes the size.
-    ///
-    /// # Errors
-    /// If the terminal is gone.
     pub fn resize(&self, columns: u16, rows: u16) -> Result<(), String> {
         size(&self.ours, columns, rows)
     }
 
     /// Types.
-    ///
-    /// # Errors
-    /// If the terminal is gone.
     pub fn say(&self, text: &str) -> Result<(), String> {
         let written = rustix::io::write(&self.ours, text.as_bytes());
         written.map(drop).map_err(|error| format!("typing: {error}"))
     }
 
     /// Reads until that was seen, and forgets what came up to it. Gives all of it.
-    ///
-    /// # Errors
-    /// If it does not come in time.
     pub fn until(&mut self, wanted: &str) -> Result<String, String> {
         let begun = Instant::now();
         loop {
@@ -82,9 +70,6 @@ impl Terminal {
     }
 
     /// Reads on until the program ends; its exit code.
-    ///
-    /// # Errors
-    /// If it does not end in time.
     pub fn end(mut self) -> Result<(i32, usize), String> {
         let begun = Instant::now();
         while begun.elapsed() < self.limit && self.read() {}

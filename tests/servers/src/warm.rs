@@ -18,9 +18,6 @@ const SOURCE: &str = include_str!("setup.rs");
 const FIRST_BOOT: Duration = Duration::from_secs(1800);
 
 /// Where an outer VM is to begin; makes the state that is kept if there is none yet.
-///
-/// # Errors
-/// If the server does not come up.
 pub fn begin(options: &Options, work: &Path) -> Result<From, String> {
     let spec = &options.spec;
     if spec.machine == Machine::Kvm {

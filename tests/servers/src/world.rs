@@ -62,9 +62,6 @@ impl World {
     }
 
     /// The same, with success.
-    ///
-    /// # Errors
-    /// If it fails.
     pub fn ok(&self, words: &[&str]) -> Result<String, String> {
         self.cli(words).text()
     }
@@ -76,26 +73,17 @@ impl World {
     }
 
     /// What a command in the instance prints.
-    ///
-    /// # Errors
-    /// If it fails.
     pub fn sh(&self, script: &str) -> Result<String, String> {
         self.exec(&["sh", "-c", script]).text()
     }
 
     /// A program of the server's command line on a terminal.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn terminal(&self, words: &[&str]) -> Result<Terminal, String> {
         let words = [&[self.server.cli()], words].concat();
         Terminal::start(&words, 97, 31, TERMINAL * self.slow)
     }
 
     /// A command in the instance, on a terminal.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn exec_on_terminal(&self, words: &[&str]) -> Result<Terminal, String> {
         let with = ["exec", VM, "-t", "--env", "TERM=xterm", "--"];
         self.terminal(&[&with, words].concat())
@@ -103,9 +91,6 @@ impl World {
 
     /// What the server's API says. Asked directly: in emulation the command line takes seconds to start,
     /// and what is asked again and again would keep the instance from its work.
-    ///
-    /// # Errors
-    /// If it refuses, or it is no JSON.
     pub fn query(&self, path: &str) -> Result<Value, String> {
         let failed = |error: std::io::Error| format!("{path}: {error}");
         let mut stream = UnixStream::connect(self.server.socket()).map_err(failed)?;
@@ -131,35 +116,23 @@ impl World {
     }
 
     /// The instance's status, as the API says it.
-    ///
-    /// # Errors
-    /// If there is none.
     pub fn status(&self) -> Result<String, String> {
         let instance = self.query(&format!("/1.0/instances/{VM}"))?;
         Ok(instance["status"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Whether the server sees an agent: only one counts processes.
-    ///
-    /// # Errors
-    /// If there is no such instance.
     pub fn sees_agent(&self, instance: &str) -> Result<bool, String> {
         let state = self.query(&format!("/1.0/instances/{instance}/state"))?;
         Ok(state["processes"].as_i64().is_some_and(|count| count > 0))
     }
 
     /// Waits for the agent after a start; seconds that it took.
-    ///
-    /// # Errors
-    /// If it does not come.
     pub fn agent_of(&self, instance: &str) -> Result<f64, String> {
         self.until_each(BOOTING * self.slow, "an agent", 240, || self.sees_agent(instance))
     }
 
     /// Looks until something holds; seconds that it took. What fails meanwhile is looked at again.
-    ///
-    /// # Errors
-    /// If it does not come to hold in time (in seconds of a quick machine).
     pub fn until(
         &self,
         what: &str,
@@ -170,9 +143,6 @@ impl World {
     }
 
     /// The same, but it is looked that seldom: what a look costs is taken from an instance that boots.
-    ///
-    /// # Errors
-    /// As above.
     pub fn until_each(
         &self,
         pause: Duration,
@@ -202,34 +172,22 @@ pub fn round(time: Duration) -> f64 {
 }
 
 /// An output and the checksum of the same bytes in the outer VM.
-///
-/// # Errors
-/// If there is no `sha256sum`.
 pub fn checksum(bytes: &[u8]) -> Result<String, String> {
     first_word(&Run::new(&["sha256sum"]).input(bytes).code(0)?)
 }
 
 /// The first word that a program printed.
-///
-/// # Errors
-/// If it printed none.
 pub fn first_word(output: &Output) -> Result<String, String> {
     let text = output.text();
     text.split_whitespace().next().map(str::to_owned).ok_or_else(|| "nothing printed".to_owned())
 }
 
 /// Writes a file in the outer VM.
-///
-/// # Errors
-/// If that fails.
 pub fn put(path: &str, content: &[u8]) -> Result<(), String> {
     std::fs::write(path, content).map_err(|error| format!("{path}: {error}"))
 }
 
 /// Reads a file in the outer VM.
-///
-/// # Errors
-/// If that fails.
 pub fn read(path: &str) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("{path}: {error}"))
 }

@@ -139,9 +139,6 @@ pub fn more_descriptors() {
 
 /// Makes this thread, which must end after that, another user's if we are root: the kernel tells the agent who
 /// connects.
-///
-/// # Panics
-/// If it cannot become that.
 pub fn become_user(user: u32) {
     if getuid().is_root() && user != 0 {
         set_thread_uid(Uid::from_raw(user)).expect("another user");

@@ -252,9 +252,6 @@ pub fn short(book: &Book) -> String {
 }
 
 /// README with its generated part replaced.
-///
-/// # Errors
-/// If a mark is missing.
 pub fn into_readme(readme: &str, book: &Book) -> Result<String, String> {
     let (before, rest) = readme.split_once(BEGIN).ok_or("README has no mark for the beginning")?;
     let (_, after) = rest.split_once(END).ok_or("README has no mark for the end")?;

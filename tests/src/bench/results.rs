@@ -59,9 +59,6 @@ impl Results {
     }
 
     /// The files that are made of the results: their names, their texts.
-    ///
-    /// # Errors
-    /// If README has no place for its table.
     pub fn pages(&self) -> Result<Vec<(&'static str, String)>, String> {
         let nothing = Book::default();
         let book = self.of(DEFAULT_CPU).unwrap_or(&nothing);
@@ -77,9 +74,6 @@ impl Results {
     }
 
     /// Writes them.
-    ///
-    /// # Errors
-    /// If one cannot be made or written.
     pub fn write(&self) -> Result<(), String> {
         for (name, text) in self.pages()? {
             std::fs::write(path(name), text).map_err(|error| format!("{name}: {error}"))?;

@@ -11,9 +11,6 @@ use crate::conform::client::Way;
 
 /// Listens on a unix socket at `path` and forwards its connections to `port` by this transport,
 /// until the process ends.
-///
-/// # Panics
-/// If the socket cannot be made.
 pub fn unix(path: &Path, port: u32, way: Way) {
     let listener = UnixListener::bind(path).expect("a socket");
     thread::spawn(move || {
@@ -32,9 +29,6 @@ pub fn unix(path: &Path, port: u32, way: Way) {
 
 /// Listens on a TCP port and forwards its connections to a unix socket, until the process ends;
 /// returns the port's address.
-///
-/// # Panics
-/// If the port cannot be opened.
 #[must_use]
 pub fn tcp(to: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -9,9 +9,6 @@ use crate::column::Column;
 use crate::{put, tool};
 
 /// Stores the results of these clients in place of their earlier ones.
-///
-/// # Panics
-/// If the file cannot be written.
 pub fn keep(subject: Subject, seen: &Seen, clients: &[&'static Client]) {
     let directory = directory();
     std::fs::create_dir_all(&directory).expect("a directory");

@@ -64,9 +64,6 @@ pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
 
 /// Runs these clients on some agents: those without a VM beside each other, since they mostly wait, with one agent
 /// for the clients of the host and one for those in the guest.
-///
-/// # Panics
-/// If a run does.
 #[must_use]
 pub fn run_all(all: &[Subject], clients: &[&'static Client]) -> Vec<(Subject, Seen)> {
     let (light, heavy): (Vec<Subject>, Vec<Subject>) =

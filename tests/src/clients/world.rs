@@ -106,9 +106,6 @@ enum Live {
 
 impl World {
     /// Starts the agent and waits until it is CONNECTED.
-    ///
-    /// # Panics
-    /// If it is not CONNECTED in time.
     #[must_use]
     pub fn new(subject: Subject) -> Self {
         match subject {
@@ -178,9 +175,6 @@ impl World {
 
     /// Runs a client that is in the VM's image; returns exit code and output. Meanwhile the host
     /// changes a key again and again.
-    ///
-    /// # Panics
-    /// If the agent is not in a VM, or the client does not end in time.
     pub fn inside(&mut self, client: &Client) -> (i32, String) {
         let Live::Booted { guest, .. } = &mut self.live else { panic!("only in a VM") };
         let flavour = self.subject.flavour();

@@ -38,9 +38,6 @@ impl Deref for Agent {
 
 impl Agent {
     /// Wraps a VM whose agent is connected.
-    ///
-    /// # Panics
-    /// If the host's certificates cannot be read.
     #[must_use]
     pub fn new(column: Column, vsock: PathBuf, host: Host, mut vm: Vm) -> Self {
         let client = Client::new(Way::Device(vsock), &host);
@@ -75,9 +72,6 @@ impl Agent {
 
     /// Sends bytes to devlxd in the guest and returns all that it sends until it closes. The bytes
     /// must not include `%` or `'`.
-    ///
-    /// # Errors
-    /// If devlxd does not close the connection in time, or the command fails.
     pub fn devlxd_raw(&self, bytes: &str) -> Result<String, String> {
         let bytes = bytes.replace('\\', "\\\\").replace('\r', "\\r").replace('\n', "\\n");
         let (code, output) =
@@ -90,9 +84,6 @@ impl Agent {
     }
 
     /// Sends a request to devlxd.
-    ///
-    /// # Errors
-    /// As [`Agent::devlxd_raw`], and if the answer is not HTTP.
     pub fn devlxd(&self, method: &str, target: &str, body: &str) -> Result<Answer, String> {
         let length = match (method, body) {
             ("GET", "") => String::new(),
@@ -105,9 +96,6 @@ impl Agent {
     }
 
     /// Runs a command of `mote-host`.
-    ///
-    /// # Errors
-    /// If the command fails.
     pub fn host(&self, args: &[&str]) -> Result<String, String> {
         self.host.lock().unwrap_or_else(PoisonError::into_inner).try_run(args)
     }

@@ -28,9 +28,6 @@ impl From<&str> for Miss {
 pub type Claim = Result<(), Miss>;
 
 /// Demands equality; says what was seen.
-///
-/// # Errors
-/// If there is a difference.
 pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: U) -> Claim {
     if seen == wanted {
         Ok(())
@@ -40,18 +37,12 @@ pub fn same<T: PartialEq<U> + Display, U: Display>(what: &str, seen: T, wanted: 
 }
 
 /// As [`same`], of what has more than one part; shown as it is in code.
-///
-/// # Errors
-/// If there is a difference.
 pub fn equal<T: PartialEq<U> + Debug, U: Debug>(what: &str, seen: T, wanted: U) -> Claim {
     let differs = || format!("{what} is {seen:?}, not {wanted:?}");
     if seen == wanted { Ok(()) } else { Err(Miss::Differs(differs())) }
 }
 
 /// Demands that something holds.
-///
-/// # Errors
-/// If not.
 pub fn hold(what: impl Into<String>, holds: bool) -> Claim {
     if holds { Ok(()) } else { Err(Miss::Differs(what.into())) }
 }

@@ -40,9 +40,6 @@ pub enum Way {
 
 impl Way {
     /// Connects to `port`, which a [`Way::Socket`] ignores.
-    ///
-    /// # Errors
-    /// If the connection is refused or times out.
     pub fn dial(&self, port: u32) -> Result<UnixStream, String> {
         let text = |error: std::io::Error| error.to_string();
         let (path, asks) = match self {
@@ -75,9 +72,6 @@ pub struct Client {
 
 impl Client {
     /// A client with the certificates of this host.
-    ///
-    /// # Panics
-    /// If they cannot be read.
     #[must_use]
     pub fn new(way: Way, host: &Host) -> Self {
         let pair = |name: &str| {
@@ -89,25 +83,16 @@ impl Client {
     }
 
     /// Connects to the agent's port, without TLS.
-    ///
-    /// # Errors
-    /// As [`Way::dial`].
     pub fn dial(&self) -> Result<UnixStream, String> {
         self.way.dial(PORT)
     }
 
     /// Connects as the host, with TLS.
-    ///
-    /// # Errors
-    /// As [`Way::dial`] and [`Wire::new`].
     pub fn connect(&self) -> Result<Wire, String> {
         self.connect_with(self.host_tls.clone())
     }
 
     /// Connects as this caller, with TLS.
-    ///
-    /// # Errors
-    /// As [`Way::dial`] and [`Wire::new`].
     pub fn connect_as(&self, caller: Caller) -> Result<Wire, String> {
         self.connect_with(match caller {
             Caller::Host => self.host_tls.clone(),
@@ -155,18 +140,12 @@ impl Client {
     }
 
     /// The metadata of the answer to `GET target`.
-    ///
-    /// # Errors
-    /// As [`Client::ask`], and if the status is not 200.
     pub fn get(&self, target: &str) -> Result<Value, String> {
         let answer = self.ask("GET", target, "")?;
         if answer.status == 200 { Ok(answer.metadata()) } else { Err(answer.short()) }
     }
 
     /// The host's connection information in the share: `agent.conf`.
-    ///
-    /// # Errors
-    /// If the file is missing or not JSON.
     pub fn told(&self) -> Result<Value, String> {
         let text =
             std::fs::read(self.share.join("agent.conf")).map_err(|error| error.to_string())?;

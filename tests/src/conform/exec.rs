@@ -72,9 +72,6 @@ pub fn with(mut request: Value, members: Value) -> Value {
 
 impl Exec {
     /// Requests a command, without connecting its sockets.
-    ///
-    /// # Errors
-    /// If there is no answer, or its status is not 202.
     pub fn ask(agent: &Client, request: &Value) -> Result<Self, String> {
         let answer = agent.ask("POST", "/1.0/exec", &request.to_string())?;
         if answer.status != 202 {
@@ -93,17 +90,11 @@ impl Exec {
     }
 
     /// Connects a socket.
-    ///
-    /// # Errors
-    /// As [`Ws::open`].
     pub fn socket(&self, agent: &Client, name: &str) -> Result<Ws, String> {
         Ws::open(agent, &self.target(name)).map_err(|error| format!("socket {name}: {error}"))
     }
 
     /// Connects all sockets of the command.
-    ///
-    /// # Errors
-    /// As [`Exec::socket`].
     pub fn connect(self, agent: &Client) -> Result<Running, String> {
         let control = self.socket(agent, "control")?;
         let stdin = self.socket(agent, "0")?;
@@ -114,9 +105,6 @@ impl Exec {
     }
 
     /// Polls until the operation has ended; returns it.
-    ///
-    /// # Errors
-    /// As [`Client::get`], and if it does not end within `limit`.
     pub fn ended(&self, agent: &Client, limit: Duration) -> Result<Value, String> {
         let begun = std::time::Instant::now();
         loop {
@@ -132,9 +120,6 @@ impl Exec {
     }
 
     /// Waits for the command's exit code.
-    ///
-    /// # Errors
-    /// As [`Exec::ended`], and if the operation has none.
     pub fn code(&self, agent: &Client, limit: Duration) -> Result<i64, String> {
         let operation = self.ended(agent, limit)?;
         let code = operation["metadata"]["return"].as_i64();
@@ -146,17 +131,11 @@ impl Exec {
 
 impl Running {
     /// Requests a command and connects its sockets.
-    ///
-    /// # Errors
-    /// As [`Exec::ask`] and [`Exec::connect`].
     pub fn start(agent: &Client, request: &Value) -> Result<Self, String> {
         Exec::ask(agent, request)?.connect(agent)
     }
 
     /// Closes the command's input, reads all its output and waits for its exit code.
-    ///
-    /// # Errors
-    /// As [`Exec::code`]; also if the end of the output does not come in time.
     pub fn finish(mut self, agent: &Client) -> Result<Done, String> {
         let streams = self.streams();
         let code = self.exec.code(agent, PATIENCE)?;
@@ -182,26 +161,17 @@ impl Running {
     }
 
     /// Sends a control message.
-    ///
-    /// # Errors
-    /// As [`Ws::frame`].
     pub fn tell(&mut self, message: &Value) -> Result<(), String> {
         self.control.text(&message.to_string())
     }
 
     /// Sends a signal.
-    ///
-    /// # Errors
-    /// As [`Ws::frame`].
     pub fn signal(&mut self, number: i32) -> Result<(), String> {
         self.tell(&json!({"command": "signal", "args": null, "signal": number}))
     }
 }
 
 /// Runs a command to its end, with this input.
-///
-/// # Errors
-/// As [`Running::start`], [`Ws::frame`] and [`Running::finish`].
 pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Result<Done, String> {
     let mut running = Running::start(agent, request)?;
     running.stdin.binary(input)?;
@@ -209,9 +179,6 @@ pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Result<Done, String
 }
 
 /// The output of a script that must succeed, without its last newline.
-///
-/// # Errors
-/// As [`run`], and if the exit code is not 0.
 pub fn output(agent: &Client, request: &Value) -> Result<String, String> {
     let done = run(agent, request, b"")?;
     if done.code == 0 {

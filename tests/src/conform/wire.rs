@@ -35,9 +35,6 @@ pub struct Answer {
 
 impl Answer {
     /// Parses a whole answer whose body extends to the end.
-    ///
-    /// # Errors
-    /// If the head has no end or no status.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (head, body) = text.split_once("\r\n\r\n").ok_or("no HTTP")?;
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
@@ -83,9 +80,6 @@ impl Answer {
 
 impl Wire {
     /// Makes the TLS handshake.
-    ///
-    /// # Errors
-    /// If it fails or times out.
     pub fn new(connection: ClientConnection, socket: UnixStream) -> Result<Self, String> {
         let link = StreamOwned::new(connection, socket);
         let mut wire = Self {
@@ -123,9 +117,6 @@ impl Wire {
     }
 
     /// Sends bytes.
-    ///
-    /// # Errors
-    /// If they cannot be sent within the time limit.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.begin();
         self.hurry()?;
@@ -156,9 +147,6 @@ impl Wire {
     }
 
     /// Reads `count` bytes.
-    ///
-    /// # Errors
-    /// If they do not come within the time limit, or the connection ends before.
     pub fn take(&mut self, count: usize) -> Result<Vec<u8>, String> {
         self.begin();
         while self.have.len() < count {
@@ -171,9 +159,6 @@ impl Wire {
     }
 
     /// Reads up to and including `mark`.
-    ///
-    /// # Errors
-    /// As [`Wire::take`].
     pub fn until(&mut self, mark: &[u8]) -> Result<Vec<u8>, String> {
         self.begin();
         let mut from = 0;
@@ -190,9 +175,6 @@ impl Wire {
     }
 
     /// Reads up to the end of the connection.
-    ///
-    /// # Errors
-    /// If it does not end within the time limit.
     pub fn rest(&mut self) -> Result<Vec<u8>, String> {
         self.begin();
         while self.fill()? {}
@@ -200,9 +182,6 @@ impl Wire {
     }
 
     /// Sends a request and reads its answer.
-    ///
-    /// # Errors
-    /// As [`Wire::send`] and [`Wire::answer`].
     pub fn ask(
         &mut self,
         method: &str,
@@ -225,9 +204,6 @@ impl Wire {
     }
 
     /// Reads an answer; of a 101, only the head.
-    ///
-    /// # Errors
-    /// As [`Wire::take`], and if the answer is not HTTP.
     pub fn answer(&mut self) -> Result<Answer, String> {
         let head = String::from_utf8_lossy(&self.until(b"\r\n\r\n")?).into_owned();
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());

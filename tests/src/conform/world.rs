@@ -8,9 +8,6 @@ use crate::vm::{Spec, vsock};
 use crate::world::{self, BOOT, World};
 
 /// Boots the VM, runs the checks, switches it off.
-///
-/// # Panics
-/// If the agent does not connect.
 #[must_use]
 pub fn look(column: Column, checks: &[Check]) -> Seen {
     let begun = Instant::now();

@@ -36,9 +36,6 @@ pub struct Ws {
 
 impl Ws {
     /// Opens a websocket.
-    ///
-    /// # Errors
-    /// As [`Ws::try_open`], and if the agent refuses it.
     pub fn open(agent: &Client, target: &str) -> Result<Self, String> {
         Self::try_open(agent, target)?.map_err(|answer| answer.short())
     }
@@ -70,9 +67,6 @@ impl Ws {
     }
 
     /// Sends a frame with `first` as its first byte, masked as a client's must be.
-    ///
-    /// # Errors
-    /// As [`Wire::send`].
     pub fn frame(&mut self, first: u8, payload: &[u8]) -> Result<(), String> {
         const MASK: [u8; 4] = [0x5a, 0x01, 0xfe, 0x77];
         let mut bytes = vec![first];
@@ -95,25 +89,16 @@ impl Ws {
     }
 
     /// Sends bytes as binary messages.
-    ///
-    /// # Errors
-    /// As [`Ws::frame`].
     pub fn binary(&mut self, bytes: &[u8]) -> Result<(), String> {
         bytes.chunks(CHUNK).try_for_each(|chunk| self.frame(0x82, chunk))
     }
 
     /// Sends a text message.
-    ///
-    /// # Errors
-    /// As [`Ws::frame`].
     pub fn text(&mut self, text: &str) -> Result<(), String> {
         self.frame(0x81, text.as_bytes())
     }
 
     /// Sends the barrier, an empty text message that ends our data (P§4.1).
-    ///
-    /// # Errors
-    /// As [`Ws::frame`].
     pub fn barrier(&mut self) -> Result<(), String> {
         self.text("")
     }
@@ -158,9 +143,6 @@ impl Ws {
     }
 
     /// Reads the next data message or close frame; answers pings before it.
-    ///
-    /// # Errors
-    /// As [`Ws::any`].
     pub fn message(&mut self) -> Result<Message, String> {
         loop {
             match self.any()? {
@@ -219,9 +201,6 @@ impl Ws {
     }
 
     /// Sends a close frame with code 1000.
-    ///
-    /// # Errors
-    /// As [`Ws::frame`].
     pub fn close(&mut self) -> Result<(), String> {
         self.frame(0x88, &1000_u16.to_be_bytes())
     }

@@ -58,9 +58,6 @@ impl Budget {
     }
 
     /// Fails if a figure is over the budget; with `MOTE_RECORD=1` it becomes the budget before.
-    ///
-    /// # Panics
-    /// So, or if the file cannot be written.
     pub fn hold(&self, rows: &[Row]) {
         if std::env::var_os("MOTE_RECORD").is_some() {
             self.record(rows);

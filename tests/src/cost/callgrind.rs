@@ -31,9 +31,6 @@ impl Counter {
     }
 
     /// Instructions so far, once the process is idle.
-    ///
-    /// # Panics
-    /// If it is not idle within 60 s, or vgdb gives no count.
     #[must_use]
     pub fn count(&self, pid: u32) -> u64 {
         let mut last = None;

@@ -6,9 +6,6 @@ use std::path::Path;
 const OFF: u64 = 3;
 
 /// The figure in README's row of this name.
-///
-/// # Panics
-/// If there is none.
 #[must_use]
 pub fn claimed(row: &str) -> u64 {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
@@ -30,9 +27,6 @@ pub fn agrees(row: &str, measured: u64) -> bool {
 }
 
 /// Fails if it is not.
-///
-/// # Panics
-/// So.
 pub fn holds(row: &str, measured: u64) {
     assert!(
         agrees(row, measured),

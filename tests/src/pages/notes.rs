@@ -3,9 +3,6 @@
 use std::path::{Path, PathBuf};
 
 /// Writes a page of `docs/`, where `MOTE_WRITE_DOCS` says so.
-///
-/// # Panics
-/// If it cannot be written.
 pub fn write(name: &str, page: &str) {
     if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
         std::fs::write(path(name), page).expect("a page");
@@ -19,9 +16,6 @@ pub fn committed(name: &str) -> String {
 }
 
 /// The page with another text between its two marks.
-///
-/// # Panics
-/// If a mark is missing.
 #[must_use]
 pub fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
     let (before, rest) = page.split_once(begin).expect("the begin's mark");
@@ -30,9 +24,6 @@ pub fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
 }
 
 /// Demands that a page of `docs/` is this.
-///
-/// # Panics
-/// If it is not.
 pub fn hold(name: &str, page: &str) {
     let committed = committed(name);
     let differing = || {

@@ -44,9 +44,6 @@ pub struct Row {
 }
 
 /// Prints the row, and writes it to the table if `MOTE_WRITE_DOCS` says so.
-///
-/// # Panics
-/// If the way is not one of the table's, or the row cannot be written.
 pub fn record(row: &Row) {
     assert!(WAYS.contains(&row.way), "{} is not a way of the table", row.way);
     let line = row.line();

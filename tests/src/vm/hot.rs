@@ -10,17 +10,11 @@ use super::{Late, Vm, device_add, machine};
 
 impl Vm {
     /// Plugs in a device, given as for `-device`, whose other end is there.
-    ///
-    /// # Panics
-    /// If QEMU does not want it.
     pub fn attach(&self, device: &str) {
         self.order(&[device_add(device)]);
     }
 
     /// Plugs in what was not there when it booted.
-    ///
-    /// # Panics
-    /// If QEMU does not want it.
     pub fn plug_late(&mut self, what: Late) {
         let late = self.late.iter().filter(|(late, _)| *late == what);
         // A port has the bus of the device before it.
@@ -61,17 +55,11 @@ impl Vm {
     }
 
     /// Presses the power button, as a server's stop does.
-    ///
-    /// # Panics
-    /// If QEMU does not want it.
     pub fn power_button(&self) {
         self.order(&["{\"execute\":\"system_powerdown\"}".to_owned()]);
     }
 
     /// Presses these three keys of its keyboard.
-    ///
-    /// # Panics
-    /// If QEMU does not want it.
     pub fn ctrl_alt_del(&self) {
         let key = |name: &str| format!("{{\"type\":\"qcode\",\"data\":\"{name}\"}}");
         let keys = ["ctrl", "alt", "delete"].map(key).join(",");

@@ -36,9 +36,6 @@ pub fn of(server: Server) -> impl Iterator<Item = Check> {
 }
 
 /// Has the instance running with its agent, whatever the check before left.
-///
-/// # Errors
-/// If that cannot be done.
 pub fn ready(world: &World) -> Result<(), String> {
     if world.status()? == "Frozen" {
         world.ok(&[world.server.resume(), VM])?;

@@ -109,9 +109,6 @@ impl Column {
 }
 
 /// What is on record of a server, for both agents.
-///
-/// # Errors
-/// If there is a record that nobody can read.
 pub fn load(server: Server) -> Result<Vec<Column>, String> {
     let text = std::fs::read_to_string(path(server)).unwrap_or_default();
     let mut columns: Vec<_> = Agent::ALL.into_iter().map(Column::new).collect();
@@ -122,9 +119,6 @@ pub fn load(server: Server) -> Result<Vec<Column>, String> {
 }
 
 /// Writes the record.
-///
-/// # Errors
-/// If it cannot be written.
 pub fn store(server: Server, columns: &mut [Column]) -> Result<(), String> {
     let mut text = String::new();
     for column in columns {

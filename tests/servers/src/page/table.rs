@@ -88,9 +88,6 @@ the outer VM was lost each time, which says nothing about the agent. **-**: not 
 ";
 
 /// Writes a server's part of the page; the other's stays as it is.
-///
-/// # Errors
-/// If the page cannot be written.
 pub fn write(server: Server, columns: &[Column]) -> Result<(), String> {
     let path = path();
     let old = std::fs::read_to_string(&path).unwrap_or_default();

@@ -21,9 +21,6 @@ pub struct Sftp {
 
 impl Sftp {
     /// Requests an upgrade to `protocol`; returns the answer and the connection.
-    ///
-    /// # Errors
-    /// If there is no answer.
     pub fn upgrade(agent: &Client, protocol: &str) -> Result<(Answer, Wire), String> {
         let mut wire = agent.connect()?;
         let fields = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n");
@@ -32,9 +29,6 @@ impl Sftp {
     }
 
     /// Opens a session and reads VERSION.
-    ///
-    /// # Errors
-    /// If the upgrade is refused, or VERSION is missing or malformed.
     pub fn open(agent: &Client) -> Result<Self, String> {
         let (answer, wire) = Self::upgrade(agent, "sftp")?;
         if answer.status != 101 {
@@ -70,9 +64,6 @@ impl Sftp {
     }
 
     /// Sends a request without waiting; returns its id.
-    ///
-    /// # Errors
-    /// As [`Wire::send`].
     pub fn ask(&mut self, kind: u8, body: &Body) -> Result<u32, String> {
         let id = self.next;
         self.next += 1;
@@ -83,9 +74,6 @@ impl Sftp {
     }
 
     /// Reads the next reply; returns the id of its request too.
-    ///
-    /// # Errors
-    /// As [`Wire::take`], and if the packet is not a reply or malformed.
     pub fn reply(&mut self) -> Result<(u32, Reply), String> {
         let (kind, payload) = self.packet()?;
         let mut reader = Reader(&payload);
@@ -112,9 +100,6 @@ impl Sftp {
     }
 
     /// Sends a request and reads its reply.
-    ///
-    /// # Errors
-    /// As [`Sftp::ask`] and [`Sftp::reply`], and if the reply has another id.
     pub fn call(&mut self, kind: u8, body: &Body) -> Result<Reply, String> {
         let asked = self.ask(kind, body)?;
         let (id, reply) = self.reply()?;
@@ -122,9 +107,6 @@ impl Sftp {
     }
 
     /// Sends a request whose reply must be a status; returns its code.
-    ///
-    /// # Errors
-    /// As [`Sftp::call`], and if the reply is no status.
     pub fn status(&mut self, kind: u8, body: &Body) -> Result<u32, String> {
         match self.call(kind, body)? {
             Reply::Status(code, _) => Ok(code),
@@ -133,9 +115,6 @@ impl Sftp {
     }
 
     /// Sends a request whose reply must be the status OK.
-    ///
-    /// # Errors
-    /// As [`Sftp::call`], and if the reply is another one.
     pub fn ok(&mut self, what: &str, kind: u8, body: &Body) -> Result<(), String> {
         match self.call(kind, body)? {
             Reply::Status(OK, _) => Ok(()),
@@ -144,9 +123,6 @@ impl Sftp {
     }
 
     /// Opens a file; returns its handle.
-    ///
-    /// # Errors
-    /// As [`Sftp::call`], and if the reply is no handle.
     pub fn file(&mut self, path: impl AsRef<[u8]>, flags: u32) -> Result<Vec<u8>, String> {
         let body = Body::of(path).u32(flags).attrs(&Attrs::default());
         match self.call(kind::OPEN, &body)? {
@@ -156,33 +132,21 @@ impl Sftp {
     }
 
     /// Writes at offset `at`.
-    ///
-    /// # Errors
-    /// As [`Sftp::ok`].
     pub fn write(&mut self, handle: &[u8], at: u64, bytes: &[u8]) -> Result<(), String> {
         self.ok("write", kind::WRITE, &Body::of(handle).u64(at).str(bytes))
     }
 
     /// Reads `count` bytes at offset `at`.
-    ///
-    /// # Errors
-    /// As [`Sftp::call`].
     pub fn read(&mut self, handle: &[u8], at: u64, count: u32) -> Result<Reply, String> {
         self.call(kind::READ, &Body::of(handle).u64(at).u32(count))
     }
 
     /// Closes a handle.
-    ///
-    /// # Errors
-    /// As [`Sftp::ok`].
     pub fn close(&mut self, handle: &[u8]) -> Result<(), String> {
         self.ok("close", kind::CLOSE, &Body::of(handle))
     }
 
     /// Creates or replaces a file with this content.
-    ///
-    /// # Errors
-    /// As [`Sftp::file`] and [`Sftp::ok`].
     pub fn put(&mut self, path: impl AsRef<[u8]>, bytes: &[u8]) -> Result<(), String> {
         let handle = self.file(path, flag::WRITE | flag::CREATE | flag::TRUNCATE)?;
         self.write(&handle, 0, bytes)?;
@@ -190,9 +154,6 @@ impl Sftp {
     }
 
     /// The attributes in the reply to `kind` (STAT, LSTAT, FSTAT).
-    ///
-    /// # Errors
-    /// As [`Sftp::call`], and if the reply has none.
     pub fn attrs(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Result<Attrs, String> {
         match self.call(kind, &Body::of(path))? {
             Reply::Attrs(attrs) => Ok(attrs),
@@ -201,9 +162,6 @@ impl Sftp {
     }
 
     /// The name in the reply to `kind` (REALPATH, READLINK).
-    ///
-    /// # Errors
-    /// As [`Sftp::call`], and if the reply does not have exactly one.
     pub fn name(&mut self, kind: u8, path: impl AsRef<[u8]>) -> Result<String, String> {
         match self.call(kind, &Body::of(path))? {
             Reply::Names(names) => match &names[..] {
@@ -215,9 +173,6 @@ impl Sftp {
     }
 
     /// Lists a directory without `.` and `..`: name, long name, attributes.
-    ///
-    /// # Errors
-    /// As [`Sftp::call`], and if OPENDIR or READDIR fails.
     pub fn list(&mut self, path: &str) -> Result<Vec<(Vec<u8>, String, Attrs)>, String> {
         let Reply::Handle(handle) = self.call(kind::OPENDIR, &Body::of(path))? else {
             return Err("opendir failed".into());
