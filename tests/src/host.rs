@@ -119,6 +119,22 @@ impl Host {
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
+    /// Runs a command in the guest, in pipes and without input.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn exec(&self, command: &[&str]) -> Result<String, String> {
+        self.try_run(&[&["exec", "-T", "-n", NAME, "--"], command].concat())
+    }
+
+    /// The same of a script of the guest's shell.
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn sh(&self, script: &str) -> Result<String, String> {
+        self.exec(&["sh", "-c", script])
+    }
+
     /// A command that is not run yet.
     #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
@@ -142,9 +158,13 @@ impl Host {
     }
 
     /// Waits for CONNECTED; gives how long that took.
-    #[must_use]
     pub fn connected(&self, limit: Duration) -> Duration {
         wait("CONNECTED", limit, || self.is_connected().then_some(())).1
+    }
+
+    /// Waits until the guest has said that it stops.
+    pub fn stopped(&self, limit: Duration) {
+        wait("STOPPED", limit, || (self.state()["state"] == "STOPPED").then_some(()));
     }
 
     /// What the daemon logged.

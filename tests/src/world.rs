@@ -3,12 +3,19 @@
 use std::time::{Duration, Instant};
 
 use crate::column::Column;
+use crate::guest::Guest;
 use crate::host::Host;
 use crate::vm::{Spec, Vm};
-use crate::{Scratch, patient, tool};
+use crate::{Scratch, patient, slowdown, tool};
 
 /// From power-on to CONNECTED, under software emulation on a busy machine.
 pub const BOOT: Duration = Duration::from_secs(90);
+/// The same, of mote.
+pub const MOTE_BOOT: Duration = Duration::from_secs(60);
+/// The host is back, and so must be the agent.
+pub const BACK: Duration = Duration::from_secs(2);
+/// From the guest's being told to switch itself off to QEMU's end.
+const OFF: Duration = Duration::from_secs(20);
 
 /// All that runs for one agent. Dropped in this order.
 #[derive(Debug)]
@@ -17,6 +24,8 @@ pub struct World {
     pub vm: Vm,
     /// The host.
     pub host: Host,
+    /// When the machine was switched on.
+    pub begun: Instant,
     /// Where all their files are.
     pub scratch: Scratch,
 }
@@ -37,18 +46,98 @@ impl World {
     /// Starts the host, whose instance has this configuration, and switches the VM on.
     #[must_use]
     pub fn boot(column: Column, spec: &Spec, config: &[&str]) -> Self {
-        let scratch = Scratch::new();
-        let directory = scratch.0.as_path();
         let config: Vec<_> = config.iter().flat_map(|pair| ["--config", pair]).collect();
-        let mut host = Host::of_vm(directory, spec, column.flavour(), &config);
+        Self::with(Scratch::new(), spec, column.flavour(), &config, |_| {})
+    }
+
+    /// The same of a server, its arguments beside one key of the configuration that tests ask for.
+    #[must_use]
+    pub fn of(flavour: &str, spec: &Spec, extra: &[&str]) -> Self {
+        Self::prepare(flavour, spec, extra, |_| {})
+    }
+
+    /// The same, with something done to the host before the VM is there.
+    pub fn prepare(
+        flavour: &str,
+        spec: &Spec,
+        extra: &[&str],
+        prepare: impl FnOnce(&Host),
+    ) -> Self {
+        let args = [&["--config", "user.foo=bar"], extra].concat();
+        Self::with(Scratch::new(), spec, flavour, &args, prepare)
+    }
+
+    /// The same in this directory and with no other arguments than these.
+    pub fn with(
+        scratch: Scratch,
+        spec: &Spec,
+        flavour: &str,
+        args: &[&str],
+        prepare: impl FnOnce(&Host),
+    ) -> Self {
+        let directory = scratch.0.as_path();
+        let mut host = Host::of_vm(directory, spec, flavour, args);
         host.start();
+        prepare(&host);
+        let begun = Instant::now();
         let vm = Vm::boot(directory, spec, &host.share);
-        Self { vm, host, scratch }
+        Self { vm, host, begun, scratch }
     }
 
     /// Waits for CONNECTED.
     pub fn connected(&mut self, limit: Duration) {
         connected(&mut self.host, limit);
+    }
+
+    /// Waits for mote's CONNECTED, which a host hears that calls once; then for the guest's shell.
+    #[must_use]
+    pub fn shell(&mut self) -> Guest {
+        let begun = Instant::now();
+        while !self.host.is_connected() {
+            if begun.elapsed() > patient(MOTE_BOOT) {
+                // What it hangs on, before it is gone.
+                let mut guest = self.vm.guest();
+                let proc = "p=/proc/$(cat /run/agent.pid); cat /run/agent.log $p/status $p/wchan";
+                panic!("no CONNECTED: {}\n{}", guest.sh(proc).1, self.host.log());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.vm.guest()
+    }
+
+    /// Runs a script in a guest that is there, by the host.
+    pub fn sh(&self, script: &str) -> String {
+        let told = |why| format!("{script}: {why}\n{}\n{}", self.vm.console(), self.host.log());
+        self.host.sh(script).unwrap_or_else(|why| panic!("{}", told(why)))
+    }
+
+    /// Kills the daemon, keeps it down for a while, and demands CONNECTED soon after. Not of a slow machine, on which
+    /// the agent may need longer than the 3 s that a host gives it: then the host waits for its next line.
+    pub fn restart(&mut self, why: &str) -> Duration {
+        self.host.kill();
+        std::thread::sleep(BACK);
+        self.host.start();
+        let took = self.host.connected(MOTE_BOOT);
+        assert!(
+            took < patient(BACK) || slowdown() > 2.0,
+            "{why}: {took:?}\n{}\n{}",
+            self.host.log(),
+            self.vm.console()
+        );
+        took
+    }
+
+    /// Switches it off by its shell where the host sees no agent.
+    pub fn power_off_unseen(mut self, guest: &mut Guest) {
+        guest.send("poweroff");
+        self.vm.ended(OFF);
+    }
+
+    /// The same where it does, and has to see the end.
+    pub fn power_off(mut self, guest: &mut Guest) {
+        guest.send("poweroff");
+        self.host.stopped(OFF);
+        self.vm.ended(OFF);
     }
 }
 

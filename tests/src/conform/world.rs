@@ -26,7 +26,7 @@ pub fn look(column: Column, checks: &[Check]) -> Seen {
     world.connected(BOOT);
     println!("{}: connected after {:.1} s", column.title(), begun.elapsed().as_secs_f64());
     // Locals are dropped in reverse order: the scratch directory last.
-    let World { scratch, host, vm } = world;
+    let World { scratch, host, vm, .. } = world;
     let agent = Agent::new(column, vsock(&scratch.0), host, vm);
     let seen = run(&agent, checks);
     println!("{}: done after {:.1} s", column.title(), begun.elapsed().as_secs_f64());

@@ -209,7 +209,7 @@ fn what_was_allowed_ends_with_the_policy_but_for_commands_that_run() {
     boot.put("etc/mote-agent.yml", "features: {state: true}\n");
     kill(Signal::HUP, agent.0.id());
     boot.logged("policy: denied: guestapi exec files mounts port-forward metrics templates");
-    let exec = || boot.host.try_run(&["exec", NAME, "--", "true"]);
+    let exec = || boot.host.exec(&["true"]);
     let why = exec().expect_err("a refusal");
     assert!(why.contains("policy does not allow exec"), "{why}");
     let (code, text) = boot.ask(&["ready"]);

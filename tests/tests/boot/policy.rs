@@ -29,7 +29,7 @@ fn a_guest_that_denies_mounts_mounts_nothing_and_answers_all_the_same() {
 
 #[test]
 fn the_guests_policy_counts_for_every_server_and_a_broken_one_denies_everything() {
-    let exec = |boot: &Boot| boot.host.try_run(&["exec", NAME, "--", "true"]);
+    let exec = |boot: &Boot| boot.host.exec(&["true"]);
     for (flavour, file) in [("lxd", "etc/mote-agent.yml"), ("incus", "etc/incus-agent.yml")] {
         let boot = Boot::new(flavour);
         boot.put(file, "features:\n  guestapi: true\n  exec: false\n");
@@ -73,7 +73,7 @@ fn a_misspelt_policy_denies_everything_and_says_where_it_is_wrong() {
             assert!(!checked.status.success() && said.contains(&why), "{said}");
             let agent = boot.start(&[]);
             boot.logged(&why);
-            let denied = || boot.host.try_run(&["exec", NAME, "--", "true"]).err();
+            let denied = || boot.host.exec(&["true"]).err();
             let (refusal, _) =
                 wait("a refusal", LIMIT, || denied().filter(|why| why.contains("policy")));
             assert!(refusal.contains("allow exec: its file is not understood"), "{refusal}");

@@ -28,7 +28,7 @@ fn all_arrives(release: &str) {
     let plan = Plan { host: &config, qemu: &qemu, nic: Some(ADDRESS), ..Plan::default() };
     let mut world = World::boot("cloud-init", release, &plan);
     let times = world.connected();
-    let done = || world.try_sh("cat /run/cloud-init/result.json 2>/dev/null").ok();
+    let done = || world.host.sh("cat /run/cloud-init/result.json 2>/dev/null").ok();
     let (result, _) =
         wait("cloud-init", BOOT, || done().filter(|text| text.contains("datasource")));
     let version = world.sh("cloud-init --version 2>&1");
@@ -40,7 +40,7 @@ fn all_arrives(release: &str) {
         log()
     );
     for (path, text) in [("/srv/user-data", "user-data\n"), ("/srv/vendor-data", "vendor-data")] {
-        assert_eq!(world.try_sh(&format!("cat {path}")).as_deref(), Ok(text), "{}", log());
+        assert_eq!(world.host.sh(&format!("cat {path}")).as_deref(), Ok(text), "{}", log());
     }
     assert_eq!(world.sh("hostname; cat /etc/hostname"), format!("{NAME}\n{NAME}\n"));
     let network = world.sh("ip -o addr show dev lan0");

@@ -82,7 +82,7 @@ fn one_that_was_left_in_the_image_is_named_and_does_not_get_in_the_way() {
         "systemd-run --quiet sh -c 'systemctl stop mote-agent; systemd-run --quiet --unit=go \
          --working-directory=/run/incus_agent {AGENT}; sleep 10; systemctl start mote-agent'"
     ));
-    let theirs = || world.try_sh(&format!("{LOG} | tail -n 20; pidof incus-agent")).ok();
+    let theirs = || world.host.sh(&format!("{LOG} | tail -n 20; pidof incus-agent")).ok();
     let waits = "waiting for vsock: another agent listens on vsock port 8443 already";
     let (log, _) = wait("its wait", BOOT, || theirs().filter(|log| log.contains(waits)));
     let go = log.lines().last().expect("a process").to_owned();

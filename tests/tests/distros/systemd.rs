@@ -82,7 +82,7 @@ fn hardened(world: &mut World) {
     measured("systemd: `systemd-analyze security`, with the hardened drop-in", &after);
     world.last_words("systemctl --no-block restart mote-agent");
     let denied = |why: &String| why.contains("policy");
-    wait("an agent that denies commands", BOOT, || world.try_sh("true").err().filter(denied));
+    wait("an agent that denies commands", BOOT, || world.host.sh("true").err().filter(denied));
     world.until_connected();
     world.host.ok(&["state", NAME]);
 }

@@ -1,14 +1,15 @@
 //! A disk of `image/debian` that was told to boot, and its host.
 
 use std::fs::File;
+use std::ops::Deref;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mote_tests::host::{Host, NAME};
+use mote_tests::host::NAME;
 use mote_tests::proc::{PID, kilobytes, started};
-use mote_tests::vm::{Spec, Vm};
+use mote_tests::vm::Spec;
 use mote_tests::{Scratch, wait, world};
 
 /// From power-on to CONNECTED, and for what an init system does: software emulation on a busy machine.
@@ -40,15 +41,20 @@ pub(crate) struct Times {
     pub(crate) pss: u64,
 }
 
-/// Dropped in this order.
+/// With what only these tests ask of it.
 #[derive(Debug)]
 pub(crate) struct World {
-    pub(crate) vm: Vm,
-    pub(crate) host: Host,
-    pub(crate) scratch: Scratch,
+    world: world::World,
     /// By how many bytes the package made the image grow.
     pub(crate) added: u64,
-    begun: Instant,
+}
+
+impl Deref for World {
+    type Target = world::World;
+
+    fn deref(&self) -> &world::World {
+        &self.world
+    }
 }
 
 impl World {
@@ -58,7 +64,6 @@ impl World {
         let added = std::fs::read_to_string(image.join("added")).expect("the package's bytes");
         let added = added.trim().parse().expect("a number");
         let scratch = Scratch::new();
-        let directory = scratch.0.as_path();
         // Nothing that is written stays.
         let disk =
             format!("file={},if=none,id=root,format=raw,snapshot=on", image.join("disk").display());
@@ -69,14 +74,10 @@ impl World {
         } else {
             ("com.canonical.lxd", "lxd")
         };
-        let image = plan.add.map_or(image.clone(), |add| with_files(&image, add, directory));
+        let image = plan.add.map_or(image.clone(), |add| with_files(&image, add, &scratch.0));
         let spec = Spec { port, nic: plan.nic, memory: 512, image, extra, ..Spec::default() };
         let args = [&["--config", "user.foo=bar"], plan.host].concat();
-        let mut host = Host::of_vm(directory, &spec, flavour, &args);
-        host.start();
-        let begun = Instant::now();
-        let vm = Vm::boot(directory, &spec, &host.share);
-        Self { vm, host, scratch, added, begun }
+        Self { world: world::World::with(scratch, &spec, flavour, &args, |_| {}), added }
     }
 
     /// Waits for CONNECTED, and measures.
@@ -106,17 +107,7 @@ impl World {
 
     /// Waits until the host has it for CONNECTED.
     pub(crate) fn until_connected(&mut self) {
-        world::connected(&mut self.host, BOOT);
-    }
-
-    /// Runs a command in the guest, by the agent.
-    pub(crate) fn try_sh(&self, script: &str) -> Result<String, String> {
-        self.host.try_run(&["exec", "-n", NAME, "--", "sh", "-c", script])
-    }
-
-    /// The same, of a command that must succeed.
-    pub(crate) fn sh(&self, script: &str) -> String {
-        self.try_sh(script).unwrap_or_else(|why| panic!("{script}: {why}\n{}", self.host.log()))
+        self.world.connected(BOOT);
     }
 
     /// The agent's process.
@@ -134,7 +125,7 @@ impl World {
     /// Waits until another agent than that runs commands; how long that took.
     pub(crate) fn another_than(&self, pid: &str) -> Duration {
         let look =
-            || self.try_sh(PID).ok().filter(|now| !now.trim().is_empty() && now.trim() != pid);
+            || self.host.sh(PID).ok().filter(|now| !now.trim().is_empty() && now.trim() != pid);
         wait("another agent", BOOT, look).1
     }
 
@@ -147,8 +138,8 @@ impl World {
 
     /// Waits until the guest has said STOPPED and switched itself off.
     pub(crate) fn stopped(&mut self) {
-        wait("STOPPED", BOOT, || (self.host.state()["state"] == "STOPPED").then_some(()));
-        self.vm.ended(BOOT);
+        self.host.stopped(BOOT);
+        self.world.vm.ended(BOOT);
         let console = self.vm.console();
         let bad = |line: &&str| line.contains("mote") && line.to_lowercase().contains("fail");
         assert_eq!(console.lines().find(bad), None, "{console}");

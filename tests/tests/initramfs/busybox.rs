@@ -104,7 +104,7 @@ fn connected_after(world: &World, line: &str) -> String {
     let look = || {
         // A host that never stops asking puts a new start off.
         std::thread::sleep(Duration::from_secs(2));
-        let log = world.try_sh("cat /run/mote-agent-initramfs.log").ok()?;
+        let log = world.host.sh("cat /run/mote-agent-initramfs.log").ok()?;
         let is = log.split_once(line).is_some_and(|(_, after)| after.contains(": CONNECTED "));
         is.then_some(log)
     };
@@ -169,7 +169,7 @@ fn the_roots_own_agent_takes_over() {
     assert_eq!(name(&world), "new");
     assert!(world.sh("mote-agent status").contains("Ready"));
     assert_eq!(world.sh("mote-agent get user.foo"), "bar\n");
-    let left = || world.try_sh("ps | grep -c '[i]nitramfs'").unwrap_or_default();
+    let left = || world.host.sh("ps | grep -c '[i]nitramfs'").unwrap_or_default();
     wait("the first's end", Duration::from_secs(60), || (left() != "1\n").then_some(()));
     world.assert_no_end();
     world.sh("touch /run/off");

@@ -1,39 +1,39 @@
 //! A VM that boots an initramfs of the test's, and its host.
 
+use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_tests::conform::client::{Client, Way};
-use mote_tests::host::{Host, NAME};
+use mote_tests::host::NAME;
 use mote_tests::outage::Outage;
 use mote_tests::proc::started;
-use mote_tests::vm::{self, Spec, Vm};
-use mote_tests::{Scratch, put, wait};
+use mote_tests::vm::{self, Spec};
+use mote_tests::{Scratch, put, wait, world};
 
 /// For what takes a boot, under software emulation on a busy machine.
 pub(crate) const BOOT: Duration = Duration::from_secs(400);
 
-/// Dropped in this order.
-pub(crate) struct World {
-    pub(crate) vm: Vm,
-    pub(crate) host: Host,
-    pub(crate) begun: Instant,
-    pub(crate) scratch: Scratch,
+/// With what only these tests ask of it.
+pub(crate) struct World(world::World);
+
+impl Deref for World {
+    type Target = world::World;
+
+    fn deref(&self) -> &world::World {
+        &self.0
+    }
 }
 
 impl World {
     pub(crate) fn boot(scratch: Scratch, spec: &Spec) -> Self {
-        let mut host = Host::of_vm(&scratch.0, spec, "lxd", &["--config", "user.foo=bar"]);
-        host.start();
-        let begun = Instant::now();
-        let vm = Vm::boot(&scratch.0, spec, &host.share);
-        Self { vm, host, begun, scratch }
+        Self(world::World::with(scratch, spec, "lxd", &["--config", "user.foo=bar"], |_| {}))
     }
 
     /// Waits for CONNECTED; from power-on until then.
     pub(crate) fn connected(&self) -> Duration {
-        wait("CONNECTED", BOOT, || self.host.is_connected().then_some(()));
+        self.host.connected(BOOT);
         self.begun.elapsed()
     }
 
@@ -51,19 +51,9 @@ impl World {
         Outage::watch(Client::new(Way::Device(vm::vsock(&self.scratch.0)), &self.host))
     }
 
-    /// Runs a script in the guest, by the host.
-    pub(crate) fn try_sh(&self, script: &str) -> Result<String, String> {
-        self.host.try_run(&["exec", "-n", NAME, "--", "sh", "-c", script])
-    }
-
-    /// The same, in a guest that is there.
-    pub(crate) fn sh(&self, script: &str) -> String {
-        self.try_sh(script).unwrap_or_else(|why| panic!("{script}: {why}\n{}", self.vm.console()))
-    }
-
     /// Waits until a script in the guest succeeds.
     pub(crate) fn until(&self, script: &str) -> String {
-        wait(script, BOOT, || self.try_sh(script).ok()).0
+        wait(script, BOOT, || self.host.sh(script).ok()).0
     }
 
     /// Pushes a file with the text `pushed`, by the host.
@@ -81,7 +71,7 @@ impl World {
 
     /// That the host heard of the end.
     pub(crate) fn stopped(&mut self) -> bool {
-        self.vm.ended(BOOT);
+        self.0.vm.ended(BOOT);
         self.host.log().contains("STOPPED")
     }
 }

@@ -5,13 +5,12 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use mote_tests::column::Column;
-use mote_tests::host::Host;
 use mote_tests::pages::notes::{between, committed, write};
 use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::{kilobytes, started};
-use mote_tests::vm::{Spec, Vm};
+use mote_tests::vm::Spec;
 use mote_tests::world::BOOT;
-use mote_tests::{Scratch, wait, world};
+use mote_tests::{wait, world};
 
 use crate::world::{World, image};
 
@@ -62,12 +61,9 @@ const SUBJECTS: [Subject; 3] = [
 
 /// A VM, and the moment of its power-on.
 fn switch_on(column: Column, spec: &Spec) -> (World, Instant) {
-    let scratch = Scratch::new();
-    let mut host = Host::of_vm(&scratch.0, spec, column.flavour(), &[]);
-    host.start();
-    let begun = Instant::now();
-    let vm = Vm::boot(&scratch.0, spec, &host.share);
-    (World(world::World { vm, host, scratch }), begun)
+    let world = world::World::boot(column, spec, &[]);
+    let begun = world.begun;
+    (World(world), begun)
 }
 
 impl Subject {

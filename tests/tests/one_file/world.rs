@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mote_tests::column::Column;
-use mote_tests::host::NAME;
 use mote_tests::vm::Spec;
 use mote_tests::world::BOOT;
 use mote_tests::{tool, wait, world};
@@ -37,14 +36,12 @@ impl World {
 
     /// Runs a command in the guest as the host does.
     pub(crate) fn exec(&self, command: &[&str]) -> Result<String, String> {
-        let words = [&["exec", "-T", "-n", NAME, "--"], command].concat();
-        self.0.host.try_run(&words)
+        self.0.host.exec(command)
     }
 
     /// The same by the guest's shell, which must succeed.
     pub(crate) fn sh(&self, script: &str) -> String {
-        self.exec(&["sh", "-c", script])
-            .unwrap_or_else(|why| panic!("{script}: {why}\n{}", self.0.vm.console()))
+        self.0.sh(script)
     }
 
     /// Waits until the console has it that many times.
@@ -55,7 +52,7 @@ impl World {
 
     /// The host sees STOPPED, and then QEMU ends, without the kernel having panicked. Returns the console's text.
     pub(crate) fn ends(mut self) -> String {
-        wait("STOPPED", END, || (self.0.host.state()["state"] == "STOPPED").then_some(()));
+        self.0.host.stopped(END);
         self.0.vm.ended(END);
         let console = self.0.vm.console();
         assert!(!console.contains("Kernel panic"), "{console}");

@@ -7,15 +7,14 @@ use mote_tests::guest::Guest;
 use mote_tests::host::NAME;
 use mote_tests::vm::{Late, Spec};
 use mote_tests::wait;
-
-use super::world::{BOOT, World};
+use mote_tests::world::{MOTE_BOOT, World};
 
 const START: &str = "start-stop-daemon -S -b -x /run/agent.start";
 
 /// A VM in which nobody has started an agent.
 fn without_agent(flavour: &str, spec: &Spec, modules: bool) -> (World, Guest) {
     let words = if modules { "mote.agent=later" } else { "mote.agent=later mote.modules=no" };
-    let mut world = World::boot(flavour, &Spec { words: words.into(), ..spec.clone() }, &[]);
+    let mut world = World::of(flavour, &Spec { words: words.into(), ..spec.clone() }, &[]);
     let guest = world.vm.guest();
     (world, guest)
 }
@@ -23,7 +22,7 @@ fn without_agent(flavour: &str, spec: &Spec, modules: bool) -> (World, Guest) {
 /// Waits for a line on the console.
 fn said(world: &World, line: &str) {
     let look = || world.vm.console().contains(line).then_some(());
-    wait(&format!("{line:?} on the console"), BOOT, look);
+    wait(&format!("{line:?} on the console"), MOTE_BOOT, look);
 }
 
 /// The host says that the config share was not read, and why.
@@ -33,7 +32,7 @@ fn unread(world: &World, told: &str) {
         let says_so = why["text"].as_str().is_some_and(|text| text.contains(told));
         (why["cause"] == "share-unread" && says_so).then_some(())
     };
-    wait("why nothing is heard", BOOT, is_told);
+    wait("why nothing is heard", MOTE_BOOT, is_told);
 }
 
 /// The kernel as one without a driver: its file is gone. `None` where it is a part of the kernel.
@@ -78,7 +77,7 @@ fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
         );
         said(&world, "warn: cannot reach host 2:");
         // Seen by the host all the same, which cannot call it.
-        wait("STARTED", BOOT, || (world.host.state()["started"] == true).then_some(()));
+        wait("STARTED", MOTE_BOOT, || (world.host.state()["started"] == true).then_some(()));
         let why = "the host cannot call this agent";
         let (code, text) = guest.sh("mote-agent status");
         assert!(code == 4 && text.contains(why), "{text}");
@@ -93,7 +92,7 @@ fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
         guest.ok(START);
         said(&world, "the host sees this agent by the status port alone");
         let state = || world.host.state()["serial_state"].clone();
-        wait("the state", BOOT, || Some(state()).filter(|state| !state.is_null()));
+        wait("the state", MOTE_BOOT, || Some(state()).filter(|state| !state.is_null()));
     }
     world.power_off_unseen(&mut guest);
 }
@@ -105,7 +104,7 @@ fn a_read_only_root_changes_nothing() {
     guest.ok("mount -o remount,ro /");
     assert_ne!(guest.sh("touch /file").0, 0, "it can be written");
     guest.ok(START);
-    let _took = world.host.connected(BOOT);
+    let _took = world.host.connected(MOTE_BOOT);
     assert_eq!(world.host.run(&["exec", "-n", NAME, "--", "echo", "served"]), "served\n");
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     let file = world.scratch.0.join("file");
@@ -129,7 +128,7 @@ fn an_agent_without_dev_waits_for_it_and_says_so() {
     );
     println!("{log}");
     assert!(log.contains("mote: info: waiting for ") && log.contains("/dev"), "{log}");
-    let _took = world.host.connected(BOOT);
+    let _took = world.host.connected(MOTE_BOOT);
     assert_eq!(world.host.run(&["exec", "-n", NAME, "--", "echo", "served"]), "served\n");
     world.power_off(&mut guest);
 }
@@ -140,11 +139,11 @@ fn a_full_run_costs_the_status_alone() {
     guest.ok("echo none >/run/agent.pid; mount -o remount,size=64k /run; dd if=/dev/zero of=/run/full bs=1k 2>/dev/null; \
          mote-agent >/dev/console 2>&1 3>&- & echo $! >/tmp/agent.pid");
     said(&world, "No space left on device");
-    let _took = world.host.connected(BOOT);
+    let _took = world.host.connected(MOTE_BOOT);
     assert_eq!(world.host.run(&["exec", "-n", NAME, "--", "echo", "served"]), "served\n");
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     guest.ok("mote-agent ready");
-    wait("Ready", BOOT, || (world.host.state()["status"] == "Ready").then_some(()));
+    wait("Ready", MOTE_BOOT, || (world.host.state()["status"] == "Ready").then_some(()));
     let check = guest.sh("mote-agent --check").1;
     assert!(check.contains("no space left"), "{check}");
     guest.ok("rm /run/full; cp /tmp/agent.pid /run/agent.pid");
@@ -158,8 +157,8 @@ fn a_broken_policy_denies_everything_and_names_the_line() {
     guest.ok(START);
     said(&world, "error: policy: denied: ");
     said(&world, "; /etc/mote-agent.yml: line 2");
-    let _took = world.host.connected(BOOT);
-    let why = world.host.try_run(&["exec", "-n", NAME, "--", "true"]).unwrap_err();
+    let _took = world.host.connected(MOTE_BOOT);
+    let why = world.host.exec(&["true"]).unwrap_err();
     assert!(why.contains("policy"), "{why}");
     let check = guest.sh("mote-agent --check").1;
     assert!(check.contains("missing  policy: ") && check.contains("line 2"), "{check}");
@@ -180,7 +179,7 @@ fn a_config_share_that_comes_after_two_minutes_is_used_at_once() {
     assert!(status.contains("state: waiting for the config share\n"), "{status}");
     world.vm.plug_late(Late::Disk);
     said(&world, "the config share: found after 1");
-    let took = world.host.connected(BOOT);
+    let took = world.host.connected(MOTE_BOOT);
     println!("CONNECTED {took:?} after the share was found");
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     world.power_off(&mut guest);

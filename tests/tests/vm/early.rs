@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use mote_tests::guest::Guest;
 use mote_tests::host::NAME;
 use mote_tests::vm::{Late, Spec};
+use mote_tests::world::{BACK, MOTE_BOOT, World};
 use mote_tests::{patient, slowdown, wait};
-
-use super::world::{BACK, BOOT, World};
 
 /// From a device's being plugged in until what depends on it is done: the guest's PCI hot-plug takes
 /// most of it, in software emulation on a busy machine.
@@ -44,8 +43,8 @@ fn when(guest: &mut Guest, line: &str) -> f64 {
 #[test]
 fn it_loads_the_ports_driver_as_all_others() {
     let spec = Spec { words: "mote.modules=no".into(), ..Spec::default() };
-    let mut world = World::boot("lxd", &spec, &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("lxd", &spec, &[]);
+    let mut guest = world.shell();
     guest.ok(&format!("test -e {DRIVER}"));
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     let status = guest.ok("mote-agent status");
@@ -56,8 +55,8 @@ fn it_loads_the_ports_driver_as_all_others() {
 #[test]
 fn one_that_was_started_before_run_is_no_second_agents_prey() {
     let port = "org.linuxcontainers.incus";
-    let mut world = World::boot("incus", &Spec { port, ..Spec::default() }, &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("incus", &Spec { port, ..Spec::default() }, &[]);
+    let mut guest = world.shell();
     let pid = guest.ok("cat /run/agent.pid").trim().to_owned();
     let status = guest.ok("mote-agent status");
     let vport = status.lines().find_map(|line| line.strip_prefix("port: ")).unwrap().to_owned();
@@ -96,7 +95,7 @@ fn started_before_its_devices_it_is_connected_once_they_are_there() {
         // Its lines among the kernel's have the guest's own time.
         let words = "mote.modules=no mote.log=kernel".into();
         let spec = Spec { port, words, late: order.to_vec(), ..Spec::default() };
-        let mut world = World::boot(flavour, &spec, &[]);
+        let mut world = World::of(flavour, &spec, &[]);
         let mut guest = world.vm.guest();
         let _at_once =
             logged(&mut guest, "waiting for the config share: this VM has no disk", PLUGGED);
@@ -134,7 +133,7 @@ fn started_before_its_devices_it_is_connected_once_they_are_there() {
             }
         }
         let begun = Instant::now();
-        wait("CONNECTED", BOOT, || world.host.is_connected().then_some(()));
+        world.host.connected(MOTE_BOOT);
         println!("{flavour}: CONNECTED {:?} after the last", begun.elapsed());
         let status = guest.ok("mote-agent status");
         assert!(status.contains(&format!("flavour: {flavour}\n")), "{status}");
@@ -146,7 +145,7 @@ fn started_before_its_devices_it_is_connected_once_they_are_there() {
 #[test]
 fn drivers_that_come_later_are_used_at_once() {
     let spec = Spec { words: "mote.modules=no mote.agent=later".into(), ..Spec::default() };
-    let mut world = World::boot("lxd", &spec, &[]);
+    let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.vm.guest();
     guest.ok("mv /lib/modules /lib/away; start-stop-daemon -S -b -x /run/agent.start");
     let _at_once = logged(&mut guest, "waiting for the config share: ", PLUGGED);
@@ -165,14 +164,14 @@ fn drivers_that_come_later_are_used_at_once() {
     );
     let times: Vec<f64> = took.split_whitespace().map(|time| time.parse().unwrap()).collect();
     println!("drivers at {}, port found at {}", times[0], times[1]);
-    wait("CONNECTED", BOOT, || world.host.is_connected().then_some(()));
+    world.host.connected(MOTE_BOOT);
     world.power_off(&mut guest);
 }
 
 #[test]
 fn a_port_that_somebody_has_open_is_told_with_his_name_and_taken_when_it_is_free() {
-    let mut world = World::boot("lxd", &Spec::default(), &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("lxd", &Spec::default(), &[]);
+    let mut guest = world.shell();
     guest.ok("kill -9 $(cat /run/agent.pid)");
     // The one who has it.
     guest.ok("p=$(ls /dev/vport*p1); start-stop-daemon -S -b -m -p /run/holder -x /bin/sh -- -c \"exec sleep 999 <>$p\"");
@@ -192,7 +191,7 @@ fn a_port_that_somebody_has_open_is_told_with_his_name_and_taken_when_it_is_free
     guest.ok("kill $(cat /run/holder); : >/run/agent.log");
     let took = logged(&mut guest, "port /dev/vport", PLUGGED);
     println!("free to used: {took:?}");
-    wait("CONNECTED", BOOT, || world.host.is_connected().then_some(()));
+    world.host.connected(MOTE_BOOT);
     world.power_off(&mut guest);
 }
 
@@ -202,13 +201,15 @@ fn a_host_whose_one_call_failed_calls_again() {
     let mut world = World::prepare("lxd", &Spec::default(), &[], |host| {
         host.ok(&["fault", NAME, "deny-put"]);
     });
-    wait("STARTED to be read", BOOT, || (world.host.state()["started"] == true).then_some(()));
+    wait("STARTED to be read", MOTE_BOOT, || (world.host.state()["started"] == true).then_some(()));
     // Found by agent.conf.
-    wait("CONNECTED", BOOT, || world.vm.console().contains("CONNECTED").then_some(()));
+    wait("CONNECTED", MOTE_BOOT, || world.vm.console().contains("CONNECTED").then_some(()));
     assert_eq!(world.host.state()["last_put"], serde_json::Value::Null);
     world.host.ok(&["fault", NAME, "none"]);
     // 15 s, STOPPED, 1.5 s, STARTED.
-    wait("the host's call", BOOT, || (world.host.state()["last_put"]["ok"] == true).then_some(()));
+    wait("the host's call", MOTE_BOOT, || {
+        (world.host.state()["last_put"]["ok"] == true).then_some(())
+    });
     let mut guest = world.vm.guest();
     world.power_off(&mut guest);
 }

@@ -3,20 +3,19 @@
 
 use mote_tests::host::NAME;
 use mote_tests::vm::Spec;
+use mote_tests::world::{MOTE_BOOT, World};
 use mote_tests::{patient, tool, wait};
-
-use super::world::{BOOT, World};
 
 #[test]
 fn ring_as_it_is_linked_gives_the_known_answers() {
     let program = tool("MOTE_VECTORS", "target/vectors");
-    let mut world = World::boot("lxd", &Spec { memory: 192, ..Spec::default() }, &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("lxd", &Spec { memory: 192, ..Spec::default() }, &[]);
+    let mut guest = world.shell();
     let path = format!("{NAME}/run/vectors");
     world.host.ok(&["file", "push", "--mode", "700", program.to_str().unwrap(), &path]);
     // Thousands of multiplications in C under emulation may take longer than the guest's shell is waited for.
     guest.ok("(/run/vectors >/run/answers 2>&1; echo $? >/run/code) &");
-    let (code, took) = wait("the answers", patient(BOOT) * 4, || {
+    let (code, took) = wait("the answers", patient(MOTE_BOOT) * 4, || {
         guest.sh("cat /run/code 2>/dev/null").1.trim().parse::<i32>().ok()
     });
     let answers = guest.ok("cat /run/answers");

@@ -2,22 +2,21 @@
 
 use mote_tests::host::NAME;
 use mote_tests::vm::Spec;
-
-use super::world::{BOOT, World};
+use mote_tests::world::{MOTE_BOOT, World};
 
 /// In an initramfs, whose root directory cannot be exchanged by `pivot_root`; each session has a mount namespace of
 /// its own, and leaves nothing.
 #[test]
 fn files_below_a_directory_are_all_that_the_host_sees() {
     let spec = Spec { words: "mote.agent=no".into(), ..Spec::default() };
-    let mut world = World::boot("lxd", &spec, &[]);
+    let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.vm.guest();
     guest.ok(
         "mkdir -p /etc /srv/shown/sub; echo text >/srv/shown/a; echo secret >/srv/secret; ln -s ../secret \
          /srv/shown/link; echo 'features: {guestapi: true, files: {below: [/srv/shown]}}' \
          >/etc/mote-agent.yml; mote-agent 2>/run/agent.log & echo $! >/run/agent.pid",
     );
-    let _took = world.host.connected(BOOT);
+    let _took = world.host.connected(MOTE_BOOT);
     let copy = world.scratch.0.join("copy");
     let copy = copy.to_str().unwrap();
     world.host.ok(&["file", "pull", &format!("{NAME}/srv/shown/a"), copy]);

@@ -12,7 +12,6 @@ mod shares;
 mod suspend;
 mod templates;
 mod way;
-mod world;
 
 use std::time::Duration;
 
@@ -22,8 +21,8 @@ use mote_tests::guest::Guest;
 use mote_tests::host::NAME;
 use mote_tests::proc::kilobytes;
 use mote_tests::vm::{Share, Spec};
+use mote_tests::world::{BACK, MOTE_BOOT, World};
 use mote_tests::{agent, patient, tool, wait};
-use world::{BACK, BOOT, World};
 
 #[test]
 fn each_port_name_is_found_and_tells_the_flavour() {
@@ -32,8 +31,8 @@ fn each_port_name_is_found_and_tells_the_flavour() {
         ("org.linuxcontainers.lxd", "lxd-5.0", "/dev/lxd/sock"),
         ("org.linuxcontainers.incus", "incus", "/dev/incus/sock"),
     ] {
-        let mut world = World::boot(flavour, &Spec { port, ..Spec::default() }, &[]);
-        let mut guest = world.connected();
+        let mut world = World::of(flavour, &Spec { port, ..Spec::default() }, &[]);
+        let mut guest = world.shell();
         assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
         let status = guest.ok("mote-agent status");
         assert!(status.contains(&format!("flavour: {flavour}\n")), "{status}");
@@ -57,11 +56,11 @@ fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
         host.ok(&["fault", NAME, "deny-put"]);
         std::fs::remove_file(host.share.join("agent.conf")).unwrap();
     });
-    wait("STARTED to be read", BOOT, || (world.host.state()["started"] == true).then_some(()));
+    wait("STARTED to be read", MOTE_BOOT, || (world.host.state()["started"] == true).then_some(()));
     assert_eq!(world.host.state()["last_put"], serde_json::Value::Null);
     assert!(!world.vm.console().contains("CONNECTED"), "{}", world.vm.console());
     world.restart("before PUT");
-    let mut guest = world.connected();
+    let mut guest = world.shell();
     guest.ok("mote-agent ready");
     // While CONNECTED; Ready comes back too.
     let took = world.restart("connected");
@@ -96,8 +95,8 @@ fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
 #[test]
 fn an_agent_killed_in_the_guest_is_back_in_service_two_seconds_after_its_restart() {
     for (flavour, port) in [("lxd", "com.canonical.lxd"), ("incus", "org.linuxcontainers.incus")] {
-        let mut world = World::boot(flavour, &Spec { port, ..Spec::default() }, &[]);
-        let mut guest = world.connected();
+        let mut world = World::of(flavour, &Spec { port, ..Spec::default() }, &[]);
+        let mut guest = world.shell();
         // From here on agent.conf names a port where nobody listens, as after an upgrade of the host.
         world.restart("before the agent is killed");
         // A machine that does something else just then may take longer: two of four have to be in time.
@@ -109,7 +108,7 @@ fn an_agent_killed_in_the_guest_is_back_in_service_two_seconds_after_its_restart
             guest.ok("start-stop-daemon -S -b -x /run/agent.start");
             let begun = std::time::Instant::now();
             let run = ["exec", NAME, "--", "cat", "/run/agent.pid"];
-            let (now, exec) = wait("exec", BOOT, || world.host.try_run(&run).ok());
+            let (now, exec) = wait("exec", MOTE_BOOT, || world.host.try_run(&run).ok());
             guest.ok("until mote-agent get user.foo >/dev/null 2>&1; do sleep 0.05; done");
             let devlxd = begun.elapsed();
             assert_ne!(now, pid);
@@ -133,8 +132,8 @@ fn an_agent_killed_in_the_guest_is_back_in_service_two_seconds_after_its_restart
 fn a_host_on_a_socket_says_connect_and_an_echo_does_not_matter() {
     for shared in [false, true] {
         let extra: &[&str] = if shared { &["--shared-memory"] } else { &[] };
-        let mut world = World::boot("lxd", &Spec { socket: true, ..Spec::default() }, extra);
-        let mut guest = world.connected();
+        let mut world = World::of("lxd", &Spec { socket: true, ..Spec::default() }, extra);
+        let mut guest = world.shell();
         wait("the log", BACK, || world.vm.console().contains("CONNECTED 2:").then_some(()));
         assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
         guest.ok("mote-agent ready");
@@ -151,8 +150,8 @@ fn the_config_share_may_be_virtiofs() {
     let virtiofsd = tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd");
     assert!(virtiofsd.exists(), "{} is needed", virtiofsd.display());
     let spec = Spec { share: Share::Virtiofs, ..Spec::default() };
-    let mut world = World::boot("lxd", &spec, &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("lxd", &spec, &[]);
+    let mut guest = world.shell();
     let reads = |world: &World| world.vm.console().matches("files from virtiofs").count();
     wait("the log", BACK, || (reads(&world) == 1).then_some(()));
     assert_eq!(guest.sh("grep -c virtiofs /proc/mounts").1, "0\n");
@@ -169,8 +168,8 @@ fn the_config_share_may_be_virtiofs() {
 #[test]
 fn it_is_small_and_stays_small_and_boots_in_little_memory() {
     let spec = Spec { memory: 96, ..Spec::default() };
-    let mut world = World::boot("lxd", &spec, &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("lxd", &spec, &[]);
+    let mut guest = world.shell();
     let pss = |guest: &mut Guest| {
         let text = guest.ok("cat /proc/$(cat /run/agent.pid)/smaps_rollup");
         kilobytes(&text, "Pss:").unwrap()
@@ -205,9 +204,10 @@ fn it_is_small_and_stays_small_and_boots_in_little_memory() {
 fn without_vsock_incus_learns_the_state_through_the_port() {
     let port = "org.linuxcontainers.incus";
     let spec = Spec { port, ring: 16_384, vsock: false, ..Spec::default() };
-    let mut world = World::boot("incus", &spec, &[]);
+    let mut world = World::of("incus", &spec, &[]);
     let state = || world.host.state()["serial_state"].clone();
-    let (state, _) = wait("the state", BOOT, || Some(state()).filter(|state| !state.is_null()));
+    let (state, _) =
+        wait("the state", MOTE_BOOT, || Some(state()).filter(|state| !state.is_null()));
     assert!(state["processes"].as_u64() > Some(1), "{state}");
     assert!(state["memory"]["total"].as_u64() > Some(64 << 20), "{state}");
     let mut guest = world.vm.guest();
@@ -231,8 +231,9 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
 fn the_real_agents_connect_to_the_host_and_serve_devlxd() {
     for column in [Column::LxdAgent, Column::IncusAgent] {
         let (agent, spec) = (column.title(), mote_tests::world::spec(column));
-        let mut world = World::boot(column.flavour(), &Spec { memory: 256, ..spec }, &[]);
-        let mut guest = world.connected_theirs();
+        let mut world = World::of(column.flavour(), &Spec { memory: 256, ..spec }, &[]);
+        world.connected(mote_tests::world::BOOT);
+        let mut guest = world.vm.guest();
         assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n", "{agent}");
         let metadata = guest.ok("mote-agent metadata");
         assert!(metadata.starts_with("#cloud-config\ninstance-id: vm1"), "{agent}: {metadata}");

@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use mote_tests::host::{Host, NAME};
 use mote_tests::vm::Spec;
+use mote_tests::world::MOTE_BOOT;
 use mote_tests::{Process, Scratch, patient, tool, wait};
 use rustix::process::{Pid, Signal, kill_process_group};
-
-use crate::world::BOOT;
 
 /// A shell and all that it started; ended when dropped.
 pub(crate) struct Group(Process);
@@ -31,7 +30,7 @@ impl Group {
     /// Waits for its end; what it printed, and its exit code.
     pub(crate) fn run(bash: Command, output: &Path) -> (String, Option<i32>) {
         let mut group = Self::start(bash, output);
-        let (status, _) = wait("its end", 6 * BOOT, || group.0.0.try_wait().expect("a child"));
+        let (status, _) = wait("its end", 6 * MOTE_BOOT, || group.0.0.try_wait().expect("a child"));
         (std::fs::read_to_string(output).unwrap_or_default(), status.code())
     }
 }
@@ -74,13 +73,13 @@ fn a_vm_booted_as_init_says_connects_under_each_server() {
         // The test image has its shell on a second port, unless it is told that it has none.
         let text = text.replace("panic=-1'", "panic=-1 mote.shell=console'");
         let vm = paste(directory, &text);
-        let limit = patient(BOOT).as_secs().to_string();
+        let limit = patient(MOTE_BOOT).as_secs().to_string();
         let console = || std::fs::read_to_string(directory.join("console")).unwrap_or_default();
         let waited = host.try_run(&["wait", NAME, "--for", "CONNECTED", "--timeout", &limit]);
         assert!(waited.is_ok(), "{waited:?}\n{}\n{text}", console());
         // The log is shown there once a second.
         let found = format!("vport0p1 {seen}");
-        wait("the port's line", BOOT, || console().contains(&found).then_some(()));
+        wait("the port's line", MOTE_BOOT, || console().contains(&found).then_some(()));
         is_the_servers(&host, flavour);
         if flavour == "lxd-5.0" {
             // It had no Ready yet.
@@ -93,9 +92,7 @@ fn a_vm_booted_as_init_says_connects_under_each_server() {
         it_stands_still_and_goes_on(&host);
         the_power_button_is_pressed(&host);
         quit(&host);
-        wait("STOPPED", Duration::from_secs(10), || {
-            (host.state()["state"] == "STOPPED").then_some(())
-        });
+        host.stopped(Duration::from_secs(10));
         // What carried its vsock has ended with it, though its shell has not.
         wait("its vsock's end", Duration::from_secs(10), || {
             carriers(&host).is_empty().then_some(())
@@ -107,7 +104,7 @@ fn a_vm_booted_as_init_says_connects_under_each_server() {
 
 /// SMBIOS, disks and devices are as the server gives them.
 fn is_the_servers(host: &Host, flavour: &str) {
-    let read = |path: &str| host.run(&["exec", "-n", NAME, "--", "cat", path]);
+    let read = |path: &str| host.exec(&["cat", path]).expect("a file");
     let board = if flavour == "incus" { "Incus\n" } else { "LXD\n" };
     assert_eq!(read("/sys/class/dmi/id/board_name"), board);
     let uuid = host.run(&["get", NAME, "volatile.uuid"]);
@@ -124,7 +121,7 @@ fn is_the_servers(host: &Host, flavour: &str) {
 fn order(host: &Host, order: &str) -> String {
     let path = host.directory.join(format!("instances/{NAME}/qmp.yours"));
     let mut monitor = UnixStream::connect(path).expect("the other monitor");
-    monitor.set_read_timeout(Some(BOOT)).expect("a limit");
+    monitor.set_read_timeout(Some(MOTE_BOOT)).expect("a limit");
     let orders = format!(
         "{{\"execute\":\"qmp_capabilities\"}}\n{{\"execute\":\"{order}\",\"id\":\"ours\"}}\n"
     );
@@ -168,7 +165,7 @@ fn a_kernel_that_panics_before_there_is_an_agent_is_named_as_what_it_is() {
     host.start();
     let text = host.run(&["qemu", NAME, "--memory", "128"]);
     let vm = paste(directory, &text.replace("panic=-1'", "panic=-1 rdinit=/nonexistent'"));
-    wait("the end", BOOT, || (host.state()["why"]["cause"] == "reset-early").then_some(()));
+    wait("the end", MOTE_BOOT, || (host.state()["why"]["cause"] == "reset-early").then_some(()));
     let console = std::fs::read_to_string(directory.join("console")).unwrap_or_default();
     assert!(console.contains("Kernel panic"), "{console}");
     let info = host.run(&["info", NAME]);
@@ -208,7 +205,8 @@ fn what_carries_vsock_is_started_once_and_ends_with_its_instance() {
         let mut bash = Command::new("bash");
         bash.args(["-ec", before]).env("PATH", path_with_tools());
         let mut group = Group::start(bash, &directory.join("output"));
-        let (status, _) = wait("the shell", 6 * BOOT, || group.0.0.try_wait().expect("a child"));
+        let (status, _) =
+            wait("the shell", 6 * MOTE_BOOT, || group.0.0.try_wait().expect("a child"));
         let said = std::fs::read_to_string(directory.join("output")).unwrap_or_default();
         assert!(status.success(), "{said}");
         groups.push(group);
@@ -243,7 +241,9 @@ fn qemu_takes_every_option_of_the_recipe_for_disks_and_incus_strings() {
     let vm = paste(directory, &recipe);
     let console = || std::fs::read_to_string(directory.join("console")).unwrap_or_default();
     let cause = || host.state()["why"]["cause"].clone();
-    wait(&format!("QEMU\n{recipe}\n{}", console()), BOOT, || (cause() == "paused").then_some(()));
+    wait(&format!("QEMU\n{recipe}\n{}", console()), MOTE_BOOT, || {
+        (cause() == "paused").then_some(())
+    });
     assert!(host.state()["why"]["text"].as_str().is_some_and(|text| text.contains("prelaunch")));
     let blocks = order(&host, "query-block");
     for (device, file) in [("config", "config.iso"), ("root", "a,b.img"), ("seed", "seed.iso")] {

@@ -6,7 +6,7 @@ use mote_tests::guest::Guest;
 use mote_tests::vm::Spec;
 use mote_tests::{patient, skipped, wait};
 
-use crate::world::World;
+use mote_tests::world::{MOTE_BOOT, World};
 
 /// What is added is in use so soon.
 const SOON: Duration = Duration::from_secs(1);
@@ -25,11 +25,7 @@ fn boot(words: &str) -> Option<World> {
     let memory: u32 = 256;
     let room = format!("{memory}M,slots=1,maxmem={}M", 4 * memory);
     let extra = ["-smp", "1,maxcpus=3", "-m", &room].map(str::to_owned).into();
-    Some(World::boot(
-        "lxd",
-        &Spec { memory, words: words.to_owned(), extra, ..Spec::default() },
-        &[],
-    ))
+    Some(World::of("lxd", &Spec { memory, words: words.to_owned(), extra, ..Spec::default() }, &[]))
 }
 
 fn cpus(guest: &mut Guest) -> String {
@@ -53,7 +49,7 @@ fn what_the_host_adds_is_used_within_a_second_and_what_is_switched_off_stays_so(
     });
     assert_eq!(cpus(&mut guest), "0", "the kernel uses it by itself");
     guest.ok("start-stop-daemon -S -b -x /run/agent.start");
-    let _took = world.host.connected(crate::BOOT);
+    world.host.connected(MOTE_BOOT);
     wait("a CPU from before", patient(SOON), || (cpus(&mut guest) == "0-1").then_some(()));
 
     world.vm.add_cpu(2);
@@ -79,7 +75,7 @@ fn what_the_host_adds_is_used_within_a_second_and_what_is_switched_off_stays_so(
 #[test]
 fn what_the_policy_denies_is_left_alone() {
     let Some(mut world) = boot("mote.args=--deny,resources") else { return };
-    let mut guest = world.connected();
+    let mut guest = world.shell();
     world.vm.add_cpu(1);
     std::thread::sleep(LATER);
     assert_eq!(guest.ok("cat /sys/devices/system/cpu/present"), "0-1\n");

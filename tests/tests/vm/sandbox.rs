@@ -2,9 +2,8 @@
 
 use mote_tests::host::NAME;
 use mote_tests::vm::Spec;
+use mote_tests::world::{MOTE_BOOT, World};
 use mote_tests::{tool, wait};
-
-use crate::world::{BOOT, World};
 
 #[test]
 fn in_its_sandbox_the_agent_reports_and_finds_its_host_again() {
@@ -14,8 +13,8 @@ fn in_its_sandbox_the_agent_reports_and_finds_its_host_again() {
         // Without modules it loads all drivers itself, before.
         let words =
             format!("mote.args=--deny,exec,--deny,files,--deny,mounts mote.modules={modules}");
-        let mut world = World::boot(flavour, &Spec { port, words, ..Spec::default() }, &[]);
-        let mut guest = world.connected();
+        let mut world = World::of(flavour, &Spec { port, words, ..Spec::default() }, &[]);
+        let mut guest = world.shell();
         let status = guest.ok("mote-agent status");
         assert!(status.contains("; in a sandbox\n"), "{status}");
         assert!(guest.ok("cat /run/agent.log").contains("info: in a sandbox\n"));
@@ -45,18 +44,18 @@ fn injected_code_can_do_what_the_page_says_and_no_more() {
     const DENIED: &str = "--deny exec,files,mounts";
     let program =
         tool("MOTE_INJECTED", "target/relay/x86_64-unknown-linux-gnu/release/mote-injected");
-    let mut world = World::boot("lxd", &Spec::default(), &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("lxd", &Spec::default(), &[]);
+    let mut guest = world.shell();
     let program = program.to_str().expect("a path in UTF-8");
     world.host.ok(&["file", "push", NAME, program, "/tmp/injected", "--mode", "755"]);
     // From here on nobody may push anything.
     guest.ok(&format!("sed -i 's/exec mote-agent/& {DENIED}/' /run/agent.start"));
     guest.ok("kill $(cat /run/agent.pid)");
-    wait("its end", BOOT, || {
+    wait("its end", MOTE_BOOT, || {
         guest.ok("cat /run/agent.log").contains("agent ended with exit code 0").then_some(())
     });
     guest.ok("start-stop-daemon -S -b -x /run/agent.start");
-    wait("an agent in its sandbox", BOOT, || {
+    wait("an agent in its sandbox", MOTE_BOOT, || {
         guest.ok("mote-agent status || true").contains("; in a sandbox\n").then_some(())
     });
     let said = guest.sh("uname -r; /tmp/injected $(cat /run/agent.pid) 2>&1");

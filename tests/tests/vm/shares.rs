@@ -6,9 +6,8 @@ use std::time::Duration;
 use mote_tests::guest::Guest;
 use mote_tests::host::NAME;
 use mote_tests::vm::{Share, Spec};
+use mote_tests::world::{MOTE_BOOT, World};
 use mote_tests::{Scratch, put, wait};
-
-use super::world::{BOOT, World};
 
 /// A directory on the host with one file in it.
 fn directory(parent: &Path, name: &str) -> PathBuf {
@@ -43,7 +42,7 @@ fn what_the_host_prepared_is_done_before_anybody_is_told_and_shares_come_and_go(
                 {"source":"lxd_none","target":"/mnt/none","fstype":"virtiofs","options":null}]"#,
         );
     });
-    let mut guest = world.connected();
+    let mut guest = world.shell();
     assert_eq!(
         guest.ok("cat /proc/sys/kernel/hostname /etc/hostname"),
         "guest-of-lxd\nguest-of-lxd\n"
@@ -85,7 +84,9 @@ fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
         world.vm.plug("lxd_plug", &source);
         told.join().expect("a thread").expect("an answer");
     });
-    wait("the share", BOOT, || (guest.sh("cat /mnt/plug/file").1 == "in plugged\n").then_some(()));
+    wait("the share", MOTE_BOOT, || {
+        (guest.sh("cat /mnt/plug/file").1 == "in plugged\n").then_some(())
+    });
     world.host.ok(&["device-remove", NAME, "plug"]);
     assert_eq!(guest.sh("grep -c /mnt/plug /proc/mounts").1, "0\n");
     assert_eq!(guest.ok("ls -d /mnt/plug"), "/mnt/plug\n");
@@ -97,14 +98,14 @@ fn on_incus_a_share_is_mounted_beside_the_answer_and_unmounted_by_its_tag() {
     let shared = vec![("incus_plug", directory(&shares.0, "plug"))];
     let port = "org.linuxcontainers.incus";
     let spec = Spec { port, shares: shared, ..Spec::default() };
-    let mut world = World::boot("incus", &spec, &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("incus", &spec, &[]);
+    let mut guest = world.shell();
     // A symbolic link of the guest's own is the guest's business.
     guest.ok("mkdir /mnt /srv && ln -s /srv /mnt/link");
     world.host.ok(&["device-add", NAME, "plug", "type=disk", "path=/mnt/link/x", "source=/srv"]);
-    wait("the share", BOOT, || (guest.sh("cat /srv/x/file").1 == "in plug\n").then_some(()));
+    wait("the share", MOTE_BOOT, || (guest.sh("cat /srv/x/file").1 == "in plug\n").then_some(()));
     world.host.ok(&["device-remove", NAME, "plug"]);
-    wait("no share", BOOT, || {
+    wait("no share", MOTE_BOOT, || {
         (guest.sh("grep -c incus_plug /proc/mounts").1 == "0\n").then_some(())
     });
     world.power_off(&mut guest);
@@ -112,8 +113,8 @@ fn on_incus_a_share_is_mounted_beside_the_answer_and_unmounted_by_its_tag() {
 
 #[test]
 fn no_share_lands_where_a_user_of_the_guest_wants_it() {
-    let mut world = World::boot("lxd", &Spec::default(), &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("lxd", &Spec::default(), &[]);
+    let mut guest = world.shell();
     guest.ok("mkdir -p /etc/cron.d");
     guest.ok("su user -c 'cd && ln -s /etc/cron.d link && mkdir d'");
     // A link of his own.
@@ -129,7 +130,7 @@ fn no_share_lands_where_a_user_of_the_guest_wants_it() {
     ]);
     let refused = "the symbolic link /home/user/link is not followed";
     let logged = |guest: &mut Guest, line: &str| {
-        wait(line, BOOT, || guest.ok("cat /run/agent.log").contains(line).then_some(()));
+        wait(line, MOTE_BOOT, || guest.ok("cat /run/agent.log").contains(line).then_some(()));
     };
     logged(&mut guest, refused);
     // A directory that he swaps for one while its device is waited for.

@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use mote_tests::vm::Spec;
+use mote_tests::world::World;
 use mote_tests::{patient, wait};
-
-use crate::world::World;
 
 /// Interval of the visible lines in this test, milliseconds.
 const INTERVAL: u64 = 20_000;
@@ -17,8 +16,8 @@ fn after_a_suspend_the_next_line_comes_within_a_second() {
     // A host that gets each line, and no silent ones.
     let words = format!("mote.args=--interval-connected,{INTERVAL}");
     let spec = Spec { socket: true, words, ..Spec::default() };
-    let mut world = World::boot("lxd", &spec, &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("lxd", &spec, &[]);
+    let mut guest = world.shell();
     let lines = |world: &World| world.host.state()["lines"].as_array().map_or(0, Vec::len);
     let next = |world: &World, what: &str| {
         let before = lines(world);

@@ -3,9 +3,8 @@
 use mote_tests::column::Column;
 use mote_tests::guest::Guest;
 use mote_tests::vm::{Spec, Vm};
+use mote_tests::world::{BOOT, MOTE_BOOT, World};
 use mote_tests::{Scratch, put, world};
-
-use super::world::{BOOT, World};
 
 /// What comes of templates: modes, owners, texts, hostname, in the words of the guest's own tools.
 fn templates(flavour: &str, spec: &Spec, connected: fn(&mut World) -> Guest) -> String {
@@ -38,13 +37,12 @@ fn templates(flavour: &str, spec: &Spec, connected: fn(&mut World) -> Guest) -> 
 fn templates_come_out_as_with_the_real_agents() {
     for agent in [Column::LxdAgent, Column::IncusAgent] {
         let (flavour, title) = (agent.flavour(), agent.title());
-        let theirs = templates(
-            flavour,
-            &Spec { memory: 256, ..world::spec(agent) },
-            World::connected_theirs,
-        );
+        let theirs = templates(flavour, &Spec { memory: 256, ..world::spec(agent) }, |world| {
+            world.connected(BOOT);
+            world.vm.guest()
+        });
         let ours =
-            templates(flavour, &Spec { port: agent.port(), ..Spec::default() }, World::connected);
+            templates(flavour, &Spec { port: agent.port(), ..Spec::default() }, World::shell);
         assert_eq!(ours, theirs, "{title}");
         println!("{title}:\n{ours}");
     }
@@ -66,7 +64,7 @@ fn a_new_seed_reboots_once_and_before_anybody_is_told() {
                  /bin/reboot; mote-agent 2>/run/agent.log & echo $! >/run/agent.pid";
     let mut guest = world.vm.guest();
     guest.send(start);
-    world.vm.ended(BOOT);
+    world.vm.ended(MOTE_BOOT);
     assert!(!world.host.log().contains("agent STARTED"), "{}", world.host.log());
     let seed = disk.0.join("lib/cloud/seed/nocloud-net/meta-data");
     assert_eq!(std::fs::read_to_string(seed).unwrap(), "instance-id: a\n");
@@ -75,8 +73,8 @@ fn a_new_seed_reboots_once_and_before_anybody_is_told() {
     let mut vm = Vm::boot(&directory, &spec, &world.host.share);
     let mut guest = vm.guest();
     guest.ok(start);
-    let _took = world.host.connected(BOOT);
+    let _took = world.host.connected(MOTE_BOOT);
     assert!(!guest.ok("cat /run/agent.log").contains("rebooting"));
     guest.send("poweroff");
-    vm.ended(BOOT);
+    vm.ended(MOTE_BOOT);
 }

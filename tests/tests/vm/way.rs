@@ -7,8 +7,7 @@ use mote_tests::guest::Guest;
 use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::{kilobytes, started};
 use mote_tests::vm::Spec;
-
-use super::world::World;
+use mote_tests::world::World;
 
 /// When the guest's agent logged that it is CONNECTED, since the guest's boot.
 fn connected(guest: &mut Guest) -> Duration {
@@ -22,8 +21,8 @@ fn connected(guest: &mut Guest) -> Duration {
 fn an_agent_in_the_tests_image_is_connected_is_small_and_stops() {
     let spec = Spec { words: "mote.log=kernel".into(), ..Spec::default() };
     let begun = Instant::now();
-    let mut world = World::boot("lxd", &spec, &[]);
-    let mut guest = world.connected();
+    let mut world = World::of("lxd", &spec, &[]);
+    let mut guest = world.shell();
     let power_on = begun.elapsed();
     let agent_start =
         connected(&mut guest) - started(&guest.ok("cat /proc/$(cat /run/agent.pid)/stat"));
