@@ -5,7 +5,7 @@
 
 use mote_tests::clients::{CLIENTS, Client, Subject, kept, page, run_all};
 use mote_tests::column::Column;
-use mote_tests::pages::notes;
+use mote_tests::pages::file;
 
 #[test]
 fn each_agent_does_what_the_page_says() {
@@ -27,11 +27,11 @@ fn each_agent_does_what_the_page_says() {
     if whole || std::env::var_os("MOTE_WRITE_DOCS").is_some() {
         let columns = kept::columns().expect("each agent of the page, seen now or earlier");
         let made = page::render(&columns);
-        notes::write(page::NAME, &made.text);
+        file::write(page::NAME, &made.text);
         assert!(made.unexplained.is_empty(), "without a reason:\n{}", made.unexplained.join("\n"));
-        notes::hold(page::NAME, &made.text);
+        file::hold(page::NAME, &made.text);
     }
-    let differing = page::differences(&notes::committed(page::NAME), &seen, &clients);
+    let differing = page::differences(&file::committed(page::NAME), &seen, &clients);
     assert!(differing.is_empty(), "docs/clients.md says otherwise:\n{}", differing.join("\n"));
 }
 

@@ -1,7 +1,7 @@
 //! One suite for all agents: what mote, Debian's lxd-agent and Debian's incus-agent do on the wire.
 
 use mote_tests::conform::{Check, Column, Seen, checks, table, world};
-use mote_tests::pages::notes;
+use mote_tests::pages::file;
 
 /// `MOTE_WRITE_DOCS=1` writes the page; `MOTE_COLUMNS` (part of a title) and `MOTE_ONLY` (part of a
 /// claim or a group) run less, and compare nothing.
@@ -23,11 +23,11 @@ fn each_agent_does_what_the_page_says() {
     let whole = whole && of_page;
     let page = table::render(&checks, &seen, whole);
     if whole {
-        notes::write("conformance.md", &page.text);
+        file::write("conformance.md", &page.text);
     }
     assert!(page.unexplained.is_empty(), "without a reason:\n{}", page.unexplained.join("\n"));
     if whole {
-        notes::hold("conformance.md", &page.text);
+        file::hold("conformance.md", &page.text);
     }
 }
 

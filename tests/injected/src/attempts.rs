@@ -69,7 +69,7 @@ pub(crate) fn try_all(
     files(injected, around, report);
     let attempts = [names(around), processes(around), descriptors(), sockets(around)];
     for (name, call, arguments, outcome) in attempts.into_iter().flatten() {
-        report.judge(&name, make(injected, call, &arguments), outcome);
+        report.compare(&name, make(injected, call, &arguments), outcome);
     }
     reopen(injected, around, report)?;
     signal_by_file(injected, around, report)?;
@@ -123,7 +123,7 @@ fn files(injected: &Injected, around: &Around, report: &mut Report) {
         // Not every system has all of them.
         if flags & libc::O_CREAT != 0 || path.symlink_metadata().is_ok() {
             let name = format!("open {} with {flags:#o}", path.display());
-            report.judge(&name, open(injected, &path, flags), Outcome::Denied);
+            report.compare(&name, open(injected, &path, flags), Outcome::Denied);
         }
     }
 }
@@ -258,7 +258,7 @@ fn reopen(injected: &Injected, around: &Around, report: &mut Report) -> Result<(
     let named = open(injected, &around.open, libc::O_PATH)?;
     let again = format!("/proc/self/fd/{named}");
     let said = open(injected, Path::new(&again), libc::O_RDONLY);
-    report.judge("read a directory by a descriptor that names it", said, Outcome::Denied);
+    report.compare("read a directory by a descriptor that names it", said, Outcome::Denied);
     close(injected, named);
     Ok(())
 }
@@ -281,10 +281,10 @@ fn signal_by_file(injected: &Injected, around: &Around, report: &mut Report) -> 
     ] {
         let arguments = [Number(near), number(command), Number(value)];
         let said = make(injected, libc::SYS_fcntl, &arguments);
-        report.judge("signals by a file", said, Outcome::Done);
+        report.compare("signals by a file", said, Outcome::Done);
     }
     let said = make(injected, libc::SYS_write, &[Number(far), Bytes(vec![b'x']), Number(1)]);
-    report.judge("signals by a file: write", said, Outcome::Done);
+    report.compare("signals by a file: write", said, Outcome::Done);
     close(injected, near);
     close(injected, far);
     Ok(())
@@ -319,6 +319,6 @@ fn change_network(injected: &Injected, report: &mut Report) -> Result<(), Errno>
         (ERROR, error) => Err(Errno::from_raw(-error)),
         _other => Err(Errno::EBADMSG),
     };
-    report.judge("change an interface by netlink", said, Outcome::Denied);
+    report.compare("change an interface by netlink", said, Outcome::Denied);
     Ok(())
 }

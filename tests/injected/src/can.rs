@@ -47,10 +47,10 @@ fn call_host(injected: &Injected, around: &Around, report: &mut Report) -> Resul
             said => said,
         },
     };
-    report.judge("call the host", said, Outcome::Done);
+    report.compare("call the host", said, Outcome::Done);
     close(injected, socket);
     if around.forwards {
-        report.judge("connect to a TCP port", reach_port(injected, around), Outcome::Done);
+        report.compare("connect to a TCP port", reach_port(injected, around), Outcome::Done);
     }
     Ok(())
 }
@@ -67,7 +67,7 @@ fn use_files(injected: &Injected, around: &Around, report: &mut Report) {
     ];
     for (at, flags) in files {
         let said = open(injected, &at, flags);
-        report.judge(&format!("open {}", at.display()), said, Outcome::Done);
+        report.compare(&format!("open {}", at.display()), said, Outcome::Done);
         if let Ok(file) = said {
             // The first byte, as it is.
             if flags == libc::O_WRONLY
@@ -75,7 +75,7 @@ fn use_files(injected: &Injected, around: &Around, report: &mut Report) {
             {
                 let arguments = [Number(file), Bytes(vec![first]), Number(1)];
                 let said = make(injected, libc::SYS_write, &arguments);
-                report.judge(&format!("write {}", at.display()), said, Outcome::Done);
+                report.compare(&format!("write {}", at.display()), said, Outcome::Done);
             }
             close(injected, file);
         }
@@ -85,7 +85,7 @@ fn use_files(injected: &Injected, around: &Around, report: &mut Report) {
         let here = || number(libc::AT_FDCWD);
         let arguments = [here(), path(from), here(), path(to)];
         let said = make(injected, libc::SYS_renameat, &arguments);
-        report.judge("rename devlxd's socket", said, Outcome::Done);
+        report.compare("rename devlxd's socket", said, Outcome::Done);
     }
 }
 
@@ -98,7 +98,7 @@ fn send_datagrams(injected: &Injected, around: &Around, report: &mut Report) -> 
         if address.as_pathname().is_none() && !has_scopes() {
             continue;
         }
-        report.judge(
+        report.compare(
             &format!("connect to {name}"),
             connect(injected, socket, unix(address)),
             outcome,
@@ -107,7 +107,11 @@ fn send_datagrams(injected: &Injected, around: &Around, report: &mut Report) -> 
             let said =
                 make(injected, libc::SYS_write, &[Number(socket), Bytes(vec![b'x']), Number(1)]);
             let arrived = said.and_then(|_| taken.recv(&mut [0; 2]).map_err(|_| Errno::EAGAIN));
-            report.judge(&format!("send to {name}"), arrived.map(|length| length as u64), outcome);
+            report.compare(
+                &format!("send to {name}"),
+                arrived.map(|length| length as u64),
+                outcome,
+            );
         }
     }
     Ok(())

@@ -36,7 +36,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn judge(&mut self, name: &str, said: Result<u64, Errno>, outcome: Outcome) {
+    pub(crate) fn compare(&mut self, name: &str, said: Result<u64, Errno>, outcome: Outcome) {
         self.calls += 1;
         if !outcome.is(said) {
             self.wrong.push(format!("{name}: {said:?}, not {outcome:?}"));

@@ -1,6 +1,6 @@
-//! What the generated pages share: notes, pictures, words.
+//! What the generated pages share: files, pictures, words.
 
-pub mod notes;
+pub mod file;
 pub mod svg;
 pub mod text;
 pub mod ways;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::pages::notes::{between, committed, write};
+use crate::pages::file::{between, committed, write};
 use crate::pages::text::grouped;
 
 /// The ways, in the table's order.

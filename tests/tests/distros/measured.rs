@@ -1,6 +1,6 @@
 //! The list of figures in `docs/images.md` that these tests measure, one line each.
 
-use mote_tests::pages::notes::{committed, write};
+use mote_tests::pages::file::{committed, write};
 
 const PAGE: &str = "images.md";
 

@@ -1,4 +1,4 @@
-//! What systemd offers beyond the others: restarts, a watchdog, a judgement of the hardened unit, the power button.
+//! What systemd offers beyond the others: restarts, a watchdog, what systemd-analyze says of the hardened unit, the power button.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const SYSTEMD: System = System {
 const DROP_IN: &str = "/etc/systemd/system/mote-agent.service.d";
 /// The example that the package brings.
 const HARDENED: &str = "/usr/share/doc/mote-agent/examples/hardened.conf";
-/// Restarts whose best is judged: others use the machine, too.
+/// Restarts whose best counts: others use the machine, too.
 const RESTARTS: u32 = 3;
 
 /// Restarts the unit from outside of it; how long until another agent runs commands.

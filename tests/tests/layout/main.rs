@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use mote_tests::pages::notes;
+use mote_tests::pages::file;
 use mote_tests::source::{self, Sources, none};
 
 /// The agent, whose rooms are shown.
@@ -95,10 +95,9 @@ fn the_agents_rooms_are_layers_and_the_page_shows_them() {
     let (sources, root) = (sources(), Path::new(AGENT));
     let rooms = rooms::rooms(root, &edges(root, &sources));
     assert_eq!(graph::cycle(&rooms), None);
-    let page =
-        notes::between(&notes::committed(PAGE), MARKS, &rooms::table(root, &rooms, &sources));
-    notes::write(PAGE, &page);
-    notes::hold(PAGE, &page);
+    let page = file::between(&file::committed(PAGE), MARKS, &rooms::table(root, &rooms, &sources));
+    file::write(PAGE, &page);
+    file::hold(PAGE, &page);
 }
 
 /// From the folder of pages.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use mote_tests::column::Column;
-use mote_tests::pages::notes::{between, committed, write};
+use mote_tests::pages::file::{between, committed, write};
 use mote_tests::pages::ways::{Row, record};
 use mote_tests::proc::{kilobytes, started};
 use mote_tests::vm::Spec;

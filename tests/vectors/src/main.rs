@@ -43,10 +43,10 @@ fn ciphers(
             let key = LessSafeKey::new(UnboundKey::new(algorithm, &test.key).expect("its length"));
             let whole = [&test.ct[..], &test.tag].concat();
             let open = opened(&key, &test.nonce, &test.aad, &whole);
-            tally.judge(test.tc_id, test.result, &open, &test.pt);
+            tally.compare(test.tc_id, test.result, &open, &test.pt);
             if test.result == TestResult::Valid {
                 let seal = sealed(&key, &test.nonce, &test.aad, &test.pt);
-                tally.judge(test.tc_id, test.result, &seal, &whole);
+                tally.compare(test.tc_id, test.result, &seal, &whole);
             }
         }
     }
@@ -77,7 +77,7 @@ fn derived(
                 .expand(&info, Length(test.size))
                 .and_then(|filler| filler.fill(&mut output))
                 .map(|()| output);
-            tally.judge(test.tc_id, test.result, &answer, &test.okm);
+            tally.compare(test.tc_id, test.result, &answer, &test.okm);
         }
     }
     tally
@@ -93,7 +93,7 @@ fn signatures(
         let key = UnparsedPublicKey::new(algorithm, &group.key.key);
         for test in group.tests {
             let answer = key.verify(&test.msg, &test.sig).map(|()| []);
-            tally.judge(test.tc_id, test.result, &answer, &[]);
+            tally.compare(test.tc_id, test.result, &answer, &[]);
         }
     }
     tally

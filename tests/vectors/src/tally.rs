@@ -21,8 +21,8 @@ impl Tally {
         Self { name, good: 0, refused: 0, left_out: 0, wrong: Vec::new() }
     }
 
-    /// Judges an answer; `expected` holds where the vector says valid or acceptable.
-    pub(crate) fn judge<T: AsRef<[u8]>>(
+    /// Compares an answer with the vector; `expected` holds where the vector says valid or acceptable.
+    pub(crate) fn compare<T: AsRef<[u8]>>(
         &mut self,
         id: usize,
         said: TestResult,
