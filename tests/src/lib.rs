@@ -85,6 +85,22 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(copied.success(), "{} to {}", from.display(), to.display());
 }
 
+/// Whether this is root.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The same; where it is not, the calling test is skipped.
+#[track_caller]
+#[must_use]
+pub fn by_root() -> bool {
+    is_root() || {
+        skipped("root");
+        false
+    }
+}
+
 /// Sends a signal.
 pub fn kill(signal: Signal, pid: u32) {
     let process = pid.try_into().ok().and_then(Pid::from_raw).expect("a process id");

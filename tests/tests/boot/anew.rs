@@ -11,10 +11,10 @@ use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
 use mote_tests::outage::Outage;
 use mote_tests::terminal::Terminal;
-use mote_tests::{Process, agent, copy_program, kill, put, wait};
+use mote_tests::{Process, agent, by_root, copy_program, kill, put, wait};
 use rustix::process::Signal;
 
-use crate::world::{Boot, LIMIT, connected, in_private_mounts, is_root, mount, terminate};
+use crate::world::{Boot, LIMIT, connected, in_private_mounts, mount, terminate};
 
 /// What a command of the host sees of its limits.
 const LIMITS: &[&str] =
@@ -164,8 +164,7 @@ fn a_hang_up_while_the_agent_waits_is_a_start_too() {
 
 #[test]
 fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
-    if !is_root() {
-        mote_tests::skipped("root");
+    if !by_root() {
         return;
     }
     let boot = Boot::new("lxd");

@@ -6,10 +6,10 @@ use std::fs;
 use std::os::unix::net::UnixDatagram;
 
 use mote_injected::{Around, Injected, Way};
-use mote_tests::Process;
 use mote_tests::conform::client::{Client, Way as Port};
+use mote_tests::{Process, by_root};
 
-use crate::world::{Boot, is_root, terminate};
+use crate::world::{Boot, terminate};
 
 /// What these tests need beside root.
 const TRACING: &str = "the right to trace root's processes (CAP_SYS_PTRACE)";
@@ -46,8 +46,8 @@ fn host(boot: &Boot) -> Way {
 
 #[test]
 fn code_in_an_agent_in_its_sandbox_can_do_what_the_page_says_and_no_more() {
-    if !is_root() {
-        return mote_tests::skipped("root");
+    if !by_root() {
+        return;
     }
     for (flavour, forwards) in [("lxd", true), ("incus", false)] {
         let boot = Boot::new(flavour);
@@ -75,8 +75,8 @@ fn code_in_an_agent_in_its_sandbox_can_do_what_the_page_says_and_no_more() {
 /// Else a test that finds all refused would say nothing.
 #[test]
 fn out_of_it_such_code_can_do_what_root_can() {
-    if !is_root() {
-        return mote_tests::skipped("root");
+    if !by_root() {
+        return;
     }
     let boot = Boot::new("lxd");
     let mut agent = started(&boot, "exec");

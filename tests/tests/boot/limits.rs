@@ -12,10 +12,10 @@ use mote_tests::conform::client::{Client, Way};
 use mote_tests::conform::exec::{Exec, Running, script};
 use mote_tests::conform::wire::Wire;
 use mote_tests::host::NAME;
-use mote_tests::{Process, kill, wait};
+use mote_tests::{Process, by_root, is_root, kill, wait};
 use rustix::process::Signal;
 
-use crate::world::{Boot, LIMIT, is_root};
+use crate::world::{Boot, LIMIT};
 
 /// An agent with this policy beside devlxd.
 fn under(flavour: &'static str, features: &str) -> (Boot, Process) {
@@ -94,8 +94,8 @@ fn files_that_can_only_be_read_are_not_written_and_the_host_reads_why() {
 
 #[test]
 fn a_host_with_few_users_writes_files_as_one_of_them_and_no_set_user_id() {
-    if !is_root() {
-        return println!("not tried: needs root");
+    if !by_root() {
+        return;
     }
     let place = mote_tests::Scratch::new();
     let shown = place.0.join("shown");
@@ -233,8 +233,8 @@ fn what_was_allowed_ends_with_the_policy_but_for_commands_that_run() {
 
 #[test]
 fn an_agent_in_its_sandbox_allows_nothing_until_it_is_started_again() {
-    if !is_root() {
-        return println!("not tried: needs root");
+    if !by_root() {
+        return;
     }
     let boot = Boot::new("incus");
     let mut agent: Process = boot.start(&["--deny", "exec,files,mounts"]);

@@ -7,11 +7,11 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use mote_tests::agent::command_by;
 use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
-use mote_tests::{Process, kill, wait};
+use mote_tests::{Process, by_root, kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::world::{Boot, LIMIT, connected, fifo, is_root, terminate};
+use crate::world::{Boot, LIMIT, connected, fifo, terminate};
 
 /// Nothing that is left of what the host may ask for needs rights.
 const DENIED: [&str; 2] = ["--deny", "exec,files,mounts"];
@@ -29,8 +29,8 @@ fn fields(process: u32, name: &str) -> Vec<String> {
 
 #[test]
 fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
-    if !is_root() {
-        return mote_tests::skipped("root");
+    if !by_root() {
+        return;
     }
     for flavour in ["lxd", "incus"] {
         let boot = Boot::new(flavour);
@@ -99,8 +99,8 @@ fn setting(name: &str) -> impl Iterator<Item = &'static str> {
 
 #[test]
 fn the_hardened_units_rights_are_enough_for_the_sandbox() {
-    if !is_root() {
-        return mote_tests::skipped("root");
+    if !by_root() {
+        return;
     }
     let boot = Boot::new("lxd");
     let kept =
@@ -177,8 +177,8 @@ fn leaves_it_to_the_next(boot: &Boot, mut agent: Process, options: &[&str], why:
 
 #[test]
 fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
-    if !is_root() {
-        return mote_tests::skipped("root");
+    if !by_root() {
+        return;
     }
     let boot = Boot::new("lxd");
     let port = boot.scratch.0.join("port");
@@ -193,8 +193,8 @@ fn a_port_that_comes_anew_ends_the_sandbox_with_its_agent() {
 
 #[test]
 fn a_hang_up_ends_an_agent_in_its_sandbox_for_its_service_to_start_it() {
-    if !is_root() {
-        return mote_tests::skipped("root");
+    if !by_root() {
+        return;
     }
     let boot = Boot::new("lxd");
     let agent = boot.start(&DENIED);

@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mote_tests::host::NAME;
-use mote_tests::{Process, wait};
+use mote_tests::{Process, by_root, wait};
 
-use crate::world::{Boot, LIMIT, NOBODY, is_root, terminate};
+use crate::world::{Boot, LIMIT, NOBODY, terminate};
 
 #[test]
 fn templates_are_applied_and_the_hostname_is_set_before_anybody_is_served() {
@@ -48,8 +48,8 @@ fn templates_are_applied_and_the_hostname_is_set_before_anybody_is_served() {
 
 #[test]
 fn no_link_of_a_users_leads_a_template_to_another_file() {
-    if !is_root() {
-        return mote_tests::skipped("root");
+    if !by_root() {
+        return;
     }
     let boot = Boot::new("lxd");
     boot.put("etc/a", "old");

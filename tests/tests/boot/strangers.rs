@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::{Process, agent, copy_program, kill, put, skipped, wait};
+use mote_tests::{Process, agent, copy_program, is_root, kill, put, skipped, wait};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::stuck::fuse::Fuse;
-use crate::world::{Boot, LIMIT, NOBODY, connected, fifo, in_private_mounts, is_root, terminate};
+use crate::world::{Boot, LIMIT, NOBODY, connected, fifo, in_private_mounts, terminate};
 
 /// The test that a keeper of a lock runs.
 const KEEPER: &str = "strangers::locks_without_number_hold_no_start_up";

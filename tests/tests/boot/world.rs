@@ -93,10 +93,6 @@ pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
 /// An account without rights.
 pub(crate) const NOBODY: u32 = 65_534;
 
-pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 pub(crate) fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo").success());
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mote_tests::sftp::{Int, Session, Text, kind, open};
-use mote_tests::{Scratch, agent, wait};
+use mote_tests::{Scratch, agent, is_root, wait};
 
 /// A server whose log is a file.
 fn logged(scratch: &Scratch, arguments: &[&Path]) -> Session {
@@ -45,8 +45,7 @@ fn each_change_has_a_line_and_is_slowed_down_to_what_can_be_logged() {
 
 #[test]
 fn an_open_file_that_is_changed_is_named_also_where_there_is_no_proc() {
-    let limits: &[&[&Path]] =
-        if rustix::process::geteuid().is_root() { &[&[], &["-b".as_ref()]] } else { &[&[]] };
+    let limits: &[&[&Path]] = if is_root() { &[&[], &["-b".as_ref()]] } else { &[&[]] };
     for limit in limits {
         let scratch = Scratch::new();
         let shown = scratch.0.join("shown");

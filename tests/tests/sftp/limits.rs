@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use mote_tests::sftp::{Int, Reply, Session, Text, kind, open};
-use mote_tests::{Scratch, agent};
+use mote_tests::{Scratch, agent, by_root, is_root};
 
 pub(crate) const DENIED: Reply = Reply::Status(3);
 pub(crate) const NO_SUCH_FILE: Reply = Reply::Status(2);
@@ -75,8 +75,8 @@ fn tree() -> Scratch {
 
 #[test]
 fn nothing_leads_out_of_the_directories_that_are_shown() {
-    if !rustix::process::geteuid().is_root() {
-        return mote_tests::skipped("root");
+    if !by_root() {
+        return;
     }
     let scratch = tree();
     let (shown, hidden) = (scratch.0.join("shown"), scratch.0.join("hidden"));
@@ -150,7 +150,7 @@ fn what_cannot_be_limited_is_closed() {
             assert_eq!(session.ask(request.0, request.1), DENIED, "{bad} {}", request.0);
         }
     }
-    if rustix::process::geteuid().is_root() {
+    if is_root() {
         let mut session = limited(&scratch, &["-b".as_ref(), "".as_ref()]);
         assert!(session.list(b"/").is_empty());
     }

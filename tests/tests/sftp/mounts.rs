@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, kind, open};
-use mote_tests::{Scratch, agent, put, wait};
+use mote_tests::{Scratch, agent, by_root, put, wait};
 
 use crate::limits::{DENIED, NO_SUCH_FILE};
 
@@ -37,14 +37,10 @@ fn go(scratch: &Scratch) {
     wait("the mount", Duration::from_secs(20), || gone.exists().then_some(()));
 }
 
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 #[test]
 fn what_is_mounted_below_a_directory_is_not_shown_whenever_that_is_done() {
-    if !is_root() {
-        return println!("not tried: needs root");
+    if !by_root() {
+        return;
     }
     let scratch = Scratch::new();
     let shown = scratch.0.join("shown");
@@ -74,8 +70,8 @@ fn what_is_mounted_below_a_directory_is_not_shown_whenever_that_is_done() {
 
 #[test]
 fn a_directory_that_is_mounted_itself_is_shown_as_it_is_mounted() {
-    if !is_root() {
-        return println!("not tried: needs root");
+    if !by_root() {
+        return;
     }
     let scratch = Scratch::new();
     let shown = scratch.0.join("shown");
@@ -90,8 +86,8 @@ fn a_directory_that_is_mounted_itself_is_shown_as_it_is_mounted() {
 
 #[test]
 fn processes_are_no_files_to_be_shown() {
-    if !is_root() {
-        return println!("not tried: needs root");
+    if !by_root() {
+        return;
     }
     let scratch = Scratch::new();
     let shown = scratch.0.join("shown");

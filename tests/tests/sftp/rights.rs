@@ -8,8 +8,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use mote_tests::Scratch;
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, kind, open};
+use mote_tests::{Scratch, by_root};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::limits::{DENIED, NOBODY, limited};
@@ -21,10 +21,6 @@ const MODE: u32 = 4;
 const OWNER: u32 = 2;
 /// Attributes with a size.
 const SIZE: u32 = 1;
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
 
 fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().mode() & 0o7777
@@ -71,8 +67,8 @@ fn set_modes(session: &mut Session, directory: &Path) {
 
 #[test]
 fn no_mode_beyond_the_ordinary_bits_is_set_below_a_directory() {
-    if !is_root() {
-        return println!("not tried: needs root");
+    if !by_root() {
+        return;
     }
     let scratch = tree();
     let shown = scratch.0.join("shown");
@@ -101,8 +97,8 @@ fn no_mode_beyond_the_ordinary_bits_is_set_below_a_directory() {
 
 #[test]
 fn what_is_no_file_below_a_directory_keeps_its_mode_and_owner() {
-    if !is_root() {
-        return println!("not tried: needs root");
+    if !by_root() {
+        return;
     }
     let scratch = tree();
     let shown = scratch.0.join("shown");
@@ -133,8 +129,8 @@ fn what_is_no_file_below_a_directory_keeps_its_mode_and_owner() {
 
 #[test]
 fn a_device_is_not_opened_either_if_it_takes_a_files_place_meanwhile() {
-    if !is_root() {
-        return println!("not tried: needs root");
+    if !by_root() {
+        return;
     }
     let scratch = tree();
     let shown = scratch.0.join("shown");
@@ -174,8 +170,8 @@ fn a_device_is_not_opened_either_if_it_takes_a_files_place_meanwhile() {
 
 #[test]
 fn a_session_as_a_user_has_the_rights_of_that_user() {
-    if !is_root() {
-        return println!("not tried: needs root");
+    if !by_root() {
+        return;
     }
     let (user, group) = (NOBODY.to_string(), (NOBODY - 1).to_string());
     for below in [false, true] {

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::SystemTime;
 
-use mote_tests::{agent, copy_program};
+use mote_tests::{agent, copy_program, is_root};
 use serde_json::Value;
 
 use crate::check::rows::Row;
-use crate::world::{Boot, NOBODY, in_private_mounts, is_root, whole};
+use crate::world::{Boot, NOBODY, in_private_mounts, whole};
 
 /// Each path of a guest, and when it was written to.
 fn tree(directory: &Path, into: &mut BTreeMap<PathBuf, SystemTime>) {

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mote_tests::host::NAME;
-use mote_tests::{kill, wait};
+use mote_tests::{is_root, kill, wait};
 use rustix::process::Signal;
 
 use super::fuse::{ACCESS, Fuse};
-use crate::world::{Boot, LIMIT, in_private_mounts, is_root};
+use crate::world::{Boot, LIMIT, in_private_mounts};
 
 fn children(process: u32) -> Vec<u32> {
     let list = fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
