@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use mote_checks::noise;
+pub use mote_checks::{Noise, noise};
 pub use mote_machine::{Private, in_private, patient, private, skipped, slowdown, wait};
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -9,7 +9,7 @@ mod table;
 
 pub use notes::{Notes, line, sentence};
 pub use reason::{Names, Reason, because, find, sometimes};
-pub use say::{has, line_with, noise, same};
+pub use say::{Noise, has, line_with, noise, same};
 pub use table::Table;
 
 /// What a check came to.

@@ -25,15 +25,29 @@ pub fn line_with(text: &str, wanted: &str) -> Result<String, String> {
 /// Bytes that do not repeat soon, always the same.
 #[must_use]
 pub fn noise(length: usize) -> Vec<u8> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()
-    };
-    let words = std::iter::repeat_with(&mut next).take(length / 8 + 1);
-    let mut bytes: Vec<u8> = words.flatten().collect();
-    bytes.truncate(length);
+    let mut bytes = vec![0; length];
+    Noise::default().fill(&mut bytes);
     bytes
+}
+
+/// The same, piece by piece (xorshift). A piece that is not the last has a multiple of eight.
+#[derive(Clone, Debug)]
+pub struct Noise(u64);
+
+impl Default for Noise {
+    fn default() -> Self {
+        Self(0x2545_f491_4f6c_dd1d)
+    }
+}
+
+impl Noise {
+    /// Makes the next piece.
+    pub fn fill(&mut self, out: &mut [u8]) {
+        for eight in out.chunks_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            eight.copy_from_slice(&self.0.to_le_bytes()[..eight.len()]);
+        }
+    }
 }

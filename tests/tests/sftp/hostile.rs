@@ -6,6 +6,7 @@ use std::net::Shutdown;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use mote_tests::fleet::clock::Dice;
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open, packet};
 use mote_tests::wait;
 
@@ -107,18 +108,6 @@ fn the_end_of_the_input_is_an_end_without_an_error() {
     assert_eq!(end(session), Some(0));
 }
 
-/// A generator that is good enough to be unpredictable and the same in every run (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
-    }
-}
-
 #[test]
 fn any_packets_of_a_right_length_are_each_answered_once() {
     let (_scratch, mut session) = session();
@@ -129,11 +118,11 @@ fn any_packets_of_a_right_length_are_each_answered_once() {
         for _ in 0..50 {
             // Not INIT, whose reply has no id.
             let kind = [3, 4, 5, 6, 8, 9, 10, 12, 16, 17, 19, 200, 77]
-                [usize::try_from(dice.roll(13)).unwrap()];
-            let id = u32::try_from(dice.roll(1 << 32)).unwrap();
-            let mut one = packet(kind, id, &[Int(u32::try_from(dice.roll(40)).unwrap())]);
-            let more = u8::try_from(dice.roll(60)).unwrap();
-            one.extend((0..more).map(|_| u8::try_from(dice.roll(256)).unwrap()));
+                [usize::try_from(dice.below(13)).unwrap()];
+            let id = u32::try_from(dice.below(1 << 32)).unwrap();
+            let mut one = packet(kind, id, &[Int(u32::try_from(dice.below(40)).unwrap())]);
+            let more = u8::try_from(dice.below(60)).unwrap();
+            one.extend((0..more).map(|_| u8::try_from(dice.below(256)).unwrap()));
             let length = u32::try_from(one.len() - 4).unwrap();
             one[..4].copy_from_slice(&length.to_be_bytes());
             all.extend(one);

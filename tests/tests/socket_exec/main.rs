@@ -13,21 +13,7 @@ use std::time::Duration;
 
 use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
-use mote_tests::{Private, Process, private, skipped, wait};
-
-/// Numbers that look random, the same each time.
-struct Noise(u64);
-
-impl Noise {
-    fn fill(&mut self, out: &mut [u8]) {
-        for eight in out.chunks_exact_mut(8) {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            eight.copy_from_slice(&self.0.to_ne_bytes());
-        }
-    }
-}
+use mote_tests::{Noise, Private, Process, private, skipped, wait};
 
 /// A command line of `mote-host exec`.
 fn exec(pair: &Pair, options: &[&str], command: &[&str]) -> Command {
@@ -86,14 +72,14 @@ fn a_gibibyte_goes_in_and_out_of_cat_unchanged() {
     let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = cat.stdin.take().unwrap();
     let writer = std::thread::spawn(move || {
-        let (mut noise, mut piece) = (Noise(1), vec![0; PIECE]);
+        let (mut noise, mut piece) = (Noise::default(), vec![0; PIECE]);
         for _ in 0..PIECES {
             noise.fill(&mut piece);
             input.write_all(&piece).unwrap();
         }
     });
     let mut output = BufReader::with_capacity(PIECE, cat.stdout.take().unwrap());
-    let (mut noise, mut expected, mut piece) = (Noise(1), vec![0; PIECE], vec![0; PIECE]);
+    let (mut noise, mut expected, mut piece) = (Noise::default(), vec![0; PIECE], vec![0; PIECE]);
     for number in 0..PIECES {
         noise.fill(&mut expected);
         output.read_exact(&mut piece).unwrap();
