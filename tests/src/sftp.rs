@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-pub use crate::conform::sftp::{flag as open, kind};
+pub use crate::conform::sftp::{Attrs, flag as open, kind};
+use crate::conform::sftp::{Body, Reader, framed};
 use crate::{Process, agent, patient, proc};
 
 /// A field of a packet.
@@ -39,16 +40,6 @@ pub enum Reply {
     Attrs(Attrs),
     /// Numbers of eight bytes.
     Numbers(Vec<u64>),
-}
-
-/// What is said of a file: its size, owner, mode and times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the draft's own names")]
-pub struct Attrs {
-    pub size: Option<u64>,
-    pub owner: Option<(u32, u32)>,
-    pub permissions: Option<u32>,
-    pub times: Option<(u32, u32)>,
 }
 
 /// A server and our end of its socket.
@@ -107,34 +98,31 @@ impl Session {
     /// The next reply and its id.
     pub fn receive(&mut self) -> (u32, Reply) {
         let packet = self.receive_raw();
-        let mut rest = packet.get(5..).expect("type and id");
-        let id = u32::from_be_bytes(packet[1..5].try_into().expect("an id"));
+        let mut rest = Reader(packet.get(1..).expect("an id"));
+        let id = rest.u32().expect("an id");
+        let text = |rest: &mut Reader<'_>| rest.str().expect("a text");
         let reply = match packet[0] {
             101 => {
-                let code = int(&mut rest);
-                text(&mut rest);
-                text(&mut rest);
+                let code = rest.u32().expect("a code");
+                let _message = (text(&mut rest), text(&mut rest));
                 Reply::Status(code)
             }
             102 => Reply::Handle(text(&mut rest)),
             103 => Reply::Data(text(&mut rest)),
             104 => Reply::Names(
-                (0..int(&mut rest))
+                (0..rest.u32().expect("a number"))
                     .map(|_| (text(&mut rest), text(&mut rest), attrs(&mut rest)))
                     .collect(),
             ),
             105 => Reply::Attrs(attrs(&mut rest)),
             201 => {
-                let numbers = rest.chunks_exact(8);
-                let numbers =
-                    numbers.map(|number| u64::from_be_bytes(number.try_into().expect("eight")));
-                let numbers = numbers.collect();
-                rest = &[];
-                Reply::Numbers(numbers)
+                let count = rest.0.len() / 8;
+                let numbers = (0..count).map(|_| rest.u64().expect("eight bytes"));
+                Reply::Numbers(numbers.collect())
             }
             other => panic!("a reply of type {other}"),
         };
-        assert_eq!(rest, b"", "bytes behind a reply");
+        assert_eq!(rest.0, b"", "bytes behind a reply");
         (id, reply)
     }
 
@@ -219,21 +207,12 @@ impl Session {
 /// A whole packet.
 #[must_use]
 pub fn packet(kind: u8, id: u32, fields: &[Field<'_>]) -> Vec<u8> {
-    let mut body = vec![kind];
-    body.extend(id.to_be_bytes());
-    for field in fields {
-        match field {
-            Int(value) => body.extend(value.to_be_bytes()),
-            Long(value) => body.extend(value.to_be_bytes()),
-            Text(bytes) => {
-                body.extend(u32::try_from(bytes.len()).expect("a length").to_be_bytes());
-                body.extend(*bytes);
-            }
-        }
-    }
-    let mut packet = u32::try_from(body.len()).expect("a length").to_be_bytes().to_vec();
-    packet.extend(body);
-    packet
+    let body = fields.iter().fold(Body::default().u32(id), |body, field| match field {
+        Int(value) => body.u32(*value),
+        Long(value) => body.u64(*value),
+        Text(bytes) => body.str(bytes),
+    });
+    framed(kind, &body.0)
 }
 
 /// A path's bytes.
@@ -242,26 +221,9 @@ pub fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-fn int(rest: &mut &[u8]) -> u32 {
-    let (value, after) = rest.split_first_chunk().expect("four bytes");
-    *rest = after;
-    u32::from_be_bytes(*value)
-}
-
-fn text(rest: &mut &[u8]) -> Vec<u8> {
-    let length = usize::try_from(int(rest)).expect("a length");
-    let (value, after) = rest.split_at(length);
-    *rest = after;
-    value.to_vec()
-}
-
-fn attrs(rest: &mut &[u8]) -> Attrs {
-    let flags = int(rest);
-    let pair = |rest: &mut &[u8], flag| (flags & flag != 0).then(|| (int(rest), int(rest)));
-    let size = pair(rest, 1).map(|(high, low)| u64::from(high) << 32 | u64::from(low));
-    let owner = pair(rest, 2);
-    let permissions = (flags & 4 != 0).then(|| int(rest));
-    let times = pair(rest, 8);
+/// A file's attributes, of those that there are in version 3 alone.
+fn attrs(rest: &mut Reader<'_>) -> Attrs {
+    let flags = Reader(rest.0).u32().expect("flags");
     assert_eq!(flags & !15, 0);
-    Attrs { size, owner, permissions, times }
+    rest.attrs().expect("attributes")
 }

@@ -131,7 +131,7 @@ fn a_directory_is_opened_to_be_looked_at_and_fails_when_it_is_read() {
         let handle = session.open(path, open::READ);
         let reply = session.ask(kind::FSTAT, &[Text(&handle)]);
         let Reply::Attrs(attrs) = reply else { panic!("{reply:?}") };
-        assert_eq!(attrs.permissions.unwrap() & 0o170_000, 0o040_000);
+        assert_eq!(attrs.mode.unwrap() & 0o170_000, 0o040_000);
         session.send(kind::READ, &[Text(&handle), Long(0), Int(100)]);
         let packet = session.receive_raw();
         let text = String::from_utf8_lossy(&packet).to_lowercase();

@@ -39,7 +39,7 @@ fn what_is_no_regular_file_is_not_opened_and_hangs_nothing() {
     assert_eq!(session.ask(kind::SETSTAT, &[Text(b"fifo"), Int(1), Long(0)]), FAILURE);
     let opened = session.ask(kind::OPENDIR, &[Text(b"fifo")]);
     assert!(matches!(opened, Reply::Status(_)));
-    assert_eq!(session.stat(kind::STAT, b"fifo").permissions.unwrap() & 0o170_000, 0o010_000);
+    assert_eq!(session.stat(kind::STAT, b"fifo").mode.unwrap() & 0o170_000, 0o010_000);
     // Regular files that are the server itself: each request has its answer.
     for path in [&b"/proc/self/mem"[..], b"/proc/self/root/proc/self/exe"] {
         if let Reply::Handle(handle) =

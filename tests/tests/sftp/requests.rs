@@ -180,14 +180,14 @@ fn stat_follows_links_and_lstat_does_not() {
     let expected = Attrs {
         size: Some(5),
         owner: Some((metadata.uid(), metadata.gid())),
-        permissions: Some(metadata.mode()),
+        mode: Some(metadata.mode()),
         times: Some((seconds(metadata.atime()), seconds(metadata.mtime()))),
     };
     assert_eq!(file, expected);
-    assert_eq!(session.stat(kind::LSTAT, b"l").permissions, Some(0o120_777));
+    assert_eq!(session.stat(kind::LSTAT, b"l").mode, Some(0o120_777));
     assert_eq!(session.path(kind::READLINK, b"l"), b"f");
     assert_eq!(session.ask(kind::READLINK, &[Text(b"f")]), FAILURE);
-    assert_eq!(session.list(b".")[1].2.permissions, Some(0o120_777));
+    assert_eq!(session.list(b".")[1].2.mode, Some(0o120_777));
 }
 
 #[test]

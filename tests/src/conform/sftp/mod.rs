@@ -6,7 +6,7 @@ pub use packet::{Attrs, Body, EOF, FAILURE, NO_FILE, OK, Reply, UNSUPPORTED, fla
 
 use super::client::Client;
 use super::wire::{Answer, Wire};
-use packet::Reader;
+pub(crate) use packet::{Reader, framed};
 
 /// An SFTP session.
 #[derive(Debug)]
@@ -49,11 +49,7 @@ impl Sftp {
     }
 
     fn send(&mut self, kind: u8, payload: &[u8]) -> Result<(), String> {
-        let length = u32::try_from(payload.len() + 1).map_err(|error| error.to_string())?;
-        let mut packet = length.to_be_bytes().to_vec();
-        packet.push(kind);
-        packet.extend(payload);
-        self.wire.send(&packet)
+        self.wire.send(&framed(kind, payload))
     }
 
     fn packet(&mut self) -> Result<(u8, Vec<u8>), String> {

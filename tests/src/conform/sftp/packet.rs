@@ -48,7 +48,7 @@ pub const FAILURE: u32 = 4;
 pub const UNSUPPORTED: u32 = 8;
 
 /// Attributes of a file; each may be absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
     /// Size, bytes.
     pub size: Option<u64>,
@@ -94,7 +94,7 @@ impl Reply {
 
 /// A request's body.
 #[derive(Clone, Debug, Default)]
-pub struct Body(pub(super) Vec<u8>);
+pub struct Body(pub(crate) Vec<u8>);
 
 impl Body {
     /// A body that begins with a string.
@@ -151,8 +151,16 @@ impl Body {
     }
 }
 
+/// A packet of this type.
+pub(crate) fn framed(kind: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = u32::try_from(payload.len() + 1).expect("a length").to_be_bytes().to_vec();
+    packet.push(kind);
+    packet.extend(payload);
+    packet
+}
+
 /// Reads a reply's body from front to back.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl Reader<'_> {
     fn take(&mut self, count: usize) -> Result<Vec<u8>, String> {
@@ -161,15 +169,15 @@ impl Reader<'_> {
         Ok(head.to_vec())
     }
 
-    pub(super) fn u32(&mut self) -> Result<u32, String> {
+    pub(crate) fn u32(&mut self) -> Result<u32, String> {
         Ok(self.take(4)?.into_iter().fold(0, |sum, byte| (sum << 8) | u32::from(byte)))
     }
 
-    fn u64(&mut self) -> Result<u64, String> {
+    pub(crate) fn u64(&mut self) -> Result<u64, String> {
         Ok((u64::from(self.u32()?) << 32) | u64::from(self.u32()?))
     }
 
-    pub(super) fn str(&mut self) -> Result<Vec<u8>, String> {
+    pub(crate) fn str(&mut self) -> Result<Vec<u8>, String> {
         let length = self.u32()?;
         self.take(length as usize)
     }
@@ -178,7 +186,7 @@ impl Reader<'_> {
         Ok(String::from_utf8_lossy(&self.str()?).into_owned())
     }
 
-    pub(super) fn attrs(&mut self) -> Result<Attrs, String> {
+    pub(crate) fn attrs(&mut self) -> Result<Attrs, String> {
         let flags = self.u32()?;
         let mut attrs = Attrs::default();
         if flags & 1 != 0 {
