@@ -22,8 +22,7 @@ const LIMITS: &[&str] =
 
 /// The line of `status` about the program.
 fn program(boot: &Boot) -> String {
-    let output = boot.command(&["status"]).output().expect("an agent");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (_, text) = boot.says(&["status"]);
     let line = text.lines().find(|line| line.starts_with("program: "));
     line.unwrap_or_else(|| panic!("{text}")).to_owned()
 }

@@ -49,9 +49,8 @@ fn it_waits_for_the_hosts_files_and_says_so_to_everybody() {
         "{what}: {share} has none of agent.crt, agent.key, server.crt: copy them there"
     ));
     wait("the view", LIMIT, || boot.text("run/mote/status").contains("waiting").then_some(()));
-    let output = boot.command(&["status"]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}");
+    let (code, text) = boot.says(&["status"]);
+    assert_eq!(code, Some(0), "{text}");
     assert!(
         text.starts_with("running: yes\n") && text.contains(&format!("state: {what}\n")),
         "{text}"
@@ -198,19 +197,15 @@ fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
     for name in [&pid.to_string(), "locks"] {
         symlink(Path::new("/proc").join(name), boot.root("proc").join(name)).unwrap();
     }
-    let print = |args: &[&str]| {
-        let output = boot.command(args).output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
-    };
     // It has not noticed yet.
     kill(Signal::STOP, pid);
     mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
     let hidden =
         format!("process {pid} runs, but /run/mote was mounted over or removed after its start");
-    let (code, text) = print(&["status"]);
+    let (code, text) = boot.says(&["status"]);
     assert!(code == Some(0) && text.starts_with("running: yes\n"), "{text}");
     assert!(text.contains(&format!("last_error: {hidden}\n")), "{text}");
-    let (_, text) = print(&["--check"]);
+    let (_, text) = boot.says(&["--check"]);
     assert!(
         text.contains(&format!("agent: {hidden}\n")) && text.contains("ok       port"),
         "{text}"
@@ -220,21 +215,25 @@ fn an_agent_from_before_run_was_mounted_is_found_and_comes_after_it() {
     assert!(text.contains(&hidden), "{text}");
     kill(Signal::CONT, pid);
     boot.logged("lock and status are written there");
-    wait("its view", LIMIT, || print(&["status"]).1.contains("state: CONNECTED\n").then_some(()));
+    wait("its view", LIMIT, || {
+        boot.says(&["status"]).1.contains("state: CONNECTED\n").then_some(())
+    });
     assert_eq!(boot.text("run/mote/ready"), "Ready");
-    assert!(print(&["--check"]).1.contains("ok       agent: running, CONNECTED\n"));
+    assert!(boot.says(&["--check"]).1.contains("ok       agent: running, CONNECTED\n"));
     let (code, text) = boot.ask(&[]);
     let another = format!("another mote-agent is running: process {pid}\n");
     assert!(code == Some(1) && text.ends_with(&another), "{text}");
     // Somebody tidies up.
     kill(Signal::STOP, pid);
     fs::remove_dir_all(boot.root("run/mote")).unwrap();
-    let (_, text) = print(&["status"]);
+    let (_, text) = boot.says(&["status"]);
     assert!(text.contains(&format!("last_error: {hidden}\n")), "{text}");
     kill(Signal::CONT, pid);
-    wait("its view", LIMIT, || print(&["status"]).1.contains("state: CONNECTED\n").then_some(()));
+    wait("its view", LIMIT, || {
+        boot.says(&["status"]).1.contains("state: CONNECTED\n").then_some(())
+    });
     drop(agent);
-    assert_eq!(print(&["status"]).0, Some(3));
+    assert_eq!(boot.says(&["status"]).0, Some(3));
     assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());
 }
 
@@ -282,9 +281,8 @@ fn a_killed_agent_is_connected_to_nobody() {
     let pid = agent.0.id();
     wait("the view", LIMIT, || boot.text("run/mote/status").contains("CONNECT").then_some(()));
     agent.kill();
-    let output = boot.command(&["status"]).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(3), "{text}");
+    let (code, text) = boot.says(&["status"]);
+    assert_eq!(code, Some(3), "{text}");
     for line in ["running: no\n", "pid: -\n", "state: -\n", "host: -\n", "devlxd: -\n"] {
         assert!(text.contains(line), "{text}");
     }
@@ -307,10 +305,7 @@ fn a_full_run_makes_nothing_wrong_and_is_told_once() {
             .arg(format!("cat /dev/zero >'{}' 2>/dev/null", boot.root("run/full").display()))
             .status();
     };
-    let status = || {
-        let output = boot.command(&["status"]).output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
-    };
+    let status = || boot.says(&["status"]);
     // Filled while it runs.
     let mut agent = boot.start(&[]);
     boot.serves();
@@ -336,8 +331,7 @@ fn a_full_run_makes_nothing_wrong_and_is_told_once() {
     let (code, text) = status();
     assert!(code == Some(0) && text.starts_with("running: yes\n"), "{text}");
     assert!(text.contains("is not there: the agent just starts, or /run is full\n"), "{text}");
-    let check = boot.command(&["--check"]).output().unwrap();
-    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    let (_, text) = boot.says(&["--check"]);
     assert!(text.contains("ok       agent: running\n") && text.contains("no space left"), "{text}");
     drop(_agent);
     assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());

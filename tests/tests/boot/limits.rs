@@ -5,7 +5,6 @@ use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::process::Stdio;
 use std::time::Duration;
 
 use mote_tests::conform::client::{Client, Way};
@@ -50,8 +49,7 @@ fn commands_run_as_listed_users_and_by_listed_paths() {
     }
     let (_, status) = boot.ask(&["ready"]);
     assert!(!status.contains("policy"), "{status}");
-    let shown = boot.command(&["status"]).stdout(Stdio::piped()).output().unwrap();
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let (_, shown) = boot.says(&["status"]);
     assert!(shown.contains("first-boot; limited: exec\n"), "{shown}");
 }
 
@@ -216,8 +214,7 @@ fn what_was_allowed_ends_with_the_policy_but_for_commands_that_run() {
     assert!(code == Some(3) && text.contains("lets no program ask the host"), "{text}");
     files.rest().expect("the session's end");
     wire.rest().expect("the connection's end");
-    let shown = boot.command(&["status"]).stdout(Stdio::piped()).output().unwrap();
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let (_, shown) = boot.says(&["status"]);
     assert!(shown.contains("policy: denied: guestapi exec files"), "{shown}");
     assert!(!boot.log().contains("starting anew"), "a command runs");
 

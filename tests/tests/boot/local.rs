@@ -112,10 +112,9 @@ fn without_proc_it_is_said_to_everybody() {
         let why = boot.host.try_run(words).unwrap_err();
         assert!(why.contains(WHY), "{words:?}: {why}");
     }
-    let check = boot.command(&["--check"]).output().unwrap();
-    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    let (code, text) = boot.says(&["--check"]);
     assert!(text.contains(&format!("missing  proc: {WHY}\n")), "{text}");
-    assert_eq!(check.status.code(), Some(1));
+    assert_eq!(code, Some(1));
     assert_eq!(terminate(&mut agent), Some(0));
 }
 

@@ -68,17 +68,15 @@ fn a_misspelt_policy_denies_everything_and_says_where_it_is_wrong() {
         ] {
             boot.put(file, text);
             let why = format!("{file}: {why}");
-            let checked = boot.command(&["--check"]).stdout(Stdio::piped()).output().unwrap();
-            let said = String::from_utf8_lossy(&checked.stdout).into_owned();
-            assert!(!checked.status.success() && said.contains(&why), "{said}");
+            let (code, said) = boot.says(&["--check"]);
+            assert!(code != Some(0) && said.contains(&why), "{said}");
             let agent = boot.start(&[]);
             boot.logged(&why);
             let denied = || boot.host.exec(&["true"]).err();
             let (refusal, _) =
                 wait("a refusal", LIMIT, || denied().filter(|why| why.contains("policy")));
             assert!(refusal.contains("allow exec: its file is not understood"), "{refusal}");
-            let status = boot.command(&["status"]).stdout(Stdio::piped()).output().unwrap();
-            let status = String::from_utf8_lossy(&status.stdout).into_owned();
+            let (_, status) = boot.says(&["status"]);
             let policy =
                 status.lines().find(|line| line.starts_with("policy: denied: guestapi exec"));
             assert!(policy.is_some_and(|policy| policy.contains(&why)), "{status}");
@@ -108,8 +106,7 @@ fn the_guides_table_of_combinations_says_what_the_agent_warns_of() {
         };
         let word = |text: &'static str| text.trim().trim_matches('`');
         boot.put("etc/mote-agent.yml", &format!("features: {{{}}}\n", word(features)));
-        let output = boot.command(&["--check"]).stdout(Stdio::piped()).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let (_, text) = boot.says(&["--check"]);
         let policy = text.lines().find(|line| line.contains(" policy: ")).expect("a line");
         let (grade, expected) = match word(warning) {
             "" => ("ok ", ""),
@@ -134,9 +131,8 @@ fn check_tells_what_would_be_done_and_does_nothing() {
     boot.put("etc/incus-agent.yml", "features: {exec: true}");
     // Without a port the host would not see it, and the exit code says so.
     whole(&boot);
-    let output = boot.command(&["--check"]).stdout(Stdio::piped()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{text}");
+    let (code, text) = boot.says(&["--check"]);
+    assert_eq!(code, Some(0), "{text}");
     for line in [
         "templates: 1 due at start",
         "mounts: incus_d on /mnt/d",

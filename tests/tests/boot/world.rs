@@ -57,6 +57,12 @@ impl Boot {
         Process::start(&mut self.command(args))
     }
 
+    /// Runs it to its end; exit code and what it printed.
+    pub(crate) fn says(&self, args: &[&str]) -> (Option<i32>, String) {
+        let output = self.command(args).stdout(Stdio::piped()).output().expect("an agent");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Asks the running agent; exit code and complaint.
     pub(crate) fn ask(&self, args: &[&str]) -> (Option<i32>, String) {
         let output = self.command(args).stderr(Stdio::piped()).output().expect("an agent");

@@ -28,10 +28,9 @@ fn intrude(boot: &Boot) {
 
 /// What `status --json` prints, and its exit code.
 fn status(boot: &Boot) -> (Option<i32>, Value) {
-    let output = boot.command(&["status", "--json"]).output().expect("an agent");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (code, text) = boot.says(&["status", "--json"]);
     let document = serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}: {text}"));
-    (output.status.code(), document)
+    (code, document)
 }
 
 /// That log, status and check say this, and that the host cannot use the agent.
