@@ -1,9 +1,10 @@
 //! A `mote-host` with one instance, to be killed and started again.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -74,7 +75,7 @@ impl Host {
     }
 
     /// An agent in its sandbox is not root: these stand in for vsock, which has no owners.
-    fn open_sockets(&self) -> std::io::Result<()> {
+    fn open_sockets(&self) -> io::Result<()> {
         let Some(prefix) = &self.sockets else { return Ok(()) };
         let names = format!("{}_", prefix.display());
         for entry in prefix.parent().unwrap_or(Path::new("/")).read_dir()? {
@@ -114,9 +115,7 @@ impl Host {
     /// # Errors
     /// What it said.
     pub fn try_run(&self, args: &[&str]) -> Result<String, String> {
-        let output = self.command(args).output().map_err(|error| error.to_string())?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+        said(self.command(args).output())
     }
 
     /// Runs a command in the guest, in pipes and without input.
@@ -124,7 +123,7 @@ impl Host {
     /// # Errors
     /// What it said.
     pub fn exec(&self, command: &[&str]) -> Result<String, String> {
-        self.try_run(&[&["exec", "-T", "-n", NAME, "--"], command].concat())
+        said(self.exec_with(&["-T", "-n"], command).output())
     }
 
     /// The same of a script of the guest's shell.
@@ -133,6 +132,12 @@ impl Host {
     /// What it said.
     pub fn sh(&self, script: &str) -> Result<String, String> {
         self.exec(&["sh", "-c", script])
+    }
+
+    /// A command line of `exec` with these options, not run yet.
+    #[must_use]
+    pub fn exec_with(&self, options: &[&str], command: &[&str]) -> Command {
+        self.command(&[&["exec"], options, &[NAME, "--"], command].concat())
     }
 
     /// A command that is not run yet.
@@ -178,6 +183,13 @@ impl Host {
     pub fn log_path(&self) -> PathBuf {
         self.directory.join("daemon.log")
     }
+}
+
+/// What it printed; if it failed, of what.
+fn said(output: io::Result<Output>) -> Result<String, String> {
+    let output = output.map_err(|error| error.to_string())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
 impl Drop for Host {

@@ -132,13 +132,13 @@ fn a_new_start_waits_for_the_hosts_commands_and_serves_others_meanwhile() {
         mote_tests::agent().display(),
         said.display()
     );
-    assert_eq!(boot.host.run(&["exec", NAME, "--", "sh", "-c", &script]), "whole\n");
+    assert_eq!(boot.host.sh(&script).as_deref(), Ok("whole\n"));
     let said = fs::read_to_string(said).unwrap();
     assert!(said.contains("program: starts anew when no command of the host runs\n"), "{said}");
     assert!(!boot.log().contains("starting anew"), "the host may still ask for the result");
-    assert_eq!(boot.host.run(&["exec", NAME, "--", "echo", "another"]), "another\n");
+    assert_eq!(boot.host.exec(&["echo", "another"]).as_deref(), Ok("another\n"));
     connected(&boot, 2);
-    assert_eq!(boot.host.run(&["exec", NAME, "--", "echo", "again"]), "again\n");
+    assert_eq!(boot.host.exec(&["echo", "again"]).as_deref(), Ok("again\n"));
     assert_eq!(terminate(&mut agent), Some(0));
 }
 
@@ -191,7 +191,7 @@ fn the_agent_of_an_initramfs_makes_room_for_a_second_one() {
     assert!(outage.failed.is_empty(), "{:?}", outage.failed);
     boot.serves();
     assert!(first.0.try_wait().unwrap().is_none(), "it has a command");
-    assert_eq!(boot.host.run(&["exec", NAME, "--", "echo", "second"]), "second\n");
+    assert_eq!(boot.host.exec(&["echo", "second"]).as_deref(), Ok("second\n"));
     assert!(boot.text("run/mote/status").contains("\"ready\":\"Ready\""));
     let (status, _) = wait("the first's end", LIMIT, || first.0.try_wait().unwrap());
     assert_eq!(status.code(), Some(0));
@@ -225,7 +225,7 @@ fn an_agent_of_an_initramfs_whose_run_was_mounted_over_makes_room_too() {
     let (status, _) = wait("the first's end", LIMIT, || first.0.try_wait().unwrap());
     assert_eq!(status.code(), Some(0));
     assert!(boot.log().contains("taking over from the initramfs' agent"), "{}", boot.log());
-    assert_eq!(boot.host.run(&["exec", NAME, "--", "echo", "second"]), "second\n");
+    assert_eq!(boot.host.exec(&["echo", "second"]).as_deref(), Ok("second\n"));
     assert_eq!(terminate(&mut second), Some(0));
     assert!(Command::new("umount").arg(boot.root("run")).status().unwrap().success());
 }

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use mote_tests::host::{Host, NAME};
+use mote_tests::host::Host;
 use mote_tests::{Process, wait};
 
 use crate::built::{deb, newer};
@@ -90,9 +90,7 @@ impl Live {
 
     /// Runs a command in the guest, as the host.
     fn exec(&self, words: &[&str]) -> String {
-        let mut all = vec!["exec", NAME, "--"];
-        all.extend(words);
-        self.host.run(&all)
+        self.host.exec(words).expect("a command that succeeds")
     }
 }
 

@@ -10,8 +10,6 @@ use mote_tests::conform::exec::{Exec, plain};
 use mote_tests::host::NAME;
 use mote_tests::{Process, wait};
 
-use super::exec;
-
 const SOON: Duration = Duration::from_secs(20);
 
 /// The audit's lines, without their prefix.
@@ -29,8 +27,7 @@ fn find(pair: &Pair, parts: &[&str]) -> String {
 #[test]
 fn a_command_has_two_lines_and_its_secrets_have_none() {
     let pair = Pair::start("lxd", &[]);
-    let mut command = exec(
-        &pair,
+    let mut command = pair.host.exec_with(
         &["-T", "--env", "TOKEN=hushed-env"],
         &["sh", "-c", "cat; exit 3", "a\"b\n\u{1b}[2J exit=0"],
     );
@@ -46,7 +43,8 @@ fn a_command_has_two_lines_and_its_secrets_have_none() {
     assert_eq!((op.len(), op.matches('-').count()), (36, 4), "{op}");
     find(&pair, &[&format!("exec op={op} exit=3")]);
     // One that is not there, and one that is long.
-    let missing = exec(&pair, &["-T"], &["nonesuch"]).stdin(Stdio::null()).output().unwrap();
+    let missing =
+        pair.host.exec_with(&["-T"], &["nonesuch"]).stdin(Stdio::null()).output().unwrap();
     assert_eq!(missing.status.code(), Some(127));
     find(&pair, &["failed=\"Failed to run \\\"nonesuch\\\": No such file"]);
     let word = "x".repeat(100_000);
@@ -55,7 +53,7 @@ fn a_command_has_two_lines_and_its_secrets_have_none() {
     let blanks = format!("{}rm -rf /the/tail", " ".repeat(2000));
     for last in [&word, &blanks] {
         let options = ["-T", "--cwd", odd.to_str().unwrap()];
-        let mut long = exec(&pair, &options, &["true", &word, &word, "lost", last]);
+        let mut long = pair.host.exec_with(&options, &["true", &word, &word, "lost", last]);
         assert!(long.stdin(Stdio::null()).output().unwrap().status.success());
     }
     let line = find(&pair, &["argv=\"true\" \"xxx", "the/tail"]);

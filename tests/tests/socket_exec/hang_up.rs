@@ -12,7 +12,7 @@ use mote_tests::{Process, kill, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{exec, holdings, start};
+use super::{holdings, start};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -113,7 +113,8 @@ fn a_host_that_does_not_leave_or_does_not_read_delays_the_end_by_seconds() {
 fn mote_host_ends_with_129_and_keeps_the_agent_no_longer() {
     let mut pair = start();
     let words = ["sh", "-c", "echo begun; exec sleep 300"];
-    let mut command = Process::start(exec(&pair, &["-T", "-n"], &words).stdout(Stdio::piped()));
+    let mut command =
+        Process::start(pair.host.exec_with(&["-T", "-n"], &words).stdout(Stdio::piped()));
     let mut begun = [0; 6];
     command.0.stdout.take().unwrap().read_exact(&mut begun).unwrap();
     kill(Signal::TERM, pair.agent.0.id());

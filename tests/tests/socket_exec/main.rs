@@ -8,21 +8,11 @@ mod hang_up;
 mod long;
 
 use std::io::{BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use mote_tests::agent::Pair;
-use mote_tests::host::NAME;
 use mote_tests::{Noise, Private, Process, private, skipped, wait};
-
-/// A command line of `mote-host exec`.
-fn exec(pair: &Pair, options: &[&str], command: &[&str]) -> Command {
-    let mut all = vec!["exec"];
-    all.extend(options);
-    all.extend([NAME, "--"]);
-    all.extend(command);
-    pair.host.command(&all)
-}
 
 /// An agent that has run a command.
 fn start() -> Pair {
@@ -30,7 +20,8 @@ fn start() -> Pair {
 }
 
 fn tried(pair: Pair) -> Pair {
-    let mut command = Process::start(exec(&pair, &["-T", "-n"], &["true"]).stderr(Stdio::null()));
+    let mut command =
+        Process::start(pair.host.exec_with(&["-T", "-n"], &["true"]).stderr(Stdio::null()));
     let limit = Duration::from_secs(10);
     assert!(wait("its end", limit, || command.0.try_wait().unwrap()).0.success());
     pair
@@ -49,7 +40,8 @@ fn holdings(pair: &Pair) -> (usize, String) {
 fn a_missing_directory_is_told_from_a_missing_command() {
     let pair = start();
     let said = |options: &[&str], command: &str| {
-        let output = exec(&pair, options, &[command]).stdin(Stdio::null()).output().unwrap();
+        let output =
+            pair.host.exec_with(options, &[command]).stdin(Stdio::null()).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let missing = "mote-host: there is no directory /no/such in the guest to run it in\n";
@@ -68,7 +60,7 @@ fn a_gibibyte_goes_in_and_out_of_cat_unchanged() {
     const PIECE: usize = 1 << 16;
     const PIECES: usize = 1 << 14;
     let pair = start();
-    let mut cat = exec(&pair, &["-T"], &["cat"]);
+    let mut cat = pair.host.exec_with(&["-T"], &["cat"]);
     let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = cat.stdin.take().unwrap();
     let writer = std::thread::spawn(move || {
@@ -98,7 +90,7 @@ fn two_hundred_at_once_each_get_their_own_output_and_exit_code() {
     let mut pair = start();
     let run = |number: i32| {
         let script = format!("echo {number}; cat; exit {}", number % 100);
-        let mut command = exec(&pair, &["-T"], &["sh", "-c", &script]);
+        let mut command = pair.host.exec_with(&["-T"], &["sh", "-c", &script]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
     };
     let children = || holdings(&pair).1.split_whitespace().count();
@@ -130,7 +122,7 @@ fn many_in_a_row_leave_nothing_behind() {
     let mut pair = start();
     let count = if std::env::var_os("MOTE_LONG").is_some() { 5000 } else { 150 };
     let one = |number: usize| {
-        let status = exec(&pair, &["-T", "-n"], &["true"]).status().unwrap();
+        let status = pair.host.exec_with(&["-T", "-n"], &["true"]).status().unwrap();
         assert!(status.success(), "number {number}: {status}");
     };
     let run = |from: usize| {
@@ -155,7 +147,7 @@ fn many_in_a_row_leave_nothing_behind() {
 fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
     let mut pair = start();
     let before = pair.memory("VmHWM");
-    let mut yes = exec(&pair, &["-T", "-n", "--fault", "stall=600"], &["yes"]);
+    let mut yes = pair.host.exec_with(&["-T", "-n", "--fault", "stall=600"], &["yes"]);
     let mut yes = yes.stdout(Stdio::null()).spawn().unwrap();
     wait("yes", Duration::from_secs(20), || (!holdings(&pair).1.is_empty()).then_some(()));
     let child = holdings(&pair).1.trim().to_owned();
@@ -192,9 +184,9 @@ fn orphans_are_reaped_by_an_agent_that_is_pid_1() {
     };
     let pair = tried(Pair::start_by(&by, "lxd", &[]));
     let script = "for i in 1 2 3 4 5; do (sleep 0.1 &); done; exit 0";
-    assert!(exec(&pair, &["-T", "-n"], &["sh", "-c", script]).status().unwrap().success());
+    assert!(pair.host.exec_with(&["-T", "-n"], &["sh", "-c", script]).status().unwrap().success());
     let list = "sleep 0.4; echo $PPID; grep -l '^State:.*Z' /proc/[0-9]*/status";
-    let output = exec(&pair, &["-T", "-n"], &["sh", "-c", list]).output().unwrap();
+    let output = pair.host.exec_with(&["-T", "-n"], &["sh", "-c", list]).output().unwrap();
     // Its parent is PID 1, and there are no zombies.
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n");
 }

@@ -105,7 +105,7 @@ fn a_read_only_root_changes_nothing() {
     assert_ne!(guest.sh("touch /file").0, 0, "it can be written");
     guest.ok(START);
     let _took = world.host.connected(MOTE_BOOT);
-    assert_eq!(world.host.run(&["exec", "-n", NAME, "--", "echo", "served"]), "served\n");
+    assert_eq!(world.host.exec(&["echo", "served"]).as_deref(), Ok("served\n"));
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     let file = world.scratch.0.join("file");
     std::fs::write(&file, "text").unwrap();
@@ -129,7 +129,7 @@ fn an_agent_without_dev_waits_for_it_and_says_so() {
     println!("{log}");
     assert!(log.contains("mote: info: waiting for ") && log.contains("/dev"), "{log}");
     let _took = world.host.connected(MOTE_BOOT);
-    assert_eq!(world.host.run(&["exec", "-n", NAME, "--", "echo", "served"]), "served\n");
+    assert_eq!(world.host.exec(&["echo", "served"]).as_deref(), Ok("served\n"));
     world.power_off(&mut guest);
 }
 
@@ -140,7 +140,7 @@ fn a_full_run_costs_the_status_alone() {
          mote-agent >/dev/console 2>&1 3>&- & echo $! >/tmp/agent.pid");
     said(&world, "No space left on device");
     let _took = world.host.connected(MOTE_BOOT);
-    assert_eq!(world.host.run(&["exec", "-n", NAME, "--", "echo", "served"]), "served\n");
+    assert_eq!(world.host.exec(&["echo", "served"]).as_deref(), Ok("served\n"));
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
     guest.ok("mote-agent ready");
     wait("Ready", MOTE_BOOT, || (world.host.state()["status"] == "Ready").then_some(()));
