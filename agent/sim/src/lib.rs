@@ -23,6 +23,7 @@ mod shipped {
     pub(crate) mod agent;
     pub(crate) mod built;
     pub(crate) mod config {
+        mod contents;
         #[path = "../../sim/src/below/config/files.rs"]
         pub(crate) mod files;
         pub(crate) mod known_host;
@@ -134,6 +135,8 @@ use shipped::{leave, life, net, options, print, runtime, start, status, workers}
 /// Ships, too; beside `sys`, which has what is made of it.
 #[path = "../../src/sys/plan.rs"]
 mod plan;
+#[path = "../../src/sys/signalled.rs"]
+mod signalled;
 
 // What is exchanged.
 mod below;

@@ -12,9 +12,10 @@ use rustix::process::Pid;
 use crate::agent::SESSIONS;
 use crate::below::here::{Here, here};
 use crate::machine::executor::{MILLI, Micros, Process, SECOND, Zone};
-use crate::machine::kernel::{Ended, Kernel, Signalled};
+use crate::machine::kernel::Kernel;
 use crate::machine::wait::sleep;
 use crate::plan::Plan;
+use crate::signalled::{Ended, Signalled};
 use crate::sys::fd::{self, BorrowedFd, OwnedFd};
 
 /// The name of a program that is not there.

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+pub(crate) use crate::config::contents::{ConfigFiles, Unfit};
 use crate::config::share::{self, Source, SourceError};
 use crate::guest_path::is_roots_alone;
 use crate::options::Options;
@@ -32,27 +33,6 @@ const NOTHING: &str = "this VM has no disk \"incus-agent\" and no share \"config
                        add one, or name a directory with --config-dir";
 /// Directories below the root to which the set-up scripts of the Go agents copy the files (P§1.5).
 const COPIES: [&str; 2] = ["run/lxd_agent", "run/incus_agent"];
-
-/// The contents of the host's files.
-pub(crate) struct ConfigFiles {
-    /// The agent's certificate, PEM.
-    pub(crate) agent_crt: Vec<u8>,
-    /// The key of `agent_crt`, PEM.
-    pub(crate) agent_key: Vec<u8>,
-    /// Certificate of the only accepted caller, PEM.
-    pub(crate) server_crt: Vec<u8>,
-    /// The host's address and certificate when it started the VM.
-    pub(crate) agent_conf: Option<Vec<u8>>,
-    /// Shares to mount, JSON.
-    pub(crate) mounts: Option<Vec<u8>>,
-    /// File name and contents of each file in `nics`, sorted by name.
-    pub(crate) nics: Vec<(String, Vec<u8>)>,
-    /// Name of the source, for log and status.
-    pub(crate) from: String,
-}
-
-/// Why whoever looks at the files cannot use them, in words: what the files mean is not known in this room.
-pub(crate) struct Unfit(pub(crate) String);
 
 /// Tries each source in turn; a directory given by option is the only one tried. `visit` is called with
 /// the directory while it is mounted, since templates may be large and are copied straight from it. If

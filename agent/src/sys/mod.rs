@@ -10,11 +10,13 @@ pub(crate) mod listener;
 mod plan;
 mod process;
 pub(crate) mod sandbox;
+mod signalled;
 mod spawn;
 
 pub(crate) use error::SystemError;
 pub(crate) use plan::Plan;
-pub(crate) use process::{Ended, kill_group, reap};
+pub(crate) use process::{kill_group, reap};
+pub(crate) use signalled::{Ended, Signalled};
 pub(crate) use spawn::{
     become_user, descriptors, lower_oom_score, raise_file_limit, reexec, run_in_fork, spawn,
 };
@@ -177,19 +179,6 @@ pub(crate) fn signals_of(wanted: &[i32]) -> io::Result<OwnedFd> {
         let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
     }
-}
-
-/// A signal to the agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signalled {
-    /// SIGCHLD.
-    Child,
-    /// SIGHUP: to start anew, as the program that its file is now.
-    Anew,
-    /// SIGUSR1: a second agent takes over from that of an initramfs.
-    Replaced,
-    /// SIGTERM or SIGINT.
-    End,
 }
 
 /// Reads one signal from the descriptor of [`signals`].

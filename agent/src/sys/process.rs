@@ -2,16 +2,7 @@
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 
-use super::kill;
-
-/// How a child ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// Exit code.
-    Code(i32),
-    /// Number of the signal that killed it.
-    Signal(i32),
-}
+use super::{Ended, kill};
 
 /// Takes note of one child that has ended, if there is one.
 pub(crate) fn reap() -> Option<(Pid, Ended)> {

@@ -15,11 +15,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Installs the package, copies what the test needs out of `/run`, and ends when the test says so.
 const INIT: &str = r#"#!/bin/sh
-cd /root
-dpkg -i "$1" >/root/said 2>&1
-echo "$?" >/root/installed
-while [ ! -e /root/over ]; do
-    cp /run/mote/status /root/status.new 2>/dev/null && mv /root/status.new /root/status || rm -f /root/status
+cd /srv
+dpkg -i "$1" >/srv/said 2>&1
+echo "$?" >/srv/installed
+while [ ! -e /srv/over ]; do
+    cp /run/mote/status /srv/status.new 2>/dev/null && mv /srv/status.new /srv/status || rm -f /srv/status
     sleep 0.1
 done
 "#;
@@ -35,25 +35,25 @@ impl Live {
     fn start() -> Self {
         let root = Root::new("sysvinit");
         let package = root.take(&deb());
-        let package = package.trim_start_matches("/root/");
-        root.program("root/init", INIT);
+        let package = package.trim_start_matches("/srv/");
+        root.program("srv/init", INIT);
         // The real one looks for a boot.
         root.program("sbin/runlevel", "#!/bin/sh\necho N 2\n");
-        let directory = root.0.0.join("root");
+        let directory = root.0.0.join("srv");
         let mut host = Host::on_sockets(&directory, &directory.join("vs"), "lxd", &[]);
         host.start();
         let share = host.share.strip_prefix(&root.0.0).expect("a share in the root");
         let options =
-            format!("--vsock-unix /root/vs --flavour lxd --config-dir /{}", share.display());
+            format!("--vsock-unix /srv/vs --flavour lxd --config-dir /{}", share.display());
         mote_tests::put(root.0.0.join("etc/default/mote-agent"), format!("OPTIONS='{options}'\n"));
-        let init = Process::start(&mut root.command(true, &["/root/init", package]));
+        let init = Process::start(&mut root.command(true, &["/srv/init", package]));
         let live = Self { host, init, root };
-        wait("the package", LIMIT, || live.text("root/installed"));
+        wait("the package", LIMIT, || live.text("srv/installed"));
         assert_eq!(
-            live.text("root/installed").as_deref(),
+            live.text("srv/installed").as_deref(),
             Some("0\n"),
             "{:?}",
-            live.text("root/said")
+            live.text("srv/said")
         );
         live.connected(1);
         let log = std::fs::metadata(live.root.0.0.join("var/log/mote-agent.log")).expect("its log");
@@ -76,7 +76,7 @@ impl Live {
 
     /// The agent's process, as it is numbered in the root.
     fn agent(&self) -> Option<String> {
-        let status: serde_json::Value = serde_json::from_str(&self.text("root/status")?).ok()?;
+        let status: serde_json::Value = serde_json::from_str(&self.text("srv/status")?).ok()?;
         Some(status["pid"].as_u64()?.to_string())
     }
 
@@ -96,7 +96,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        let _ended = std::fs::write(self.root.0.0.join("root/over"), "");
+        let _ended = std::fs::write(self.root.0.0.join("srv/over"), "");
         let _code = self.init.0.wait();
     }
 }

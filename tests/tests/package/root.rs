@@ -66,11 +66,11 @@ impl Root {
         run(&mut self.command(false, words))
     }
 
-    /// Copies a file to `/root`, and gives its path in the root.
+    /// Copies a file to `/srv`, and gives its path in the root.
     pub(crate) fn take(&self, file: &Path) -> String {
         let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
-        fs::copy(file, self.0.0.join("root").join(name)).expect("a copy");
-        format!("/root/{name}")
+        fs::copy(file, self.0.0.join("srv").join(name)).expect("a copy");
+        format!("/srv/{name}")
     }
 
     /// Writes a program.
@@ -87,7 +87,7 @@ impl Root {
         let mut find = Command::new("find");
         find.arg(&self.0.0).args(["-mindepth", "1", "-printf", "/%P %y %m %l\n"]);
         let own =
-            |line: &&str| !["/var/log/dpkg.log ", "/root/"].iter().any(|own| line.starts_with(own));
+            |line: &&str| !["/var/log/dpkg.log ", "/srv/"].iter().any(|own| line.starts_with(own));
         run(&mut find).lines().filter(own).map(str::to_owned).collect()
     }
 

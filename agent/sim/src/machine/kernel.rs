@@ -9,22 +9,7 @@ use rustix::process::Pid;
 use super::executor::{Process, Sim, Zone};
 use super::net::{Listener, Open};
 use super::wait::Signal;
-
-/// A signal to an agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signalled {
-    Child,
-    Anew,
-    Replaced,
-    End,
-}
-
-/// How a child ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Code(i32),
-    Signal(i32),
-}
+use crate::signalled::{Ended, Signalled};
 
 /// How an agent was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,19 +3,9 @@
 use std::path::Path;
 
 use crate::below::here::here;
+pub(crate) use crate::config::contents::{ConfigFiles, Unfit};
 use crate::options::Options;
 use crate::system::missing::Missing;
-
-pub(crate) struct ConfigFiles {
-    pub(crate) agent_key: Vec<u8>,
-    pub(crate) agent_conf: Option<Vec<u8>>,
-    pub(crate) mounts: Option<Vec<u8>>,
-    pub(crate) nics: Vec<(String, Vec<u8>)>,
-    pub(crate) from: String,
-}
-
-/// Why whoever looks at the files cannot use them.
-pub(crate) struct Unfit(pub(crate) String);
 
 pub(crate) fn find(
     _: &Options,
@@ -26,7 +16,9 @@ pub(crate) fn find(
         return Err(Missing::Other("there is no share".into()));
     }
     let files = ConfigFiles {
+        agent_crt: Vec::new(),
         agent_key: Vec::new(),
+        server_crt: Vec::new(),
         agent_conf: here.conf.borrow().clone(),
         mounts: None,
         nics: Vec::new(),

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::here::here;
 use crate::machine::kernel::Agents;
-pub(crate) use crate::machine::kernel::{Ended, Signalled};
 pub(crate) use crate::plan::Plan;
 pub(crate) use crate::programs::{SELF, kill, kill_group, reap, spawn};
 use crate::runtime::reactor::Source;
+pub(crate) use crate::signalled::{Ended, Signalled};
 pub(crate) use error::SystemError;
 
 /// The wall clock when the guest has booted: long after 1970.
