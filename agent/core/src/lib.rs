@@ -33,12 +33,12 @@ pub mod hostapi;
 
 #[cfg(feature = "alloc")]
 pub mod first_boot;
+pub mod follow;
 pub mod guest_path;
 #[cfg(feature = "alloc")]
 pub mod init;
 pub mod netlink;
 pub mod report;
-pub mod resources;
 
 pub mod log_limit;
 pub mod sftp;

@@ -1,35 +1,28 @@
-//! What the host adds to the VM while it runs is brought into use: CPUs and memory. In an image without udev, or without
-//! its rules for them, nobody else does it.
+//! What the host adds to the VM while it runs is brought into use: CPUs and memory.
 
 use std::io;
-use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_lite::future::yield_now;
+use mote_core::follow::resources::Added;
 use mote_core::hostapi::policy::Capability;
-use mote_core::resources::Added;
 
 use crate::agent::Agent;
 use crate::runtime::clock::sleep;
+use crate::runtime::log;
 use crate::runtime::reactor::Async;
-use crate::runtime::small_files::read_text;
-use crate::runtime::{log, run_dir};
 use crate::sys::sandbox;
-use crate::system::devices::{BALLOON, Kind, MEMORY, entries};
-use crate::system::{modules, uevent};
+use crate::system::uevent;
 
-/// Where the kernel has them.
-const SYSTEM: &str = "sys/devices/system";
+use self::resources::Online;
+
+mod resources;
+
 /// After the start: what the host waits for comes first.
 const STARTED: Duration = Duration::from_millis(500);
 /// Most events that are handled before other tasks run.
 const BURST: usize = 32;
-/// Devices by which servers change a VM's memory, and their drivers. Without one, the host's change does nothing.
-const DRIVEN: [(&Kind, &str, &str); 2] = [
-    (&BALLOON, "a memory balloon", "virtio_balloon"),
-    (&MEMORY, "a virtio-mem device", "virtio_mem"),
-];
 
 /// Follows the host, for ever. Returns only where the kernel tells of no devices, or lets us change nothing.
 pub(crate) async fn run(agent: Rc<Agent>) {
@@ -45,7 +38,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     };
     sleep(STARTED).await;
     if is_allowed() {
-        at_start(root);
+        resources::at_start(root);
     }
     loop {
         let mut online = Online::default();
@@ -58,7 +51,8 @@ pub(crate) async fn run(agent: Rc<Agent>) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Events were lost.
-                Err(_) => online.bring_all(root),
+                Err(_) if is_allowed() => online.bring_all(root),
+                Err(_) => {}
             }
         }
         online.log();
@@ -66,153 +60,5 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         if socket.readable().await.is_err() {
             return;
         }
-    }
-}
-
-/// Brings into use what was added before the first agent of this boot. A later one leaves it: somebody may have switched
-/// it off.
-fn at_start(root: &Path) {
-    for (kind, what, driver) in DRIVEN {
-        if let Err(why) = modules::drive(root, kind, what, driver) {
-            log::debug(format_args!("{why}"));
-        }
-    }
-    let followed = root.join(run_dir::FOLLOWED);
-    if followed.exists() {
-        return;
-    }
-    let mut online = Online::default();
-    online.bring_all(root);
-    online.log();
-    if let Err(error) = std::fs::write(&followed, "") {
-        log::debug(format_args!("{}: {error}", followed.display()));
-    }
-}
-
-/// How many were brought into use.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Online {
-    cpus: u32,
-    blocks: u32,
-}
-
-impl Online {
-    /// Switches one on, if it is there and off.
-    fn bring(&mut self, root: &Path, added: Added) {
-        let path = root.join(SYSTEM).join(added.to_string());
-        let (off, on) = added.off_and_on();
-        // The first CPU has no switch.
-        if !read_text(&path).is_ok_and(|text| text.trim_ascii_end() == off) {
-            return;
-        }
-        match std::fs::write(&path, on) {
-            Ok(()) => match added {
-                Added::Cpu(_) => self.cpus += 1,
-                Added::Memory(_) => self.blocks += 1,
-            },
-            Err(error) => {
-                log::warn(format_args!("cannot bring {} into use: {error}", path.display()))
-            }
-        }
-    }
-
-    /// Switches all on that are off, but for those that the kernel's command line keeps off.
-    fn bring_all(&mut self, root: &Path) {
-        let words = read_text(&root.join("proc/cmdline")).unwrap_or_default();
-        for (directory, unless) in [("cpu", "maxcpus="), ("memory", "memhp_default_state=offline")]
-        {
-            if words.contains(unless) {
-                continue;
-            }
-            for path in entries(&root.join(SYSTEM).join(directory)) {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                if let Some(added) = Added::of_path(format!("{directory}/{name}").as_bytes()) {
-                    self.bring(root, added);
-                }
-            }
-        }
-    }
-
-    fn log(&self) {
-        if *self != Self::default() {
-            let Self { cpus, blocks } = self;
-            log::info(format_args!("in use now: {cpus} more CPUs, {blocks} more blocks of memory"));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::runtime::scratch::scratch;
-
-    fn put(root: &Path, path: &str, text: &str) {
-        let path = root.join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    }
-
-    fn says(root: &Path, path: &str) -> String {
-        fs::read_to_string(root.join(SYSTEM).join(path)).unwrap()
-    }
-
-    fn machine() -> crate::runtime::scratch::Scratch {
-        let root = scratch("follow");
-        for (path, text) in [
-            ("cpu/cpu0/topology", ""),
-            ("cpu/cpu1/online", "0\n"),
-            ("cpu/cpu2/online", "1\n"),
-            ("cpu/cpufreq/online", "0\n"),
-            ("memory/memory0/state", "online\n"),
-            ("memory/memory8/state", "offline\n"),
-            ("memory/memory9/state", "going-offline\n"),
-        ] {
-            put(&root, &format!("{SYSTEM}/{path}"), text);
-        }
-        fs::create_dir_all(root.join("run/mote")).unwrap();
-        root
-    }
-
-    #[test]
-    fn what_is_off_at_the_first_start_is_switched_on_and_left_alone_later() {
-        let root = machine();
-        at_start(&root);
-        assert_eq!(says(&root, "cpu/cpu1/online"), "1");
-        assert_eq!(says(&root, "memory/memory8/state"), "online");
-        for (path, left) in
-            [("cpu/cpufreq/online", "0\n"), ("memory/memory9/state", "going-offline\n")]
-        {
-            assert_eq!(says(&root, path), left, "{path}");
-        }
-        // Somebody switches it off; the agent starts anew.
-        put(&root, &format!("{SYSTEM}/cpu/cpu1/online"), "0\n");
-        at_start(&root);
-        assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
-    }
-
-    #[test]
-    fn the_kernels_command_line_keeps_off_what_it_names() {
-        let root = machine();
-        put(&root, "proc/cmdline", "console=ttyS0 maxcpus=1\n");
-        at_start(&root);
-        assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
-        assert_eq!(says(&root, "memory/memory8/state"), "online");
-    }
-
-    #[test]
-    fn one_that_is_added_is_switched_on_if_it_is_off() {
-        let root = machine();
-        let mut online = Online::default();
-        for added in [Added::Cpu(1), Added::Cpu(1), Added::Cpu(2), Added::Cpu(99), Added::Memory(8)]
-        {
-            online.bring(&root, added);
-            if added == Added::Cpu(1) {
-                // As the kernel shows it.
-                put(&root, &format!("{SYSTEM}/cpu/cpu1/online"), "1\n");
-            }
-        }
-        assert_eq!(online, Online { cpus: 1, blocks: 1 });
     }
 }

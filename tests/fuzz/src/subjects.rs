@@ -99,13 +99,13 @@ const SUBJECTS: &[(&str, &[&str])] = &[
         "proc",
         &[
             "first_boot/nic.rs",
+            "follow/resources.rs",
             "report/metrics.rs",
             "report/proc/memory.rs",
             "report/proc/mod.rs",
             "report/proc/mounts.rs",
             "report/proc/stat.rs",
             "report/state.rs",
-            "resources.rs",
         ],
     ),
     (

@@ -2,11 +2,11 @@
 
 mod bad_images;
 mod early;
+mod follow;
 mod guide;
 mod known_answers;
 mod limits;
 mod recipe;
-mod resources;
 mod sandbox;
 mod shares;
 mod suspend;

@@ -4,6 +4,7 @@
 
 use mote_core::first_boot::nic::{self, Search, Wanted};
 use mote_core::flavour::Flavour;
+use mote_core::follow::resources::Added;
 use mote_core::json::Writer;
 use mote_core::netlink::{self, Reply};
 use mote_core::report::metrics::{self, Section, Totals};
@@ -12,7 +13,6 @@ use mote_core::report::proc::mounts::Space;
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 use mote_core::report::proc::{keyed, number, release};
 use mote_core::report::state::{self, State, System};
-use mote_core::resources::Added;
 use serde_json::Value;
 
 fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {

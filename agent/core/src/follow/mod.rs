@@ -1,0 +1,3 @@
+//! What the host changes while the VM runs, as the kernel tells of it.
+
+pub mod resources;

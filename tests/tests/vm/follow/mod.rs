@@ -1,0 +1,3 @@
+//! What the host changes while the VM runs: the guest follows.
+
+mod resources;
