@@ -231,9 +231,15 @@ impl Guest {
         }
         let _shared =
             if ask == Ask::SetState { Some(agent.ready_lock.clone().take().await) } else { None };
+        let state = if ask == Ask::SetState { said(body) } else { None };
+        // Before the host is asked: an agent that comes after this one is not to say Ready again meanwhile.
+        if state == Some(ReadyState::Started) {
+            remember(agent, ReadyState::Started);
+        }
         let reply = self.whole(stream, ask, &call).await?;
-        if ask == Ask::SetState && reply.status == 200 {
-            remember(agent, body);
+        if let Some(state) = state.filter(|_| reply.status == 200) {
+            log::info(format_args!("an application says {}", state.name()));
+            remember(agent, state);
         }
         Ok(Answer::Reply(shown(agent, ask, reply.status, reply.body, reply.etag)))
     }
@@ -393,13 +399,14 @@ fn typed(path: &str, body: &[u8]) -> Option<Document> {
     Some(Document::new(body.len() + 32, |json| write_typed(json, parsed, kind)))
 }
 
-/// Keeps the ready state that the host has just accepted, to send it again after the host restarts
-/// (decisions §2).
-fn remember(agent: &Agent, body: &[u8]) {
-    let state = Value::parse(body).ok().and_then(|body| body.member("state")?.string().ok());
-    let Some(state) = state.as_deref().and_then(ReadyState::parse) else { return };
+/// The state that an application's request sets.
+fn said(body: &[u8]) -> Option<ReadyState> {
+    ReadyState::parse(&Value::parse(body).ok()?.member("state")?.string().ok()?)
+}
+
+/// Keeps the ready state, to send it again after the host restarts (decisions §2).
+fn remember(agent: &Agent, state: ReadyState) {
     agent.ready.borrow_mut().set(state);
-    log::info(format_args!("an application says {}", state.name()));
     let _said = crate::status::status_file::keep_ready(agent);
     agent.status_changed.raise();
 }

@@ -1,5 +1,6 @@
 //! Ready, said again to a host that was restarted.
 
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::thread::{sleep, spawn};
 use std::time::Duration;
@@ -50,6 +51,33 @@ fn ready_said_again_never_overtakes_a_newer_started() {
     wait("both at the host", LIMIT, both);
     assert_eq!(status(&pair), "Running", "{}", pair.host.log());
     // Nor is it said again later.
+    restart_host(&mut pair, &["none", "0"]);
+    wait("the call back", LIMIT, || (status(&pair) == "Running").then_some(()));
+    sleep(Duration::from_secs(1));
+    assert_eq!(status(&pair), "Running", "{}", pair.host.log());
+}
+
+#[test]
+fn ready_is_not_said_again_by_an_agent_that_comes_while_it_is_taken_back() {
+    let mut pair = lxd();
+    say(&pair, "Ready");
+    assert_eq!(pair.ask_with("GET", "/1.0", "", "").0, 200);
+    pair.host.ok(&[&["fault", NAME], &SLOW[..]].concat());
+    let application = UnixStream::connect(pair.socket()).unwrap();
+    let body = r#"{"state":"Started"}"#;
+    let length = body.len();
+    write!(
+        &application,
+        "PATCH /1.0 HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let asked = || (pair.host.state()["last_request"] == "PATCH /1.0").then_some(());
+    wait("the host asked, slow to answer", LIMIT, asked);
+    pair.agent.kill();
+    wait("taken back", LIMIT, || (status(&pair) == "Running").then_some(()));
+    pair.host.ok(&["fault", NAME, "none"]);
+    pair.agent = Process::start(&mut command(&pair.scratch.0, "lxd", &pair.host.share));
+    wait("devlxd", LIMIT, || UnixStream::connect(pair.socket()).ok());
     restart_host(&mut pair, &["none", "0"]);
     wait("the call back", LIMIT, || (status(&pair) == "Running").then_some(()));
     sleep(Duration::from_secs(1));

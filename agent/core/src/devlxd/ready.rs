@@ -43,7 +43,7 @@ impl ReadyState {
     }
 }
 
-/// The last state that the host accepted, if any since boot.
+/// The last state that the host accepted, or was to accept if it was `Started`; if any since boot.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ready(Option<ReadyState>);
 
@@ -54,12 +54,12 @@ impl Ready {
         Self(core::str::from_utf8(file).ok().and_then(|text| ReadyState::parse(text.trim_ascii())))
     }
 
-    /// Records a state that the host has accepted.
+    /// Records a state.
     pub fn set(&mut self, state: ReadyState) {
         self.0 = Some(state);
     }
 
-    /// The last accepted state.
+    /// The last state.
     #[must_use]
     pub fn get(&self) -> Option<ReadyState> {
         self.0
