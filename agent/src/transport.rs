@@ -126,6 +126,16 @@ impl Transport {
         }
     }
 
+    /// Whether it needs the kernel's vsock.
+    pub(crate) fn is_vsock(&self) -> bool {
+        match self {
+            Self::Vsock => true,
+            Self::Unix(_) => false,
+            #[cfg(feature = "tcp")]
+            Self::Tcp(_) => false,
+        }
+    }
+
     /// Family of its sockets.
     pub(crate) fn family(&self) -> u16 {
         match self {

@@ -101,6 +101,13 @@ fn the_page_has_each_option_of_the_help_and_no_other() {
     let has = options(&help);
     assert!(has.len() > 15, "{has:?}");
     assert_eq!(has, page_options());
+    // Its intervals are the help's, which are the core's.
+    let (_, intervals) = help.split_once("period in this state (").expect("the intervals");
+    let (intervals, _) = intervals.split_once(')').expect("their end");
+    let states = ["CONNECT", "STARTED", "CONNECTED"].into_iter();
+    for (state, interval) in states.zip(intervals.split(", ")) {
+        assert!(PAGE.contains(&format!("Period in state {state}: {interval}")), "{state}");
+    }
 }
 
 #[test]

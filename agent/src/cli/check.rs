@@ -36,7 +36,7 @@ use crate::sys;
 use crate::sys::sandbox::Needs;
 use crate::system::modules::Patience;
 use crate::system::{devices, modules};
-use crate::transport::{Transport, probe_vsock};
+use crate::transport::probe_vsock;
 
 /// What comes of a full `/run`, and what to do.
 const RUN_FULL_ADVICE: &str =
@@ -129,7 +129,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let known = known.or_else(|| Flavour::parse(theirs?.flavour.as_deref()?));
     let policies = policy::read(options);
     let known = about_files(&mut facts, options, known, &policies, theirs);
-    if matches!(options.transport, Transport::Vsock) {
+    if options.transport.is_vsock() {
         about_vsock(&mut facts, &options.root, known);
     }
     about_root(&mut facts, &options.root);

@@ -52,3 +52,18 @@ Options:
 
 Exit codes: 0 done, 1 refused by the host or a fatal error, 2 usage, 3 no agent, 4 no host.
 ";
+
+#[cfg(test)]
+mod tests {
+    use mote_core::status::pace::Intervals;
+
+    use super::*;
+
+    #[test]
+    fn the_intervals_are_those_of_the_core() {
+        let Intervals { connect, started, connected } = Intervals::default();
+        let [connect, started, connected] =
+            [connect, started, connected].map(|interval| interval.as_millis());
+        assert!(HELP.contains(&format!("({connect}, {started}, {connected})")));
+    }
+}

@@ -1,5 +1,6 @@
 //! The API for the guest: the devlxd socket.
 
 pub(crate) mod admission;
+mod ready;
 pub(crate) mod server;
 pub(crate) mod socket;

@@ -13,7 +13,6 @@ use mote_core::devlxd::forward::{
     forwards, lacks_type, returns, volume_type, write_target, write_typed,
 };
 use mote_core::devlxd::quota::Quota;
-use mote_core::devlxd::ready::ReadyState;
 use mote_core::devlxd::route::{Ask, NoRoute, Route, route};
 use mote_core::dial::Retry;
 use mote_core::hostapi::event::Audience;
@@ -30,7 +29,7 @@ use crate::agent::Agent;
 use crate::agent::host::HOST_CALL_TIMEOUT;
 use crate::built::BoxFuture;
 use crate::devlxd::admission::{Entry, Guests};
-use crate::devlxd::socket;
+use crate::devlxd::{ready, socket};
 use crate::hostapi::events;
 use crate::net::host_call::{Call, CallError, HostReply, Incoming, open};
 use crate::net::serve::{ACCEPT_AGAIN, Answer, Limiter, Reply, Service, TEXT, serve};
@@ -218,28 +217,24 @@ impl Guest {
         let typed = if request.method == Method::Post { typed(request.path, body) } else { None };
         let body = typed.as_ref().map_or(body, |typed| typed.value().raw().as_bytes());
         let method = if request.method == Method::Head { "GET" } else { request.method_text };
+        let (patience, retry) = patience(ask);
         let call = Call {
             method,
             target: &target,
             body: (request.method != Method::Get && request.method != Method::Head).then_some(body),
             extra: &extra,
-            patience: if ask == Ask::OperationWait { OPERATION } else { HOST_CALL_TIMEOUT },
-            retry: if ask == Ask::MetaData { Retry::Patient } else { Retry::Dial },
+            patience,
+            retry,
         };
         if ask == Ask::ImageExport && request.method == Method::Get {
             return self.export(stream, request, &call).await;
         }
         let _shared =
             if ask == Ask::SetState { Some(agent.ready_lock.clone().take().await) } else { None };
-        let state = if ask == Ask::SetState { said(body) } else { None };
-        // Before the host is asked: an agent that comes after this one is not to say Ready again meanwhile.
-        if state == Some(ReadyState::Started) {
-            remember(agent, ReadyState::Started);
-        }
+        let state = if ask == Ask::SetState { ready::asked(agent, body) } else { None };
         let reply = self.whole(stream, ask, &call).await?;
         if let Some(state) = state.filter(|_| reply.status == 200) {
-            log::info(format_args!("an application says {}", state.name()));
-            remember(agent, state);
+            ready::accepted(agent, state);
         }
         Ok(Answer::Reply(shown(agent, ask, reply.status, reply.body, reply.etag)))
     }
@@ -399,14 +394,17 @@ fn typed(path: &str, body: &[u8]) -> Option<Document> {
     Some(Document::new(body.len() + 32, |json| write_typed(json, parsed, kind)))
 }
 
-/// The state that an application's request sets.
-fn said(body: &[u8]) -> Option<ReadyState> {
-    ReadyState::parse(&Value::parse(body).ok()?.member("state")?.string().ok()?)
-}
-
-/// Keeps the ready state, to send it again after the host restarts (decisions §2).
-fn remember(agent: &Agent, state: ReadyState) {
-    agent.ready.borrow_mut().set(state);
-    let _said = crate::status::status_file::keep_ready(agent);
-    agent.status_changed.raise();
+/// How long the host may take, and what is done while it cannot be reached.
+fn patience(ask: Ask) -> (Duration, Retry) {
+    match ask {
+        Ask::OperationWait => (OPERATION, Retry::Dial),
+        Ask::MetaData => (HOST_CALL_TIMEOUT, Retry::Patient),
+        Ask::Info
+        | Ask::SetState
+        | Ask::ConfigKeys
+        | Ask::ConfigValue
+        | Ask::ImageExport
+        | Ask::VolumeList
+        | Ask::Json => (HOST_CALL_TIMEOUT, Retry::Dial),
+    }
 }

@@ -107,8 +107,8 @@ mod tests {
         fs::read_to_string(root.join(SYSTEM).join(path)).unwrap()
     }
 
-    fn machine() -> crate::runtime::scratch::Scratch {
-        let root = scratch("follow");
+    fn machine(name: &str) -> crate::runtime::scratch::Scratch {
+        let root = scratch(name);
         for (path, text) in [
             ("cpu/cpu0/topology", ""),
             ("cpu/cpu1/online", "0\n"),
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_off_at_the_first_start_is_switched_on_and_left_alone_later() {
-        let root = machine();
+        let root = machine("off-at-the-start");
         at_start(&root);
         assert_eq!(says(&root, "cpu/cpu1/online"), "1");
         assert_eq!(says(&root, "memory/memory8/state"), "online");
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_kernels_command_line_keeps_off_what_it_names() {
-        let root = machine();
+        let root = machine("kept-off");
         put(&root, "proc/cmdline", "console=ttyS0 maxcpus=1\n");
         at_start(&root);
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn one_that_is_added_is_switched_on_if_it_is_off() {
-        let root = machine();
+        let root = machine("added");
         let mut online = Online::default();
         for added in [Added::Cpu(1), Added::Cpu(1), Added::Cpu(2), Added::Cpu(99), Added::Memory(8)]
         {

@@ -15,7 +15,7 @@ use crate::status::port;
 use crate::system::missing::Missing;
 use crate::system::modules;
 use crate::system::modules::Patience;
-use crate::transport::{AGENT_PORT, Listener, Transport, probe_vsock};
+use crate::transport::{AGENT_PORT, Listener, probe_vsock};
 
 /// How the host reaches the agent.
 pub(crate) enum Way {
@@ -77,7 +77,7 @@ pub(crate) fn listen(
     patience: Patience,
 ) -> Result<(Vec<Listener>, Option<String>), ListenError> {
     let mut deaf = None;
-    if matches!(options.transport, Transport::Vsock) {
+    if options.transport.is_vsock() {
         let doubt = modules::load_vsock(&options.root, patience)
             .map_err(|why| ListenError::NoVsock(why.to_string()))?;
         if let Err(why) = probe_vsock(&options.root) {

@@ -184,6 +184,7 @@ pub(crate) fn reexec<'p>(
 }
 
 /// Executes the program in the child; returns only on failure, with its errno.
+/// What needs root's rights comes before the change of user.
 ///
 /// # Safety
 /// To be called after fork only, with null-terminated arrays of valid strings.

@@ -40,7 +40,8 @@ pub(crate) fn outside(path: &Path, text: &str) -> Vec<String> {
 const NO_MODULES: [&str; 4] =
     ["application/json", "capabilities/key", "target/package", "text/plain"];
 
-/// Paths of modules, files and folders in a source's comments (a word with a slash) that there are not, or no longer.
+/// Paths of modules, files and folders (a word with a slash) that there are not, or no longer: in a source's comments, in a
+/// page's tables.
 pub(crate) fn stale(path: &Path, text: &str, sources: &Sources) -> Vec<String> {
     let is_there = |word: &str| {
         sources.keys().any(|file| {
@@ -52,7 +53,8 @@ pub(crate) fn stale(path: &Path, text: &str, sources: &Sources) -> Vec<String> {
         !part.is_empty() && part.chars().all(|one| one == '_' || one.is_ascii_lowercase())
     };
     let is_path = |word: &&str| word.contains('/') && word.split('/').all(is_name);
-    let comments = (1..).zip(text.lines()).filter(|(_, line)| line.trim_start().starts_with("//"));
+    let begin = if path.extension().is_some_and(|kind| kind == "md") { "|" } else { "//" };
+    let comments = (1..).zip(text.lines()).filter(|(_, line)| line.trim_start().starts_with(begin));
     let words = comments.flat_map(|(number, line)| {
         let words = line.split('`').skip(1).step_by(2).map(|word| word.trim_end_matches('/'));
         words.filter(is_path).map(move |word| (number, word))

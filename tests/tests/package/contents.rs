@@ -193,7 +193,7 @@ fn the_rpm_has_these_files_and_no_others() {
     assert_eq!(ask("-l").lines().collect::<Vec<_>>(), RPM);
     for line in ask("-lv").lines() {
         let mut words = line.split_whitespace();
-        let program = ["/usr/sbin/mote-agent", "when-idle", "in-initramfs", ".sh"]
+        let program = ["/usr/sbin/mote-agent", "/options", "when-idle", "in-initramfs", ".sh"]
             .iter()
             .any(|end| line.ends_with(end));
         let mode = if program { "-rwxr-xr-x" } else { "-rw-r--r--" };

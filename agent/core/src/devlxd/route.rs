@@ -1,4 +1,4 @@
-//! (flavour, method, path) → [`Route`]. Each of the two tables, paths and methods, is one function.
+//! (flavour, method, path) → [`Route`]. Paths are in `endpoint` (and `lxd_only`), their methods in `by_method`.
 //! Source: P§5.2 (unknown paths and methods), P§5.3 (endpoints).
 //!
 //! A path is split before it is decoded, so an encoded `/` in a key never makes a new segment. The
@@ -43,6 +43,19 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Info,
+        Self::SetState,
+        Self::ConfigKeys,
+        Self::ConfigValue,
+        Self::MetaData,
+        Self::ImageExport,
+        Self::VolumeList,
+        Self::OperationWait,
+        Self::Json,
+    ];
+
     /// True if the answer is presented as bare text rather than JSON (P§5.2).
     #[must_use]
     pub fn is_raw(self) -> bool {

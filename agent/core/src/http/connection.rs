@@ -2,8 +2,8 @@
 //! are in this file.
 //!
 //! ```text
-//!   buf: [ head of the current request | undecoded input ............. | space ]
-//!        0                             head                            len
+//!   buf: [ head of the current request | decoded body | undecoded input | space ]
+//!        0                             head           at                end
 //! ```
 //! The head stays in the buffer until the request is answered, so that it can be read again. The
 //! body is decoded piece by piece behind it, so a body of any size needs bounded memory.

@@ -33,6 +33,10 @@ pub(crate) enum Transport {
 pub(crate) const AGENT_PORT: u32 = 8443;
 
 impl Transport {
+    pub(crate) fn is_vsock(&self) -> bool {
+        matches!(self, Self::Vsock)
+    }
+
     pub(crate) fn listen(&self) -> io::Result<Listener> {
         let here = here();
         let agent = here.kernel.current(&here.sim).ok_or(io::ErrorKind::Interrupted)?;

@@ -1,4 +1,4 @@
-//! `POST /1.0/exec` (P§4.1): a command connected to websockets. The core's `exec.rs` parses requests
+//! `POST /1.0/exec` (P§4.1): a command connected to websockets. The core's `hostapi/exec` parses requests
 //! and writes answers; this starts the process and relays its input and output.
 //!
 //! Output is not buffered beyond the frame being sent: if the host does not read, the process blocks,

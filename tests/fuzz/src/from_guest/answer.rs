@@ -13,18 +13,6 @@ use crate::input::Input;
 /// Longest text of an error, bytes, with its newline.
 const ERROR: usize = 1025;
 
-const ASKS: [Ask; 9] = [
-    Ask::Info,
-    Ask::SetState,
-    Ask::ConfigKeys,
-    Ask::ConfigValue,
-    Ask::MetaData,
-    Ask::ImageExport,
-    Ask::VolumeList,
-    Ask::OperationWait,
-    Ask::Json,
-];
-
 /// What a guest may see of the metadata.
 fn permitted(flavour: Flavour, ask: Ask, mut metadata: Value) -> Value {
     if ask == Ask::Info && metadata["auth"] == "untrusted" {
@@ -45,7 +33,7 @@ fn permitted(flavour: Flavour, ask: Ask, mut metadata: Value) -> Value {
 /// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
-    let (flavour, ask) = (input.flavour(), ASKS[usize::from(input.byte() % 9)]);
+    let (flavour, ask) = (input.flavour(), Ask::ALL[usize::from(input.byte()) % Ask::ALL.len()]);
     let status = [200, 202, 400, 403, 404, 500, 99, 700][usize::from(input.byte() % 8)];
     let answer = input.0;
     let mut shown = Vec::new();

@@ -8,7 +8,8 @@ use super::{CAPABILITIES, Capability, Features};
 use crate::hostapi::exec;
 use crate::hostapi::port_forward::Target;
 
-/// A limit within a capability.
+/// A limit within a capability. Its number is the letter that its lines begin with in [`Policy`], and its bit: one text
+/// without a list for each kind is less code, and nothing else has to be kept in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
     /// User ids of exec.
