@@ -25,6 +25,8 @@ pub(super) fn accepted(agent: &Agent, state: ReadyState) {
 
 fn remember(agent: &Agent, state: ReadyState) {
     agent.ready.borrow_mut().set(state);
+    // Whatever was written before: an agent that this one has replaced may have had a call under way.
+    agent.run_files.ready.set(None);
     let _said = status_file::keep_ready(agent);
     agent.status_changed.raise();
 }
