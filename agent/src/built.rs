@@ -28,6 +28,8 @@ pub(crate) const EXEC: bool = cfg!(feature = "exec");
 pub(crate) const FILES: bool = cfg!(feature = "files");
 /// Templates and NIC names at first boot.
 pub(crate) const FIRST_BOOT: bool = cfg!(feature = "first-boot");
+/// `freeze`, `thaw` and `trim`.
+pub(crate) const FREEZE: bool = cfg!(feature = "freeze");
 /// Process 1. In no list of what is left out: only images with nothing else need it.
 pub(crate) const INIT: bool = cfg!(feature = "init");
 /// Life after an initramfs: in the root that it ends in, or until the agent of that takes over.
@@ -55,11 +57,12 @@ pub(crate) const CAPABILITIES: Features = Features::of(&[
 ]);
 
 /// The features by name; `--check` shows the absent ones.
-const FEATURES: [(&str, bool); 10] = [
+const FEATURES: [(&str, bool); 11] = [
     ("chacha20", CHACHA20),
     ("exec", EXEC),
     ("files", FILES),
     ("first-boot", FIRST_BOOT),
+    ("freeze", FREEZE),
     ("initramfs", INITRAMFS),
     ("metrics", METRICS),
     ("mounts", MOUNTS),

@@ -9,6 +9,7 @@ mod config;
 mod devlxd;
 mod first_boot;
 mod follow;
+mod freeze;
 mod guest_path;
 mod handover;
 mod hostapi;
@@ -61,11 +62,14 @@ fn main() -> ExitCode {
         Command::Report(report) => report::run(&options, *report),
         Command::SftpServer(how) if built::FILES => workers::sftp::run(&options.root, how),
         Command::MountWorker(limit) if built::MOUNTS => mount::run(&options, *limit),
+        Command::Freeze(what) if built::FREEZE => freeze::run(&options.root, *what),
         Command::Init if built::INIT => init::run(),
         Command::Leave(goal) if built::INIT => init::tell(*goal),
-        Command::SftpServer(_) | Command::MountWorker(_) | Command::Init | Command::Leave(_) => {
-            built::absent()
-        }
+        Command::SftpServer(_)
+        | Command::MountWorker(_)
+        | Command::Freeze(_)
+        | Command::Init
+        | Command::Leave(_) => built::absent(),
         // As theirs: the number alone.
         Command::Version if options.stands_in => printed(format_args!("{RELEASE}\n")),
         Command::Version => printed(format_args!("mote-agent {VERSION}\n")),

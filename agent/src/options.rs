@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mote_core::flavour::Flavour;
+use mote_core::freeze;
 use mote_core::hostapi::policy::Features;
 use mote_core::init::shutdown::Goal;
 
@@ -27,6 +28,7 @@ enum Valued {
     ConfigDir,
     Deny,
     Flavour,
+    For,
     /// Of [`Options::intervals`], the one at this index.
     Interval(usize),
     Port,
@@ -44,6 +46,7 @@ const VALUED: &[(&str, Valued)] = &[
     ("--config-dir", Valued::ConfigDir),
     ("--deny", Valued::Deny),
     ("--flavour", Valued::Flavour),
+    ("--for", Valued::For),
     ("--interval-connect", Valued::Interval(0)),
     ("--interval-connected", Valued::Interval(2)),
     ("--interval-started", Valued::Interval(1)),
@@ -53,6 +56,8 @@ const VALUED: &[(&str, Valued)] = &[
     #[cfg(feature = "tcp")]
     ("--vsock-tcp", Valued::VsockTcp),
 ];
+/// How long `freeze` freezes if nothing else is said.
+const FREEZE: Duration = Duration::from_secs(60);
 /// The long name of `-s`.
 const SECRETS: &str = "--secrets-location";
 
@@ -82,6 +87,10 @@ pub(crate) struct Options {
     pub(crate) initramfs: Initramfs,
     /// Periods in the states CONNECT, STARTED and CONNECTED.
     pub(crate) intervals: [Option<Duration>; 3],
+    /// How long `freeze` freezes.
+    pub(crate) length: Option<Duration>,
+    /// Whether `freeze` only says what is frozen.
+    pub(crate) asks: bool,
     /// Whether to print a JSON document.
     pub(crate) json: bool,
     /// Whether to log debug lines.
@@ -139,6 +148,8 @@ pub(crate) enum Command {
     Check,
     /// Mount or unmount one share within this time.
     MountWorker(Duration),
+    /// Freeze file systems, or what is about that.
+    Freeze(Freeze),
     /// Be process 1.
     Init,
     /// Tell process 1 to switch off or to reboot.
@@ -167,6 +178,19 @@ pub(crate) enum Command {
     Report(Report),
     /// Serve SFTP on standard input and output.
     SftpServer(Sftp),
+}
+
+/// What is done about frozen file systems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freeze {
+    /// Freeze for so long.
+    For(Duration),
+    /// Say what is frozen.
+    Status,
+    /// Thaw.
+    Thaw,
+    /// Tell the disks which blocks are not used.
+    Trim,
 }
 
 /// How SFTP is served.
@@ -216,6 +240,8 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         replay_ready: true,
         initramfs: Initramfs::Never,
         intervals: [None; 3],
+        length: None,
+        asks: false,
         json: false,
         debug: false,
         stands_in,
@@ -251,6 +277,14 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         Ok(None) => {}
         Err(_) if stands_in => {}
         Err(why) => return Err(why),
+    }
+    if let Command::Freeze(Freeze::For(length)) = &mut options.command {
+        *length = options.length.unwrap_or(*length);
+        if options.asks {
+            options.command = Command::Freeze(Freeze::Status);
+        }
+    } else if options.asks || options.length.is_some() {
+        return Err("--for and --status are for freeze".into());
     }
     if options.json && !matches!(options.command, Command::Status | Command::Check) {
         return Err("--json is for status and --check".into());
@@ -316,6 +350,10 @@ fn option(
     match valued {
         Valued::Secrets => options.secrets_dir = Some(value.into()),
         Valued::ConfigDir => options.config_dir = Some(value.into()),
+        Valued::For => {
+            let length = freeze::length(&value).ok_or("--for takes a time, such as 60s or 5m")?;
+            options.length = Some(length);
+        }
         Valued::Root => options.root = value.into(),
         Valued::Port => options.port = Some(value.into()),
         Valued::VsockUnix => options.transport = Transport::Unix(value.into()),
@@ -350,6 +388,7 @@ fn option(
 fn flag(options: &mut Options, name: &str) -> bool {
     match name {
         "--no-wait" => options.wait = false,
+        "--status" => options.asks = true,
         "--json" => options.json = true,
         "--no-replay-ready" => options.replay_ready = false,
         INITRAMFS => options.initramfs = Initramfs::Within,
@@ -387,6 +426,9 @@ fn command(words: &[String], stands_in: bool) -> Result<Option<Command>, BadOpti
             Some("metrics") => Report::Metrics,
             _ => return Err("report needs state or metrics".into()),
         }),
+        "freeze" => Command::Freeze(Freeze::For(FREEZE)),
+        "thaw" => Command::Freeze(Freeze::Thaw),
+        "trim" => Command::Freeze(Freeze::Trim),
         "init" if built::INIT => Command::Init,
         "halt" | "poweroff" if built::INIT => Command::Leave(Goal::Off),
         "reboot" if built::INIT => Command::Leave(Goal::Reboot),

@@ -34,6 +34,7 @@ pub mod hostapi;
 #[cfg(feature = "alloc")]
 pub mod first_boot;
 pub mod follow;
+pub mod freeze;
 pub mod guest_path;
 #[cfg(feature = "alloc")]
 pub mod init;

@@ -60,6 +60,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         | Command::Version
         | Command::Help
         | Command::SftpServer(_)
+        | Command::Freeze(_)
         | Command::Init
         | Command::Leave(_) => Ok(()),
     }

@@ -16,6 +16,10 @@ Commands:
   devices       print the devices (JSON)
   events        print events as they come, one JSON document a line
   status        print the agent's own view
+  freeze [--for 60s] [--status]
+                freeze this machine's file systems for a snapshot, for so long at most
+  thaw          end that; exit 0 if they were frozen until now
+  trim          tell the disks which blocks are not used
   report state|metrics
                 print what the host gets of this instance; needs no agent
   sftp-server [-d DIR] [-R] [-b DIR]... [-U UID -G GID]

@@ -2,23 +2,26 @@
 
 use std::fmt::{Arguments, Write};
 use std::fs::File;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
+use crate::runtime::frozen;
+
 pub(crate) mod audit;
 
 /// Longest line, bytes. What is longer is cut.
 const LINE: usize = 512;
 
-/// Lines dropped since the last one that was written.
-static LOST: AtomicU32 = AtomicU32::new(0);
-/// Whether only a part of the last line was written.
-static TORN: AtomicBool = AtomicBool::new(false);
+/// Most bytes that are kept while they cannot be written: while a file system is frozen, and with it whoever reads this.
+const KEPT: usize = 16 * 1024;
+
+/// What could not be written yet.
+static WAITING: Mutex<Waiting> = Mutex::new(Waiting { text: Vec::new(), lost: 0 });
 /// The output, chosen at the first line.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
 /// Whether debug lines are written.
@@ -68,20 +71,48 @@ fn line_of(level: &str, priority: char, most: usize, fact: Arguments<'_>) {
     } else {
         printable(most, false, format_args!("mote: {level}: {fact}"))
     };
-    let lost = LOST.swap(0, Ordering::Relaxed);
-    let mut text = String::new();
-    if TORN.swap(false, Ordering::Relaxed) {
-        text.push('\n');
+    let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+    waiting.write();
+    waiting.add(&out);
+    waiting.write();
+}
+
+/// Writes what is kept, if that can be written now.
+pub(crate) fn catch_up() {
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner).write();
+}
+
+struct Waiting {
+    /// Lines; of the first one a part may have been written.
+    text: Vec<u8>,
+    /// Lines for which there was no room behind it.
+    lost: u32,
+}
+
+impl Waiting {
+    fn add(&mut self, line: &str) {
+        if self.text.len() + line.len() > KEPT {
+            self.lost = self.lost.saturating_add(1);
+            return;
+        }
+        if self.lost > 0 {
+            let lost = format!("mote: warn: {} lines lost\n", self.lost);
+            self.text.extend_from_slice(lost.as_bytes());
+            self.lost = 0;
+        }
+        self.text.extend_from_slice(line.as_bytes());
+        self.text.push(b'\n');
     }
-    if lost > 0 {
-        let _infallible = writeln!(text, "mote: warn: {lost} lines lost");
-    }
-    text.push_str(&out);
-    text.push('\n');
-    // One write, so that lines of several processes do not mix.
-    match OUTPUT.get_or_init(Output::find).write(text.as_bytes()) {
-        Ok(written) => TORN.store(written < text.len(), Ordering::Relaxed),
-        Err(_) => _ = LOST.fetch_add(lost.saturating_add(1), Ordering::Relaxed),
+
+    /// Writes as much as is taken, each line at once, so that lines of several processes do not mix.
+    fn write(&mut self) {
+        while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
+            let line = self.text.get(..=end).unwrap_or_default();
+            match OUTPUT.get_or_init(Output::find).write(line) {
+                Ok(written) if written > 0 => drop(self.text.drain(..written)),
+                Ok(_) | Err(_) => break,
+            }
+        }
     }
 }
 
@@ -124,6 +155,9 @@ impl Output {
             }
             Self::Own(file) => rustix::io::write(file, text),
             Self::Shared => {
+                if frozen::is_frozen() {
+                    return Err(Errno::AGAIN);
+                }
                 let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
                 match poll(&mut ready, Some(&Timespec::default()))? {
                     0 => Err(Errno::AGAIN),
@@ -192,6 +226,20 @@ mod tests {
     use proptest::{prop_assert, prop_assert_eq, proptest};
 
     use super::*;
+
+    #[test]
+    fn what_there_is_no_room_for_is_counted_behind_what_is_kept() {
+        let mut waiting = Waiting { text: Vec::new(), lost: 0 };
+        let line = "x".repeat(KEPT / 4);
+        (0..9).for_each(|_| waiting.add(&line));
+        assert!(waiting.text.len() <= KEPT && waiting.lost == 6, "{}", waiting.lost);
+        // The first line could be written.
+        drop(waiting.text.drain(..=line.len()));
+        waiting.add("next");
+        let text = String::from_utf8(waiting.text).unwrap();
+        assert!(text.ends_with("x\nmote: warn: 6 lines lost\nnext\n"), "{text}");
+        assert_eq!(text.lines().count(), 4);
+    }
 
     #[test]
     fn control_characters_are_escaped_and_long_lines_cut() {

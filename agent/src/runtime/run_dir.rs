@@ -19,6 +19,8 @@ pub(crate) const READY: &str = "run/mote/ready";
 pub(crate) const HANGING: &str = "run/mote/hanging";
 /// There once what the host had added before the agent's first start has been brought into use.
 pub(crate) const FOLLOWED: &str = "run/mote/followed";
+/// Who has frozen file systems, and until when.
+pub(crate) const FREEZE: &str = "run/mote/freeze";
 /// Mount point of the host's share while it is read.
 pub(crate) const SHARE: &str = "run/mote/share";
 /// Mount point for `--check`, which may run beside the agent.

@@ -66,6 +66,7 @@ impl Pump {
         if self.port.is_none() {
             self.open();
         }
+        log::catch_up();
         let seen = self.agent.status_changed.seen();
         while let Some(action) = self.next_action() {
             self.act(action);

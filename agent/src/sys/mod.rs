@@ -5,6 +5,7 @@
 
 mod error;
 pub(crate) mod fd;
+pub(crate) mod freeze;
 pub(crate) mod heap;
 pub(crate) mod listener;
 mod plan;

@@ -54,6 +54,14 @@ impl Vm {
         ]);
     }
 
+    /// Does something while its CPUs stand still, and all that it wrote is in its disks' files.
+    pub fn standing<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.order(&["{\"execute\":\"stop\"}".to_owned()]);
+        let done = work();
+        self.order(&["{\"execute\":\"cont\"}".to_owned()]);
+        done
+    }
+
     /// Presses the power button, as a server's stop does.
     pub fn power_button(&self) {
         self.order(&["{\"execute\":\"system_powerdown\"}".to_owned()]);

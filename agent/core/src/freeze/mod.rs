@@ -1,0 +1,59 @@
+//! Which file systems are frozen for a snapshot, in which order, and which of an administrator's programs are asked first.
+
+#[cfg(feature = "alloc")]
+pub mod filesystems;
+
+use core::time::Duration;
+
+/// Longest time that file systems may be frozen: programs that write wait as long.
+pub const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Leavings of editors and package managers, which qemu-ga's own script does not run either.
+const IGNORED: [&[u8]; 8] =
+    [b"~", b".bak", b".orig", b".rpmnew", b".rpmorig", b".rpmsave", b".sample", b".swp"];
+
+/// Whether a file with this path, in a directory of hooks, is one.
+#[must_use]
+pub fn is_hook(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    !(name.starts_with(b".")
+        || name.windows(6).any(|part| part == b".dpkg-")
+        || IGNORED.iter().any(|ending| name.ends_with(ending)))
+}
+
+/// A time such as `90`, `60s` or `5m`; at least a second, and [`LONGEST`] at most.
+#[must_use]
+pub fn length(text: &str) -> Option<Duration> {
+    let (number, unit) = match text.strip_suffix('m') {
+        Some(number) => (number, 60),
+        None => (text.strip_suffix('s').unwrap_or(text), 1),
+    };
+    let seconds = crate::report::proc::number(number.as_bytes())?.checked_mul(unit)?;
+    (1..=LONGEST.as_secs()).contains(&seconds).then(|| Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leavings_are_no_hooks() {
+        for name in ["mysql-flush", "10-db.sh", "/etc/.d/a.b"] {
+            assert!(is_hook(name.as_bytes()), "{name}");
+        }
+        for name in ["x~", "a/.x", "x.bak", "x.rpmsave", "x.dpkg-dist", "x.sample"] {
+            assert!(!is_hook(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_in_seconds_or_minutes() {
+        let seconds = |text| length(text).map(|length| length.as_secs());
+        for (text, wanted) in [("1", 1), ("60s", 60), ("5m", 300), ("60m", 3600)] {
+            assert_eq!(seconds(text), Some(wanted), "{text}");
+        }
+        for text in ["", "s", "0", "-1", "61m", "3601", "1h", "1.5s", "99999999999999999999m"] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! File systems frozen for a snapshot that the host makes, for a limited time: the commands `freeze`, `thaw` and `trim`. They need
+//! no agent. What is frozen is thawed by a process of its own, whoever else is killed meanwhile.
+
+mod disks;
+mod guard;
+mod hooks;
+mod state;
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::options::Freeze;
+use crate::print;
+use crate::sys;
+
+use self::disks::Disks;
+use self::state::{End, State};
+
+/// Runs the command.
+#[inline(never)] // the agent itself needs none of its stack
+pub(crate) fn run(root: &Path, what: Freeze) -> ExitCode {
+    let done = match what {
+        Freeze::For(length) => guard::start(root, length),
+        Freeze::Status => Ok(status(root)),
+        Freeze::Thaw => thaw(root),
+        Freeze::Trim => trim(root),
+    };
+    let done = done.and_then(|text| print::out(format_args!("{text}\n")));
+    if let Err(why) = &done {
+        print::complain(format_args!("{why}"));
+    }
+    ExitCode::from(u8::from(done.is_err()))
+}
+
+fn status(root: &Path) -> String {
+    let state = State::look(root);
+    match state.until.checked_sub(sys::since_boot()) {
+        Some(left) => format!("frozen for {} s more", left.as_secs()),
+        None if state.guard.is_some() => "being frozen or thawed".to_owned(),
+        None => "not frozen".to_owned(),
+    }
+}
+
+/// Ends the guard's wait. Without one, thaws what is frozen, whoever did it.
+fn thaw(root: &Path) -> io::Result<String> {
+    let state = State::look(root);
+    if let Some(guard) = state.guard {
+        sys::kill(guard, guard::THAW);
+        return match State::left_by(root).end {
+            End::Asked => Ok("thawed".to_owned()),
+            end => Err(io::Error::other(end.words())),
+        };
+    }
+    let disks = Disks::open(root)?;
+    // Each of them, not only the first.
+    let unguarded = disks.open.iter().filter(|disk| sys::freeze::thaw(disk).is_ok()).count();
+    Err(io::Error::other(if unguarded > 0 {
+        "thawed what was frozen without a guard"
+    } else {
+        state.end.words()
+    }))
+}
+
+/// Tells the disks what is not used. Those that take no such thing are left out.
+fn trim(root: &Path) -> io::Result<String> {
+    let disks = Disks::open(root)?;
+    let mut text = "trimmed:".to_owned();
+    for (point, disk) in disks.points.iter().zip(&disks.open) {
+        if let Ok(bytes) = sys::freeze::trim(disk) {
+            let point = String::from_utf8_lossy(point);
+            text.extend([" ", &point, " ", &bytes.to_string()]);
+        }
+    }
+    Ok(text)
+}

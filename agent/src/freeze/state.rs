@@ -1,0 +1,108 @@
+//! Who freezes, and until when, as a file in `/run/mote` that the guard has locked. It is never removed: who waits for the
+//! lock waits for the right one. It is written only while nothing is frozen.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, getpid};
+
+use crate::runtime::small_files::make_directory;
+use crate::runtime::{frozen, run_dir};
+
+/// How a freeze has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// There was none.
+    None,
+    /// All were frozen until somebody asked to thaw them.
+    Asked,
+    /// Nobody had asked when the time was over.
+    Late,
+    /// Another program had thawed one before.
+    Before,
+}
+
+impl End {
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::None | Self::Asked => "not frozen",
+            Self::Late => "not frozen any more: the time was over",
+            Self::Before => "not frozen any more: another program had thawed",
+        }
+    }
+}
+
+/// What is known of it.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// The guard's process, if there is one.
+    pub(super) guard: Option<Pid>,
+    /// When it thaws, in time since boot; zero while nothing is frozen.
+    pub(super) until: Duration,
+    /// How the last one has ended.
+    pub(super) end: End,
+}
+
+/// Written by the guard.
+#[derive(Debug)]
+pub(super) struct State(File);
+
+impl State {
+    /// Takes the lock.
+    ///
+    /// # Errors
+    /// That another has it; any error of open(2) and flock(2).
+    pub(super) fn take(root: &Path) -> io::Result<Self> {
+        make_directory(&root.join(run_dir::DIRECTORY))?;
+        let mut options = File::options();
+        let options = options.read(true).write(true).create(true).mode(0o600);
+        let file = options.open(root.join(run_dir::FREEZE))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| io::Error::other("something is frozen already"))?;
+        let state = Self(file);
+        state.say(Duration::ZERO, End::None);
+        Ok(state)
+    }
+
+    /// Says until when all is frozen, or how that has ended. A reader sees the old text or the new one.
+    #[inline(never)] // its size
+    pub(super) fn say(&self, until: Duration, end: End) {
+        let until = u64::try_from(until.as_millis()).unwrap_or(0).to_le_bytes();
+        let [a, b, c, d] = getpid().as_raw_nonzero().get().to_le_bytes();
+        let _told = self.0.write_all_at(&[&until[..], &[a, b, c, d, end as u8]].concat(), 0);
+    }
+
+    /// What is known now.
+    #[inline(never)] // its size
+    pub(super) fn look(root: &Path) -> Known {
+        let mut known = Known { guard: None, until: Duration::ZERO, end: End::None };
+        let Ok(file) = File::open(root.join(run_dir::FREEZE)) else { return known };
+        let is_held = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
+        let mut bytes = [0; 13];
+        let _short = file.read_at(&mut bytes, 0);
+        let [until @ .., a, b, c, d, end] = bytes;
+        if is_held {
+            known.guard = Pid::from_raw(i32::from_le_bytes([a, b, c, d]));
+            known.until = frozen::until(until);
+        }
+        known.end = match end {
+            1 => End::Asked,
+            2 => End::Late,
+            3 => End::Before,
+            _ => End::None,
+        };
+        known
+    }
+
+    /// Waits until the guard has ended; what is known then.
+    pub(super) fn left_by(root: &Path) -> Known {
+        if let Ok(file) = File::open(root.join(run_dir::FREEZE)) {
+            let _ended = flock(&file, FlockOperation::LockShared);
+        }
+        Self::look(root)
+    }
+}

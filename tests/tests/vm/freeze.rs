@@ -1,0 +1,245 @@
+//! File systems frozen for a snapshot: whatever is killed, they are thawed in time; what is copied meanwhile fits together.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use mote_tests::guest::Guest;
+use mote_tests::host::NAME;
+use mote_tests::vm::Spec;
+use mote_tests::world::{MOTE_BOOT, World};
+use mote_tests::{Scratch, patient, wait};
+
+/// Volumes of the guest, and where it has them.
+const VOLUMES: [(&str, &str); 2] = [("journal", "/dev/vdb"), ("data", "/dev/vdc")];
+/// Size of one.
+const SIZE: u64 = 16 << 20;
+/// Snapshots of each kind.
+const SNAPSHOTS: usize = 20;
+/// What the log has not said at once comes with the next line to the host.
+const LATER: Duration = Duration::from_secs(40);
+
+/// A VM with two volumes, mounted. Dropped in this order.
+struct Machine {
+    world: World,
+    guest: Guest,
+    disks: Scratch,
+}
+
+impl Machine {
+    fn boot(words: &str) -> Self {
+        let disks = Scratch::new();
+        let mut extra = Vec::new();
+        for (name, _) in VOLUMES {
+            let path = disks.0.join(name);
+            std::fs::File::create(&path).unwrap().set_len(SIZE).unwrap();
+            let mut make = Command::new("mke2fs");
+            let made = make.args(["-q", "-t", "ext4", "-L", name]).arg(&path).status();
+            assert!(made.expect("mke2fs").success());
+            let drive = format!("file={},if=none,id={name},format=raw", path.display());
+            let device = format!("virtio-blk-pci,drive={name}");
+            extra.extend(["-drive", &drive, "-device", &device].map(str::to_owned));
+        }
+        let spec = Spec { words: words.to_owned(), extra, ..Spec::default() };
+        let mut world = World::of("lxd", &spec, &[]);
+        let mut guest = if words.is_empty() { world.shell() } else { world.vm.guest() };
+        for (name, device) in VOLUMES {
+            guest.ok(&format!("mkdir /{name} && mount -t ext4 {device} /{name}"));
+        }
+        Self { world, guest, disks }
+    }
+
+    /// Starts a write that has to wait while its volume is frozen; [`Self::written`] says when it was done.
+    fn write_later(&mut self) {
+        let write = "(echo x >/data/waits; cut -d. -f1 /proc/uptime >/run/written)";
+        self.guest.ok(&format!("rm -f /run/written; {write} >/dev/null 2>&1 &"));
+    }
+
+    fn written(&mut self, limit: Duration) -> u64 {
+        let guest = &mut self.guest;
+        let (text, _) = wait("the write", patient(limit), || {
+            Some(guest.sh("cat /run/written 2>/dev/null").1).filter(|text| text.ends_with('\n'))
+        });
+        text.trim().parse().expect("seconds")
+    }
+
+    fn uptime(&mut self) -> u64 {
+        self.guest.ok("cut -d. -f1 /proc/uptime").trim().parse().expect("seconds")
+    }
+
+    fn by_host(&self, command: &str) -> Result<String, String> {
+        self.world.host.exec(&command.split(' ').collect::<Vec<_>>())
+    }
+}
+
+const FROZEN: &str = "frozen for 6 s: /data /journal\n";
+
+#[test]
+fn whatever_is_killed_all_is_thawed_in_time() {
+    let mut vm = Machine::boot("");
+    // The agent, by whose command it was frozen.
+    let begun = vm.uptime();
+    assert_eq!(vm.by_host("mote-agent freeze --for 6s").as_deref(), Ok(FROZEN));
+    vm.write_later();
+    let status = vm.guest.ok("mote-agent freeze --status");
+    assert!(status.starts_with("frozen for ") && status.ends_with(" s more\n"), "{status}");
+    let (code, again) = vm.guest.sh("mote-agent freeze 2>&1");
+    assert!(code == 1 && again == "mote-agent: something is frozen already\n", "{code} {again}");
+    vm.guest.ok("kill -9 $(cat /run/agent.pid)");
+    assert_eq!(vm.guest.sh("cat /run/written").0, 1, "it is not frozen");
+    let took = vm.written(Duration::from_secs(20)) - begun;
+    println!("thawed {took} s after a freeze of 6 s whose agent was killed");
+    assert!((5..=20).contains(&took), "{took}");
+    let (code, late) = vm.guest.sh("mote-agent thaw 2>&1");
+    let words = "mote-agent: not frozen any more: the time was over\n";
+    assert!(code == 1 && late == words, "{code} {late}");
+    vm.guest.ok("dmesg | grep -q 'mote-agent: file systems thawed, as the time was over'");
+
+    // The host's daemon.
+    vm.guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+    vm.world.host.connected(MOTE_BOOT);
+    assert_eq!(vm.by_host("mote-agent freeze --for 6s").as_deref(), Ok(FROZEN));
+    vm.write_later();
+    vm.world.host.kill();
+    let begun = vm.uptime();
+    let took = vm.written(Duration::from_secs(20)) - begun;
+    println!("thawed {took} s after a freeze of 6 s whose host was killed");
+    vm.world.host.start();
+    vm.world.host.connected(MOTE_BOOT);
+
+    // The caller, while a hook runs: it cannot make a snapshot any more.
+    let hook = "mkdir -p /etc/mote/freeze.d; f=/etc/mote/freeze.d/slow; printf '#!/bin/sh\\necho $1 >>/run/hook\\nsleep 2\\n' >$f; chmod 755 $f";
+    vm.guest.ok(hook);
+    vm.guest.ok("mote-agent freeze --for 60s >/run/caller 2>&1 & sleep 1; kill -9 $!");
+    wait("the hook's end", patient(Duration::from_secs(20)), || {
+        (vm.guest.sh("cat /run/hook").1 == "freeze\nthaw\n").then_some(())
+    });
+    wait("the guard's end", patient(Duration::from_secs(20)), || {
+        (vm.guest.ok("mote-agent freeze --status") == "not frozen\n").then_some(())
+    });
+    vm.write_later();
+    vm.written(Duration::from_secs(5));
+    // The guard itself, by hand: what it left is thawed by hand too.
+    vm.guest.ok("rm /etc/mote/freeze.d/slow; mote-agent freeze");
+    vm.guest.ok("for p in /proc/[0-9]*; do case $(tr '\\0' ' ' <$p/cmdline) in *mote-agent*freeze*) kill -9 ${p#/proc/};; esac; done 2>/dev/null; true");
+    vm.write_later();
+    let (code, said) = vm.guest.sh("mote-agent thaw 2>&1");
+    assert!(code == 1 && said.contains("without a guard"), "{code} {said}");
+    vm.written(Duration::from_secs(5));
+    vm.world.power_off(&mut vm.guest);
+}
+
+#[test]
+fn a_hook_that_fails_leaves_nothing_frozen_and_all_hooks_undone() {
+    let mut vm = Machine::boot("");
+    for (directory, name, code) in [
+        ("/etc/mote/freeze.d", "a", 0),
+        ("/etc/qemu/fsfreeze-hook.d", "b", 3),
+        ("/etc/qemu-ga/fsfreeze-hook.d", "c", 0),
+    ] {
+        let text = format!("#!/bin/sh\\necho {name} $1 >>/run/hooks\\nexit {code}\\n");
+        let file = format!("{directory}/{name}");
+        vm.guest.ok(&format!("mkdir -p {directory}; printf '{text}' >{file}; chmod 755 {file}"));
+    }
+    let (code, why) = vm.guest.sh("mote-agent freeze 2>&1");
+    assert!(
+        code == 1 && why == "mote-agent: /etc/qemu/fsfreeze-hook.d/b: exit code 3\n",
+        "{code} {why}"
+    );
+    assert_eq!(vm.guest.ok("cat /run/hooks"), "a freeze\nb freeze\nb thaw\na thaw\n");
+    assert_eq!(vm.guest.ok("mote-agent freeze --status"), "not frozen\n");
+    vm.write_later();
+    vm.written(Duration::from_secs(5));
+    // All is well: each is told, and told back.
+    vm.guest.ok("rm /run/hooks /etc/qemu/fsfreeze-hook.d/b; mote-agent freeze && mote-agent thaw");
+    assert_eq!(vm.guest.ok("cat /run/hooks"), "a freeze\nc freeze\nc thaw\na thaw\n");
+    // What another has frozen is his; what another thaws is told.
+    vm.guest.ok("fsfreeze --freeze /data");
+    assert_eq!(vm.guest.ok("mote-agent freeze"), "frozen for 60 s: /journal\nleft out: /data\n");
+    vm.guest.ok("mote-agent thaw");
+    assert_eq!(vm.guest.sh("fsfreeze --unfreeze /data").0, 0);
+    vm.guest.ok("mote-agent freeze; fsfreeze --unfreeze /data");
+    let (code, why) = vm.guest.sh("mote-agent thaw 2>&1");
+    assert!(code == 1 && why.contains("another program had thawed"), "{code} {why}");
+    vm.guest.ok("mote-agent trim");
+    vm.world.power_off(&mut vm.guest);
+}
+
+#[test]
+fn commands_and_status_go_on_while_the_agents_own_log_is_frozen() {
+    let mut vm = Machine::boot("mote.agent=later");
+    vm.guest.ok("sed -i s,/run/agent.log,/data/agent.log, /run/agent.start; start-stop-daemon -S -b -x /run/agent.start");
+    vm.world.host.connected(MOTE_BOOT);
+    vm.by_host("mote-agent freeze --for 50s").unwrap();
+    for _ in 0..3 {
+        assert_eq!(vm.by_host("/bin/busybox echo there").as_deref(), Ok("there\n"));
+    }
+    assert!(vm.guest.ok("mote-agent status").contains("state: CONNECTED\n"));
+    assert_eq!(vm.guest.ok("mote-agent get user.foo"), "bar\n");
+    let before = vm.guest.ok("grep -c 'argv=.*there' /data/agent.log || true");
+    assert_eq!(before, "0\n");
+    assert_eq!(vm.by_host("mote-agent thaw").as_deref(), Ok("thawed\n"));
+    let guest = &mut vm.guest;
+    wait("the log", patient(LATER), || {
+        (guest.sh("grep -c 'argv=.*there' /data/agent.log").1 == "3\n").then_some(())
+    });
+    assert_eq!(guest.sh("grep -c lost /data/agent.log").1, "0\n");
+    vm.world.power_off(&mut vm.guest);
+}
+
+/// Copies a volume, and says what number its file has. What the kernel had not written is taken from the journal of the file
+/// system, as after a power cut.
+fn copied(disks: &Path, name: &str) -> u64 {
+    let copy: PathBuf = disks.join(format!("{name}.copy"));
+    // Nobody writes to it: neither has errors that were not there.
+    let checked = Command::new("e2fsck").args(["-f", "-y"]).arg(&copy).output().expect("e2fsck");
+    assert!(checked.status.code().is_some_and(|code| code <= 1), "{checked:?}");
+    let read = Command::new("debugfs").args(["-R", "cat /number"]).arg(&copy).output();
+    let text = String::from_utf8(read.expect("debugfs").stdout).expect("a number");
+    text.trim().parse().unwrap_or(0)
+}
+
+/// Makes snapshots of one volume after the other; counts those in which the data has what the journal does not know.
+fn bad_snapshots(vm: &Machine, is_frozen: bool) -> usize {
+    let disks = &vm.disks.0;
+    let mut bad = 0;
+    for _ in 0..SNAPSHOTS {
+        if is_frozen {
+            vm.by_host("mote-agent freeze --for 60s").unwrap();
+        }
+        for (name, _) in VOLUMES {
+            vm.world.vm.standing(|| {
+                std::fs::copy(disks.join(name), disks.join(format!("{name}.copy"))).unwrap()
+            });
+            // As long as a server needs between two volumes.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        if is_frozen {
+            assert_eq!(vm.by_host("mote-agent thaw").as_deref(), Ok("thawed\n"));
+        }
+        let [journal, data] = VOLUMES.map(|(name, _)| copied(disks, name));
+        bad += usize::from(data > journal);
+        assert!(journal > 0, "nothing is written");
+    }
+    bad
+}
+
+#[test]
+fn snapshots_of_two_volumes_fit_together_if_they_were_frozen() {
+    let mut vm = Machine::boot("");
+    // Each number is in the journal before it is in the data.
+    let write = "printf %08d $n | dd of=/$v/number conv=notrunc,fsync 2>/dev/null";
+    vm.guest.ok(&format!(
+        "(n=0; while :; do n=$((n+1)); for v in journal data; do {write}; done; done) >/dev/null 2>&1 &"
+    ));
+    wait("numbers", patient(Duration::from_secs(20)), || {
+        (vm.guest.ok("cat /data/number 2>/dev/null || true") > "00000003".into()).then_some(())
+    });
+    let without = bad_snapshots(&vm, false);
+    let with = bad_snapshots(&vm, true);
+    println!("bad snapshots: {without} of {SNAPSHOTS} without, {with} of {SNAPSHOTS} with");
+    assert_eq!(with, 0);
+    assert!(without > SNAPSHOTS / 2, "{without}");
+    drop(vm.world.host.run(&["exec", NAME, "--", "killall", "-9", "sh"]));
+    vm.world.vm.cut();
+}
