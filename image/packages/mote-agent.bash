@@ -11,6 +11,7 @@ _mote_agent() {
         ;;
     --flavour) words="incus lxd lxd-5.0" ;;
     --deny | --allow) words="guestapi exec files mounts port-forward metrics state templates network first-boot resources" ;;
+    freeze) words="--for --status" ;;
     report) words="state metrics" ;;
     --interval-*) return ;;
     *)

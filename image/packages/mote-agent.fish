@@ -1,5 +1,5 @@
 # fish completion for mote-agent. The words are those of its --help.
-set -l commands ready started get config metadata devices events status report sftp-server version help
+set -l commands ready started get config metadata devices events status freeze thaw trim report sftp-server version help
 set -l features guestapi exec files mounts port-forward metrics state templates network first-boot resources
 set -l first "not __fish_seen_subcommand_from $commands"
 complete -c mote-agent -f
@@ -11,10 +11,15 @@ complete -c mote-agent -n $first -a metadata -d 'print the cloud-init meta-data'
 complete -c mote-agent -n $first -a devices -d 'print the devices'
 complete -c mote-agent -n $first -a events -d 'print events as they come'
 complete -c mote-agent -n $first -a status -d "print the agent's own view"
+complete -c mote-agent -n $first -a freeze -d 'freeze file systems for a snapshot'
+complete -c mote-agent -n $first -a thaw -d 'thaw them'
+complete -c mote-agent -n $first -a trim -d 'tell the disks which blocks are not used'
 complete -c mote-agent -n $first -a report -d 'print what the host gets of this instance'
 complete -c mote-agent -n $first -a sftp-server -d 'serve SFTP on standard input and output'
 complete -c mote-agent -n $first -a version -d 'print the version'
 complete -c mote-agent -n $first -a help -d 'print a summary'
+complete -c mote-agent -n '__fish_seen_subcommand_from freeze' -l for -x -d 'for so long at most'
+complete -c mote-agent -n '__fish_seen_subcommand_from freeze' -l status -d 'say what is frozen'
 complete -c mote-agent -n '__fish_seen_subcommand_from report' -a 'state metrics'
 complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o d -r -a '(__fish_complete_directories)' -d directory
 complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o R -d 'for reading only'

@@ -10,6 +10,9 @@ commands=(
     'devices:print the devices'
     'events:print events as they come'
     "status:print the agent's own view"
+    'freeze:freeze file systems for a snapshot'
+    'thaw:thaw them'
+    'trim:tell the disks which blocks are not used'
     'report:print what the host gets of this instance'
     'sftp-server:serve SFTP on standard input and output'
     'version:print the version'
@@ -19,6 +22,7 @@ features=(guestapi exec files mounts port-forward metrics state templates networ
 
 _mote_agent_words() {
     case "$words[1]" in
+    freeze) _arguments '--for=[for so long at most]:time' '--status[say what is frozen]' ;;
     report) _values report state metrics ;;
     sftp-server) _arguments '-d[directory]:directory:_files -/' '-R[for reading only]' '*-b[show this directory]:directory:_files -/' '-U[as this user]:id' '-G[with this group]:id' ;;
     get) _message key ;;

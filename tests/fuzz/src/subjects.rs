@@ -100,6 +100,8 @@ const SUBJECTS: &[(&str, &[&str])] = &[
         &[
             "first_boot/nic.rs",
             "follow/resources.rs",
+            "freeze/filesystems.rs",
+            "freeze/mod.rs",
             "report/metrics.rs",
             "report/proc/memory.rs",
             "report/proc/mod.rs",

@@ -2,6 +2,7 @@
 //! a build is proved by.
 
 mod image;
+mod snapshot;
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

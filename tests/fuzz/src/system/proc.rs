@@ -1,10 +1,11 @@
-//! What the kernel and `/etc` tell, from arbitrary bytes: every parser of `proc`, `netlink` and `resources`, and
+//! What the kernel and `/etc` tell, from arbitrary bytes: every parser of `proc`, `netlink`, `resources` and `freeze`, and
 //! what `metrics` and `state` write of it. What must hold: no panic, and whatever was read becomes
 //! JSON that serde_json reads, with numbers that Go's `int64` takes, or the path that an event told of.
 
 use mote_core::first_boot::nic::{self, Search, Wanted};
 use mote_core::flavour::Flavour;
 use mote_core::follow::resources::Added;
+use mote_core::freeze::{self, filesystems};
 use mote_core::json::Writer;
 use mote_core::netlink::{self, Reply};
 use mote_core::report::metrics::{self, Section, Totals};
@@ -140,6 +141,21 @@ fn check_events(data: &[u8]) {
     }
 }
 
+/// What is frozen stands in the list, once. A time has its bounds.
+fn check_mounts(data: &[u8]) {
+    let found = filesystems::mounted(data);
+    assert!(found.len() <= lines(data).count());
+    for system in found {
+        let words = lines(data).filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+        assert!(words.into_iter().any(|word| word == system.point));
+    }
+    let length = std::str::from_utf8(data).ok().and_then(freeze::length);
+    assert!(length.is_none_or(|length| length <= freeze::LONGEST && length.as_secs() > 0));
+    if freeze::is_hook(data) {
+        assert!(!data.ends_with(b"~"));
+    }
+}
+
 /// One input.
 pub fn run(data: &[u8]) {
     for flavour in [Flavour::Lxd, Flavour::Incus] {
@@ -148,4 +164,5 @@ pub fn run(data: &[u8]) {
     }
     check_nics(data);
     check_events(data);
+    check_mounts(data);
 }

@@ -1,0 +1,59 @@
+//! `mote-snapshot` with a server's command of the test's, which notes what it is asked and fails as it is told to.
+
+use crate::Machine;
+
+/// A client. `fail` has the words of what is to fail.
+const CLIENT: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\n[ ! -e \"$HOME/fail\" ] || while read -r words; do case \"$*\" in *\"$words\"*) exit 1 ;; esac; done <\"$HOME/fail\"\n";
+const BOTH: [(&str, &str); 2] = [("incus", CLIENT), ("lxc", CLIENT)];
+
+fn asked(machine: &Machine, arguments: &str) -> (Option<i32>, String) {
+    let (code, said) =
+        machine.sh(&format!("sh=/bin/sh; $sh image/packages/mote-snapshot {arguments}"));
+    println!("{said}");
+    let asked = machine.asked();
+    let _none = std::fs::remove_file(machine.0.0.join("asked"));
+    (code, asked)
+}
+
+#[test]
+fn each_servers_command_is_called_in_order() {
+    let machine = Machine::new(&BOTH);
+    let (code, text) = asked(&machine, "vm1");
+    let order = "incus exec vm1 -- mote-agent freeze --for 60s\nincus snapshot create vm1\nincus exec vm1 -- mote-agent thaw\n";
+    assert_eq!((code, text.as_str()), (Some(0), order));
+    let all = "--lxc --for=5m --volume default/a --volume=default/b far:vm1 s1 -- --reuse";
+    let (code, text) = asked(&machine, all);
+    let order = "lxc exec far:vm1 -- mote-agent freeze --for 5m\nlxc snapshot far:vm1 s1 --reuse\n\
+                 lxc storage volume snapshot default a s1\nlxc storage volume snapshot default b s1\n\
+                 lxc exec far:vm1 -- mote-agent thaw\n";
+    assert_eq!((code, text.as_str()), (Some(0), order));
+    let machine = Machine::new(&BOTH[1..]);
+    assert!(asked(&machine, "vm1").1.contains("lxc snapshot vm1\n"));
+}
+
+#[test]
+fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
+    let machine = Machine::new(&BOTH);
+    for (fails, wanted, is_thawed) in [
+        ("freeze", 1, false),
+        ("thaw", 3, true),
+        ("snapshot create vm1", 4, true),
+        ("volume", 4, true),
+    ] {
+        mote_tests::put(machine.0.0.join("fail"), format!("{fails}\n"));
+        let (code, text) = asked(&machine, "--volume default/a vm1 s1");
+        assert_eq!(code, Some(wanted), "{fails}");
+        assert_eq!(text.contains(" thaw\n"), is_thawed, "{fails}: {text}");
+        assert_eq!(text.contains("snapshot"), fails != "freeze", "{fails}: {text}");
+    }
+    for wrong in ["", "--for", "--volume a vm1", "--what vm1", "vm1 s1 more"] {
+        assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
+    }
+    // What is killed meanwhile thaws.
+    let slow = CLIENT.replace("\n[ !", "\n[ \"$1\" != snapshot ] || sleep 1\n[ !");
+    let machine = Machine::new(&[("incus", slow.as_str())]);
+    let (code, _) =
+        machine.sh("/bin/sh image/packages/mote-snapshot vm1 & sleep 0.5; kill $!; wait $!");
+    assert_eq!(code, Some(143));
+    assert!(machine.asked().ends_with("mote-agent thaw\n"), "{}", machine.asked());
+}
