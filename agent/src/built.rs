@@ -40,6 +40,8 @@ pub(crate) const METRICS: bool = cfg!(feature = "metrics");
 pub(crate) const MOUNTS: bool = cfg!(feature = "mounts");
 /// Connections to ports in the guest.
 pub(crate) const PORT_FORWARD: bool = cfg!(feature = "port-forward");
+/// Ready by itself.
+pub(crate) const READY_WHEN: bool = cfg!(feature = "ready-when");
 /// What the host adds is brought into use.
 pub(crate) const RESOURCES: bool = cfg!(feature = "resources");
 /// `/1.0/state`.
@@ -57,7 +59,7 @@ pub(crate) const CAPABILITIES: Features = Features::of(&[
 ]);
 
 /// The features by name; `--check` shows the absent ones.
-const FEATURES: [(&str, bool); 11] = [
+const FEATURES: [(&str, bool); 12] = [
     ("chacha20", CHACHA20),
     ("exec", EXEC),
     ("files", FILES),
@@ -67,6 +69,7 @@ const FEATURES: [(&str, bool); 11] = [
     ("metrics", METRICS),
     ("mounts", MOUNTS),
     ("port-forward", PORT_FORWARD),
+    ("ready-when", READY_WHEN),
     ("resources", RESOURCES),
     ("state", STATE),
 ];

@@ -35,7 +35,7 @@ use crate::system::devices;
 use crate::system::missing::Missing;
 use crate::system::modules::Patience;
 use crate::transport::Listener;
-use crate::{devlxd, first_boot, follow, hostapi};
+use crate::{devlxd, first_boot, follow, hostapi, ready_when};
 
 /// Longest wait for STOPPED to be written.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -149,6 +149,9 @@ async fn serve(
     let guests = agent.task(never(devlxd::server::run(agent.clone())));
     if built::RESOURCES {
         agent.spawn(follow::run(agent.clone()));
+    }
+    if built::READY_WHEN {
+        agent.spawn(ready_when::run(agent.clone()));
     }
     let task = agent.clone();
     agent.spawn(async move {

@@ -19,6 +19,7 @@ mod life;
 mod net;
 mod options;
 mod print;
+mod ready_when;
 mod runtime;
 mod start;
 mod status;
@@ -35,6 +36,7 @@ use mote_core::hostapi::info::RELEASE;
 use crate::built::VERSION;
 use crate::cli::{check, client, help};
 use crate::options::{Command, Options};
+use crate::ready_when::watch;
 use crate::runtime::{log, run};
 use crate::start::error::StartError;
 use crate::sys::SystemError;
@@ -62,12 +64,14 @@ fn main() -> ExitCode {
         Command::Report(report) => report::run(&options, *report),
         Command::SftpServer(how) if built::FILES => workers::sftp::run(&options.root, how),
         Command::MountWorker(limit) if built::MOUNTS => mount::run(&options, *limit),
+        Command::ReadyWhen if built::READY_WHEN => watch::run(&options),
         Command::Freeze(what) if built::FREEZE => freeze::run(&options.root, *what),
         Command::Init if built::INIT => init::run(),
         Command::Leave(goal) if built::INIT => init::tell(*goal),
         Command::SftpServer(_)
         | Command::MountWorker(_)
         | Command::Freeze(_)
+        | Command::ReadyWhen
         | Command::Init
         | Command::Leave(_) => built::absent(),
         // As theirs: the number alone.

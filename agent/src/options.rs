@@ -150,6 +150,8 @@ pub(crate) enum Command {
     MountWorker(Duration),
     /// Freeze file systems, or what is about that.
     Freeze(Freeze),
+    /// Look until what the guest's file asks for to be Ready has held.
+    ReadyWhen,
     /// Be process 1.
     Init,
     /// Tell process 1 to switch off or to reboot.
@@ -429,6 +431,7 @@ fn command(words: &[String], stands_in: bool) -> Result<Option<Command>, BadOpti
         "freeze" => Command::Freeze(Freeze::For(FREEZE)),
         "thaw" => Command::Freeze(Freeze::Thaw),
         "trim" => Command::Freeze(Freeze::Trim),
+        "ready-when" => Command::ReadyWhen,
         "init" if built::INIT => Command::Init,
         "halt" | "poweroff" if built::INIT => Command::Leave(Goal::Off),
         "reboot" if built::INIT => Command::Leave(Goal::Reboot),

@@ -42,7 +42,9 @@ fn devlxd_works_and_what_is_not_built_says_so() {
 
 #[test]
 fn its_subcommands_are_gone_and_check_says_what_was_left_out() {
-    for words in [&["report", "state"][..], &["report", "metrics"], &["sftp-server"], &["freeze"], &["thaw"]] {
+    for words in
+        [&["report", "state"][..], &["report", "metrics"], &["sftp-server"], &["freeze"], &["thaw"]]
+    {
         let output = Command::new(agent()).args(words).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -51,6 +53,6 @@ fn its_subcommands_are_gone_and_check_says_what_was_left_out() {
     let output = Command::new(agent()).arg("--check").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let without = "build: without chacha20, exec, files, first-boot, freeze, initramfs, metrics, \
-                   mounts, port-forward, resources, state";
+                   mounts, port-forward, ready-when, resources, state";
     assert!(said.contains(without), "{said}");
 }

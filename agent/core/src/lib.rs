@@ -39,6 +39,7 @@ pub mod guest_path;
 #[cfg(feature = "alloc")]
 pub mod init;
 pub mod netlink;
+pub mod ready_when;
 pub mod report;
 
 pub mod log_limit;

@@ -141,7 +141,7 @@ mod signalled;
 
 // What is exchanged.
 mod below;
-use below::{first_boot, follow, guest_path, sys, system, transport};
+use below::{first_boot, follow, guest_path, ready_when, sys, system, transport};
 
 // What is around it.
 mod agents;

@@ -4,7 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mote_core::devlxd::ready::{host_state, write_state};
+use mote_core::devlxd::ready::{ReadyState, host_state, write_state};
 use mote_core::dial::Retry;
 use mote_core::host_address::HostAddress;
 use mote_core::hostapi::host_info::HostInfo;
@@ -162,6 +162,24 @@ impl Agent {
         }
         let _exclusive = self.ready_lock.clone().take_many(READY_LOCK_PERMITS).await;
         let Some(state) = self.ready.borrow().on_connected(host_state) else { return };
+        if self.tell(state).await {
+            log::info(format_args!("ready replayed"));
+        }
+    }
+
+    /// Says Ready in place of an application; whether the host has taken it.
+    pub(crate) async fn say_ready(&self) -> bool {
+        let _exclusive = self.ready_lock.clone().take_many(READY_LOCK_PERMITS).await;
+        // An application may have been faster.
+        if self.ready.borrow().get().is_some() || !self.tell(ReadyState::Ready).await {
+            return false;
+        }
+        self.ready.borrow_mut().set(ReadyState::Ready);
+        true
+    }
+
+    /// Tells the host this state; whether it has taken it.
+    async fn tell(&self, state: ReadyState) -> bool {
         let body = Document::new(32, |json| write_state(json, state.name()));
         let request = Call {
             method: "PATCH",
@@ -172,16 +190,18 @@ impl Agent {
             retry: Retry::Dial,
         };
         match self.ask(&request, &|| false).await {
-            Ok(reply) if reply.status == 200 => log::info(format_args!("ready replayed")),
+            Ok(reply) if reply.status == 200 => return true,
             Ok(reply) => {
                 self.report_error(format_args!(
-                    "ready not replayed: the host answered {}",
+                    "{} not taken: the host answered {}",
+                    state.name(),
                     reply.status
                 ));
             }
             // Logged by `judge`.
             Err(_) => {}
         }
+        false
     }
 }
 

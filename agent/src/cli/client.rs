@@ -61,6 +61,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         | Command::Help
         | Command::SftpServer(_)
         | Command::Freeze(_)
+        | Command::ReadyWhen
         | Command::Init
         | Command::Leave(_) => Ok(()),
     }

@@ -51,6 +51,11 @@ pub(crate) fn read(options: &Options) -> Found {
 }
 
 impl Found {
+    /// What is to be seen before the agent says Ready by itself.
+    pub(crate) fn ready_when(&self) -> Vec<&str> {
+        self.ours.policy.ready_when().collect()
+    }
+
     /// What is allowed under this flavour, or while it is not known.
     pub(crate) fn features(&self, flavour: Option<Flavour>) -> Features {
         let all = self.options.and(self.ours.policy.features);

@@ -9,21 +9,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mote_core::freeze::is_hook;
-use mote_core::hostapi::exec::Program;
 use rustix::fs::{FileType, stat};
-use rustix::process::{WaitOptions, waitpid};
 
-use crate::sys::{self, Plan};
+use crate::runtime::command;
 use crate::system::devices::entries;
 
 /// Where they are: mote's, and qemu-ga's as its documents and as Red Hat's packages have them.
 const DIRECTORIES: [&str; 3] =
     ["etc/mote/freeze.d", "etc/qemu/fsfreeze-hook.d", "etc/qemu-ga/fsfreeze-hook.d"];
-/// As of a command of the host's.
-const ENVIRONMENT: &CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Pause between two looks whether one has ended.
-const LOOK: Duration = Duration::from_millis(20);
-
 /// All hooks, each directory's by name.
 pub(super) fn list(root: &Path) -> Vec<PathBuf> {
     let (mut all, mut seen): (Vec<PathBuf>, Vec<_>) = Default::default();
@@ -77,36 +70,12 @@ pub(super) fn thaw(hooks: &[PathBuf], limit: Duration) {
 }
 
 /// Runs one to its end. It has no output: what it leaves running would keep that open.
-#[inline(never)] // its size
 fn call(hook: &Path, what: &CStr, limit: Duration) -> io::Result<()> {
     let hook = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();
     // The guard has nothing else there.
-    let nothing = io::stdin();
-    let (child, _report) = sys::spawn(&Plan {
-        program: Program { name: &hook, path: "" },
-        arguments: &[&hook, what],
-        environment: &[ENVIRONMENT],
-        stdio: [nothing.as_fd(); 3],
-        directory: Some(c"/"),
-        ids: None,
-        terminal: false,
-    })?;
-    let until = sys::since_boot() + limit;
-    loop {
-        match waitpid(Some(child), WaitOptions::NOHANG) {
-            Ok(Some((_, status))) => {
-                return match status.exit_status() {
-                    Some(0) => Ok(()),
-                    Some(code) => Err(io::Error::other(format!("exit code {code}"))),
-                    None => Err(io::Error::other("killed")),
-                };
-            }
-            Ok(None) if sys::since_boot() < until => sys::sleep(LOOK),
-            Ok(None) | Err(_) => {
-                sys::kill_group(child);
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-        }
+    match command::run(&[&hook, what], io::stdin().as_fd(), limit)? {
+        0 => Ok(()),
+        code => Err(io::Error::other(format!("exit code {code}"))),
     }
 }
 

@@ -62,6 +62,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
             "hostapi/policy/shown.rs",
             "hostapi/policy/voids.rs",
             "hostapi/policy/whole.rs",
+            "ready_when.rs",
         ],
     ),
     ("serial", &["status/connect.rs", "status/line.rs"]),

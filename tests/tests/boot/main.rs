@@ -10,6 +10,7 @@ mod injected;
 mod limits;
 mod local;
 mod policy;
+mod ready;
 mod sandbox;
 mod share;
 mod strangers;

@@ -7,6 +7,7 @@ mod freeze;
 mod guide;
 mod known_answers;
 mod limits;
+mod ready;
 mod recipe;
 mod sandbox;
 mod shares;

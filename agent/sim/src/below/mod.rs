@@ -4,6 +4,7 @@ pub(crate) mod first_boot;
 pub(crate) mod follow;
 pub(crate) mod guest_path;
 pub(crate) mod here;
+pub(crate) mod ready_when;
 pub(crate) mod sys;
 pub(crate) mod system;
 pub(crate) mod transport;

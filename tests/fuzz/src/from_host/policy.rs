@@ -6,6 +6,8 @@ use mote_core::hostapi::exec::Request;
 use mote_core::hostapi::policy::{CAPABILITIES, Capability, Features, Policy, Whose};
 use mote_core::hostapi::port_forward::Target;
 
+use mote_core::ready_when::Condition;
+
 use crate::input::{Input, text};
 
 /// A policy that is made up.
@@ -127,6 +129,7 @@ fn arbitrary(data: &[u8]) {
         if !faults.is_empty() {
             assert!(CAPABILITIES.iter().all(|capability| !policy.allows(*capability)));
         }
+        assert!(policy.ready_when().all(|one| Condition::parse(one).is_some()));
         assert!(faults.len() <= 8);
         assert!(faults.iter().all(|fault| !fault.contains(char::is_control)), "{faults:?}");
         let mut is_bad = false;

@@ -8,6 +8,7 @@ use mote_core::follow::resources::Added;
 use mote_core::freeze::{self, filesystems};
 use mote_core::json::Writer;
 use mote_core::netlink::{self, Reply};
+use mote_core::ready_when;
 use mote_core::report::metrics::{self, Section, Totals};
 use mote_core::report::proc::memory::Memory;
 use mote_core::report::proc::mounts::Space;
@@ -165,4 +166,5 @@ pub fn run(data: &[u8]) {
     check_nics(data);
     check_events(data);
     check_mounts(data);
+    assert!(!ready_when::listens(data, "port 80") || data.windows(5).any(|part| part == b":0050"));
 }

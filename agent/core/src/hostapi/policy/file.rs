@@ -1,4 +1,5 @@
-//! Reads a policy file (P§1.4): `features: {NAME: bool}`, and in mote's own file limits in place of a `true`.
+//! Reads a policy file (P§1.4): `features: {NAME: bool}`, and in mote's own file limits in place of a `true`, and
+//! the list `ready-when`.
 
 use alloc::string::String;
 
@@ -6,6 +7,7 @@ use super::fault::{BadWord, Fault};
 use super::whole::{Limit, Policy, range};
 use super::{CAPABILITIES, Capability, Features};
 use crate::guest_path::Target;
+use crate::ready_when::Condition;
 use crate::yaml::{Event, Parser, Scalar, YamlError};
 
 /// Most faults of a file that are reported: enough to correct a file in one go. The others are not.
@@ -56,10 +58,13 @@ impl Policy {
 /// Reads a file to its end, past bad keys and values, which are passed to `bad`.
 fn read(bytes: &[u8], way: Way, bad: Bad<'_>) -> Result<Policy, YamlError> {
     let mut parser = Parser::new(bytes)?;
-    let mut policy = None;
+    let (mut policy, mut waits) = (None, Policy::from(Features::NONE));
     if begins_map(&mut parser)? {
         while let Some((line, word)) = key(&mut parser)? {
-            if !word.is("features") {
+            if way.0 == Whose::Mote && word.is("ready-when") {
+                let first = parser.step()?;
+                items(&mut parser, first, Limit::ReadyWhen, &mut waits, bad)?;
+            } else if !word.is("features") {
                 unknown(&mut parser, line, word, BadWord::Key, bad)?;
             } else if policy.replace(features(&mut parser, way, bad)?).is_some() {
                 wrong(bad, line, word, BadWord::Twice);
@@ -68,7 +73,9 @@ fn read(bytes: &[u8], way: Way, bad: Bad<'_>) -> Result<Policy, YamlError> {
     }
     // The rest of the file must be YAML too.
     while parser.next()?.is_some() {}
-    Ok(policy.unwrap_or_else(|| Features::ALL.into()))
+    let mut policy = policy.unwrap_or_else(|| Features::ALL.into());
+    policy.add(&waits);
+    Ok(policy)
 }
 
 fn features(
@@ -156,6 +163,7 @@ fn judge(limit: Limit, text: &str) -> (bool, &'static str) {
             numbers.is_some_and(|(first, last)| first > 0 && last <= u16::MAX.into()),
             "no port or range of ports, like 8080-8090",
         ),
+        Limit::ReadyWhen => (Condition::parse(text).is_some(), "no condition, like 'port 80'"),
         Limit::Commands | Limit::Below | Limit::ReadOnly => (
             Target::absolute(text).is_some() && !text.contains(char::is_control),
             "no absolute path without '..'",

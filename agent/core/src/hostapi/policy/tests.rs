@@ -3,12 +3,12 @@ use super::*;
 use crate::hostapi::{exec, port_forward};
 use crate::yaml::{Why, YamlError};
 use std::format;
-use std::string::ToString;
+use std::string::{String, ToString};
 
 const KNOWN: &str = "; known: guestapi, exec, files, mounts, port-forward, metrics, state, templates, network, first-boot, resources";
 
 /// What is said of a file that is not understood.
-type Faults = std::vec::Vec<std::string::String>;
+type Faults = std::vec::Vec<String>;
 
 fn of(text: &str, whose: Whose) -> Result<Policy, Faults> {
     let mut told = Faults::new();
@@ -24,6 +24,28 @@ fn read(text: &str) -> Result<Features, Faults> {
         assert_eq!(policy, policy.features.into());
         policy.features
     })
+}
+
+#[test]
+fn the_list_of_conditions_is_read_beside_the_policy() {
+    let read = |file: &str, whose| {
+        let mut faults = 0;
+        let policy = Policy::from_yaml(file.as_bytes(), whose, true, &mut |_| faults += 1);
+        let list: std::vec::Vec<_> = policy.ready_when().collect();
+        (list.join(", "), policy.features == Features::ALL, faults)
+    };
+    let both = "ready-when:\n  - init\n  - port 80\nfeatures: {exec: {users: [1]}}\n";
+    assert_eq!(read(both, Whose::Mote), ("init, port 80".into(), false, 0));
+    let one = "ready-when: [command /bin/x y]";
+    assert_eq!(read(one, Whose::Mote), ("command /bin/x y".into(), true, 0));
+    for (file, whose) in [
+        (one, Whose::Incus),
+        ("ready-when: init", Whose::Mote),
+        ("ready-when: [[init]]", Whose::Mote),
+        ("ready-when: [init, port 0]", Whose::Mote),
+    ] {
+        assert_eq!(read(file, whose), (String::new(), false, 1), "{file}");
+    }
 }
 
 #[test]
@@ -169,7 +191,7 @@ fn command(name: &str, user: u32, group: u32) -> exec::Request {
 }
 
 /// What is denied of a command, in words; empty if nothing is.
-fn denied(text: &str, name: &str, user: u32, group: u32) -> std::string::String {
+fn denied(text: &str, name: &str, user: u32, group: u32) -> String {
     let policy = of(text, Whose::Mote).unwrap();
     assert!(policy.allows(Capability::Exec) && policy.to_string().ends_with("; limited: exec"));
     let request = command(name, user, group);

@@ -24,6 +24,8 @@ pub(super) enum Limit {
     Below = b'b' as isize,
     /// Ports of port-forward.
     Ports = b'p' as isize,
+    /// No limit, but a list of the same file: what is to be seen before the agent says Ready.
+    ReadyWhen = b'w' as isize,
 }
 
 impl Limit {
@@ -169,6 +171,16 @@ impl Policy {
     /// The directories to which files are limited, after an empty text; nothing if they are not.
     pub fn below(&self) -> impl Iterator<Item = &str> {
         self.items(Limit::Below)
+    }
+
+    /// What is to be seen before the agent says Ready by itself; nothing if it does not.
+    pub fn ready_when(&self) -> impl Iterator<Item = &str> {
+        self.items(Limit::ReadyWhen)
+    }
+
+    /// Adds the items of another part of its file.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.items.push_str(&other.items);
     }
 
     /// The user and the group with whose rights files are handled; `None` for root. Where commands run as some users

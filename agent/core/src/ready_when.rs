@@ -1,0 +1,171 @@
+//! When an instance is Ready without a word of an application: the list `ready-when` of the guest's file.
+
+use crate::guest_path::Target;
+
+/// How the kernel says that a TCP socket listens (`include/net/tcp_states.h`).
+const LISTENS: &[u8] = b"0A";
+/// The same of a unix socket: `__SO_ACCEPTCON` (`include/uapi/linux/net.h`).
+const ACCEPTS: &[u8] = b"00010000";
+/// Looks in a row without a script of init: between two runlevels there is none for a moment.
+const CALM: u8 = 2;
+
+/// One condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition<'t> {
+    /// The init system has started all it was to start.
+    Init,
+    /// cloud-init is done.
+    CloudInit,
+    /// A socket listens at this TCP port.
+    Port(u16),
+    /// A socket listens at this path.
+    Socket(&'t str),
+    /// This command ends with exit code 0. Its words are separated by spaces.
+    Command(&'t str),
+}
+
+impl<'t> Condition<'t> {
+    /// Parses an item of the list, such as `port 80`.
+    #[must_use]
+    pub fn parse(text: &'t str) -> Option<Self> {
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let is_path = rest.starts_with('/') && !rest.contains(char::is_control);
+        match (word, rest) {
+            ("init", "") => Some(Self::Init),
+            ("cloud-init", "") => Some(Self::CloudInit),
+            ("port", _) if is_path => Target::absolute(rest).map(|_| Self::Socket(rest)),
+            ("port", _) => rest.parse().ok().filter(|port| *port > 0).map(Self::Port),
+            ("command", _) if is_path => Some(Self::Command(rest)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a table of sockets, `tcp`, `tcp6` or `unix` of `/proc/net`, has one that this condition waits for.
+#[must_use]
+pub fn listens(table: &[u8], condition: &str) -> bool {
+    let wanted = Condition::parse(condition);
+    table.split(|byte| *byte == b'\n').any(|line| match wanted {
+        Some(Condition::Port(port)) => is_at_port(line, port),
+        Some(Condition::Socket(path)) => is_at_path(line, path),
+        Some(Condition::Init | Condition::CloudInit | Condition::Command(_)) | None => false,
+    })
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
+}
+
+/// Its number, its address, that of the peer, its state.
+fn is_at_port(line: &[u8], port: u16) -> bool {
+    let mut words = words(line);
+    let (address, state) = (words.nth(1), words.nth(1));
+    let at = address.and_then(|address| address.rsplit(|byte| *byte == b':').next());
+    let at = at.and_then(|at| core::str::from_utf8(at).ok());
+    state == Some(LISTENS) && at.and_then(|at| u16::from_str_radix(at, 16).ok()) == Some(port)
+}
+
+/// Its flags are the fourth word, its path is the rest of the line.
+fn is_at_path(line: &[u8], path: &str) -> bool {
+    let before = line.strip_suffix(path.as_bytes());
+    words(line).nth(3) == Some(ACCEPTS) && before.is_some_and(|before| before.ends_with(b" "))
+}
+
+/// Whether init systems without a word for it are done: no script of theirs runs, twice in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Calm(u8);
+
+impl Calm {
+    /// Takes one look.
+    pub fn is_done(&mut self, runs: bool) -> bool {
+        self.0 = if runs { 0 } else { self.0.saturating_add(1) };
+        self.0 >= CALM
+    }
+}
+
+/// Whether a process of this name is one that starts others at boot: sysvinit's and busybox' scripts, and startpar.
+#[must_use]
+pub fn starts_services(name: &str) -> bool {
+    matches!(name, "rc" | "rcS" | "startpar")
+}
+
+/// Whether OpenRC is done, by the text of its `softlevel`; `starts` if it starts services.
+#[must_use]
+pub fn is_default_level(softlevel: &str, starts: bool) -> bool {
+    !starts && !matches!(softlevel.trim_ascii(), "" | "sysinit" | "boot")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_words_and_nothing_else() {
+        for (text, wanted) in [
+            ("init", Condition::Init),
+            ("cloud-init", Condition::CloudInit),
+            ("port 80", Condition::Port(80)),
+            ("port /run/x y.sock", Condition::Socket("/run/x y.sock")),
+            ("command /bin/check -q", Condition::Command("/bin/check -q")),
+        ] {
+            assert_eq!(Condition::parse(text), Some(wanted), "{text}");
+        }
+        for text in [
+            "",
+            "Init",
+            "init x",
+            "port",
+            "port 0",
+            "port 65536",
+            "port x",
+            "port /a/../b",
+            "command check",
+            "command /a\nb",
+        ] {
+            assert_eq!(Condition::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sockets_that_listen_are_told_from_others() {
+        let tcp = "   0: 0100007F:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12 1 0";
+        let tcp6 = "   1: 00000000000000000000000000000000:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000";
+        assert!(listens(tcp.as_bytes(), "port 80") && listens(tcp6.as_bytes(), "port 8080"));
+        assert!(
+            !listens(tcp.as_bytes(), "port 8080")
+                && !listens(tcp.replace(" 0A ", " 01 ").as_bytes(), "port 80")
+        );
+        assert!(
+            !listens(b"  sl  local_address rem_address   st", "port 80")
+                && !listens(b"", "port 80")
+        );
+        let unix = "ffff8881: 00000002 00000000 00010000 0001 01  1234 /run/a b.sock";
+        assert!(listens(unix.as_bytes(), "port /run/a b.sock"));
+        for other in [
+            unix.replace("00010000", "00000000"),
+            unix.replace("/run/a", "/x/run/a"),
+            unix.replace(".sock", ".sock2"),
+        ] {
+            assert!(!listens(other.as_bytes(), "port /run/a b.sock"), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_gap_between_two_runlevels_is_not_the_end() {
+        let mut calm = Calm::default();
+        let looks = [true, false, true, true, false, false];
+        assert_eq!(looks.map(|runs| calm.is_done(runs)), [false, false, false, false, false, true]);
+        assert!(starts_services("startpar") && !starts_services("rcu_sched"));
+        let levels = [
+            ("sysinit\n", false),
+            ("boot", false),
+            ("default\n", true),
+            ("default\n", false),
+            ("", false),
+        ];
+        assert_eq!(
+            levels.map(|(level, starts)| is_default_level(level, starts)),
+            [false, false, false, true, false]
+        );
+    }
+}

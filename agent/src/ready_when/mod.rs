@@ -1,0 +1,52 @@
+//! Says Ready by itself once what the guest's file asks for has been seen (`ready-when`), in place of an application. A process
+//! of its own looks: this binary again. So the agent does nothing until that has ended, and runs no commands.
+
+pub(crate) mod watch;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_lite::FutureExt;
+use mote_core::status::State;
+
+use crate::agent::Agent;
+use crate::runtime::children::Ended;
+use crate::runtime::clock::sleep;
+use crate::runtime::log;
+use crate::status::status_file::keep_ready;
+use crate::sys::sandbox;
+use crate::workers::run::connected;
+
+/// The command of the process that looks.
+pub(crate) const COMMAND: &str = "ready-when";
+/// Interval of tries once all conditions have held and the host cannot be told.
+const TRY: Duration = Duration::from_secs(1);
+
+/// Waits for all conditions, each once, then tells the host. An application that says something is believed instead, also
+/// one of before this agent's start.
+pub(crate) async fn run(agent: Rc<Agent>) {
+    let is_said = || agent.ready.borrow().get().map(drop);
+    if agent.policy.get().ready_when().next().is_none() || is_said().is_some() {
+        return;
+    }
+    if sandbox::is_entered() {
+        return log::warn(format_args!("ready-when: cannot look from the sandbox"));
+    }
+    // The process ends when its socket is closed.
+    let Ok((child, _socket)) = connected(&agent, &[COMMAND]) else { return };
+    let held = async { child.ended().await == Ended::Code(0) };
+    let said = async {
+        agent.status_changed.until(is_said).await;
+        false
+    };
+    let mut is_due = held.or(said).await;
+    while is_due {
+        if agent.state() == State::Connected && agent.say_ready().await {
+            log::info(format_args!("ready-when holds: Ready"));
+            let _said = keep_ready(&agent);
+            agent.status_changed.raise();
+        }
+        is_due = is_said().is_none();
+        sleep(TRY).await;
+    }
+}

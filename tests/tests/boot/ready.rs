@@ -1,0 +1,90 @@
+//! Ready without a word of an application: what `ready-when` asks for, in a root of the test's, and a host that is told.
+
+use std::time::Duration;
+
+use mote_tests::wait;
+
+use crate::world::{Boot, LIMIT, connected, terminate};
+
+/// The agent looks each second.
+const LOOKS: Duration = Duration::from_millis(2500);
+const TCP: &str =
+    "  sl  local_address rem_address   st\n   0: 00000000:0050 00000000:0000 0A 0:0\n";
+const UNIX: &str = "Num RefCount Protocol Flags Type St Inode Path\nf: 00000002 00000000 00010000 0001 01 12 /run/db\n";
+
+fn status(boot: &Boot) -> String {
+    boot.host.state()["status"].as_str().unwrap_or_default().to_owned()
+}
+
+fn is_ready(boot: &Boot) {
+    wait("Ready", LIMIT, || (status(boot) == "Ready").then_some(()));
+}
+
+#[test]
+fn ready_is_said_once_all_conditions_have_held() {
+    let boot = Boot::new("lxd");
+    let check = boot.scratch.0.join("check");
+    let words = format!("/usr/bin/test -e {}", check.display());
+    boot.put(
+        "etc/mote-agent.yml",
+        &format!(
+            "ready-when:\n- init\n- cloud-init\n- port 80\n- port /run/db\n- command {words}\n"
+        ),
+    );
+    boot.put("run/openrc/softlevel", "default\n");
+    boot.put("run/openrc/rc.starting/x", "");
+    let mut agent = boot.start(&[]);
+    connected(&boot, 1);
+    let steps: [(&str, &dyn Fn()); 5] = [
+        ("command", &|| mote_tests::put(&check, "")),
+        ("unix", &|| boot.put("proc/net/unix", UNIX)),
+        ("tcp", &|| boot.put("proc/net/tcp6", TCP)),
+        ("cloud-init", &|| boot.put("run/cloud-init/result.json", "{}")),
+        ("init", &|| std::fs::remove_dir_all(boot.root("run/openrc/rc.starting")).unwrap()),
+    ];
+    for (what, step) in steps {
+        std::thread::sleep(LOOKS);
+        assert_ne!(status(&boot), "Ready", "before {what}");
+        step();
+    }
+    is_ready(&boot);
+    boot.logged("ready-when holds: Ready");
+    // As if an application had said it: an agent that starts anew says nothing again, a host that does hears it.
+    assert_eq!(terminate(&mut agent), Some(0));
+    let _agent = boot.start(&[]);
+    connected(&boot, 2);
+    std::thread::sleep(LOOKS);
+    assert_eq!(boot.log().matches("ready-when holds").count(), 1);
+}
+
+#[test]
+fn what_an_application_says_counts_and_a_command_that_hangs_is_tried_again() {
+    let boot = Boot::new("lxd");
+    // Found by its number.
+    let line = format!("/usr/bin/sleep 36{}", std::process::id());
+    boot.put("etc/mote-agent.yml", &format!("ready-when: [command {line}]\n"));
+    let _agent = boot.start(&[]);
+    connected(&boot, 1);
+    let running = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let is_it = |process: &std::fs::DirEntry| {
+            let words = std::fs::read_to_string(process.path().join("cmdline"));
+            words.is_ok_and(|words| words.trim_end_matches('\0').replace('\0', " ") == line)
+        };
+        processes.into_iter().find(is_it).map(|process| process.file_name())
+    };
+    let (first, _) = wait("the command", LIMIT, running);
+    wait("another one", LIMIT, || running().filter(|one| *one != first));
+    assert_eq!(boot.ask(&["started"]).0, Some(0));
+    wait("no command", LIMIT, || running().is_none().then_some(()));
+    std::thread::sleep(LOOKS);
+    assert!(running().is_none() && !boot.log().contains("ready-when holds"));
+}
+
+#[test]
+fn a_condition_that_is_none_denies_everything_as_any_other_fault() {
+    let boot = Boot::new("lxd");
+    boot.put("etc/mote-agent.yml", "ready-when: [port 99999]\n");
+    let (_, said) = boot.says(&["--check"]);
+    assert!(said.contains("line 1") && said.contains("no condition, like 'port 80'"), "{said}");
+}
