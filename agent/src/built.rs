@@ -42,6 +42,8 @@ pub(crate) const MOUNTS: bool = cfg!(feature = "mounts");
 pub(crate) const PORT_FORWARD: bool = cfg!(feature = "port-forward");
 /// Ready by itself.
 pub(crate) const READY_WHEN: bool = cfg!(feature = "ready-when");
+/// The host's files are kept.
+pub(crate) const REMEMBER: bool = cfg!(feature = "remember");
 /// What the host adds is brought into use.
 pub(crate) const RESOURCES: bool = cfg!(feature = "resources");
 /// `/1.0/state`.
@@ -59,7 +61,7 @@ pub(crate) const CAPABILITIES: Features = Features::of(&[
 ]);
 
 /// The features by name; `--check` shows the absent ones.
-const FEATURES: [(&str, bool); 12] = [
+const FEATURES: [(&str, bool); 13] = [
     ("chacha20", CHACHA20),
     ("exec", EXEC),
     ("files", FILES),
@@ -70,6 +72,7 @@ const FEATURES: [(&str, bool); 12] = [
     ("mounts", MOUNTS),
     ("port-forward", PORT_FORWARD),
     ("ready-when", READY_WHEN),
+    ("remember", REMEMBER),
     ("resources", RESOURCES),
     ("state", STATE),
 ];

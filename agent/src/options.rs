@@ -32,6 +32,7 @@ enum Valued {
     /// Of [`Options::intervals`], the one at this index.
     Interval(usize),
     Port,
+    Remember,
     Root,
     Secrets,
     VsockUnix,
@@ -51,6 +52,7 @@ const VALUED: &[(&str, Valued)] = &[
     ("--interval-connected", Valued::Interval(2)),
     ("--interval-started", Valued::Interval(1)),
     ("--port", Valued::Port),
+    ("--remember", Valued::Remember),
     ("--root", Valued::Root),
     ("--vsock-unix", Valued::VsockUnix),
     #[cfg(feature = "tcp")]
@@ -69,6 +71,8 @@ pub(crate) struct Options {
     pub(crate) config_dir: Option<PathBuf>,
     /// Directory of the three certificate files, if another.
     pub(crate) secrets_dir: Option<PathBuf>,
+    /// Directory where the host's files are kept, for a start without them.
+    pub(crate) remember: Option<PathBuf>,
     /// Prefix of every absolute path.
     pub(crate) root: PathBuf,
     /// Path of the status port.
@@ -233,6 +237,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     let mut options = Options {
         config_dir: None,
         secrets_dir: None,
+        remember: None,
         root: "/".into(),
         port: None,
         flavour: None,
@@ -356,6 +361,7 @@ fn option(
             let length = freeze::length(&value).ok_or("--for takes a time, such as 60s or 5m")?;
             options.length = Some(length);
         }
+        Valued::Remember => options.remember = Some(value.into()),
         Valued::Root => options.root = value.into(),
         Valued::Port => options.port = Some(value.into()),
         Valued::VsockUnix => options.transport = Transport::Unix(value.into()),

@@ -28,6 +28,7 @@ complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o U -x -d '
 complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o G -x -d 'with this group'
 complete -c mote-agent -l config-dir -r -a '(__fish_complete_directories)' -d 'directory of the certificate files'
 complete -c mote-agent -s s -l secrets-location -r -a '(__fish_complete_directories)' -d 'directory of these files alone'
+complete -c mote-agent -l remember -r -a '(__fish_complete_directories)' -d "keep the host's files here"
 complete -c mote-agent -l port -r -F -d 'status port'
 complete -c mote-agent -l flavour -x -a 'incus lxd lxd-5.0' -d 'kind of server'
 complete -c mote-agent -l deny -x -a "(__fish_append , $features)" -d 'deny the host features'

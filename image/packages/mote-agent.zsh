@@ -32,6 +32,7 @@ _mote_agent_words() {
 _arguments -S \
     '--config-dir=[directory of the certificate files]:directory:_files -/' \
     {-s,--secrets-location=}'[directory of these files alone]:directory:_files -/' \
+    "--remember=[keep the host's files here]:directory:_files -/" \
     '--port=[status port]:port:_files' \
     '--flavour=[kind of server]:flavour:(incus lxd lxd-5.0)' \
     '--deny=[deny the host features]:features:_values -s , feature $features' \

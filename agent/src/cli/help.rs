@@ -33,6 +33,7 @@ Options:
                      directory, /run/lxd_agent, /run/incus_agent, else the config share)
   -s, --secrets-location DIR
                      directory of these three alone
+  --remember DIR     keep these three and the host's address in DIR, for a start without the share
   --port PATH        status port (default: found by name)
   --flavour NAME     incus, lxd or lxd-5.0 (default: by the port's name)
   --deny LIST        deny the host features: guestapi (also lets it feed cloud-init), exec,

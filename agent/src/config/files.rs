@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::built;
 pub(crate) use crate::config::contents::{ConfigFiles, Unfit};
+use crate::config::remember;
 use crate::config::share::{self, Source, SourceError};
 use crate::guest_path::is_roots_alone;
 use crate::options::Options;
@@ -44,12 +46,27 @@ pub(crate) fn find(
     options: &Options,
     visit: &mut dyn FnMut(&Path, &ConfigFiles) -> Result<(), Unfit>,
 ) -> Result<ConfigFiles, Missing> {
-    find_by(options, &mut |directory: &Path, name: &str| {
-        let files = read(directory, options.secrets_dir.as_deref(), name)?;
+    let mut read = |directory: &Path, secrets: Option<&Path>, name: &str| {
+        let files = read(directory, secrets, name)?;
         visit(directory, &files)
             .map_err(|Unfit(why)| SourceError::Bad(format!("{name}: {why}: {TOGETHER}")))?;
         Ok(files)
-    })
+    };
+    let secrets = options.secrets_dir.as_deref();
+    let found =
+        find_by(options, &mut |directory: &Path, name: &str| read(directory, secrets, name));
+    let Some(kept) = options.remember.as_deref().filter(|_| built::REMEMBER) else { return found };
+    match &found {
+        Ok(files) if options.is_agent() => remember::keep(kept, files),
+        Ok(_) => {}
+        Err(_) if remember::is_time(options) && !is_foreign(kept) => {
+            if let Ok(files) = read(kept, None, &kept.display().to_string()) {
+                return Ok(files);
+            }
+        }
+        Err(_) => {}
+    }
+    found
 }
 
 /// Reads the files of one directory; the second argument names the source.

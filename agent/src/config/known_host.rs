@@ -3,17 +3,38 @@
 
 use std::path::Path;
 
+use crate::built;
 use crate::guest_path::is_roots_alone;
+use crate::options::Options;
 use crate::runtime::small_files::{read_bounded, write_small};
 use crate::runtime::{log, run_dir};
 
 /// Longest document, bytes; most of it is the certificate.
 const MAX_HOST_INFO: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64;
 
+/// The host's file with its address, which has the same form.
+pub(super) const ADDRESS: &str = "agent.conf";
+
 /// Keeps the body of a PUT that was accepted.
-pub(crate) fn keep(root: &Path, body: &[u8]) {
-    if let Err(error) = write_small(&root.join(run_dir::KNOWN_HOST), body) {
+pub(crate) fn keep(options: &Options, body: &[u8]) {
+    if let Err(error) = write_small(&options.root.join(run_dir::KNOWN_HOST), body) {
         log::debug(format_args!("cannot keep the host info: {error}"));
+    }
+    if let Some(directory) = options.remember.as_deref().filter(|_| built::REMEMBER) {
+        keep_in(directory, ADDRESS, body);
+    }
+}
+
+/// Keeps a file of the host's in a directory of root's, if it is another one.
+#[inline(never)] // its size
+pub(super) fn keep_in(directory: &Path, name: &str, bytes: &[u8]) {
+    let path = directory.join(name);
+    let is_there = || read_bounded(&path, MAX_HOST_INFO).is_ok_and(|old| old == bytes);
+    if !is_roots_alone(directory) || is_there() {
+        return;
+    }
+    if let Err(error) = write_small(&path, bytes) {
+        log::warn(format_args!("cannot remember {}: {error}", path.display()));
     }
 }
 
@@ -37,7 +58,8 @@ mod tests {
         fs::create_dir_all(root.join("run/mote")).unwrap();
         fs::set_permissions(root.join("run/mote"), PermissionsExt::from_mode(0o755)).unwrap();
         assert_eq!(recall(&root), None);
-        keep(&root, b"{}");
+        let arguments = ["mote-agent", "--root", root.to_str().unwrap()].map(Into::into);
+        keep(&crate::options::parse(arguments.into_iter()).unwrap(), b"{}");
         fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
         assert_eq!(recall(&root).as_deref(), Some(&b"{}"[..]));
         fs::set_permissions(&path, PermissionsExt::from_mode(0o620)).unwrap();

@@ -6,4 +6,5 @@ pub(crate) mod disk;
 pub(crate) mod files;
 pub(crate) mod known_host;
 pub(crate) mod policy;
+pub(crate) mod remember;
 mod share;

@@ -286,7 +286,7 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         }
     };
     log::info(format_args!("host address {} (from PUT)", link.address));
-    known_host::keep(&agent.options.root, body);
+    known_host::keep(&agent.options, body);
     let attempt = agent.status(|status| status.put_started(now(), link.address));
     let verified = agent.verify(&link).await;
     agent.status(|status| status.verified(now(), attempt, verified.is_ok()));

@@ -11,6 +11,7 @@ mod limits;
 mod local;
 mod policy;
 mod ready;
+mod remember;
 mod sandbox;
 mod share;
 mod strangers;

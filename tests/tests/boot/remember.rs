@@ -1,0 +1,70 @@
+//! What an agent remembers, for a start without the host's files.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use mote_tests::by_root;
+use mote_tests::conform::client::{Client, Way};
+
+use crate::world::{Boot, connected, terminate};
+
+#[test]
+fn an_agent_whose_share_is_gone_starts_with_what_it_remembers() {
+    if !by_root() {
+        return;
+    }
+    let mut boot = Boot::new("lxd");
+    let kept = boot.scratch.0.join("kept");
+    let arguments = ["--remember", kept.to_str().unwrap()];
+    let mut agent = boot.start(&arguments);
+    connected(&boot, 1);
+    let names = ["agent.crt", "agent.key", "server.crt", "agent.conf"];
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(&kept), 0o700);
+    for name in names {
+        assert_eq!(mode(&kept.join(name)), 0o600, "{name}");
+        assert!(
+            fs::read(kept.join(name)).unwrap() == fs::read(boot.host.share.join(name)).unwrap()
+        );
+    }
+    // The host comes back at another address, and calls.
+    boot.host.kill();
+    boot.host.start();
+    let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    let told = client.told().unwrap().to_string();
+    assert_eq!(client.ask("PUT", "/1.0", &told).unwrap().status, 200);
+    assert_eq!(fs::read_to_string(kept.join("agent.conf")).unwrap(), told);
+    assert_eq!(terminate(&mut agent), Some(0));
+
+    // No share, and not even what is in /run: another boot.
+    fs::rename(&boot.host.share, boot.scratch.0.join("gone")).unwrap();
+    fs::remove_dir_all(boot.root("run/mote")).unwrap();
+    let (_, said) = boot.says(&[&arguments[..], &["--check"]].concat());
+    let _agent = boot.start(&arguments);
+    boot.logged(&format!("files from {}", kept.display()));
+    boot.logged(": CONNECTED ");
+    assert!(said.contains("kept"), "{said}");
+}
+
+#[test]
+fn what_others_can_change_is_not_used() {
+    if !by_root() {
+        return;
+    }
+    let boot = Boot::new("lxd");
+    let kept = boot.scratch.0.join("kept");
+    fs::create_dir(&kept).unwrap();
+    fs::set_permissions(&kept, PermissionsExt::from_mode(0o777)).unwrap();
+    let arguments = ["--remember", kept.to_str().unwrap()];
+    let mut agent = boot.start(&arguments);
+    connected(&boot, 1);
+    assert_eq!(terminate(&mut agent), Some(0));
+    assert_eq!(fs::read_dir(&kept).unwrap().count(), 0);
+    for name in ["agent.crt", "agent.key", "server.crt"] {
+        fs::copy(boot.host.share.join(name), kept.join(name)).unwrap();
+    }
+    fs::rename(&boot.host.share, boot.scratch.0.join("gone")).unwrap();
+    let mut command = boot.command(&arguments);
+    let status = command.arg("--no-wait").status().unwrap();
+    assert_eq!(status.code(), Some(1), "{}", boot.log());
+}
