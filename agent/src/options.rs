@@ -1,8 +1,10 @@
 //! Parses the command line into one struct.
 
 mod bad_option;
+pub(crate) mod command;
 
 pub(crate) use bad_option::BadOption;
+pub(crate) use command::Command;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,8 +13,8 @@ use std::time::Duration;
 use mote_core::flavour::Flavour;
 use mote_core::freeze;
 use mote_core::hostapi::policy::Features;
-use mote_core::init::shutdown::Goal;
 
+use self::command::Freeze;
 use crate::built;
 use crate::transport::Transport;
 
@@ -58,8 +60,6 @@ const VALUED: &[(&str, Valued)] = &[
     #[cfg(feature = "tcp")]
     ("--vsock-tcp", Valued::VsockTcp),
 ];
-/// How long `freeze` freezes if nothing else is said.
-const FREEZE: Duration = Duration::from_secs(60);
 /// The long name of `-s`.
 const SECRETS: &str = "--secrets-location";
 
@@ -143,86 +143,6 @@ pub(crate) enum Initramfs {
     Left,
 }
 
-/// The command to run.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Command {
-    /// Run the agent.
-    Run,
-    /// Report what the agent would do.
-    Check,
-    /// Mount or unmount one share within this time.
-    MountWorker(Duration),
-    /// Freeze file systems, or what is about that.
-    Freeze(Freeze),
-    /// Look until what the guest's file asks for to be Ready has held.
-    ReadyWhen,
-    /// Be process 1.
-    Init,
-    /// Tell process 1 to switch off or to reboot.
-    Leave(Goal),
-    /// Print the version.
-    Version,
-    /// Print the help.
-    Help,
-    /// Set the instance's state to Ready.
-    Ready,
-    /// Set the instance's state to Started.
-    Started,
-    /// Print the configuration value of this key.
-    Get(String),
-    /// Print all configuration values.
-    Config,
-    /// Print the cloud-init meta-data.
-    Metadata,
-    /// Print the devices.
-    Devices,
-    /// Print events as they come.
-    Events,
-    /// Print the agent's own view.
-    Status,
-    /// Print a report for the host; the agent starts itself with this for each request.
-    Report(Report),
-    /// Serve SFTP on standard input and output.
-    SftpServer(Sftp),
-}
-
-/// What is done about frozen file systems.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freeze {
-    /// Freeze for so long.
-    For(Duration),
-    /// Say what is frozen.
-    Status,
-    /// Thaw.
-    Thaw,
-    /// Tell the disks which blocks are not used.
-    Trim,
-}
-
-/// How SFTP is served.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sftp {
-    /// Where relative paths begin.
-    pub(crate) directory: Option<PathBuf>,
-    /// Whether to refuse all that changes anything.
-    pub(crate) read_only: bool,
-    /// The only directories shown, if there are any.
-    pub(crate) below: Vec<PathBuf>,
-    /// The user with whose rights it is done, if another than this one.
-    pub(crate) user: Option<u32>,
-    /// The group with whose rights it is done, with those of a user.
-    pub(crate) group: u32,
-}
-
-/// A report for the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Report {
-    /// `GET /1.0/state`.
-    State,
-    /// `GET /1.0/metrics`.
-    Metrics,
-}
-
 /// Parses the command line, including `argv[0]`.
 ///
 /// # Errors
@@ -266,7 +186,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
             option(&mut options, &arg, &mut args, &mut given)?;
         } else if words.is_empty() && arg == "sftp-server" {
             // The rest is parsed on its own: -d has another meaning there.
-            let command = sftp_server(args)?;
+            let command = command::sftp_server(args)?;
             if !options.wants_help() {
                 options.command = command;
             }
@@ -279,48 +199,17 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         // Help is given even if other arguments are wrong or missing.
         return Ok(options);
     }
-    match command(&words, stands_in) {
+    match command::parse(&words, stands_in) {
         Ok(Some(command)) => options.command = command,
         Ok(None) => {}
         Err(_) if stands_in => {}
         Err(why) => return Err(why),
     }
-    if let Command::Freeze(Freeze::For(length)) = &mut options.command {
-        *length = options.length.unwrap_or(*length);
-        if options.asks {
-            options.command = Command::Freeze(Freeze::Status);
-        }
-    } else if options.asks || options.length.is_some() {
-        return Err("--for and --status are for freeze".into());
-    }
+    about_freeze(&mut options)?;
     if options.json && !matches!(options.command, Command::Status | Command::Check) {
         return Err("--json is for status and --check".into());
     }
     Ok(options)
-}
-
-/// Parses the arguments of `sftp-server`: `-d` and `-R` as for OpenSSH's, and `-b`, `-U`, `-G`.
-fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Command, BadOption> {
-    let mut how = Sftp::default();
-    while let Some(option) = args.next() {
-        match option.to_str() {
-            Some("--help" | "-h") => return Ok(Command::Help),
-            Some("-R") => how.read_only = true,
-            Some(option @ ("-d" | "-b" | "-U" | "-G")) => {
-                let value = args.next().ok_or_else(|| format!("{option} needs a value"))?;
-                // There is no user, and no group, of the highest number.
-                let id = || value.to_str().and_then(|id| id.parse().ok()).unwrap_or(u32::MAX);
-                match option {
-                    "-d" => how.directory = Some(value.into()),
-                    "-b" => how.below.push(value.into()),
-                    "-U" => how.user = Some(id()),
-                    _ => how.group = id(),
-                }
-            }
-            _ => return Err("sftp-server takes -d, -R, -b, -U, -G and nothing else".into()),
-        }
-    }
-    Ok(Command::SftpServer(how))
 }
 
 /// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`. `given` has a bit for each row of
@@ -414,44 +303,17 @@ fn flag(options: &mut Options, name: &str) -> bool {
     true
 }
 
-/// Parses the command and its arguments; `None` if there is no command.
-fn command(words: &[String], stands_in: bool) -> Result<Option<Command>, BadOption> {
-    let mut words = words.iter().map(String::as_str);
-    let Some(word) = words.next() else { return Ok(None) };
-    let command = match word {
-        "help" if !stands_in => return Ok(Some(Command::Help)),
-        "version" if !stands_in => Command::Version,
-        "ready" => Command::Ready,
-        "started" => Command::Started,
-        "get" => Command::Get(words.next().ok_or("get needs a key")?.to_owned()),
-        "config" => Command::Config,
-        "metadata" => Command::Metadata,
-        "devices" => Command::Devices,
-        "events" => Command::Events,
-        "status" => Command::Status,
-        "report" => Command::Report(match words.next() {
-            Some("state") => Report::State,
-            Some("metrics") => Report::Metrics,
-            _ => return Err("report needs state or metrics".into()),
-        }),
-        "freeze" => Command::Freeze(Freeze::For(FREEZE)),
-        "thaw" => Command::Freeze(Freeze::Thaw),
-        "trim" => Command::Freeze(Freeze::Trim),
-        "ready-when" => Command::ReadyWhen,
-        "init" if built::INIT => Command::Init,
-        "halt" | "poweroff" if built::INIT => Command::Leave(Goal::Off),
-        "reboot" if built::INIT => Command::Leave(Goal::Reboot),
-        "mount-worker" => {
-            let limit = words.next().and_then(|limit| limit.parse().ok());
-            let limit = limit.ok_or("mount-worker needs its limit in milliseconds")?;
-            Command::MountWorker(Duration::from_millis(limit))
+/// Puts the options of `freeze` where they belong.
+fn about_freeze(options: &mut Options) -> Result<(), BadOption> {
+    if let Command::Freeze(Freeze::For(length)) = &mut options.command {
+        *length = options.length.unwrap_or(*length);
+        if options.asks {
+            options.command = Command::Freeze(Freeze::Status);
         }
-        _ => return Err(format!("unknown command {word}").into()),
-    };
-    match words.next() {
-        Some(extra) => Err(format!("unexpected argument {extra}").into()),
-        None => Ok(Some(command)),
+    } else if options.asks || options.length.is_some() {
+        return Err("--for and --status are for freeze".into());
     }
+    Ok(())
 }
 
 #[cfg(test)]

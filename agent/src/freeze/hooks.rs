@@ -11,8 +11,8 @@ use std::time::Duration;
 use mote_core::freeze::is_hook;
 use rustix::fs::{FileType, stat};
 
-use crate::runtime::command;
 use crate::system::devices::entries;
+use crate::workers::command;
 
 /// Where they are: mote's, and qemu-ga's as its documents and as Red Hat's packages have them.
 const DIRECTORIES: [&str; 3] =

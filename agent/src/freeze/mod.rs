@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::options::Freeze;
+use crate::options::command::Freeze;
 use crate::print;
 use crate::sys;
 
@@ -49,7 +49,7 @@ fn thaw(root: &Path) -> io::Result<String> {
         sys::kill(guard, guard::THAW);
         return match State::left_by(root).end {
             End::Asked => Ok("thawed".to_owned()),
-            end => Err(io::Error::other(end.words())),
+            end @ (End::None | End::Late | End::Before) => Err(io::Error::other(end.words())),
         };
     }
     let disks = Disks::open(root)?;

@@ -10,8 +10,9 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, getpid};
 
+use crate::runtime::log::frozen;
+use crate::runtime::run_dir;
 use crate::runtime::small_files::make_directory;
-use crate::runtime::{frozen, run_dir};
 
 /// How a freeze has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

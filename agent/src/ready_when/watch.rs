@@ -12,9 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::config::policy;
 use crate::options::Options;
-use crate::runtime::command;
 use crate::runtime::small_files::read_text;
 use crate::system::devices::entries;
+use crate::workers::command;
 
 /// Interval of looks.
 const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };

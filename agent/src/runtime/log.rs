@@ -10,9 +10,8 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::runtime::frozen;
-
 pub(crate) mod audit;
+pub(crate) mod frozen;
 
 /// Longest line, bytes. What is longer is cut.
 const LINE: usize = 512;

@@ -2,9 +2,7 @@
 
 pub(crate) mod children;
 pub(crate) mod clock;
-pub(crate) mod command;
 pub(crate) mod digest;
-pub(crate) mod frozen;
 pub(crate) mod log;
 pub(crate) mod notify;
 pub(crate) mod permits;

@@ -2,6 +2,7 @@
 //! what the guest's policy allows, what it waits for, how it starts anew, what it says is wrong, and that no reader of its output can stop it.
 
 mod anew;
+mod by_itself;
 mod check;
 mod early;
 mod host;
@@ -10,8 +11,6 @@ mod injected;
 mod limits;
 mod local;
 mod policy;
-mod ready;
-mod remember;
 mod sandbox;
 mod share;
 mod strangers;

@@ -32,7 +32,8 @@ impl Machine {
         let mut extra = Vec::new();
         for (name, _) in VOLUMES {
             let path = disks.0.join(name);
-            std::fs::File::create(&path).unwrap().set_len(SIZE).unwrap();
+            let file = std::fs::File::create(&path).expect("a disk");
+            file.set_len(SIZE).expect("its size");
             let mut make = Command::new("mke2fs");
             let made = make.args(["-q", "-t", "ext4", "-L", name]).arg(&path).status();
             assert!(made.expect("mke2fs").success());
@@ -205,11 +206,11 @@ fn bad_snapshots(vm: &Machine, is_frozen: bool) -> usize {
     let mut bad = 0;
     for _ in 0..SNAPSHOTS {
         if is_frozen {
-            vm.by_host("mote-agent freeze --for 60s").unwrap();
+            let _frozen = vm.by_host("mote-agent freeze --for 60s").expect("all is frozen");
         }
         for (name, _) in VOLUMES {
             vm.world.vm.standing(|| {
-                std::fs::copy(disks.join(name), disks.join(format!("{name}.copy"))).unwrap()
+                std::fs::copy(disks.join(name), disks.join(format!("{name}.copy"))).expect("a copy")
             });
             // As long as a server needs between two volumes.
             std::thread::sleep(Duration::from_millis(300));

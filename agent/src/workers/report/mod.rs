@@ -18,7 +18,8 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::stdio::dup2_stdout;
 
 use crate::built;
-use crate::options::{Options, Report};
+use crate::options::Options;
+use crate::options::command::Report;
 use crate::runtime::log;
 use crate::workers::report::pipe::Pipe;
 

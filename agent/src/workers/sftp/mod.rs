@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::options::Sftp;
+use crate::options::command::Sftp;
 use crate::runtime::log;
 use crate::workers::sftp::rules::Rules;
 

@@ -9,7 +9,7 @@ use mote_core::sftp::request::Request;
 use mote_core::sftp::{MODES, PLAIN_MODES};
 use rustix::io::Errno;
 
-use crate::options::Sftp;
+use crate::options::command::Sftp;
 use crate::runtime::log;
 use crate::sys::{become_user, sandbox};
 use crate::workers::sftp::attributes::{self, Target};
