@@ -60,7 +60,7 @@ Exit codes: 0 done, 1 refused by the host or a fatal error, 2 usage, 3 no agent,
 
 #[cfg(test)]
 mod tests {
-    use mote_core::status::pace::Intervals;
+    use mote_core::status::Intervals;
 
     use super::*;
 
