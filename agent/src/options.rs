@@ -154,26 +154,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         |names: &[&str]| called.is_some_and(|name| names.iter().any(|original| name == *original));
     let stands_in = is_called(&["lxd-agent", "incus-agent"]);
     let leaves = built::INIT && is_called(&["halt", "poweroff", "reboot"]);
-    let mut options = Options {
-        config_dir: None,
-        secrets_dir: None,
-        remember: None,
-        root: "/".into(),
-        port: None,
-        flavour: None,
-        transport: Transport::Vsock,
-        features: Features::ALL,
-        wait: true,
-        replay_ready: true,
-        initramfs: Initramfs::Never,
-        intervals: [None; 3],
-        length: None,
-        asks: false,
-        json: false,
-        debug: false,
-        stands_in,
-        command: Command::Run,
-    };
+    let mut options = unsaid(stands_in);
     let (mut words, mut given) = (Vec::new(), 0);
     if leaves {
         // Whatever their arguments are, the system ends in order.
@@ -210,6 +191,30 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         return Err("--json is for status and --check".into());
     }
     Ok(options)
+}
+
+/// What holds where nothing else is said.
+fn unsaid(stands_in: bool) -> Options {
+    Options {
+        config_dir: None,
+        secrets_dir: None,
+        remember: None,
+        root: "/".into(),
+        port: None,
+        flavour: None,
+        transport: Transport::Vsock,
+        features: Features::ALL,
+        wait: true,
+        replay_ready: true,
+        initramfs: Initramfs::Never,
+        intervals: [None; 3],
+        length: None,
+        asks: false,
+        json: false,
+        debug: false,
+        stands_in,
+        command: Command::Run,
+    }
 }
 
 /// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`. `given` has a bit for each row of

@@ -1,3 +1,4 @@
+use super::command::Sftp;
 use super::*;
 
 fn parsed(line: &str) -> Result<Options, BadOption> {

@@ -171,7 +171,7 @@ fn commands_and_status_go_on_while_the_agents_own_log_is_frozen() {
     let mut vm = Machine::boot("mote.agent=later");
     vm.guest.ok("sed -i s,/run/agent.log,/data/agent.log, /run/agent.start; start-stop-daemon -S -b -x /run/agent.start");
     vm.world.host.connected(MOTE_BOOT);
-    vm.by_host("mote-agent freeze --for 50s").unwrap();
+    let _frozen = vm.by_host("mote-agent freeze --for 50s").expect("all is frozen");
     for _ in 0..3 {
         assert_eq!(vm.by_host("/bin/busybox echo there").as_deref(), Ok("there\n"));
     }
