@@ -49,7 +49,7 @@ pub(crate) const RESOURCES: bool = cfg!(feature = "resources");
 /// `/1.0/state`.
 pub(crate) const STATE: bool = cfg!(feature = "state");
 /// The policy's limits within a capability: only these have some.
-pub(crate) const LIMITS: bool = EXEC || FILES || PORT_FORWARD;
+pub(crate) const LIMITS: bool = EXEC || FILES || PORT_FORWARD || RESOURCES;
 
 /// The capabilities by which the host can be more than the guest's policy wants, if they are built.
 pub(crate) const CAPABILITIES: Features = Features::of(&[

@@ -40,7 +40,7 @@ use crate::ready_when::watch;
 use crate::runtime::{log, run};
 use crate::start::error::StartError;
 use crate::sys::SystemError;
-use crate::workers::{mount, report};
+use crate::workers::{grow, mount, report};
 
 fn main() -> ExitCode {
     let options = match options::parse(std::env::args_os()) {
@@ -66,12 +66,14 @@ fn main() -> ExitCode {
         Command::MountWorker(limit) if built::MOUNTS => mount::run(&options, *limit),
         Command::ReadyWhen if built::READY_WHEN => watch::run(&options),
         Command::Freeze(what) if built::FREEZE => freeze::run(&options.root, *what),
+        Command::Grow(is_live) if built::RESOURCES => grow::run(&options.root, *is_live),
         Command::Init if built::INIT => init::run(),
         Command::Leave(goal) if built::INIT => init::tell(*goal),
         Command::SftpServer(_)
         | Command::MountWorker(_)
         | Command::Freeze(_)
         | Command::ReadyWhen
+        | Command::Grow(_)
         | Command::Init
         | Command::Leave(_) => built::absent(),
         // As theirs: the number alone.

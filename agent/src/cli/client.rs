@@ -63,6 +63,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         | Command::Freeze(_)
         | Command::ReadyWhen
         | Command::Init
+        | Command::Grow(_)
         | Command::Leave(_) => Ok(()),
     }
 }

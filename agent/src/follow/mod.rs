@@ -1,22 +1,25 @@
-//! What the host adds to the VM while it runs is brought into use: CPUs and memory.
+//! What the host adds to the VM while it runs is brought into use: CPUs, memory, room on disks.
 
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures_lite::future::yield_now;
+use mote_core::follow::disk;
 use mote_core::follow::resources::Added;
-use mote_core::hostapi::policy::Capability;
+use mote_core::hostapi::policy::Part;
 
 use crate::agent::Agent;
 use crate::runtime::clock::sleep;
 use crate::runtime::log;
 use crate::runtime::reactor::Async;
+use crate::runtime::wake::Signal;
 use crate::sys::sandbox;
 use crate::system::uevent;
 
 use self::resources::Online;
 
+mod disks;
 mod resources;
 
 /// After the start: what the host waits for comes first.
@@ -30,29 +33,34 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         return;
     }
     let root = agent.options.root.as_path();
-    let is_allowed = || agent.policy.get().features.allows(Capability::Resources);
+    let uses = |part: Part| agent.policy.get().uses(part);
     // First: what is added during the look below is seen by one of both.
     let socket = match uevent::listen() {
         Ok(socket) => Async::new_nonblocking(socket),
         Err(error) => return log::debug(format_args!("no events of devices: {error}")),
     };
     sleep(STARTED).await;
-    if is_allowed() {
-        resources::at_start(root);
-    }
+    resources::at_start(root, &uses);
+    let disks = Rc::new(Signal::default());
+    agent.spawn(disks::run(agent.clone(), disks.clone()));
     loop {
         let mut online = Online::default();
         for _ in 0..BURST {
             let mut buffer = [0; uevent::EVENT];
-            let event =
-                socket.try_read(|socket| uevent::next(socket, &mut buffer).map(Added::of_event));
+            let event = socket.try_read(|socket| uevent::next(socket, &mut buffer));
             match event {
-                Ok(Some(added)) if is_allowed() => online.bring(root, added),
-                Ok(_) => {}
+                Ok(event) if disk::is_event(event) => disks.raise(),
+                Ok(event) => {
+                    if let Some(added) = Added::of_event(event).filter(|one| uses(one.part())) {
+                        online.bring(root, added);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Events were lost.
-                Err(_) if is_allowed() => online.bring_all(root),
-                Err(_) => {}
+                Err(_) => {
+                    online.bring_all(root, &uses);
+                    disks.raise();
+                }
             }
         }
         online.log();

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use mote_core::follow::resources::Added;
+use mote_core::hostapi::policy::Part;
 
 use crate::runtime::small_files::read_text;
 use crate::runtime::{log, run_dir};
@@ -20,8 +21,11 @@ const DRIVEN: [(&Kind, &str, &str); 2] = [
 
 /// Brings into use what was added before the first agent of this boot. A later one leaves it: somebody may have switched
 /// it off.
-pub(super) fn at_start(root: &Path) {
+pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) {
     for (kind, what, driver) in DRIVEN {
+        if !uses(Part::Memory) {
+            break;
+        }
         if let Err(why) = modules::drive(root, kind, what, driver) {
             log::debug(format_args!("{why}"));
         }
@@ -31,7 +35,7 @@ pub(super) fn at_start(root: &Path) {
         return;
     }
     let mut online = Online::default();
-    online.bring_all(root);
+    online.bring_all(root, uses);
     online.log();
     if let Err(error) = std::fs::write(&followed, "") {
         log::debug(format_args!("{}: {error}", followed.display()));
@@ -66,7 +70,7 @@ impl Online {
     }
 
     /// Switches all on that are off, but for those that the kernel's command line keeps off.
-    pub(super) fn bring_all(&mut self, root: &Path) {
+    pub(super) fn bring_all(&mut self, root: &Path, uses: &dyn Fn(Part) -> bool) {
         let words = read_text(&root.join("proc/cmdline")).unwrap_or_default();
         for (directory, unless) in [("cpu", "maxcpus="), ("memory", "memhp_default_state=offline")]
         {
@@ -75,7 +79,8 @@ impl Online {
             }
             for path in entries(&root.join(SYSTEM).join(directory)) {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                if let Some(added) = Added::of_path(format!("{directory}/{name}").as_bytes()) {
+                let added = Added::of_path(format!("{directory}/{name}").as_bytes());
+                if let Some(added) = added.filter(|one| uses(one.part())) {
                     self.bring(root, added);
                 }
             }
@@ -127,7 +132,7 @@ mod tests {
     #[test]
     fn what_is_off_at_the_first_start_is_switched_on_and_left_alone_later() {
         let root = machine("off-at-the-start");
-        at_start(&root);
+        at_start(&root, &|_| true);
         assert_eq!(says(&root, "cpu/cpu1/online"), "1");
         assert_eq!(says(&root, "memory/memory8/state"), "online");
         for (path, left) in
@@ -137,7 +142,7 @@ mod tests {
         }
         // Somebody switches it off; the agent starts anew.
         put(&root, &format!("{SYSTEM}/cpu/cpu1/online"), "0\n");
-        at_start(&root);
+        at_start(&root, &|_| true);
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
     }
 
@@ -145,7 +150,7 @@ mod tests {
     fn the_kernels_command_line_keeps_off_what_it_names() {
         let root = machine("kept-off");
         put(&root, "proc/cmdline", "console=ttyS0 maxcpus=1\n");
-        at_start(&root);
+        at_start(&root, &|_| true);
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
         assert_eq!(says(&root, "memory/memory8/state"), "online");
     }

@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Check,
     /// Mount or unmount one share within this time.
     MountWorker(Duration),
+    /// Grow what is on disks that have become larger; whether that was just now.
+    Grow(bool),
     /// Freeze file systems, or what is about that.
     Freeze(Freeze),
     /// Look until what the guest's file asks for to be Ready has held.
@@ -136,6 +138,7 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
             Some("metrics") => Report::Metrics,
             _ => return Err("report needs state or metrics".into()),
         }),
+        "grow" => Command::Grow(words.next() == Some("live")),
         "freeze" => Command::Freeze(Freeze::For(FREEZE)),
         "thaw" => Command::Freeze(Freeze::Thaw),
         "trim" => Command::Freeze(Freeze::Trim),

@@ -3,6 +3,7 @@
 //! allowed nowhere else.
 #![allow(unsafe_code)]
 
+pub(crate) mod disk;
 mod error;
 pub(crate) mod fd;
 pub(crate) mod freeze;

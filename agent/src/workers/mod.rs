@@ -1,6 +1,7 @@
 //! Worker processes for work that may hang or take long: this binary again, with a subcommand.
 
 pub(crate) mod command;
+pub(crate) mod grow;
 pub(crate) mod mount;
 pub(crate) mod report;
 pub(crate) mod run;

@@ -72,6 +72,7 @@ targets! {
     http::reply,
     system::certificate,
     system::counters,
+    system::disk,
     system::names,
     system::netlink,
     system::proc,

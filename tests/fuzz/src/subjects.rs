@@ -95,6 +95,16 @@ const SUBJECTS: &[(&str, &[&str])] = &[
             "report/proc/release.rs",
         ],
     ),
+    (
+        "disk",
+        &[
+            "follow/disk/bytes.rs",
+            "follow/disk/gpt.rs",
+            "follow/disk/mbr.rs",
+            "follow/disk/mod.rs",
+            "follow/disk/mounted.rs",
+        ],
+    ),
     ("netlink", &["netlink.rs"]),
     (
         "proc",

@@ -62,6 +62,16 @@ impl Vm {
         done
     }
 
+    /// Makes the disk of this drive so large, as a volume's new size does.
+    ///
+    /// # Panics
+    /// If QEMU does not want it.
+    pub fn resize(&self, drive: &str, bytes: u64) {
+        self.order(&[format!(
+            "{{\"execute\":\"block_resize\",\"arguments\":{{\"device\":\"{drive}\",\"size\":{bytes}}}}}"
+        )]);
+    }
+
     /// Presses the power button, as a server's stop does.
     pub fn power_button(&self) {
         self.order(&["{\"execute\":\"system_powerdown\"}".to_owned()]);

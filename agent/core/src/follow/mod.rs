@@ -1,3 +1,4 @@
 //! What the host changes while the VM runs, as the kernel tells of it.
 
+pub mod disk;
 pub mod resources;

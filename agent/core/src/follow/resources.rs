@@ -4,6 +4,7 @@
 
 use core::fmt;
 
+use crate::hostapi::policy::Part;
 use crate::report::proc::number;
 
 /// Beginning of the event of one that is added (`lib/kobject_uevent.c`): `add@`, its path below `/sys`, then NUL.
@@ -34,6 +35,15 @@ impl Added {
             u32::try_from(number).ok()
         };
         numbered(b"cpu/cpu").map(Self::Cpu).or_else(|| numbered(b"memory/memory").map(Self::Memory))
+    }
+
+    /// What the policy calls it.
+    #[must_use]
+    pub fn part(self) -> Part {
+        match self {
+            Self::Cpu(_) => Part::Cpus,
+            Self::Memory(_) => Part::Memory,
+        }
     }
 
     /// What its switch says while it is off, and what turns it on.

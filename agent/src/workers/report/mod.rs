@@ -4,7 +4,7 @@
 
 mod filesystems;
 pub(crate) mod hanging;
-mod lines;
+pub(crate) mod lines;
 pub(crate) mod metrics;
 mod pipe;
 mod processes;

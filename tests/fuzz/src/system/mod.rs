@@ -2,6 +2,7 @@
 
 pub mod certificate;
 pub mod counters;
+pub mod disk;
 pub mod names;
 pub mod netlink;
 pub mod proc;

@@ -1,3 +1,4 @@
 //! What the host changes while the VM runs: the guest follows.
 
+mod disks;
 mod resources;

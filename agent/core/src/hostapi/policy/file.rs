@@ -139,11 +139,22 @@ fn read_limits(
         }
         seen |= limit.bit();
         let value = parser.step()?;
-        if limit != Limit::ReadOnly {
-            policy.limit(limit);
-            items(parser, value, limit, policy, bad)?;
-        } else if boolean(parser, value, Null::IsBad, bad)? {
-            policy.limit(limit);
+        match limit {
+            Limit::ReadOnly | Limit::Cpus | Limit::Memory | Limit::Disks => {
+                // One is a limit if it is true, the others are if they are not.
+                if boolean(parser, value, Null::IsBad, bad)? == (limit == Limit::ReadOnly) {
+                    policy.limit(limit);
+                }
+            }
+            Limit::Users
+            | Limit::Groups
+            | Limit::Commands
+            | Limit::Below
+            | Limit::Ports
+            | Limit::ReadyWhen => {
+                policy.limit(limit);
+                items(parser, value, limit, policy, bad)?;
+            }
         }
     }
     if seen == 0 {
@@ -164,7 +175,12 @@ fn judge(limit: Limit, text: &str) -> (bool, &'static str) {
             "no port or range of ports, like 8080-8090",
         ),
         Limit::ReadyWhen => (Condition::parse(text).is_some(), "no condition, like 'port 80'"),
-        Limit::Commands | Limit::Below | Limit::ReadOnly => (
+        Limit::Commands
+        | Limit::Below
+        | Limit::ReadOnly
+        | Limit::Cpus
+        | Limit::Memory
+        | Limit::Disks => (
             Target::absolute(text).is_some() && !text.contains(char::is_control),
             "no absolute path without '..'",
         ),

@@ -1,5 +1,5 @@
 //! The capabilities that the guest allows its host, one switch each (P§1.4). Incus has seven of them in
-//! `/etc/incus-agent.yml`; here they work for every server, and can also be set by options. Three have finer
+//! `/etc/incus-agent.yml`; here they work for every server, and can also be set by options. Four have finer
 //! limits ([`Policy`]).
 //!
 //! Everything is allowed until a file or an option restricts it, and none of them can allow what another has
@@ -22,7 +22,7 @@ use core::fmt;
 pub use file::Whose;
 use shown::{known, quoted};
 #[cfg(feature = "alloc")]
-pub use whole::{Denied, Policy};
+pub use whole::{Denied, Part, Policy};
 
 /// A capability of the host in the guest, named like the features of Incus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum Capability {
     Network,
     /// cloud-init's seed, and the reboot for it.
     FirstBoot,
-    /// The use of CPUs and memory that the host adds.
+    /// The use of CPUs, memory and room on disks that the host adds.
     Resources,
 }
 

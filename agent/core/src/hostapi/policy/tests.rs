@@ -275,6 +275,34 @@ fn files_are_limited_to_reading_and_to_directories() {
 }
 
 #[test]
+fn parts_of_what_the_host_adds_are_left_alone_one_by_one() {
+    let parts = [Part::Cpus, Part::Memory, Part::Disks];
+    let uses = |text: &str| {
+        let policy = of(&format!("features: {{{text}}}"), Whose::Mote).unwrap();
+        parts.map(|part| policy.uses(part))
+    };
+    assert_eq!(uses("resources: true"), [true; 3]);
+    assert_eq!(uses("resources: false"), [false; 3]);
+    assert_eq!(uses("state: true"), [false; 3]);
+    assert_eq!(uses("resources: {disks: false}"), [true, true, false]);
+    assert_eq!(uses("resources: {disks: true, cpus: no}"), [false, true, true]);
+    assert_eq!(uses("resources: {memory: false}"), [true, false, true]);
+    assert_eq!(parts.map(|part| Policy::from(Features::ALL).uses(part)), [true; 3]);
+    let policy = of("features: {resources: {disks: false}}", Whose::Mote).unwrap();
+    assert!(policy.to_string().ends_with("; limited: resources"), "{policy}");
+    for (bad, why) in [
+        ("disks: [sda]", "line 1: true or false expected"),
+        (
+            "disk: false",
+            "line 1: unknown key \"disk\"; known: cpus, memory, disks; line 1: at least one limit expected",
+        ),
+    ] {
+        let said = of(&format!("features: {{resources: {{{bad}}}}}"), Whose::Mote).unwrap_err();
+        assert_eq!(said.join("; "), why, "{bad}");
+    }
+}
+
+#[test]
 fn a_limit_that_is_not_understood_is_named_with_its_line() {
     let text = "features:\n  exec: {user: [1], users: 5, users: [1]}\n  files:\n    read-only: ~\n    \
                 below: [srv, /a/../b, /, \"/a\\n/b\"]\n  port-forward:\n    ports: [0]\n";

@@ -1,4 +1,4 @@
-//! The whole policy: the allowed capabilities, and what is allowed of three of them.
+//! The whole policy: the allowed capabilities, and what is allowed of four of them.
 
 use alloc::string::String;
 use core::fmt;
@@ -26,23 +26,43 @@ pub(super) enum Limit {
     Ports = b'p' as isize,
     /// No limit, but a list of the same file: what is to be seen before the agent says Ready.
     ReadyWhen = b'w' as isize,
+    /// CPUs that are added are left alone.
+    Cpus = b'o' as isize,
+    /// Memory that is added is left alone.
+    Memory = b'm' as isize,
+    /// Disks that grow are left alone.
+    Disks = b'd' as isize,
 }
 
 impl Limit {
     /// Each with its name in a file and its capability.
-    pub(super) const ALL: [(&'static str, Self, Capability); 6] = [
+    pub(super) const ALL: [(&'static str, Self, Capability); 9] = [
         ("users", Self::Users, Capability::Exec),
         ("groups", Self::Groups, Capability::Exec),
         ("commands", Self::Commands, Capability::Exec),
         ("read-only", Self::ReadOnly, Capability::Files),
         ("below", Self::Below, Capability::Files),
         ("ports", Self::Ports, Capability::PortForward),
+        ("cpus", Self::Cpus, Capability::Resources),
+        ("memory", Self::Memory, Capability::Resources),
+        ("disks", Self::Disks, Capability::Resources),
     ];
 
     /// Its bit in a set of limits.
     pub(super) fn bit(self) -> u32 {
         1 << (self as u32 - 'a' as u32)
     }
+}
+
+/// A part of what the host adds, which the guest may leave alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// CPUs.
+    Cpus,
+    /// Memory.
+    Memory,
+    /// Disks that have grown.
+    Disks,
 }
 
 /// What the host may do.
@@ -160,6 +180,17 @@ impl Policy {
     pub(super) fn takes(&self, limit: Limit, number: u32) -> bool {
         let is_in = |(first, last)| (first..=last).contains(&number);
         !self.has(limit) || self.items(limit).filter_map(range).any(is_in)
+    }
+
+    /// Whether what the host adds of this kind is used.
+    #[must_use]
+    pub fn uses(&self, part: Part) -> bool {
+        let limit = match part {
+            Part::Cpus => Limit::Cpus,
+            Part::Memory => Limit::Memory,
+            Part::Disks => Limit::Disks,
+        };
+        self.allows(Capability::Resources) && !self.has(limit)
     }
 
     /// Whether files can only be read.

@@ -1,0 +1,172 @@
+//! The table with GUIDs (UEFI 2.10, chapter 5): a header in the second sector and the entries that it points to, and
+//! a copy of both at the disk's end.
+//!
+//! Linux looks at the copy only if the first header is whole, or if it is told to (`block/partitions/efi.c`). So the
+//! first header must be whole after each write, and the entries that it points to are never written: it points to
+//! those of the new copy while its own are.
+
+use super::bytes::{chunk, crc32, put, u32_at, u64_at};
+use super::{Disk, ENTRIES, Last, Shape, Step, Table, mbr};
+
+/// Most sectors of a table at the disk's end, with its header.
+pub(super) const MOST: u64 = 33;
+/// The first header, and the first entries where these are of no use.
+const HEADER: u64 = 1;
+const HOME: u64 = 2;
+
+/// Places in a header.
+const LENGTH: usize = 12;
+const SUM: usize = 16;
+const MINE: usize = 24;
+const OTHER: usize = 32;
+const FIRST: usize = 40;
+const LAST: usize = 48;
+const DISK: usize = 56;
+const AT: usize = 72;
+const COUNT: usize = 80;
+const SIZE: usize = 84;
+const ENTRIES_SUM: usize = 88;
+/// Length of a header at least.
+const LEAST: usize = 92;
+
+/// Types of Linux' file systems: data, the root of x86-64 and of aarch64, `/home`, `/srv`, `/var`.
+const LINUX: [u128; 6] = [
+    guid(0x0fc6_3daf, 0x8483, 0x4772, 0x8e79_3d69_d847_7de4),
+    guid(0x4f68_bce3, 0xe8cd, 0x4db1, 0x96e7_fbca_f984_b709),
+    guid(0xb921_b045, 0x1df0, 0x41c3, 0xaf44_4c6f_280d_3fae),
+    guid(0x933a_c7e1, 0x2eb4, 0x4f13, 0xb844_0e14_e2ae_f915),
+    guid(0x3b8f_8425, 0x20e0, 0x4f3b, 0x907f_1a25_a76f_98e8),
+    guid(0x4d21_b016, 0xb534, 0x45c2, 0xa9fb_5c16_e091_fd2d),
+];
+
+/// A GUID as a little-endian number of its bytes: the first three fields are stored so, the rest is not.
+const fn guid(a: u128, b: u128, c: u128, rest: u64) -> u128 {
+    a | b << 32 | c << 48 | (rest.swap_bytes() as u128) << 64
+}
+
+/// Whether these bytes are a header that is whole and at its place.
+fn is_header(sector: &[u8], place: u64) -> bool {
+    let is_whole = || {
+        let length = u32_at(sector, LENGTH)? as usize;
+        let bytes = sector.get(..length).filter(|_| length >= LEAST)?;
+        let sum = crc32(&[bytes.get(..SUM)?, &[0; 4], bytes.get(SUM + 4..)?]);
+        Some(u32_at(bytes, SUM)? == sum && u64_at(bytes, MINE)? == place)
+    };
+    sector.starts_with(b"EFI PART") && is_whole() == Some(true)
+}
+
+/// Reads it; `None` if its first half is not whole, or there is no partition.
+#[inline(never)] // its size
+pub(super) fn read(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> Option<Last> {
+    let header = table.header.get_mut(..shape.sector)?;
+    if !disk(Step::Read(HEADER, header)) || !is_header(header, HEADER) {
+        return None;
+    }
+    let (count, size) = (u32_at(header, COUNT)? as usize, u32_at(header, SIZE)? as usize);
+    let length = count.checked_mul(size).filter(|length| *length <= ENTRIES)?;
+    table.length = length;
+    table.padded = length.next_multiple_of(shape.sector);
+    let [final_one, other, at] =
+        [shape.sectors.checked_sub(1)?, u64_at(header, OTHER)?, u64_at(header, AT)?];
+    let (lowest, highest) = (u64_at(header, FIRST)?, u64_at(header, LAST)?);
+    // Sectors of the entries; the last one before a copy of them and of the header.
+    let own = (table.padded / shape.sector) as u64;
+    let most = final_one.checked_sub(own + 1)?;
+    let is_torn = at > highest;
+    let home = if is_torn { HOME } else { at };
+    let entries = table.entries.get_mut(..table.padded)?;
+    let is_whole = size >= 128
+        && lowest <= highest
+        && highest <= final_one
+        && HOME <= home
+        && home <= lowest.saturating_sub(own)
+        && disk(Step::Read(at, entries))
+        && u32_at(header, ENTRIES_SUM)? == crc32(&[entries.get(..length)?]);
+    if !is_whole {
+        return None;
+    }
+    let mut last = Last::default();
+    for (number, entry) in (1..).zip(entries.get(..length)?.chunks_exact(size)) {
+        let kind = u128::from_le_bytes(chunk(entry, 0)?);
+        let (first, end) = (u64_at(entry, 32)?, u64_at(entry, 40)?);
+        if kind != 0 && end >= last.end {
+            table.place = (number as usize - 1) * size;
+            let is_linux = LINUX.contains(&kind);
+            last = Last { number, first, end, is_linux, most, is_torn, ..last };
+        }
+    }
+    let fits = lowest <= last.first && last.first <= last.end && last.end <= highest.min(most);
+    // What its header points to would be written.
+    let is_stuck = is_torn && other != final_one && !last.has_room(shape);
+    if !fits || is_stuck {
+        return None;
+    }
+    // A copy that is not at the end was left there when the disk grew, unless the host has moved it.
+    last.was_at_end = other != final_one && last.end + shape.near() >= highest
+        || shape.was_at_end(last.end)
+        || has_copy_behind(table, shape, last.end, disk);
+    Some(last)
+}
+
+/// Whether a copy of the header was left right behind that sector: the disk ended there, before the host moved the copy to
+/// its new end.
+#[inline(never)] // its size
+fn has_copy_behind(table: &mut Table, shape: &Shape, end: u64, disk: Disk<'_>) -> bool {
+    let step = (ENTRIES / shape.sector) as u64;
+    let behind = end + shape.near() + MOST;
+    let mut begin = end + 1;
+    // The disk's last piece has the copy that counts.
+    while begin < behind
+        && begin + step < shape.sectors
+        && disk(Step::Read(begin, &mut table.piece))
+    {
+        for sector in table.piece.chunks_exact(shape.sector) {
+            if is_header(sector, begin) && chunk::<16>(sector, DISK) == chunk(&table.header, DISK) {
+                return true;
+            }
+            begin += 1;
+        }
+    }
+    false
+}
+
+/// Writes it. After each sector the first header, and what it points to, is whole: the old one up to its first
+/// write, then the new one.
+#[inline(never)] // its size
+pub(super) fn grow(table: &mut Table, shape: &Shape, last: &Last, disk: Disk<'_>) -> bool {
+    put(&mut table.entries, table.place + 40, &last.most.to_le_bytes());
+    let sum = crc32(&[table.entries.get(..table.length).unwrap_or_default()]);
+    let home = if last.is_torn { HOME } else { u64_at(&table.header, AT).unwrap_or(HOME) };
+    let final_one = shape.sectors - 1;
+    let copy = final_one - (table.padded / shape.sector) as u64;
+    put(&mut table.header, LAST, &(copy - 1).to_le_bytes());
+    put(&mut table.header, ENTRIES_SUM, &sum.to_le_bytes());
+    write_entries(table, copy, disk)
+        && write_header(table, shape, [final_one, HEADER, copy], disk)
+        && mbr::protect(table, shape, disk)
+        && disk(Step::Flush)
+        && write_header(table, shape, [HEADER, final_one, copy], disk)
+        && disk(Step::Flush)
+        && write_entries(table, home, disk)
+        && disk(Step::Flush)
+        && write_header(table, shape, [HEADER, final_one, home], disk)
+        && disk(Step::Flush)
+}
+
+fn write_entries(table: &Table, at: u64, disk: Disk<'_>) -> bool {
+    disk(Step::Write(at, table.entries.get(..table.padded).unwrap_or_default()))
+}
+
+/// Writes a header with these places: its own, the other one's, the entries'.
+fn write_header(table: &mut Table, shape: &Shape, places: [u64; 3], disk: Disk<'_>) -> bool {
+    let [mine, ..] = places;
+    let header = &mut table.header;
+    for (place, value) in [MINE, OTHER, AT].into_iter().zip(places) {
+        put(header, place, &value.to_le_bytes());
+    }
+    put(header, SUM, &[0; 4]);
+    let length = u32_at(header, LENGTH).unwrap_or_default() as usize;
+    let sum = crc32(&[header.get(..length).unwrap_or_default()]);
+    put(header, SUM, &sum.to_le_bytes());
+    disk(Step::Write(mine, header.get(..shape.sector).unwrap_or_default()))
+}

@@ -1,0 +1,68 @@
+//! The table of DOS in a disk's first sector: four partitions, one of which may hold others, which are left alone.
+
+use super::bytes::{chunk, put, u32_at};
+use super::{Disk, Last, Shape, Step, Table};
+
+/// Where the four entries are, and the length of one.
+const ENTRIES: usize = 446;
+const ENTRY: usize = 16;
+/// Types: Linux; what says that there is a table with GUIDs.
+const LINUX: u8 = 0x83;
+const PROTECTIVE: u8 = 0xee;
+/// The end by cylinder, head and sector, of what is beyond these.
+const FAR: [u8; 3] = [0xfe, 0xff, 0xff];
+
+/// Reads it. `None` if there is none, or no partition of it is on the disk; number 0 if it says that there is a table with
+/// GUIDs.
+#[inline(never)] // its size
+pub(super) fn read(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> Option<Last> {
+    let bytes = table.mbr.get_mut(..shape.sector)?;
+    if !disk(Step::Read(0, bytes)) || chunk(bytes, 510)? != [0x55, 0xaa] {
+        return None;
+    }
+    let mut last = Last::default();
+    table.length = 0;
+    for number in 1..=4 {
+        let place = ENTRIES + (number as usize - 1) * ENTRY;
+        let [flag, _, _, _, kind] = chunk(bytes, place)?;
+        let [first, count] = [u32_at(bytes, place + 8)?, u32_at(bytes, place + 12)?].map(u64::from);
+        // The kernel's check too (block/partitions/msdos.c): a boot sector of FAT ends in the same way.
+        if flag & 0x7f != 0 {
+            return None;
+        }
+        if kind == PROTECTIVE {
+            return Some(Last::default());
+        }
+        // Its length has 32 bits.
+        let most = (first + u64::from(u32::MAX) - 1).min(shape.sectors - 1);
+        let end = (first + count).saturating_sub(1);
+        if kind != 0 && count != 0 && end >= last.end {
+            table.place = place;
+            let is_linux = kind == LINUX;
+            let was_at_end = shape.was_at_end(end);
+            last = Last { number, first, end, most, is_linux, was_at_end, is_torn: false };
+        }
+    }
+    (last.first > 0 && last.end < shape.sectors).then_some(last)
+}
+
+/// Gives the entry at that place a length.
+pub(super) fn stretch(table: &mut Table, place: usize, count: u64) {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    put(&mut table.mbr, place + 5, &FAR);
+    put(&mut table.mbr, place + 12, &count.to_le_bytes());
+}
+
+/// Has the entry that protects a table with GUIDs cover the disk. One that stands beside others, for a system that
+/// knows no GUIDs, is left.
+pub(super) fn protect(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> bool {
+    let rest = table.mbr.get(ENTRIES + ENTRY..ENTRIES + 4 * ENTRY);
+    if table.mbr.get(ENTRIES + 4) == Some(&PROTECTIVE) && rest == Some(&[0; 3 * ENTRY]) {
+        stretch(table, ENTRIES, shape.sectors - 1);
+    }
+    write(table, shape, disk)
+}
+
+pub(super) fn write(table: &Table, shape: &Shape, disk: Disk<'_>) -> bool {
+    disk(Step::Write(0, table.mbr.get(..shape.sector).unwrap_or_default()))
+}

@@ -1,0 +1,55 @@
+//! Calls by which the kernel takes over that a partition or a file system has become larger.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// `BLKPG` and what it is to do (`linux/blkpg.h`).
+const BLKPG: libc::Ioctl = 0x1269;
+const RESIZE_PARTITION: i32 = 3;
+
+/// `struct blkpg_partition`; in bytes.
+#[repr(C)]
+struct Partition {
+    /// Start and length.
+    place: [u64; 2],
+    number: u32,
+    names: [u8; 128],
+}
+
+/// `struct blkpg_ioctl_arg`.
+#[repr(C)]
+struct Order {
+    operation: i32,
+    flags: i32,
+    length: i32,
+    data: *mut c_void,
+}
+
+/// Tells the kernel that a partition, at this start, has another length now.
+///
+/// # Errors
+/// Any error of ioctl(2).
+pub(crate) fn resize_partition(disk: &impl AsFd, number: u32, place: [u64; 2]) -> io::Result<()> {
+    let mut partition = Partition { place, number, names: [0; 128] };
+    let data = (&raw mut partition).cast();
+    let order = Order { operation: RESIZE_PARTITION, flags: 0, length: 0, data };
+    // SAFETY: this call reads an order and the partition that it points to; both live until it has returned.
+    let result = unsafe { libc::ioctl(disk.as_fd().as_raw_fd(), BLKPG, &raw const order) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// An ioctl whose number says how many bytes it reads and writes (`asm-generic/ioctl.h`).
+///
+/// # Errors
+/// `InvalidInput` if the argument has another length; any error of ioctl(2).
+pub(crate) fn control(file: &impl AsFd, number: u32, argument: &mut [u8]) -> io::Result<()> {
+    if argument.len() != (number >> 16 & 0x3fff) as usize {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let fd = file.as_fd().as_raw_fd();
+    // SAFETY: the argument can be read and written for as many bytes as the number says, and has no pointers in it: so
+    // are all that this program calls it with, by `workers/grow`.
+    let result = unsafe { libc::ioctl(fd, number as libc::Ioctl, argument.as_mut_ptr()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,105 @@
+//! File systems that grow while they are mounted, each by its own call.
+
+use std::fmt::Write;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use mote_core::follow::disk::mounted::Mounted;
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags, fstatfs, open};
+
+use crate::runtime::small_files::read_text;
+use crate::sys::disk::control;
+use crate::workers::report::lines::Lines;
+
+/// `EXT4_IOC_RESIZE_FS`: blocks.
+const EXT4_RESIZE: u32 = 0x4008_6610;
+/// `XFS_IOC_FSGEOMETRY_V1`: the limit of inodes in percent at 28.
+const XFS_GEOMETRY: u32 = 0x8070_5864;
+/// `XFS_IOC_FSGROWFSDATA`: blocks, that limit.
+const XFS_GROW: u32 = 0x4010_586e;
+/// `BTRFS_IOC_RESIZE`: `NUMBER:max` at 8.
+const BTRFS_RESIZE: u32 = 0x5000_9403;
+
+/// One that is mounted.
+pub(super) struct Filesystem {
+    /// The first letter of its kind: ext4, xfs, btrfs.
+    kind: u8,
+    point: String,
+    pub(super) is_writable: bool,
+}
+
+impl Filesystem {
+    /// That of a device of sysfs; of its mounts one that can be written, if there is one. Where a mount point has a
+    /// space in its name it is not seen.
+    #[inline(never)] // its size
+    pub(super) fn on(root: &Path, device: &Path) -> Option<Self> {
+        let number = read_text(&device.join("dev")).ok()?;
+        let name = device.file_name()?.as_bytes();
+        let mut lines = Lines::open(&root.join("proc/self/mountinfo"))?;
+        let mut found = None;
+        while let Some(line) = lines.next() {
+            let Some(mounted) = Mounted::parse(line) else { continue };
+            let is_there = match mounted.kind {
+                b"ext4" | b"xfs" => mounted.device == number.trim_ascii_end().as_bytes(),
+                // Its mounts have a number of their own. One of more devices is grown on the first one.
+                b"btrfs" => mounted.source.strip_prefix(b"/dev/") == Some(name),
+                _ => false,
+            };
+            if is_there {
+                let point = String::from_utf8_lossy(mounted.point).into_owned();
+                let (kind, is_writable) = (*mounted.kind.first()?, mounted.is_writable);
+                found = Some(Self { kind, point, is_writable });
+                if is_writable {
+                    break;
+                }
+            }
+        }
+        found
+    }
+
+    fn open(&self) -> rustix::io::Result<OwnedFd> {
+        open(&*self.point, OFlags::NONBLOCK, Mode::empty())
+    }
+
+    /// What a user does for it, on the device of this name.
+    pub(super) fn advise(&self, name: &str, out: &mut String) {
+        let point = &self.point;
+        if !self.is_writable {
+            out.push_str("mount it rw; ");
+        }
+        let _infallible = match self.kind {
+            b'e' => write!(out, "resize2fs /dev/{name}"),
+            b'x' => write!(out, "xfs_growfs {point}"),
+            _ => write!(out, "btrfs filesystem resize max {point}"),
+        };
+    }
+
+    /// Has it fill so many bytes; whether it has become larger.
+    pub(super) fn grow(&self, bytes: u64) -> io::Result<bool> {
+        let file = self.open()?;
+        let before = fstatfs(&file)?;
+        let mut blocks = (bytes / u64::try_from(before.f_bsize).unwrap_or(0).max(1)).to_ne_bytes();
+        match self.kind {
+            b'e' => control(&file, EXT4_RESIZE, &mut blocks)?,
+            b'x' => {
+                let (mut geometry, mut order) = ([0; 112], [0; 16]);
+                control(&file, XFS_GEOMETRY, &mut geometry)?;
+                copy(&mut order, 0, &blocks);
+                copy(&mut order, 8, geometry.get(28..32).unwrap_or_default());
+                control(&file, XFS_GROW, &mut order)?;
+            }
+            _ => {
+                let mut page = [0; 4096];
+                copy(&mut page, 8, b"1:max");
+                control(&file, BTRFS_RESIZE, &mut page)?;
+            }
+        }
+        Ok(fstatfs(&file)?.f_blocks > before.f_blocks)
+    }
+}
+
+fn copy(to: &mut [u8], at: usize, from: &[u8]) {
+    to.iter_mut().skip(at).zip(from).for_each(|(to, from)| *to = *from);
+}

@@ -1,0 +1,242 @@
+//! Disks that the host makes larger while the VM runs: partition and file system follow, whenever the power is cut.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mote_tests::guest::Guest;
+use mote_tests::vm::Spec;
+use mote_tests::world::World;
+use mote_tests::{Scratch, patient, skipped, wait};
+
+/// From the host's order to a file system that is larger.
+const SOON: Duration = Duration::from_secs(1);
+/// What is not to grow is looked at after so long.
+const LATER: Duration = Duration::from_secs(3);
+const MIB: u64 = 1 << 20;
+/// Sizes of a disk, MiB.
+const OLD: u64 = 64;
+const NEW: u64 = 200;
+/// How often the power is cut; `MOTE_CUTS` for more.
+const CUTS: u64 = 4;
+/// From one cut to the next, if there are 20 of them.
+const STEP: u64 = 75;
+
+/// What is on a disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Gpt,
+    Dos,
+    /// A file system and no table.
+    None,
+    /// The last partition is another's.
+    Foreign,
+}
+
+/// Runs a program of this machine; its exit code and what it said.
+fn run(program: &str, arguments: &[&str], input: &str) -> (Option<i32>, String) {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect(program);
+    child.stdin.take().expect("input").write_all(input.as_bytes()).expect("input");
+    let out = child.wait_with_output().expect(program);
+    let said = [out.stdout, out.stderr].concat();
+    (out.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// A disk with ext4 on it.
+fn disk(directory: &Path, name: &str, table: Table) -> PathBuf {
+    let path = directory.join(name);
+    let file =
+        OpenOptions::new().create(true).truncate(true).write(true).open(&path).expect("a disk");
+    file.set_len(OLD * MIB).expect("a disk");
+    let shown = path.to_str().expect("a path");
+    let script = match table {
+        Table::Gpt => "label: gpt\nstart=2048, type=linux\n",
+        Table::Dos => "label: dos\nstart=2048, type=83\n",
+        Table::Foreign => "label: gpt\nstart=2048, size=65536, type=linux\ntype=swap\n",
+        Table::None => "",
+    };
+    let (offset, length) = match table {
+        Table::Gpt => ("offset=1048576", "62m"),
+        Table::Dos => ("offset=1048576", "63m"),
+        Table::Foreign => ("offset=1048576", "32m"),
+        Table::None => ("offset=0", "64m"),
+    };
+    if table != Table::None {
+        let (code, said) = run("sfdisk", &["-q", shown], script);
+        assert_eq!(code, Some(0), "{said}");
+    }
+    let (code, said) = run("mkfs.ext4", &["-q", "-F", "-E", offset, shown, length], "");
+    assert_eq!(code, Some(0), "{said}");
+    path
+}
+
+/// Whether this machine has the tools.
+fn has_tools() -> bool {
+    let has = |program| {
+        Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+    };
+    let all = ["sfdisk", "mkfs.ext4", "e2fsck"].into_iter().all(has);
+    if !all {
+        skipped("sfdisk and e2fsprogs make and check the disks");
+    }
+    all
+}
+
+/// A VM with these disks, `/dev/vdb` and so on; each takes so many writes a second at most, if that is given.
+fn boot(disks: &[PathBuf], words: &str, writes: Option<u32>) -> World {
+    let limit = writes.map(|most| format!(",throttling.iops-write={most}")).unwrap_or_default();
+    let extra = disks.iter().enumerate().flat_map(|(index, path)| {
+        let drive = format!("if=none,id=disk{index},format=raw,file={}{limit}", path.display());
+        ["-drive".into(), drive, "-device".into(), format!("virtio-blk-pci,drive=disk{index}")]
+    });
+    let spec = Spec { words: words.to_owned(), extra: extra.collect(), ..Spec::default() };
+    World::of("lxd", &spec, &[])
+}
+
+fn mount(guest: &mut Guest, device: &str) {
+    guest.ok(&format!("mkdir -p /{device} && mount -t ext4 /dev/{device} /{device}"));
+}
+
+/// MiB of a file system.
+fn size(guest: &mut Guest, device: &str) -> u64 {
+    let said = guest.ok(&format!("df -m /{device} | tail -1"));
+    said.split_whitespace().nth(1).and_then(|size| size.parse().ok()).expect("MiB")
+}
+
+/// Checks a disk that nobody uses: its table, and the file system after its journal.
+fn check(path: &Path, table: Table) {
+    let shown = path.to_str().expect("a path");
+    if table != Table::None {
+        let (code, said) = run("sfdisk", &["--verify", shown], "");
+        assert_eq!(code, Some(0), "{said}");
+        let (code, said) = run("sfdisk", &["-d", shown], "");
+        assert!(code == Some(0) && said.contains("start="), "{said}");
+    }
+    let start = if table == Table::None { 0 } else { 1 << 20 };
+    let part = path.with_extension("part");
+    std::fs::write(&part, &std::fs::read(path).expect("a disk")[start..]).expect("a part");
+    let filesystem = part.to_str().expect("a path");
+    let (code, said) = run("e2fsck", &["-p", filesystem], "");
+    assert!(matches!(code, Some(0 | 1)), "{said}");
+    let (code, said) = run("e2fsck", &["-fn", filesystem], "");
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// Writes files without end, one after the other.
+const WRITER: &str = "printf '#!/bin/sh\\nwhile :; do dd if=/dev/zero of=/$1/f bs=64k count=40 \
+                      conv=fsync; done\\n' >/run/writer; chmod 755 /run/writer; \
+                      start-stop-daemon -S -b -x /run/writer --";
+
+#[test]
+fn partition_and_file_system_are_grown_within_a_second_while_they_are_written() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let tables = [Table::Gpt, Table::Dos, Table::None, Table::Foreign];
+    let disks: Vec<_> = ["gpt", "dos", "none", "foreign"]
+        .iter()
+        .zip(tables)
+        .map(|(name, table)| disk(&scratch.0, name, table))
+        .collect();
+    let mut world = boot(&disks, "", None);
+    let mut guest = world.shell();
+    let devices = ["vdb1", "vdc1", "vdd", "vde1"];
+    for device in devices {
+        mount(&mut guest, device);
+    }
+    guest.ok(&format!("{WRITER} vdb1"));
+    for (index, device) in devices.into_iter().enumerate().take(3) {
+        let before = size(&mut guest, device);
+        assert!(before < OLD, "{before}");
+        world.vm.resize(&format!("disk{index}"), NEW * MIB);
+        let (_, took) = wait("a larger file system", patient(SOON), || {
+            (size(&mut guest, device) > NEW * 8 / 10).then_some(())
+        });
+        println!("{device} is grown {took:?} after its disk was");
+        // Again, from where it is now.
+        world.vm.resize(&format!("disk{index}"), 2 * NEW * MIB);
+        wait("a file system larger still", patient(SOON), || {
+            (size(&mut guest, device) > 2 * NEW * 8 / 10).then_some(())
+        });
+    }
+    world.vm.resize("disk3", NEW * MIB);
+    std::thread::sleep(LATER);
+    assert!(size(&mut guest, "vde1") < OLD);
+    let log = guest.ok("cat /run/agent.log");
+    assert!(log.contains("vdb1 and what is on it have 198 MiB now"), "{log}");
+    let advice = "disk vde has room that is not used: the last partition is not Linux'; to do: growpart /dev/vde 2; ";
+    assert!(log.contains(advice), "{log}");
+    guest.ok("killall writer; sleep 1; umount /vdb1 /vdc1 /vdd /vde1");
+    world.power_off(&mut guest);
+    for (path, table) in disks.iter().zip(tables) {
+        check(path, table);
+    }
+}
+
+#[test]
+fn a_policy_without_disks_leaves_them_alone() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut world = boot(&[disk(&scratch.0, "gpt", Table::Gpt)], "mote.agent=later", None);
+    let mut guest = world.vm.guest();
+    guest.ok("echo 'features: {resources: {disks: false}, exec: true}' >/etc/mote-agent.yml");
+    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+    world.host.connected(mote_tests::world::MOTE_BOOT);
+    mount(&mut guest, "vdb1");
+    world.vm.resize("disk0", NEW * MIB);
+    std::thread::sleep(LATER);
+    assert!(size(&mut guest, "vdb1") < OLD);
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn after_a_power_cut_at_any_moment_table_and_file_system_are_whole_and_the_next_start_ends_it() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let (mut before, mut after) = (0, 0);
+    let cuts = std::env::var("MOTE_CUTS").map_or(CUTS, |cuts| cuts.parse().expect("a number"));
+    for cut in 0..cuts {
+        let path = disk(&scratch.0, "gpt", Table::Gpt);
+        // So few writes a second that each of the table's may be the last.
+        let mut world = boot(std::slice::from_ref(&path), "", Some(25));
+        let mut guest = world.shell();
+        mount(&mut guest, "vdb1");
+        guest.ok(&format!("{WRITER} vdb1"));
+        world.vm.resize("disk0", NEW * MIB);
+        std::thread::sleep(Duration::from_millis(250 + STEP * 20 / cuts * cut));
+        world.vm.cut();
+        drop(world);
+        let (_, said) = run("sfdisk", &["-d", path.to_str().expect("a path")], "");
+        let is_old = said.contains("size=      12") || said.contains("size=      128");
+        *(if is_old { &mut before } else { &mut after }) += 1;
+        check(&path, Table::Gpt);
+        println!("cut {cut}: the table is the {} one", if is_old { "old" } else { "new" });
+        if cut % 5 == 3 {
+            let mut world = boot(std::slice::from_ref(&path), "mote.agent=later", None);
+            let mut guest = world.vm.guest();
+            mount(&mut guest, "vdb1");
+            guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+            wait("the rest", patient(LATER), || {
+                (size(&mut guest, "vdb1") > NEW * 8 / 10).then_some(())
+            });
+            // The worker has it open for a moment yet.
+            guest.ok("sleep 1; umount /vdb1");
+            world.power_off(&mut guest);
+            check(&path, Table::Gpt);
+        }
+    }
+    println!("{cuts} cuts: {before} before the table was written, {after} after");
+}
