@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! cli       the command line
+//! run       a command in a VM that is there for it alone
 //! exec      commands in the guest      files   SFTP      report   state and metrics
 //! control   the daemon's own socket, both ends; which instances are served
 //! devlxd    guests' requests           channel   the status port
@@ -28,10 +29,15 @@ mod files;
 mod instance;
 mod net;
 mod report;
+mod run;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(error) = run::child::become_another() {
+        common::printable::complain(&format!("{error:#}"));
+        return ExitCode::FAILURE;
+    }
     match cli::run() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

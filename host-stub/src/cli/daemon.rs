@@ -7,7 +7,7 @@ use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::values;
+use crate::common::random;
 use crate::control::host::Host;
 use crate::control::server;
 use crate::daemon::Daemon;
@@ -24,10 +24,10 @@ pub(crate) struct DaemonArgs {
 
 /// Runs until a signal comes.
 pub(crate) fn run(root: &Path, args: &DaemonArgs) -> Result<()> {
-    let port = args.port.map_or_else(values::random_port, Ok)?;
+    let port = args.port.map_or_else(random::port, Ok)?;
     let _lock = store::lock(root)?;
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    let daemon = Daemon::new(root, port)?;
+    let daemon = Daemon::new(root, port, None)?;
     let ending = daemon.clone();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {

@@ -25,6 +25,7 @@ use crate::exec::run as exec;
 use crate::files::args::{FileCommand, SftpArgs};
 use crate::files::commands;
 use crate::net::stream::be_patient;
+use crate::run::args::RunArgs;
 
 /// Plays the LXD or Incus host for a guest agent, so that an agent or an image can be tried without
 /// either.
@@ -62,6 +63,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Boot a VM, run a command in it, and leave nothing; the output and the exit code are the command's
+    ///
+    /// It needs no daemon, no instance, no network and no root. The image has mote in it, or any agent of LXD's or
+    /// Incus'. Its files are not changed.
+    Run(Box<RunArgs>),
     /// Make an instance; prints the folder of its config share, and on stderr how to boot a VM with it
     Init(Box<init::InitArgs>),
     /// Print QEMU's options for an instance on stdout
@@ -190,6 +196,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Exec(args) => return exec::run(root, &args.into()),
         Command::Shell(args) => return exec::run(root, &args.into()),
         Command::Wait(args) => return wait::run(root, &args),
+        Command::Run(args) => return crate::run::run(&args),
         Command::Init(args) => init::run(root, *args),
         Command::Qemu(args) => qemu::run(root, &args),
         Command::Daemon(args) => daemon::run(root, &args),

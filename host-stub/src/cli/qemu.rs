@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 
-use crate::instance::recipe::{MEMORY, Recipe};
+use crate::instance::recipe::{MEMORY, Recipe, root_disk};
 use crate::instance::store;
 
 /// `qemu`.
@@ -28,24 +28,13 @@ pub(crate) struct QemuArgs {
     args: bool,
 }
 
-/// A disk image and its format, which is never guessed from what is in it.
-fn disk(said: &str) -> Result<(PathBuf, String)> {
-    const FORMATS: [&str; 2] = ["raw", "qcow2"];
-    let (file, format) = match said.rsplit_once('=') {
-        Some((file, format)) if FORMATS.contains(&format) => (file, format),
-        _ if said.ends_with(".qcow2") => (said, "qcow2"),
-        _ => (said, "raw"),
-    };
-    Ok((std::path::absolute(file)?, format.to_owned()))
-}
-
 /// Prints it.
 pub(crate) fn run(root: &Path, args: &QemuArgs) -> Result<()> {
     let instance = store::load(root, &args.name)?;
     let share = std::path::absolute(store::share(root, &args.name))?;
     let mut recipe = Recipe::of(root, &instance, &share);
     recipe.memory = args.memory;
-    recipe.disk = args.disk.as_deref().map(disk).transpose()?;
+    recipe.disk = args.disk.as_deref().map(root_disk).transpose()?;
     recipe.seed = args.seed.as_ref().map(std::path::absolute).transpose()?;
     if !args.args {
         return Ok(write!(stdout(), "{recipe}")?);
@@ -54,26 +43,4 @@ pub(crate) fn run(root: &Path, args: &QemuArgs) -> Result<()> {
         writeln!(stdout(), "{argument}")?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_disks_format_is_said_or_by_its_name() {
-        let of = |said: &str| {
-            let (file, format) = disk(said).unwrap();
-            (file.to_str().unwrap().to_owned(), format)
-        };
-        for (said, file, format) in [
-            ("/a.img", "/a.img", "raw"),
-            ("/a.qcow2", "/a.qcow2", "qcow2"),
-            ("/a.qcow2=raw", "/a.qcow2", "raw"),
-            ("/a=b", "/a=b", "raw"),
-            ("/a=b=qcow2", "/a=b", "qcow2"),
-        ] {
-            assert_eq!(of(said), (file.to_owned(), format.to_owned()), "{said}");
-        }
-    }
 }

@@ -5,8 +5,7 @@ use std::env::var_os;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
-use ring::rand::{SecureRandom, SystemRandom};
+use anyhow::{Context, Result, bail};
 
 use crate::common::pair::pair;
 use crate::instance::share::Device;
@@ -42,12 +41,4 @@ pub(crate) fn context_id(text: &str) -> Result<u32> {
         .ok()
         .filter(|id| *id > 2)
         .with_context(|| format!("{text} is no guest's context id: those begin with 3"))
-}
-
-/// As real hosts choose one at each start (P§3.3).
-pub(crate) fn random_port() -> Result<u32> {
-    const FIRST: u32 = 1024;
-    let mut bytes = [0; 4];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow!("no random numbers"))?;
-    Ok(FIRST + u32::from_be_bytes(bytes) % (65_536 - FIRST))
 }

@@ -13,3 +13,11 @@ pub(crate) fn uuid() -> Result<String> {
     let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
     Ok(parts.join("-"))
 }
+
+/// A vsock port, as real hosts choose one at each start (P§3.3).
+pub(crate) fn port() -> Result<u32> {
+    const FIRST: u32 = 1024;
+    let mut bytes = [0; 4];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow!("no random numbers"))?;
+    Ok(FIRST + u32::from_be_bytes(bytes) % (65_536 - FIRST))
+}

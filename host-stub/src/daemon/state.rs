@@ -3,6 +3,7 @@
 //! they wait for a peer.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,11 +41,13 @@ pub(crate) struct Daemon {
     instances: Mutex<BTreeMap<String, Live>>,
     sockets: Mutex<Vec<PathBuf>>,
     begun: Instant,
+    /// Where its log goes in place of stderr.
+    log_file: Option<File>,
 }
 
 impl Daemon {
     /// Reads the state and forgets every Ready, as a starting host must (P§6).
-    pub(crate) fn new(root: &Path, port: u32) -> Result<Arc<Self>> {
+    pub(crate) fn new(root: &Path, port: u32, log_file: Option<File>) -> Result<Arc<Self>> {
         let pair = Pair::load_or_make(root, "server")?;
         store::save_port(root, port)?;
         let daemon = Self {
@@ -56,15 +59,19 @@ impl Daemon {
             instances: Mutex::default(),
             sockets: Mutex::default(),
             begun: Instant::now(),
+            log_file,
         };
         Ok(Arc::new(daemon))
     }
 
-    /// One line on stderr, with the time since start. Guests have a say in many of them.
+    /// One line of the log, with the time since start. Guests have a say in many of them.
     pub(crate) fn log(&self, fact: &str) {
         let (ago, fact) = (self.begun.elapsed(), printable::log_line(fact));
         let line = format!("[{:4}.{:03}] {fact}\n", ago.as_secs(), ago.subsec_millis());
-        let _lost = std::io::stderr().write_all(line.as_bytes());
+        let _lost = match &self.log_file {
+            Some(file) => { file }.write_all(line.as_bytes()),
+            None => std::io::stderr().write_all(line.as_bytes()),
+        };
     }
 
     /// Something between host and guest went wrong: for the log, and for whoever asks later.

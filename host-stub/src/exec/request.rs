@@ -26,8 +26,20 @@ pub(crate) struct Exec {
     /// Where the command's input comes from.
     pub(crate) input: Input,
     defaults: Defaults,
+    /// Who ends by signals.
+    pub(crate) signals: Signals,
     /// What goes wrong on purpose.
     pub(crate) faults: Vec<Fault>,
+}
+
+/// Whose the signals are that end a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Signals {
+    /// The command's, as all others.
+    #[default]
+    Command,
+    /// Ours.
+    Ours,
 }
 
 /// Whether there is a terminal.
@@ -163,6 +175,7 @@ impl From<ExecArgs> for Exec {
             mode: args.terminal.into(),
             input: if args.input.no_stdin { Input::Nothing } else { Input::Stdin },
             defaults: if args.bare { Defaults::Agent } else { Defaults::Host },
+            signals: Signals::Command,
             faults: args.faults,
         }
     }
@@ -181,7 +194,45 @@ impl From<ShellArgs> for Exec {
     }
 }
 
+/// What `run` asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plain {
+    pub(crate) command: Vec<String>,
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) user: Option<(u32, u32)>,
+    pub(crate) cwd: Option<String>,
+    pub(crate) input: Input,
+    pub(crate) terminal: Terminal,
+}
+
+/// Whether it is to have one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Terminal {
+    Yes,
+    #[default]
+    No,
+}
+
 impl Exec {
+    /// A command in this instance, with none of our signals.
+    pub(crate) fn plain(instance: &str, plain: Plain) -> Self {
+        Self {
+            instance: instance.to_owned(),
+            command: plain.command,
+            environment: plain.environment,
+            user: plain.user.map(|(user, _)| user),
+            group: plain.user.map(|(_, group)| group),
+            cwd: plain.cwd,
+            mode: match plain.terminal {
+                Terminal::Yes => Mode::Interactive,
+                Terminal::No => Mode::Pipes,
+            },
+            input: plain.input,
+            signals: Signals::Ours,
+            ..Self::default()
+        }
+    }
+
     /// Whether the command gets a terminal.
     pub(crate) fn is_interactive(&self) -> bool {
         match self.mode {

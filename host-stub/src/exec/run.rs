@@ -16,9 +16,10 @@ use serde_json::Value;
 
 use super::operation;
 use super::request::Exec;
-use super::sockets::Sockets;
+use super::sockets::{AllOutput, Sockets};
 use super::terminal::Raw;
 use super::wait::{self, Disconnected, Outcome};
+use crate::agent::websocket::Incoming;
 use crate::agent::{client, websocket};
 use crate::common::printable::{self, complain};
 use crate::control::known::{self, Known};
@@ -44,28 +45,68 @@ const DISCONNECTED: u8 = 129;
 /// Runs a command; gives its exit code.
 pub(crate) fn run(root: &Path, exec: &Exec) -> Result<u8> {
     let instance = known::reach(root, &exec.instance)?;
-    let extensions = client::greet(root, &instance, Limit::within(REQUEST))?;
+    knows_users(root, &instance, exec)?;
+    let events = listen(root, &instance)?;
+    let (outcome, body) = Running::start(root, &instance, exec, events)?.end();
+    exit_code(outcome, || lost(root, &instance.name), || not_found(root, &instance, &body))
+}
+
+/// An error if the agent would ignore for whom and where the command is to run.
+pub(crate) fn knows_users(root: &Path, instance: &Instance, exec: &Exec) -> Result<()> {
+    let extensions = client::greet(root, instance, Limit::within(REQUEST))?;
     if exec.needs_identity() && !extensions.iter().any(|name| name == IDENTITY) {
         bail!("The server is missing the required \"{IDENTITY}\" API extension");
     }
-    let mut events = websocket::connect(root, &instance, "/1.0/events").context("events")?;
-    let is_interactive = exec.is_interactive();
-    let body = exec.body(&instance, is_interactive);
-    let operation = operation::start(root, &instance, &body)?;
-    let sockets = Sockets::connect(root, &instance, &operation, exec)?;
-    let raw = if is_interactive { Raw::begin()? } else { None };
-    let all_output = sockets.serve(exec)?;
-    let outcome = wait::wait(root, &instance, &operation.id, &mut events.incoming);
-    let cuts = match &outcome {
-        Ok(Outcome { error: None, .. }) => all_output.wait_while_it_flows(STILL),
-        Ok(Outcome { error: Some(_), .. }) => all_output.wait(REST),
-        Err(Disconnected) => Vec::new(),
-    };
-    drop(raw);
-    if let Ok(Outcome { error: None, .. }) = &outcome {
-        cuts.iter().for_each(|cut| complain(cut));
+    Ok(())
+}
+
+/// Listens to the agent's events, which tell of a command's end.
+pub(crate) fn listen(root: &Path, instance: &Instance) -> Result<Incoming> {
+    Ok(websocket::connect(root, instance, "/1.0/events").context("events")?.incoming)
+}
+
+/// A command that was started.
+pub(crate) struct Running<'a> {
+    root: &'a Path,
+    instance: &'a Instance,
+    body: Value,
+    id: String,
+    events: Incoming,
+    output: AllOutput,
+    raw: Option<Raw>,
+}
+
+impl<'a> Running<'a> {
+    /// Starts it.
+    pub(crate) fn start(
+        root: &'a Path,
+        instance: &'a Instance,
+        exec: &Exec,
+        events: Incoming,
+    ) -> Result<Self> {
+        let is_interactive = exec.is_interactive();
+        let body = exec.body(instance, is_interactive);
+        let operation = operation::start(root, instance, &body)?;
+        let sockets = Sockets::connect(root, instance, &operation, exec)?;
+        let raw = if is_interactive { Raw::begin()? } else { None };
+        let output = sockets.serve(exec)?;
+        Ok(Self { root, instance, body, id: operation.id, events, output, raw })
     }
-    exit_code(outcome, || lost(root, &instance.name), || not_found(root, &instance, &body))
+
+    /// Waits for its end and for its output's; with that the request it was started by.
+    pub(crate) fn end(mut self) -> (Result<Outcome, Disconnected>, Value) {
+        let outcome = wait::wait(self.root, self.instance, &self.id, &mut self.events);
+        let cuts = match &outcome {
+            Ok(Outcome { error: None, .. }) => self.output.wait_while_it_flows(STILL),
+            Ok(Outcome { error: Some(_), .. }) => self.output.wait(REST),
+            Err(Disconnected) => Vec::new(),
+        };
+        drop(self.raw);
+        if let Ok(Outcome { error: None, .. }) = &outcome {
+            cuts.iter().for_each(|cut| complain(cut));
+        }
+        (outcome, self.body)
+    }
 }
 
 /// What is said of a guest that was lost, with the reason if the daemon learns one within [`LEARNT`].
@@ -84,7 +125,7 @@ fn lost(root: &Path, name: &str) -> String {
 
 /// What 127 means: agents give it for a missing command and for a missing directory alike (P§4.1).
 /// Which of them it was is seen by a look at the directory, if the guest lets us look.
-fn not_found(root: &Path, instance: &Instance, body: &Value) -> String {
+pub(crate) fn not_found(root: &Path, instance: &Instance, body: &Value) -> String {
     let cwd = body["cwd"].as_str().unwrap_or_default();
     if !cwd.is_empty() && session::is_no_directory(root, instance, Path::new(cwd)) {
         return format!("there is no directory {} in the guest to run it in", printable::name(cwd));
@@ -108,7 +149,7 @@ fn no_command(body: &Value) -> String {
 }
 
 /// What a real client makes of the end.
-fn exit_code(
+pub(crate) fn exit_code(
     outcome: Result<Outcome, Disconnected>,
     lost: impl FnOnce() -> String,
     not_found: impl FnOnce() -> String,

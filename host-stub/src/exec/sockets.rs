@@ -17,7 +17,7 @@ use signal_hook::consts::{
 use signal_hook::iterator::Signals;
 
 use super::operation::Operation;
-use super::request::{Exec, Fault, Input};
+use super::request::{self, Exec, Fault, Input};
 use super::terminal::{self, write_all};
 use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Socket};
 use crate::common::printable::complain;
@@ -148,7 +148,7 @@ impl Sockets {
             spawn(move || steer(socket.outgoing, &socket.line, &orders));
         }
         let is_interactive = matches!(self.data, Data::Terminal(_));
-        watch_signals(control.clone(), is_interactive)?;
+        watch_signals(control.clone(), is_interactive, exec.signals)?;
         for fault in &exec.faults {
             if let Fault::DropControl(after) = *fault {
                 let control = control.clone();
@@ -267,10 +267,16 @@ fn steer(mut control: Outgoing, line: &Line, orders: &Receiver<Control>) {
 }
 
 /// Passes our signals on; a new size too, if there is a terminal.
-fn watch_signals(control: Sender<Control>, is_interactive: bool) -> Result<()> {
-    let mut signals = Signals::new([
-        SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
-    ])?;
+fn watch_signals(
+    control: Sender<Control>,
+    is_interactive: bool,
+    whose: request::Signals,
+) -> Result<()> {
+    const ENDS: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP];
+    let mut signals = Signals::new([SIGCONT, SIGUSR1, SIGUSR2, SIGWINCH])?;
+    if whose == request::Signals::Command {
+        ENDS.iter().try_for_each(|signal| signals.add_signal(*signal))?;
+    }
     spawn(move || {
         for signal in signals.forever() {
             let order = match (signal, terminal::size()) {

@@ -40,6 +40,24 @@ impl Drop for Raw {
     }
 }
 
+/// stdin's mode as it is now; it is so again when this is dropped, whatever was done to it.
+pub(crate) struct Kept(Option<Termios>);
+
+impl Kept {
+    /// From now on.
+    pub(crate) fn now() -> Self {
+        Self(if isatty(stdin()) { tcgetattr(stdin()).ok() } else { None })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            let _gone = tcsetattr(stdin(), OptionalActions::Drain, before);
+        }
+    }
+}
+
 /// Writes all of it, unbuffered.
 pub(crate) fn write_all(to: impl std::os::fd::AsFd, mut bytes: &[u8]) -> std::io::Result<()> {
     while !bytes.is_empty() {

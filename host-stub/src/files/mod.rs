@@ -7,4 +7,4 @@ mod progress;
 pub(crate) mod session;
 mod sftp;
 mod transfer;
-mod tree;
+pub(crate) mod tree;

@@ -2,6 +2,7 @@
 
 pub(crate) mod create;
 mod flavour;
+pub(crate) mod iso;
 mod model;
 pub(crate) mod recipe;
 pub(crate) mod share;

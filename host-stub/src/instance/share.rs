@@ -108,8 +108,7 @@ fn mount(flavour: Flavour, name: &str, device: &Device) -> Value {
     let is_9p = match flavour {
         // Has nothing else to say; agents try virtiofs first by themselves.
         Flavour::LxdOld => true,
-        Flavour::Lxd => false,
-        Flavour::Incus => bus == Some("9p"),
+        Flavour::Lxd | Flavour::Incus => bus == Some("9p"),
     };
     let mut options: Vec<&str> = Vec::new();
     if is_9p {
@@ -135,7 +134,7 @@ pub(crate) fn event_mount(flavour: Flavour, name: &str, device: &Device) -> Opti
 }
 
 /// How a share is called on its bus, cut to what the bus takes.
-fn tag(flavour: Flavour, name: &str, device: &Device) -> String {
+pub(crate) fn tag(flavour: Flavour, name: &str, device: &Device) -> String {
     let is_9p = device.get("io.bus").is_some_and(|bus| bus == "9p");
     let (prefix, name, longest) = match (flavour, is_9p) {
         (Flavour::Lxd | Flavour::LxdOld, _) => ("lxd_", encode(name), 31),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::Recipe;
+use super::{Machine, Recipe, Writes};
 use crate::instance::vsock_device::DEVICE;
 use crate::instance::{Channel, Flavour, GENERATION, UUID, Vsock};
 
@@ -130,6 +130,13 @@ impl Recipe<'_> {
             }
             Vsock::Cid(cid) => {
                 options.add("memory", &["-m", &memory]);
+                if self.shared_memory {
+                    let backend = format!("memory-backend-memfd,id=mem,size={memory},share=on");
+                    options.add(
+                        "of which others read",
+                        &["-object", &backend, "-machine", "memory-backend=mem"],
+                    );
+                }
                 options.add(why, &["-device", &format!("vhost-vsock-pci,guest-cid={cid}")]);
             }
             // An agent on this machine; there is no device.
@@ -151,7 +158,8 @@ impl Recipe<'_> {
                 "virtio-rng-pci,rng=rng",
             ],
         );
-        if let Some(guid) = self.instance.config.get(GENERATION) {
+        let guid = self.instance.config.get(GENERATION);
+        if let Some(guid) = guid.filter(|_| self.machine == Machine::Pc) {
             options.add(
                 "the generation's id, another one after a restore (guest: vmgenid)",
                 &["-device", &format!("vmgenid,guid={guid}")],
@@ -180,12 +188,16 @@ impl Recipe<'_> {
             );
         }
         if let Some((file, format)) = &self.disk {
+            let more = match self.writes {
+                Writes::Kept => ",discard=on",
+                Writes::Forgotten => ",snapshot=on",
+            };
             // A kernel that somebody adds with -kernel has 0.
             options.add(
                 "the root disk",
                 &[
                     "-drive",
-                    &drive(file, "root", format, ",discard=on"),
+                    &drive(file, "root", format, more),
                     "-device",
                     "scsi-hd,bus=scsi.0,drive=root,bootindex=1",
                 ],

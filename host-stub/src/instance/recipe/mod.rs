@@ -4,11 +4,13 @@
 //! BIOS, and there are no NIC, display, keyboard and USB.
 
 mod devices;
+mod disk;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub(crate) use devices::{CONFIG_DISK, YOURS};
+pub(crate) use disk::root_disk;
 
 use super::vsock_device::{DEVICE, DEVICE_LOCK};
 use super::{Instance, Vsock};
@@ -17,7 +19,7 @@ use crate::common::shell::quoted;
 /// Memory of the VM unless told otherwise, MiB.
 pub(crate) const MEMORY: u32 = 256;
 /// The guest's context id where a stand-in for vsock gives it one.
-const STAND_IN_CID: u32 = 3;
+pub(crate) const STAND_IN_CID: u32 = 3;
 /// What a VM of an instance needs.
 pub(crate) struct Recipe<'a> {
     instance: &'a Instance,
@@ -30,13 +32,48 @@ pub(crate) struct Recipe<'a> {
     pub(crate) disk: Option<(PathBuf, String)>,
     /// Where cloud-init's seed is.
     pub(crate) seed: Option<PathBuf>,
+    /// What becomes of writes to the root disk.
+    pub(crate) writes: Writes,
+    /// Whether processes of this machine need the VM's memory, besides what its vsock does.
+    pub(crate) shared_memory: bool,
+    /// Whether it is a PC.
+    pub(crate) machine: Machine,
+}
+
+/// The kind of machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Machine {
+    #[default]
+    Pc,
+    /// QEMU's virt.
+    Virt,
+}
+
+/// What becomes of writes to a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// They are the disk's.
+    #[default]
+    Kept,
+    /// They are forgotten with the VM.
+    Forgotten,
 }
 
 impl<'a> Recipe<'a> {
     /// Of an instance; `share` is absolute.
     pub(crate) fn of(root: &Path, instance: &'a Instance, share: &'a Path) -> Self {
         let directory = share.parent().map_or_else(|| root.to_owned(), Path::to_owned);
-        Self { instance, share, directory, memory: MEMORY, disk: None, seed: None }
+        Self {
+            instance,
+            share,
+            directory,
+            memory: MEMORY,
+            disk: None,
+            seed: None,
+            writes: Writes::Kept,
+            shared_memory: false,
+            machine: Machine::Pc,
+        }
     }
 
     fn beside(&self, name: &str) -> PathBuf {

@@ -1,0 +1,266 @@
+//! `run` and `boot`, as they are written.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum, ValueHint};
+
+use super::accel::Accel;
+use super::share::Share;
+use crate::common::pair::pair;
+use crate::instance::Flavour;
+
+/// Where a VM's kernel is from, and what it has.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct VmArgs {
+    /// Boot this kernel; given several times, each is run in a VM of its own
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) kernel: Vec<PathBuf>,
+    /// With this initramfs; one for all kernels, or one for each in their order
+    #[arg(long, value_name = "FILE", requires = "kernel", value_hint = ValueHint::FilePath)]
+    pub(crate) initrd: Vec<PathBuf>,
+    /// Add words to the kernel's command line, which has console=, panic=-1 and quiet
+    #[arg(long, value_name = "WORDS", requires = "kernel", allow_hyphen_values = true)]
+    pub(crate) append: Vec<String>,
+    /// Put an agent into the initramfs, which needs a /bin/sh; it is started before its /init
+    #[arg(long, value_name = "FILE", requires = "initrd", value_hint = ValueHint::FilePath)]
+    pub(crate) mote: Option<PathBuf>,
+    /// The root disk; without =FORMAT it is raw, or qcow2 by its name. Without --kernel it is booted from
+    #[arg(long, value_name = "FILE[=FORMAT]", value_hint = ValueHint::FilePath)]
+    pub(crate) disk: Option<String>,
+    /// Keep what is written to the disk; otherwise the file is not changed
+    #[arg(long, requires = "disk")]
+    pub(crate) write: bool,
+    /// Give cloud-init this file, on a disk of its own
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) user_data: Option<PathBuf>,
+    /// Set a configuration value, which the guest sees: user.greeting=hello
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    pub(crate) config: Vec<(String, String)>,
+    /// Show the guest a directory, at the same path or at GUEST: by virtiofs or 9p, else it gets a copy
+    #[arg(long, value_name = "DIR[:GUEST][:ro]", value_parser = Share::parse)]
+    pub(crate) share: Vec<Share>,
+    #[command(flatten)]
+    pub(crate) hardware: HardwareArgs,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct HardwareArgs {
+    /// Memory, MiB [default: 256 with a kernel, 512 with a disk]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memory: Option<u32>,
+    /// Processors [default: 2 with KVM, else 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cpus: Option<u32>,
+    /// How the VM is run
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = false,
+        env = "MOTE_HOST_ACCEL",
+        hide_env_values = true
+    )]
+    pub(crate) accel: Accel,
+    /// Its processor's architecture [default: this machine's]
+    #[arg(long, value_enum)]
+    pub(crate) arch: Option<Arch>,
+    /// Its network
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) network: Network,
+    /// Add arguments to QEMU's, split as a shell does
+    #[arg(long, value_name = "WORDS", allow_hyphen_values = true, value_parser = words)]
+    pub(crate) qemu_arg: Vec<Words>,
+    /// QEMU's program [default: qemu-system-ARCH]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) qemu: Option<PathBuf>,
+    /// The server to play
+    #[arg(long, value_enum, default_value = "lxd")]
+    pub(crate) flavour: Flavour,
+}
+
+/// Several words of one argument.
+#[derive(Clone, Debug)]
+pub(crate) struct Words(pub(crate) Vec<String>);
+
+fn words(text: &str) -> Result<Words> {
+    Ok(Words(shell_words::split(text)?))
+}
+
+/// An architecture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Arch {
+    /// A PC
+    #[value(name = "x86_64")]
+    X86,
+    /// QEMU's virt
+    #[value(name = "aarch64")]
+    Aarch64,
+}
+
+impl Arch {
+    /// This machine's.
+    pub(crate) fn ours() -> Self {
+        if std::env::consts::ARCH == "aarch64" { Self::Aarch64 } else { Self::X86 }
+    }
+
+    /// As programs are named.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::X86 => "x86_64",
+            Self::Aarch64 => "aarch64",
+        }
+    }
+}
+
+/// A network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Network {
+    /// No NIC
+    #[default]
+    None,
+    /// One that reaches what this machine does, by QEMU (DHCP)
+    User,
+}
+
+/// A run.
+#[derive(Clone, Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) vm: VmArgs,
+    /// End the command after so many seconds, with code 124; they count from its start
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) timeout: Option<f64>,
+    /// Wait so many seconds for the agent [default: 60 with KVM, else 180]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) boot_timeout: Option<f64>,
+    /// Give the command a terminal
+    #[arg(short = 't', long)]
+    pub(crate) terminal: bool,
+    /// Set a variable of its environment; without =VALUE to what it is here
+    #[arg(short, long, value_name = "KEY[=VALUE]", value_parser = variable)]
+    pub(crate) env: Vec<(String, String)>,
+    /// Run it in this directory [default: /root]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// Run it as this user id, and this group id (without it the same)
+    #[arg(long, value_name = "ID[:ID]", value_parser = user)]
+    pub(crate) user: Option<(u32, u32)>,
+    /// Copy a file or directory into the guest before
+    #[arg(long, value_name = "PATH:GUEST", value_parser = copy)]
+    pub(crate) push: Vec<(String, String)>,
+    /// Copy one from the guest after it, whatever its code is
+    #[arg(long, value_name = "GUEST:PATH", value_parser = copy)]
+    pub(crate) pull: Vec<(String, String)>,
+    /// Keep the VM after the command, until Ctrl-C; prints how to reach it
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// If the command fails, open a shell in the VM
+    #[arg(long)]
+    pub(crate) shell_on_failure: bool,
+    /// Print QEMU's command and run nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Show the VM's console on stderr as it comes, and let the kernel say more
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+    /// Keep the VM's console in this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) console: Option<PathBuf>,
+    /// Keep in this file what the host did
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) log: Option<PathBuf>,
+    /// Write how it ended and how long each phase took to this file (JSON)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) result: Option<PathBuf>,
+    /// Write it to this file as JUnit has it
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) junit: Option<PathBuf>,
+    /// Run so many VMs at once, of several kernels
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) jobs: u32,
+    /// What to run, with its arguments
+    #[arg(required_unless_present = "dry_run", trailing_var_arg = true)]
+    pub(crate) command: Vec<String>,
+}
+
+fn seconds(text: &str) -> Result<f64> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e9);
+    seconds.with_context(|| format!("{text} is no number of seconds"))
+}
+
+fn variable(text: &str) -> Result<(String, String)> {
+    if let Ok(pair) = pair(text) {
+        return Ok(pair);
+    }
+    let value = std::env::var(text).with_context(|| format!("{text} is not set here"))?;
+    Ok((text.to_owned(), value))
+}
+
+fn user(text: &str) -> Result<(u32, u32)> {
+    let (user, group) = text.split_once(':').unwrap_or((text, text));
+    let number = |text: &str| text.parse().with_context(|| format!("{text} is no id"));
+    Ok((number(user)?, number(group)?))
+}
+
+fn copy(text: &str) -> Result<(String, String)> {
+    match text.split_once(':') {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => {
+            Ok((from.to_owned(), to.to_owned()))
+        }
+        _ => bail!("{text} is not FROM:TO"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: RunArgs,
+    }
+
+    fn parse(line: &str) -> Result<RunArgs> {
+        Ok(Line::try_parse_from(["run"].into_iter().chain(line.split_whitespace()))?.args)
+    }
+
+    #[test]
+    fn what_follows_the_options_is_the_command() {
+        let args = parse("--kernel k --initrd i --timeout 5 -- sh -c true --kernel x").unwrap();
+        assert_eq!(args.command, ["sh", "-c", "true", "--kernel", "x"]);
+        assert_eq!((args.vm.kernel.len(), args.timeout), (1, Some(5.0)));
+        assert_eq!(parse("--disk d ls -t").unwrap().command, ["ls", "-t"]);
+        assert!(parse("--kernel k --dry-run").unwrap().command.is_empty());
+        for line in [
+            "--kernel k",
+            "--initrd i -- true",
+            "--kernel k --timeout 0 -- true",
+            "--kernel k --timeout x -- true",
+            "--kernel k --user me -- true",
+            "--kernel k --push a -- true",
+            "--kernel k --cpus 0 -- true",
+            "--kernel k --write -- true",
+            "--kernel k --env NO_SUCH_VARIABLE_HERE -- true",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn values_are_split_where_they_are_said_to_be() {
+        assert_eq!(user("1000").unwrap(), (1000, 1000));
+        assert_eq!(user("1:2").unwrap(), (1, 2));
+        assert_eq!(copy("a:/b:c").unwrap(), ("a".into(), "/b:c".into()));
+        assert_eq!(words("-device 'a b',c -s").unwrap().0, ["-device", "a b,c", "-s"]);
+        assert!(words("'").is_err());
+        let line = "--kernel k --qemu-arg -s --append -- --env A=b=c -- true";
+        let args = parse(line).unwrap();
+        assert_eq!(args.env, [("A".to_owned(), "b=c".to_owned())]);
+        assert_eq!(args.vm.hardware.qemu_arg[0].0, ["-s"]);
+    }
+}

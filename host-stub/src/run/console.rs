@@ -1,0 +1,141 @@
+//! The VM's console: what the guest's kernel and its programs print. It goes to a file, and is read from there.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use crate::common::printable;
+
+/// What a kernel says when it gives up.
+const PANIC: &str = "Kernel panic - not syncing";
+/// Of the end of a console that is shown, lines and bytes.
+const TAIL: usize = 20;
+const TAIL_BYTES: u64 = 16 * 1024;
+/// Longest part of a line that is kept until its end comes, bytes.
+const LINE: usize = 4096;
+
+/// A console that is followed.
+#[derive(Debug)]
+pub(crate) struct Console {
+    path: PathBuf,
+    file: Option<File>,
+    line: Vec<u8>,
+    panic: Option<String>,
+    echo: Echo,
+}
+
+/// Whether it is shown as it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Echo {
+    /// On stderr.
+    Stderr,
+    No,
+}
+
+impl Console {
+    /// Of a file that QEMU will write.
+    pub(crate) fn new(path: PathBuf, echo: Echo) -> Self {
+        Self { path, file: None, line: Vec::new(), panic: None, echo }
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes what has been printed since; gives the panic's line if there was one.
+    pub(crate) fn look(&mut self) -> Option<&str> {
+        if self.file.is_none() {
+            self.file = File::open(&self.path).ok();
+        }
+        let mut piece = [0; 16 * 1024];
+        while let Some(count) = self.file.as_mut().and_then(|file| file.read(&mut piece).ok()) {
+            let Some(bytes @ [_, ..]) = piece.get(..count) else { break };
+            if self.echo == Echo::Stderr {
+                eprint!("{}", cleaned(bytes));
+            }
+            self.take(bytes);
+        }
+        self.panic.as_deref()
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if *byte == b'\n' {
+                let line = std::mem::take(&mut self.line);
+                if self.panic.is_none() {
+                    self.panic = panic_in(&String::from_utf8_lossy(&line));
+                }
+            } else if self.line.len() < LINE {
+                self.line.push(*byte);
+            }
+        }
+    }
+
+    /// Its last lines, for people.
+    pub(crate) fn tail(&self) -> String {
+        let read = || -> std::io::Result<Vec<u8>> {
+            let mut file = File::open(&self.path)?;
+            let length = file.metadata()?.len();
+            file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+            let mut bytes = Vec::new();
+            file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        last_lines(&cleaned(&read().unwrap_or_default()))
+    }
+}
+
+/// A guest's text cannot steer a terminal; carriage returns and colours of a console mean nothing here.
+fn cleaned(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes).replace('\r', "");
+    printable::lines(&text)
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let from = lines.len().saturating_sub(TAIL);
+    lines.get(from..).unwrap_or_default().iter().map(|line| format!("  {line}\n")).collect()
+}
+
+/// What a line says of a panic, without the time before it. Programs print too: the kernel's line has nothing else.
+fn panic_in(line: &str) -> Option<String> {
+    let line = line.trim();
+    let said = match line.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?.1.trim_start(),
+        None => line,
+    };
+    let end = said.strip_prefix("---[ end ").map(|end| end.trim_end_matches(" ]---"));
+    end.unwrap_or(said).starts_with(PANIC).then(|| printable::text(end.unwrap_or(said)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_kernels_own_line_is_a_panic() {
+        let said = "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100";
+        for line in [format!("[    1.234567] {said}\r"), said.to_owned()] {
+            assert_eq!(panic_in(&line).as_deref(), Some(said), "{line}");
+        }
+        for line in ["", "[", "[ 1.0] all well", "grep: Kernel panic - not syncing", "[x Kernel panic"] {
+            assert_eq!(panic_in(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_in_pieces_is_one_and_the_end_is_what_is_shown() {
+        let path = std::env::temp_dir().join(format!("mote-host-console-{}", std::process::id()));
+        let mut console = Console::new(path.clone(), Echo::No);
+        assert_eq!(console.look(), None);
+        let lines: String = (0..30).map(|number| format!("line {number}\r\n")).collect();
+        std::fs::write(&path, format!("{lines}[ 1.0] Kernel pa")).unwrap();
+        assert_eq!(console.look(), None);
+        std::fs::write(&path, format!("{lines}[ 1.0] Kernel panic - not syncing: x\x1b[0m\r\n")).unwrap();
+        assert_eq!(console.look(), Some("Kernel panic - not syncing: x\\x1b[0m"));
+        let tail = console.tail();
+        assert!(tail.starts_with("  line 11\n") && tail.ends_with("not syncing: x\\x1b[0m\n"), "{tail}");
+        std::fs::remove_file(path).unwrap();
+    }
+}

@@ -1,0 +1,193 @@
+//! What is done in the guest, in a thread of its own: files before, the command, files after.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::share::{Access, Share, mounted};
+use crate::agent::trouble::FailedCall;
+use crate::agent::websocket::Incoming;
+use crate::common::printable::complain;
+use crate::exec::request::Exec;
+use crate::exec::run::{self as exec, Running};
+use crate::exec::wait::Outcome as Ended;
+use crate::files::session::{self, Session};
+use crate::files::tree::{self, Owner};
+use crate::instance::Instance;
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) root: PathBuf,
+    pub(crate) instance: Instance,
+    pub(crate) exec: Exec,
+    /// What is run if that fails.
+    pub(crate) shell: Option<Exec>,
+    pub(crate) shares: Vec<Share>,
+    pub(crate) push: Vec<(String, String)>,
+    pub(crate) pull: Vec<(String, String)>,
+}
+
+/// How far it is.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// How a share is there.
+    Shared(String, &'static str),
+    /// The command was started.
+    Started,
+    /// The command has ended; with this code if the guest was not lost.
+    Ended(Option<u8>),
+    /// It could not be started.
+    NotRun(anyhow::Error),
+    /// All is done.
+    Done(u8),
+}
+
+/// Between two calls to an agent that has announced itself and does not listen yet.
+const AGAIN: Duration = Duration::from_millis(50);
+/// For that.
+const LISTENS: Duration = Duration::from_secs(10);
+/// What a command gives that did what it should, but whose files could not be fetched.
+const NO_FILES: u8 = 1;
+
+impl Job {
+    /// Does it, and tells.
+    pub(crate) fn run(&self, tell: &Sender<Step>) {
+        let say = |step| tell.send(step).is_ok();
+        match self.command(tell) {
+            Err(error) => drop(say(Step::NotRun(error))),
+            Ok(code) => {
+                let is_heard = say(Step::Ended(code));
+                if let (true, Some(code)) = (is_heard, code) {
+                    say(Step::Done(self.after(code)));
+                }
+            }
+        }
+    }
+
+    /// The command, with what comes before; its code if the guest was not lost.
+    fn command(&self, tell: &Sender<Step>) -> Result<Option<u8>> {
+        let events = self.reach()?;
+        if self.exec.needs_identity() {
+            exec::knows_users(&self.root, &self.instance, &self.exec)?;
+        }
+        if !self.shares.is_empty() || !self.push.is_empty() {
+            self.before(tell)?;
+        }
+        let running = Running::start(&self.root, &self.instance, &self.exec, events)?;
+        let _heard = tell.send(Step::Started);
+        let (ended, body) = running.end();
+        match ended {
+            Err(_) => Ok(None),
+            Ok(Ended { code: Some(code @ (126 | 127)), error: Some(_) }) => {
+                let ended = Ok(Ended { code: Some(code), error: None });
+                let why = || exec::not_found(&self.root, &self.instance, &body);
+                exec::exit_code(ended, String::new, why).map(Some)
+            }
+            Ok(Ended { code: Some(code), error: None }) => {
+                Ok(Some(u8::try_from(code & 0xff)?))
+            }
+            ended => exec::exit_code(ended, String::new, String::new).map(Some),
+        }
+    }
+
+    /// The agent's events, as soon as it listens.
+    fn reach(&self) -> Result<Incoming> {
+        let end = Instant::now() + LISTENS;
+        loop {
+            match exec::listen(&self.root, &self.instance) {
+                Err(error) if FailedCall::of(&error).is_some() && Instant::now() < end => {
+                    std::thread::sleep(AGAIN);
+                }
+                listens => return listens,
+            }
+        }
+    }
+
+    fn session(&self) -> Result<Session> {
+        session::open_usual(&self.root, &self.instance)
+    }
+
+    /// Shares that are not mounted are copied; files are pushed.
+    fn before(&self, tell: &Sender<Step>) -> Result<()> {
+        let mut session = self.session()?;
+        if !self.shares.is_empty() {
+            let mut list = Vec::new();
+            tree::pull_file(&mut session, Path::new("/proc/mounts"), &mut list)?;
+            let list = String::from_utf8_lossy(&list).into_owned();
+            for share in &self.shares {
+                let way = match mounted(&list, &share.target) {
+                    Some("virtiofs") => "virtiofs",
+                    Some(_) => "9p",
+                    None => {
+                        copy(&mut session, &share.source, &share.target)?;
+                        if share.access == Access::Write {
+                            complain(&format!(
+                                "{} is a copy in the guest, and what is written there is lost: this machine and the \
+                                 guest have neither virtiofs nor 9p in common (with :ro this is not said)",
+                                share.target
+                            ));
+                        }
+                        "copy"
+                    }
+                };
+                let _heard = tell.send(Step::Shared(share.target.clone(), way));
+            }
+        }
+        self.push.iter().try_for_each(|(from, to)| copy(&mut session, Path::new(from), to))
+    }
+
+    /// A shell if it failed, and files; gives the code.
+    fn after(&self, code: u8) -> u8 {
+        if let Some(shell) = self.shell.as_ref().filter(|_| code != 0) {
+            complain(&format!("exit code {code}; a shell in the VM, which ends with it"));
+            let run = || -> Result<()> {
+                let events = exec::listen(&self.root, &self.instance)?;
+                let _ended = Running::start(&self.root, &self.instance, shell, events)?.end();
+                Ok(())
+            };
+            if let Err(error) = run() {
+                complain(&format!("shell: {error:#}"));
+            }
+        }
+        match self.fetch() {
+            Ok(()) => code,
+            Err(error) => {
+                complain(&format!("{error:#}"));
+                if code == 0 { NO_FILES } else { code }
+            }
+        }
+    }
+
+    fn fetch(&self) -> Result<()> {
+        if self.pull.is_empty() {
+            return Ok(());
+        }
+        let mut session = self.session()?;
+        let fetch = |(from, to): &(String, String)| {
+            let from = Path::new("/").join(from);
+            let mut to = PathBuf::from(to);
+            if let (true, Some(name)) = (to.is_dir(), from.file_name()) {
+                to.push(name);
+            }
+            tree::pull(&mut session, &from, &to)
+        };
+        self.pull.iter().try_for_each(fetch)
+    }
+}
+
+/// Copies something into the guest, to that path or, if that ends with a slash, into it.
+fn copy(session: &mut Session, from: &Path, to: &str) -> Result<()> {
+    let mut target = Path::new("/").join(to);
+    let above = if to.ends_with('/') { Some(target.as_path()) } else { target.parent() };
+    if let Some(above) = above {
+        tree::make_parents(session, above)?;
+    }
+    if to.ends_with('/') {
+        let here = from.canonicalize().with_context(|| from.display().to_string())?;
+        target.push(here.file_name().context("/ cannot be copied as a whole")?);
+    }
+    tree::push(session, from, &target, None, Owner::default())
+}

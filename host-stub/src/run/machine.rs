@@ -1,0 +1,221 @@
+//! The VM of a run: its instance, and QEMU's command line.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::accel::{self, Used};
+use super::args::{Arch, Network, VmArgs};
+use super::child;
+use super::share::{self, By, Share};
+use crate::common::random::uuid;
+use crate::instance::recipe::{Machine, Recipe, Writes, root_disk};
+use crate::instance::{Channel, GENERATION, Instance, UUID, Vsock, store};
+
+/// Memory unless told otherwise, MiB.
+const MEMORY: u32 = 256;
+const MEMORY_WITH_DISK: u32 = 512;
+/// The stand-in for the kernel's vsock, and where its users may have it.
+const VSOCK_PROGRAM: &str = "vhost-device-vsock";
+/// The kernel's own.
+const VSOCK_DEVICE: &str = "/dev/vhost-vsock";
+
+/// What is to be booted, on this machine.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) instance: Instance,
+    pub(crate) used: Used,
+    /// Why it is not KVM that is used.
+    pub(crate) why_tcg: String,
+    pub(crate) qemu: PathBuf,
+    /// What stands in for the kernel's vsock.
+    pub(crate) vsock: Option<PathBuf>,
+    pub(crate) shares: Vec<Share>,
+    pub(crate) virtiofsd: Option<PathBuf>,
+    arch: Arch,
+    args: VmArgs,
+    directory: PathBuf,
+}
+
+impl Plan {
+    /// Of an instance of that name, below `root`.
+    pub(crate) fn new(root: &Path, name: &str, args: &VmArgs, scratch: &Path) -> Result<Self> {
+        readable(args)?;
+        let hardware = &args.hardware;
+        let arch = hardware.arch.unwrap_or_else(Arch::ours);
+        let program = format!("qemu-system-{}", arch.name());
+        let program = hardware.qemu.clone().unwrap_or_else(|| program.into());
+        let qemu = child::find(&program, &[]).with_context(|| {
+            format!("there is no {} (Debian: qemu-system-x86, qemu-system-arm)", program.display())
+        })?;
+        let (vsock, way) = vsock(root, name)?;
+        let virtiofsd =
+            if args.share.is_empty() { None } else { share::virtiofsd() };
+        let (used, why_tcg) = accel::choose(hardware.accel, &qemu, arch.name(), scratch);
+        let shares = args.share.clone();
+        let devices = shares.iter().enumerate().map(|(number, share)| {
+            (Share::name(number), share.device(hardware.flavour, By::of(virtiofsd.as_ref())))
+        });
+        let id = uuid()?;
+        let mut config: BTreeMap<_, _> =
+            [UUID, GENERATION].map(|key| (key.to_owned(), id.clone())).into();
+        config.extend(args.config.iter().cloned());
+        let instance = Instance {
+            name: name.to_owned(),
+            flavour: hardware.flavour,
+            vsock: way,
+            channel: Channel::Qmp(store::directory(root, name).join("qmp")),
+            config,
+            devices: devices.collect(),
+            volumes: BTreeMap::new(),
+        };
+        let directory = store::directory(root, name);
+        let args = args.clone();
+        Ok(Self { instance, used, why_tcg, qemu, vsock, shares, virtiofsd, arch, args, directory })
+    }
+
+    /// A file beside the instance.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// A share's socket.
+    pub(crate) fn share_socket(&self, number: usize) -> PathBuf {
+        self.beside(&format!("fs{number}"))
+    }
+
+    /// Where cloud-init's user data is, if there is any.
+    pub(crate) fn user_data(&self) -> Option<&Path> {
+        self.args.user_data.as_deref()
+    }
+
+    /// An agent that is to be put into the initramfs.
+    pub(crate) fn mote(&self) -> Option<(&Path, &Path)> {
+        self.args.mote.as_deref().zip(self.args.initrd.first().map(PathBuf::as_path))
+    }
+
+    /// QEMU's arguments, with its console in this file.
+    pub(crate) fn arguments(&self, root: &Path, console: &Path, talk: Talk) -> Result<Vec<String>> {
+        let hardware = &self.args.hardware;
+        let mut all: Vec<String> =
+            ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
+                .map(String::from)
+                .into();
+        let machine = match self.arch {
+            Arch::X86 => "pc",
+            Arch::Aarch64 => "virt",
+        };
+        let cpus = hardware.cpus.unwrap_or(if self.used == Used::Kvm { 2 } else { 1 });
+        let console = console.display().to_string().replace(',', ",,");
+        for (option, value) in [
+            ("-machine", format!("{machine},accel={}", self.used.name())),
+            ("-smp", cpus.to_string()),
+            ("-chardev", format!("file,id=console,path={console}")),
+            ("-serial", "chardev:console".to_owned()),
+        ] {
+            all.extend([option.to_owned(), value]);
+        }
+        // A guest's kernel whose driver for it is there says that it panics.
+        let panic = if self.arch == Arch::X86 { "pvpanic" } else { "pvpanic-pci" };
+        all.extend(["-device", panic].map(String::from));
+        let share = store::share(root, &self.instance.name);
+        let mut recipe = Recipe::of(root, &self.instance, &share);
+        recipe.disk = self.args.disk.as_deref().map(root_disk).transpose()?;
+        recipe.writes = if self.args.write { Writes::Kept } else { Writes::Forgotten };
+        recipe.seed = self.args.user_data.clone();
+        recipe.shared_memory = self.virtiofsd.is_some();
+        recipe.machine =
+            if self.arch == Arch::X86 { Machine::Pc } else { Machine::Virt };
+        let usual = if recipe.disk.is_some() { MEMORY_WITH_DISK } else { MEMORY };
+        recipe.memory = hardware.memory.unwrap_or(usual);
+        all.extend(recipe.arguments());
+        for (number, share) in self.shares.iter().enumerate() {
+            let socket = self.virtiofsd.as_ref().map(|_| self.share_socket(number));
+            all.extend(share.arguments(number, &self.instance, socket.as_deref()));
+        }
+        if hardware.network == Network::User {
+            let nic = ["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="];
+            all.extend(nic.map(String::from));
+        }
+        self.kernel(talk, &mut all);
+        all.extend(hardware.qemu_arg.iter().flat_map(|words| words.0.iter().cloned()));
+        Ok(all)
+    }
+
+    /// Kernel, initramfs and command line.
+    fn kernel(&self, talk: Talk, all: &mut Vec<String>) {
+        let Some(kernel) = self.args.kernel.first() else { return };
+        all.extend(["-kernel".to_owned(), kernel.display().to_string()]);
+        if let Some(initrd) = self.args.initrd.first() {
+            let ours = self.beside("initrd");
+            let initrd = if self.args.mote.is_some() { &ours } else { initrd };
+            all.extend(["-initrd".to_owned(), initrd.display().to_string()]);
+        }
+        let terminal = if self.arch == Arch::X86 { "ttyS0" } else { "ttyAMA0" };
+        let mut line = format!("console={terminal} panic=-1");
+        if talk == Talk::Quiet {
+            line += " quiet";
+        }
+        if self.used == Used::Tcg {
+            // Under emulation a busy machine is late with ticks, and Linux takes its timer for broken.
+            line += " no_timer_check";
+        }
+        if self.args.mote.is_some() {
+            line += " rdinit=/.mote/init";
+        }
+        for words in &self.args.append {
+            line += " ";
+            line += words;
+        }
+        all.extend(["-append".to_owned(), line]);
+    }
+}
+
+/// How much a kernel says on its console.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Talk {
+    Quiet,
+    Usual,
+}
+
+/// How host and guest reach each other: by the kernel where this user may, else by a process.
+fn vsock(root: &Path, name: &str) -> Result<(Option<PathBuf>, Vsock)> {
+    let open = std::fs::File::options().read(true).write(true).open(VSOCK_DEVICE);
+    let said = std::env::var_os("MOTE_VSOCK").map(PathBuf::from);
+    if said.is_none() && open.is_ok() {
+        // The first three are taken; two of a machine's VMs have the same one once in four billions.
+        let bytes = uuid()?.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31) ^ u32::from(byte));
+        return Ok((None, Vsock::Cid(bytes.clamp(3, u32::MAX - 1))));
+    }
+    let home = std::env::var("HOME").unwrap_or_default() + "/.cargo/bin";
+    let program = said.unwrap_or_else(|| VSOCK_PROGRAM.into());
+    let program = child::find(&program, &[&home]).with_context(|| {
+        format!(
+            "host and guest need vsock: neither may this user open {VSOCK_DEVICE} (modprobe vhost_vsock; \
+             group kvm), nor is there {} (cargo install {VSOCK_PROGRAM})",
+            program.display()
+        )
+    })?;
+    Ok((Some(program), Vsock::Uds(store::directory(root, name).join("vsock"))))
+}
+
+/// An error if a file cannot be read, before anything is started: QEMU names it less plainly.
+fn readable(args: &VmArgs) -> Result<()> {
+    let (kernels, initrds) = (args.kernel.len(), args.initrd.len());
+    if kernels == 0 && args.disk.is_none() {
+        bail!("there is nothing to boot: --kernel FILE or --disk FILE is needed");
+    }
+    if initrds > 1 && initrds != kernels {
+        bail!("{kernels} kernels have {initrds} initramfs: one for all, or one for each");
+    }
+    let disk = args.disk.as_deref().map(root_disk).transpose()?.map(|(file, _)| file);
+    let files = args.kernel.iter().chain(&args.initrd).chain(&args.mote).chain(&args.user_data);
+    for file in files.chain(&disk) {
+        std::fs::File::open(file).with_context(|| file.display().to_string())?;
+    }
+    for share in &args.share {
+        std::fs::read_dir(&share.source).with_context(|| share.source.display().to_string())?;
+    }
+    Ok(())
+}

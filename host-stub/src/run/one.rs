@@ -1,0 +1,168 @@
+//! A run of one VM, from its arguments to its exit code.
+
+use std::fs::{self, File};
+use std::io::{IsTerminal, Write, stderr, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::accel::Used;
+use super::args::RunArgs;
+use super::console::{Console, Echo};
+use super::course::{Course, Limits, News, watch_signals};
+use super::guest::Job;
+use super::machine::{Plan, Talk};
+use super::matrix::Case;
+use super::outcome::{Outcome, Phases, result};
+use super::world::{Scratch, World};
+use crate::common::printable::complain;
+use crate::common::shell::quoted;
+use crate::exec::request::{Exec, Input, Plain, Terminal};
+use crate::exec::terminal::Kept;
+
+/// The instance's name.
+const NAME: &str = "run";
+/// For the agent.
+const BOOT: Duration = Duration::from_secs(60);
+const BOOT_WITH_TCG: Duration = Duration::from_secs(180);
+
+/// Runs it; gives the exit code.
+pub(super) fn run(args: &RunArgs) -> Result<u8> {
+    let mut phases = Phases::new();
+    // Before anything is there that they would leave.
+    let signals = watch_signals()?;
+    let terminal = Kept::now();
+    let mut about = Value::Null;
+    let outcome = staged(args, &mut phases, signals, &mut about);
+    drop(terminal);
+    let outcome = match outcome {
+        Ok(Some(outcome)) => outcome,
+        Ok(None) => return Ok(0),
+        Err(error) => {
+            let why = format!("{error:#}");
+            complain(&why);
+            Outcome::NotRun(why)
+        }
+    };
+    if let Some(path) = &args.result {
+        let text = format!("{}\n", result(&outcome, &phases, &about));
+        fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    if let Some(path) = &args.junit {
+        Case::of(args, &outcome, phases.total()).write(path)?;
+    }
+    Ok(outcome.code())
+}
+
+/// With a directory, which is gone afterwards. `None`: nothing was to be run.
+fn staged(
+    args: &RunArgs,
+    phases: &mut Phases,
+    signals: (std::sync::mpsc::Sender<News>, Receiver<News>),
+    about: &mut Value,
+) -> Result<Option<Outcome>> {
+    if args.terminal && !stdin().is_terminal() {
+        bail!("-t needs a terminal on stdin");
+    }
+    let scratch = Scratch::new()?;
+    let root = scratch.path();
+    let plan = Plan::new(root, NAME, &args.vm, root)?;
+    let usual = root.join("console");
+    let path = args.console.as_ref().map(std::path::absolute).transpose()?.unwrap_or(usual);
+    let talk = if args.verbose { Talk::Usual } else { Talk::Quiet };
+    if args.dry_run {
+        print(&plan, root, &path, talk)?;
+        return Ok(None);
+    }
+    *about = json!({"accel": plan.used.name(), "why_tcg": plan.why_tcg,
+        "kernel": args.vm.kernel.first(), "disk": args.vm.disk});
+    if plan.used == Used::Tcg && (args.verbose || stderr().is_terminal()) {
+        let why = if plan.why_tcg.is_empty() { "asked for" } else { &plan.why_tcg };
+        complain(&format!("the VM is emulated (TCG), which is slow: {why}"));
+    }
+    // What an earlier run has left there is not this one's.
+    let _none = fs::remove_file(&path);
+    let log = log(args, root)?;
+    let world = World::start(root, &plan, &path, talk, log)?;
+    phases.booted = Some(std::time::Instant::now());
+    let echo = if args.verbose { Echo::Stderr } else { Echo::No };
+    let (sender, news) = signals;
+    let mut course = Course {
+        world,
+        console: Console::new(path, echo),
+        news,
+        limits: limits(args, plan.used),
+        kept: args.console.is_some(),
+        why_tcg: plan.why_tcg.clone(),
+        keep: args.keep.then(|| root.to_owned()),
+        about,
+    };
+    let job = job(args, root, &plan);
+    let outcome = course.run(job, sender, phases);
+    if matches!(outcome, Outcome::Exited(_)) && args.vm.write {
+        course.switch_off();
+    }
+    drop(course);
+    drop(scratch);
+    Ok(Some(outcome))
+}
+
+fn limits(args: &RunArgs, used: Used) -> Limits {
+    let usual = if used == Used::Kvm { BOOT } else { BOOT_WITH_TCG };
+    let boot = args.boot_timeout.map_or(usual, Duration::from_secs_f64);
+    Limits { boot, command: args.timeout.map(Duration::from_secs_f64) }
+}
+
+fn log(args: &RunArgs, root: &Path) -> Result<File> {
+    let path = args.log.clone().unwrap_or_else(|| root.join("log"));
+    File::create(&path).with_context(|| path.display().to_string())
+}
+
+/// What is to be done in the guest.
+fn job(args: &RunArgs, root: &Path, plan: &Plan) -> Job {
+    let is_interactive = args.terminal;
+    // A terminal's keys are nobody's unless -t says so.
+    let input = if stdin().is_terminal() && !is_interactive { Input::Nothing } else { Input::Stdin };
+    let terminal = if is_interactive { Terminal::Yes } else { Terminal::No };
+    let plain = Plain {
+        command: args.command.clone(),
+        environment: args.env.iter().cloned().collect(),
+        user: args.user,
+        cwd: args.cwd.clone(),
+        input,
+        terminal,
+    };
+    let shell = Plain {
+        command: vec!["sh".into()],
+        input: Input::Stdin,
+        terminal: Terminal::Yes,
+        ..plain.clone()
+    };
+    let has_shell = args.shell_on_failure && stdin().is_terminal();
+    Job {
+        root: root.to_owned(),
+        instance: plan.instance.clone(),
+        exec: Exec::plain(NAME, plain),
+        shell: has_shell.then(|| Exec::plain(NAME, shell)),
+        shares: plan.shares.clone(),
+        push: args.push.clone(),
+        pull: args.pull.clone(),
+    }
+}
+
+/// `--dry-run`.
+fn print(plan: &Plan, root: &Path, console: &Path, talk: Talk) -> Result<()> {
+    let word = |path: &PathBuf| quoted(&path.display().to_string());
+    let mut line = word(&plan.qemu);
+    for argument in plan.arguments(root, console, talk)? {
+        line += if argument.starts_with('-') { " \\\n  " } else { " " };
+        line += &quoted(&argument);
+    }
+    if !plan.why_tcg.is_empty() {
+        writeln!(stdout(), "# TCG: {}", plan.why_tcg)?;
+    }
+    Ok(writeln!(stdout(), "{line}")?)
+}

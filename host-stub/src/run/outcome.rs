@@ -1,0 +1,132 @@
+//! How a run ended, and what is said of it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::common::clock::millis;
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The command has.
+    Exited(u8),
+    /// It was not done in time.
+    TimedOut(String),
+    /// It did not get to run.
+    NotRun(String),
+    /// The guest was lost while it ran.
+    Lost(String),
+    /// This process was told to end.
+    Signal(i32),
+}
+
+/// Exit codes, as of timeout(1) and of `exec`.
+const TIMED_OUT: u8 = 124;
+const NOT_RUN: u8 = 125;
+const LOST: u8 = 129;
+
+impl Outcome {
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::Exited(code) => *code,
+            Self::TimedOut(_) => TIMED_OUT,
+            Self::NotRun(_) => NOT_RUN,
+            Self::Lost(_) => LOST,
+            Self::Signal(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+        }
+    }
+
+    /// For programs: codes of commands may be the same as ours.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Exited(_) => "exited",
+            Self::TimedOut(_) => "timed-out",
+            Self::NotRun(_) => "not-run",
+            Self::Lost(_) => "lost",
+            Self::Signal(_) => "signal",
+        }
+    }
+
+    /// What is wrong, if that is not the command's to say.
+    pub(crate) fn cause(&self) -> Option<&str> {
+        match self {
+            Self::Exited(_) | Self::Signal(_) => None,
+            Self::TimedOut(cause) | Self::NotRun(cause) | Self::Lost(cause) => Some(cause),
+        }
+    }
+}
+
+/// When what began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Phases {
+    pub(crate) begun: Instant,
+    pub(crate) booted: Option<Instant>,
+    pub(crate) connected: Option<Instant>,
+    pub(crate) started: Option<Instant>,
+    pub(crate) ended: Option<Instant>,
+}
+
+impl Phases {
+    /// It begins.
+    pub(crate) fn new() -> Self {
+        let begun = Instant::now();
+        Self { begun, booted: None, connected: None, started: None, ended: None }
+    }
+
+    /// How long all took.
+    pub(crate) fn total(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// How long each took, as far as they were reached.
+    fn to_json(self) -> Value {
+        let points = [Some(self.begun), self.booted, self.connected, self.started, self.ended];
+        let names = ["prepare", "boot", "start", "command"];
+        let mut phases = serde_json::Map::new();
+        for (name, two) in names.iter().zip(points.windows(2)) {
+            if let [Some(from), Some(to)] = two {
+                phases.insert((*name).to_owned(), json!(millis(to.duration_since(*from))));
+            }
+        }
+        phases.insert("total".to_owned(), json!(millis(self.total())));
+        phases.into()
+    }
+}
+
+/// For `--result`. `about` is what else is known of the VM.
+pub(crate) fn result(outcome: &Outcome, phases: &Phases, about: &Value) -> Value {
+    json!({"outcome": outcome.name(), "code": outcome.code(), "cause": outcome.cause(),
+        "ms": phases.to_json(), "vm": about})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_has_its_code_and_its_name() {
+        let why = || "why".to_owned();
+        for (outcome, code, name) in [
+            (Outcome::Exited(37), 37, "exited"),
+            (Outcome::TimedOut(why()), 124, "timed-out"),
+            (Outcome::NotRun(why()), 125, "not-run"),
+            (Outcome::Lost(why()), 129, "lost"),
+            (Outcome::Signal(15), 143, "signal"),
+        ] {
+            assert_eq!((outcome.code(), outcome.name()), (code, name));
+        }
+    }
+
+    #[test]
+    fn phases_that_were_not_reached_are_not_there() {
+        let mut phases = Phases::new();
+        phases.booted = Some(phases.begun + Duration::from_millis(30));
+        phases.connected = Some(phases.begun + Duration::from_millis(2030));
+        let said = result(&Outcome::NotRun("x".into()), &phases, &json!({"accel": "tcg"}));
+        assert_eq!((&said["ms"]["prepare"], &said["ms"]["boot"]), (&json!(30), &json!(2000)));
+        assert_eq!((said["ms"].get("start"), &said["code"]), (None, &json!(125)));
+        assert_eq!(said["vm"]["accel"], "tcg");
+    }
+}

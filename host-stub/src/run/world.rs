@@ -1,0 +1,233 @@
+//! All that a run needs on this machine: a directory of its own, the host in this process, QEMU and the processes beside
+//! it. Nothing of it is left when it is dropped; the processes also end if this one is killed.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use super::child::{self, Kept};
+use super::initramfs;
+use super::machine::{Plan, Talk};
+use super::share;
+use crate::common::printable::log_line;
+use crate::common::random;
+use crate::control::host::{Host, Whose};
+use crate::control::server;
+use crate::daemon::vm::Monitor;
+use crate::daemon::{Daemon, Live};
+use crate::instance::create::create;
+use crate::instance::recipe::STAND_IN_CID;
+use crate::instance::vsock_device::DEVICE;
+use crate::instance::{Instance, Vsock, iso, store};
+
+/// Names of directories of runs begin so.
+const PREFIX: &str = "mote-run-";
+/// For a process that makes a socket.
+const SOCKET: Duration = Duration::from_secs(10);
+/// Labels of the disks.
+const SHARE: &str = "incus-agent";
+const SEED: &str = "cidata";
+
+/// A run's directory; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    directory: Option<TempDir>,
+    _lock: File,
+}
+
+impl Scratch {
+    /// A new one. Those of runs that were killed are removed.
+    pub(crate) fn new() -> Result<Self> {
+        let above = std::env::temp_dir();
+        sweep(&above);
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&above);
+        let directory = directory.with_context(|| above.display().to_string())?;
+        let lock = store::lock(directory.path())?;
+        Ok(Self { directory: Some(directory), _lock: lock })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.as_ref().map_or(Path::new("/nowhere"), TempDir::path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        const TRIES: u32 = 50;
+        let Some(path) = self.directory.take().map(TempDir::keep) else { return };
+        // A thread of the host may just be writing there.
+        for _ in 0..TRIES {
+            if fs::remove_dir_all(&path).is_ok() || !path.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Removes what killed runs have left.
+fn sweep(above: &Path) {
+    /// One that is younger may have no lock yet.
+    const YOUNG: Duration = Duration::from_secs(60);
+    let entries = fs::read_dir(above).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    for entry in ours {
+        let path = entry.path();
+        let changed = entry.metadata().and_then(|about| about.modified());
+        let age = changed.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        let is_free = || File::open(path.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
+        if age.is_some_and(|age| age > YOUNG) && is_free() {
+            let _others = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// What runs.
+pub(crate) struct World {
+    pub(crate) qemu: Kept,
+    _helpers: Vec<Kept>,
+    pub(crate) host: Arc<Host>,
+    described: Instance,
+    qemu_log: PathBuf,
+}
+
+impl World {
+    /// Starts all of it. By the main thread, whose end is that of the processes.
+    pub(crate) fn start(root: &Path, plan: &Plan, console: &Path, talk: Talk, log: File) -> Result<Self> {
+        create(root, &plan.instance, None, &[])?;
+        let port = random::port()?;
+        let host = Host::new(Daemon::new(root, port, Some(log))?)?;
+        let ours = host.clone();
+        std::thread::spawn(move || {
+            if let Err(error) = server::serve(&ours) {
+                ours.daemon.log(&format!("control socket: {error:#}"));
+            }
+        });
+        let name = &plan.instance.name;
+        let write = |file: &str, bytes: Vec<u8>| {
+            let path = plan.beside(file);
+            fs::write(&path, bytes).with_context(|| path.display().to_string())
+        };
+        write("config.iso", iso::image(&store::share(root, name), SHARE)?)?;
+        if let Some(user_data) = plan.user_data() {
+            write("seed.iso", seed(plan, user_data)?)?;
+        }
+        if let Some((mote, initrd)) = plan.mote() {
+            write("initrd", initramfs::with_agent(initrd, mote)?)?;
+        }
+        let mut helpers = Vec::new();
+        carry_vsock(plan, &mut helpers)?;
+        carry_shares(plan, &mut helpers)?;
+        let qemu_log = plan.beside("qemu.log");
+        let mut command = child::command(&plan.qemu);
+        command.args(plan.arguments(root, console, talk)?);
+        let qemu = start(&mut command, &qemu_log)?;
+        let described = plan.instance.clone();
+        Ok(Self { qemu, _helpers: helpers, host, described, qemu_log })
+    }
+
+    /// The instance, as the host has it.
+    pub(crate) fn instance(&self) -> Instance {
+        self.look(|live| live.instance.clone()).unwrap_or_else(|| self.described.clone())
+    }
+
+    /// Looks at what the host knows of the VM.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Live) -> T) -> Option<T> {
+        self.host.daemon.with(&self.described.name, look).ok()
+    }
+
+    /// Whether QEMU's monitor answers.
+    pub(crate) fn is_monitored(&self) -> bool {
+        self.look(|live| live.vm.monitor == Monitor::Connected).unwrap_or(false)
+    }
+
+    /// Whether the VM was stopped by QEMU, which somebody would have to go on with.
+    pub(crate) fn stands_still(&self) -> bool {
+        let is_so = |live: &mut Live| live.vm.is_paused() && live.vm.does != "prelaunch";
+        self.look(is_so).unwrap_or(false)
+    }
+
+    /// What QEMU complained of last.
+    pub(crate) fn complaint(&self) -> String {
+        let text = fs::read(&self.qemu_log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        // It warns of what processors lack, and goes on.
+        let lines: Vec<&str> = lines.filter(|line| !line.contains(": warning: ")).collect();
+        lines.last().map_or_else(String::new, |line| log_line(line))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Nothing is written to its directory any more.
+        let _ended = self.host.delete(&self.described.name, Whose::Any);
+        self.host.daemon.unbind();
+    }
+}
+
+/// A process that writes only to a log.
+fn start(command: &mut Command, log: &Path) -> Result<Kept> {
+    let log = File::create(log).with_context(|| log.display().to_string())?;
+    Kept::start(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log))
+}
+
+fn carry_vsock(plan: &Plan, helpers: &mut Vec<Kept>) -> Result<()> {
+    let (Some(program), Vsock::Uds(uds)) = (&plan.vsock, &plan.instance.vsock) else {
+        return Ok(());
+    };
+    let socket = plan.beside(DEVICE);
+    let vm = format!(
+        "guest-cid={STAND_IN_CID},uds-path={},socket={}",
+        uds.display(),
+        socket.display()
+    );
+    let mut command = child::command(program);
+    helpers.push(serve(command.args(["--vm", &vm]), program, &socket)?);
+    Ok(())
+}
+
+fn carry_shares(plan: &Plan, helpers: &mut Vec<Kept>) -> Result<()> {
+    let Some(program) = &plan.virtiofsd else { return Ok(()) };
+    for (number, share) in plan.shares.iter().enumerate() {
+        let socket = plan.share_socket(number);
+        let mut command = child::command(program);
+        command.args(share::virtiofsd_arguments(program, share, &socket));
+        helpers.push(serve(&mut command, program, &socket)?);
+    }
+    Ok(())
+}
+
+/// A process that listens at a socket, once it does.
+fn serve(command: &mut Command, program: &Path, socket: &Path) -> Result<Kept> {
+    let log = socket.with_extension("log");
+    let mut process = start(command, &log)?;
+    let begun = std::time::Instant::now();
+    while !socket.exists() {
+        let ended = process.ended();
+        if ended.is_some() || begun.elapsed() > SOCKET {
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            let said = said.lines().last().unwrap_or("it says nothing").to_owned();
+            bail!("{} does not serve: {said}", program.display());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(process)
+}
+
+/// cloud-init's, of its own kind (NoCloud): another instance at each boot.
+fn seed(plan: &Plan, user_data: &Path) -> Result<Vec<u8>> {
+    let directory = plan.beside("seed");
+    fs::create_dir_all(&directory)?;
+    fs::copy(user_data, directory.join("user-data")).context("user-data")?;
+    let id = plan.instance.config.values().next().map_or("mote", String::as_str);
+    let about = format!("instance-id: {id}\nlocal-hostname: {}\n", plan.instance.name);
+    fs::write(directory.join("meta-data"), about)?;
+    iso::image(&directory, SEED)
+}
