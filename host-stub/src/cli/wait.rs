@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
@@ -72,11 +72,12 @@ impl Awaited {
     }
 }
 
-/// Waits; gives the exit code.
+/// Waits; gives the exit code. An error if the VM ends first.
 pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
     let limit = args.timeout.map(Duration::try_from_secs_f64).transpose()?;
     let begun = Instant::now();
     let mut answered = begun;
+    let mut has_run = false;
     loop {
         let state = match look::state(root, &args.name) {
             Ok(state) => state,
@@ -91,6 +92,9 @@ pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
         if args.state.is_reached(&state) {
             return Ok(0);
         }
+        if is_over(&state["vm"], &mut has_run) {
+            bail!("{} is not {}: {}", args.name, args.state.name(), why::why(&state));
+        }
         if let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) {
             // Whether an agent is still there is seen by asking it.
             let state = look::asked(root, &args.name).map_or(state, |(state, _)| state);
@@ -102,10 +106,34 @@ pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
     }
 }
 
+/// Whether the VM has ended, so that nothing is to be waited for. One that ran when we began to wait is meant, or one that
+/// has just ended at its boot; after any other end there may be another boot.
+fn is_over(vm: &Value, has_run: &mut bool) -> bool {
+    const JUST: u64 = 5000;
+    *has_run |= vm["monitor"] == "connected";
+    if vm["monitor"] != "silent" || vm["end"].is_null() {
+        return false;
+    }
+    let is_new = vm["end"]["ago_ms"].as_u64().is_some_and(|ago| ago < JUST);
+    *has_run || (is_new && vm["end"]["heard"] == false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn only_an_end_that_was_seen_or_has_just_come_is_one() {
+        let end = |heard: bool, ago: u64| json!({"monitor": "silent", "end": {"reason": "", "heard": heard, "ago_ms": ago}});
+        let is_over = |vm: &Value, has_run: bool| is_over(vm, &mut { has_run });
+        assert!(!is_over(&json!({"monitor": "silent", "end": null}), true));
+        assert!(is_over(&end(true, 10_000), true) && is_over(&end(false, 100), false));
+        assert!(!is_over(&end(true, 100), false) && !is_over(&end(false, 10_000), false));
+        let mut has_run = false;
+        assert!(!super::is_over(&json!({"monitor": "connected", "end": null}), &mut has_run));
+        assert!(has_run);
+    }
 
     #[test]
     fn a_connected_agent_has_started_and_an_unknown_one_has_not_stopped() {

@@ -3,9 +3,12 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+
+use crate::common::clock;
 
 /// Whether the monitor is ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +99,8 @@ pub(crate) struct Vm {
     pub(crate) port_opened: bool,
     /// How the last one ended.
     pub(crate) end: Option<End>,
+    /// When it did.
+    ended: Option<Instant>,
     /// While the monitor is connected.
     orders: Option<Arc<Orders>>,
 }
@@ -133,7 +138,8 @@ impl Vm {
             _ if self.has_panicked() => PANIC.to_owned(),
             end => end.map(|end| end.reason).unwrap_or_default(),
         };
-        *self = Self { end: Some(End { reason, heard }), ..Self::default() };
+        let ended = Some(Instant::now());
+        *self = Self { end: Some(End { reason, heard }), ended, ..Self::default() };
     }
 
     /// Orders it, if its monitor is ours; whether it is.
@@ -149,9 +155,10 @@ impl Vm {
             Monitor::Taken => "taken",
         };
         let end = self.end.as_ref();
+        let ago = self.ended.map(|ended| clock::millis(ended.elapsed()));
         json!({"monitor": monitor, "does": self.does, "share_read": self.share_read,
             "port_opened": self.port_opened,
-            "end": end.map(|end| json!({"reason": end.reason, "heard": end.heard}))})
+            "end": end.map(|end| json!({"reason": end.reason, "heard": end.heard, "ago_ms": ago}))})
     }
 }
 

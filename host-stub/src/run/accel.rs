@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_not_tried() {
-        let choose = |asked, arch| choose(asked, Path::new("/nowhere"), arch, Path::new("/nowhere")).0;
+        let choose =
+            |asked, arch| choose(asked, Path::new("/nowhere"), arch, Path::new("/nowhere")).0;
         assert_eq!(choose(Accel::Kvm, "x86_64"), Used::Kvm);
         assert_eq!(choose(Accel::Tcg, "x86_64"), Used::Tcg);
         assert_eq!(choose(Accel::Auto, "sparc"), Used::Tcg);

@@ -11,7 +11,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
+};
 
 /// First argument of this program when it is to become another one.
 const MARK: &str = "--mote-host-child";
@@ -73,9 +75,10 @@ impl Kept {
         }
     }
 
-    /// Its number.
-    pub(crate) fn id(&self) -> u32 {
-        self.0.id()
+    /// Tells it to end.
+    pub(crate) fn terminate(&self) {
+        // Not waited for yet: the number is still its own.
+        let _gone = kill_process(Pid::from_child(&self.0), Signal::TERM);
     }
 }
 

@@ -119,7 +119,9 @@ mod tests {
         for line in [format!("[    1.234567] {said}\r"), said.to_owned()] {
             assert_eq!(panic_in(&line).as_deref(), Some(said), "{line}");
         }
-        for line in ["", "[", "[ 1.0] all well", "grep: Kernel panic - not syncing", "[x Kernel panic"] {
+        for line in
+            ["", "[", "[ 1.0] all well", "grep: Kernel panic - not syncing", "[x Kernel panic"]
+        {
             assert_eq!(panic_in(line), None, "{line}");
         }
     }
@@ -132,10 +134,14 @@ mod tests {
         let lines: String = (0..30).map(|number| format!("line {number}\r\n")).collect();
         std::fs::write(&path, format!("{lines}[ 1.0] Kernel pa")).unwrap();
         assert_eq!(console.look(), None);
-        std::fs::write(&path, format!("{lines}[ 1.0] Kernel panic - not syncing: x\x1b[0m\r\n")).unwrap();
+        std::fs::write(&path, format!("{lines}[ 1.0] Kernel panic - not syncing: x\x1b[0m\r\n"))
+            .unwrap();
         assert_eq!(console.look(), Some("Kernel panic - not syncing: x\\x1b[0m"));
         let tail = console.tail();
-        assert!(tail.starts_with("  line 11\n") && tail.ends_with("not syncing: x\\x1b[0m\n"), "{tail}");
+        assert!(
+            tail.starts_with("  line 11\n") && tail.ends_with("not syncing: x\\x1b[0m\n"),
+            "{tail}"
+        );
         std::fs::remove_file(path).unwrap();
     }
 }

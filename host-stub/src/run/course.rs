@@ -275,9 +275,7 @@ impl Course<'_> {
     fn complain(&self, cause: &str) {
         complain(cause);
         let tail = self.console.tail();
-        if tail.is_empty() {
-            eprintln!("(its console is empty)");
-        } else {
+        if !tail.is_empty() {
             eprint!("the console's last lines:\n{tail}");
         }
         if self.kept {
@@ -294,7 +292,9 @@ impl Course<'_> {
         if ordered == Some(true) && self.world.qemu.ends_within(OFF).is_some() {
             return;
         }
-        complain("the guest does not listen to its power button: what it had not written yet is lost");
+        complain(
+            "the guest does not listen to its power button: what it had not written yet is lost",
+        );
         let _gone = self.world.look(|live| live.vm.order("quit").unwrap_or(false));
         self.world.qemu.ends_within(Duration::from_secs(2));
     }

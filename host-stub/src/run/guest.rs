@@ -86,9 +86,7 @@ impl Job {
                 let why = || exec::not_found(&self.root, &self.instance, &body);
                 exec::exit_code(ended, String::new, why).map(Some)
             }
-            Ok(Ended { code: Some(code), error: None }) => {
-                Ok(Some(u8::try_from(code & 0xff)?))
-            }
+            Ok(Ended { code: Some(code), error: None }) => Ok(Some(u8::try_from(code & 0xff)?)),
             ended => exec::exit_code(ended, String::new, String::new).map(Some),
         }
     }

@@ -44,21 +44,8 @@ pub(super) fn with_agent(initrd: &Path, agent: &Path) -> Result<Vec<u8>> {
 
 /// A file as `newc` has it.
 fn entry(all: &mut Vec<u8>, number: usize, name: &str, mode: u32, content: &[u8]) -> Result<()> {
-    let numbers = [
-        number,
-        usize::try_from(mode)?,
-        0,
-        0,
-        1,
-        0,
-        content.len(),
-        0,
-        0,
-        0,
-        0,
-        name.len() + 1,
-        0,
-    ];
+    let numbers =
+        [number, usize::try_from(mode)?, 0, 0, 1, 0, content.len(), 0, 0, 0, 0, name.len() + 1, 0];
     all.extend(b"070701");
     for number in numbers {
         all.extend(format!("{:08X}", u32::try_from(number)?).bytes());

@@ -50,8 +50,7 @@ impl Plan {
             format!("there is no {} (Debian: qemu-system-x86, qemu-system-arm)", program.display())
         })?;
         let (vsock, way) = vsock(root, name)?;
-        let virtiofsd =
-            if args.share.is_empty() { None } else { share::virtiofsd() };
+        let virtiofsd = if args.share.is_empty() { None } else { share::virtiofsd() };
         let (used, why_tcg) = accel::choose(hardware.accel, &qemu, arch.name(), scratch);
         let shares = args.share.clone();
         let devices = shares.iter().enumerate().map(|(number, share)| {
@@ -125,8 +124,7 @@ impl Plan {
         recipe.writes = if self.args.write { Writes::Kept } else { Writes::Forgotten };
         recipe.seed = self.args.user_data.clone();
         recipe.shared_memory = self.virtiofsd.is_some();
-        recipe.machine =
-            if self.arch == Arch::X86 { Machine::Pc } else { Machine::Virt };
+        recipe.machine = if self.arch == Arch::X86 { Machine::Pc } else { Machine::Virt };
         let usual = if recipe.disk.is_some() { MEMORY_WITH_DISK } else { MEMORY };
         recipe.memory = hardware.memory.unwrap_or(usual);
         all.extend(recipe.arguments());

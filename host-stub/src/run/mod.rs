@@ -25,5 +25,8 @@ use self::args::RunArgs;
 
 /// Runs it; gives the exit code.
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
-    if args.vm.kernel.len() > 1 { matrix::run(args) } else { one::run(args) }
+    if let Some(one) = matrix::only(args) {
+        return one::run(&one);
+    }
+    if args.vm.kernel.len() > 1 && !args.dry_run { matrix::run(args) } else { one::run(args) }
 }

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -61,7 +61,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
 fn staged(
     args: &RunArgs,
     phases: &mut Phases,
-    signals: (std::sync::mpsc::Sender<News>, Receiver<News>),
+    signals: (Sender<News>, Receiver<News>),
     about: &mut Value,
 ) -> Result<Option<Outcome>> {
     if args.terminal && !stdin().is_terminal() {
@@ -125,7 +125,8 @@ fn log(args: &RunArgs, root: &Path) -> Result<File> {
 fn job(args: &RunArgs, root: &Path, plan: &Plan) -> Job {
     let is_interactive = args.terminal;
     // A terminal's keys are nobody's unless -t says so.
-    let input = if stdin().is_terminal() && !is_interactive { Input::Nothing } else { Input::Stdin };
+    let input =
+        if stdin().is_terminal() && !is_interactive { Input::Nothing } else { Input::Stdin };
     let terminal = if is_interactive { Terminal::Yes } else { Terminal::No };
     let plain = Plain {
         command: args.command.clone(),

@@ -94,7 +94,12 @@ impl Share {
     }
 
     /// QEMU's arguments for it. By 9p the same tag is there again: an agent tries virtiofs first.
-    pub(crate) fn arguments(&self, number: usize, instance: &Instance, socket: Option<&Path>) -> Vec<String> {
+    pub(crate) fn arguments(
+        &self,
+        number: usize,
+        instance: &Instance,
+        socket: Option<&Path>,
+    ) -> Vec<String> {
         let device = self.device(instance.flavour, By::of(socket));
         let tag = share::tag(instance.flavour, &Self::name(number), &device);
         let escaped = |path: &Path| path.display().to_string().replace(',', ",,");

@@ -99,7 +99,13 @@ pub(crate) struct World {
 
 impl World {
     /// Starts all of it. By the main thread, whose end is that of the processes.
-    pub(crate) fn start(root: &Path, plan: &Plan, console: &Path, talk: Talk, log: File) -> Result<Self> {
+    pub(crate) fn start(
+        root: &Path,
+        plan: &Plan,
+        console: &Path,
+        talk: Talk,
+        log: File,
+    ) -> Result<Self> {
         create(root, &plan.instance, None, &[])?;
         let port = random::port()?;
         let host = Host::new(Daemon::new(root, port, Some(log))?)?;
@@ -183,11 +189,8 @@ fn carry_vsock(plan: &Plan, helpers: &mut Vec<Kept>) -> Result<()> {
         return Ok(());
     };
     let socket = plan.beside(DEVICE);
-    let vm = format!(
-        "guest-cid={STAND_IN_CID},uds-path={},socket={}",
-        uds.display(),
-        socket.display()
-    );
+    let vm =
+        format!("guest-cid={STAND_IN_CID},uds-path={},socket={}", uds.display(), socket.display());
     let mut command = child::command(program);
     helpers.push(serve(command.args(["--vm", &vm]), program, &socket)?);
     Ok(())
