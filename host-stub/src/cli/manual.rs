@@ -15,6 +15,23 @@ type Page = (&'static str, &'static [(&'static str, &'static str)], &'static [&'
 /// Every command that has no commands below it.
 const PAGES: &[Page] = &[
     (
+        "run",
+        &[
+            ("run --kernel vmlinuz --initrd initrd -- uname -sr", "an initramfs with mote in it"),
+            (
+                "run --disk debian.qcow2 --share .:/src --timeout 60 -- make -C /src check",
+                "an image; its file is not changed",
+            ),
+            ("run --disk image.raw -t -- sh", "a terminal"),
+            (
+                "run --kernel vmlinuz-6.1 --kernel vmlinuz-6.12 --initrd initrd --jobs 2 -- ./test",
+                "a line of result for each",
+            ),
+            ("run --disk image.raw --dry-run", "QEMU's command"),
+        ],
+        &["exec", "qemu"],
+    ),
+    (
         "init",
         &[
             (
@@ -169,7 +186,22 @@ const PAGES: &[Page] = &[
 const CODES: &[(&str, &str)] =
     &[("0", "done"), ("1", "failed; stderr says why"), ("2", "the command line is wrong")];
 const OWN_CODES: &[(&str, &[(&str, &str)])] = &[
-    ("", &[("other", "of wait, exec and shell: their pages have them")]),
+    ("", &[("other", "of run, wait, exec and shell: their pages have them")]),
+    (
+        "run",
+        &[
+            ("124", "--timeout: the command has not ended in time"),
+            ("125", "the command did not get to run; stderr says why, the cause first"),
+            ("126", "the command cannot be run"),
+            ("127", "there is no such command in the guest, or no such directory"),
+            (
+                "129",
+                "the guest was lost while the command ran: it panicked, or switched itself off",
+            ),
+            ("130, 143", "a signal ended this command: 128 and its number"),
+            ("other", "the command's own; --result FILE tells them from these"),
+        ],
+    ),
     ("wait", &[("124", "it is not so in time; stderr says why")]),
     ("exec", COMMANDS),
     ("shell", COMMANDS),

@@ -35,14 +35,14 @@ use crate::run::args::RunArgs;
     version,
     arg_required_else_help = true,
     subcommand_required = true,
-    after_help = "To begin: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host, which all \
-                  but init, qemu, daemon, completions and man ask; mote-host wait vm1 --for CONNECTED waits for \
+    after_help = "To begin: mote-host run boots a VM for one command. For a VM that stays: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host, which all \
+                  but run, init, qemu, daemon, completions and man ask; mote-host wait vm1 --for CONNECTED waits for \
                   the agent.",
     after_long_help = concat!(
-        "To begin: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host, which all but init, \
-         qemu, daemon, completions and man ask; mote-host wait vm1 --for CONNECTED waits for the agent.\n\n",
-        "Exit codes: 0 done, 1 failed, 2 wrong command line; wait: 124 not in time; exec and shell: the command's \
-         own, 126 and 127 if it cannot be run, 129 if the guest is lost."
+        "To begin: mote-host run boots a VM for one command. For a VM that stays: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host, which all but run, \
+         init, qemu, daemon, completions and man ask; mote-host wait vm1 --for CONNECTED waits for the agent.\n\n",
+        "Exit codes: 0 done, 1 failed, 2 wrong command line; wait: 124 not in time; run, exec and shell: the command's \
+         own, 126 and 127 if it cannot be run, 129 if the guest is lost; run: 124 not in time, 125 it did not get to run."
     )
 )]
 struct Cli {

@@ -49,6 +49,8 @@ pub(crate) enum Step {
 const AGAIN: Duration = Duration::from_millis(50);
 /// For that.
 const LISTENS: Duration = Duration::from_secs(10);
+/// For an agent that mounts the shares.
+const MOUNTS: Duration = Duration::from_secs(1);
 /// What a command gives that did what it should, but whose files could not be fetched.
 const NO_FILES: u8 = 1;
 
@@ -112,9 +114,7 @@ impl Job {
     fn before(&self, tell: &Sender<Step>) -> Result<()> {
         let mut session = self.session()?;
         if !self.shares.is_empty() {
-            let mut list = Vec::new();
-            tree::pull_file(&mut session, Path::new("/proc/mounts"), &mut list)?;
-            let list = String::from_utf8_lossy(&list).into_owned();
+            let list = self.mounts(&mut session)?;
             for share in &self.shares {
                 let way = match mounted(&list, &share.target) {
                     Some("virtiofs") => "virtiofs",
@@ -135,6 +135,21 @@ impl Job {
             }
         }
         self.push.iter().try_for_each(|(from, to)| copy(&mut session, Path::new(from), to))
+    }
+
+    /// The guest's mounts, as soon as the shares are among them, or after a while.
+    fn mounts(&self, session: &mut Session) -> Result<String> {
+        let end = Instant::now() + MOUNTS;
+        loop {
+            let mut list = Vec::new();
+            tree::pull_file(session, Path::new("/proc/mounts"), &mut list)?;
+            let list = String::from_utf8_lossy(&list).into_owned();
+            let is_there = |share: &Share| mounted(&list, &share.target).is_some();
+            if self.shares.iter().all(is_there) || Instant::now() > end {
+                return Ok(list);
+            }
+            std::thread::sleep(AGAIN);
+        }
     }
 
     /// A shell if it failed, and files; gives the code.
