@@ -236,3 +236,23 @@ fn a_vm_is_stopped_by_its_power_button_or_by_force() {
     host.run(&["stop", "vm1"]);
     assert_eq!(info(&host)["status"], "Stopped");
 }
+
+#[test]
+fn who_waits_hears_of_the_vms_end_at_once() {
+    let (host, qemu) = world("lxd");
+    let mut waiting = host.command(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "600"]);
+    let waiting = waiting.stderr(Stdio::piped()).spawn().unwrap();
+    // It has to have seen the VM run.
+    std::thread::sleep(mote_machine::patient(std::time::Duration::from_millis(300)));
+    qemu.event_with("SHUTDOWN", &json!({"guest": true, "reason": "guest-panic"}));
+    drop(qemu);
+    let begun = std::time::Instant::now();
+    let output = waiting.wait_with_output().unwrap();
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.starts_with("mote-host: vm1 is not CONNECTED: the guest's kernel panicked"),
+        "{said}"
+    );
+}

@@ -13,6 +13,7 @@ mod faults;
 mod lies;
 mod peers;
 mod ring;
+mod run;
 mod serial;
 mod share;
 mod storage;

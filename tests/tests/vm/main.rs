@@ -9,6 +9,7 @@ mod known_answers;
 mod limits;
 mod ready;
 mod recipe;
+mod run;
 mod sandbox;
 mod shares;
 mod suspend;

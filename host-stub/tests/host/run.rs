@@ -1,0 +1,303 @@
+//! `run` with programs that play QEMU and what carries vsock: what is said, the codes, and that nothing is left. With a
+//! VM: tests/tests/vm/run.rs.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::peers::host::wait;
+
+/// For what is to be there soon.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A directory with the programs; all that `run` makes is in its `tmp`.
+struct World(PathBuf);
+
+impl World {
+    /// `qemu` is the script of the one.
+    fn new(name: &str, qemu: &str) -> Self {
+        let directory = format!("mote-host-run-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(directory);
+        fs::create_dir_all(directory.join("tmp")).unwrap();
+        let world = Self(directory);
+        let console =
+            "console=$(echo \"$*\" | sed -n 's/.*file,id=console,path=\\([^ ]*\\).*/\\1/p')";
+        world.program("qemu", &format!("{console}\n{qemu}"));
+        let socket = "socket=$(echo \"$*\" | sed 's/.*socket=//'); : >\"$socket\"";
+        world.program("vsock", &format!("{socket}\nexec sleep 1000"));
+        fs::write(world.0.join("kernel"), "").unwrap();
+        world
+    }
+
+    /// A script, whose process number is in a file.
+    fn program(&self, name: &str, script: &str) {
+        let path = self.0.join(name);
+        let text = format!("#!/bin/sh\necho $$ >\"{}\"\n{script}\n", self.pid_file(name).display());
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    fn pid_file(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.pid"))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    /// A run of this kernel.
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mote-host"));
+        command.args(["run", "--qemu", &self.path("qemu"), "--kernel", &self.path("kernel")]);
+        command.args(options).args(["--", "true"]);
+        command.env("TMPDIR", self.0.join("tmp")).env("MOTE_VSOCK", self.0.join("vsock"));
+        command.env_remove("MOTE_HOST_ACCEL");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, options: &[&str]) -> (Option<i32>, String) {
+        let Output { status, stderr, .. } = self.command(options).output().unwrap();
+        (status.code(), String::from_utf8(stderr).unwrap())
+    }
+
+    /// The process of one of the programs, once it is there.
+    fn process(&self, name: &str) -> Pid {
+        let path = self.pid_file(name);
+        wait(name, SOON, || Pid::from_raw(fs::read_to_string(&path).ok()?.trim().parse().ok()?))
+    }
+
+    /// What is left of runs.
+    fn left(&self) -> usize {
+        fs::read_dir(self.0.join("tmp")).unwrap().count()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _left = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn is_gone(process: Pid) -> bool {
+    // One whose parent was killed may wait for init to look.
+    let state = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    test_kill_process(process).is_err() || state.is_ok_and(|state| state.contains(") Z "))
+}
+
+fn result(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_qemu_that_fails_is_quoted_and_it_is_125() {
+    let world =
+        World::new("fails", "echo 'qemu: warning: x' >&2; echo 'qemu: no such device' >&2; exit 1");
+    let file = world.path("result");
+    let (code, said) = world.run(&["--accel", "tcg", "--result", &file]);
+    assert_eq!(code, Some(125), "{said}");
+    assert_eq!(said, "mote-host: QEMU ended (exit status: 1): qemu: no such device\n");
+    let result = result(Path::new(&file));
+    assert_eq!((&result["outcome"], &result["code"]), (&"not-run".into(), &125.into()), "{result}");
+    assert_eq!(result["vm"]["accel"], "tcg");
+    assert_eq!(world.left(), 0);
+    assert!(is_gone(world.process("vsock")));
+}
+
+#[test]
+fn a_panic_at_boot_is_the_cause_and_comes_first() {
+    let panic = "Kernel panic - not syncing: VFS: Unable to mount root fs";
+    let qemu = format!("printf 'one\\r\\n[    1.5] {panic}\\r\\nlast\\r\\n' >\"$console\"; exit 0");
+    let world = World::new("panic", &qemu);
+    let begun = Instant::now();
+    let (code, said) = world.run(&["--accel", "tcg"]);
+    assert_eq!(code, Some(125), "{said}");
+    let first = format!("mote-host: guest panicked: \"{panic}\"\n");
+    assert!(said.starts_with(&first), "{said}");
+    assert!(said.ends_with(&format!("  one\n  [    1.5] {panic}\n  last\n")), "{said}");
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    // The console stays where that is asked for.
+    let console = world.path("console");
+    let (_, said) = world.run(&["--accel", "tcg", "--console", &console]);
+    assert!(said.ends_with(&format!("all of it: {console}\n")), "{said}");
+    assert!(fs::read_to_string(console).unwrap().contains(panic));
+}
+
+#[test]
+fn a_boot_without_an_agent_ends_in_its_time() {
+    let world = World::new("boot", "printf 'login: ' >\"$console\"; exec sleep 1000");
+    let (code, said) = world.run(&["--accel", "tcg", "--boot-timeout", "0.5"]);
+    assert_eq!(code, Some(125), "{said}");
+    assert!(said.starts_with("mote-host: no agent after 0.5 s: "), "{said}");
+    assert!(said.ends_with("the console's last lines:\n  login: \n"), "{said}");
+    assert!(is_gone(world.process("qemu")) && is_gone(world.process("vsock")));
+    assert_eq!(world.left(), 0);
+}
+
+#[test]
+fn nothing_is_left_whichever_signal_ends_it() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
+        let world = World::new(&format!("signal{}", signal.as_raw()), "exec sleep 1000");
+        let mut run: Child = world.command(&["--accel", "tcg"]).spawn().unwrap();
+        let processes = [world.process("qemu"), world.process("vsock")];
+        kill_process(Pid::from_child(&run), signal).unwrap();
+        let begun = Instant::now();
+        let status = run.wait().unwrap();
+        for process in processes {
+            wait("its end", Duration::from_secs(1), || is_gone(process).then_some(()));
+        }
+        assert!(begun.elapsed() < mote_machine::patient(Duration::from_secs(1)), "{signal:?}");
+        let mut said = String::new();
+        run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "");
+        if signal == Signal::KILL {
+            // The next one clears it away, once it is old.
+            assert_eq!(world.left(), 1);
+        } else {
+            assert_eq!(status.code(), Some(128 + signal.as_raw()), "{signal:?}");
+            assert_eq!(world.left(), 0, "{signal:?}");
+        }
+    }
+}
+
+#[test]
+fn a_kvm_that_hangs_or_fails_is_not_used() {
+    if fs::File::options().read(true).write(true).open("/dev/kvm").is_err() {
+        eprintln!("skipped: no /dev/kvm here");
+        return;
+    }
+    for (kvm, why) in [("exec sleep 1000", "hangs"), ("exit 1", "QEMU fails with it")] {
+        let qemu =
+            format!("case \"$*\" in *accel=kvm*) {kvm} ;; esac; echo 'qemu: tcg' >&2; exit 1");
+        let world = World::new("kvm", &qemu);
+        let file = world.path("result");
+        let begun = Instant::now();
+        let (code, said) = world.run(&["--result", &file]);
+        let took = begun.elapsed();
+        assert_eq!(code, Some(125), "{said}");
+        assert!(said.contains("qemu: tcg\n"), "{said}");
+        assert!(
+            said.contains(&format!(
+                "emulated (TCG), which is slow: /dev/kvm is there, but {why}\n"
+            )),
+            "{said}"
+        );
+        assert_eq!(result(Path::new(&file))["vm"]["accel"], "tcg");
+        assert!(took < mote_machine::patient(Duration::from_millis(2500)), "{took:?}");
+    }
+}
+
+#[test]
+fn a_dry_run_prints_the_command_and_starts_nothing() {
+    let world = World::new("dry", "exit 1");
+    let options = [
+        "--accel",
+        "tcg",
+        "--dry-run",
+        "--memory",
+        "300",
+        "--cpus",
+        "3",
+        "--append",
+        "a b",
+        "--qemu-arg",
+        "-device 'x y'",
+        "--network",
+        "user",
+    ];
+    let output = world.command(&options).output().unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    for part in [
+        "-m 300M",
+        "-smp 3",
+        "-machine pc,accel=tcg",
+        "-cpu max",
+        "virtio-rng-pci",
+        "panic=-1 quiet no_timer_check a b'",
+        "-netdev user,id=net",
+        "-device 'x y'",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(!world.pid_file("qemu").exists() && world.left() == 0);
+}
+
+#[test]
+fn a_disk_is_not_written_unless_that_is_asked_for() {
+    let world = World::new("disk", "exit 1");
+    let disk = world.path("disk.qcow2");
+    fs::write(&disk, "").unwrap();
+    let printed = |options: &[&str]| {
+        let more = ["--accel", "tcg", "--dry-run", "--disk", &disk];
+        let output = world.command(&[&more, options].concat()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = printed(&[]);
+    assert!(text.contains("id=root,format=qcow2,snapshot=on"), "{text}");
+    assert!(text.contains("-m 512M"), "{text}");
+    let text = printed(&["--write"]);
+    assert!(
+        text.contains("id=root,format=qcow2,discard=on") && !text.contains("snapshot"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_before_anything_is_started() {
+    let world = World::new("refused", "exit 1");
+    let absent = world.path("absent");
+    for (options, expected) in [
+        (&["--initrd", &absent][..], "absent: No such file or directory\n"),
+        (&["--share", &absent], "absent: No such file or directory\n"),
+        (&["-t"], "-t needs a terminal on stdin\n"),
+        (&["--qemu", "no-such-qemu"], "there is no no-such-qemu"),
+    ] {
+        // The last one counts.
+        let mut command = world.command(&[]);
+        if options[0] == "--qemu" {
+            command = Command::new(env!("CARGO_BIN_EXE_mote-host"));
+            command
+                .args(["run", "--kernel", &world.path("kernel")])
+                .args(options)
+                .args(["--", "true"]);
+            command.env("TMPDIR", world.0.join("tmp")).stdin(Stdio::null());
+        } else {
+            command = {
+                drop(command);
+                world.command(options)
+            };
+        }
+        let output = command.stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains(expected), "{expected} in {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    assert!(!world.pid_file("qemu").exists() && world.left() == 0);
+}
+
+#[test]
+fn several_kernels_have_a_line_each_and_the_worst_code() {
+    let qemu =
+        "case \"$*\" in *kernel2*) echo 'qemu: two' >&2 ;; *) echo 'qemu: one' >&2 ;; esac; exit 1";
+    let world = World::new("matrix", qemu);
+    let second = world.path("kernel2");
+    fs::write(&second, "").unwrap();
+    let file = world.path("junit");
+    let options = ["--accel", "tcg", "--kernel", &second, "--jobs", "2", "--junit", &file];
+    let output = world.command(&options).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.lines().all(|line| line.starts_with("FAILED ")), "{text}");
+    assert!(text.contains("qemu: one") && text.contains("qemu: two"), "{text}");
+    let junit = fs::read_to_string(file).unwrap();
+    assert!(junit.contains("tests=\"2\" failures=\"2\""), "{junit}");
+    assert_eq!(world.left(), 0);
+}

@@ -1,0 +1,192 @@
+//! `mote-host run` with a VM: the command's bytes and code, how it ends when the VM does, and that nothing is left.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use mote_tests::vm::Spec;
+use mote_tests::{Scratch, patient, tool, wait};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// The signals, and the words that tell which process is a child's.
+const SIGNALS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL];
+
+/// A run of the test image, whose own shell is on the console.
+fn run(scratch: &Scratch, options: &[&str], command: &[&str]) -> Command {
+    let image = Spec::default().image;
+    let mut run = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
+    run.args(["run", "--accel", "tcg", "--append", "mote.shell=console", "--kernel"]);
+    run.arg(image.join("vmlinuz")).arg("--initrd").arg(image.join("initrd"));
+    run.args(options).arg("--").args(command);
+    run.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
+    run.env("MOTE_HOST_VIRTIOFSD", tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd"));
+    run.env(mote_machine::SLOWDOWN, mote_tests::slowdown().to_string());
+    run.env("TMPDIR", &scratch.0);
+    run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    run
+}
+
+/// What it printed on both, and its code.
+fn output(mut run: Command) -> (String, String, Option<i32>) {
+    let output = run.output().expect("mote-host");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// What runs have left.
+fn left(scratch: &Scratch) -> Vec<String> {
+    let entries = scratch.0.read_dir().expect("a directory").flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with("mote-run-")).collect()
+}
+
+fn result(path: &Path) -> Value {
+    let text = std::fs::read(path).expect("a result");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
+#[test]
+fn the_commands_bytes_and_code_are_all_that_is_seen() {
+    let scratch = Scratch::new();
+    let (out, err, code) = output(run(&scratch, &[], &["seq", "1", "100000"]));
+    let exact: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
+    assert_eq!((out == exact, err.as_str(), code), (true, "", Some(0)), "{} bytes", out.len());
+    let script = "cat >/tmp/in; cmp /tmp/in /tmp/pushed/input && echo same; echo to stderr >&2; \
+                  echo $GREETING; pwd; id -u; cat /mnt/share/input | wc -c; exit 37";
+    let (input, file) = (scratch.0.join("dir/input"), scratch.0.join("result"));
+    std::fs::create_dir(scratch.0.join("dir")).expect("a directory");
+    let noise: Vec<u8> =
+        (0..4_000_000u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    File::create(&input).and_then(|mut file| file.write_all(&noise)).expect("a file");
+    let dir = scratch.0.join("dir").display().to_string();
+    let pulled = scratch.0.join("pulled");
+    let mut second = run(
+        &scratch,
+        &[
+            "--push",
+            &format!("{dir}:/tmp/pushed"),
+            "--share",
+            &format!("{dir}:/mnt/share:ro"),
+            "--pull",
+            &format!("/tmp/in:{}", pulled.display()),
+            "--env",
+            "GREETING=hello",
+            "--cwd",
+            "/tmp",
+            "--user",
+            "1000",
+            "--result",
+            &file.display().to_string(),
+        ],
+        &["sh", "-c", script],
+    );
+    second.stdin(File::open(&input).expect("a file"));
+    let (out, err, code) = output(second);
+    assert_eq!(out, "same\nhello\n/tmp\n1000\n4000000\n", "{err}");
+    assert_eq!((err.as_str(), code), ("to stderr\n", Some(37)));
+    assert_eq!(std::fs::read(pulled).expect("a file"), noise);
+    let result = result(&file);
+    assert_eq!((&result["outcome"], &result["code"]), (&"exited".into(), &37.into()), "{result}");
+    assert_eq!(result["vm"]["shares"]["/mnt/share"], "virtiofs");
+    assert_eq!(left(&scratch), [""; 0]);
+}
+
+#[test]
+fn a_panic_ends_it_with_what_was_printed_before() {
+    let scratch = Scratch::new();
+    let script = "echo MARK; sleep 1; echo c >/proc/sysrq-trigger; sleep 1000";
+    let mut child = run(&scratch, &[], &["sh", "-c", script]).spawn().expect("mote-host");
+    let mut out = BufReader::new(child.stdout.take().expect("its output"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    let begun = Instant::now();
+    let output = child.wait_with_output().expect("its end");
+    // One of them is the guest's.
+    assert!(begun.elapsed() < patient(Duration::from_secs(2)), "{:?}", begun.elapsed());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((line.as_str(), output.status.code()), ("MARK\n", Some(129)), "{said}");
+    let first =
+        "mote-host: guest panicked: \"Kernel panic - not syncing: sysrq triggered crash\"\n";
+    assert!(said.starts_with(first), "{said}");
+    assert_eq!(left(&scratch), [""; 0]);
+}
+
+#[test]
+fn a_boot_that_fails_is_told_and_not_waited_for() {
+    let scratch = Scratch::new();
+    let (out, err, code) = output(run(&scratch, &["--append", "rdinit=/nonexistent"], &["true"]));
+    assert_eq!((out.as_str(), code), ("", Some(125)), "{err}");
+    assert!(
+        err.starts_with("mote-host: guest panicked: \"Kernel panic - not syncing: VFS: "),
+        "{err}"
+    );
+    let limit = patient(Duration::from_secs(8)).as_secs().to_string();
+    let options = ["--append", "mote.agent=no", "--boot-timeout", &limit];
+    let (_, err, code) = output(run(&scratch, &options, &["true"]));
+    assert_eq!(code, Some(125), "{err}");
+    let first =
+        format!("mote-host: no agent after {limit} s: the guest has not read its config share");
+    assert!(err.starts_with(&first), "{err}");
+    // The power is switched off by the guest itself.
+    let (_, err, code) = output(run(&scratch, &[], &["poweroff", "-f"]));
+    assert_eq!(code, Some(129), "{err}");
+    assert!(err.starts_with("mote-host: the guest switched the VM off"), "{err}");
+    assert_eq!(left(&scratch), [""; 0]);
+}
+
+#[test]
+fn a_commands_time_begins_with_it() {
+    let scratch = Scratch::new();
+    let file = scratch.0.join("result").display().to_string();
+    let options = ["--timeout", "5", "--result", &file];
+    let (out, err, code) = output(run(&scratch, &options, &["sh", "-c", "echo hi; sleep 1000"]));
+    assert_eq!((out.as_str(), code), ("hi\n", Some(124)), "{err}");
+    let ms = &result(Path::new(&file))["ms"];
+    let phases = ["prepare", "boot", "start"].map(|phase| ms[phase].as_u64().expect("a phase"));
+    let took = ms["total"].as_u64().expect("all") - phases.iter().sum::<u64>();
+    assert!((5000..6000).contains(&took), "{ms}");
+}
+
+/// The processes that a process has started and that have not ended.
+fn children(parent: u32) -> Vec<u32> {
+    let state = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+    let all = std::fs::read_dir("/proc").expect("processes").flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let state = state(*pid).unwrap_or_default();
+        let (_, rest) = state.rsplit_once(") ").unwrap_or_default();
+        rest.split(' ').nth(1) == Some(&parent.to_string())
+    })
+    .collect()
+}
+
+fn runs(pid: u32) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    state.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+#[test]
+fn nothing_is_left_whichever_signal_ends_it() {
+    for signal in SIGNALS {
+        let scratch = Scratch::new();
+        let mut child: Child =
+            run(&scratch, &[], &["sh", "-c", "echo START; sleep 1000"]).spawn().expect("mote-host");
+        let mut start = [0; 6];
+        child.stdout.as_mut().expect("its output").read_exact(&mut start).expect("a line");
+        let processes = children(child.id());
+        assert!(processes.len() >= 2, "{processes:?}");
+        kill_process(Pid::from_child(&child), signal).expect("a process");
+        let (status, _) =
+            wait("its end", Duration::from_secs(1), || child.try_wait().ok().flatten());
+        wait("their ends", Duration::from_secs(1), || {
+            processes.iter().all(|pid| !runs(*pid)).then_some(())
+        });
+        if signal != Signal::KILL {
+            assert_eq!(status.code(), Some(128 + signal.as_raw()), "{signal:?}");
+            assert_eq!(left(&scratch), [""; 0], "{signal:?}");
+        }
+    }
+}
