@@ -92,7 +92,13 @@ pub(crate) struct DeleteArgs {
     force: bool,
 }
 
-fn change(root: &Path, method: &str, name: &str, what: &str, body: &Value) -> Result<()> {
+pub(super) fn change(
+    root: &Path,
+    method: &str,
+    name: &str,
+    what: &str,
+    body: &Value,
+) -> Result<()> {
     ask(root, method, &format!("/1.0/instances/{name}/{what}"), body).map(drop)
 }
 
@@ -120,11 +126,6 @@ pub(crate) fn device_add(root: &Path, args: DeviceAddArgs) -> Result<()> {
 pub(crate) fn device_remove(root: &Path, args: &DeviceRemoveArgs) -> Result<()> {
     let body = json!({"name": args.device, "config": null});
     change(root, "PATCH", &args.name, "devices", &body)
-}
-
-/// `start`.
-pub(crate) fn start(root: &Path, name: &str) -> Result<()> {
-    change(root, "POST", name, "start", &Value::Null)
 }
 
 /// `stop`.

@@ -45,7 +45,7 @@ pub(super) fn print(shell: &str) -> Result<()> {
 
 /// Lets instances' names be completed wherever one is to be given.
 pub(super) fn with_instances(command: Command) -> Command {
-    let is_new = command.get_name() == "init";
+    let is_new = matches!(command.get_name(), "boot" | "init");
     let command = command.mut_args(|arg| match arg.get_id().as_str() {
         "name" if !is_new => arg.add(ArgValueCandidates::new(|| candidates(""))),
         "paths" => arg.add(ArgValueCompleter::new(Paths)),
@@ -105,7 +105,8 @@ mod tests {
                 continue;
             };
             let has = name.get::<ArgValueCandidates>().is_some();
-            assert_eq!(has, command.get_name() != "init", "{}", command.get_name());
+            let is_new = matches!(command.get_name(), "boot" | "init");
+            assert_eq!(has, !is_new, "{}", command.get_name());
             seen += 1;
         }
         assert!(seen > 20, "{seen}");

@@ -1,6 +1,8 @@
 //! `daemon`: runs the host until it is told to end.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -20,6 +22,9 @@ pub(crate) struct DaemonArgs {
     /// The vsock port to listen on; otherwise one is chosen, as real hosts do at each start
     #[arg(long)]
     port: Option<u32>,
+    /// End when the last instance is deleted
+    #[arg(long)]
+    until_empty: bool,
 }
 
 /// Runs until a signal comes.
@@ -38,5 +43,29 @@ pub(crate) fn run(root: &Path, args: &DaemonArgs) -> Result<()> {
     });
     slots::raise_descriptor_limit();
     daemon.log(&format!("listening on vsock port {}", daemon.port));
-    server::serve(&Host::new(daemon)?).context("control socket")
+    let host = Host::new(daemon)?;
+    if args.until_empty {
+        end_when_empty(host.clone());
+    }
+    server::serve(&host).context("control socket")
+}
+
+/// Ends this process once there were instances and there are none, or if none comes.
+fn end_when_empty(host: Arc<Host>) {
+    const LOOK: Duration = Duration::from_millis(200);
+    const FIRST: Duration = Duration::from_secs(30);
+    std::thread::spawn(move || {
+        let begun = Instant::now();
+        let mut had_some = false;
+        loop {
+            std::thread::sleep(LOOK);
+            let has_none = host.daemon.instances().is_empty();
+            if has_none && (had_some || begun.elapsed() > FIRST) {
+                host.daemon.unbind();
+                #[expect(clippy::exit, reason = "the other threads wait for sockets for ever")]
+                std::process::exit(0);
+            }
+            had_some |= !has_none;
+        }
+    });
 }

@@ -29,7 +29,15 @@ const PAGES: &[Page] = &[
             ),
             ("run --disk image.raw --dry-run", "QEMU's command"),
         ],
-        &["exec", "qemu"],
+        &["boot", "exec", "qemu"],
+    ),
+    (
+        "boot",
+        &[
+            ("boot vm1 --disk debian.qcow2", "then exec, shell and file; stop, start, delete"),
+            ("boot vm2 --kernel vmlinuz --initrd initrd --memory 512", ""),
+        ],
+        &["run", "exec", "stop", "start", "delete"],
     ),
     (
         "init",
@@ -167,7 +175,7 @@ const PAGES: &[Page] = &[
         &[("port-forward vm1 127.0.0.1:8080 80", "connections to port 8080 here go to 80 there")],
         &["exec"],
     ),
-    ("start", &[("start vm1", "")], &["stop", "qemu"]),
+    ("start", &[("start vm1", "")], &["stop", "boot", "qemu"]),
     (
         "stop",
         &[("stop vm1", "as the power button"), ("stop --force vm1", "ends QEMU")],
@@ -202,6 +210,7 @@ const OWN_CODES: &[(&str, &[(&str, &str)])] = &[
             ("other", "the command's own; --result FILE tells them from these"),
         ],
     ),
+    ("boot", &[("124", "the agent is not there in time; the VM stays")]),
     ("wait", &[("124", "it is not so in time; stderr says why")]),
     ("exec", COMMANDS),
     ("shell", COMMANDS),
@@ -222,6 +231,7 @@ const FILES: &[(&str, &str)] = &[
     ("DIR/server.crt, server.key", "the host's certificate, which agents are told"),
     ("DIR/instances/NAME/instance.json", "the instance: configuration and devices"),
     ("DIR/instances/NAME/config/", "the config share, which the guest reads"),
+    ("DIR/instances/NAME/console, qemu.log", "of a VM that boot has made"),
     ("DIR/instances/NAME/qmp, qmp.yours", "QEMU's monitors: mote-host's, and one for others"),
 ];
 

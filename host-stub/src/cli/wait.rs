@@ -72,6 +72,12 @@ impl Awaited {
     }
 }
 
+/// Waits so many seconds until it is CONNECTED; gives the exit code.
+pub(super) fn connected(root: &Path, name: &str, timeout: f64) -> Result<u8> {
+    let name = name.to_owned();
+    run(root, &WaitArgs { name, state: Awaited::Connected, timeout: Some(timeout) })
+}
+
 /// Waits; gives the exit code. An error if the VM ends first.
 pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
     let limit = args.timeout.map(Duration::try_from_secs_f64).transpose()?;

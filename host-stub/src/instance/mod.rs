@@ -2,8 +2,10 @@
 
 pub(crate) mod create;
 mod flavour;
+pub(crate) mod initramfs;
 pub(crate) mod iso;
 mod model;
+pub(crate) mod overlay;
 pub(crate) mod recipe;
 pub(crate) mod share;
 pub(crate) mod store;

@@ -5,18 +5,22 @@
 //! The parent is a thread to the kernel: they are started by the main one.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{
-    Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal,
+    Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal, setsid,
 };
 
 /// First argument of this program when it is to become another one.
 const MARK: &str = "--mote-host-child";
+/// The parent of a process that goes on by itself.
+const NOBODY: &str = "-";
 /// This program, also after its file was replaced.
 const OURSELVES: &str = "/proc/self/exe";
 /// Between looks whether one has ended.
@@ -30,21 +34,51 @@ pub(crate) fn become_another() -> Option<anyhow::Error> {
 
 fn become_one(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     let parent = words.next().context("no parent")?;
+    let lock = words.next().context("no lock")?;
     let program = words.next().context("no program")?;
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have ended before we asked.
-    let is_there = getppid().map(Pid::as_raw_nonzero).map(|pid| pid.to_string());
-    if is_there.as_deref().map(OsStr::new) != Some(&parent) {
-        bail!("the parent has ended");
+    if parent == NOBODY {
+        // A terminal that is closed is not its.
+        setsid()?;
+    } else {
+        end_with(&parent)?;
+    }
+    if !lock.is_empty() {
+        let file = File::options().append(true).create(true).open(&lock)?;
+        file.try_lock().with_context(|| lock.display().to_string())?;
+        // It stays open in the other program, and locked for as long as that runs.
+        fcntl_setfd(&file, FdFlags::empty())?;
+        std::mem::forget(file);
     }
     let error = Command::new(&program).args(words).exec();
     Err(error).with_context(|| program.display().to_string())
 }
 
+fn end_with(parent: &OsStr) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It may have ended before we asked.
+    let is_there = getppid().map(Pid::as_raw_nonzero).map(|pid| pid.to_string());
+    if is_there.as_deref().map(OsStr::new) != Some(parent) {
+        bail!("the parent has ended");
+    }
+    Ok(())
+}
+
 /// A command line of a program that ends with this process. A terminal's signals are not for it.
 pub(crate) fn command(program: &Path) -> Command {
+    as_child_of(&getpid().as_raw_nonzero().to_string(), Path::new(""), program)
+}
+
+/// One of a program that goes on by itself, and locks a file meanwhile if one is named.
+pub(crate) fn detached(program: &Path, lock: &Path) -> Command {
+    as_child_of(NOBODY, lock, program)
+}
+
+fn as_child_of(parent: &str, lock: &Path, program: &Path) -> Command {
     let mut command = Command::new(OURSELVES);
-    command.arg(MARK).arg(getpid().as_raw_nonzero().to_string()).arg(program).process_group(0);
+    command.arg(MARK).arg(parent).arg(lock).arg(program);
+    if parent != NOBODY {
+        command.process_group(0);
+    }
     command
 }
 
@@ -73,6 +107,11 @@ impl Kept {
             }
             std::thread::sleep(LOOK);
         }
+    }
+
+    /// Lets it go on by itself.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self);
     }
 
     /// Tells it to end.

@@ -10,12 +10,16 @@ use super::args::{Arch, Network, VmArgs};
 use super::child;
 use super::share::{self, By, Share};
 use crate::common::random::uuid;
-use crate::instance::recipe::{Machine, Recipe, Writes, root_disk};
-use crate::instance::{Channel, GENERATION, Instance, UUID, Vsock, store};
+use crate::instance::recipe::{Machine, Recipe, STAND_IN_CID, Writes, root_disk};
+use crate::instance::vsock_device::{DEVICE, DEVICE_LOCK};
+use crate::instance::{Channel, GENERATION, Instance, UUID, Vsock, initramfs, iso, overlay, store};
 
 /// Memory unless told otherwise, MiB.
 const MEMORY: u32 = 256;
 const MEMORY_WITH_DISK: u32 = 512;
+/// Labels of the disks.
+const SHARE: &str = "incus-agent";
+const SEED: &str = "cidata";
 /// The stand-in for the kernel's vsock, and where its users may have it.
 const VSOCK_PROGRAM: &str = "vhost-device-vsock";
 /// The kernel's own.
@@ -70,7 +74,7 @@ impl Plan {
             volumes: BTreeMap::new(),
         };
         let directory = store::directory(root, name);
-        let args = args.clone();
+        let args = absolute(args)?;
         Ok(Self { instance, used, why_tcg, qemu, vsock, shares, virtiofsd, arch, args, directory })
     }
 
@@ -84,14 +88,67 @@ impl Plan {
         self.beside(&format!("fs{number}"))
     }
 
-    /// Where cloud-init's user data is, if there is any.
-    pub(crate) fn user_data(&self) -> Option<&Path> {
-        self.args.user_data.as_deref()
+    /// The processes beside QEMU, which are there before it.
+    pub(crate) fn helpers(&self) -> Vec<Helper> {
+        let mut helpers = Vec::new();
+        if let (Some(program), Vsock::Uds(uds)) = (&self.vsock, &self.instance.vsock) {
+            let socket = self.beside(DEVICE);
+            let (uds, path) = (uds.display(), socket.display());
+            let vm = format!("guest-cid={STAND_IN_CID},uds-path={uds},socket={path}");
+            let arguments = vec!["--vm".to_owned(), vm];
+            let lock = self.beside(DEVICE_LOCK);
+            helpers.push(Helper { program: program.clone(), arguments, socket, lock });
+        }
+        let Some(program) = &self.virtiofsd else { return helpers };
+        for (number, share) in self.shares.iter().enumerate() {
+            let socket = self.share_socket(number);
+            let arguments = share::virtiofsd_arguments(program, share, &socket);
+            helpers.push(Helper {
+                program: program.clone(),
+                arguments,
+                socket,
+                lock: PathBuf::new(),
+            });
+        }
+        helpers
     }
 
-    /// An agent that is to be put into the initramfs.
-    pub(crate) fn mote(&self) -> Option<(&Path, &Path)> {
-        self.args.mote.as_deref().zip(self.args.initrd.first().map(PathBuf::as_path))
+    /// Writes the files that QEMU reads; the config share as it is now.
+    pub(crate) fn write_files(&self, root: &Path) -> Result<()> {
+        write_config(root, &self.instance)?;
+        let write = |file: &str, bytes: Vec<u8>| {
+            let path = self.beside(file);
+            std::fs::write(&path, bytes).with_context(|| path.display().to_string())
+        };
+        if let Some(user_data) = &self.args.user_data {
+            write("seed.iso", self.seed(user_data)?)?;
+        }
+        if let (Some(mote), Some(initrd)) = (&self.args.mote, self.args.initrd.first()) {
+            write("initrd", initramfs::with_agent(initrd, mote)?)?;
+        }
+        Ok(())
+    }
+
+    /// cloud-init's, of its own kind (NoCloud): another instance each time.
+    fn seed(&self, user_data: &Path) -> Result<Vec<u8>> {
+        let directory = self.beside("seed");
+        std::fs::create_dir_all(&directory)?;
+        std::fs::copy(user_data, directory.join("user-data")).context("user-data")?;
+        let id = self.instance.config.get(UUID).map_or("mote", String::as_str);
+        let about = format!("instance-id: {id}\nlocal-hostname: {}\n", self.instance.name);
+        std::fs::write(directory.join("meta-data"), about)?;
+        iso::image(&directory, SEED)
+    }
+
+    /// Puts another file in the place of the root disk's, which is then not written.
+    pub(crate) fn overlay_disk(&mut self) -> Result<()> {
+        let disk = self.args.disk.as_deref().map(root_disk).transpose()?;
+        let Some((base, format)) = disk.filter(|_| !self.args.write) else { return Ok(()) };
+        let overlay = self.beside("root.qcow2");
+        overlay::create(&overlay, &base, &format)?;
+        self.args.disk = Some(format!("{}=qcow2", overlay.display()));
+        self.args.write = true;
+        Ok(())
     }
 
     /// QEMU's arguments, with its console in this file.
@@ -170,6 +227,24 @@ impl Plan {
     }
 }
 
+/// A process beside QEMU.
+#[derive(Clone, Debug)]
+pub(crate) struct Helper {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    /// Where QEMU finds it.
+    pub(crate) socket: PathBuf,
+    /// What it locks if it goes on by itself, if anything.
+    pub(crate) lock: PathBuf,
+}
+
+/// Makes the disk of an instance's config share.
+pub(crate) fn write_config(root: &Path, instance: &Instance) -> Result<()> {
+    let image = iso::image(&store::share(root, &instance.name), SHARE)?;
+    let path = store::directory(root, &instance.name).join("config.iso");
+    std::fs::write(&path, image).with_context(|| path.display().to_string())
+}
+
 /// How much a kernel says on its console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Talk {
@@ -196,6 +271,15 @@ fn vsock(root: &Path, name: &str) -> Result<(Option<PathBuf>, Vsock)> {
         )
     })?;
     Ok((Some(program), Vsock::Uds(store::directory(root, name).join("vsock"))))
+}
+
+/// The same with paths that mean the same elsewhere.
+fn absolute(args: &VmArgs) -> Result<VmArgs> {
+    let mut args = args.clone();
+    for path in args.kernel.iter_mut().chain(&mut args.initrd) {
+        *path = std::path::absolute(&*path)?;
+    }
+    Ok(args)
 }
 
 /// An error if a file cannot be read, before anything is started: QEMU names it less plainly.

@@ -7,11 +7,11 @@
 
 mod accel;
 pub(crate) mod args;
+pub(crate) mod boot;
 pub(crate) mod child;
 mod console;
 mod course;
 mod guest;
-mod initramfs;
 mod machine;
 mod matrix;
 mod one;

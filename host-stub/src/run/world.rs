@@ -11,9 +11,7 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use super::child::{self, Kept};
-use super::initramfs;
-use super::machine::{Plan, Talk};
-use super::share;
+use super::machine::{Helper, Plan, Talk};
 use crate::common::printable::log_line;
 use crate::common::random;
 use crate::control::host::{Host, Whose};
@@ -21,17 +19,12 @@ use crate::control::server;
 use crate::daemon::vm::Monitor;
 use crate::daemon::{Daemon, Live};
 use crate::instance::create::create;
-use crate::instance::recipe::STAND_IN_CID;
-use crate::instance::vsock_device::DEVICE;
-use crate::instance::{Instance, Vsock, iso, store};
+use crate::instance::{Instance, store};
 
 /// Names of directories of runs begin so.
 const PREFIX: &str = "mote-run-";
 /// For a process that makes a socket.
 const SOCKET: Duration = Duration::from_secs(10);
-/// Labels of the disks.
-const SHARE: &str = "incus-agent";
-const SEED: &str = "cidata";
 
 /// A run's directory; removed when dropped.
 #[derive(Debug)]
@@ -118,21 +111,12 @@ impl World {
                 ours.daemon.log(&format!("control socket: {error:#}"));
             }
         });
-        let name = &plan.instance.name;
-        let write = |file: &str, bytes: Vec<u8>| {
-            let path = plan.beside(file);
-            fs::write(&path, bytes).with_context(|| path.display().to_string())
-        };
-        write("config.iso", iso::image(&store::share(root, name), SHARE)?)?;
-        if let Some(user_data) = plan.user_data() {
-            write("seed.iso", seed(plan, user_data)?)?;
-        }
-        if let Some((mote, initrd)) = plan.mote() {
-            write("initrd", initramfs::with_agent(initrd, mote)?)?;
-        }
+        plan.write_files(root)?;
         let mut helpers = Vec::new();
-        carry_vsock(plan, &mut helpers)?;
-        carry_shares(plan, &mut helpers)?;
+        for helper in plan.helpers() {
+            let mut command = child::command(&helper.program);
+            helpers.push(serve(command.args(&helper.arguments), &helper)?);
+        }
         let qemu_log = plan.beside("qemu.log");
         let mut command = child::command(&plan.qemu);
         command.args(plan.arguments(root, console, talk)?);
@@ -182,36 +166,14 @@ impl Drop for World {
 }
 
 /// A process that writes only to a log.
-fn start(command: &mut Command, log: &Path) -> Result<Kept> {
+pub(super) fn start(command: &mut Command, log: &Path) -> Result<Kept> {
     let log = File::create(log).with_context(|| log.display().to_string())?;
     Kept::start(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log))
 }
 
-fn carry_vsock(plan: &Plan, helpers: &mut Vec<Kept>) -> Result<()> {
-    let (Some(program), Vsock::Uds(uds)) = (&plan.vsock, &plan.instance.vsock) else {
-        return Ok(());
-    };
-    let socket = plan.beside(DEVICE);
-    let vm =
-        format!("guest-cid={STAND_IN_CID},uds-path={},socket={}", uds.display(), socket.display());
-    let mut command = child::command(program);
-    helpers.push(serve(command.args(["--vm", &vm]), program, &socket)?);
-    Ok(())
-}
-
-fn carry_shares(plan: &Plan, helpers: &mut Vec<Kept>) -> Result<()> {
-    let Some(program) = &plan.virtiofsd else { return Ok(()) };
-    for (number, share) in plan.shares.iter().enumerate() {
-        let socket = plan.share_socket(number);
-        let mut command = child::command(program);
-        command.args(share::virtiofsd_arguments(program, share, &socket));
-        helpers.push(serve(&mut command, program, &socket)?);
-    }
-    Ok(())
-}
-
 /// A process that listens at a socket, once it does.
-fn serve(command: &mut Command, program: &Path, socket: &Path) -> Result<Kept> {
+pub(super) fn serve(command: &mut Command, helper: &Helper) -> Result<Kept> {
+    let Helper { program, socket, .. } = helper;
     let log = socket.with_extension("log");
     let mut process = start(command, &log)?;
     let begun = std::time::Instant::now();
@@ -225,15 +187,4 @@ fn serve(command: &mut Command, program: &Path, socket: &Path) -> Result<Kept> {
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(process)
-}
-
-/// cloud-init's, of its own kind (NoCloud): another instance at each boot.
-fn seed(plan: &Plan, user_data: &Path) -> Result<Vec<u8>> {
-    let directory = plan.beside("seed");
-    fs::create_dir_all(&directory)?;
-    fs::copy(user_data, directory.join("user-data")).context("user-data")?;
-    let id = plan.instance.config.values().next().map_or("mote", String::as_str);
-    let about = format!("instance-id: {id}\nlocal-hostname: {}\n", plan.instance.name);
-    fs::write(directory.join("meta-data"), about)?;
-    iso::image(&directory, SEED)
 }

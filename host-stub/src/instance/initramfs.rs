@@ -20,7 +20,7 @@ exec /init \"$@\"
 ";
 
 /// The initramfs with the agent behind it.
-pub(super) fn with_agent(initrd: &Path, agent: &Path) -> Result<Vec<u8>> {
+pub(crate) fn with_agent(initrd: &Path, agent: &Path) -> Result<Vec<u8>> {
     let read = |path: &Path| fs::read(path).with_context(|| path.display().to_string());
     let mut all = read(initrd)?;
     // An archive begins at a multiple of four.

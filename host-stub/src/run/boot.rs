@@ -1,0 +1,179 @@
+//! `boot`: a VM that stays, as an instance of the daemon's. What was started for it is written down, so that it can be
+//! started again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::args::VmArgs;
+use super::child;
+use super::machine::{Helper, Plan, Talk, write_config};
+use super::world::{Scratch, serve, start};
+use crate::common::whole_file::write_whole;
+use crate::control::client::{ask, is_running};
+use crate::instance::create::create;
+use crate::instance::store;
+
+/// What is started for a VM.
+#[derive(Debug, Serialize, Deserialize)]
+struct Commands {
+    helpers: Vec<Program>,
+    qemu: Program,
+}
+
+/// One of them.
+#[derive(Debug, Serialize, Deserialize)]
+struct Program {
+    program: PathBuf,
+    arguments: Vec<String>,
+    socket: PathBuf,
+    lock: PathBuf,
+}
+
+/// For a daemon that is started.
+const DAEMON: Duration = Duration::from_secs(10);
+/// For a VM to be seen.
+const MONITOR: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
+
+fn file(root: &Path, name: &str) -> PathBuf {
+    store::directory(root, name).join("machine.json")
+}
+
+/// Whether `boot` has made it.
+pub(crate) fn is_ours(root: &Path, name: &str) -> bool {
+    file(root, name).exists()
+}
+
+/// Makes an instance and starts its VM.
+pub(crate) fn boot(root: &Path, name: &str, args: &VmArgs) -> Result<()> {
+    if args.kernel.len() > 1 {
+        bail!("one VM has one kernel");
+    }
+    let root = &std::path::absolute(root)?;
+    fs::create_dir_all(root).with_context(|| root.display().to_string())?;
+    let scratch = Scratch::new()?;
+    let mut plan = Plan::new(root, name, args, scratch.path())?;
+    drop(scratch);
+    run_daemon(root)?;
+    create(root, &plan.instance, None, &[])?;
+    let made = make(root, &mut plan).and_then(|()| {
+        ask(root, "POST", &format!("/1.0/instances/{name}/adopt"), &Value::Null)?;
+        power_on(root, name)
+    });
+    // One that cannot be booted is none.
+    made.inspect_err(|_| {
+        let _gone = if is_running(root) {
+            ask(root, "POST", &format!("/1.0/instances/{name}/delete-running"), &Value::Null)
+                .map(drop)
+        } else {
+            store::remove(root, name)
+        };
+    })
+}
+
+/// Its files.
+fn make(root: &Path, plan: &mut Plan) -> Result<()> {
+    plan.overlay_disk()?;
+    plan.write_files(root)?;
+    let console = plan.beside("console");
+    let program = |helper: Helper| Program {
+        program: helper.program,
+        arguments: helper.arguments,
+        socket: helper.socket,
+        lock: helper.lock,
+    };
+    let commands = Commands {
+        helpers: plan.helpers().into_iter().map(program).collect(),
+        qemu: Program {
+            program: plan.qemu.clone(),
+            arguments: plan.arguments(root, &console, Talk::Quiet)?,
+            socket: PathBuf::new(),
+            lock: PathBuf::new(),
+        },
+    };
+    let text = serde_json::to_vec_pretty(&commands)?;
+    write_whole(&file(root, &plan.instance.name), &text, 0o644)
+}
+
+/// A daemon for the directory, if there is none: it ends with its last instance.
+fn run_daemon(root: &Path) -> Result<()> {
+    if is_running(root) {
+        return Ok(());
+    }
+    let path = root.join("daemon.log");
+    let log = fs::File::options().append(true).create(true).open(&path);
+    let log = log.with_context(|| path.display().to_string())?;
+    let mut command = child::detached(Path::new("/proc/self/exe"), Path::new(""));
+    command.arg("--dir").arg(root).args(["daemon", "--until-empty"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let mut daemon = command.spawn()?;
+    let begun = Instant::now();
+    while !is_running(root) {
+        if daemon.try_wait()?.is_some() || begun.elapsed() > DAEMON {
+            let said = fs::read_to_string(&path).unwrap_or_default();
+            bail!("the daemon does not run: {}", said.lines().last().unwrap_or_default());
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Starts the VM of an instance that `boot` has made.
+pub(crate) fn power_on(root: &Path, name: &str) -> Result<()> {
+    let state = state(root, name)?;
+    if state["vm"]["monitor"] == "connected" {
+        bail!("{name} runs already");
+    }
+    let text =
+        fs::read(file(root, name)).with_context(|| format!("{name} was not made by boot"))?;
+    let commands: Commands = serde_json::from_slice(&text)?;
+    // The share is written anew, and its disk of it.
+    ask(root, "POST", &format!("/1.0/instances/{name}/start"), &Value::Null)?;
+    let started = started(root, name, &commands);
+    started.inspect_err(|_| {
+        let force = serde_json::json!({"force": true});
+        let _off = ask(root, "POST", &format!("/1.0/instances/{name}/stop"), &force);
+    })
+}
+
+fn started(root: &Path, name: &str, commands: &Commands) -> Result<()> {
+    write_config(root, &store::load(root, name)?)?;
+    let mut helpers = Vec::new();
+    for helper in &commands.helpers {
+        let _stale = fs::remove_file(&helper.socket);
+        let mut command = child::detached(&helper.program, &helper.lock);
+        let named = Helper {
+            program: helper.program.clone(),
+            arguments: Vec::new(),
+            socket: helper.socket.clone(),
+            lock: PathBuf::new(),
+        };
+        helpers.push(serve(command.args(&helper.arguments), &named)?);
+    }
+    let directory = store::directory(root, name);
+    let log = directory.join("qemu.log");
+    let mut command = child::detached(&commands.qemu.program, Path::new(""));
+    let mut qemu = start(command.args(&commands.qemu.arguments), &log)?;
+    let begun = Instant::now();
+    while state(root, name)?["vm"]["monitor"] != "connected" {
+        if qemu.ended().is_some() || begun.elapsed() > MONITOR {
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            bail!("QEMU does not run: {}", said.lines().last().unwrap_or("it says nothing"));
+        }
+        std::thread::sleep(LOOK);
+    }
+    // From here on they are the daemon's.
+    helpers.into_iter().for_each(child::Kept::leave);
+    qemu.leave();
+    Ok(())
+}
+
+fn state(root: &Path, name: &str) -> Result<Value> {
+    ask(root, "GET", &format!("/1.0/internal/{name}/agent-state"), &Value::Null)
+}
