@@ -195,7 +195,9 @@ impl Course<'_> {
     fn told(&self, stage: Stage, signal: i32) -> Outcome {
         match stage {
             Stage::Kept(code) if signal == SIGINT => Outcome::Exited(code),
-            _ => Outcome::Signal(signal),
+            Stage::Boot | Stage::Before | Stage::Command | Stage::After(_) | Stage::Kept(_) => {
+                Outcome::Signal(signal)
+            }
         }
     }
 
@@ -251,7 +253,7 @@ impl Course<'_> {
     }
 
     /// The VM is over: what the guest sent before is still written.
-    fn lost(&mut self, stage: Stage, why: String, phases: &mut Phases) -> Outcome {
+    fn lost(&self, stage: Stage, why: String, phases: &mut Phases) -> Outcome {
         phases.ended.get_or_insert_with(Instant::now);
         let end = Instant::now() + LAST_WORDS;
         let mut stage = stage;
@@ -293,7 +295,7 @@ impl Course<'_> {
             return;
         }
         complain(
-            "the guest does not listen to its power button: what it had not written yet is lost",
+            "the guest does not listen to its power button, and was switched off; what it wrote was synced before",
         );
         let _gone = self.world.look(|live| live.vm.order("quit").unwrap_or(false));
         self.world.qemu.ends_within(Duration::from_secs(2));

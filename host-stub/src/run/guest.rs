@@ -25,6 +25,8 @@ pub(crate) struct Job {
     pub(crate) exec: Exec,
     /// What is run if that fails.
     pub(crate) shell: Option<Exec>,
+    /// What is run after all, to have on disk what was written.
+    pub(crate) sync: Option<Exec>,
     pub(crate) shares: Vec<Share>,
     pub(crate) push: Vec<(String, String)>,
     pub(crate) pull: Vec<(String, String)>,
@@ -156,22 +158,29 @@ impl Job {
     fn after(&self, code: u8) -> u8 {
         if let Some(shell) = self.shell.as_ref().filter(|_| code != 0) {
             complain(&format!("exit code {code}; a shell in the VM, which ends with it"));
-            let run = || -> Result<()> {
-                let events = exec::listen(&self.root, &self.instance)?;
-                let _ended = Running::start(&self.root, &self.instance, shell, events)?.end();
-                Ok(())
-            };
-            if let Err(error) = run() {
+            if let Err(error) = self.also(shell) {
                 complain(&format!("shell: {error:#}"));
             }
         }
-        match self.fetch() {
+        let fetched = self.fetch();
+        if let Some(sync) = &self.sync {
+            // An image may have no such program.
+            let _as_it_is = self.also(sync);
+        }
+        match fetched {
             Ok(()) => code,
             Err(error) => {
                 complain(&format!("{error:#}"));
                 if code == 0 { NO_FILES } else { code }
             }
         }
+    }
+
+    /// Runs something else.
+    fn also(&self, exec: &Exec) -> Result<()> {
+        let events = exec::listen(&self.root, &self.instance)?;
+        let _ended = Running::start(&self.root, &self.instance, exec, events)?.end();
+        Ok(())
     }
 
     fn fetch(&self) -> Result<()> {

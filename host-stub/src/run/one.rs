@@ -142,11 +142,13 @@ fn job(args: &RunArgs, root: &Path, plan: &Plan) -> Job {
         terminal: Terminal::Yes,
         ..plain.clone()
     };
+    let sync = Plain { command: vec!["sync".into()], ..Plain::default() };
     let has_shell = args.shell_on_failure && stdin().is_terminal();
     Job {
         root: root.to_owned(),
         instance: plan.instance.clone(),
         exec: Exec::plain(NAME, plain),
+        sync: args.vm.write.then(|| Exec::plain(NAME, sync)),
         shell: has_shell.then(|| Exec::plain(NAME, shell)),
         shares: plan.shares.clone(),
         push: args.push.clone(),
