@@ -150,6 +150,59 @@ fn a_commands_time_begins_with_it() {
     assert!((5000..6000).contains(&took), "{ms}");
 }
 
+#[test]
+fn an_initramfs_without_an_agent_gets_one() {
+    let scratch = Scratch::new();
+    let agent = mote_tests::agent().display().to_string();
+    let options = ["--append", "mote.agent=no", "--mote", &agent];
+    let (out, err, code) = output(run(&scratch, &options, &["cat", "/proc/1/comm"]));
+    assert_eq!((out.as_str(), err.as_str(), code), ("init\n", "", Some(0)));
+}
+
+#[test]
+fn a_vm_that_stays_is_stopped_started_and_deleted_without_a_trace() {
+    let scratch = Scratch::new();
+    let image = Spec::default().image;
+    let directory = scratch.0.join("d");
+    let host = |args: &[&str]| {
+        let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
+        command.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
+        command.env(mote_machine::SLOWDOWN, mote_tests::slowdown().to_string());
+        output({
+            command.arg("--dir").arg(&directory).args(args).stdin(Stdio::null());
+            command
+        })
+    };
+    let (kernel, initrd) = (image.join("vmlinuz"), image.join("initrd"));
+    let (kernel, initrd) = (kernel.display().to_string(), initrd.display().to_string());
+    let disk = scratch.0.join("disk");
+    File::create(&disk).and_then(|file| file.set_len(1 << 20)).expect("a disk");
+    let disk = disk.display().to_string();
+    let boot = [
+        "boot", "vm1", "--accel", "tcg", "--kernel", &kernel, "--initrd", &initrd, "--disk", &disk,
+    ];
+    let (_, err, code) = host(&[&boot[..], &["--append", "mote.shell=console"]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    let exec = ["exec", "vm1", "--", "echo", "here"];
+    assert_eq!(host(&exec), ("here\n".into(), String::new(), Some(0)));
+    assert_eq!(host(&["stop", "--force", "vm1"]).2, Some(0));
+    assert!(host(&exec).1.contains("agent is not currently running"));
+    let (_, err, code) = host(&["start", "vm1"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(host(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "180"]).2, Some(0));
+    assert_eq!(host(&exec).0, "here\n");
+    let ours = || {
+        let all = std::fs::read_dir("/proc").expect("processes").flatten();
+        let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        let mark = directory.display().to_string();
+        lines.filter(|line| String::from_utf8_lossy(line).contains(&mark)).count()
+    };
+    assert_eq!(ours(), 3, "QEMU, vsock and the daemon");
+    assert_eq!(host(&["delete", "--force", "vm1"]).2, Some(0));
+    wait("the end of all of them", Duration::from_secs(10), || (ours() == 0).then_some(()));
+    assert_eq!(std::fs::read_dir(directory.join("instances")).expect("a directory").count(), 0);
+}
+
 /// The processes that a process has started and that have not ended.
 fn children(parent: u32) -> Vec<u32> {
     let state = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
