@@ -159,7 +159,8 @@ impl Plan {
                 .map(String::from)
                 .into();
         let machine = match self.arch {
-            Arch::X86 => "pc",
+            // The servers' too. With pc Linux asks its ACPI for each device's interrupts, which emulated takes 0.2 s each.
+            Arch::X86 => "q35",
             Arch::Aarch64 => "virt",
         };
         let cpus = hardware.cpus.unwrap_or(if self.used == Used::Kvm { 2 } else { 1 });

@@ -216,7 +216,7 @@ fn a_dry_run_prints_the_command_and_starts_nothing() {
     for part in [
         "-m 300M",
         "-smp 3",
-        "-machine pc,accel=tcg",
+        "-machine q35,accel=tcg",
         "-cpu max",
         "virtio-rng-pci",
         "panic=-1 quiet no_timer_check a b'",
