@@ -8,11 +8,13 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use super::{look, why};
+use super::{look, wait, why};
 use crate::common::pair::pair;
 use crate::control::client::{ask, is_running};
 use crate::daemon::fault::{self, Fault};
 use crate::instance::{store, vsock_device};
+use crate::run::args::VmArgs;
+use crate::run::boot;
 
 /// `set`.
 #[derive(Debug, Args)]
@@ -64,6 +66,25 @@ pub(crate) struct FaultArgs {
     kind: Option<String>,
     /// For how long, or how late; see below
     number: Option<u64>,
+}
+
+/// `boot`.
+#[derive(Debug, Args)]
+pub(crate) struct BootArgs {
+    /// The new instance: letters, digits and dashes
+    name: String,
+    #[command(flatten)]
+    vm: VmArgs,
+    /// Wait so many seconds for the agent; 0: not at all
+    #[arg(long, value_name = "SECONDS", default_value_t = 180.0)]
+    boot_timeout: f64,
+}
+
+/// `start`.
+#[derive(Debug, Args)]
+pub(crate) struct StartArgs {
+    /// The instance
+    name: String,
 }
 
 /// `stop`.
@@ -126,6 +147,23 @@ pub(crate) fn device_add(root: &Path, args: DeviceAddArgs) -> Result<()> {
 pub(crate) fn device_remove(root: &Path, args: &DeviceRemoveArgs) -> Result<()> {
     let body = json!({"name": args.device, "config": null});
     change(root, "PATCH", &args.name, "devices", &body)
+}
+
+/// Boots; gives the exit code. The VM stays if its agent does not come.
+pub(crate) fn boot(root: &Path, args: &BootArgs) -> Result<u8> {
+    boot::boot(root, &args.name, &args.vm)?;
+    if args.boot_timeout <= 0.0 {
+        return Ok(0);
+    }
+    wait::connected(root, &args.name, args.boot_timeout)
+}
+
+/// Starts the VM that `boot` has made, or tells the host of another one.
+pub(crate) fn start(root: &Path, args: &StartArgs) -> Result<()> {
+    if boot::is_ours(root, &args.name) {
+        return boot::power_on(root, &args.name);
+    }
+    change(root, "POST", &args.name, "start", &Value::Null)
 }
 
 /// `stop`.

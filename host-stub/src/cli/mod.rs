@@ -1,7 +1,6 @@
 //! The command line. `init` and `daemon` work on the directory, everything else asks the daemon.
 
 mod agent;
-mod boot;
 mod change;
 mod completion;
 mod daemon;
@@ -73,7 +72,7 @@ enum Command {
     ///
     /// A daemon is started with it if none runs. A disk is not changed unless --write says so: what is written is kept
     /// beside the instance, also while it is stopped, and goes with it when it is deleted.
-    Boot(Box<boot::BootArgs>),
+    Boot(Box<change::BootArgs>),
     /// Make an instance; prints the folder of its config share, and on stderr how to boot a VM with it
     Init(Box<init::InitArgs>),
     /// Print QEMU's options for an instance on stdout
@@ -131,7 +130,7 @@ enum Command {
     ///
     /// mote-host qemu NAME prints how such a VM is started. The host sees by QEMU's monitor that it runs; only where there
     /// is none does it have to be told.
-    Start(boot::StartArgs),
+    Start(change::StartArgs),
     /// Press the VM's power button and wait until it is off
     ///
     /// As lxc's, by QEMU's monitor. Where that does not answer, the host is only told that the VM is off.
@@ -202,7 +201,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Exec(args) => return exec::run(root, &args.into()),
         Command::Shell(args) => return exec::run(root, &args.into()),
         Command::Wait(args) => return wait::run(root, &args),
-        Command::Boot(args) => return boot::run(root, &args),
+        Command::Boot(args) => return change::boot(root, &args),
         Command::Run(args) => return crate::run::run(&args),
         Command::Init(args) => init::run(root, *args),
         Command::Qemu(args) => qemu::run(root, &args),
@@ -225,7 +224,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Metrics(args) => agent::metrics(root, &args.name, args.json.into()),
         Command::Operations(args) => agent::operations(root, &args),
         Command::PortForward(args) => port_forward::run(root, &args),
-        Command::Start(args) => boot::start(root, &args),
+        Command::Start(args) => change::start(root, &args),
         Command::Stop(args) => change::stop(root, &args),
         Command::Fault(args) => change::fault(root, &args),
         // Done without a directory.

@@ -211,11 +211,11 @@ impl Course<'_> {
             }
             // What it printed last.
             let panic = self.console.look().map(str::to_owned);
-            let complaint = self.world.complaint();
+            let last = self.world.last_words();
             return Some(match panic {
                 Some(panic) => said(&panic),
-                None if !complaint.is_empty() && !status.success() => {
-                    format!("QEMU ended ({status}): {complaint}")
+                None if !last.is_empty() && !status.success() => {
+                    format!("QEMU ended ({status}): {last}")
                 }
                 None => self.diagnosis(None),
             });

@@ -147,7 +147,7 @@ impl World {
     }
 
     /// What QEMU complained of last.
-    pub(crate) fn complaint(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let text = fs::read(&self.qemu_log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines = text.lines().filter(|line| !line.trim().is_empty());
