@@ -103,6 +103,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
             "follow/disk/mbr.rs",
             "follow/disk/mod.rs",
             "follow/disk/mounted.rs",
+            "follow/disk/shape.rs",
         ],
     ),
     ("netlink", &["netlink.rs"]),

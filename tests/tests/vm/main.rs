@@ -3,7 +3,6 @@
 mod bad_images;
 mod early;
 mod follow;
-mod freeze;
 mod guide;
 mod known_answers;
 mod limits;

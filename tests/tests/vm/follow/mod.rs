@@ -1,4 +1,5 @@
 //! What the host changes while the VM runs: the guest follows.
 
 mod disks;
+mod freeze;
 mod resources;

@@ -6,10 +6,9 @@
 //! those of the new copy while its own are.
 
 use super::bytes::{chunk, crc32, put, u32_at, u64_at};
-use super::{Disk, ENTRIES, Last, Shape, Step, Table, mbr};
+use super::mbr;
+use super::shape::{Disk, ENTRIES, Last, MOST, Shape, Step, Table};
 
-/// Most sectors of a table at the disk's end, with its header.
-pub(super) const MOST: u64 = 33;
 /// The first header, and the first entries where these are of no use.
 const HEADER: u64 = 1;
 const HOME: u64 = 2;

@@ -1,7 +1,7 @@
 //! The table of DOS in a disk's first sector: four partitions, one of which may hold others, which are left alone.
 
 use super::bytes::{chunk, put, u32_at};
-use super::{Disk, Last, Shape, Step, Table};
+use super::shape::{Disk, Last, Shape, Step, Table};
 
 /// Where the four entries are, and the length of one.
 const ENTRIES: usize = 446;

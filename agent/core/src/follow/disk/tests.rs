@@ -400,23 +400,3 @@ fn events_of_disks_are_told_from_others() {
         assert_eq!(is_event(event), is_disk, "{}", event.escape_ascii());
     }
 }
-
-#[test]
-fn mounts_are_read_with_their_device() {
-    use super::mounted::Mounted;
-    let line =
-        b"29 1 8:2 / /a\\040b rw,relatime shared:1 master:2 - ext4 /dev/sda2 rw,errors=remount-ro";
-    let found = Mounted::parse(line).unwrap();
-    let (device, point, kind) = (&b"8:2"[..], &b"/a\\040b"[..], &b"ext4"[..]);
-    let expected = Mounted { device, point, kind, source: b"/dev/sda2", is_writable: true };
-    assert_eq!(found, expected);
-    for (line, is_writable) in [
-        (&b"29 1 8:2 / / ro - xfs /dev/root rw"[..], Some(false)),
-        (b"29 1 8:2 / / rw - xfs /dev/root ro,seclabel", Some(false)),
-        (b"29 1 8:2 / / rw - xfs ", None),
-        (b"29 1 8:2 / / rw xfs /dev/root rw", None),
-        (b"", None),
-    ] {
-        assert_eq!(Mounted::parse(line).map(|mounted| mounted.is_writable), is_writable);
-    }
-}

@@ -22,7 +22,7 @@ use core::fmt;
 pub use file::Whose;
 use shown::{known, quoted};
 #[cfg(feature = "alloc")]
-pub use whole::{Denied, Part, Policy};
+pub use whole::{Denied, Policy};
 
 /// A capability of the host in the guest, named like the features of Incus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,17 @@ impl Capability {
     const fn bit(self) -> u16 {
         1 << self as u8
     }
+}
+
+/// A part of what the host adds, which the guest may leave alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// CPUs.
+    Cpus,
+    /// Memory.
+    Memory,
+    /// Disks that have grown.
+    Disks,
 }
 
 /// A set of capabilities.

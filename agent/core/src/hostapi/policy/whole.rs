@@ -4,7 +4,7 @@ use alloc::string::String;
 use core::fmt;
 
 use super::shown::quoted;
-use super::{CAPABILITIES, Capability, Features};
+use super::{CAPABILITIES, Capability, Features, Part};
 use crate::hostapi::exec;
 use crate::hostapi::port_forward::Target;
 
@@ -52,17 +52,6 @@ impl Limit {
     pub(super) fn bit(self) -> u32 {
         1 << (self as u32 - 'a' as u32)
     }
-}
-
-/// A part of what the host adds, which the guest may leave alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// CPUs.
-    Cpus,
-    /// Memory.
-    Memory,
-    /// Disks that have grown.
-    Disks,
 }
 
 /// What the host may do.
