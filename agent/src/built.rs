@@ -46,6 +46,8 @@ pub(crate) const READY_WHEN: bool = cfg!(feature = "ready-when");
 pub(crate) const REMEMBER: bool = cfg!(feature = "remember");
 /// What the host adds is brought into use.
 pub(crate) const RESOURCES: bool = cfg!(feature = "resources");
+/// What is done when the VM runs again.
+pub(crate) const RESTORE: bool = cfg!(feature = "restore");
 /// `/1.0/state`.
 pub(crate) const STATE: bool = cfg!(feature = "state");
 /// The policy's limits within a capability: only these have some.
@@ -61,7 +63,7 @@ pub(crate) const CAPABILITIES: Features = Features::of(&[
 ]);
 
 /// The features by name; `--check` shows the absent ones.
-const FEATURES: [(&str, bool); 13] = [
+const FEATURES: [(&str, bool); 14] = [
     ("chacha20", CHACHA20),
     ("exec", EXEC),
     ("files", FILES),
@@ -74,6 +76,7 @@ const FEATURES: [(&str, bool); 13] = [
     ("ready-when", READY_WHEN),
     ("remember", REMEMBER),
     ("resources", RESOURCES),
+    ("restore", RESTORE),
     ("state", STATE),
 ];
 

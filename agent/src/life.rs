@@ -137,6 +137,28 @@ fn out_of_initramfs(options: &Options) -> OldRoot {
     OldRoot::now()
 }
 
+/// What follows the host and the clock, beside all else.
+fn follow(agent: &Rc<Agent>) {
+    if built::RESOURCES {
+        agent.spawn(follow::run(agent.clone()));
+    }
+    if built::READY_WHEN {
+        agent.spawn(ready_when::run(agent.clone()));
+    }
+    if built::RESTORE {
+        agent.spawn(follow::restore::run(agent.clone()));
+    }
+    let task = agent.clone();
+    agent.spawn(async move {
+        // Without it, a line is late after a suspend.
+        jumps::jumps(|| {
+            task.clock_set.set(true);
+            task.status_changed.raise();
+        })
+        .await;
+    });
+}
+
 /// Runs all tasks until a signal (success) or a broken host listener, then sends STOPPED, unless another agent has
 /// taken over.
 async fn serve(
@@ -147,17 +169,7 @@ async fn serve(
     conf: Option<Vec<u8>>,
 ) -> Result<(), SystemError> {
     let guests = agent.task(never(devlxd::server::run(agent.clone())));
-    if built::RESOURCES {
-        agent.spawn(follow::run(agent.clone()));
-    }
-    if built::READY_WHEN {
-        agent.spawn(ready_when::run(agent.clone()));
-    }
-    let task = agent.clone();
-    agent.spawn(async move {
-        // Without it, a line is late after a suspend.
-        jumps::jumps(|| task.status_changed.raise()).await;
-    });
+    follow(&agent);
     let (late, arrived) = (Rc::new(RefCell::new(None)), Rc::new(Signal::default()));
     let announced: BoxFuture<'static> = if listeners.is_none() && built::STATE {
         Box::pin(announce_alone(agent.clone(), late.clone(), arrived.clone()))

@@ -40,7 +40,7 @@ use crate::ready_when::watch;
 use crate::runtime::{log, run};
 use crate::start::error::StartError;
 use crate::sys::SystemError;
-use crate::workers::{grow, mount, report};
+use crate::workers::{again, grow, mount, report};
 
 fn main() -> ExitCode {
     let options = match options::parse(std::env::args_os()) {
@@ -67,6 +67,7 @@ fn main() -> ExitCode {
         Command::ReadyWhen if built::READY_WHEN => watch::run(&options),
         Command::Freeze(what) if built::FREEZE => freeze::run(&options.root, *what),
         Command::Grow(is_live) if built::RESOURCES => grow::run(&options.root, *is_live),
+        Command::Again(what) if built::RESTORE => again::run(what),
         Command::Init if built::INIT => init::run(),
         Command::Leave(goal) if built::INIT => init::tell(*goal),
         Command::SftpServer(_)
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
         | Command::Freeze(_)
         | Command::ReadyWhen
         | Command::Grow(_)
+        | Command::Again(_)
         | Command::Init
         | Command::Leave(_) => built::absent(),
         // As theirs: the number alone.

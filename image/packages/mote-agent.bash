@@ -10,7 +10,7 @@ _mote_agent() {
         return
         ;;
     --flavour) words="incus lxd lxd-5.0" ;;
-    --deny | --allow) words="guestapi exec files mounts port-forward metrics state templates network first-boot resources" ;;
+    --deny | --allow) words="guestapi exec files mounts port-forward metrics state templates network first-boot resources clock" ;;
     freeze) words="--for --status" ;;
     report) words="state metrics" ;;
     --interval-*) return ;;

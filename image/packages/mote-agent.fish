@@ -1,6 +1,6 @@
 # fish completion for mote-agent. The words are those of its --help.
-set -l commands ready started get config metadata devices events status freeze thaw trim report sftp-server version help
-set -l features guestapi exec files mounts port-forward metrics state templates network first-boot resources
+set -l commands ready started get config metadata devices events status freeze thaw trim sync-time report sftp-server version help
+set -l features guestapi exec files mounts port-forward metrics state templates network first-boot resources clock
 set -l first "not __fish_seen_subcommand_from $commands"
 complete -c mote-agent -f
 complete -c mote-agent -n $first -a ready -d 'tell the host that this instance is Ready'
@@ -14,6 +14,7 @@ complete -c mote-agent -n $first -a status -d "print the agent's own view"
 complete -c mote-agent -n $first -a freeze -d 'freeze file systems for a snapshot'
 complete -c mote-agent -n $first -a thaw -d 'thaw them'
 complete -c mote-agent -n $first -a trim -d 'tell the disks which blocks are not used'
+complete -c mote-agent -n $first -a sync-time -d "set the clock by the host's"
 complete -c mote-agent -n $first -a report -d 'print what the host gets of this instance'
 complete -c mote-agent -n $first -a sftp-server -d 'serve SFTP on standard input and output'
 complete -c mote-agent -n $first -a version -d 'print the version'

@@ -13,12 +13,13 @@ commands=(
     'freeze:freeze file systems for a snapshot'
     'thaw:thaw them'
     'trim:tell the disks which blocks are not used'
+    "sync-time:set the clock by the host's"
     'report:print what the host gets of this instance'
     'sftp-server:serve SFTP on standard input and output'
     'version:print the version'
     'help:print a summary'
 )
-features=(guestapi exec files mounts port-forward metrics state templates network first-boot resources)
+features=(guestapi exec files mounts port-forward metrics state templates network first-boot resources clock)
 
 _mote_agent_words() {
     case "$words[1]" in

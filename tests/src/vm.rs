@@ -175,6 +175,12 @@ impl Vm {
         Guest::new(self.shell.take().expect("the one shell"), Duration::from_secs(90))
     }
 
+    /// The same of one that was switched on from a [`Vm::save`]d state.
+    #[must_use]
+    pub fn guest_again(&mut self) -> Guest {
+        Guest::again(self.shell.take().expect("the one shell"))
+    }
+
     /// Plugs in a share while it runs.
     pub fn plug(&mut self, tag: &str, source: &Path) {
         let socket = start_virtiofs(&self.directory, tag, source, &mut self.helpers);
@@ -211,6 +217,12 @@ impl Vm {
         self.qemu.kill();
     }
 
+    /// The same, and ends what is around it, for another one in the same directory.
+    pub fn end(&mut self) {
+        self.cut();
+        self.helpers.clear();
+    }
+
     /// Whether QEMU has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.qemu.0.try_wait(), Ok(None))
@@ -235,6 +247,10 @@ impl Drop for Vm {
 fn start_vsock(directory: &Path) -> Process {
     let program = tool("MOTE_VSOCK", "target/vhost-device-vsock");
     let vhost = directory.join("vhost");
+    // Of one before it.
+    for old in [&vhost, &vsock(directory)] {
+        let _none = std::fs::remove_file(old);
+    }
     let config =
         format!("guest-cid=3,uds-path={},socket={}", vsock(directory).display(), vhost.display());
     let log = File::create(directory.join("vsock.log")).expect("a log");

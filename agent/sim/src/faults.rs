@@ -53,6 +53,10 @@ pub(crate) fn strike(world: &Rc<World>) {
         8 => {
             world.oracle.excuse();
             sim.freeze(dice.between(MILLI, dice.pick(&[SECOND, 60 * SECOND])), dice.one_in(2));
+            // The agent takes it for a restore.
+            if dice.one_in(2) {
+                here().kernel.returned.raise();
+            }
         }
         9 => {
             world.oracle.excuse();

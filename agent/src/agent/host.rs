@@ -82,6 +82,18 @@ impl Agent {
         Ok(Rc::new(Link { transport: self.options.transport.clone(), address, pin, tls }))
     }
 
+    /// Begins anew with a host that may be another one, or that knows another life of this VM: without the tickets of before,
+    /// and with an announcement. Once it is verified, Ready is said again.
+    pub(crate) fn begin_anew(&self) {
+        if let Some(link) = &*self.link.borrow() {
+            link.tls.tickets.forget();
+        }
+        self.status(|status| {
+            status.host_lost(now());
+            status.port_appeared(now());
+        });
+    }
+
     /// Checks that the host answers at `link`. 403 is an answer: devlxd may be just about to be
     /// switched on (P§3.3). Returns the host's view of our state, if the answer has it.
     ///

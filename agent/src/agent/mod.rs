@@ -74,6 +74,10 @@ pub(crate) struct Agent {
     pub(crate) status: RefCell<Status>,
     /// Raised when `status` may have something to do.
     pub(crate) status_changed: Signal,
+    /// Raised when the status channel was woken, whatever by.
+    pub(crate) woken: Signal,
+    /// Whether somebody has set the wall clock.
+    pub(crate) clock_set: Cell<bool>,
     /// The host, once known.
     pub(crate) link: RefCell<Option<Rc<Link>>>,
     /// True while devlxd is on: host and policy allow it.
@@ -148,6 +152,8 @@ impl Agent {
             identity,
             status: RefCell::new(Status::new(now(), intervals)),
             status_changed: Signal::default(),
+            woken: Signal::default(),
+            clock_set: Cell::new(false),
             link: RefCell::default(),
             devlxd: Cell::new(false),
             guests: None,

@@ -62,6 +62,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         | Command::SftpServer(_)
         | Command::Freeze(_)
         | Command::ReadyWhen
+        | Command::Again(_)
         | Command::Init
         | Command::Grow(_)
         | Command::Leave(_) => Ok(()),

@@ -20,6 +20,7 @@ Commands:
                 freeze this machine's file systems for a snapshot, for so long at most
   thaw          end that; exit 0 if they were frozen until now
   trim          tell the disks which blocks are not used
+  sync-time     set the clock by the host's; needs no agent
   report state|metrics
                 print what the host gets of this instance; needs no agent
   sftp-server [-d DIR] [-R] [-b DIR]... [-U UID -G GID]
@@ -38,7 +39,7 @@ Options:
   --flavour NAME     incus, lxd or lxd-5.0 (default: by the port's name)
   --deny LIST        deny the host features: guestapi (also lets it feed cloud-init), exec,
                      files, mounts, port-forward, metrics, state, templates, network,
-                     first-boot, resources; separated by commas (also /etc/mote-agent.yml)
+                     first-boot, resources, clock; separated by commas (also /etc/mote-agent.yml)
   --allow LIST       deny it all but these; a denied one stays denied
   --no-wait          end with an error if devices or the host's files are missing
   --no-replay-ready  do not repeat Ready to a host that was restarted

@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(of(under_incus), Features::without("exec").unwrap());
         std::fs::write(&incus, "features:\n  exec: true\n  state: true\n  templates: false\n")
             .unwrap();
-        let left = Features::only("state,network,first-boot,resources").unwrap();
+        let left = Features::only("state,network,first-boot,resources,clock").unwrap();
         assert_eq!((of(under_incus), of(None)), (left, left));
         assert_eq!(of(lxd), Features::without("exec").unwrap());
         std::fs::write(&ours, "features: {files: {read-only: true}, exec: {users: [1]}}").unwrap();

@@ -1,4 +1,5 @@
-//! What the host adds to the VM while it runs is brought into use: CPUs, memory, room on disks.
+//! What the host adds to the VM while it runs is brought into use: CPUs, memory, room on disks; and what is done when it runs
+//! again.
 
 use std::io;
 use std::rc::Rc;
@@ -21,6 +22,7 @@ use self::resources::Online;
 
 mod disks;
 mod resources;
+pub(crate) mod restore;
 
 /// After the start: what the host waits for comes first.
 const STARTED: Duration = Duration::from_millis(500);

@@ -56,6 +56,11 @@ impl Store {
         self.state().tickets.take()
     }
 
+    /// Drops all. Who waits for one finds none.
+    pub(crate) fn forget(&self) {
+        self.state().tickets = Tickets::default();
+    }
+
     /// Keeps the key exchange that the host chose.
     pub(crate) fn choose(&self, group: Group) {
         self.state().group = Some(group);

@@ -12,6 +12,9 @@ use crate::built;
 /// How long `freeze` freezes if nothing else is said.
 const FREEZE: Duration = Duration::from_secs(60);
 
+/// The command that sets the clock.
+pub(crate) const SYNC: &str = "sync-time";
+
 /// The command to run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -21,6 +24,8 @@ pub(crate) enum Command {
     Check,
     /// Mount or unmount one share within this time.
     MountWorker(Duration),
+    /// Do this for a VM that runs again: see `workers/again`.
+    Again(String),
     /// Grow what is on disks that have become larger; whether that was just now.
     Grow(bool),
     /// Freeze file systems, or what is about that.
@@ -138,6 +143,8 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
             Some("metrics") => Report::Metrics,
             _ => return Err("report needs state or metrics".into()),
         }),
+        SYNC => Command::Again(SYNC.to_owned()),
+        "again" => Command::Again(words.next().unwrap_or_default().to_owned()),
         "grow" => Command::Grow(words.next() == Some("live")),
         "freeze" => Command::Freeze(Freeze::For(FREEZE)),
         "thaw" => Command::Freeze(Freeze::Thaw),

@@ -127,6 +127,7 @@ impl Pump {
                 paused.or(due).or(poked).await
             }
         };
+        self.agent.woken.raise();
         match woken {
             Woken::Due => {}
             // No host at the other end, which would be read again and again: waits for a moment.

@@ -65,6 +65,7 @@ pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> 
             return Outcome::Stopped;
         }
         sleep(PACE).or(agent.status_changed.after(seen)).await;
+        agent.woken.raise();
     }
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod heap;
 pub(crate) mod listener;
 mod plan;
 mod process;
+pub(crate) mod restored;
 pub(crate) mod sandbox;
 mod signalled;
 mod spawn;

@@ -5,4 +5,5 @@ pub(crate) mod machine;
 pub(crate) mod missing;
 pub(crate) mod modules;
 pub(crate) mod netlink;
+pub(crate) mod signs;
 pub(crate) mod uevent;

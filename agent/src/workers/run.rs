@@ -110,7 +110,11 @@ pub(crate) fn possible() -> Result<(), &'static str> {
     if is_found() { Ok(()) } else { Err(NO_PROC) }
 }
 
-fn start(
+/// Starts `mote-agent ARGUMENTS` with this input and output.
+///
+/// # Errors
+/// Any error of starting it.
+pub(crate) fn start(
     agent: &Agent,
     arguments: &[&str],
     input: BorrowedFd<'_>,

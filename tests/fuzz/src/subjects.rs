@@ -111,9 +111,11 @@ const SUBJECTS: &[(&str, &[&str])] = &[
         "proc",
         &[
             "first_boot/nic.rs",
+            "follow/clock.rs",
             "follow/resources.rs",
             "freeze/filesystems.rs",
             "freeze/mod.rs",
+            "follow/restore.rs",
             "report/metrics.rs",
             "report/proc/memory.rs",
             "report/proc/mod.rs",

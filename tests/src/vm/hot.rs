@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
-use crate::patient;
+use crate::{patient, wait};
 
 use super::{Late, Vm, device_add, machine};
 
@@ -72,6 +73,39 @@ impl Vm {
         )]);
     }
 
+    /// Stops it, as a server's pause does.
+    pub fn pause(&self) {
+        self.order(&["{\"execute\":\"stop\"}".to_owned()]);
+    }
+
+    /// Lets it go on.
+    pub fn go_on(&self) {
+        self.order(&["{\"execute\":\"cont\"}".to_owned()]);
+    }
+
+    /// Takes a device out; the guest has to let go of it.
+    pub fn unplug(&self, device: &str) {
+        let id = format!("{{\"id\":\"{device}\"}}");
+        self.order(&[format!("{{\"execute\":\"device_del\",\"arguments\":{id}}}")]);
+        let path = format!("{{\"path\":\"/machine/peripheral/{device}\"}}");
+        let there = format!("{{\"execute\":\"qom-list\",\"arguments\":{path}}}");
+        wait("its end", patient(Duration::from_secs(20)), || {
+            self.ask(&there).contains("\"error\"").then_some(())
+        });
+    }
+
+    /// Writes its state to a file, for `-incoming`, as a stateful stop does; it does not run any more. QEMU's vhost-user-vsock keeps it from
+    /// that while it is plugged in.
+    pub fn save(&self, file: &Path) {
+        let uri = format!("{{\"uri\":\"exec:cat >{}\"}}", file.display());
+        self.order(&[format!("{{\"execute\":\"migrate\",\"arguments\":{uri}}}")]);
+        wait("its state", patient(Duration::from_secs(60)), || {
+            let told = self.ask("{\"execute\":\"query-migrate\"}");
+            assert!(!told.contains("failed"), "{told}");
+            told.contains("\"completed\"").then_some(())
+        });
+    }
+
     /// Presses the power button, as a server's stop does.
     pub fn power_button(&self) {
         self.order(&["{\"execute\":\"system_powerdown\"}".to_owned()]);
@@ -86,18 +120,30 @@ impl Vm {
 
     /// Tells QEMU what to do while it runs.
     pub(super) fn order(&self, orders: &[String]) {
-        let hot = UnixStream::connect(self.directory.join("hot")).expect("the second monitor");
-        hot.set_read_timeout(Some(patient(Duration::from_secs(20)))).expect("a timeout");
-        let mut answers = BufReader::new(&hot).lines();
-        let hello = "{\"execute\":\"qmp_capabilities\"}".to_owned();
-        for order in [&hello].into_iter().chain(orders) {
-            (&hot).write_all(order.as_bytes()).expect("the second monitor");
-            let told = answers.by_ref().map_while(Result::ok);
-            let answer = told
-                .into_iter()
-                .find(|line| !line.contains("\"event\"") && !line.contains("\"QMP\""));
-            let answer = answer.unwrap_or_default();
+        for order in orders {
+            let answer = self.ask(order);
             assert!(answer.contains("\"return\""), "{order}: {answer}");
         }
+    }
+
+    /// Asks QEMU; gives its answer.
+    fn ask(&self, order: &str) -> String {
+        let hot = self.directory.join("hot");
+        // It may just have been started.
+        let (hot, _) = wait("the second monitor", patient(Duration::from_secs(10)), || {
+            UnixStream::connect(&hot).ok()
+        });
+        hot.set_read_timeout(Some(patient(Duration::from_secs(20)))).expect("a timeout");
+        let mut answers = BufReader::new(&hot).lines();
+        let mut answer = String::new();
+        for order in ["{\"execute\":\"qmp_capabilities\"}", order] {
+            (&hot).write_all(order.as_bytes()).expect("the second monitor");
+            let told = answers.by_ref().map_while(Result::ok);
+            answer = told
+                .into_iter()
+                .find(|line| !line.contains("\"event\"") && !line.contains("\"QMP\""))
+                .unwrap_or_default();
+        }
+        answer
     }
 }

@@ -50,7 +50,7 @@ fn commands_run_as_listed_users_and_by_listed_paths() {
     let (_, status) = boot.ask(&["ready"]);
     assert!(!status.contains("policy"), "{status}");
     let (_, shown) = boot.says(&["status"]);
-    assert!(shown.contains("resources; limited: exec\n"), "{shown}");
+    assert!(shown.contains("clock; limited: exec\n"), "{shown}");
 }
 
 #[test]

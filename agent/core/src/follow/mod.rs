@@ -1,4 +1,6 @@
 //! What the host changes while the VM runs, as the kernel tells of it.
 
+pub mod clock;
 pub mod disk;
 pub mod resources;
+pub mod restore;

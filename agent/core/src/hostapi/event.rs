@@ -1,6 +1,6 @@
 //! Events (P§4.3): those that a host posts, and the types that each listener may get.
 //!
-//! Clients in the guest get the types that the devlxd API promises, config and device. The real agents also
+//! Clients in the guest get the types that the devlxd API promises, config and device, and the agent's own: restored. The real agents also
 //! give them the host's operations, with the secrets of every exec (P§9.9).
 
 use alloc::string::String;
@@ -16,6 +16,8 @@ pub const OPERATION: &str = "operation";
 pub const DEVICE: &str = "device";
 /// Type of events about the instance's configuration.
 pub const CONFIG: &str = "config";
+/// Type of the agent's own events for the guest: the VM runs again.
+pub const RESTORED: &str = "restored";
 
 /// Side on which a listener is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +33,8 @@ impl Audience {
     /// a later server adds may be secret.
     fn may_hear(self, kind: &str) -> bool {
         match self {
-            Self::Host => true,
-            Self::Guest => kind == CONFIG || kind == DEVICE,
+            Self::Host => kind != RESTORED,
+            Self::Guest => kind == CONFIG || kind == DEVICE || kind == RESTORED,
         }
     }
 }
@@ -137,9 +139,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_guest_hears_two_types_only(asked in "(type=)?([a-z]{0,9}(,|%2C)?){0,3}", kind in "[a-zA-Z ,]{0,12}") {
+        fn a_guest_hears_three_types_only(asked in "(type=)?([a-z]{0,9}(,|%2C)?){0,3}", kind in "[a-zA-Z ,]{0,12}") {
             let guest = Subscription::new(Audience::Guest, Some(&asked));
-            prop_assert!(!guest.hears(&kind) || kind == CONFIG || kind == DEVICE, "{}", kind);
+            prop_assert!(!guest.hears(&kind) || kind == CONFIG || kind == DEVICE || kind == RESTORED, "{}", kind);
             let alone = Subscription::new(Audience::Host, Some(&format!("type={kind}")));
             prop_assert_eq!(alone.hears(&kind), !kind.contains(',') , "{}", kind);
         }

@@ -60,6 +60,8 @@ pub(crate) struct Kernel {
     pub(crate) lock: Cell<Option<u32>>,
     /// Devices that came or went, and the wake-up for it.
     pub(crate) plugged: Signal,
+    /// Raised when the VM runs again.
+    pub(crate) returned: Signal,
     /// Whether there is no vsock, and no share with the host's files.
     pub(crate) lacks_vsock: Cell<bool>,
     pub(crate) lacks_files: Cell<bool>,

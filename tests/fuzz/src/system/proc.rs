@@ -1,10 +1,13 @@
-//! What the kernel and `/etc` tell, from arbitrary bytes: every parser of `proc`, `netlink`, `resources` and `freeze`, and
+//! What the kernel and `/etc` tell, from arbitrary bytes: every parser of `proc`, `netlink`, `resources`, `restore` and
+//! `freeze`, the clock, and
 //! what `metrics` and `state` write of it. What must hold: no panic, and whatever was read becomes
 //! JSON that serde_json reads, with numbers that Go's `int64` takes, or the path that an event told of.
 
 use mote_core::first_boot::nic::{self, Search, Wanted};
 use mote_core::flavour::Flavour;
+use mote_core::follow::clock::{Difference, Step, is_setter, step};
 use mote_core::follow::resources::Added;
+use mote_core::follow::restore::is_fork;
 use mote_core::freeze::{self, filesystems};
 use mote_core::json::Writer;
 use mote_core::netlink::{self, Reply};
@@ -157,6 +160,23 @@ fn check_mounts(data: &[u8]) {
     }
 }
 
+/// Only the kernel tells of a copy, and whatever clocks show, nobody sets one back unasked.
+fn check_restore(data: &[u8]) {
+    assert!(!is_fork(data) || (data[0].is_ascii_digit() && data[1] == b','));
+    assert!(!is_setter(data) || data.len() <= 16);
+    let mut difference = Difference::default();
+    for pair in data.as_chunks::<16>().0 {
+        let [hardware, wall] =
+            [0, 8].map(|at| i64::from_ne_bytes(pair[at..at + 8].try_into().unwrap()));
+        difference.look(hardware, wall);
+        if difference.is_meant()
+            && let Step::By(by) = step(hardware, false)
+        {
+            assert!(by > 0);
+        }
+    }
+}
+
 /// One input.
 pub fn run(data: &[u8]) {
     for flavour in [Flavour::Lxd, Flavour::Incus] {
@@ -167,4 +187,5 @@ pub fn run(data: &[u8]) {
     check_events(data);
     check_mounts(data);
     assert!(!ready_when::listens(data, "port 80") || data.windows(5).any(|part| part == b":0050"));
+    check_restore(data);
 }

@@ -3,3 +3,4 @@
 mod disks;
 mod freeze;
 mod resources;
+mod restore;

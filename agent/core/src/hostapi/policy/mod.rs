@@ -49,10 +49,12 @@ pub enum Capability {
     FirstBoot,
     /// The use of CPUs, memory and room on disks that the host adds.
     Resources,
+    /// Setting the guest's clock by the host's after a pause.
+    Clock,
 }
 
 /// All capabilities, in the order of messages.
-pub const CAPABILITIES: [Capability; 11] = [
+pub const CAPABILITIES: [Capability; 12] = [
     Capability::GuestApi,
     Capability::Exec,
     Capability::Files,
@@ -64,6 +66,7 @@ pub const CAPABILITIES: [Capability; 11] = [
     Capability::Network,
     Capability::FirstBoot,
     Capability::Resources,
+    Capability::Clock,
 ];
 
 impl Capability {
@@ -82,6 +85,7 @@ impl Capability {
             Self::Network => "network",
             Self::FirstBoot => "first-boot",
             Self::Resources => "resources",
+            Self::Clock => "clock",
         }
     }
 
@@ -125,7 +129,7 @@ impl fmt::Display for NoCapability<'_> {
 
 impl Features {
     /// All capabilities: the default.
-    pub const ALL: Self = Self(0x7ff);
+    pub const ALL: Self = Self(0xfff);
     /// No capability.
     pub const NONE: Self = Self(0);
 

@@ -5,7 +5,7 @@ use crate::yaml::{Why, YamlError};
 use std::format;
 use std::string::{String, ToString};
 
-const KNOWN: &str = "; known: guestapi, exec, files, mounts, port-forward, metrics, state, templates, network, first-boot, resources";
+const KNOWN: &str = "; known: guestapi, exec, files, mounts, port-forward, metrics, state, templates, network, first-boot, resources, clock";
 
 /// What is said of a file that is not understood.
 type Faults = std::vec::Vec<String>;
@@ -168,14 +168,14 @@ fn a_word_that_is_not_known_or_no_truth_is_named_with_its_line() {
 #[test]
 fn incus_file_allows_what_incus_own_agent_does_not_know_unless_it_says_so() {
     let of = |text| of(text, Whose::Incus).map(|policy| policy.features);
-    let old = "exec,templates,network,first-boot,resources";
+    let old = "exec,templates,network,first-boot,resources,clock";
     assert_eq!(of("features: {exec: true}"), Ok(Features::only(old).unwrap()));
     assert_eq!(
         of("features: {}"),
-        Ok(Features::only("templates,network,first-boot,resources").unwrap())
+        Ok(Features::only("templates,network,first-boot,resources,clock").unwrap())
     );
     let named = "features: {exec: true, templates: false, network: true, first-boot:}";
-    assert_eq!(of(named), Ok(Features::only("exec,network,resources").unwrap()));
+    assert_eq!(of(named), Ok(Features::only("exec,network,resources,clock").unwrap()));
     assert_eq!(of(""), Ok(Features::ALL));
     let limited = of("features: {exec: {users: [1]}, state: true}");
     assert_eq!(limited.unwrap_err(), ["line 1: true or false expected"]);
@@ -269,7 +269,7 @@ fn files_are_limited_to_reading_and_to_directories() {
     let policy = policy.unwrap();
     assert!(policy.read_only());
     assert_eq!(policy.below().collect::<std::vec::Vec<_>>(), ["", "/srv", "/a/b/"]);
-    assert!(policy.to_string().ends_with(" resources; limited: files"), "{policy}");
+    assert!(policy.to_string().ends_with(" clock; limited: files"), "{policy}");
     let unlimited = of("features: {files: {read-only: false}}", Whose::Mote).unwrap();
     assert_eq!(unlimited, Features::only("files").unwrap().into());
 }
@@ -347,7 +347,7 @@ fn a_limit_that_is_not_understood_is_named_with_its_line() {
 #[test]
 fn what_is_limited_is_shown_after_what_is_denied() {
     let all = "guestapi: true, mounts: true, metrics: true, state: true, templates: true, network: true, \
-               first-boot: true, resources: true";
+               first-boot: true, resources: true, clock: true";
     let text = format!(
         "features: {{{all}, exec: {{users: [1]}}, files: {{read-only: true}}, port-forward: {{ports: [1]}}}}"
     );

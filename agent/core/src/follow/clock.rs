@@ -1,0 +1,180 @@
+//! The wall clock beside one that goes on while the VM is stopped: whether it is behind, and by how much it is to be set.
+//!
+//! Times are nanoseconds since 1970, differences are the other clock's time less this one's: what is behind has a positive one.
+
+/// A second.
+const SECOND: i64 = 1_000_000_000;
+/// A difference that is smaller has come by drift, or by the hardware clock's whole seconds.
+const PAUSED: i64 = SECOND / 2;
+/// A clock that was this near to the hardware's is meant to be right. What is farther off is so on purpose: the hardware's
+/// clock in local time, or a date set by hand.
+const MEANT: i64 = 2 * SECOND;
+/// A smaller step is not worth it.
+const STEP: i64 = SECOND / 50;
+/// What local times differ by is a multiple of this.
+const QUARTER: i64 = 15 * 60 * SECOND;
+
+/// Programs that set the clock, by the name that `/proc` has of them, which is 15 bytes at most.
+const SETTERS: [[u8; 16]; 7] = [
+    *b"chronyd\n        ",
+    *b"ntpd\n           ",
+    *b"ntp-daemon\n     ",
+    *b"openntpd\n       ",
+    *b"systemd-timesyn\n",
+    *b"phc2sys\n        ",
+    *b"connmand\n       ",
+];
+
+/// Whether a program of this name, with its newline, sets the clock.
+#[must_use]
+pub fn is_setter(name: &[u8]) -> bool {
+    name.ends_with(b"\n") && SETTERS.iter().any(|one| one.starts_with(name))
+}
+
+/// What is known of the difference to the hardware's clock, which shows whole seconds: the most that it can be. Looks at
+/// different times within a second narrow it.
+#[derive(Debug, Default)]
+pub struct Difference(Option<i64>);
+
+impl Difference {
+    /// Compares both clocks; whether this one has been stopped. Then what was known before is kept.
+    pub fn look(&mut self, hardware: i64, wall: i64) -> bool {
+        let least = hardware.saturating_mul(SECOND).saturating_sub(wall);
+        let most = least.saturating_add(SECOND);
+        let known = self.0.unwrap_or(most);
+        if least.saturating_sub(known) >= PAUSED {
+            return true;
+        }
+        // By drift it grows slowly.
+        self.0 = Some(if least >= known { most } else { known.min(most) });
+        false
+    }
+
+    /// Forgets all: somebody has set the clock.
+    pub fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    /// Whether this clock is meant to show the hardware's time, as far as is known.
+    #[must_use]
+    pub fn is_meant(&self) -> bool {
+        self.0.is_none_or(|most| most.saturating_sub(SECOND / 2).saturating_abs() < MEANT)
+    }
+}
+
+/// What to do about a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: it is right.
+    Right,
+    /// Set it forward by so much, or back if it is negative.
+    By(i64),
+    /// Nothing: by so much a clock is off that shows another local time.
+    LocalTime,
+}
+
+/// By how much to set the clock that differs by this much. Nobody but who is asked for it sets it back, or to another local time.
+#[must_use]
+pub fn step(by: i64, is_asked: bool) -> Step {
+    let size = by.saturating_abs();
+    if size < STEP || (by < 0 && !is_asked) {
+        return Step::Right;
+    }
+    let beyond = size.saturating_add(SECOND) % QUARTER;
+    if size > 2 * SECOND && beyond <= 2 * SECOND && !is_asked {
+        return Step::LocalTime;
+    }
+    Step::By(by)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::{prop_assert, prop_assert_eq, proptest};
+
+    const NOW: i64 = 1_700_000_000 * SECOND;
+
+    #[test]
+    fn programs_that_set_the_clock_are_known_by_name() {
+        for name in ["chronyd\n", "ntpd\n", "systemd-timesyn\n"] {
+            assert!(is_setter(name.as_bytes()), "{name}");
+        }
+        for name in ["chrony\n", "chronyd", "ntpdate\n", "systemd-timesyncd\n", "", "sh\n"] {
+            assert!(!is_setter(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_shows_another_time_on_purpose_is_known() {
+        let mut difference = Difference::default();
+        assert!(difference.is_meant(), "as far as is known");
+        assert!(!difference.look(NOW / SECOND, NOW + SECOND / 2));
+        assert!(difference.is_meant(), "that near");
+        // The hardware's clock is in local time.
+        let local = NOW / SECOND + 7200;
+        difference.forget();
+        assert!(!difference.look(local, NOW));
+        assert!(!difference.is_meant());
+        assert!(difference.look(local + 40, NOW));
+        assert!(!difference.is_meant(), "as before");
+        difference.forget();
+        assert!(!difference.look(NOW / SECOND, NOW + 3600 * SECOND));
+        assert!(!difference.is_meant(), "a date set by hand");
+    }
+
+    #[test]
+    fn nobody_sets_it_back_or_to_another_local_time_unasked() {
+        for (by, expected) in [
+            (0, Step::Right),
+            (SECOND / 100, Step::Right),
+            (SECOND / 10, Step::By(SECOND / 10)),
+            (SECOND, Step::By(SECOND)),
+            (40 * SECOND, Step::By(40 * SECOND)),
+            (-40 * SECOND, Step::Right),
+            (3600 * SECOND, Step::LocalTime),
+            (899 * SECOND, Step::LocalTime),
+            (1801 * SECOND, Step::LocalTime),
+            (898 * SECOND, Step::By(898 * SECOND)),
+            (902 * SECOND, Step::By(902 * SECOND)),
+        ] {
+            assert_eq!(step(by, false), expected, "{by}");
+        }
+        assert_eq!(step(-3600 * SECOND, true), Step::By(-3600 * SECOND));
+    }
+
+    proptest! {
+        // What a look sees: the hardware's clock in whole seconds.
+        #[test]
+        fn a_pause_of_two_and_a_half_seconds_is_seen_at_once_and_none_where_there_is_none(
+            off in -4_000_000_000_i64..4_000_000_000,
+            paused in 0_i64..100,
+            looks in proptest::collection::vec(1_i64..30_000, 1..20),
+        ) {
+            let mut difference = Difference::default();
+            let mut time = NOW;
+            let look = |difference: &mut Difference, time: i64, behind: i64| {
+                difference.look((time + off) / SECOND, time - behind)
+            };
+            for millis in looks {
+                time += millis * 1_000_000;
+                prop_assert!(!look(&mut difference, time, 0));
+            }
+            time += paused * SECOND;
+            let seen = look(&mut difference, time, paused * SECOND);
+            prop_assert!(seen || paused < 3, "{} s", paused);
+            prop_assert!(!seen || paused > 0);
+        }
+
+        #[test]
+        fn any_numbers_are_taken(hardware: i64, wall: i64, then: i64, asked: bool) {
+            let mut difference = Difference::default();
+            prop_assert!(!difference.look(hardware, wall));
+            difference.look(then, wall);
+            let is_meant = difference.is_meant();
+            if let Step::By(by) = step(hardware, asked) {
+                prop_assert!(by > 0 || asked, "{is_meant}");
+            }
+            prop_assert_eq!(step(0, asked), Step::Right);
+        }
+    }
+}

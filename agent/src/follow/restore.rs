@@ -1,0 +1,189 @@
+//! The VM runs again, after a pause, elsewhere or as a copy: what the kernel and the host take for granted is made anew.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures_lite::FutureExt;
+use futures_lite::future::pending;
+use mote_core::follow::clock::Difference;
+use mote_core::follow::restore::{Returns, Signs, Told};
+use mote_core::hostapi::event::RESTORED;
+use mote_core::hostapi::policy::Capability;
+use mote_core::json::Document;
+use mote_core::time::Uptime;
+use rustix::io::{pread, pwrite, read};
+
+use crate::agent::Agent;
+use crate::runtime::clock::now;
+use crate::runtime::log;
+use crate::runtime::reactor::Async;
+use crate::sys::restored::wall;
+use crate::sys::sandbox;
+use crate::system::signs;
+use crate::workers::again::CLOCK;
+use crate::workers::run;
+
+/// Least time between two looks at the hardware's clock: the agent may be woken much more often.
+const LOOKS: Duration = Duration::from_secs(3);
+/// Longest time for the random numbers, and for the clock.
+const LIMIT: Duration = Duration::from_secs(10);
+/// How often the VM has begun another life: a native u64 that is changed in place.
+const GENERATION: &str = "/run/mote/generation";
+/// The worker.
+const AGAIN: &str = "again";
+/// Longest output of a worker, bytes.
+const OUTPUT: usize = 4096;
+
+/// Waits for signs that the VM runs again, for ever. Does nothing where it may not, or in a root that is another: what is set is
+/// the machine's.
+pub(crate) async fn run(agent: Rc<Agent>) {
+    let is_ours = agent.options.root == Path::new("/") && !sandbox::is_entered();
+    let Some(links) = is_ours.then(signs::announcements).flatten() else { return };
+    let mut watch = Watch::new(links);
+    loop {
+        let woken = agent.woken.seen();
+        let mut signs = Signs::default();
+        watch.look(&agent, &mut signs);
+        if watch.returns.is_another(now(), signs) {
+            let words = [AGAIN, watch.clock_word(&agent)];
+            let said = run::run(&agent, &words, &[], OUTPUT, LIMIT).await;
+            watch.done(&agent, signs, &said.unwrap_or_default());
+        }
+        let announced = async {
+            if watch.links.readable().await.is_err() {
+                pending().await
+            }
+        };
+        agent.woken.after(woken).or(announced).await;
+    }
+}
+
+/// What the signs are seen by.
+struct Watch {
+    links: Async<OwnedFd>,
+    /// The kernel's, if that tells of another generation.
+    log: Option<OwnedFd>,
+    returns: Returns,
+    difference: Difference,
+    next: Uptime,
+    is_missed: bool,
+}
+
+impl Watch {
+    fn new(links: OwnedFd) -> Self {
+        // Where it cannot be written, the lock could not either, of which the log tells.
+        drop(count(Path::new(GENERATION), 0));
+        let log = signs::has_generation().then(signs::kernel_log).flatten();
+        let (returns, difference, next, is_missed) = Default::default();
+        let links = Async::new_nonblocking(links);
+        Self { links, log, returns, difference, next, is_missed }
+    }
+
+    /// Adds what there is to see.
+    #[inline(never)] // its size
+    fn look(&mut self, agent: &Agent, signs: &mut Signs) {
+        // What does not fit is cut off, and where some were lost there were others.
+        while self.links.try_read(|links| Ok(read(links, &mut [0])?)).is_ok() {
+            signs.is_announced = true;
+        }
+        // It is not waited for: the kernel may say much.
+        signs.is_fork |= self.log.as_ref().is_some_and(signs::is_forked);
+        if agent.clock_set.take() {
+            // Somebody did, or it was a suspend, after which the kernel does it.
+            self.difference.forget();
+        }
+        if now() < self.next {
+            return;
+        }
+        self.next = now() + LOOKS;
+        match signs::hardware_clock() {
+            Some(hardware) => signs.is_behind |= self.difference.look(hardware, wall()),
+            None if self.is_missed => {}
+            None => {
+                self.is_missed = true;
+                log::info(format_args!("no hardware clock: pauses are not noticed"));
+            }
+        }
+    }
+
+    /// Tells the worker whether to set the clock.
+    fn clock_word(&self, agent: &Agent) -> &'static str {
+        let allowed = agent.policy.allows(Capability::Clock);
+        if allowed && self.difference.is_meant() { CLOCK } else { "" }
+    }
+
+    /// Random numbers and clock are new, and this was said of it: now the host, and then the guest's programs.
+    #[inline(never)] // its size
+    fn done(&mut self, agent: &Agent, mut signs: Signs, said: &[u8]) {
+        self.difference.forget();
+        self.next = now() + LOOKS;
+        // The kernel's log may come a little after a NIC.
+        self.look(agent, &mut signs);
+        self.returns.done(now());
+        let told = Told { generation: self.log.is_some(), announced: signs::has_nic() };
+        let kind = signs.kind(told);
+        let (said, name) = (String::from_utf8_lossy(said.trim_ascii_end()), kind.name());
+        log::info(format_args!("running again: {name}. {said}"));
+        agent.begin_anew();
+        let count = count(Path::new(GENERATION), kind.is_another_life().into()).unwrap_or(0);
+        agent.events.publish(RESTORED, &|| {
+            Document::new(64, |json| {
+                json.begin_object();
+                json.pair("kind", name);
+                json.count("generation", count);
+                json.end_object();
+            })
+        });
+        // Nobody waits for them: each has its time.
+        let stderr = io::stderr();
+        if let Err(why) = run::start(agent, &[AGAIN, name], stderr.as_fd(), stderr.as_fd()) {
+            log::warn(format_args!("{why}"));
+        }
+    }
+}
+
+/// Counts the generation up by so many; gives it. It is written in place, since programs have it mapped.
+///
+/// # Errors
+/// Any error of the file.
+fn count(path: &Path, more: u64) -> io::Result<u64> {
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    let mut bytes = [0; 8];
+    let length = pread(&file, &mut bytes, 0)?;
+    let count = u64::from_ne_bytes(bytes) + more;
+    if length < bytes.len() || more > 0 {
+        file.set_permissions(Permissions::from_mode(0o644))?;
+        pwrite(&file, &count.to_ne_bytes(), 0)?;
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::runtime::scratch::scratch;
+
+    #[test]
+    fn the_generation_counts_up_in_place() {
+        let root = scratch("generation");
+        let path = root.join("generation");
+        assert_eq!(count(&path, 0).unwrap(), 0);
+        // As a program has it that looks now and then.
+        let open = File::open(&path).unwrap();
+        assert_eq!(open.metadata().unwrap().permissions().mode() & 0o777, 0o644);
+        for more in 1..4_u64 {
+            assert_eq!(count(&path, 1).unwrap(), more);
+            let mut bytes = [0; 9];
+            assert_eq!(open.read_at(&mut bytes, 0).unwrap(), 8);
+            assert_eq!(bytes[..8], more.to_ne_bytes());
+        }
+        assert_eq!(count(&path, 0).unwrap(), 3, "a later agent");
+    }
+}

@@ -1,0 +1,137 @@
+//! System calls for a VM that runs again: the kernel's random numbers, who sets its clock, and a filter for what wakes the agent.
+#![expect(clippy::cast_possible_truncation, reason = "sizes and codes of a few bits")]
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// `RNDADDENTROPY`, `_IOW('R', 3, int[2])` (random(4)).
+const ADD_ENTROPY: libc::Ioctl = 0x4008_5203;
+/// `RNDRESEEDCRNG`, `_IO('R', 7)`.
+const RESEED: libc::Ioctl = 0x5207;
+/// A second, in nanoseconds.
+const SECOND: i64 = 1_000_000_000;
+/// Bytes that are mixed in at a time.
+const POOL: usize = 256;
+/// Random bits that the hardware's bytes count as: what the kernel's generator has.
+const BITS: libc::c_int = 256;
+
+/// `struct rand_pool_info`.
+#[repr(C)]
+struct Pool {
+    bits: libc::c_int,
+    length: libc::c_int,
+    bytes: [i64; POOL / size_of::<i64>()],
+}
+
+/// Has the kernel make all random numbers anew that it gives from now on; `random` is `/dev/urandom`. At once of these numbers, which
+/// count as nothing; then of what the hardware gives, if there is such a device. Whether it could.
+pub(crate) fn reseed(random: &File, hardware: Option<&File>, numbers: [i64; 2]) -> bool {
+    let mut pool = Pool { bits: 0, length: POOL as libc::c_int, bytes: [0; POOL / 8] };
+    for (place, number) in pool.bytes.iter_mut().zip(numbers) {
+        *place = number;
+    }
+    // SAFETY: the kernel reads the two numbers of the pool and as many bytes as the second says, which are there. The
+    // second call has no argument.
+    let mix = |pool: &Pool| unsafe {
+        let fd = random.as_raw_fd();
+        libc::ioctl(fd, ADD_ENTROPY, &raw const *pool) == 0 && libc::ioctl(fd, RESEED) == 0
+    };
+    let done = mix(&pool);
+    let Some(hardware) = hardware else { return done };
+    // More than the kernel and its driver may have kept from before, which a copy has too: 64 bytes each.
+    // SAFETY: so many bytes can be written to, and any are numbers.
+    let read = unsafe { libc::read(hardware.as_raw_fd(), pool.bytes.as_mut_ptr().cast(), POOL) };
+    if read != POOL as isize {
+        return done;
+    }
+    pool.bits = BITS;
+    mix(&pool)
+}
+
+/// A clock's time in nanoseconds, of the wall clock those since 1970. rustix would look for the vDSO by code of its own.
+fn time(clock: libc::clockid_t) -> Option<i64> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` can be written to for the length of the call.
+    let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    (result == 0).then(|| time.tv_sec.saturating_mul(SECOND).saturating_add(time.tv_nsec))
+}
+
+/// The wall clock: nanoseconds since 1970.
+pub(crate) fn wall() -> i64 {
+    time(libc::CLOCK_REALTIME).unwrap_or_default()
+}
+
+/// The time of a clock that is a device, such as `/dev/ptp0`.
+pub(crate) fn device_time(device: &File) -> Option<i64> {
+    // FD_TO_CLOCKID of clock_gettime(2).
+    time((!device.as_raw_fd() << 3) | 3)
+}
+
+/// Sets the wall clock, if this process may.
+pub(crate) fn set_wall(nanoseconds: i64) -> bool {
+    let (tv_sec, tv_nsec) = (nanoseconds.div_euclid(SECOND), nanoseconds.rem_euclid(SECOND));
+    let time = libc::timespec { tv_sec, tv_nsec };
+    // SAFETY: `time` can be read for the length of the call.
+    unsafe { libc::clock_settime(libc::CLOCK_REALTIME, &raw const time) == 0 }
+}
+
+/// Whether a program keeps the kernel's clock synchronised, as it says itself (adjtimex(2)).
+pub(crate) fn is_synchronised() -> bool {
+    // SAFETY: `timex` is plain numbers, and all zeroes ask for nothing but to be filled.
+    unsafe {
+        let mut state: libc::timex = std::mem::zeroed();
+        libc::adjtimex(&raw mut state) >= 0 && state.status & libc::STA_UNSYNC == 0
+    }
+}
+
+/// Has a socket of rtnetlink, which is told of links, take one message alone: a NIC tells its neighbours where it is
+/// (`IFLA_EVENT_NOTIFY_PEERS`). What else happens to links, such as those of containers, wakes nobody then. Whether it could.
+pub(crate) fn only_announcements(socket: &OwnedFd) -> bool {
+    let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let mut steps = ANNOUNCEMENT;
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    let program = (&raw const program).cast();
+    let fd = socket.as_raw_fd();
+    // SAFETY: the program has that length, and lives until the call returns, which copies it.
+    unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program, length) == 0 }
+}
+
+/// A step of the filter: one that compares goes on so many steps later if both are the same, and so many if not.
+const fn step(code: u32, k: u32, same: u8, other: u8) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: same, jf: other, k }
+}
+
+/// A becomes a number; X does.
+const SET: u32 = libc::BPF_LD | libc::BPF_IMM;
+const SET_X: u32 = libc::BPF_LDX | libc::BPF_IMM;
+/// A becomes what is there in the message, or what the kernel finds.
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const LOAD_BEHIND_X: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_IND;
+const EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+/// `SKF_AD_OFF + SKF_AD_NLATTR`: where attribute X is, looking from A on; 0 if it is not there. The other looks within A.
+const FIND: u32 = (-0x1000_i32 + 12).cast_unsigned();
+const FIND_WITHIN: u32 = (-0x1000_i32 + 16).cast_unsigned();
+/// Offset of the attributes: behind `nlmsghdr` and `ifinfomsg`.
+const ATTRIBUTES: u32 = 32;
+
+const ANNOUNCEMENT: [libc::sock_filter; 16] = [
+    step(SET, ATTRIBUTES, 0, 0),
+    step(SET_X, 44, 0, 0), // IFLA_EVENT
+    step(LOAD, FIND, 0, 0),
+    step(EQUAL, 0, 10, 0),
+    step(libc::BPF_MISC | libc::BPF_TAX, 0, 0, 0),
+    step(LOAD_BEHIND_X, 4, 0, 0),
+    // A message has the machine's order, and what is loaded of it the network's.
+    step(EQUAL, 4_u32.to_be(), 0, 7),
+    // A bridge or a bond has IFLA_LINKINFO, and in it IFLA_INFO_KIND. A NIC that belongs to one has only the first.
+    step(SET, ATTRIBUTES, 0, 0),
+    step(SET_X, 18, 0, 0),
+    step(LOAD, FIND, 0, 0),
+    step(EQUAL, 0, 4, 0),
+    step(SET_X, 1, 0, 0),
+    step(LOAD, FIND_WITHIN, 0, 0),
+    step(EQUAL, 0, 1, 0),
+    step(RETURN, 0, 0, 0),
+    step(RETURN, u32::MAX, 0, 0),
+];

@@ -1,0 +1,72 @@
+//! What tells that the VM runs again: a NIC that tells its neighbours where it is, the kernel's log, and the hardware's clock. All
+//! of it is the machine's, whatever the root is.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use mote_core::follow::restore::is_fork;
+use mote_core::report::proc::number;
+use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
+
+use crate::runtime::small_files::read_text;
+use crate::sys::restored::only_announcements;
+
+/// Multicast group of links: `RTMGRP_LINK`.
+const LINKS: u32 = 1;
+/// Longest record of the kernel's log that is looked at, bytes. The kernel skips one that has no room.
+const RECORD: usize = 256;
+
+/// A non-blocking socket that has a message for each NIC that tells its neighbours where it is. None in a kernel without
+/// netlink.
+pub(crate) fn announcements() -> Option<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    // NETLINK_ROUTE is 0.
+    let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None).ok()?;
+    let is_told =
+        only_announcements(&socket) && bind(&socket, &SocketAddrNetlink::new(0, LINKS)).is_ok();
+    is_told.then_some(socket)
+}
+
+/// Whether there is a driver of virtio NICs, which tell their neighbours where they are after a restore.
+pub(crate) fn has_nic() -> bool {
+    Path::new("/sys/bus/virtio/drivers/virtio_net").exists()
+}
+
+/// Whether the kernel is told of another generation: QEMU's device is there, and has a driver; from Linux 6.10 on it is one of
+/// the platform's.
+pub(crate) fn has_generation() -> bool {
+    Path::new("/sys/bus/platform/devices/QEMUVGID:00/driver").exists()
+        || Path::new("/sys/bus/acpi/devices/QEMUVGID:00/driver").exists()
+}
+
+/// The kernel's log from now on, non-blocking.
+pub(crate) fn kernel_log() -> Option<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let log = open(c"/dev/kmsg", flags, Mode::empty()).ok()?;
+    seek(&log, SeekFrom::End(0)).ok()?;
+    Some(log)
+}
+
+/// Whether one of the records that are there tells of another generation. All are read.
+#[inline(never)] // its size
+pub(crate) fn is_forked(log: &OwnedFd) -> bool {
+    let mut is_forked = false;
+    loop {
+        let mut record = [0; RECORD];
+        match rustix::io::read(log, &mut record) {
+            Ok(length) => is_forked |= is_fork(record.get(..length).unwrap_or_default()),
+            // Too long, or overwritten before it was read: the next read is of a later one.
+            Err(Errno::INVAL | Errno::PIPE) => {}
+            Err(_) => return is_forked,
+        }
+    }
+}
+
+/// Seconds since 1970 by the hardware's clock, if there is one.
+pub(crate) fn hardware_clock() -> Option<i64> {
+    let text = read_text(Path::new("/sys/class/rtc/rtc0/since_epoch")).ok()?;
+    i64::try_from(number(text.trim_ascii_end().as_bytes())?).ok()
+}

@@ -1,0 +1,114 @@
+//! Sets the clock by the host's: KVM's PTP device, or the hardware's clock at the turn of a second.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use mote_core::follow::clock::{Step, is_setter, step};
+
+use crate::print;
+use crate::runtime::small_files::read_text;
+use crate::sys::restored::{device_time, is_synchronised, set_wall, wall};
+use crate::sys::sleep;
+use crate::system::devices::entries;
+use crate::system::{modules, signs};
+
+/// A second, in nanoseconds.
+const SECOND: i64 = 1_000_000_000;
+/// What KVM's clock is called.
+const KVM: &str = "KVM virtual PTP\n";
+/// Pause between two looks at the hardware's clock, until it shows another second.
+const LOOK: Duration = Duration::from_millis(5);
+/// Most looks: two seconds.
+const LOOKS: u32 = 400;
+/// How far QEMU's clock of a PC is behind its host: the part of a second at which it was made. The middle of that.
+const BEHIND: i64 = if cfg!(target_arch = "x86_64") { SECOND / 2 } else { 0 };
+
+/// Sets it, if it is not right and nobody else does. Prints by how much, and from what or why not.
+pub(super) fn set(is_asked: bool) -> ExitCode {
+    let (mut by, mut why) = measured(is_asked);
+    if by != 0 && !set_wall(wall() + by) {
+        (by, why) = (0, "not permitted");
+    }
+    match print::out(format_args!("clock set by {} ms ({why})\n", by / 1_000_000)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// By how much to set it, and from what, or why not.
+fn measured(is_asked: bool) -> (i64, &'static str) {
+    if is_synchronised() || has_setter(Path::new("/proc")) {
+        return (0, "another program sets it");
+    }
+    // It is there with KVM alone.
+    drop(modules::load(Path::new("/"), "ptp_kvm"));
+    let (difference, source) = match by_host() {
+        Some(difference) => (difference, "by the host's clock"),
+        None => match hardware() {
+            Some(difference) => (difference, "by the hardware's clock"),
+            None => return (0, "there is no other clock"),
+        },
+    };
+    match step(difference, is_asked) {
+        Step::Right => (0, source),
+        Step::By(by) => (by, source),
+        Step::LocalTime => (0, "so much local times differ by; see sync-time"),
+    }
+}
+
+/// The difference by KVM's device.
+fn by_host() -> Option<i64> {
+    let device = find(Path::new("/sys/class/ptp"), "clock_name", &|name| name == KVM)?;
+    let device = File::open(Path::new("/dev").join(device.file_name()?)).ok()?;
+    let before = wall();
+    let host = device_time(&device)?;
+    Some(host - (before + (wall() - before) / 2))
+}
+
+/// The first entry of a directory in which there is such a file with such a text.
+#[inline(never)] // its size
+fn find(directory: &Path, file: &str, is_it: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
+    let mut all = entries(directory);
+    while let Some(path) = all.pop() {
+        if is_it(&read_text(&path.join(file)).unwrap_or_default()) {
+            return Some(path);
+        }
+    }
+    None
+}
+
+/// The difference to the hardware's clock, seen when it shows another second.
+fn hardware() -> Option<i64> {
+    let first = signs::hardware_clock()?;
+    for _ in 0..LOOKS {
+        sleep(LOOK);
+        let next = signs::hardware_clock()?;
+        if next != first {
+            return Some(next.saturating_mul(SECOND).saturating_add(BEHIND).saturating_sub(wall()));
+        }
+    }
+    None
+}
+
+/// Whether a program runs that sets the clock.
+fn has_setter(proc: &Path) -> bool {
+    find(proc, "comm", &|name| is_setter(name.as_bytes())).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_sets_the_clock_is_found_by_name() {
+        let root = crate::runtime::scratch::scratch("setter");
+        for (process, name) in [("1", "init\n"), ("77", "ntpd\n"), ("self", "x")] {
+            let directory = root.join(process);
+            std::fs::create_dir_all(&directory).unwrap();
+            std::fs::write(directory.join("comm"), name).unwrap();
+        }
+        assert!(has_setter(&root));
+    }
+}

@@ -1,0 +1,93 @@
+//! Programs of the guest's administrator that are told that the VM runs again.
+
+use std::ffi::CString;
+use std::fs::metadata;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use rustix::fs::FileType;
+use rustix::process::geteuid;
+
+use crate::runtime::log;
+use crate::system::devices::entries;
+use crate::workers::command;
+
+/// Where they are.
+pub(super) const DIRECTORY: &str = "/etc/mote/restored.d";
+/// Longest time for one.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Runs all that root alone can change by name, one after the other, with this argument. One that fails keeps no other from
+/// being told. What they print is in the log.
+pub(super) fn tell(directory: &Path, kind: &str) -> ExitCode {
+    let kind = CString::new(kind).unwrap_or_default();
+    let mut all = Vec::new();
+    if mode(directory) != 0 {
+        all = entries(directory);
+    }
+    while !all.is_empty() {
+        let mut first = 0;
+        for (at, path) in all.iter().enumerate() {
+            if all.get(first).is_some_and(|other| path.as_os_str() < other.as_os_str()) {
+                first = at;
+            }
+        }
+        let hook = all.swap_remove(first);
+        let name = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();
+        if FileType::from_raw_mode(mode(&hook)) == FileType::RegularFile
+            && !matches!(command::run(&[&name, &kind], io::stderr().as_fd(), LIMIT), Ok(0))
+        {
+            log::warn(format_args!("{}: failed", hook.display()));
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// The mode of what can be executed, and what nobody but root can change; 0 of anything else.
+fn mode(path: &Path) -> u32 {
+    match metadata(path) {
+        Ok(found) if found.uid() == geteuid().as_raw() && found.mode() & 0o122 == 0o100 => {
+            found.mode()
+        }
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{create_dir_all, read_to_string, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::runtime::scratch::scratch;
+
+    #[test]
+    fn roots_own_programs_are_told_by_name_and_no_others() {
+        let root = scratch("restored");
+        let put = |path: &str, mode| {
+            let path = root.join("hooks").join(path);
+            create_dir_all(path.parent().unwrap()).unwrap();
+            let noted = root.join("noted");
+            write(&path, format!("#!/bin/sh\necho ${{0##*/}} $1 >>{}\nexit 1\n", noted.display()))
+                .unwrap();
+            set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        };
+        let hooks = root.join("hooks");
+        for (name, mode) in [("20-b", 0o755), ("10-a", 0o700), ("c", 0o644), ("d", 0o777)] {
+            put(name, mode);
+        }
+        create_dir_all(hooks.join("e")).unwrap();
+        set_permissions(&hooks, PermissionsExt::from_mode(0o755)).unwrap();
+        tell(&hooks, "restored");
+        let noted = || read_to_string(root.join("noted")).unwrap();
+        assert_eq!(noted(), "10-a restored\n20-b restored\n");
+        set_permissions(&hooks, PermissionsExt::from_mode(0o777)).unwrap();
+        tell(&hooks, "paused");
+        assert!(!noted().contains("paused"));
+    }
+}

@@ -1,0 +1,182 @@
+//! A VM that was paused, and two that go on from one state.
+
+use std::time::{Duration, SystemTime};
+
+use mote_tests::guest::Guest;
+use mote_tests::vm::{Late, Spec, Vm};
+use mote_tests::world::{MOTE_BOOT, World};
+use mote_tests::{patient, wait};
+
+/// The clock is right so soon after a pause.
+const RIGHT: Duration = Duration::from_secs(6);
+/// How far off a clock may be that is set by the hardware's.
+const OFF: f64 = 0.5;
+/// The address of a NIC.
+const NIC: Option<&str> = Some("00:16:3e:aa:bb:cc");
+/// A program that notes random bytes, ten times a second, with the time since boot.
+const SAMPLES: &str = "while :; do echo $(cut -d' ' -f1 /proc/uptime) $(od -An -N8 -tx8 /dev/urandom); usleep 100000; done";
+
+/// By how many seconds the guest's clock is behind.
+fn behind(guest: &mut Guest) -> f64 {
+    let now = || SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_secs_f64();
+    let before = now();
+    let text = guest.ok("cat /proc/uptime >/dev/null; adjtimex | grep -E 'time.tv_(sec|usec)'");
+    let after = now();
+    let number = |name: &str| -> f64 {
+        let line = text.lines().find(|line| line.contains(name)).unwrap_or_default();
+        line.split_whitespace().last().and_then(|number| number.parse().ok()).expect("a time")
+    };
+    let guest = number("tv_sec") + number("tv_usec") / 1e6;
+    (before + after) / 2.0 - guest
+}
+
+fn log(guest: &mut Guest) -> String {
+    guest.ok("cat /run/agent.log")
+}
+
+#[test]
+fn after_a_pause_the_clock_is_right_unless_another_program_sets_it() {
+    let spec = Spec { nic: NIC, ..Spec::default() };
+    let mut world = World::of("lxd", &spec, &[]);
+    let mut guest = world.shell();
+    guest.ok("modprobe virtio_net; (mote-agent events >/tmp/events 2>&1 &)");
+    let before = behind(&mut guest);
+    // The agent has looked at both clocks.
+    std::thread::sleep(RIGHT);
+    world.vm.pause();
+    std::thread::sleep(Duration::from_secs(25));
+    world.vm.go_on();
+    let (_, took) =
+        wait("the clock", patient(RIGHT), || (behind(&mut guest).abs() < OFF).then_some(()));
+    let after = behind(&mut guest);
+    println!("{before:.2} s behind, {after:.2} s after a pause of 25 s, {took:?} after its end");
+    assert!(log(&mut guest).contains("running again: paused"));
+    wait("the event", patient(RIGHT), || {
+        guest.ok("cat /tmp/events").contains("\"kind\":\"paused\",\"generation\":0").then_some(())
+    });
+
+    // A program of that name.
+    guest.ok("echo 'while :; do sleep 1; done' >/tmp/script");
+    guest.ok("(echo '#!/bin/sh'; cat /tmp/script) >/tmp/chronyd; chmod 755 /tmp/chronyd");
+    guest.ok("start-stop-daemon -S -b -x /tmp/chronyd; sleep 6");
+    world.vm.pause();
+    std::thread::sleep(Duration::from_secs(10));
+    world.vm.go_on();
+    wait("the log", patient(RIGHT), || {
+        log(&mut guest).contains("clock set by 0 ms (another program sets it)").then_some(())
+    });
+    assert!(behind(&mut guest) > 8.0, "it was set all the same");
+    guest.ok("killall chronyd");
+    println!("sync-time: {}", guest.ok("mote-agent sync-time"));
+    let after = behind(&mut guest);
+    assert!(after.abs() < OFF + 0.1, "{after}");
+    world.power_off(&mut guest);
+}
+
+/// What the two of them read, and what else there is to see.
+struct Copy {
+    samples: Vec<String>,
+    behind: f64,
+    log: String,
+    more: String,
+}
+
+/// Two VMs that go on from one state, one after the other. The vsock is plugged in later.
+fn copies(spec: &Spec, has_agent: bool) -> [Copy; 2] {
+    let words =
+        if has_agent { spec.words.clone() } else { format!("{} mote.agent=no", spec.words) };
+    let spec = Spec { nic: NIC, late: vec![Late::Vsock], words, ..spec.clone() };
+    let mut world = World::of("lxd", &spec, &[]);
+    let mut guest = if has_agent {
+        world.vm.plug_late(Late::Vsock);
+        world.shell()
+    } else {
+        world.vm.guest()
+    };
+    guest.ok("modprobe virtio_net; modprobe virtio_rng; mkdir -p /etc/mote/restored.d");
+    guest.ok("(echo '#!/bin/sh'; echo 'echo hook $1 $(od -An -t u8 /run/mote/generation) >/tmp/hook') >/etc/mote/restored.d/a");
+    guest.ok("chmod 755 /etc/mote /etc/mote/restored.d /etc/mote/restored.d/a");
+    if has_agent {
+        guest.ok("(mote-agent events >/tmp/events 2>&1 &)");
+    }
+    guest.ok(&format!("echo \"{}\" >/tmp/sample", SAMPLES.replace('$', "\\$")));
+    // The time at which the kernel makes new random numbers grows with the time since boot, to a minute.
+    std::thread::sleep(Duration::from_secs(20));
+    guest.ok("(sh /tmp/sample >/tmp/samples 2>/dev/null &); sleep 2");
+    if has_agent {
+        world.vm.unplug("vsock");
+    }
+    let count: usize = guest.ok("wc -l </tmp/samples").trim().parse().expect("lines");
+    let state = world.scratch.0.join("state");
+    world.vm.save(&state);
+    let saved = SystemTime::now();
+    [0, 1].map(|number| {
+        world.host.kill();
+        world.vm.end();
+        let incoming = ["-incoming".into(), format!("exec:cat {}", state.display())];
+        let extra = [&spec.extra[..], &incoming].concat();
+        let begun = Spec { extra, ..spec.clone() };
+        world.vm = Vm::boot(&world.scratch.0, &begun, &world.host.share);
+        world.host.start();
+        println!("copy {number}, {:?} after the state was saved", saved.elapsed());
+        let mut guest = world.vm.guest_again();
+        if has_agent {
+            std::thread::sleep(Duration::from_millis(1500));
+            world.vm.plug_late(Late::Vsock);
+            world.host.connected(MOTE_BOOT);
+        }
+        std::thread::sleep(patient(Duration::from_secs(4)));
+        let samples = guest.ok(&format!("tail -n +{} /tmp/samples", count + 1));
+        Copy {
+            samples: samples.lines().map(str::to_owned).collect(),
+            behind: behind(&mut guest),
+            log: guest.sh("cat /run/agent.log; test -e /sys/bus/acpi/devices/QEMUVGID:00/driver -o -e /sys/bus/platform/devices/QEMUVGID:00/driver && echo has generation").1,
+            more: guest.sh("cat /tmp/hook /tmp/events; od -An -t u8 /run/mote/generation").1,
+        }
+    })
+}
+
+/// How many samples of one are among the other's. Each has the same sequence, as long as nothing new is mixed in, but who takes the
+/// next part of it first is up to the scheduler.
+fn same(copies: &[Copy; 2]) -> usize {
+    let bytes = |copy: &Copy| -> Vec<String> {
+        copy.samples.iter().filter_map(|line| line.split(' ').nth(1)).map(str::to_owned).collect()
+    };
+    let [one, other] = [bytes(&copies[0]), bytes(&copies[1])];
+    one.iter().filter(|sample| other.contains(sample)).count()
+}
+
+#[test]
+fn two_copies_of_one_state_have_other_random_numbers_and_know_that_they_are_others() {
+    // As LXD and Incus give it; each QEMU has another one.
+    let generation = ["-device".to_owned(), "vmgenid,guid=auto".into()];
+    let plain = Spec { extra: generation.to_vec(), ..Spec::default() };
+    let without = copies(&plain, false);
+    let (all, shared) = (without[0].samples.len(), same(&without));
+    let is_told = without[0].log.contains("has generation");
+    println!(
+        "without an agent: {shared} of {all} samples are the same, told by the kernel: {is_told}"
+    );
+    println!("behind: {:.2} {:.2}", without[0].behind, without[1].behind);
+    // The kernel makes them new by itself, or does not.
+    assert!(if is_told { shared < all / 2 } else { shared > all / 2 }, "{shared} of {all}");
+
+    let rng = ["-device".to_owned(), "virtio-rng-pci".into()];
+    for hardware in [&[][..], &rng] {
+        let with = copies(&Spec { extra: [&generation, hardware].concat(), ..plain.clone() }, true);
+        let (all, shared) = (with[0].samples.len(), same(&with));
+        println!("with mote, {hardware:?}: {shared} of {all} samples are the same");
+        // Those of the first moments.
+        assert!(shared < 15, "{shared} of {all}");
+        let kind = if is_told { "restored" } else { "unknown" };
+        for copy in &with {
+            println!("behind {:.2}\n{}\n{}", copy.behind, copy.log, copy.more);
+            assert!(copy.behind.abs() < OFF + 0.1, "{}", copy.behind);
+            let begin = format!("running again: {kind}. clock set by ");
+            assert!(copy.log.contains(&begin), "{}", copy.log);
+            assert!(copy.more.contains(&format!("hook {kind}")), "{}", copy.more);
+            let event = format!("\"kind\":\"{kind}\",\"generation\":1");
+            assert!(copy.more.contains(&event), "{}", copy.more);
+        }
+    }
+}
