@@ -1,6 +1,7 @@
 //! When an instance is Ready without a word of an application: the list `ready-when` of the guest's file.
 
 use crate::guest_path::Target;
+use crate::report::proc::words;
 
 /// How the kernel says that a TCP socket listens (`include/net/tcp_states.h`).
 const LISTENS: &[u8] = b"0A";
@@ -43,17 +44,12 @@ impl<'t> Condition<'t> {
 
 /// Whether a table of sockets, `tcp`, `tcp6` or `unix` of `/proc/net`, has one that this condition waits for.
 #[must_use]
-pub fn listens(table: &[u8], condition: &str) -> bool {
-    let wanted = Condition::parse(condition);
+pub fn listens(table: &[u8], wanted: Condition<'_>) -> bool {
     table.split(|byte| *byte == b'\n').any(|line| match wanted {
-        Some(Condition::Port(port)) => is_at_port(line, port),
-        Some(Condition::Socket(path)) => is_at_path(line, path),
-        Some(Condition::Init | Condition::CloudInit | Condition::Command(_)) | None => false,
+        Condition::Port(port) => is_at_port(line, port),
+        Condition::Socket(path) => is_at_path(line, path),
+        Condition::Init | Condition::CloudInit | Condition::Command(_) => false,
     })
-}
-
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
 }
 
 /// Its number, its address, that of the peer, its state.
@@ -130,23 +126,26 @@ mod tests {
     fn sockets_that_listen_are_told_from_others() {
         let tcp = "   0: 0100007F:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 12 1 0";
         let tcp6 = "   1: 00000000000000000000000000000000:1F90 00000000000000000000000000000000:0000 0A 00000000:00000000";
-        assert!(listens(tcp.as_bytes(), "port 80") && listens(tcp6.as_bytes(), "port 8080"));
         assert!(
-            !listens(tcp.as_bytes(), "port 8080")
-                && !listens(tcp.replace(" 0A ", " 01 ").as_bytes(), "port 80")
+            listens(tcp.as_bytes(), Condition::Port(80))
+                && listens(tcp6.as_bytes(), Condition::Port(8080))
         );
         assert!(
-            !listens(b"  sl  local_address rem_address   st", "port 80")
-                && !listens(b"", "port 80")
+            !listens(tcp.as_bytes(), Condition::Port(8080))
+                && !listens(tcp.replace(" 0A ", " 01 ").as_bytes(), Condition::Port(80))
+        );
+        assert!(
+            !listens(b"  sl  local_address rem_address   st", Condition::Port(80))
+                && !listens(b"", Condition::Port(80))
         );
         let unix = "ffff8881: 00000002 00000000 00010000 0001 01  1234 /run/a b.sock";
-        assert!(listens(unix.as_bytes(), "port /run/a b.sock"));
+        assert!(listens(unix.as_bytes(), Condition::Socket("/run/a b.sock")));
         for other in [
             unix.replace("00010000", "00000000"),
             unix.replace("/run/a", "/x/run/a"),
             unix.replace(".sock", ".sock2"),
         ] {
-            assert!(!listens(other.as_bytes(), "port /run/a b.sock"), "{other}");
+            assert!(!listens(other.as_bytes(), Condition::Socket("/run/a b.sock")), "{other}");
         }
     }
 

@@ -52,8 +52,8 @@ pub(crate) fn read(options: &Options) -> Found {
 
 impl Found {
     /// What is to be seen before the agent says Ready by itself.
-    pub(crate) fn ready_when(&self) -> Vec<&str> {
-        self.ours.policy.ready_when().collect()
+    pub(crate) fn ready_when(&self) -> impl Iterator<Item = &str> {
+        self.ours.policy.ready_when()
     }
 
     /// What is allowed under this flavour, or while it is not known.

@@ -20,7 +20,7 @@ use rustix::system::{RebootCommand, reboot};
 use crate::config::files::ConfigFiles;
 use crate::first_boot::templates::Applied;
 use crate::runtime::log;
-use crate::runtime::small_files::read_bounded;
+use crate::runtime::small_files::{is_there, read_bounded};
 use crate::sys::{Plan, Signalled, next_signal, spawn};
 
 /// Template that also sets the kernel's hostname.
@@ -87,7 +87,7 @@ fn set_hostname(root: &Path) {
 /// whenever the template is there, for ever if the host does not remove it. Here the seed must have
 /// changed, and must be kept over the reboot.
 fn wants_reboot(root: &Path) -> bool {
-    if !root.join("etc/cloud").exists() {
+    if !is_there(root, "etc/cloud") {
         return false;
     }
     let in_memory = statfs(root.join(SEED))

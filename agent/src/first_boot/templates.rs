@@ -26,7 +26,7 @@ use crate::first_boot::own_files;
 use crate::guest_path::{Place, is_private};
 use crate::runtime::log;
 use crate::runtime::log::audit::{self, Quoted};
-use crate::runtime::small_files::read_bounded;
+use crate::runtime::small_files::{is_there, read_bounded};
 
 /// Longest `metadata.yaml`, bytes; real ones have a few thousand.
 const METADATA: u64 = 256 * 1024;
@@ -98,7 +98,7 @@ pub(crate) fn count(share: &Path) -> Result<usize, BadMetadata> {
 pub(crate) fn apply(share: &Path, root: &Path, flavour: Flavour, features: Features) -> Applied {
     let mut applied = Applied::default();
     if !features.allows(Capability::Templates) {
-        if share.join("files/metadata.yaml").exists() {
+        if is_there(share, "files/metadata.yaml") {
             log::info(format_args!("policy: templates are not applied"));
         }
         return applied;

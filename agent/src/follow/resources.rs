@@ -1,14 +1,16 @@
 //! CPUs and memory that the host adds are brought into use. In an image without udev, or without its rules for them, nobody
 //! else does it.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use mote_core::follow::resources::Added;
 use mote_core::hostapi::policy::Part;
+use mote_core::report::proc::words;
 
-use crate::runtime::small_files::read_text;
+use crate::runtime::small_files::text_of;
 use crate::runtime::{log, run_dir};
-use crate::system::devices::{BALLOON, Kind, MEMORY, entries};
+use crate::system::devices::{BALLOON, Kind, MEMORY, entries, says};
 use crate::system::modules;
 
 /// Where the kernel has them.
@@ -19,10 +21,14 @@ const DRIVEN: [(&Kind, &str, &str); 2] = [
     (&MEMORY, "a virtio-mem device", "virtio_mem"),
 ];
 
+/// What there is of each kind, and the beginning of the kernel's option that keeps it off.
+const KEPT_OFF: [(&str, &str); 2] =
+    [("cpu", "maxcpus="), ("memory", "memhp_default_state=offline")];
+
 /// Brings into use what was added before the first agent of this boot. A later one leaves it: somebody may have switched
 /// it off.
 pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) {
-    for (kind, what, driver) in DRIVEN {
+    for (kind, what, driver) in &DRIVEN {
         if !uses(Part::Memory) {
             break;
         }
@@ -52,34 +58,33 @@ pub(super) struct Online {
 impl Online {
     /// Switches one on, if it is there and off.
     pub(super) fn bring(&mut self, root: &Path, added: Added) {
-        let path = root.join(SYSTEM).join(added.to_string());
+        let (system, switch) = (root.join(SYSTEM), added.to_string());
         let (off, on) = added.off_and_on();
         // The first CPU has no switch.
-        if !read_text(&path).is_ok_and(|text| text.trim_ascii_end() == off) {
+        if !says(&system, &switch, off) {
             return;
         }
-        match std::fs::write(&path, on) {
+        match std::fs::write(system.join(&switch), on) {
             Ok(()) => match added {
                 Added::Cpu(_) => self.cpus += 1,
                 Added::Memory(_) => self.blocks += 1,
             },
-            Err(error) => {
-                log::warn(format_args!("cannot bring {} into use: {error}", path.display()))
-            }
+            Err(error) => log::warn(format_args!("cannot bring {switch} into use: {error}")),
         }
     }
 
     /// Switches all on that are off, but for those that the kernel's command line keeps off.
     pub(super) fn bring_all(&mut self, root: &Path, uses: &dyn Fn(Part) -> bool) {
-        let words = read_text(&root.join("proc/cmdline")).unwrap_or_default();
-        for (directory, unless) in [("cpu", "maxcpus="), ("memory", "memhp_default_state=offline")]
-        {
-            if words.contains(unless) {
+        let line = text_of(root, "proc/cmdline");
+        let system = root.join(SYSTEM);
+        for (directory, unless) in &KEPT_OFF {
+            // A text that is searched for in another one takes a kilobyte of code.
+            if words(line.as_bytes()).any(|word| word.starts_with(unless.as_bytes())) {
                 continue;
             }
-            for path in entries(&root.join(SYSTEM).join(directory)) {
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let added = Added::of_path(format!("{directory}/{name}").as_bytes());
+            for path in entries(&system.join(directory)) {
+                let below = path.as_os_str().as_bytes().get(system.as_os_str().len() + 1..);
+                let added = below.and_then(Added::of_path);
                 if let Some(added) = added.filter(|one| uses(one.part())) {
                     self.bring(root, added);
                 }

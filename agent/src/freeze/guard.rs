@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::syncfs;
 use rustix::io::Errno;
 use rustix::process::{WaitOptions, wait};
@@ -15,9 +14,8 @@ use rustix::process::{WaitOptions, wait};
 use crate::runtime::small_files::read_to_end;
 use crate::sys;
 use crate::sys::fd;
-use crate::sys::freeze::is_no_failure;
 
-use super::disks::Disks;
+use super::disks::{Disks, add};
 use super::hooks;
 use super::state::{End, State};
 
@@ -91,23 +89,23 @@ impl Guard {
         }
         self.until = sys::since_boot() + self.length;
         state.say(self.until, End::None);
-        let errors = sys::freeze::freeze(&disks.open, self.length);
-        let went_on = errors.last().is_none_or(|error| is_no_failure(*error));
-        let is_frozen = went_on && errors.contains(&0) && errors.len() == disks.open.len();
+        let (errors, failure) = sys::freeze::freeze(&disks.open, self.until);
+        let is_frozen = failure == 0 && errors.contains(&0);
         let mut end = End::None;
         if is_frozen {
             // Who is gone makes no snapshot.
-            let is_asked = !self.answer(&self.told(disks, &errors)) || self.wait(signals);
+            let is_asked = !self.answer(&self.told(disks, &errors))
+                || sys::readable(signals.as_fd(), self.until);
             end = if is_asked { End::Asked } else { End::Late };
         }
         // The last one first.
         let frozen = errors.iter().zip(&disks.open).rev().filter(|(error, _)| **error == 0);
         for (_, disk) in frozen {
-            if sys::freeze::thaw(disk).is_err() {
+            if !sys::freeze::thaw(disk) {
                 end = End::Before;
             }
         }
-        if let Some(disk) = disks.open.get(errors.len()).filter(|_| went_on) {
+        if let Some(disk) = disks.open.get(errors.len()).filter(|_| failure == TIMED_OUT) {
             // Whoever hung there goes on now.
             while wait(WaitOptions::empty()).is_ok() {}
             let _thawed = sys::freeze::thaw(disk);
@@ -122,42 +120,24 @@ impl Guard {
         if is_frozen {
             return Ok(());
         }
-        let at = if went_on { errors.len() } else { errors.len() - 1 };
-        let why = match (disks.points.get(at), errors.get(at)) {
-            (Some(point), error) if at < disks.open.len() => {
-                let point = String::from_utf8_lossy(point);
-                format!("{point}: {}", io::Error::from_raw_os_error(*error.unwrap_or(&TIMED_OUT)))
-            }
-            _ => "nothing here can be frozen".to_owned(),
-        };
-        Err(io::Error::other(why))
+        Err(io::Error::other(match disks.points.get(errors.len()) {
+            Some(point) => format!("{point}: {}", io::Error::from_raw_os_error(failure)),
+            None => "nothing here can be frozen".to_owned(),
+        }))
     }
 
     /// What the caller is told: which are frozen and which not.
     fn told(&self, disks: &Disks, errors: &[i32]) -> String {
         let mut text = format!("+frozen for {} s:", self.length.as_secs());
-        for is_frozen in [true, false] {
-            let mut head = if is_frozen { "" } else { "\nleft out:" };
-            for (at, point) in disks.points.iter().enumerate() {
-                if (errors.get(at) == Some(&0)) == is_frozen {
-                    text.extend([head, " ", &String::from_utf8_lossy(point)]);
-                    head = "";
-                }
-            }
+        let mut others = String::new();
+        for (point, error) in disks.points.iter().zip(errors) {
+            add(if *error == 0 { &mut text } else { &mut others }, point);
+        }
+        others.push_str(&disks.closed);
+        if !others.is_empty() {
+            text.push_str("\nleft out:");
+            text.push_str(&others);
         }
         text
-    }
-
-    /// Waits for a signal; false if the time is over before.
-    fn wait(&self, signals: &OwnedFd) -> bool {
-        loop {
-            let left = self.until.saturating_sub(sys::since_boot());
-            let left = Timespec::try_from(left).unwrap_or_default();
-            match poll(&mut [PollFd::new(signals, PollFlags::IN)], Some(&left)) {
-                Err(Errno::INTR) => {}
-                Ok(0) => return false,
-                Ok(_) | Err(_) => return true,
-            }
-        }
     }
 }

@@ -17,17 +17,18 @@ use crate::workers::command;
 /// Where they are: mote's, and qemu-ga's as its documents and as Red Hat's packages have them.
 const DIRECTORIES: [&str; 3] =
     ["etc/mote/freeze.d", "etc/qemu/fsfreeze-hook.d", "etc/qemu-ga/fsfreeze-hook.d"];
+
 /// All hooks, each directory's by name.
 pub(super) fn list(root: &Path) -> Vec<PathBuf> {
-    let (mut all, mut seen): (Vec<PathBuf>, Vec<_>) = Default::default();
-    for directory in DIRECTORIES {
+    let (mut all, mut seen) = (Vec::<PathBuf>::new(), [(0, 0); DIRECTORIES.len()]);
+    for (at, directory) in DIRECTORIES.iter().enumerate() {
         let directory = root.join(directory);
         // One may be a link to another.
         let Ok(found) = stat(&directory) else { continue };
         if seen.contains(&(found.st_dev, found.st_ino)) {
             continue;
         }
-        seen.push((found.st_dev, found.st_ino));
+        seen.get_mut(at).iter_mut().for_each(|seen| **seen = (found.st_dev, found.st_ino));
         let begin = all.len();
         for path in entries(&directory) {
             if is_program(&path) {

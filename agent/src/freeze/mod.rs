@@ -14,7 +14,7 @@ use crate::options::command::Freeze;
 use crate::print;
 use crate::sys;
 
-use self::disks::Disks;
+use self::disks::{Disks, add};
 use self::state::{End, State};
 
 /// Runs the command.
@@ -54,7 +54,7 @@ fn thaw(root: &Path) -> io::Result<String> {
     }
     let disks = Disks::open(root)?;
     // Each of them, not only the first.
-    let unguarded = disks.open.iter().filter(|disk| sys::freeze::thaw(disk).is_ok()).count();
+    let unguarded = disks.open.iter().filter(|disk| sys::freeze::thaw(disk)).count();
     Err(io::Error::other(if unguarded > 0 {
         "thawed what was frozen without a guard"
     } else {
@@ -68,8 +68,8 @@ fn trim(root: &Path) -> io::Result<String> {
     let mut text = "trimmed:".to_owned();
     for (point, disk) in disks.points.iter().zip(&disks.open) {
         if let Ok(bytes) = sys::freeze::trim(disk) {
-            let point = String::from_utf8_lossy(point);
-            text.extend([" ", &point, " ", &bytes.to_string()]);
+            add(&mut text, point);
+            add(&mut text, &bytes.to_string());
         }
     }
     Ok(text)

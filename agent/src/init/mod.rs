@@ -28,7 +28,7 @@ use crate::options::{BadOption, Options};
 use crate::print;
 use crate::runtime::clock::{LOOK_INTERVAL, now};
 use crate::runtime::log;
-use crate::runtime::small_files::{read_bounded, read_text};
+use crate::runtime::small_files::{read_bounded, text_of};
 use crate::sys;
 use crate::system::netlink::Netlink;
 use crate::system::{modules, uevent};
@@ -119,7 +119,7 @@ impl Init {
     fn begin() -> io::Result<Self> {
         let signals = sys::signals_of(&SIGNALS.map(|(signal, _)| signal.as_raw()))?;
         let root = Path::new(ROOT);
-        let line = read_text(&root.join("proc/cmdline")).unwrap_or_default();
+        let line = text_of(root, "proc/cmdline");
         let file = read_bounded(&root.join(plan::FILE), MAX_ETC_FILE).unwrap_or_default();
         let plan = Plan::read(&line, &String::from_utf8_lossy(&file));
         // Devices that come from now on wake us; those that are there are looked for below.

@@ -8,16 +8,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use mote_core::ready_when::{Calm, Condition, is_default_level, listens, starts_services};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::config::policy;
 use crate::options::Options;
-use crate::runtime::small_files::read_text;
+use crate::runtime::small_files::{is_there, text_of};
+use crate::sys;
 use crate::system::devices::entries;
 use crate::workers::command;
 
 /// Interval of looks.
-const LOOK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const LOOK: Duration = Duration::from_secs(1);
 /// Longest time for a command; it is then killed, and tried again.
 const COMMAND: Duration = Duration::from_secs(10);
 
@@ -26,48 +26,42 @@ const COMMAND: Duration = Duration::from_secs(10);
 pub(crate) fn run(options: &Options) -> ExitCode {
     let root = options.root.as_path();
     let policy = policy::read(options);
-    let all = policy.ready_when();
-    let (mut left, mut calm) = (all.as_slice(), Calm::default());
-    while let Some((next, others)) = left.split_last() {
-        if holds(root, next, &mut calm) {
-            left = others;
-        } else if poll(&mut [PollFd::new(&std::io::stdin(), PollFlags::IN)], Some(&LOOK)) != Ok(0) {
-            return ExitCode::FAILURE;
+    let (mut done, mut calm) = (ExitCode::FAILURE, Calm::default());
+    for next in policy.ready_when() {
+        while !holds(root, next, &mut calm) {
+            if sys::readable(std::io::stdin().as_fd(), sys::since_boot() + LOOK) {
+                return ExitCode::FAILURE;
+            }
         }
+        done = ExitCode::SUCCESS;
     }
-    ExitCode::from(u8::from(all.is_empty()))
+    done
 }
 
 fn holds(root: &Path, text: &str, calm: &mut Calm) -> bool {
-    let tables: &[&str] = match Condition::parse(text) {
-        Some(Condition::Init) => return init_is_done(root, calm),
-        Some(Condition::CloudInit) => return !file(root, "run/cloud-init/result.json").is_empty(),
-        Some(Condition::Port(_)) => &["proc/net/tcp", "proc/net/tcp6"],
-        Some(Condition::Socket(_)) => &["proc/net/unix"],
-        Some(Condition::Command(words)) => return ends(words, 0),
-        None => return false,
+    let Some(condition) = Condition::parse(text) else { return false };
+    let tables: &[&str] = match condition {
+        Condition::Init => return init_is_done(root, calm),
+        Condition::CloudInit => return !text_of(root, "run/cloud-init/result.json").is_empty(),
+        Condition::Port(_) => &["proc/net/tcp", "proc/net/tcp6"],
+        Condition::Socket(_) => &["proc/net/unix"],
+        Condition::Command(words) => return ends(words, 0),
     };
-    tables.iter().any(|table| listens(file(root, table).as_bytes(), text))
+    tables.iter().any(|table| listens(text_of(root, table).as_bytes(), condition))
 }
 
 fn init_is_done(root: &Path, calm: &mut Calm) -> bool {
-    if root.join("run/systemd/system").exists() {
+    if is_there(root, "run/systemd/system") {
         // It waits for the end of the boot; 1 says that a unit has failed, or that it cannot ask yet.
         let wait = "/usr/bin/systemctl is-system-running --wait --quiet";
         return calm.is_done(!ends(wait, 1));
     }
-    let level = file(root, "run/openrc/softlevel");
+    let level = text_of(root, "run/openrc/softlevel");
     if !level.is_empty() {
-        return is_default_level(&level, root.join("run/openrc/rc.starting").exists());
+        return is_default_level(&level, is_there(root, "run/openrc/rc.starting"));
     }
-    let is_script = |process: &PathBuf| starts_services(file(process, "comm").trim_ascii_end());
+    let is_script = |process: &PathBuf| starts_services(text_of(process, "comm").trim_ascii_end());
     calm.is_done(entries(&root.join("proc")).iter().any(is_script))
-}
-
-/// A small file's text, if it can be read.
-#[inline(never)] // its size
-fn file(root: &Path, path: &str) -> String {
-    read_text(&root.join(path)).unwrap_or_default()
 }
 
 /// Whether a command ends in time, with an exit code up to this.
@@ -75,8 +69,10 @@ fn file(root: &Path, path: &str) -> String {
 fn ends(words: &str, most: i32) -> bool {
     // In place of the spaces.
     let whole = words.replace(' ', "\0") + "\0";
-    let words = whole.as_bytes().split_inclusive(|byte| *byte == 0);
-    let words: Vec<_> = words.flat_map(CStr::from_bytes_with_nul).collect();
+    let mut words = Vec::new();
+    for word in whole.as_bytes().split_inclusive(|byte| *byte == 0) {
+        words.extend(CStr::from_bytes_with_nul(word).ok());
+    }
     let nothing = File::options().read(true).write(true).open("/dev/null");
     nothing.is_ok_and(|nothing| {
         command::run(&words, nothing.as_fd(), COMMAND).is_ok_and(|code| code <= most)

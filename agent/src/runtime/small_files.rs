@@ -29,6 +29,18 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(text).map_err(|_| ErrorKind::InvalidData.into())
 }
 
+/// The text of a small file below a directory; empty if it cannot be read.
+#[inline(never)] // its size
+pub(crate) fn text_of(directory: &Path, path: &str) -> String {
+    read_text(&directory.join(path)).unwrap_or_default()
+}
+
+/// Whether there is something at this path below a directory.
+#[inline(never)] // its size
+pub(crate) fn is_there(directory: &Path, path: &str) -> bool {
+    directory.join(path).exists()
+}
+
 /// Reads what is left of an open file, at most `most` bytes.
 ///
 /// # Errors

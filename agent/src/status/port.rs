@@ -19,7 +19,7 @@ use crate::built;
 use crate::handover::processes::{Proc, Process};
 use crate::options::Options;
 use crate::runtime::clock::look_for;
-use crate::runtime::small_files::read_text;
+use crate::runtime::small_files::{is_there, text_of};
 use crate::sys::sandbox;
 use crate::system::devices;
 use crate::system::devices::{CONSOLE, Device, entries};
@@ -102,7 +102,7 @@ impl Ports<'_> {
 fn listed(root: &Path) -> Vec<(String, PathBuf)> {
     let mut ports = Vec::new();
     for port in entries(&root.join("sys/class/virtio-ports")) {
-        let name = read_text(&port.join("name")).unwrap_or_default();
+        let name = text_of(&port, "name");
         ports.push((name.trim_end().to_owned(), port.file_name().unwrap_or_default().into()));
     }
     ports
@@ -167,7 +167,7 @@ fn missing(root: &Path) -> Missing {
             "no port has a server's name: name one {NAMES}; there is only {foreign}"
         ));
     }
-    if !root.join("sys/bus").exists()
+    if !is_there(root, "sys/bus")
         && let Some(why) = devices::unmounted(root)
     {
         return Missing::Unmounted(why);

@@ -2,7 +2,9 @@
 
 use std::ffi::c_void;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::{Errno, Result};
 
 /// `BLKPG` and what it is to do (`linux/blkpg.h`).
 const BLKPG: libc::Ioctl = 0x1269;
@@ -30,26 +32,32 @@ struct Order {
 ///
 /// # Errors
 /// Any error of ioctl(2).
-pub(crate) fn resize_partition(disk: &impl AsFd, number: u32, place: [u64; 2]) -> io::Result<()> {
+pub(crate) fn resize_partition(disk: BorrowedFd<'_>, number: u32, place: [u64; 2]) -> Result<()> {
     let mut partition = Partition { place, number, names: [0; 128] };
     let data = (&raw mut partition).cast();
     let order = Order { operation: RESIZE_PARTITION, flags: 0, length: 0, data };
     // SAFETY: this call reads an order and the partition that it points to; both live until it has returned.
-    let result = unsafe { libc::ioctl(disk.as_fd().as_raw_fd(), BLKPG, &raw const order) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let result = unsafe { libc::ioctl(disk.as_raw_fd(), BLKPG, &raw const order) };
+    said(result)
 }
 
 /// An ioctl whose number says how many bytes it reads and writes (`asm-generic/ioctl.h`).
 ///
 /// # Errors
-/// `InvalidInput` if the argument has another length; any error of ioctl(2).
-pub(crate) fn control(file: &impl AsFd, number: u32, argument: &mut [u8]) -> io::Result<()> {
+/// `EINVAL` if the argument has another length; any error of ioctl(2).
+#[inline(never)] // its size
+pub(crate) fn control(file: BorrowedFd<'_>, number: u32, argument: &mut [u8]) -> Result<()> {
     if argument.len() != (number >> 16 & 0x3fff) as usize {
-        return Err(io::ErrorKind::InvalidInput.into());
+        return Err(Errno::INVAL);
     }
-    let fd = file.as_fd().as_raw_fd();
+    let fd = file.as_raw_fd();
     // SAFETY: the argument can be read and written for as many bytes as the number says, and has no pointers in it: so
-    // are all that this program calls it with, by `workers/grow`.
+    // are all that this program calls it with, by `workers/grow` and `sys/freeze`.
     let result = unsafe { libc::ioctl(fd, number as libc::Ioctl, argument.as_mut_ptr()) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    said(result)
+}
+
+fn said(result: i32) -> Result<()> {
+    let error = || Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO);
+    if result == 0 { Ok(()) } else { Err(error()) }
 }

@@ -2,19 +2,20 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::disk::control;
+use super::fd::{pipe, read, write};
 
 /// `_IOWR('X', 119, int)`.
-const FREEZE: libc::Ioctl = 0xc004_5877_u32 as libc::Ioctl;
+const FREEZE: u32 = 0xc004_5877;
 /// `_IOWR('X', 120, int)`.
-const THAW: libc::Ioctl = 0xc004_5878_u32 as libc::Ioctl;
+const THAW: u32 = 0xc004_5878;
 /// `_IOWR('X', 121, struct fstrim_range)`.
-const TRIM: libc::Ioctl = 0xc018_5879_u32 as libc::Ioctl;
+const TRIM: u32 = 0xc018_5879;
 
 /// Locks all memory of this process, now and later: it then needs no disk to go on.
 ///
@@ -26,22 +27,9 @@ pub(crate) fn stay_in_memory() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Thaws the file system of an open directory; `EINVAL` if it is not frozen.
-///
-/// # Errors
-/// Any error of ioctl(2).
-pub(crate) fn thaw(directory: &OwnedFd) -> Result<(), Errno> {
-    order(directory, THAW)
-}
-
-fn order(directory: &OwnedFd, what: libc::Ioctl) -> Result<(), Errno> {
-    // SAFETY: these take a number, which is not used.
-    let result = unsafe { libc::ioctl(directory.as_raw_fd(), what, 0) };
-    if result == 0 { Ok(()) } else { Err(errno()) }
-}
-
-fn errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+/// Thaws the file system of an open directory; false if it was not frozen.
+pub(crate) fn thaw(directory: &OwnedFd) -> bool {
+    control(directory.as_fd(), THAW, &mut [0; 4]).is_ok()
 }
 
 /// Tells the disk which blocks the file system of an open directory does not use; returns how many bytes these are.
@@ -49,32 +37,34 @@ fn errno() -> Errno {
 /// # Errors
 /// Any error of ioctl(2).
 pub(crate) fn trim(directory: &OwnedFd) -> Result<u64, Errno> {
-    // struct fstrim_range: where to begin, how far to go, and the shortest piece.
-    let mut range = [0, u64::MAX, 0];
-    // SAFETY: the kernel reads and writes three numbers of 64 bits.
-    let result = unsafe { libc::ioctl(directory.as_raw_fd(), TRIM, &raw mut range) };
+    // struct fstrim_range: three numbers of 64 bits, where to begin, how far to go, and the shortest piece.
+    let mut range = [[0; 8], [u8::MAX; 8], [0; 8]];
+    control(directory.as_fd(), TRIM, range.as_flattened_mut())?;
     let [_, trimmed, _] = range;
-    if result == 0 { Ok(trimmed) } else { Err(errno()) }
+    Ok(u64::from_ne_bytes(trimmed))
 }
 
-/// Freezes the file systems of open directories one after the other, up to the first that fails; those that are frozen
+/// Freezes the file systems of open directories one after the other, up to this time since boot or the first that fails; those that are frozen
 /// already or cannot be are no failure. Done by a child: it may hang, and only who does not can thaw. Returns what
-/// became of each, 0 or the error's number, with fewer results if time was over or the child is gone. In that case the one after the last may
-/// be frozen, too; the child has ended or ends once nothing holds it.
+/// became of each, 0 or the error's number, and the error of the next one, 0 if there is none. That is `ETIMEDOUT` if time was over or the
+/// child is gone: then it may be frozen, too; the child has ended or ends once nothing holds it.
 ///
 /// This process must have no other threads.
-pub(crate) fn freeze(directories: &[OwnedFd], limit: Duration) -> Vec<i32> {
-    let mut results = Vec::with_capacity(directories.len());
-    let Ok((report, tell)) = pipe_with(PipeFlags::CLOEXEC) else { return results };
+pub(crate) fn freeze(directories: &[OwnedFd], until: Duration) -> (Vec<i32>, i32) {
+    let mut results = Vec::new();
+    let (report, tell) = match pipe() {
+        Ok(pipe) => pipe,
+        Err(error) => return (results, error.raw_os_error()),
+    };
     // SAFETY: there are no other threads, so the child may do anything; it never returns.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: this takes no pointers. Without its parent nobody would thaw what it goes on to freeze.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
         for directory in directories {
-            let error = order(directory, FREEZE).err().map_or(0, Errno::raw_os_error);
-            let told = rustix::io::write(&tell, &error.to_ne_bytes());
-            if told.is_err() || !is_no_failure(error) {
+            let frozen = control(directory.as_fd(), FREEZE, &mut [0; 4]);
+            let error = frozen.err().map_or(0, Errno::raw_os_error);
+            if write(&tell, &error.to_ne_bytes()).is_err() || !is_no_failure(error) {
                 break;
             }
         }
@@ -82,19 +72,16 @@ pub(crate) fn freeze(directories: &[OwnedFd], limit: Duration) -> Vec<i32> {
         unsafe { libc::_exit(0) }
     }
     drop(tell);
-    let until = super::since_boot() + limit;
-    while results.len() < directories.len() {
-        let left = until.saturating_sub(super::since_boot());
-        let left = Timespec::try_from(left).unwrap_or_default();
-        let ready = poll(&mut [PollFd::new(&report, PollFlags::IN)], Some(&left));
-        if ready == Err(Errno::INTR) {
-            continue;
-        }
+    let mut failure = 0;
+    while failure == 0 && results.len() < directories.len() {
         let mut number = [0; 4];
-        if ready != Ok(1) || rustix::io::read(&report, &mut number) != Ok(number.len()) {
-            break;
+        let is_told = super::readable(report.as_fd(), until)
+            && read(&report, &mut number) == Ok(number.len());
+        match i32::from_ne_bytes(number) {
+            _ if !is_told => failure = libc::ETIMEDOUT,
+            error if is_no_failure(error) => results.push(error),
+            error => failure = error,
         }
-        results.push(i32::from_ne_bytes(number));
     }
     if child > 0 {
         // SAFETY: the child is not reaped yet; a null pointer asks for no status.
@@ -103,11 +90,11 @@ pub(crate) fn freeze(directories: &[OwnedFd], limit: Duration) -> Vec<i32> {
             libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG);
         }
     }
-    results
+    (results, failure)
 }
 
 /// Whether others can still be frozen: one that is frozen already, or cannot be, is left out as qemu-ga does.
-pub(crate) fn is_no_failure(error: i32) -> bool {
+fn is_no_failure(error: i32) -> bool {
     matches!(error, 0 | libc::EBUSY | libc::EOPNOTSUPP)
 }
 
@@ -121,7 +108,7 @@ pub(crate) fn fork() -> io::Result<bool> {
     // SAFETY: there are no other threads, so the child may do anything.
     match unsafe { libc::fork() } {
         0 => {
-            for standard in 0..=2 {
+            for standard in 0..3 {
                 // SAFETY: this takes no pointers.
                 unsafe { libc::dup2(nothing.as_raw_fd(), standard) };
             }

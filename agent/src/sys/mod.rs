@@ -27,10 +27,12 @@ pub(crate) use spawn::{
 use std::ffi::CStr;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::process::Pid;
 
@@ -84,6 +86,19 @@ pub(crate) fn since_boot() -> Duration {
     let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
     debug_assert_eq!(result, 0, "every Linux since 2.6.39 has this clock");
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Waits until there is something to read, or nobody is left to write it; false if this time since boot comes before.
+#[inline(never)] // its size
+pub(crate) fn readable(from: BorrowedFd<'_>, until: Duration) -> bool {
+    loop {
+        let left = until.saturating_sub(since_boot());
+        let left = Timespec::try_from(left).unwrap_or_default();
+        match poll(&mut [PollFd::from_borrowed_fd(from, PollFlags::IN)], Some(&left)) {
+            Err(Errno::INTR) => {}
+            found => return found == Ok(1),
+        }
+    }
 }
 
 /// Blocks the thread for so long.
@@ -250,7 +265,7 @@ pub(crate) fn kill_all(signal: i32) {
 extern "C" fn pthread_setname_np(_: libc::pthread_t, name: *const libc::c_char) -> libc::c_int {
     // SAFETY: std gives a C string that lives until this returns.
     let name = unsafe { CStr::from_ptr(name) };
-    rustix::thread::set_name(name).map_or_else(rustix::io::Errno::raw_os_error, |()| 0)
+    rustix::thread::set_name(name).map_or_else(Errno::raw_os_error, |()| 0)
 }
 
 /// Replaces musl's function, which finds nothing in a static program either and links printf for its error

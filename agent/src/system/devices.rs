@@ -4,7 +4,7 @@
 use std::fs::read_dir;
 use std::path::{Path, PathBuf};
 
-use crate::runtime::small_files::read_text;
+use crate::runtime::small_files::{is_there, read_text};
 
 /// A device type (VIRTIO 1.2 §5) as sysfs writes its number on the virtio bus and on PCI. The PCI number
 /// is the modern one, 0x1040 plus the type (§4.1.2).
@@ -46,14 +46,14 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     let mut furthest = Device::Absent;
     for path in entries(&root.join("sys/bus/virtio/devices")) {
         if says(&path, "device", kind.virtio) {
-            let driven = path.join("driver").exists();
+            let driven = is_there(&path, "driver");
             furthest = furthest.max(if driven { Device::Driven } else { Device::Bus });
         }
     }
     if furthest == Device::Absent {
         for path in entries(&root.join("sys/bus/pci/devices")) {
             // What has a driver is on the virtio bus, or none of ours; to read a file of sysfs takes longer.
-            let is_free = !path.join("driver").exists() && says(&path, "vendor", VENDOR);
+            let is_free = !is_there(&path, "driver") && says(&path, "vendor", VENDOR);
             // A transitional device has its type as the subsystem number.
             if is_free
                 && (says(&path, "device", kind.pci) || says(&path, "subsystem_device", kind.virtio))
@@ -65,8 +65,9 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     furthest
 }
 
-/// Whether the device's file `name` holds this number.
-fn says(device: &Path, name: &str, number: &str) -> bool {
+/// Whether the device's file `name` holds this word.
+#[inline(never)] // its size
+pub(crate) fn says(device: &Path, name: &str, number: &str) -> bool {
     read_text(&device.join(name)).is_ok_and(|text| text.trim_ascii_end() == number)
 }
 
@@ -86,12 +87,12 @@ pub(crate) const NO_PROC: &str =
 
 /// [`NO_PROC`], if that is so.
 pub(crate) fn without_proc(root: &Path) -> Option<&'static str> {
-    (!root.join("proc/self").exists()).then_some(NO_PROC)
+    (!is_there(root, "proc/self")).then_some(NO_PROC)
 }
 
 /// Which of `/sys` and `/dev` is not mounted, the first if neither is, and what to do.
 pub(crate) fn unmounted(root: &Path) -> Option<&'static str> {
-    let is_there = |path: &str| root.join(path).exists();
+    let is_there = |path: &str| is_there(root, path);
     if !is_there("sys/bus") {
         return Some("/sys is not mounted: mount -t sysfs sysfs /sys");
     }

@@ -11,7 +11,7 @@ use rustix::system::{finit_module, uname};
 use crate::built;
 use crate::runtime::clock::look_for;
 use crate::runtime::log;
-use crate::runtime::small_files::read_text;
+use crate::runtime::small_files::{is_there, read_text, text_of};
 use crate::system::devices;
 use crate::system::devices::{Device, Kind, VSOCK};
 use crate::system::missing::Missing;
@@ -35,7 +35,7 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
     }
     let release = uname().release().to_string_lossy().into_owned();
     let directory = root.join("lib/modules").join(&release);
-    let built_in = read_text(&directory.join("modules.builtin")).unwrap_or_default();
+    let built_in = text_of(&directory, "modules.builtin");
     if built_in.lines().any(|line| is_named(line, name)) {
         return Ok(());
     }
@@ -74,7 +74,7 @@ fn another_kernel(root: &Path, release: &str) -> Option<String> {
         return None;
     }
     let modules = root.join("lib/modules");
-    if modules.join(release).exists() {
+    if is_there(&modules, release) {
         return None;
     }
     let other = modules.read_dir().ok()?.flatten().next()?.file_name();

@@ -4,6 +4,8 @@
 
 use alloc::vec::Vec;
 
+use crate::report::proc::mountinfo::Mounted;
+
 /// A file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystem<'l> {
@@ -21,9 +23,10 @@ pub fn mounted(mountinfo: &[u8]) -> Vec<FileSystem<'_>> {
     let mut all: Vec<FileSystem<'_>> = Vec::new();
     let mut lines = mountinfo.split(|byte| *byte == b'\n');
     while let Some(line) = lines.next() {
-        let Some(Mount { device, point, counts: true }) = Mount::parse(line) else { continue };
-        let is_over = |later| Mount::parse(later).is_some_and(|later| later.is_over(point));
-        let found = FileSystem { device, point, is_covered: lines.clone().any(is_over) };
+        let Some(mount) = Mounted::parse(line).filter(counts) else { continue };
+        let Mounted { device, point, .. } = mount;
+        let covers = |later| Mounted::parse(later).is_some_and(|later| is_over(later.point, point));
+        let found = FileSystem { device, point, is_covered: lines.clone().any(covers) };
         match all.iter_mut().find(|known| known.device == device) {
             Some(known) if known.is_covered => *known = found,
             Some(_) => {}
@@ -33,33 +36,18 @@ pub fn mounted(mountinfo: &[u8]) -> Vec<FileSystem<'_>> {
     all
 }
 
-struct Mount<'l> {
-    device: &'l [u8],
-    point: &'l [u8],
-    /// Whether it is of a disk, and can be written.
-    counts: bool,
+/// Whether it is of a disk, and can be written.
+fn counts(mount: &Mounted<'_>) -> bool {
+    // Some have a number that is no device's, such as btrfs. What a program serves may hang.
+    let has_disk = !mount.device.starts_with(b"0:") || mount.source.starts_with(b"/dev/");
+    // As the file system is: a mount of it may be read-only, and another one not.
+    mount.common.starts_with(b"rw") && has_disk && !mount.kind.starts_with(b"fuse")
 }
 
-impl<'l> Mount<'l> {
-    fn parse(line: &'l [u8]) -> Option<Self> {
-        let mut words = line.split(|byte| *byte == b' ');
-        let (device, point) = (words.nth(2)?, words.nth(1)?);
-        // Any number of optional fields ends with a dash.
-        words.find(|word| *word == b"-")?;
-        let (kind, source, options) = (words.next()?, words.next()?, words.next()?);
-        // Some have a number that is no device's, such as btrfs. What a program serves may hang.
-        let has_disk = !device.starts_with(b"0:") || source.starts_with(b"/dev/");
-        // As the file system is: a mount of it may be read-only, and another one not.
-        let is_writable = options.starts_with(b"rw");
-        let counts = is_writable && has_disk && !kind.starts_with(b"fuse");
-        Some(Self { device, point, counts })
-    }
-
-    /// Whether a path leads through this mount, both escaped.
-    fn is_over(&self, path: &[u8]) -> bool {
-        let rest = path.strip_prefix(self.point);
-        rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]) || self.point == b"/")
-    }
+/// Whether a path leads through a mount at this point, both escaped.
+fn is_over(point: &[u8], path: &[u8]) -> bool {
+    let rest = path.strip_prefix(point);
+    rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]) || point == b"/")
 }
 
 #[cfg(test)]

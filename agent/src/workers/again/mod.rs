@@ -14,7 +14,7 @@ use crate::system::signs;
 /// What is done: random numbers are made anew, then the clock is set.
 pub(crate) const CLOCK: &str = "clock";
 
-/// Makes random numbers anew if `what` is empty, and then sets the clock if it is [`CLOCK`]; only sets the clock if it is [`SYNC`](crate::options::SYNC);
+/// Makes random numbers anew if `what` is empty, and then sets the clock if it is [`CLOCK`]; only sets the clock if it is [`SYNC`](crate::options::command::SYNC);
 /// else tells hooks, with this word. Prints what was done.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(what: &str) -> ExitCode {

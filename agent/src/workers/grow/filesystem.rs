@@ -1,15 +1,13 @@
 //! File systems that grow while they are mounted, each by its own call.
 
-use std::fmt::Write;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use mote_core::follow::disk::mounted::Mounted;
-use rustix::fd::OwnedFd;
+use mote_core::report::proc::mountinfo::Mounted;
+use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags, fstatfs, open};
 
-use crate::runtime::small_files::read_text;
+use crate::runtime::small_files::text_of;
 use crate::sys::disk::control;
 use crate::workers::report::lines::Lines;
 
@@ -35,7 +33,7 @@ impl Filesystem {
     /// space in its name it is not seen.
     #[inline(never)] // its size
     pub(super) fn on(root: &Path, device: &Path) -> Option<Self> {
-        let number = read_text(&device.join("dev")).ok()?;
+        let number = text_of(device, "dev");
         let name = device.file_name()?.as_bytes();
         let mut lines = Lines::open(&root.join("proc/self/mountinfo"))?;
         let mut found = None;
@@ -59,41 +57,38 @@ impl Filesystem {
         found
     }
 
-    fn open(&self) -> rustix::io::Result<OwnedFd> {
-        open(&*self.point, OFlags::NONBLOCK, Mode::empty())
-    }
-
     /// What a user does for it, on the device of this name.
     pub(super) fn advise(&self, name: &str, out: &mut String) {
-        let point = &self.point;
         if !self.is_writable {
             out.push_str("mount it rw; ");
         }
-        let _infallible = match self.kind {
-            b'e' => write!(out, "resize2fs /dev/{name}"),
-            b'x' => write!(out, "xfs_growfs {point}"),
-            _ => write!(out, "btrfs filesystem resize max {point}"),
+        let (tool, what) = match self.kind {
+            b'e' => ("resize2fs /dev/", name),
+            b'x' => ("xfs_growfs ", &*self.point),
+            _ => ("btrfs filesystem resize max ", &*self.point),
         };
+        out.push_str(tool);
+        out.push_str(what);
     }
 
     /// Has it fill so many bytes; whether it has become larger.
-    pub(super) fn grow(&self, bytes: u64) -> io::Result<bool> {
-        let file = self.open()?;
+    pub(super) fn grow(&self, bytes: u64) -> rustix::io::Result<bool> {
+        let file = open(&*self.point, OFlags::NONBLOCK, Mode::empty())?;
         let before = fstatfs(&file)?;
         let mut blocks = (bytes / u64::try_from(before.f_bsize).unwrap_or(0).max(1)).to_ne_bytes();
         match self.kind {
-            b'e' => control(&file, EXT4_RESIZE, &mut blocks)?,
+            b'e' => control(file.as_fd(), EXT4_RESIZE, &mut blocks)?,
             b'x' => {
                 let (mut geometry, mut order) = ([0; 112], [0; 16]);
-                control(&file, XFS_GEOMETRY, &mut geometry)?;
+                control(file.as_fd(), XFS_GEOMETRY, &mut geometry)?;
                 copy(&mut order, 0, &blocks);
                 copy(&mut order, 8, geometry.get(28..32).unwrap_or_default());
-                control(&file, XFS_GROW, &mut order)?;
+                control(file.as_fd(), XFS_GROW, &mut order)?;
             }
             _ => {
                 let mut page = [0; 4096];
                 copy(&mut page, 8, b"1:max");
-                control(&file, BTRFS_RESIZE, &mut page)?;
+                control(file.as_fd(), BTRFS_RESIZE, &mut page)?;
             }
         }
         Ok(fstatfs(&file)?.f_blocks > before.f_blocks)

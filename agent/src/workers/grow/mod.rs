@@ -9,12 +9,12 @@ use std::process::ExitCode;
 
 use mote_core::follow::disk::{Shape, Step, Table};
 use mote_core::report::proc::number;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FlockOperation, Mode, OFlags, fdatasync, flock, open};
 use rustix::io::{pread, pwrite};
 
 use self::filesystem::Filesystem;
-use crate::runtime::small_files::read_text;
+use crate::runtime::small_files::{is_there, text_of};
 use crate::runtime::{log, run_dir};
 use crate::sys::disk::resize_partition;
 use crate::system::devices::entries;
@@ -34,7 +34,7 @@ const UNIT: u64 = 512;
 /// Grows what there is to grow: after an event, or at an agent's start.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(root: &Path, is_live: bool) -> ExitCode {
-    let is_left = !is_live && OTHERS.iter().any(|other| root.join(other).exists());
+    let is_left = !is_live && OTHERS.iter().any(|other| is_there(root, other));
     // The disks' sizes as the last worker has seen them.
     let sizes = root.join(run_dir::DISKS);
     let _there = fs::create_dir(&sizes);
@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path, is_live: bool) -> ExitCode {
     for path in entries(&root.join("sys/block")) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         // No media that somebody changes, nothing that is made of other disks.
-        if number_of(&path, "removable") != 0 || !path.join("device").exists() {
+        if number_of(&path, "removable") != 0 || !is_there(&path, "device") {
             continue;
         }
         let (before, units) = (number_of(&sizes, name), number_of(&path, "size"));
@@ -65,7 +65,7 @@ pub(crate) fn run(root: &Path, is_live: bool) -> ExitCode {
 /// A number in sysfs; 0 if there is none.
 #[inline(never)] // its size
 fn number_of(device: &Path, attribute: &str) -> u64 {
-    let text = read_text(&device.join(attribute)).unwrap_or_default();
+    let text = text_of(device, attribute);
     number(text.trim_ascii_end().as_bytes()).unwrap_or(0)
 }
 
@@ -143,7 +143,7 @@ impl Disk<'_> {
         let end = if has_room { last.most } else { last.end };
         let length = (end + 1 - last.first) * ratio;
         let place = [start * UNIT, length * UNIT];
-        if length > there && resize_partition(&disk, last.number, place).is_err() {
+        if length > there && resize_partition(disk.as_fd(), last.number, place).is_err() {
             return Some("the kernel does not take it");
         }
         fill(&found, &name, length)

@@ -186,6 +186,9 @@ pub fn run(data: &[u8]) {
     check_nics(data);
     check_events(data);
     check_mounts(data);
-    assert!(!ready_when::listens(data, "port 80") || data.windows(5).any(|part| part == b":0050"));
+    assert!(
+        !ready_when::listens(data, ready_when::Condition::Port(80))
+            || data.windows(5).any(|part| part == b":0050")
+    );
     check_restore(data);
 }

@@ -7,7 +7,7 @@
 
 use super::bytes::{chunk, crc32, put, u32_at, u64_at};
 use super::mbr;
-use super::shape::{Disk, ENTRIES, Last, MOST, Shape, Step, Table};
+use super::shape::{Disk, ENTRIES, Last, MOST, Shape, Step, Table, write};
 
 /// The first header, and the first entries where these are of no use.
 const HEADER: u64 = 1;
@@ -143,29 +143,25 @@ pub(super) fn grow(table: &mut Table, shape: &Shape, last: &Last, disk: Disk<'_>
     write_entries(table, copy, disk)
         && write_header(table, shape, [final_one, HEADER, copy], disk)
         && mbr::protect(table, shape, disk)
-        && disk(Step::Flush)
         && write_header(table, shape, [HEADER, final_one, copy], disk)
-        && disk(Step::Flush)
         && write_entries(table, home, disk)
-        && disk(Step::Flush)
         && write_header(table, shape, [HEADER, final_one, home], disk)
-        && disk(Step::Flush)
 }
 
 fn write_entries(table: &Table, at: u64, disk: Disk<'_>) -> bool {
-    disk(Step::Write(at, table.entries.get(..table.padded).unwrap_or_default()))
+    write(disk, at, table.entries.get(..table.padded))
 }
 
 /// Writes a header with these places: its own, the other one's, the entries'.
 fn write_header(table: &mut Table, shape: &Shape, places: [u64; 3], disk: Disk<'_>) -> bool {
     let [mine, ..] = places;
     let header = &mut table.header;
-    for (place, value) in [MINE, OTHER, AT].into_iter().zip(places) {
-        put(header, place, &value.to_le_bytes());
+    for (place, value) in [MINE, OTHER, AT].iter().zip(places) {
+        put(header, *place, &value.to_le_bytes());
     }
     put(header, SUM, &[0; 4]);
     let length = u32_at(header, LENGTH).unwrap_or_default() as usize;
     let sum = crc32(&[header.get(..length).unwrap_or_default()]);
     put(header, SUM, &sum.to_le_bytes());
-    disk(Step::Write(mine, header.get(..shape.sector).unwrap_or_default()))
+    write(disk, mine, header.get(..shape.sector))
 }

@@ -22,7 +22,7 @@ pub(super) fn read(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> Option<L
     }
     let mut last = Last::default();
     table.length = 0;
-    for number in 1..=4 {
+    for number in 1..5 {
         let place = ENTRIES + (number as usize - 1) * ENTRY;
         let [flag, _, _, _, kind] = chunk(bytes, place)?;
         let [first, count] = [u32_at(bytes, place + 8)?, u32_at(bytes, place + 12)?].map(u64::from);
@@ -64,5 +64,5 @@ pub(super) fn protect(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> bool 
 }
 
 pub(super) fn write(table: &Table, shape: &Shape, disk: Disk<'_>) -> bool {
-    disk(Step::Write(0, table.mbr.get(..shape.sector).unwrap_or_default()))
+    super::shape::write(disk, 0, table.mbr.get(..shape.sector))
 }

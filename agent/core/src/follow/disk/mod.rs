@@ -4,7 +4,6 @@
 mod bytes;
 mod gpt;
 mod mbr;
-pub mod mounted;
 mod shape;
 
 use shape::SECTOR;
@@ -24,7 +23,7 @@ impl Table {
     pub fn grow(&mut self, shape: &Shape, last: &Last, disk: Disk<'_>) -> bool {
         if self.length == 0 {
             mbr::stretch(self, self.place, last.most + 1 - last.first);
-            mbr::write(self, shape, disk) && disk(Step::Flush)
+            mbr::write(self, shape, disk)
         } else {
             gpt::grow(self, shape, last, disk)
         }

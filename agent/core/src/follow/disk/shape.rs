@@ -96,3 +96,9 @@ impl Default for Table {
         Self { mbr, header: mbr, entries, piece: entries, length: 0, padded: 0, place: 0 }
     }
 }
+
+/// Writes sectors, and waits until they are kept: what is written later needs what was written before.
+#[inline(never)] // its size
+pub(super) fn write(disk: Disk<'_>, at: u64, bytes: Option<&[u8]>) -> bool {
+    bytes.is_some_and(|bytes| disk(Step::Write(at, bytes)) && disk(Step::Flush))
+}

@@ -4,6 +4,7 @@
 //! Go agents have crashed on such files (complaint 35).
 
 pub mod memory;
+pub mod mountinfo;
 pub mod mounts;
 #[cfg(feature = "alloc")]
 pub mod release;

@@ -1,0 +1,72 @@
+//! A line of `/proc/self/mountinfo` (proc(5)).
+
+/// What is mounted there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mounted<'l> {
+    /// Number of the device, such as `8:2`.
+    pub device: &'l [u8],
+    /// Mount point, escaped.
+    pub point: &'l [u8],
+    /// File system type.
+    pub kind: &'l [u8],
+    /// What was mounted, such as `/dev/sda2`, escaped.
+    pub source: &'l [u8],
+    /// Whether it can be written by this mount.
+    pub is_writable: bool,
+    /// Options of the file system, those of all its mounts.
+    pub common: &'l [u8],
+}
+
+impl<'l> Mounted<'l> {
+    /// Parses a line.
+    #[must_use]
+    #[inline(never)] // its size
+    pub fn parse(line: &'l [u8]) -> Option<Self> {
+        let mut fields = [&b""[..]; 10];
+        let mut free = fields.iter_mut();
+        // One may be empty, so single spaces separate them.
+        for word in line.split(|byte| *byte == b' ') {
+            // Any number of optional fields ends with a dash.
+            if free.len() == 4 && word != b"-" {
+                continue;
+            }
+            let Some(field) = free.next() else { break };
+            *field = word;
+        }
+        let is_whole = free.len() == 0;
+        let [_, _, device, _, point, options, _, kind, source, common] = fields;
+        let is_writable = common.starts_with(b"rw") && options.starts_with(b"rw");
+        is_whole.then_some(Self { device, point, kind, source, is_writable, common })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_read_with_their_device() {
+        let line =
+            b"29 1 8:2 / /a\\040b rw,relatime shared:1 master:2 - ext4 /dev/sda2 rw,errors=remount-ro";
+        let expected = Mounted {
+            device: b"8:2",
+            point: b"/a\\040b",
+            kind: b"ext4",
+            source: b"/dev/sda2",
+            is_writable: true,
+            common: b"rw,errors=remount-ro",
+        };
+        assert_eq!(Mounted::parse(line), Some(expected));
+        for (line, is_writable) in [
+            (&b"29 1 8:2 / / ro - xfs /dev/root rw"[..], Some(false)),
+            (b"29 1 8:2 / / rw - xfs /dev/root ro,seclabel", Some(false)),
+            (b"29 1 8:2 / / rw - tmpfs  rw more", Some(true)),
+            (b"29 1 8:2 / / rw - xfs ", None),
+            (b"29 1 8:2 / / rw xfs /dev/root rw", None),
+            (b"", None),
+        ] {
+            let found = Mounted::parse(line).map(|mounted| mounted.is_writable);
+            assert_eq!(found, is_writable, "{}", line.escape_ascii());
+        }
+    }
+}
