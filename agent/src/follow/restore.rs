@@ -95,7 +95,7 @@ impl Watch {
         signs.is_fork |= self.log.as_ref().is_some_and(signs::is_forked);
         if agent.clock_set.take() {
             // Somebody did, or it was a suspend, after which the kernel does it.
-            self.difference.forget();
+            self.forget();
         }
         if now() < self.next {
             return;
@@ -111,6 +111,12 @@ impl Watch {
         }
     }
 
+    /// Begins anew with the clock, at the next look: what it is then counts as right.
+    fn forget(&mut self) {
+        self.difference.forget();
+        self.next = Uptime::default();
+    }
+
     /// Tells the worker whether to set the clock.
     fn clock_word(&self, agent: &Agent) -> &'static str {
         let allowed = agent.policy.allows(Capability::Clock);
@@ -120,8 +126,7 @@ impl Watch {
     /// Random numbers and clock are new, and this was said of it: now the host, and then the guest's programs.
     #[inline(never)] // its size
     fn done(&mut self, agent: &Agent, mut signs: Signs, said: &[u8]) {
-        self.difference.forget();
-        self.next = now() + LOOKS;
+        self.forget();
         // The kernel's log may come a little after a NIC.
         self.look(agent, &mut signs);
         self.returns.done(now());
