@@ -10,6 +10,8 @@ use crate::column::Column;
 
 /// In a book's description: the commit that was measured.
 pub const COMMIT: &str = "commit of mote";
+/// The commit whose binary's bytes these are, if they were read again since.
+pub const SIZED: &str = "commit of the binary's bytes";
 /// The older commit that was measured too.
 pub const BEFORE: &str = "older commit of mote";
 /// The CPU of the VM.
@@ -39,6 +41,27 @@ impl Book {
     pub fn said(&self, name: &str) -> &str {
         let found = self.machine.iter().find(|(key, _)| key == name);
         found.map_or("", |(_, value)| value)
+    }
+
+    /// The commit that was measured, in words.
+    #[must_use]
+    pub fn commit(&self) -> String {
+        match self.said(SIZED) {
+            "" => self.said(COMMIT).to_owned(),
+            sized => format!("{}, its bytes at {sized}", self.said(COMMIT)),
+        }
+    }
+
+    /// Takes the bytes of another build, of this commit: they need no run, and differ with each change.
+    pub fn resize(&mut self, bytes: f64, commit: &str) {
+        self.machine.retain(|(name, _)| name != SIZED);
+        self.machine.push((SIZED.into(), commit.into()));
+        for ((row, column), values) in &mut self.samples {
+            let is_now = column.title().starts_with("mote/") && !column.title().ends_with("before");
+            if *row == "bytes" && is_now {
+                *values = vec![bytes];
+            }
+        }
     }
 
     /// Adds the measurements of an agent.

@@ -36,6 +36,11 @@ impl Results {
         self.0.insert(book.said(CPU).to_owned(), book);
     }
 
+    /// Takes the bytes of another build in all books.
+    pub fn resize(&mut self, bytes: f64, commit: &str) {
+        self.0.values_mut().for_each(|book| book.resize(bytes, commit));
+    }
+
     /// The book of this CPU.
     #[must_use]
     pub fn of(&self, cpu: &str) -> Option<&Book> {
