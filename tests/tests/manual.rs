@@ -127,7 +127,7 @@ fn the_page_has_the_features_and_exit_codes_of_the_help() {
     let (_, codes) = help.split_once("Exit codes: ").expect("exit codes");
     assert!(PAGE.contains(codes.trim()), "{codes}");
     let features = features(&help);
-    assert_eq!(features.len(), 11, "{features:?}");
+    assert_eq!(features.len(), 12, "{features:?}");
     for feature in features {
         assert!(PAGE.contains(&format!(".Cm {feature} ")), "{feature}");
     }
