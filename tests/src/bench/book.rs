@@ -12,6 +12,8 @@ use crate::column::Column;
 pub const COMMIT: &str = "commit of mote";
 /// The commit whose binary's bytes these are, if they were read again since.
 pub const SIZED: &str = "commit of the binary's bytes";
+/// The same of its memory.
+pub const WEIGHED: &str = "commit of the memory";
 /// The older commit that was measured too.
 pub const BEFORE: &str = "older commit of mote";
 /// The CPU of the VM.
@@ -46,20 +48,23 @@ impl Book {
     /// The commit that was measured, in words.
     #[must_use]
     pub fn commit(&self) -> String {
-        match self.said(SIZED) {
-            "" => self.said(COMMIT).to_owned(),
-            sized => format!("{}, its bytes at {sized}", self.said(COMMIT)),
+        let mut text = self.said(COMMIT).to_owned();
+        for (what, commit) in [("bytes", self.said(SIZED)), ("memory", self.said(WEIGHED))] {
+            if !commit.is_empty() {
+                text += &format!(", its {what} at {commit}");
+            }
         }
+        text
     }
 
-    /// Takes the bytes of another build, of this commit: they need no run, and differ with each change.
-    pub fn resize(&mut self, bytes: f64, commit: &str) {
-        self.machine.retain(|(name, _)| name != SIZED);
-        self.machine.push((SIZED.into(), commit.into()));
+    /// Takes a row's figure of another build, of this commit: bytes need no run, and memory is what a test measures.
+    pub fn again(&mut self, (id, said): (&str, &str), figure: f64, commit: &str) {
+        self.machine.retain(|(name, _)| name != said);
+        self.machine.push((said.into(), commit.into()));
         for ((row, column), values) in &mut self.samples {
             let is_now = column.title().starts_with("mote/") && !column.title().ends_with("before");
-            if *row == "bytes" && is_now {
-                *values = vec![bytes];
+            if *row == id && is_now {
+                *values = vec![figure];
             }
         }
     }
