@@ -179,19 +179,8 @@ impl Agent {
         }
     }
 
-    /// Says Ready in place of an application; whether the host has taken it.
-    pub(crate) async fn say_ready(&self) -> bool {
-        let _exclusive = self.ready_lock.clone().take_many(READY_LOCK_PERMITS).await;
-        // An application may have been faster.
-        if self.ready.borrow().get().is_some() || !self.tell(ReadyState::Ready).await {
-            return false;
-        }
-        self.ready.borrow_mut().set(ReadyState::Ready);
-        true
-    }
-
     /// Tells the host this state; whether it has taken it.
-    async fn tell(&self, state: ReadyState) -> bool {
+    pub(crate) async fn tell(&self, state: ReadyState) -> bool {
         let body = Document::new(32, |json| write_state(json, state.name()));
         let request = Call {
             method: "PATCH",

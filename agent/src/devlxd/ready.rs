@@ -5,7 +5,7 @@ use mote_core::json::Value;
 
 use crate::agent::Agent;
 use crate::runtime::log;
-use crate::status::status_file;
+use crate::status::status_file::remember;
 
 /// The host is about to be asked to set the state of this request.
 pub(super) fn asked(agent: &Agent, body: &[u8]) -> Option<ReadyState> {
@@ -21,12 +21,4 @@ pub(super) fn asked(agent: &Agent, body: &[u8]) -> Option<ReadyState> {
 pub(super) fn accepted(agent: &Agent, state: ReadyState) {
     log::info(format_args!("an application says {}", state.name()));
     remember(agent, state);
-}
-
-fn remember(agent: &Agent, state: ReadyState) {
-    agent.ready.borrow_mut().set(state);
-    // Whatever was written before: an agent that this one has replaced may have had a call under way.
-    agent.run_files.ready.set(None);
-    let _said = status_file::keep_ready(agent);
-    agent.status_changed.raise();
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use mote_core::freeze::is_hook;
 use rustix::fs::{FileType, stat};
 
-use crate::system::devices::entries;
+use crate::system::devices::by_name;
 use crate::workers::command;
 
 /// Where they are: mote's, and qemu-ga's as its documents and as Red Hat's packages have them.
@@ -29,12 +29,9 @@ pub(super) fn list(root: &Path) -> Vec<PathBuf> {
             continue;
         }
         seen.get_mut(at).iter_mut().for_each(|seen| **seen = (found.st_dev, found.st_ino));
-        let begin = all.len();
-        for path in entries(&directory) {
+        for path in by_name(&directory) {
             if is_program(&path) {
-                let is_before = |other: &&PathBuf| other.as_os_str() < path.as_os_str();
-                let at = all.iter().skip(begin).take_while(is_before).count();
-                all.insert(begin + at, path);
+                all.push(path);
             }
         }
     }

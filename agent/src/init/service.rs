@@ -13,13 +13,9 @@ use rustix::termios::isatty;
 
 use crate::init::console;
 use crate::runtime::log;
-use crate::sys::{Plan, SELF, spawn};
+use crate::sys::{PATH, Plan, SELF, spawn};
 
-const ENVIRONMENT: [&CStr; 3] = [
-    c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    c"HOME=/root",
-    c"TERM=linux",
-];
+const ENVIRONMENT: [&CStr; 3] = [PATH, c"HOME=/root", c"TERM=linux"];
 
 /// A program that is started, and perhaps started again.
 #[derive(Debug)]

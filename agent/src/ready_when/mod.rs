@@ -7,13 +7,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_lite::FutureExt;
+use mote_core::devlxd::ready::ReadyState;
 use mote_core::status::State;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, READY_LOCK_PERMITS};
 use crate::runtime::children::Ended;
 use crate::runtime::clock::sleep;
 use crate::runtime::log;
-use crate::status::status_file::keep_ready;
+use crate::status::status_file::remember;
 use crate::sys::sandbox;
 use crate::workers::run::connected;
 
@@ -41,12 +42,20 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     };
     let mut is_due = held.or(said).await;
     while is_due {
-        if agent.state() == State::Connected && agent.say_ready().await {
-            log::info(format_args!("ready-when holds: Ready"));
-            let _said = keep_ready(&agent);
-            agent.status_changed.raise();
+        if agent.state() == State::Connected {
+            say(&agent).await;
         }
         is_due = is_said().is_none();
         sleep(TRY).await;
+    }
+}
+
+/// Says Ready in place of an application.
+async fn say(agent: &Agent) {
+    let _exclusive = agent.ready_lock.clone().take_many(READY_LOCK_PERMITS).await;
+    // An application may have been faster.
+    if agent.ready.borrow().get().is_none() && agent.tell(ReadyState::Ready).await {
+        log::info(format_args!("ready-when holds: Ready"));
+        remember(agent, ReadyState::Ready);
     }
 }

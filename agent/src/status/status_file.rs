@@ -4,6 +4,7 @@
 use std::fs::read_link;
 use std::path::Path;
 
+use mote_core::devlxd::ready::ReadyState;
 use mote_core::status::State;
 use mote_core::status::view::{View, WAITING};
 
@@ -37,6 +38,15 @@ pub(crate) fn update(agent: &Agent, port: Option<&Path>, last: &mut String) {
             agent.options.root.join(run_dir::STATUS).display()
         ));
     }
+}
+
+/// Remembers a state that was set, to say Ready again after the host restarts (decisions §2). It is written whatever was
+/// written before: an agent that this one has replaced may have had a call under way.
+pub(crate) fn remember(agent: &Agent, state: ReadyState) {
+    agent.ready.borrow_mut().set(state);
+    agent.run_files.ready.set(None);
+    let _said = keep_ready(agent);
+    agent.status_changed.raise();
 }
 
 /// Writes the ready file if the state that an application set is not yet in it. Returns whether it is up to date.

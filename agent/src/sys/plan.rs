@@ -6,6 +6,9 @@ use mote_core::hostapi::exec::Program;
 
 use crate::sys::fd::BorrowedFd;
 
+/// Where programs are looked for that the guest's files name.
+pub(crate) const PATH: &CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// A program to start.
 #[derive(Debug)]
 pub(crate) struct Plan<'p> {

@@ -8,10 +8,8 @@ use std::time::Duration;
 use mote_core::hostapi::exec::Program;
 use rustix::process::{WaitOptions, waitpid};
 
-use crate::sys::{self, Plan};
+use crate::sys::{self, PATH, Plan};
 
-/// As of a command of the host's.
-const ENVIRONMENT: &CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Pause between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -25,7 +23,7 @@ pub(crate) fn run(words: &[&CStr], stdio: BorrowedFd<'_>, limit: Duration) -> io
     let (child, _report) = sys::spawn(&Plan {
         program: Program { name: words.first().copied().unwrap_or_default(), path: "" },
         arguments: words,
-        environment: &[ENVIRONMENT],
+        environment: &[PATH],
         stdio: [stdio; 3],
         directory: Some(c"/"),
         ids: None,

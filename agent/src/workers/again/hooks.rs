@@ -14,7 +14,7 @@ use rustix::fs::FileType;
 use rustix::process::geteuid;
 
 use crate::runtime::log;
-use crate::system::devices::entries;
+use crate::system::devices::by_name;
 use crate::workers::command;
 
 /// Where they are.
@@ -26,18 +26,10 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// being told. What they print is in the log.
 pub(super) fn tell(directory: &Path, kind: &str) -> ExitCode {
     let kind = CString::new(kind).unwrap_or_default();
-    let mut all = Vec::new();
-    if mode(directory) != 0 {
-        all = entries(directory);
+    if mode(directory) == 0 {
+        return ExitCode::SUCCESS;
     }
-    while !all.is_empty() {
-        let mut first = 0;
-        for (at, path) in all.iter().enumerate() {
-            if all.get(first).is_some_and(|other| path.as_os_str() < other.as_os_str()) {
-                first = at;
-            }
-        }
-        let hook = all.swap_remove(first);
+    for hook in by_name(directory) {
         let name = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();
         if FileType::from_raw_mode(mode(&hook)) == FileType::RegularFile
             && !matches!(command::run(&[&name, &kind], io::stderr().as_fd(), LIMIT), Ok(0))

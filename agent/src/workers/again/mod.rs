@@ -7,6 +7,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::options::command::SYNC;
 use crate::print;
 use crate::sys::restored::{reseed, wall};
 use crate::system::signs;
@@ -14,14 +15,13 @@ use crate::system::signs;
 /// What is done: random numbers are made anew, then the clock is set.
 pub(crate) const CLOCK: &str = "clock";
 
-/// Makes random numbers anew if `what` is empty, and then sets the clock if it is [`CLOCK`]; only sets the clock if it is [`SYNC`](crate::options::command::SYNC);
+/// Makes random numbers anew if `what` is empty, and then sets the clock if it is [`CLOCK`]; only sets the clock if it is [`SYNC`];
 /// else tells hooks, with this word. Prints what was done.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(what: &str) -> ExitCode {
-    // By their first letters, since none is a kind's.
-    match what.as_bytes() {
-        [b's', ..] => clock::set(true),
-        [] | [b'c', ..] => {
+    match what {
+        SYNC => clock::set(true),
+        "" | CLOCK => {
             if !random() {
                 drop(print::out(format_args!("random numbers as before; ")));
             }
