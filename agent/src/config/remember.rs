@@ -29,8 +29,8 @@ pub(super) fn keep(directory: &Path, files: &ConfigFiles) {
     }
 }
 
-/// Whether the share has been waited for.
-pub(super) fn is_time(options: &Options) -> bool {
+/// Whether the share has been waited for long enough to do with what was kept.
+pub(crate) fn is_time(options: &Options) -> bool {
     static FIRST: OnceLock<Uptime> = OnceLock::new();
     let first = *FIRST.get_or_init(now);
     !options.waits() || now() - first >= PATIENCE

@@ -1,6 +1,6 @@
 //! What is looked at while the agent waits at start: devices, drivers and the host's files.
 
-use crate::config::files;
+use crate::config::{files, remember};
 use crate::options::Options;
 use crate::system::devices::entries;
 
@@ -16,7 +16,7 @@ const DIRECTORIES: [&str; 8] = [
     "sys/module",
 ];
 
-/// A listing of devices, drivers and config files, to compare with the next one.
+/// A listing of devices, drivers and config files, and of what is done without them, to compare with the next one.
 pub(super) fn look(options: &Options) -> Vec<u8> {
     let mut seen = Vec::with_capacity(4096);
     for directory in DIRECTORIES {
@@ -36,6 +36,8 @@ pub(super) fn look(options: &Options) -> Vec<u8> {
             }
         }
     }
+    // No event tells that the time is over.
+    seen.push((options.remember.is_some() && remember::is_time(options)).into());
     seen
 }
 
