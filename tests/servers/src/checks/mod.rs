@@ -7,6 +7,7 @@ mod devices;
 mod during;
 mod exec;
 mod files;
+mod follow;
 mod guest_api;
 mod life;
 mod others;
@@ -28,6 +29,7 @@ pub fn of(server: Server) -> impl Iterator<Item = Check> {
         devices::CHECKS,
         guest_api::CHECKS,
         life::CHECKS,
+        follow::CHECKS,
         boot::CHECKS,
         others::CHECKS,
     ];

@@ -1,0 +1,81 @@
+//! What the server changes while the instance runs, and what the guest makes of it.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::check::Check;
+use crate::world::{Seen, VM, World, round, same};
+
+pub(super) const CHECKS: &[Check] = &[
+    // LXD 5.0.2 changes neither while an instance runs.
+    Check::new("follow", "limits_cpu", limits_cpu).incus(),
+    Check::new("follow", "limits_memory", limits_memory).incus(),
+    Check::new("follow", "clock_after_pause", clock_after_pause),
+];
+
+/// So long a pause: what a clock lags by cannot be taken for the time that an `exec` takes.
+const PAUSE: Duration = Duration::from_secs(40);
+/// So far from the host's clock at most, and within this many seconds of running again. `date` prints whole seconds.
+const RIGHT: i64 = 2;
+const SOON: u64 = 10;
+/// MiB that are taken from the instance, which has 384.
+const LESS: u64 = 256;
+
+/// Sets a key of the instance while it runs, looks, and sets it back whatever was seen.
+fn with_set(world: &World, key: &str, value: &str, was: &str, look: impl FnOnce() -> Seen) -> Seen {
+    world.cli(&["config", "set", VM, key, value]).within(world.limit(120)).text()?;
+    let seen = look();
+    world.cli(&["config", "set", VM, key, was]).within(world.limit(120)).text()?;
+    seen
+}
+
+fn limits_cpu(world: &World) -> Seen {
+    let online = || world.sh("cat /sys/devices/system/cpu/online");
+    same("before", online()?.trim(), "0")?;
+    let seen = with_set(world, "limits.cpu", "2", "1", || {
+        let took = world.until("another CPU in use", 20, || Ok(online()?.trim() == "0-1"))?;
+        Ok(format!("in use {took} s after the command"))
+    })?;
+    let gone = world.until("one CPU", 20, || Ok(online()?.trim() == "0"))?;
+    Ok(format!("{seen}; gone {gone} s after the one that took it"))
+}
+
+fn limits_memory(world: &World) -> Seen {
+    let total = || -> Result<u64, String> {
+        let text = world.sh("sed -n 's/^MemTotal: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo")?;
+        text.trim().parse().map_err(|_| format!("MemTotal: {text}"))
+    };
+    let before = total()?;
+    let (less, was) = (format!("{LESS}MiB"), "384MiB");
+    let seen = with_set(world, "limits.memory", &less, was, || {
+        let took = world.until("less memory", 30, || Ok(total()? < LESS * 1024))?;
+        Ok(format!("taken {took} s after the command"))
+    })?;
+    let back = world.until("the memory is back", 30, || Ok(total()? == before))?;
+    Ok(format!("{seen}, back {back} s after the other"))
+}
+
+/// By how many seconds the guest's clock lags behind the host's.
+fn lag(world: &World) -> Result<i64, String> {
+    let guest: i64 =
+        world.sh("date +%s")?.trim().parse().map_err(|_| "no seconds from date".to_owned())?;
+    let host = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    Ok(host.cast_signed() - guest)
+}
+
+fn clock_after_pause(world: &World) -> Seen {
+    let before = lag(world)?;
+    world.ok(&["pause", VM])?;
+    std::thread::sleep(PAUSE);
+    world.ok(&[world.server.resume(), VM])?;
+    let begun = Instant::now();
+    let mut last = lag(world)?;
+    while (last - before).abs() > RIGHT {
+        if begun.elapsed() > world.limit(SOON) {
+            return Err(format!("{last} s behind, {} s after it ran again", round(begun.elapsed())));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+        last = lag(world)?;
+    }
+    let took = round(begun.elapsed());
+    Ok(format!("{before} s behind before, {last} s within {took} s of running again"))
+}
