@@ -101,6 +101,12 @@ impl Wire {
         self
     }
 
+    /// That limit, as it was asked for.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
     fn begin(&mut self) {
         self.end = Instant::now() + patient(self.limit);
     }

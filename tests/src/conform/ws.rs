@@ -1,9 +1,10 @@
 //! The client side of RFC 6455, written out here so that claims concern the bytes on the wire.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::client::Client;
 use super::wire::{Answer, Wire};
+use crate::patient;
 
 /// The example of RFC 6455 §1.3, so that the answer can be checked without SHA-1.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -142,9 +143,13 @@ impl Ws {
         })
     }
 
-    /// Reads the next data message or close frame; answers pings before it.
+    /// Reads the next data message or close frame; answers pings before it, which make the time no longer.
     pub fn message(&mut self) -> Result<Message, String> {
+        let end = Instant::now() + patient(self.wire.limit());
         loop {
+            if Instant::now() > end {
+                return Err("nothing but pings came in time".into());
+            }
             match self.any()? {
                 Message::Ping(payload) => {
                     self.pings += 1;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::check::Check;
 use super::devices::{in_guest, plug, unplug};
 use super::during::{During, GONE};
+use super::follow;
 use crate::server::Server;
 use crate::setup::{FIRST_IN_GUEST, nic};
 use crate::terminal::Terminal;
@@ -176,5 +177,7 @@ fn stateful(world: &World) -> Seen {
     world.agent_of(VM)?;
     same("the boot", boot_id(world)?, was)?;
     same("a file", world.sh("cat /tmp/kept")?, "kept\n")?;
-    Ok(format!("stopped in {stopped} s, agent {} s after the start", round(begun.elapsed())))
+    let took = round(begun.elapsed());
+    let behind = follow::right(world, 0)?;
+    Ok(format!("stopped in {stopped} s, agent {took} s after the start; the clock {behind}"))
 }

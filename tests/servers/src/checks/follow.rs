@@ -67,15 +67,20 @@ fn clock_after_pause(world: &World) -> Seen {
     world.ok(&["pause", VM])?;
     std::thread::sleep(PAUSE);
     world.ok(&[world.server.resume(), VM])?;
+    Ok(format!("{before} s behind before; {} of running again", right(world, before)?))
+}
+
+/// Waits until the guest's clock lags by no more than it did.
+pub(super) fn right(world: &World, before: i64) -> Seen {
     let begun = Instant::now();
-    let mut last = lag(world)?;
-    while (last - before).abs() > RIGHT {
+    loop {
+        let now = lag(world)?;
+        if (now - before).abs() <= RIGHT {
+            return Ok(format!("{now} s behind within {} s", round(begun.elapsed())));
+        }
         if begun.elapsed() > world.limit(SOON) {
-            return Err(format!("{last} s behind, {} s after it ran again", round(begun.elapsed())));
+            return Err(format!("{now} s behind, {} s after it ran again", round(begun.elapsed())));
         }
         std::thread::sleep(Duration::from_millis(500));
-        last = lag(world)?;
     }
-    let took = round(begun.elapsed());
-    Ok(format!("{before} s behind before, {last} s within {took} s of running again"))
 }

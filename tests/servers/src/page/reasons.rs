@@ -16,12 +16,16 @@ pub const REASONS: &[Reason] = &[
     because(INCUS, "boot.stop_during_command", OWN, CUT_OFF),
     because(INCUS, "life.server_killed", OWN, FORGOTTEN),
     because(INCUS, "life.server_restarted", OWN, FORGOTTEN),
+    because(INCUS, "follow.limits_cpu", OWN, NOT_FOLLOWED),
+    because(INCUS, "follow.limits_memory", OWN, NOT_FOLLOWED),
+    because(INCUS, "follow.clock_after_pause", OWN, NOT_FOLLOWED),
     because(LXD, "exec.exit_codes", OWN, KILLED),
     because(LXD, "terminal.window_change", OWN, KILLED),
     because(LXD, "guestapi.off_and_on", OWN, ASKED_BACK),
     because(LXD, "life.agent_killed", OWN, SLOW),
     because(LXD, "life.agent_ends_during_command", OWN, CUT_OFF),
     because(LXD, "boot.stop_during_command", OWN, CUT_OFF),
+    because(LXD, "follow.clock_after_pause", OWN, NOT_FOLLOWED),
 ];
 
 // By the server's name, and by the columns'.
@@ -45,6 +49,9 @@ const CUT_OFF: &str = "The server's agent ends without a word about its commands
 
 const FORGOTTEN: &str = "The server forgets Ready when it ends, and its agent does not say it again; mote does \
     (docs/protocol/ready.md).";
+
+const NOT_FOLLOWED: &str = "The server's agent leaves it to the guest: a CPU that is plugged in stays offline without a rule of udev, no driver is \
+    loaded that gives memory back, and the clock stays behind by the pause (docs/follow.md).";
 
 const ASKED_BACK: &str = "The server's agent asks the server back before it answers the server's `PUT /1.0`, and LXD 5.0.2 refuses \
     everything while its database still says that the guest API is off: in an instance that runs it cannot be allowed again. mote \
