@@ -101,8 +101,11 @@ impl Watch {
             return;
         }
         self.next = now() + LOOKS;
+        let before = wall();
         match signs::hardware_clock() {
-            Some(hardware) => signs.is_behind |= self.difference.look(hardware, wall()),
+            Some(hardware) => {
+                signs.is_behind |= self.difference.look(hardware, [before, wall()]);
+            }
             None if self.is_missed => {}
             None => {
                 self.is_missed = true;

@@ -8,11 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mote_core::freeze::is_hook;
 use rustix::fs::{FileType, stat};
 
-use crate::system::devices::by_name;
-use crate::workers::command;
+use crate::workers::command::{self, hooks};
 
 /// Where they are: mote's, and qemu-ga's as its documents and as Red Hat's packages have them.
 const DIRECTORIES: [&str; 3] =
@@ -29,7 +27,7 @@ pub(super) fn list(root: &Path) -> Vec<PathBuf> {
             continue;
         }
         seen.get_mut(at).iter_mut().for_each(|seen| **seen = (found.st_dev, found.st_ino));
-        for path in by_name(&directory) {
+        for path in hooks(&directory) {
             if is_program(&path) {
                 all.push(path);
             }
@@ -39,11 +37,10 @@ pub(super) fn list(root: &Path) -> Vec<PathBuf> {
 }
 
 fn is_program(path: &Path) -> bool {
-    is_hook(path.as_os_str().as_bytes())
-        && stat(path).is_ok_and(|found| {
-            FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
-                && found.st_mode & 0o111 != 0
-        })
+    stat(path).is_ok_and(|found| {
+        FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+            && found.st_mode & 0o111 != 0
+    })
 }
 
 /// Tells all. If one fails, those that were told are told to undo it, and that one is.

@@ -81,18 +81,6 @@ pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The same by name. Sorted by hand: there are few, and std's sort is larger.
-#[inline(never)] // its size
-pub(crate) fn by_name(directory: &Path) -> Vec<PathBuf> {
-    let mut sorted = Vec::<PathBuf>::new();
-    for path in entries(directory) {
-        let is_before = |other: &&PathBuf| other.as_os_str() < path.as_os_str();
-        let at = sorted.iter().take_while(is_before).count();
-        sorted.insert(at, path);
-    }
-    sorted
-}
-
 /// Why the host gets no files and reports: this program is found by `/proc`, and reports are read there.
 pub(crate) const NO_PROC: &str =
     "/proc is not mounted: no files, state or metrics for the host: mount -t proc proc /proc";

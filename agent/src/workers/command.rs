@@ -3,15 +3,33 @@
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use mote_core::freeze::is_hook;
 use mote_core::hostapi::exec::Program;
 use rustix::process::{WaitOptions, waitpid};
 
 use crate::sys::{self, PATH, Plan};
+use crate::system::devices::entries;
 
 /// Pause between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// What may be a hook in a directory, by name. Sorted by hand: there are few, and std's sort is larger.
+#[inline(never)] // its size
+pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
+    let mut sorted = Vec::<PathBuf>::new();
+    for path in entries(directory) {
+        if is_hook(path.as_os_str().as_bytes()) {
+            let is_before = |other: &&PathBuf| other.as_os_str() < path.as_os_str();
+            let at = sorted.iter().take_while(is_before).count();
+            sorted.insert(at, path);
+        }
+    }
+    sorted
+}
 
 /// Runs a program, whose path is the first word, with this input and output; gives its exit code. One that takes longer is
 /// killed.

@@ -37,10 +37,13 @@ pub fn is_setter(name: &[u8]) -> bool {
 pub struct Difference(Option<i64>);
 
 impl Difference {
-    /// Compares both clocks; whether this one has been stopped. Then what was known before is kept.
-    pub fn look(&mut self, hardware: i64, wall: i64) -> bool {
-        let least = hardware.saturating_mul(SECOND).saturating_sub(wall);
-        let most = least.saturating_add(SECOND);
+    /// Compares both clocks; whether this one has been stopped. Then what was known before is kept. This one was read before and
+    /// after the hardware's: on a busy host seconds may pass in between, and a bound that takes both for the same moment
+    /// would be too low for ever, so that a later look finds a pause that there was not.
+    pub fn look(&mut self, hardware: i64, [before, after]: [i64; 2]) -> bool {
+        let hardware = hardware.saturating_mul(SECOND);
+        let least = hardware.saturating_sub(after);
+        let most = hardware.saturating_sub(before).saturating_add(SECOND);
         let known = self.0.unwrap_or(most);
         if least.saturating_sub(known) >= PAUSED {
             return true;
@@ -108,18 +111,31 @@ mod tests {
     fn a_clock_that_shows_another_time_on_purpose_is_known() {
         let mut difference = Difference::default();
         assert!(difference.is_meant(), "as far as is known");
-        assert!(!difference.look(NOW / SECOND, NOW + SECOND / 2));
+        assert!(!difference.look(NOW / SECOND, [NOW + SECOND / 2; 2]));
         assert!(difference.is_meant(), "that near");
         // The hardware's clock is in local time.
         let local = NOW / SECOND + 7200;
         difference.forget();
-        assert!(!difference.look(local, NOW));
+        assert!(!difference.look(local, [NOW; 2]));
         assert!(!difference.is_meant());
-        assert!(difference.look(local + 40, NOW));
+        assert!(difference.look(local + 40, [NOW; 2]));
         assert!(!difference.is_meant(), "as before");
         difference.forget();
-        assert!(!difference.look(NOW / SECOND, NOW + 3600 * SECOND));
+        assert!(!difference.look(NOW / SECOND, [NOW + 3600 * SECOND; 2]));
         assert!(!difference.is_meant(), "a date set by hand");
+    }
+
+    #[test]
+    fn a_host_that_is_busy_between_two_readings_is_no_pause() {
+        let (mut time, mut difference) = (NOW, Difference::default());
+        // How long the guest had no CPU before and after the reading of the hardware's clock, in tenths of a second.
+        for (before, after) in [(0, 0), (0, 17), (0, 0), (21, 0), (4, 4), (0, 90), (0, 0), (0, 0)] {
+            time += 5 * SECOND;
+            let bounds = [time - before * SECOND / 10, time + after * SECOND / 10];
+            assert!(!difference.look(time / SECOND, bounds), "{before} {after}");
+        }
+        // A pause is still seen.
+        assert!(difference.look(time / SECOND + 3, [time; 2]));
     }
 
     #[test]
@@ -148,19 +164,22 @@ mod tests {
         fn a_pause_of_two_and_a_half_seconds_is_seen_at_once_and_none_where_there_is_none(
             off in -4_000_000_000_i64..4_000_000_000,
             paused in 0_i64..100,
-            looks in proptest::collection::vec(1_i64..30_000, 1..20),
+            looks in proptest::collection::vec((1_i64..30_000, [0_i64..5_000, 0..5_000]), 1..20),
         ) {
             let mut difference = Difference::default();
             let mut time = NOW;
-            let look = |difference: &mut Difference, time: i64, behind: i64| {
-                difference.look((time + off) / SECOND, time - behind)
+            let look = |difference: &mut Difference, time: i64, behind: i64, starved: [i64; 2]| {
+                let [before, after] = starved.map(|millis| millis * 1_000_000);
+                difference.look((time + off) / SECOND, [time - behind - before, time - behind + after])
             };
-            for millis in looks {
+            for (millis, starved) in looks {
                 time += millis * 1_000_000;
-                prop_assert!(!look(&mut difference, time, 0));
+                prop_assert!(!look(&mut difference, time, 0, starved));
             }
+            // One that is not starved.
+            prop_assert!(!look(&mut difference, time, 0, [0; 2]));
             time += paused * SECOND;
-            let seen = look(&mut difference, time, paused * SECOND);
+            let seen = look(&mut difference, time, paused * SECOND, [0; 2]);
             prop_assert!(seen || paused < 3, "{} s", paused);
             prop_assert!(!seen || paused > 0);
         }
@@ -168,8 +187,8 @@ mod tests {
         #[test]
         fn any_numbers_are_taken(hardware: i64, wall: i64, then: i64, asked: bool) {
             let mut difference = Difference::default();
-            prop_assert!(!difference.look(hardware, wall));
-            difference.look(then, wall);
+            prop_assert!(!difference.look(hardware, [wall; 2]));
+            difference.look(then, [wall, hardware]);
             let is_meant = difference.is_meant();
             if let Step::By(by) = step(hardware, asked) {
                 prop_assert!(by > 0 || asked, "{is_meant}");

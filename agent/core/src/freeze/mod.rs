@@ -12,7 +12,7 @@ pub const LONGEST: Duration = Duration::from_secs(3600);
 const IGNORED: [&[u8]; 8] =
     [b"~", b".bak", b".orig", b".rpmnew", b".rpmorig", b".rpmsave", b".sample", b".swp"];
 
-/// Whether a file with this path, in a directory of hooks, is one.
+/// Whether a file with this path, in a directory of hooks (for a snapshot, or after a restore), is one.
 #[must_use]
 pub fn is_hook(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

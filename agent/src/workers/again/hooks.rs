@@ -14,8 +14,7 @@ use rustix::fs::FileType;
 use rustix::process::geteuid;
 
 use crate::runtime::log;
-use crate::system::devices::by_name;
-use crate::workers::command;
+use crate::workers::command::{self, hooks};
 
 /// Where they are.
 pub(super) const DIRECTORY: &str = "/etc/mote/restored.d";
@@ -29,7 +28,7 @@ pub(super) fn tell(directory: &Path, kind: &str) -> ExitCode {
     if mode(directory) == 0 {
         return ExitCode::SUCCESS;
     }
-    for hook in by_name(directory) {
+    for hook in hooks(directory) {
         let name = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();
         if FileType::from_raw_mode(mode(&hook)) == FileType::RegularFile
             && !matches!(command::run(&[&name, &kind], io::stderr().as_fd(), LIMIT), Ok(0))
@@ -70,7 +69,14 @@ mod tests {
             set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
         };
         let hooks = root.join("hooks");
-        for (name, mode) in [("20-b", 0o755), ("10-a", 0o700), ("c", 0o644), ("d", 0o777)] {
+        for (name, mode) in [
+            ("20-b", 0o755),
+            ("10-a", 0o700),
+            ("c", 0o644),
+            ("d", 0o777),
+            ("10-a~", 0o755),
+            ("b.bak", 0o755),
+        ] {
             put(name, mode);
         }
         create_dir_all(hooks.join("e")).unwrap();

@@ -168,7 +168,7 @@ fn check_restore(data: &[u8]) {
     for pair in data.as_chunks::<16>().0 {
         let [hardware, wall] =
             [0, 8].map(|at| i64::from_ne_bytes(pair[at..at + 8].try_into().unwrap()));
-        difference.look(hardware, wall);
+        difference.look(hardware, [wall; 2]);
         if difference.is_meant()
             && let Step::By(by) = step(hardware, false)
         {
