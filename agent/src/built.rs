@@ -22,6 +22,8 @@ pub(crate) type BoxFuture<'a, T = ()> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// The cipher for CPUs without AES instructions: 50 KB. Go hosts do not need it.
 pub(crate) const CHACHA20: bool = cfg!(feature = "chacha20");
+/// Credentials of systemd's, in a guest without it.
+pub(crate) const CREDENTIALS: bool = cfg!(feature = "credentials");
 /// `/1.0/exec`: commands.
 pub(crate) const EXEC: bool = cfg!(feature = "exec");
 /// `/1.0/sftp`: files.
@@ -58,13 +60,14 @@ pub(crate) const CAPABILITIES: Features = Features::of(&[
     (EXEC, Capability::Exec),
     (FILES, Capability::Files),
     (MOUNTS, Capability::Mounts),
-    (FIRST_BOOT, Capability::Templates),
+    (FIRST_BOOT || CREDENTIALS, Capability::Templates),
     (PORT_FORWARD, Capability::PortForward),
 ]);
 
 /// The features by name; `--check` shows the absent ones.
-const FEATURES: [(&str, bool); 14] = [
+const FEATURES: [(&str, bool); 15] = [
     ("chacha20", CHACHA20),
+    ("credentials", CREDENTIALS),
     ("exec", EXEC),
     ("files", FILES),
     ("first-boot", FIRST_BOOT),

@@ -98,6 +98,9 @@ pub(crate) fn run(
     {
         return Ok(());
     }
+    if built::CREDENTIALS && !options.is_early() {
+        first_boot::credentials::apply(&options.root, policy.get().features);
+    }
     let Some(way) = listen::begin(&mut wait, &options, flavour)? else {
         return Ok(());
     };

@@ -67,6 +67,7 @@ fn main() -> ExitCode {
         Command::ReadyWhen if built::READY_WHEN => watch::run(&options),
         Command::Freeze(what) if built::FREEZE => freeze::run(&options.root, *what),
         Command::Grow(is_live) if built::RESOURCES => grow::run(&options.root, *is_live),
+        Command::Nics(first) if built::FIRST_BOOT => first_boot::nics::plugged(&options, *first),
         Command::Again(what) if built::RESTORE => again::run(what),
         Command::Init if built::INIT => init::run(),
         Command::Leave(goal) if built::INIT => init::tell(*goal),
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         | Command::Freeze(_)
         | Command::ReadyWhen
         | Command::Grow(_)
+        | Command::Nics(_)
         | Command::Again(_)
         | Command::Init
         | Command::Leave(_) => built::absent(),

@@ -52,7 +52,7 @@ fn its_subcommands_are_gone_and_check_says_what_was_left_out() {
     }
     let output = Command::new(agent()).arg("--check").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    let without = "build: without chacha20, exec, files, first-boot, freeze, initramfs, metrics, \
-                   mounts, port-forward, ready-when, remember, resources, restore, state";
+    let without = "build: without chacha20, credentials, exec, files, first-boot, freeze, initramfs, \
+                   metrics, mounts, port-forward, ready-when, remember, resources, restore, state";
     assert!(said.contains(without), "{said}");
 }

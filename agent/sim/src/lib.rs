@@ -24,6 +24,8 @@ mod shipped {
     pub(crate) mod built;
     pub(crate) mod config {
         mod contents;
+        #[path = "../../sim/src/below/config/credentials.rs"]
+        pub(crate) mod credentials;
         #[path = "../../sim/src/below/config/files.rs"]
         pub(crate) mod files;
         pub(crate) mod known_host;

@@ -2,6 +2,7 @@
 //! agent.
 
 mod contents;
+pub(crate) mod credentials;
 pub(crate) mod disk;
 pub(crate) mod files;
 pub(crate) mod known_host;

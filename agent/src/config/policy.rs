@@ -11,10 +11,12 @@ use std::fmt::{Display, Write};
 use std::io::ErrorKind;
 use std::path::Path;
 
+use mote_core::first_boot::credentials::POLICY;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::policy::{Capability, Features, Policy, Whose};
 
 use crate::built;
+use crate::config::credentials;
 use crate::options::Options;
 use crate::runtime::log;
 use crate::runtime::small_files::read_bounded;
@@ -171,14 +173,26 @@ fn is_incus_file_used(flavour: Option<Flavour>) -> bool {
 #[inline(never)] // its size
 fn read_one(root: &Path, file: &str, whose: Whose) -> One {
     let path = root.join(file);
+    let (mut text, mut credential) = (read_bounded(&path, MAX_POLICY_FILE), "");
+    if built::CREDENTIALS
+        && whose == Whose::Mote
+        && text.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    {
+        // It can only deny more than an image without a policy.
+        text = credentials::read(root, POLICY);
+        if text.is_ok() {
+            log::info(format_args!("policy: that of the credential {POLICY}"));
+        }
+        credential = "credential in place of ";
+    }
     let mut trouble = String::new();
     let mut tell = |fault: &dyn Display| {
         let _infallible = match trouble.as_str() {
-            "" => write!(trouble, "; {}: {fault}", path.display()),
+            "" => write!(trouble, "; {credential}{}: {fault}", path.display()),
             _ => write!(trouble, "; {fault}"),
         };
     };
-    let policy = match read_bounded(&path, MAX_POLICY_FILE) {
+    let policy = match text {
         Ok(text) => Policy::from_yaml(&text, whose, built::LIMITS, &mut tell),
         Err(error) if error.kind() == ErrorKind::NotFound => Features::ALL.into(),
         Err(error) => {
@@ -239,5 +253,37 @@ mod tests {
         let text = found(lxd).text;
         assert!(text.starts_with("denied: guestapi exec files"), "{text}");
         assert!(text.contains("etc/mote-agent.yml: line 1: unknown key \"feature\""), "{text}");
+    }
+
+    #[test]
+    fn a_credential_is_the_policy_of_an_image_without_one_and_of_no_other() {
+        let root = crate::runtime::scratch::scratch("policy-credential");
+        let table = root.join("sys/firmware/dmi/tables/DMI");
+        for directory in ["etc", "sys/firmware/dmi/tables"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        let say = |text: &str| {
+            let string = ["\x0b\x05\0\0\x01io.systemd.credential:mote-agent.yml=", text, "\0\0"];
+            std::fs::write(&table, string.concat()).unwrap();
+        };
+        let args = ["mote-agent", "--deny", "files", "--root", root.to_str().unwrap()];
+        let options = crate::options::parse(args.into_iter().map(Into::into)).unwrap();
+        let found = || read(&options).under(Some(Flavour::Lxd));
+        say("features: {exec: true, files: true}");
+        assert_eq!(found().policy.features, Features::only("exec").unwrap());
+        // What is not understood denies everything, as in a file.
+        say("feature: {exec: true}");
+        let broken = found();
+        assert_eq!((broken.policy.features, broken.grade), (Features::NONE, Grade::Broken));
+        assert!(broken.text.contains("credential in place of "), "{}", broken.text);
+        // The image's own is not widened, nor narrowed.
+        std::fs::write(root.join("etc/mote-agent.yml"), "features: {state: true}").unwrap();
+        assert_eq!(found().policy.features, Features::only("state").unwrap());
+        say("features: {exec: true}");
+        assert_eq!(found().policy.features, Features::only("state").unwrap());
+        // systemd runs: this is left to it.
+        std::fs::remove_file(root.join("etc/mote-agent.yml")).unwrap();
+        std::fs::create_dir_all(root.join("run/systemd/system")).unwrap();
+        assert_eq!(found().policy.features, Features::without("files").unwrap());
     }
 }

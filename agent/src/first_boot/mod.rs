@@ -1,6 +1,7 @@
 //! First-boot steps, done before the agent announces itself (P§1.3): hostname, the reboot for a new
 //! cloud-init seed, NICs. An error in one is logged and start-up goes on.
 
+pub(crate) mod credentials;
 pub(crate) mod nics;
 mod own_files;
 pub(crate) mod templates;
@@ -62,8 +63,7 @@ pub(crate) fn run(
         log::info(format_args!("policy: NICs are not named"));
         return Next::Run;
     }
-    let nics = files.nics.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
-    nics::apply(root, nics);
+    nics::apply(root, &files.nics, 0);
     Next::Run
 }
 

@@ -1,18 +1,35 @@
 //! Sets names and MTUs of NICs by the host's `nics/*.json` (P§1.9). The core's `nic` decides the steps;
-//! each is one netlink request. A failure is logged and start-up goes on.
+//! each is one netlink request. A failure is logged and start-up goes on. For one that is plugged in later the files are read
+//! anew.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use mote_core::first_boot::nic::{self, Act, MAX_NICS, Nic, Search, State, Step, Wanted};
 use mote_core::netlink::{Reply, Table};
 use rustix::io::Errno;
 
+use crate::config::files;
+use crate::options::Options;
 use crate::runtime::log;
 use crate::system::modules;
 use crate::system::netlink::Netlink;
 
-/// Applies the files, given as name (for the log) and contents.
-pub(crate) fn apply<'f>(root: &Path, files: impl Iterator<Item = (&'f str, &'f [u8])>) {
+/// Name, for the log, and contents.
+type NamedFile = (String, Vec<u8>);
+
+/// Names those of this number or a higher one: the host has written a file for each before it plugged it in.
+pub(crate) fn plugged(options: &Options, first: u32) -> ExitCode {
+    match files::find(options, &mut |_, _| Ok(())) {
+        Ok(files) => apply(&options.root, &files.nics, first),
+        // A disk that is gone, or a share that was taken away.
+        Err(why) => log::debug(format_args!("NICs are not named: {why}")),
+    }
+    ExitCode::SUCCESS
+}
+
+/// Applies the files to links of this number or a higher one.
+pub(super) fn apply(root: &Path, files: &[NamedFile], first: u32) {
     let wanted = wanted(files);
     if wanted.is_empty() {
         return;
@@ -24,15 +41,15 @@ pub(crate) fn apply<'f>(root: &Path, files: impl Iterator<Item = (&'f str, &'f [
             log::debug(format_args!("{why}"));
         }
     }
-    if let Err(error) = configure(&wanted) {
+    if let Err(error) = configure(&wanted, first) {
         log::warn(format_args!("cannot list NICs: {error}"));
     }
 }
 
 /// Parses the files; one that is malformed is logged and skipped.
-fn wanted<'f>(files: impl Iterator<Item = (&'f str, &'f [u8])>) -> Vec<Wanted> {
+fn wanted(files: &[NamedFile]) -> Vec<Wanted> {
     let mut wanted = Vec::new();
-    for (name, bytes) in files.take(MAX_NICS) {
+    for (name, bytes) in files.iter().take(MAX_NICS) {
         match Wanted::parse(bytes) {
             Ok(nic) => wanted.push(nic),
             Err(why) => log::warn(format_args!("nics/{name}: {why}")),
@@ -41,7 +58,8 @@ fn wanted<'f>(files: impl Iterator<Item = (&'f str, &'f [u8])>) -> Vec<Wanted> {
     wanted
 }
 
-fn configure(wanted: &[Wanted]) -> Result<(), Errno> {
+/// Those whose number is at least `first`, and others whose names they take.
+fn configure(wanted: &[Wanted], first: u32) -> Result<(), Errno> {
     let mut netlink = Netlink::open()?;
     let mut search = Search::new(wanted);
     netlink.dump(Table::Links, |reply| {
@@ -49,10 +67,14 @@ fn configure(wanted: &[Wanted]) -> Result<(), Errno> {
             search.see(link);
         }
     })?;
-    for Wanted { mac: [a, b, c, d, e, f], .. } in search.missing() {
+    // At a later time others may have been taken out.
+    for Wanted { mac: [a, b, c, d, e, f], .. } in search.missing().filter(|_| first == 0) {
         log::warn(format_args!("no NIC has {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"));
     }
     for group in search.groups() {
+        if group.iter().all(|nic| nic.index < first) {
+            continue;
+        }
         if let Err((index, act, error)) = walk(&mut netlink, &nic::steps(&group)) {
             let name = group.iter().find(|nic| nic.index == index).map_or("?", |nic| &nic.name);
             log::warn(format_args!("NIC {name}: cannot {}: {error}; left as it was", Words(&act)));
@@ -135,8 +157,12 @@ mod tests {
             .into_bytes()
     }
 
+    fn named_files(files: &[Vec<u8>]) -> Vec<NamedFile> {
+        files.iter().map(|file| ("x.json".to_owned(), file.clone())).collect()
+    }
+
     fn apply_all(files: &[Vec<u8>]) {
-        apply(Path::new("/nowhere"), files.iter().map(|file| ("x.json", file.as_slice())));
+        apply(Path::new("/nowhere"), &named_files(files), 0);
     }
 
     const A: &str = "00:16:3e:00:00:0a";
@@ -178,6 +204,25 @@ mod tests {
         // A name that another link has and keeps.
         apply_all(&[file(C, "lo", 1500)]);
         assert_eq!(link(C), ("lan".into(), 1280, true));
+    }
+
+    #[test]
+    fn of_those_plugged_in_later_no_other_is_touched() {
+        if !in_private(
+            Private::Network,
+            "first_boot::nics::tests::of_those_plugged_in_later_no_other_is_touched",
+        ) {
+            return;
+        }
+        ip(&format!("link add enp5s0 address {A} type ifb"));
+        ip(&format!("link add enp6s0 address {B} type ifb"));
+        let index = ip("-o link show enp6s0").split(':').next().unwrap().parse().unwrap();
+        // An administrator has named the first one.
+        ip("link set enp5s0 name wan");
+        let files = named_files(&[file(A, "eth0", 1400), file(B, "lan", 1300), file(C, "none", 0)]);
+        apply(Path::new("/nowhere"), &files, index);
+        assert_eq!(link(A), ("wan".into(), 1500, false));
+        assert_eq!(link(B), ("lan".into(), 1300, true));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the host adds to the VM while it runs is brought into use: CPUs, memory, room on disks; and what is done when it runs
-//! again.
+//! What the host adds to the VM while it runs is brought into use: CPUs, memory, room on disks, NICs; and what is done when it
+//! runs again.
 
 use std::io;
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use mote_core::follow::resources::Added;
 use mote_core::hostapi::policy::Part;
 
 use crate::agent::Agent;
+use crate::built;
 use crate::runtime::clock::sleep;
 use crate::runtime::log;
 use crate::runtime::reactor::Async;
@@ -18,9 +19,11 @@ use crate::runtime::wake::Signal;
 use crate::sys::sandbox;
 use crate::system::uevent;
 
+use self::nics::Nics;
 use self::resources::Online;
 
 mod disks;
+mod nics;
 mod resources;
 pub(crate) mod restore;
 
@@ -45,6 +48,10 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     resources::at_start(root, &uses);
     let disks = Rc::new(Signal::default());
     agent.spawn(disks::run(agent.clone(), disks.clone()));
+    let nics = Rc::new(Nics::default());
+    if built::FIRST_BOOT {
+        agent.spawn(nics::run(agent.clone(), nics.clone()));
+    }
     loop {
         let mut online = Online::default();
         for _ in 0..BURST {
@@ -56,6 +63,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
                     if let Some(added) = Added::of_event(event).filter(|one| uses(one.part())) {
                         online.bring(root, added);
                     }
+                    nics.see(event);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Events were lost.

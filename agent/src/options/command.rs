@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Again(String),
     /// Grow what is on disks that have become larger; whether that was just now.
     Grow(bool),
+    /// Name NICs that were plugged in, of this number or a higher one, by the host's files.
+    Nics(u32),
     /// Freeze file systems, or what is about that.
     Freeze(Freeze),
     /// Look until what the guest's file asks for to be Ready has held.
@@ -146,6 +148,7 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
         SYNC => Command::Again(SYNC.to_owned()),
         "again" => Command::Again(words.next().unwrap_or_default().to_owned()),
         "grow" => Command::Grow(words.next() == Some("live")),
+        "nics" => Command::Nics(words.next().and_then(|first| first.parse().ok()).unwrap_or(1)),
         "freeze" => Command::Freeze(Freeze::For(FREEZE)),
         "thaw" => Command::Freeze(Freeze::Thaw),
         "trim" => Command::Freeze(Freeze::Trim),

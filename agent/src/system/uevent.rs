@@ -13,9 +13,9 @@ use rustix::net::{
 
 /// Multicast group of the kernel's own events; udev's is 2.
 const KERNEL: u32 = 1;
-/// Receive buffer, bytes; what is longer is cut off: no more than the path at its beginning is read. That of a disk is
-/// behind all the buses that lead to it.
-pub(crate) const EVENT: usize = 256;
+/// Receive buffer, bytes; what is longer is cut off. A disk and a NIC are behind all the buses that lead to them, and the path is
+/// there twice before what is told of a NIC.
+pub(crate) const EVENT: usize = 512;
 
 /// The socket of [`listen`].
 pub(crate) type Events = OwnedFd;

@@ -109,8 +109,10 @@ const SUBJECTS: &[(&str, &[&str])] = &[
     (
         "proc",
         &[
+            "first_boot/credentials.rs",
             "first_boot/nic.rs",
             "follow/clock.rs",
+            "follow/nics.rs",
             "follow/resources.rs",
             "freeze/filesystems.rs",
             "freeze/mod.rs",

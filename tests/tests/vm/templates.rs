@@ -1,4 +1,4 @@
-//! Templates, and cloud-init's seed.
+//! What a host writes at start: templates, cloud-init's seed, and systemd's credentials in a guest without systemd.
 
 use mote_tests::column::Column;
 use mote_tests::guest::Guest;
@@ -77,4 +77,49 @@ fn a_new_seed_reboots_once_and_before_anybody_is_told() {
     assert!(!guest.ok("cat /run/agent.log").contains("rebooting"));
     guest.send("poweroff");
     vm.ended(MOTE_BOOT);
+}
+
+/// A VM with these credentials, as Incus gives them to QEMU.
+fn with_credentials(words: &str, policy: &str) -> World {
+    let values = [
+        "io.systemd.credential:system.hostname=web1".to_owned(),
+        // ssh-ed25519 AAAA a@b
+        "io.systemd.credential.binary:ssh.authorized_keys.root=c3NoLWVkMjU1MTkgQUFBQSBhQGIK".into(),
+        format!("io.systemd.credential:mote-agent.yml={policy}"),
+    ];
+    // QEMU takes two commas for one.
+    let extra = values.iter().flat_map(|value| {
+        ["-smbios".into(), format!("type=11,value={}", value.replace(',', ",,"))]
+    });
+    let spec = Spec { words: words.to_owned(), extra: extra.collect(), ..Spec::default() };
+    World::of("incus", &Spec { port: "org.linuxcontainers.incus", ..spec }, &[])
+}
+
+#[test]
+fn a_guest_without_systemd_has_keys_name_and_policy_from_its_host() {
+    let mut world =
+        with_credentials("", "features: {exec: {commands: [/bin/busybox]}, templates: true}");
+    let mut guest = world.shell();
+    assert_eq!(guest.ok("cat /proc/sys/kernel/hostname"), "web1\n");
+    assert_eq!(guest.ok("cat /root/.ssh/authorized_keys").trim_end(), "ssh-ed25519 AAAA a@b");
+    assert_eq!(guest.ok("stat -c %a:%u /root/.ssh /root/.ssh/authorized_keys"), "700:0\n600:0\n");
+    let said = world.host.exec(&["/bin/ls"]).unwrap_err();
+    assert!(said.contains("policy"), "{said}");
+    let log = guest.ok("cat /run/agent.log");
+    assert!(log.contains("policy: that of the credential mote-agent.yml"), "{log}");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn an_images_own_policy_and_name_are_kept() {
+    let mut world = with_credentials("mote.agent=later", "features: {exec: true, templates: true}");
+    let mut guest = world.vm.guest();
+    guest.ok("echo own >/etc/hostname; echo 'features: {guestapi: true}' >/etc/mote-agent.yml");
+    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+    let _took = world.host.connected(MOTE_BOOT);
+    assert_ne!(guest.ok("cat /proc/sys/kernel/hostname"), "web1\n");
+    assert_ne!(guest.sh("test -e /root/.ssh").0, 0);
+    let said = world.host.exec(&["/bin/true"]).unwrap_err();
+    assert!(said.contains("policy"), "{said}");
+    world.power_off(&mut guest);
 }

@@ -2,5 +2,6 @@
 
 pub mod clock;
 pub mod disk;
+pub mod nics;
 pub mod resources;
 pub mod restore;

@@ -83,7 +83,7 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// Decodes base64, ignoring white space. The padding must be complete.
-fn base64<'o>(text: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], PemError> {
+pub(crate) fn base64<'o>(text: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], PemError> {
     let (mut bits, mut held, mut pads, mut length) = (0u32, 0u32, 0u32, 0);
     for byte in text.iter().filter(|byte| !byte.is_ascii_whitespace()) {
         let value = match byte {

@@ -23,6 +23,14 @@ pub(crate) fn run(
     Next::Run
 }
 
+pub(crate) mod credentials {
+    use std::path::Path;
+
+    use mote_core::hostapi::policy::Features;
+
+    pub(crate) fn apply(_: &Path, _: Features) {}
+}
+
 pub(crate) mod templates {
     use std::path::Path;
 

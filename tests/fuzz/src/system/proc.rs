@@ -3,9 +3,11 @@
 //! what `metrics` and `state` write of it. What must hold: no panic, and whatever was read becomes
 //! JSON that serde_json reads, with numbers that Go's `int64` takes, or the path that an event told of.
 
+use mote_core::first_boot::credentials;
 use mote_core::first_boot::nic::{self, Search, Wanted};
 use mote_core::flavour::Flavour;
 use mote_core::follow::clock::{Difference, Step, is_setter, step};
+use mote_core::follow::nics::Plugged;
 use mote_core::follow::resources::Added;
 use mote_core::follow::restore::is_fork;
 use mote_core::freeze::{self, filesystems};
@@ -18,6 +20,7 @@ use mote_core::report::proc::mounts::Space;
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 use mote_core::report::proc::{keyed, number, release};
 use mote_core::report::state::{self, State, System};
+use mote_core::time::Uptime;
 use serde_json::Value;
 
 fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -135,6 +138,10 @@ fn check_nics(data: &[u8]) {
 
 /// An event leads to no other path than its own, and no longer one.
 fn check_events(data: &[u8]) {
+    if Plugged::default().see(data, Uptime::default()).is_some() {
+        let is_there = |word: &[u8]| data.windows(word.len()).any(|part| part == word);
+        assert!(data.starts_with(b"add@") && (is_there(b"IFINDEX=") || is_there(b"MODALIAS=")));
+    }
     if let Some(added) = Added::of_event(data) {
         let text = String::from_utf8_lossy(data);
         let told = text.strip_prefix("add@/devices/system/").unwrap().split('\0').next().unwrap();
@@ -177,6 +184,29 @@ fn check_restore(data: &[u8]) {
     }
 }
 
+/// What is said to be a credential is there, as it was written.
+fn check_credentials(data: &[u8]) {
+    for name in [credentials::HOSTNAME, credentials::KEYS, credentials::POLICY] {
+        if let Some(found) = credentials::find(data, name) {
+            let said = [b":", name.as_bytes(), b"="].concat();
+            assert!(data.windows(said.len()).any(|part| part == said));
+            assert!(found.is_err() || found.unwrap().len() <= credentials::LONGEST);
+        }
+        for kind in ["", ".binary"] {
+            let head = ["\x0b\x05\0\0\x01io.systemd.credential", kind, ":", name, "="].concat();
+            let found =
+                credentials::find(&[head.as_bytes(), data, &[0, 0]].concat(), name).unwrap();
+            let value = data.split(|byte| *byte == 0).next().unwrap();
+            if kind.is_empty() && value.len() <= credentials::LONGEST {
+                assert_eq!(found.unwrap(), value);
+            } else {
+                assert!(found.is_err() || found.unwrap().len() * 4 / 3 <= value.len());
+            }
+        }
+    }
+    assert!(credentials::host_name(data).is_none_or(|name| (1..=64).contains(&name.len())));
+}
+
 /// One input.
 pub fn run(data: &[u8]) {
     for flavour in [Flavour::Lxd, Flavour::Incus] {
@@ -191,4 +221,5 @@ pub fn run(data: &[u8]) {
             || data.windows(5).any(|part| part == b":0050")
     );
     check_restore(data);
+    check_credentials(data);
 }

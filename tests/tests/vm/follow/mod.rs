@@ -2,5 +2,6 @@
 
 mod disks;
 mod freeze;
+mod nics;
 mod resources;
 mod restore;

@@ -1,0 +1,155 @@
+//! systemd's credentials, as a host gives them to a VM: strings of SMBIOS (DMTF DSP0134, type 11) such as
+//! `io.systemd.credential:NAME=VALUE` or `io.systemd.credential.binary:NAME=BASE64` (systemd.system-credentials(7)). Where
+//! systemd does not run, nobody reads them.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::str;
+
+use crate::tls::pem::base64;
+
+/// Longest value, bytes.
+pub const LONGEST: usize = 64 * 1024;
+/// The guest's policy, for an image that has none.
+pub const POLICY: &str = "mote-agent.yml";
+/// Keys of those who may log in as root.
+pub const KEYS: &str = "ssh.authorized_keys.root";
+/// The name of the host, for an image that has none.
+pub const HOSTNAME: &str = "system.hostname";
+
+/// Strings of the vendor's.
+const STRINGS: u8 = 11;
+/// Longest name, bytes (Linux, `__NEW_UTS_LEN`).
+const LONGEST_NAME: usize = 64;
+
+/// The first credential of this name in the firmware's table, or what is wrong with its value.
+#[must_use]
+pub fn find(table: &[u8], name: &str) -> Option<Result<Vec<u8>, &'static str>> {
+    let mut rest = table;
+    while let [kind, length, ..] = rest {
+        // Its strings end with an empty one; if it has none, with two.
+        let behind = rest.get(usize::from(*length).max(4)..)?;
+        let end = behind.windows(2).position(|pair| pair == [0, 0])?;
+        if *kind == STRINGS {
+            let strings = behind.get(..end)?;
+            for string in strings.split(|byte| *byte == 0) {
+                if let Some((is_binary, value)) = value(string, name) {
+                    return Some(decoded(is_binary, value).ok_or("too long, or not base64"));
+                }
+            }
+        }
+        rest = behind.get(end + 2..)?;
+    }
+    None
+}
+
+/// The value in a string that is the credential of this name, and whether it is in base64.
+fn value<'s>(string: &'s [u8], name: &str) -> Option<(bool, &'s [u8])> {
+    let rest = string.strip_prefix(b"io.systemd.credential")?;
+    let binary = rest.strip_prefix(b".binary");
+    let rest = binary.unwrap_or(rest).strip_prefix(b":")?.strip_prefix(name.as_bytes())?;
+    Some((binary.is_some(), rest.strip_prefix(b"=")?))
+}
+
+fn decoded(is_binary: bool, value: &[u8]) -> Option<Vec<u8>> {
+    if !is_binary {
+        return (value.len() <= LONGEST).then(|| value.into());
+    }
+    let mut out = vec![0; value.len().min(LONGEST)];
+    let length = base64(value, &mut out).ok()?.len();
+    out.truncate(length);
+    Some(out)
+}
+
+/// The value as a host's name, if it can be one.
+#[must_use]
+pub fn host_name(value: &[u8]) -> Option<&str> {
+    let name = str::from_utf8(value).ok()?.trim_ascii_end();
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    let begins = name.bytes().next()?.is_ascii_alphanumeric();
+    (begins && name.len() <= LONGEST_NAME && name.bytes().all(is_good)).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A structure with these strings, as QEMU makes it.
+    fn structure(kind: u8, strings: &[&str]) -> Vec<u8> {
+        let mut out = vec![kind, 5, 0, 0x0e, 0];
+        for string in strings {
+            out.extend_from_slice(string.as_bytes());
+            out.push(0);
+        }
+        out.resize(out.len() + if strings.is_empty() { 2 } else { 1 }, 0);
+        out
+    }
+
+    fn table() -> Vec<u8> {
+        [
+            structure(1, &["io.systemd.credential:system.hostname=of another kind"]),
+            structure(32, &[]),
+            structure(
+                11,
+                &[
+                    "a=b",
+                    "io.systemd.credential:system.hostname=web1",
+                    "io.systemd.credential:system.hostname=second",
+                    "io.systemd.credential.binary:ssh.authorized_keys.root=c3NoLWVkMjU1MTkgQQo=",
+                ],
+            ),
+            structure(11, &["io.systemd.credential:mote-agent.yml=features: {exec: false}\n"]),
+            structure(127, &[]),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn credentials_are_found_by_name_in_any_table_of_their_kind() {
+        let table = table();
+        assert_eq!(find(&table, HOSTNAME).unwrap().unwrap(), b"web1");
+        assert_eq!(find(&table, KEYS).unwrap().unwrap(), b"ssh-ed25519 A\n");
+        assert_eq!(find(&table, POLICY).unwrap().unwrap(), b"features: {exec: false}\n");
+        for other in ["system", "", "a", "hostname", "system.hostname=web1"] {
+            assert_eq!(find(&table, other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_cut_off_has_none_but_whole_ones() {
+        let table = table();
+        for end in 0..table.len() {
+            for (name, whole) in [(HOSTNAME, &b"web1"[..]), (KEYS, b"ssh-ed25519 A\n")] {
+                let found = find(&table[..end], name);
+                assert!(found.is_none_or(|found| found.unwrap() == whole), "{name} {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_too_long_or_not_base64_is_bad() {
+        let of = |kind: &str, value: &str| {
+            let string = [kind, POLICY, "=", value].concat();
+            find(&structure(11, &[&string]), POLICY).unwrap().ok().map(|value| value.len())
+        };
+        let (plain, binary) = ("io.systemd.credential:", "io.systemd.credential.binary:");
+        assert_eq!(of(plain, &"a".repeat(LONGEST)), Some(LONGEST));
+        assert_eq!(of(plain, &"a".repeat(LONGEST + 1)), None);
+        assert_eq!(of(binary, &"AAAA".repeat(LONGEST / 3)), Some(LONGEST / 3 * 3));
+        assert_eq!(of(binary, &"AAAA".repeat(LONGEST / 3 + 1)), None);
+        assert_eq!(of(binary, "not base64"), None);
+        assert_eq!(of(plain, ""), Some(0));
+    }
+
+    #[test]
+    fn names_of_hosts_are_told_from_other_text() {
+        for good in ["web1", "a.example.org", "9-x\n"] {
+            assert_eq!(host_name(good.as_bytes()), Some(good.trim_end()));
+        }
+        let long = "a".repeat(65);
+        for bad in ["", "\n", "-a", ".a", "a b", "a\nb", "a_b", "\u{fc}", "a/b", long.as_str()] {
+            assert_eq!(host_name(bad.as_bytes()), None, "{bad:?}");
+        }
+        assert_eq!(host_name(&[0xff]), None);
+    }
+}

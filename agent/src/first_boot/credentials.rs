@@ -1,0 +1,123 @@
+//! systemd's credentials where systemd does not run: root's ssh keys and the host's name, in an image that has none. As systemd
+//! does it: nothing that is there is changed. The policy is read elsewhere, since it comes first: `config/policy`.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use mote_core::first_boot::credentials::{HOSTNAME, KEYS, host_name};
+use mote_core::hostapi::policy::{Capability, Features};
+
+use super::HOSTNAME as FILE;
+use crate::config::credentials;
+use crate::runtime::log;
+use crate::runtime::small_files::{text_of, write_small};
+
+/// Root's keys; the directories above it, too.
+const PLACE: &str = "root/.ssh/authorized_keys";
+/// Where the kernel has the name, and what it is while nobody has given it one.
+const KERNEL: &str = "proc/sys/kernel/hostname";
+const UNNAMED: [&str; 3] = ["", "(none)", "localhost"];
+
+/// Uses those that there are, if the host may write files at start.
+pub(crate) fn apply(root: &Path, features: Features) {
+    for (name, apply) in [(HOSTNAME, name as Apply), (KEYS, keys)] {
+        let done = credentials::read(root, name).and_then(|value| {
+            if features.allows(Capability::Templates) {
+                apply(root, &value)
+            } else {
+                Err(io::Error::other("denied by the policy (templates)"))
+            }
+        });
+        match done {
+            Ok(true) => log::info(format_args!("credential {name}: used")),
+            Ok(false) => log::debug(format_args!("credential {name}: the guest has its own")),
+            Err(why) if why.kind() == ErrorKind::NotFound => {}
+            Err(why) => log::warn(format_args!("credential {name}: {why}")),
+        }
+    }
+}
+
+/// Uses a value; false if the guest has its own.
+type Apply = fn(&Path, &[u8]) -> io::Result<bool>;
+
+fn name(root: &Path, value: &[u8]) -> io::Result<bool> {
+    let name = host_name(value).ok_or_else(|| io::Error::other("not a name"))?;
+    let is_unnamed = |path| UNNAMED.contains(&text_of(root, path).trim_ascii());
+    if !text_of(root, FILE).trim_ascii().is_empty() || !is_unnamed(KERNEL) {
+        return Ok(false);
+    }
+    fs::write(root.join(KERNEL), name).map(|()| true)
+}
+
+fn keys(root: &Path, value: &[u8]) -> io::Result<bool> {
+    let path = root.join(PLACE);
+    if path.symlink_metadata().is_ok() {
+        return Ok(false);
+    }
+    // By the umask for root alone.
+    for (end, _) in PLACE.match_indices('/') {
+        let _there = fs::create_dir(root.join(PLACE.get(..end).unwrap_or_default()));
+    }
+    write_small(&path, &[value, b"\n"].concat()).map(|()| true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::scratch::{Scratch, scratch};
+
+    const STRINGS: &str = "io.systemd.credential:system.hostname=web1\0\
+        io.systemd.credential:ssh.authorized_keys.root=ssh-ed25519 A";
+
+    /// A guest whose firmware has these strings.
+    fn guest(name: &str, strings: &str) -> Scratch {
+        let root = scratch(name);
+        let table = [&[11, 5, 0, 0, 2], strings.as_bytes(), &[0, 0]].concat();
+        for (path, bytes) in [
+            ("sys/firmware/dmi/tables/DMI", table.as_slice()),
+            (KERNEL, b"(none)\n"),
+            (FILE, b""),
+            ("root/x", b""),
+        ] {
+            fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+            fs::write(root.join(path), bytes).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn an_image_that_has_none_gets_keys_and_a_name_and_keeps_them() {
+        let root = guest("credentials", STRINGS);
+        apply(&root, Features::ALL);
+        assert_eq!(text_of(&root, KERNEL), "web1");
+        assert_eq!(text_of(&root, PLACE), "ssh-ed25519 A\n");
+        // An administrator changes both; the agent starts anew.
+        fs::write(root.join(PLACE), "own\n").unwrap();
+        fs::write(root.join(KERNEL), "db2\n").unwrap();
+        apply(&root, Features::ALL);
+        assert_eq!(text_of(&root, KERNEL), "db2\n");
+        assert_eq!(text_of(&root, PLACE), "own\n");
+    }
+
+    #[test]
+    fn nothing_is_done_where_systemd_runs_or_the_policy_denies_it() {
+        let root = guest("no-credentials", STRINGS);
+        apply(&root, Features::ALL.and(Features::NONE));
+        fs::create_dir_all(root.join("run/systemd/system")).unwrap();
+        apply(&root, Features::ALL);
+        assert_eq!(text_of(&root, KERNEL), "(none)\n");
+        assert!(!root.join(PLACE).exists());
+    }
+
+    #[test]
+    fn an_image_with_a_name_keeps_it_and_one_that_is_no_name_is_not_used() {
+        let root = guest("own-name", STRINGS);
+        fs::write(root.join(FILE), "own\n").unwrap();
+        apply(&root, Features::ALL);
+        assert_eq!(text_of(&root, KERNEL), "(none)\n");
+        let root = guest("no-name", "io.systemd.credential:system.hostname=a b");
+        apply(&root, Features::ALL);
+        assert_eq!(text_of(&root, KERNEL), "(none)\n");
+    }
+}

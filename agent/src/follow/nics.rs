@@ -1,0 +1,65 @@
+//! NICs that the host plugs in: a worker reads the host's files anew and names them, `first_boot/nics`. The share may hang.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mote_core::follow::nics::Plugged;
+use mote_core::hostapi::policy::Capability;
+
+use crate::agent::Agent;
+use crate::runtime::clock::now;
+use crate::runtime::log;
+use crate::runtime::wake::Signal;
+use crate::workers::run::run as run_worker;
+
+/// Longest time for the files and the names.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What events told, until it is done.
+#[derive(Default)]
+pub(super) struct Nics {
+    plugged: Cell<Plugged>,
+    /// The number from which on links are new.
+    first: Cell<u32>,
+    changed: Signal,
+}
+
+impl Nics {
+    /// Takes an event.
+    pub(super) fn see(&self, event: &[u8]) {
+        let mut plugged = self.plugged.take();
+        if let Some(first) = plugged.see(event, now()) {
+            self.first.set(first);
+            self.changed.raise();
+        }
+        self.plugged.set(plugged);
+    }
+}
+
+/// Has new NICs named, one worker after the other, for ever.
+pub(super) async fn run(agent: Rc<Agent>, nics: Rc<Nics>) {
+    let mut seen = nics.changed.seen();
+    loop {
+        nics.changed.after(seen).await;
+        seen = nics.changed.seen();
+        // As at the start: those of an initramfs are the real root's.
+        if !agent.policy.allows(Capability::Network) || agent.options.is_early() {
+            continue;
+        }
+        let first = nics.first.get().to_string();
+        let mut words = Vec::new();
+        let options = &agent.options;
+        for (option, directory) in
+            [("--config-dir", &options.config_dir), ("-s", &options.secrets_dir)]
+        {
+            if let Some(directory) = directory.as_ref().and_then(|directory| directory.to_str()) {
+                words.extend([option, directory]);
+            }
+        }
+        words.extend(["nics", &first]);
+        if let Err(error) = run_worker(&agent, &words, &[], 0, LIMIT).await {
+            log::debug(format_args!("cannot name new NICs: {error}"));
+        }
+    }
+}
