@@ -28,8 +28,7 @@ fn table(root: &Path) -> io::Result<Vec<u8>> {
     if is_there(root, "run/systemd/system") {
         return Err(ErrorKind::NotFound.into());
     }
-    read_bounded(&root.join(TABLE), MOST).map_err(|error| match error.kind() {
-        ErrorKind::FileTooLarge => error,
-        _ => ErrorKind::NotFound.into(),
-    })
+    let is_said = |error: &io::Error| error.kind() == ErrorKind::FileTooLarge;
+    read_bounded(&root.join(TABLE), MOST)
+        .map_err(|error| if is_said(&error) { error } else { ErrorKind::NotFound.into() })
 }

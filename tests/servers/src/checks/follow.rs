@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::check::Check;
+use super::devices::unplug;
 use crate::world::{Seen, VM, World, round, same};
 
 pub(super) const CHECKS: &[Check] = &[
     // LXD 5.0.2 changes neither while an instance runs.
     Check::new("follow", "limits_cpu", limits_cpu).incus(),
     Check::new("follow", "limits_memory", limits_memory).incus(),
+    Check::new("follow", "nic_plugged_in", nic_plugged_in).incus(),
     Check::new("follow", "clock_after_pause", clock_after_pause),
 ];
 
@@ -52,6 +54,20 @@ fn limits_memory(world: &World) -> Seen {
     })?;
     let back = world.until("the memory is back", 30, || Ok(total()? == before))?;
     Ok(format!("{seen}, back {back} s after the other"))
+}
+
+/// A NIC that is plugged in gets the name and MTU that it has at the server.
+fn nic_plugged_in(world: &World) -> Seen {
+    let add =
+        ["config", "device", "add", VM, "later", "nic", "nictype=p2p", "name=lan9", "mtu=1400"];
+    world.cli(&add).within(world.limit(120)).text()?;
+    let mtu = || world.sh("cat /sys/class/net/lan9/mtu 2>/dev/null || ls /sys/class/net");
+    let named = world.until("lan9", 20, || Ok(mtu()?.trim() == "1400"));
+    let last = mtu();
+    unplug(world, "later")?;
+    let gone = world.until("no lan9", 20, || Ok(mtu()?.trim() != "1400"));
+    let named = named.map_err(|why| format!("{why}; {}", last.unwrap_or_default().trim()))?;
+    Ok(format!("named {named} s after the command, gone {} s after the other", gone?))
 }
 
 /// By how many seconds the guest's clock lags behind the host's.

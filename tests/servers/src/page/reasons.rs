@@ -18,6 +18,7 @@ pub const REASONS: &[Reason] = &[
     because(INCUS, "life.server_restarted", OWN, FORGOTTEN),
     because(INCUS, "follow.limits_cpu", OWN, NOT_FOLLOWED),
     because(INCUS, "follow.limits_memory", OWN, NOT_FOLLOWED),
+    because(INCUS, "follow.nic_plugged_in", OWN, NOT_FOLLOWED),
     because(INCUS, "follow.clock_after_pause", OWN, NOT_FOLLOWED),
     because(LXD, "exec.exit_codes", OWN, KILLED),
     because(LXD, "terminal.window_change", OWN, KILLED),
@@ -51,7 +52,8 @@ const FORGOTTEN: &str = "The server forgets Ready when it ends, and its agent do
     (docs/protocol/ready.md).";
 
 const NOT_FOLLOWED: &str = "The server's agent leaves it to the guest: a CPU that is plugged in stays offline without a rule of udev, no driver is \
-    loaded that gives memory back, and the clock stays behind by the pause (docs/follow.md).";
+    loaded that gives memory back, a NIC is named at the agent's start only, \
+    and the clock stays behind by the pause (docs/follow.md).";
 
 const ASKED_BACK: &str = "The server's agent asks the server back before it answers the server's `PUT /1.0`, and LXD 5.0.2 refuses \
     everything while its database still says that the guest API is off: in an instance that runs it cannot be allowed again. mote \
