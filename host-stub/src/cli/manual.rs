@@ -9,6 +9,12 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+/// The release: that of a package if one is made of this, else that of the sources.
+pub(super) const VERSION: &str = match option_env!("MOTE_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// A command, its examples with what each does, and the other pages that a reader wants.
 type Page = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
 
@@ -269,7 +275,7 @@ pub(super) fn write(command: Command, directory: &Path) -> Result<()> {
 }
 
 fn write_all(command: &Command, path: &[&str], directory: &Path) -> std::io::Result<()> {
-    let version = concat!("mote-host ", env!("CARGO_PKG_VERSION"));
+    let version = format!("mote-host {VERSION}");
     let man = Man::new(command.clone()).source(version).manual("mote-host");
     let mut page = Vec::new();
     man.render_title(&mut page)?;

@@ -32,7 +32,7 @@ use crate::run::args::RunArgs;
 #[derive(Debug, Parser)]
 #[command(
     name = "mote-host",
-    version,
+    version = manual::VERSION,
     arg_required_else_help = true,
     subcommand_required = true,
     after_help = "To begin: mote-host run boots a VM for one command. For a VM that stays: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host, which all \

@@ -113,6 +113,10 @@ fn the_log_and_the_status_say_which_program_runs() {
     let status = boot.command(&["status"]).output().unwrap().stdout;
     let status = String::from_utf8(status).unwrap();
     assert!(status.contains(&format!("version: {number}")), "{status}");
+    assert_eq!(program(&boot), "program: -");
+    let host = boot.host.run(&["info", NAME]);
+    let release = number.split(' ').next().unwrap();
+    assert!(host.contains(&format!("mote-agent as lxd-agent {release}, ")), "{host}");
     kill(Signal::HUP, agent.0.id());
     connected(&boot, 2);
     assert_eq!(boot.log().matches(&first).count(), 2, "{}", boot.log());

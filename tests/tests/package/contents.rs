@@ -223,6 +223,15 @@ fn a_package_of_another_version_has_a_program_that_says_so() {
     run(Command::new("dpkg-deb").arg("-x").arg(newer()).arg(&scratch.0));
     let said = run(Command::new(scratch.0.join("usr/sbin/mote-agent")).arg("--version"));
     assert!(said.starts_with(&format!("mote-agent {NEWER} (")), "{said}");
+    let field = run(Command::new("dpkg-deb").arg("-f").arg(newer()).arg("Version"));
+    assert_eq!(field.trim(), NEWER);
+    for (file, line) in [
+        ("man/man8/mote-agent.8.gz", format!(".Os mote {NEWER}\n")),
+        ("doc/mote-agent/changelog.gz", format!("mote-agent ({NEWER}) ")),
+    ] {
+        let text = run(Command::new("zcat").arg(scratch.0.join("usr/share").join(file)));
+        assert!(text.contains(&line), "{file}: {text}");
+    }
 }
 
 #[test]
