@@ -147,7 +147,7 @@ impl World {
 }
 
 /// The directory of a disk, made if it is not there.
-fn image(system: &str, release: &str) -> PathBuf {
+pub(crate) fn image(system: &str, release: &str) -> PathBuf {
     assert!(std::env::var_os("MOTE_DEB").is_some(), "MOTE_DEB: what 'scripts/package deb' printed");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let made = Command::new("image/debian").args([system, release]).current_dir(source).output();

@@ -1,0 +1,41 @@
+//! A newcomer's way: the line for apt of a release's repository, then the VM is CONNECTED. `scripts/test release` makes the
+//! repository; its package is `MOTE_DEB`, and `image/debian` sees that a repository is beside it.
+
+use mote_tests::host::NAME;
+
+use crate::world::{Plan, World, image};
+
+fn from_the_line_to_connected(release: &str) {
+    let log =
+        std::fs::read_to_string(image("systemd", release).join("install.log")).expect("a log");
+    // The line, what apt read by it and said of it.
+    assert!(log.contains("deb [signed-by=/srv/apt/mote.gpg] file:/srv/apt ./"), "{log}");
+    assert!(log.contains("Setting up mote-agent ("), "{log}");
+    assert!(!log.contains("authenticated") && !log.contains("not signed"), "{log}");
+    let mut world = World::boot("systemd", release, &Plan::default());
+    let times = world.connected();
+    let said = world.sh("cat /etc/debian_version; mote-agent --version; mote-agent status; apt-cache policy mote-agent");
+    println!("{log}{said}CONNECTED {:?} after power-on", times.power_on);
+    assert!(said.contains("state: CONNECTED\n"), "{said}");
+    // One version, whoever is asked.
+    let version = world.sh("dpkg-query -f '${Version}' -W mote-agent");
+    let log = world.sh("journalctl -o cat -u mote-agent");
+    for (text, form) in [
+        (&said, format!("\nmote-agent {version} (")),
+        (&said, format!("\nversion: {version} (")),
+        (&log, format!("mote-agent {version} (")),
+        (&world.host.run(&["info", NAME]), format!("mote-agent as lxd-agent {version}, ")),
+    ] {
+        assert!(text.contains(&form), "{form}: {text}");
+    }
+}
+
+#[test]
+fn of_debian_12() {
+    from_the_line_to_connected("bookworm");
+}
+
+#[test]
+fn of_debian_13() {
+    from_the_line_to_connected("trixie");
+}
