@@ -11,11 +11,12 @@ use crate::pages::file::{between, committed, write};
 use crate::pages::text::grouped;
 
 /// The ways, in the table's order.
-const WAYS: [&str; 8] = [
+const WAYS: [&str; 9] = [
     "deb+systemd",
     "deb+sysvinit",
     "deb+OpenRC",
     "deb+runit",
+    "deb+s6",
     "initramfs-tools",
     "dracut",
     "one-file",
@@ -101,7 +102,7 @@ fn table(rows: &[String]) -> String {
 }
 
 /// A commit would not do: it has another name once it is in the history that users see.
-fn today() -> String {
+pub(super) fn today() -> String {
     let said = Command::new("date").args(["-u", "+%F"]).output().expect("date");
     String::from_utf8_lossy(&said.stdout).trim().to_owned()
 }

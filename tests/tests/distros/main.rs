@@ -1,4 +1,4 @@
-//! Debian with each of its four init systems, made by `image/debian` with mote's package, booted: what the host sees of
+//! Debian with each of five init systems, made by `image/debian` with mote's package, booted: what the host sees of
 //! it, and what the guest's own tools say. Needs root, and `MOTE_DEB`; `scripts/test distros` sees to both.
 
 mod apt;

@@ -118,3 +118,26 @@ fn openrc() {
 fn runit() {
     whole_life(&System { name: "runit", reload: "sv hup mote-agent", way: "deb+runit", log: FILE });
 }
+
+/// s6 has the directory of runit's service.
+#[test]
+fn s6() {
+    let system =
+        System { name: "s6", reload: "s6-svc -h /etc/s6/mote-agent", way: "deb+s6", log: FILE };
+    whole_life(&system);
+}
+
+/// tiny-cloud asks once for its data, without a host in sight it gives up: in the runlevel `boot` the agent is there before.
+#[test]
+fn openrcs_runlevel_boot_is_early_enough_for_tiny_cloud() {
+    let mut world = World::boot("tiny-cloud", "bookworm", &Plan::default());
+    world.connected();
+    wait("tiny-cloud-early", BOOT, || {
+        world.host.sh("cat /srv/seen").ok().filter(|text| !text.is_empty())
+    });
+    assert_eq!(world.sh("cat /srv/seen"), "bar\n");
+    let levels = world.sh("rc-update show boot");
+    assert!(levels.contains("mote-agent") && levels.contains("tiny-cloud-early"), "{levels}");
+    world.last_words("poweroff");
+    world.stopped();
+}

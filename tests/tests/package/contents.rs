@@ -149,6 +149,8 @@ fn the_debian_package_takes_the_place_of_the_go_agents() {
         let names = run(Command::new("dpkg-deb").arg("-f").arg(deb()).arg(field));
         assert_eq!(names.trim(), "incus-agent, lxd-agent, lxd-agent-loader", "{field}");
     }
+    let names = run(Command::new("dpkg-deb").arg("-f").arg(deb()).arg("Provides"));
+    assert_eq!(names.trim(), "incus-agent, lxd-agent");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use mote_tests::Scratch;
 
-use crate::built::{NEWER, deb, newer, run, tarball};
+use crate::built::{NEWER, PACKAGES, deb, file, newer, run, tarball};
 use crate::root::{Root, SYSTEMS};
 
 /// What enables the service, by init system.
@@ -91,6 +91,52 @@ fn the_debian_package_on_runit() {
     lives_and_dies("runit");
 }
 
+/// In a Debian root, where rpm knows none of the files' other owners: no distribution of .rpm can be had by a mirror of
+/// Debian's. Its scripts run, by systemd's own tools.
+#[test]
+fn the_rpm_on_systemd() {
+    let root = Root::new("systemd");
+    let before = root.files();
+    let package = file(&PACKAGES.first, "mote-agent-", ".x86_64.rpm");
+    let rpm = |words: &[&str]| {
+        let mut command = std::process::Command::new("rpm");
+        command.args(["--force-debian", "--nosignature", "--root"]).arg(&root.0.0).args(words);
+        run(&mut command)
+    };
+    rpm(&["--nodeps", "-i", package.to_str().expect("a path")]);
+    assert!(is_enabled(&root, enabled("systemd")));
+    assert_idle(&root);
+    assert_eq!(rpm(&["-q", "--whatprovides", "incus-agent"]), rpm(&["-q", "mote-agent"]));
+    rpm(&["--nodeps", "-U", "--replacepkgs", package.to_str().expect("a path")]);
+    assert!(is_enabled(&root, enabled("systemd")));
+    rpm(&["-e", "mote-agent"]);
+    let files = root.files();
+    let left: Vec<_> = files.difference(&before).filter(|line| !line.contains(" d ")).collect();
+    assert!(
+        left.iter().all(|line| line.starts_with("/var/lib/rpm/") || line.contains("/.rpmdb")),
+        "{left:?}"
+    );
+}
+
+/// OpenWrt's root is told by its process 1; what procd is told, by functions in the place of its own.
+#[test]
+fn the_tarball_has_a_service_for_openwrt() {
+    let (scratch, root) = (Scratch::new(), Scratch::new());
+    mote_tests::put(root.0.join("sbin/procd"), "");
+    let install = tarball(&scratch).join("install");
+    let said = run(std::process::Command::new(install).arg("--root").arg(&root.0));
+    assert!(said.contains("enabled for procd"), "{said}");
+    let service = root.0.join("etc/rc.d/S01mote-agent");
+    let words = "for word in open_instance set_param close_instance send_signal; do eval \"procd_$word() { echo $word \\$*; }\"; done";
+    let script = format!("{words}; . {}; start_service; reload_service", service.display());
+    let said = run(std::process::Command::new("dash").args(["-euc", &script]));
+    assert_eq!(
+        said,
+        "open_instance\nset_param command /usr/sbin/mote-agent\nset_param respawn 3600 1 0\nset_param stdout 1\n\
+         set_param stderr 1\nclose_instance\nsend_signal mote-agent\n"
+    );
+}
+
 #[test]
 fn what_an_administrator_disabled_stays_disabled() {
     let root = Root::new("systemd");
@@ -115,9 +161,7 @@ fn the_tarball_finds_the_init_system() {
         };
         let said = install("install");
         assert!(said.contains(&format!("enabled for {system}")), "{said}");
-        let link =
-            if system == "openrc" { "/etc/runlevels/boot/mote-agent" } else { enabled(system) };
-        assert!(is_enabled(&root, link), "{system}");
+        assert!(is_enabled(&root, enabled(system)), "{system}");
         assert_idle(&root);
         // Once more is an upgrade.
         install("install");
