@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use mote_tests::{Scratch, agent, tool};
+use mote_tests::{Scratch, agent, put, tool};
 
 const PAGE: &str = include_str!("../../image/packages/mote-agent.8");
+const POLICY: &str = include_str!("../../image/packages/mote-agent.yml.5");
 const COMPLETIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../image/packages");
 
 /// What bash offers after the text. `$1` is the file, `$2` the text; the function is called as bash calls it.
@@ -128,9 +129,29 @@ fn the_page_has_the_features_and_exit_codes_of_the_help() {
     assert!(PAGE.contains(codes.trim()), "{codes}");
     let features = features(&help);
     assert_eq!(features.len(), 12, "{features:?}");
-    for feature in features {
+    for feature in &features {
         assert!(PAGE.contains(&format!(".Cm {feature} ")), "{feature}");
     }
+    let (_, section) = POLICY.split_once(".Sh FEATURES\n").expect("the section");
+    let (section, _) = section.split_once(".Sh LIMITS\n").expect("its end");
+    let items = section.lines().filter_map(|line| line.strip_prefix(".It Cm "));
+    let items: BTreeSet<_> = items.flat_map(|item| item.split(" , Cm ")).collect();
+    assert_eq!(features.iter().map(String::as_str).collect::<BTreeSet<_>>(), items);
+}
+
+#[test]
+fn the_example_of_the_policys_page_is_one() {
+    let (_, example) = POLICY.split_once(".Bd -literal -offset indent\n").expect("an example");
+    let (example, _) = example.split_once(".Ed").expect("its end");
+    let scratch = Scratch::new();
+    put(scratch.0.join("etc/mote-agent.yml"), example);
+    let output = Command::new(agent()).arg("--check").arg("--root").arg(&scratch.0).output();
+    let text = String::from_utf8_lossy(&output.expect("the agent").stdout).into_owned();
+    let policy = text.lines().find(|line| line.contains("policy: ")).expect("the policy");
+    assert!(
+        policy.contains("denied: mounts templates network first-boot resources clock"),
+        "{policy}"
+    );
 }
 
 fn set(words: &str) -> BTreeSet<String> {

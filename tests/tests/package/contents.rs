@@ -35,6 +35,7 @@ const AGENT: &[(&str, &str)] = &[
     ("/usr/share/initramfs-tools/hooks/mote-agent", "-rwxr-xr-x"),
     ("/usr/share/initramfs-tools/scripts/init-top/mote-agent", "-rwxr-xr-x"),
     ("/usr/share/lintian/overrides/mote-agent", "-rw-r--r--"),
+    ("/usr/share/man/man5/mote-agent.yml.5.gz", "-rw-r--r--"),
     ("/usr/share/man/man8/mote-agent.8.gz", "-rw-r--r--"),
     ("/usr/share/zsh/vendor-completions/_mote-agent", "-rw-r--r--"),
 ];
@@ -58,6 +59,7 @@ const RPM: &[&str] = &[
     "/usr/share/fish/vendor_completions.d/mote-agent.fish",
     "/usr/share/licenses/mote-agent/copyright",
     "/usr/share/licenses/mote-agent/third-party.gz",
+    "/usr/share/man/man5/mote-agent.yml.5.gz",
     "/usr/share/man/man8/mote-agent.8.gz",
     "/usr/share/zsh/site-functions/_mote-agent",
 ];

@@ -9,9 +9,10 @@ use mote_tests::Scratch;
 use crate::built::{run, source, tarball};
 
 /// Where they put the program, and what else every one of them has.
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
     "usr/share/bash-completion/completions/mote-agent",
     "usr/share/fish/vendor_completions.d/mote-agent.fish",
+    "usr/share/man/man5/mote-agent.yml.5.gz",
     "usr/share/man/man8/mote-agent.8.gz",
     "usr/share/zsh/site-functions/_mote-agent",
 ];

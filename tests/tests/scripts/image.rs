@@ -88,7 +88,7 @@ fn installer_and_image(scratch: &Scratch, outside: &Path) -> (PathBuf, PathBuf) 
     }
     let program = std::fs::read(root().join("image/packages/install")).expect("the installer");
     put(folder.join("install"), program);
-    for file in "mote-agent when-idle mote-agent.8.gz copyright third-party.gz mote-agent.yml hardened.conf mote-agent.bash \
+    for file in "mote-agent when-idle mote-agent.8.gz mote-agent.yml.5.gz copyright third-party.gz mote-agent.yml hardened.conf mote-agent.bash \
                  mote-agent.zsh mote-agent.fish services/sysvinit services/respawn"
         .split_whitespace()
     {
