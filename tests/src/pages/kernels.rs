@@ -1,0 +1,78 @@
+//! The table of kernels in `docs/compatibility.md`. The test that boots one records its row. With `MOTE_WRITE_DOCS` set,
+//! the row is kept in `tests/kernels`, and the table is written from all rows that are kept there.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::pages::file::{between, committed, write};
+use crate::pages::ways::today;
+
+/// The releases whose kernels are booted, from the oldest on: names for `MOTE_KERNEL`.
+const FROM: [(&str, &str); 5] = [
+    ("bullseye", "Debian 11"),
+    ("jammy", "Ubuntu 22.04"),
+    ("bookworm", "Debian 12"),
+    ("trixie", "Debian 13"),
+    ("trixie-backports", "Debian 13's backports"),
+];
+const PAGE: &str = "compatibility.md";
+const MARKS: [&str; 2] = ["<!-- kernels:begin -->\n", "<!-- kernels:end -->"];
+
+/// What was seen of one kernel.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// One of the table's.
+    pub from: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// What the sandbox has there: the line of the log.
+    pub sandbox: String,
+    /// From QEMU's start to CONNECTED at the host.
+    pub power_on: Duration,
+}
+
+/// Prints the row, and writes it to the table if `MOTE_WRITE_DOCS` says so.
+pub fn record(row: &Row) {
+    let Some((_, name)) = FROM.iter().find(|(from, _)| *from == row.from) else {
+        panic!("{} is not in the table", row.from);
+    };
+    let line = format!(
+        "| {} | {name} | yes | {} | {:.1} | {} |\n",
+        row.kernel,
+        row.sandbox,
+        row.power_on.as_secs_f64(),
+        today()
+    );
+    println!("{line}");
+    if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
+        std::fs::create_dir_all(kept()).expect("tests/kernels");
+        std::fs::write(kept().join(&row.from), line).expect("a row");
+        write(PAGE, &between(&committed(PAGE), MARKS, &table()));
+    }
+}
+
+fn kept() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels")
+}
+
+fn table() -> String {
+    let row = |(from, name): &(&str, &str)| {
+        let row = std::fs::read_to_string(kept().join(from));
+        row.unwrap_or_else(|_| format!("| not booted | {name} | | | | |\n"))
+    };
+    let rows: String = FROM.iter().map(row).collect();
+    format!(
+        "| kernel | of | all of it works | sandbox | power-on to CONNECTED, s | booted |\n| --- | --- | --- | --- | --: | --- |\n{rows}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_shows_the_rows_that_are_kept() {
+        let page = committed(PAGE);
+        assert_eq!(between(&page, MARKS, &table()), page, "docs/{PAGE} differs from tests/kernels");
+    }
+}
