@@ -14,6 +14,8 @@ use crate::daemon::vm::{Monitor, News, Orders};
 
 /// For QEMU's answer to a command; it is held up when its machine is busy.
 const ANSWER: Duration = Duration::from_secs(5);
+/// For what is still to be read of one that is gone; it is there already.
+const REST: Duration = Duration::from_millis(100);
 /// The longest document QEMU may send, bytes.
 const DOCUMENT: u64 = 1024 * 1024;
 
@@ -97,6 +99,15 @@ impl Qmp {
         Ok(std::mem::take(&mut self.news))
     }
 
+    /// What was told by a monitor that has closed: why it did is often among what came before an answer that never did.
+    pub(super) fn rest(&mut self) -> Vec<News> {
+        let end = Instant::now() + REST;
+        while let Ok(Some(document)) = self.next(end.saturating_duration_since(Instant::now())) {
+            self.take(&document);
+        }
+        std::mem::take(&mut self.news)
+    }
+
     /// The next document, or `None` if it does not come in time.
     fn next(&mut self, limit: Duration) -> Result<Option<Value>> {
         let end = Instant::now() + limit;
@@ -119,5 +130,26 @@ impl Qmp {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn why_qemu_ends_is_read_where_an_answer_was_awaited() {
+        let (line, mut qemu) = UnixStream::pair().unwrap();
+        let shutdown = json!({"event": "SHUTDOWN", "data": {"reason": "guest-reset"}});
+        let documents = [json!({"QMP": {}}), json!({"return": {}, "id": 1})];
+        for document in documents.into_iter().chain([json!({"event": "STOP"}), shutdown]) {
+            write!(qemu, "{document}\r\n").unwrap();
+        }
+        let mut qmp = Qmp::greeted(line).unwrap();
+        drop(qemu);
+        qmp.ask("query-status").unwrap_err();
+        assert_eq!(qmp.rest(), [News::Paused, News::ShutDown("guest-reset".into())]);
+        assert_eq!(qmp.rest(), []);
     }
 }

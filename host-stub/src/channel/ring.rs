@@ -30,6 +30,10 @@ pub(crate) fn watch(daemon: &Arc<Daemon>, instance: &Instance, path: PathBuf, li
                     daemon.vm_found(&name, qmp.orders());
                     if let Err(why) = follow(&daemon, &name, flavour, &mut qmp, &life) {
                         daemon.log(&format!("{name}: QMP: {why:#}"));
+                        let rest = qmp.rest();
+                        let _deleted = daemon.with(&name, |live| {
+                            rest.into_iter().for_each(|news| live.vm.note(news))
+                        });
                     }
                     if life.is_over() {
                         return;
