@@ -21,6 +21,7 @@ pub(crate) struct Console {
     file: Option<File>,
     line: Vec<u8>,
     panic: Option<String>,
+    agent: Option<String>,
     echo: Echo,
 }
 
@@ -35,7 +36,7 @@ pub(crate) enum Echo {
 impl Console {
     /// Of a file that QEMU will write.
     pub(crate) fn new(path: PathBuf, echo: Echo) -> Self {
-        Self { path, file: None, line: Vec::new(), panic: None, echo }
+        Self { path, file: None, line: Vec::new(), panic: None, agent: None, echo }
     }
 
     /// Where it is.
@@ -63,13 +64,20 @@ impl Console {
         for byte in bytes {
             if *byte == b'\n' {
                 let line = std::mem::take(&mut self.line);
+                let line = String::from_utf8_lossy(&line);
                 if self.panic.is_none() {
-                    self.panic = panic_in(&String::from_utf8_lossy(&line));
+                    self.panic = panic_in(&line);
                 }
+                self.agent = agent_in(&line).or(self.agent.take());
             } else if self.line.len() < LINE {
                 self.line.push(*byte);
             }
         }
+    }
+
+    /// What the agent said last, if its log is shown here.
+    pub(crate) fn agent(&self) -> Option<&str> {
+        self.agent.as_deref()
     }
 
     /// Its last lines, for people.
@@ -109,6 +117,13 @@ fn panic_in(line: &str) -> Option<String> {
     end.unwrap_or(said).starts_with(PANIC).then(|| printable::text(end.unwrap_or(said)))
 }
 
+/// What a line says if it is of the agent's log, wherever it begins: a prompt may be before it.
+fn agent_in(line: &str) -> Option<String> {
+    let (_, said) = line.trim_end().split_once("mote: ")?;
+    let levels = ["info: ", "warn: ", "error: "];
+    levels.iter().find_map(|level| said.strip_prefix(level)).map(printable::text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,6 +138,15 @@ mod tests {
             ["", "[", "[ 1.0] all well", "grep: Kernel panic - not syncing", "[x Kernel panic"]
         {
             assert_eq!(panic_in(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_agents_own_words_are_known_by_their_level() {
+        let said = agent_in("/ # mote: info: waiting for vsock: no\x1b driver\r");
+        assert_eq!(said.as_deref(), Some("waiting for vsock: no\\x1b driver"));
+        for line in ["", "mote: type 'mote-agent status'", "remote: hello", "info: x"] {
+            assert_eq!(agent_in(line), None, "{line}");
         }
     }
 

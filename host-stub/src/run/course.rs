@@ -36,6 +36,8 @@ const LAST_WORDS: Duration = Duration::from_millis(300);
 const PANICKED: Duration = Duration::from_millis(400);
 /// For that.
 const ANSWER: Duration = Duration::from_millis(500);
+/// What mote says that finds a vsock device, as a run's VM has one, and no driver in the kernel or its modules.
+const NO_DRIVER: &str = "no driver (vmw_vsock_virtio_transport)";
 /// For a guest that is told to switch itself off.
 const OFF: Duration = Duration::from_secs(10);
 
@@ -130,7 +132,7 @@ impl Course<'_> {
                 }
                 (Stage::Boot, _) if begun.elapsed() > self.limits.boot => {
                     let limit = self.limits.boot.as_secs_f64();
-                    let why = self.diagnosis(None);
+                    let why = self.why_silent(None);
                     return Outcome::NotRun(format!("no agent after {limit} s: {why}"));
                 }
                 (Stage::Command, Some(limit)) if spent(phases.started) > limit => {
@@ -172,7 +174,7 @@ impl Course<'_> {
                 let trouble = FailedCall::of(&error).map(|failed| failed.trouble);
                 let why = format!("{error:#}");
                 return Some(Outcome::NotRun(match trouble {
-                    Some(_) => format!("{} ({why})", self.diagnosis(trouble)),
+                    Some(_) => format!("{} ({why})", self.why_silent(trouble)),
                     None => why,
                 }));
             }
@@ -250,6 +252,16 @@ impl Course<'_> {
     fn diagnosis(&self, trouble: Option<Trouble>) -> String {
         let text = self.world.look(|live| diagnose(live, trouble).text);
         text.unwrap_or_else(|| "the VM is gone".to_owned())
+    }
+
+    /// Why there is no agent. What it says of that itself is on the console of many images.
+    fn why_silent(&self, trouble: Option<Trouble>) -> String {
+        let diagnosis = self.diagnosis(trouble);
+        match self.console.agent() {
+            Some(said) if said.contains(NO_DRIVER) => format!("this kernel has no vsock: {said}"),
+            Some(said) => format!("{diagnosis}; the agent said last: {said}"),
+            None => diagnosis,
+        }
     }
 
     /// The VM is over: what the guest sent before is still written.
