@@ -17,6 +17,8 @@ use crate::instance::{Channel, GENERATION, Instance, UUID, Vsock, initramfs, iso
 /// Memory unless told otherwise, MiB.
 const MEMORY: u32 = 256;
 const MEMORY_WITH_DISK: u32 = 512;
+/// Where cloud-init looks for it that takes the VM for LXD's, which goes before the seed: it has the socket for it.
+const USER_DATA: &str = "cloud-init.user-data";
 /// Labels of the disks.
 const SHARE: &str = "incus-agent";
 const SEED: &str = "cidata";
@@ -63,6 +65,10 @@ impl Plan {
         let id = uuid()?;
         let mut config: BTreeMap<_, _> =
             [UUID, GENERATION].map(|key| (key.to_owned(), id.clone())).into();
+        if let Some(file) = &args.user_data {
+            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+            config.insert(USER_DATA.to_owned(), text);
+        }
         config.extend(args.config.iter().cloned());
         let instance = Instance {
             name: name.to_owned(),
@@ -291,6 +297,13 @@ fn readable(args: &VmArgs) -> Result<()> {
     }
     if initrds > 1 && initrds != kernels {
         bail!("{kernels} kernels have {initrds} initramfs: one for all, or one for each");
+    }
+    let hardware = &args.hardware;
+    if hardware.arch == Some(Arch::Aarch64) && kernels == 0 && hardware.qemu_arg.is_empty() {
+        bail!(
+            "QEMU has no firmware for aarch64: --kernel FILE is needed, or --qemu-arg '-bios QEMU_EFI.fd' \
+             (Debian: qemu-efi-aarch64)"
+        );
     }
     let disk = args.disk.as_deref().map(root_disk).transpose()?.map(|(file, _)| file);
     let files = args.kernel.iter().chain(&args.initrd).chain(&args.mote).chain(&args.user_data);
