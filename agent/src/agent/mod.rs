@@ -74,7 +74,7 @@ pub(crate) struct Agent {
     pub(crate) status: RefCell<Status>,
     /// Raised when `status` may have something to do.
     pub(crate) status_changed: Signal,
-    /// Raised when the status channel was woken, whatever by.
+    /// Raised when the status channel was woken, whatever by, and when a connection of the host's has ended.
     pub(crate) woken: Signal,
     /// Whether somebody has set the wall clock.
     pub(crate) clock_set: Cell<bool>,

@@ -121,6 +121,8 @@ async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: tls::Server, act: 
     };
     agent.heard();
     serve(stream, &HostService { agent: agent.clone(), act: Cell::new(act), peer }).await;
+    // When the VM runs again elsewhere, or as a copy, vsock's driver resets them all.
+    agent.woken.raise();
 }
 
 /// The host's API on one connection.
