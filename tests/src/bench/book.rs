@@ -10,10 +10,6 @@ use crate::column::Column;
 
 /// In a book's description: the commit that was measured.
 pub const COMMIT: &str = "commit of mote";
-/// The commit whose binary's bytes these are, if they were read again since.
-pub const SIZED: &str = "commit of the binary's bytes";
-/// The same of its memory.
-pub const WEIGHED: &str = "commit of the memory";
 /// The older commit that was measured too.
 pub const BEFORE: &str = "older commit of mote";
 /// The CPU of the VM.
@@ -43,30 +39,6 @@ impl Book {
     pub fn said(&self, name: &str) -> &str {
         let found = self.machine.iter().find(|(key, _)| key == name);
         found.map_or("", |(_, value)| value)
-    }
-
-    /// The commit that was measured, in words.
-    #[must_use]
-    pub fn commit(&self) -> String {
-        let mut text = self.said(COMMIT).to_owned();
-        for (what, commit) in [("bytes", self.said(SIZED)), ("memory", self.said(WEIGHED))] {
-            if !commit.is_empty() {
-                text += &format!(", its {what} at {commit}");
-            }
-        }
-        text
-    }
-
-    /// Takes a row's figure of another build, of this commit: bytes need no run, and memory is what a test measures.
-    pub fn again(&mut self, (id, said): (&str, &str), figure: f64, commit: &str) {
-        self.machine.retain(|(name, _)| name != said);
-        self.machine.push((said.into(), commit.into()));
-        for ((row, column), values) in &mut self.samples {
-            let is_now = column.title().starts_with("mote/") && !column.title().ends_with("before");
-            if *row == id && is_now {
-                *values = vec![figure];
-            }
-        }
     }
 
     /// Adds the measurements of an agent.

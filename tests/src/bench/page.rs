@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::book::{BEFORE, Book, CPU, rows_of};
+use super::book::{BEFORE, Book, COMMIT, CPU, rows_of};
 use super::rows::{Goal, LIMITS, Row, find};
 use super::stats::{Summary, number, times};
 use crate::column::Column;
@@ -89,7 +89,7 @@ pub fn whole(book: &Book, others: &[&Book]) -> String {
     let mut page = format!(
         "# mote beside the Go agents\n\nMade by `scripts/bench` at {}, from [bench.json](bench.json).\n\n\
          ![How many times better mote is](bench.svg)\n\nMedian, and (smallest - largest) where they differ.\n\n",
-        book.commit()
+        book.said(COMMIT)
     );
     page += &table(book);
     page += &older(book);
@@ -98,7 +98,7 @@ pub fn whole(book: &Book, others: &[&Book]) -> String {
             page,
             "\n## On another CPU: {}\n\nAt {}; rounds: {}.\n\n{}",
             other.said(CPU),
-            other.commit(),
+            other.said(COMMIT),
             other.said("rounds"),
             table(other)
         );
@@ -260,7 +260,7 @@ pub fn into_readme(readme: &str, book: &Book) -> Result<String, String> {
          agent;\nratios to incus-agent are mote's as Incus'. More rows, spreads, and how each is measured: \
          [docs/bench.md](docs/bench.md).\n{END}{after}",
         short(book),
-        book.commit(),
+        book.said(COMMIT),
         book.said("rounds"),
         book.said("CPUs of the machine"),
         book.said("QEMU"),

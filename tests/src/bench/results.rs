@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use super::book::{Book, CPU, SIZED, WEIGHED};
+use super::book::{Book, CPU};
 use super::{page, picture};
 use crate::source;
 
@@ -34,16 +34,6 @@ impl Results {
     /// Takes a book in place of an earlier one of that CPU.
     pub fn keep(&mut self, book: Book) {
         self.0.insert(book.said(CPU).to_owned(), book);
-    }
-
-    /// Takes the bytes of another build in all books, and its memory, kB, in that of the default CPU.
-    pub fn again(&mut self, bytes: f64, memory: Option<f64>, commit: &str) {
-        for (cpu, book) in &mut self.0 {
-            book.again(("bytes", SIZED), bytes, commit);
-            if let Some(memory) = memory.filter(|_| cpu == DEFAULT_CPU) {
-                book.again(("pss", WEIGHED), memory, commit);
-            }
-        }
     }
 
     /// The book of this CPU.

@@ -15,8 +15,6 @@ scripts/bench: mote beside Debian's lxd-agent and incus-agent
   --before COMMIT   measure that build of mote, too
   --own             no Go agents; with --only
   --hold            short: five rows, two rounds; fails if mote is much less ahead than docs/bench.json says
-  --size COMMIT     take this build's bytes, of that commit, and write the pages
-  --memory KB       and its PSS, as the VM's test prints it
   --again           write the pages from docs/bench.json, measure nothing
 ";
 
@@ -38,7 +36,6 @@ fn main() -> ExitCode {
 fn bench() -> Result<(), String> {
     let mut options = Options { rounds: 5, only: Vec::new(), columns: &[] };
     let (mut again, mut hold, mut before, mut own) = (false, false, false, false);
-    let (mut sized, mut memory) = (None, None);
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
@@ -52,8 +49,6 @@ fn bench() -> Result<(), String> {
                 (hold, options.rounds, options.only) = (true, 2, HELD.map(str::to_owned).into())
             }
             "--again" => again = true,
-            "--memory" => memory = Some(value()?.parse().map_err(|_| "--memory KB".to_owned())?),
-            "--size" => (again, sized) = (true, Some(value()?)),
             _ => return Err(format!("{HELP}\nRows: {}", rows::ROWS.map(|row| row.id).join(" "))),
         }
     }
@@ -68,10 +63,6 @@ fn bench() -> Result<(), String> {
         return Err("--own needs --only: the pages are beside the Go agents".to_owned());
     }
     let mut results = Results::load();
-    if let Some(commit) = sized {
-        let bytes = std::fs::metadata(mote_tests::agent()).map_err(|why| why.to_string())?.len();
-        results.again(bytes as f64, memory, &commit);
-    }
     if again {
         return results.write();
     }
