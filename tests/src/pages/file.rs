@@ -1,6 +1,7 @@
 //! The pages of `docs/` that tests make and hold.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Writes a page of `docs/`, where `MOTE_WRITE_DOCS` says so.
 pub fn write(name: &str, page: &str) {
@@ -35,4 +36,47 @@ pub fn hold(name: &str, page: &str) {
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name)
+}
+
+/// A table whose rows are kept one by one, each by the test that measures it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    /// Where they are, in `tests`.
+    pub(super) folder: &'static str,
+    /// The page that shows them.
+    pub(super) page: &'static str,
+    /// What is before and behind the table there.
+    pub(super) marks: [&'static str; 2],
+}
+
+impl Rows {
+    fn path(&self, name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(self.folder).join(name)
+    }
+
+    /// The row of this name, with its line's end; `None` if it was never measured.
+    pub(super) fn kept(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.path(name)).ok()
+    }
+
+    /// Prints the row, and writes it and the page if `MOTE_WRITE_DOCS` says so.
+    pub(super) fn record(&self, name: &str, line: &str, table: impl FnOnce() -> String) {
+        print!("{line}");
+        if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
+            std::fs::create_dir_all(self.path("")).expect("a folder for rows");
+            std::fs::write(self.path(name), line).expect("a row");
+            write(self.page, &self.shown(&table()));
+        }
+    }
+
+    /// The page with this table.
+    pub(super) fn shown(&self, table: &str) -> String {
+        between(&committed(self.page), self.marks, table)
+    }
+}
+
+/// For a row. A commit would not do: it has another name once it is in the history that users see.
+pub(super) fn today() -> String {
+    let said = Command::new("date").args(["-u", "+%F"]).output().expect("date");
+    String::from_utf8_lossy(&said.stdout).trim().to_owned()
 }

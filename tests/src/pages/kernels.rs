@@ -1,11 +1,9 @@
 //! The table of kernels in `docs/compatibility.md`. The test that boots one records its row. With `MOTE_WRITE_DOCS` set,
 //! the row is kept in `tests/kernels`, and the table is written from all rows that are kept there.
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::pages::file::{between, committed, write};
-use crate::pages::ways::today;
+use crate::pages::file::{Rows, today};
 
 /// The releases whose kernels are booted, from the oldest on: names for `MOTE_KERNEL`.
 const FROM: [(&str, &str); 5] = [
@@ -15,8 +13,11 @@ const FROM: [(&str, &str); 5] = [
     ("trixie", "Debian 13"),
     ("trixie-backports", "Debian 13's backports"),
 ];
-const PAGE: &str = "compatibility.md";
-const MARKS: [&str; 2] = ["<!-- kernels:begin -->\n", "<!-- kernels:end -->"];
+const ROWS: Rows = Rows {
+    folder: "kernels",
+    page: "compatibility.md",
+    marks: ["<!-- kernels:begin -->\n", "<!-- kernels:end -->"],
+};
 
 /// What was seen of one kernel.
 #[derive(Clone, Debug)]
@@ -43,22 +44,12 @@ pub fn record(row: &Row) {
         row.power_on.as_secs_f64(),
         today()
     );
-    println!("{line}");
-    if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
-        std::fs::create_dir_all(kept()).expect("tests/kernels");
-        std::fs::write(kept().join(&row.from), line).expect("a row");
-        write(PAGE, &between(&committed(PAGE), MARKS, &table()));
-    }
-}
-
-fn kept() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernels")
+    ROWS.record(&row.from, &line, table);
 }
 
 fn table() -> String {
     let row = |(from, name): &(&str, &str)| {
-        let row = std::fs::read_to_string(kept().join(from));
-        row.unwrap_or_else(|_| format!("| not booted | {name} | | | | |\n"))
+        ROWS.kept(from).unwrap_or_else(|| format!("| not booted | {name} | | | | |\n"))
     };
     let rows: String = FROM.iter().map(row).collect();
     format!(
@@ -69,10 +60,11 @@ fn table() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pages::file::committed;
 
     #[test]
     fn the_page_shows_the_rows_that_are_kept() {
-        let page = committed(PAGE);
-        assert_eq!(between(&page, MARKS, &table()), page, "docs/{PAGE} differs from tests/kernels");
+        let page = committed(ROWS.page);
+        assert_eq!(ROWS.shown(&table()), page, "docs/{} differs from tests/kernels", ROWS.page);
     }
 }

@@ -3,11 +3,9 @@
 //! from all rows that are kept there.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
-use crate::pages::file::{between, committed, write};
+use crate::pages::file::{Rows, today};
 use crate::pages::text::grouped;
 
 /// The ways, in the table's order.
@@ -22,8 +20,11 @@ const WAYS: [&str; 9] = [
     "one-file",
     "aarch64",
 ];
-const PAGE: &str = "images.md";
-const MARKS: [&str; 2] = ["<!-- ways:begin -->\n", "<!-- ways:end -->"];
+const ROWS: Rows = Rows {
+    folder: "ways",
+    page: "images.md",
+    marks: ["<!-- ways:begin -->\n", "<!-- ways:end -->"],
+};
 
 /// What was measured of one way.
 #[derive(Clone, Debug)]
@@ -47,15 +48,7 @@ pub struct Row {
 /// Prints the row, and writes it to the table if `MOTE_WRITE_DOCS` says so.
 pub fn record(row: &Row) {
     assert!(WAYS.contains(&row.way), "{} is not a way of the table", row.way);
-    let line = row.line();
-    println!("{line}");
-    if std::env::var_os("MOTE_WRITE_DOCS").is_none() {
-        return;
-    }
-    let kept = kept();
-    std::fs::create_dir_all(&kept).expect("tests/ways");
-    std::fs::write(kept.join(row.way), format!("{line}\n")).expect("a row");
-    write(PAGE, &between(&committed(PAGE), MARKS, &table(&rows())));
+    ROWS.record(row.way, &format!("{}\n", row.line()), || table(&rows()));
 }
 
 impl Row {
@@ -75,16 +68,11 @@ impl Row {
     }
 }
 
-fn kept() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("ways")
-}
-
 /// The rows that are kept; a way that was never booted says so.
 fn rows() -> Vec<String> {
     let row = |way: &&str| {
-        let line = std::fs::read_to_string(kept().join(way));
-        line.map_or_else(
-            |_| format!("| {way} | not booted | | | | | |"),
+        ROWS.kept(way).map_or_else(
+            || format!("| {way} | not booted | | | | | |"),
             |line| line.trim_end().to_owned(),
         )
     };
@@ -101,32 +89,23 @@ fn table(rows: &[String]) -> String {
     table
 }
 
-/// A commit would not do: it has another name once it is in the history that users see.
-pub(super) fn today() -> String {
-    let said = Command::new("date").args(["-u", "+%F"]).output().expect("date");
-    String::from_utf8_lossy(&said.stdout).trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pages::file::{between, committed};
 
     #[test]
     fn only_the_table_changes() {
-        let page = format!("before\n{}old\n{}\nafter\n", MARKS[0], MARKS[1]);
-        let new = between(&page, MARKS, &table(&["| one |".to_owned()]));
+        let page = format!("before\n{}old\n{}\nafter\n", ROWS.marks[0], ROWS.marks[1]);
+        let new = between(&page, ROWS.marks, &table(&["| one |".to_owned()]));
         assert!(new.starts_with("before\n") && new.ends_with("\nafter\n"));
         assert!(new.contains("\n| one |\n") && !new.contains("old"));
-        assert_eq!(between(&new, MARKS, &table(&["| one |".to_owned()])), new);
+        assert_eq!(between(&new, ROWS.marks, &table(&["| one |".to_owned()])), new);
     }
 
     #[test]
     fn the_page_shows_the_rows_that_are_kept() {
-        let page = committed(PAGE);
-        assert_eq!(
-            between(&page, MARKS, &table(&rows())),
-            page,
-            "docs/images.md differs from tests/ways"
-        );
+        let page = committed(ROWS.page);
+        assert_eq!(ROWS.shown(&table(&rows())), page, "docs/images.md differs from tests/ways");
     }
 }
