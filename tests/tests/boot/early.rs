@@ -254,9 +254,7 @@ fn one_that_still_waits_comes_after_run_too() {
     let (code, text) = boot.ask(&[]);
     assert!(code == Some(1) && text.contains("another mote-agent is running"), "{text}");
     drop(_agent);
-    // What the agent had started may need a moment on a busy machine.
-    let unmounted = || Command::new("umount").arg(boot.root("run")).status().unwrap().success();
-    wait("nobody uses /run", LIMIT, || unmounted().then_some(()));
+    unmount_run(&boot);
 }
 
 #[test]
@@ -336,7 +334,12 @@ fn a_full_run_makes_nothing_wrong_and_is_told_once() {
     let (_, text) = boot.says(&["--check"]);
     assert!(text.contains("ok       agent: running\n") && text.contains("no space left"), "{text}");
     drop(_agent);
-    // What the agent had started may need a moment on a busy machine.
-    let unmounted = || Command::new("umount").arg(boot.root("run")).status().unwrap().success();
+    unmount_run(&boot);
+}
+
+/// The agent has ended; what it had started may need a moment on a busy machine.
+fn unmount_run(boot: &Boot) {
+    let unmounted =
+        || Command::new("umount").arg(boot.root("run")).status().expect("umount").success();
     wait("nobody uses /run", LIMIT, || unmounted().then_some(()));
 }
