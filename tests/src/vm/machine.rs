@@ -13,7 +13,8 @@ fn architecture() -> String {
 pub(super) fn arguments(console: &str, shell: &str) -> Vec<String> {
     let is_pc = architecture() == "x86_64";
     let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
-    let machine = if is_pc { "pc,memory-backend=mem" } else { "virt,memory-backend=mem" };
+    // The servers' too. With pc Linux asks its ACPI for each device's interrupts: 0.8 of 2.9 billion instructions of a boot.
+    let machine = if is_pc { "q35,memory-backend=mem" } else { "virt,memory-backend=mem" };
     let mut args = vec!["-accel".into(), accel, "-machine".into(), machine.into()];
     // virt's default is a CPU of 32 bits.
     let default = (!is_pc).then(|| "cortex-a72".into());
@@ -30,22 +31,20 @@ pub(super) fn arguments(console: &str, shell: &str) -> Vec<String> {
         };
         args.extend([option.into(), value]);
     }
-    if !is_pc {
-        // Behind the serial ports, whose order gives them their names.
-        for slot in 0..SLOTS {
-            let port = format!("pcie-root-port,id=slot{slot},chassis={}", slot + 1);
-            args.extend(["-device".into(), port]);
-        }
+    // Behind the serial ports, whose order gives them their names.
+    for slot in 0..SLOTS {
+        let port = format!("pcie-root-port,id=slot{slot},chassis={}", slot + 1);
+        args.extend(["-device".into(), port]);
     }
     args
 }
 
-/// How many PCI devices can be plugged in while a VM with PCI Express runs.
+/// How many PCI devices can be plugged in while a VM runs.
 const SLOTS: usize = 4;
 
-/// What `-device` takes, for a device that is plugged into a running VM: into a port of its own if it has PCI Express.
+/// What `-device` takes, for a device that is plugged into a running VM: into a port of its own, as PCI Express has it.
 pub(super) fn plugged(device: &str, slot: usize) -> String {
-    if architecture() == "x86_64" || device.contains(",bus=") {
+    if device.contains(",bus=") {
         return device.to_owned();
     }
     assert!(slot < SLOTS, "there is no port for {device}");

@@ -20,13 +20,18 @@ fn run(scratch: &Scratch, options: &[&str], command: &[&str]) -> Command {
     let mut run = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
     run.args(["run", "--accel", "tcg", "--append", "mote.shell=console", "--kernel"]);
     run.arg(image.join("vmlinuz")).arg("--initrd").arg(image.join("initrd"));
-    run.args(options).arg("--").args(command);
+    run.args(architecture()).args(options).arg("--").args(command);
     run.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
     run.env("MOTE_HOST_VIRTIOFSD", tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd"));
     run.env(mote_machine::SLOWDOWN, mote_tests::slowdown().to_string());
     run.env("TMPDIR", &scratch.0);
     run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     run
+}
+
+/// `--arch`, where the image is not this machine's.
+fn architecture() -> Vec<String> {
+    std::env::var("MOTE_ARCH").map_or_else(|_| Vec::new(), |arch| vec!["--arch".into(), arch])
 }
 
 /// What it printed on both, and its code.
@@ -130,6 +135,14 @@ fn a_boot_that_fails_is_told_and_not_waited_for() {
     let first =
         format!("mote-host: no agent after {limit} s: the guest has not read its config share");
     assert!(err.starts_with(&first), "{err}");
+    let without = "rdinit=/bin/busybox -- sh -c \"/bin/busybox rm -r /lib/modules/*/kernel/net/vmw_vsock; exec /init\"";
+    let (_, err, code) =
+        output(run(&scratch, &["--append", without, "--boot-timeout", &limit], &["true"]));
+    assert_eq!(code, Some(125), "{err}");
+    let first = format!(
+        "mote-host: no agent after {limit} s: this kernel has no vsock: waiting for vsock: "
+    );
+    assert!(err.starts_with(&first), "{err}");
     // The power is switched off by the guest itself.
     let (_, err, code) = output(run(&scratch, &[], &["poweroff", "-f"]));
     assert_eq!(code, Some(129), "{err}");
@@ -181,7 +194,9 @@ fn a_vm_that_stays_is_stopped_started_and_deleted_without_a_trace() {
     let boot = [
         "boot", "vm1", "--accel", "tcg", "--kernel", &kernel, "--initrd", &initrd, "--disk", &disk,
     ];
-    let (_, err, code) = host(&[&boot[..], &["--append", "mote.shell=console"]].concat());
+    let arch = architecture();
+    let arch: Vec<&str> = arch.iter().map(String::as_str).collect();
+    let (_, err, code) = host(&[&boot[..], &arch, &["--append", "mote.shell=console"]].concat());
     assert_eq!(code, Some(0), "{err}");
     let exec = ["exec", "vm1", "--", "echo", "here"];
     assert_eq!(host(&exec), ("here\n".into(), String::new(), Some(0)));
