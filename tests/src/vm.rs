@@ -4,6 +4,8 @@
 mod hot;
 mod machine;
 
+pub use machine::PC;
+
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -40,8 +42,6 @@ pub struct Spec {
     pub memory: u32,
     /// Where kernel and initrd are.
     pub image: PathBuf,
-    /// Whether the console is this terminal rather than a file.
-    pub terminal: bool,
     /// Further arguments for QEMU.
     pub extra: Vec<String>,
 }
@@ -80,7 +80,6 @@ impl Default for Spec {
             words: String::new(),
             memory: 128,
             image: tool("MOTE_IMAGE", "target/image"),
-            terminal: false,
             extra: Vec::new(),
         }
     }
@@ -124,11 +123,7 @@ impl Vm {
         let config = config_share(directory, spec, share, &mut helpers);
         let devices = devices(directory, spec, &mut helpers);
         let path = |name: &str| directory.join(name).display().to_string();
-        let (console, stdin) = if spec.terminal {
-            ("stdio,id=console,signal=off".into(), Stdio::inherit())
-        } else {
-            (format!("file,id=console,path={}", path("console")), Stdio::null())
-        };
+        let console = format!("file,id=console,path={}", path("console"));
         let status = if spec.socket {
             format!("socket,id=qemu_serial-chardev,path={},server=on,wait=off", path("serial"))
         } else {
@@ -162,7 +157,7 @@ impl Vm {
                 &format!("console=ttyS0 quiet panic=-1 no_timer_check {}", spec.words),
             ]);
         let log = File::create(directory.join("qemu.log")).expect("a log");
-        let qemu = Process::start(command.stdin(stdin).stderr(log));
+        let qemu = Process::start(command.stdin(Stdio::null()).stderr(log));
         // Connected before the guest says anything: QEMU keeps nothing for a late listener.
         let shell = directory.join("shell");
         let (shell, _) = wait("QEMU", Duration::from_secs(20), || UnixStream::connect(&shell).ok());

@@ -138,12 +138,6 @@ impl Demo<'_> {
         let config = ["--config", "user.greeting=hello from the host"];
         let mut host = Host::of_vm(self.directory, &Spec::default(), "lxd", &config);
         host.start();
-        if std::env::args().any(|arg| arg == "--shell") {
-            let words = "mote.shell=console".into();
-            let spec = Spec { words, terminal: true, ..Spec::default() };
-            Vm::boot(self.directory, &spec, &host.share).ended(Duration::MAX);
-            return;
-        }
         self.show(&mut host);
         println!("\nEach step was seen.");
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mote_tests::run::{architecture, output, run};
 use mote_tests::vm::Spec;
 use mote_tests::{Scratch, patient, tool, wait};
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,33 +14,6 @@ use serde_json::Value;
 
 /// The signals, and the words that tell which process is a child's.
 const SIGNALS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL];
-
-/// A run of the test image, whose own shell is on the console.
-fn run(scratch: &Scratch, options: &[&str], command: &[&str]) -> Command {
-    let image = Spec::default().image;
-    let mut run = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
-    run.args(["run", "--accel", "tcg", "--append", "mote.shell=console", "--kernel"]);
-    run.arg(image.join("vmlinuz")).arg("--initrd").arg(image.join("initrd"));
-    run.args(architecture()).args(options).arg("--").args(command);
-    run.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
-    run.env("MOTE_HOST_VIRTIOFSD", tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd"));
-    run.env(mote_machine::SLOWDOWN, mote_tests::slowdown().to_string());
-    run.env("TMPDIR", &scratch.0);
-    run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    run
-}
-
-/// `--arch`, where the image is not this machine's.
-fn architecture() -> Vec<String> {
-    std::env::var("MOTE_ARCH").map_or_else(|_| Vec::new(), |arch| vec!["--arch".into(), arch])
-}
-
-/// What it printed on both, and its code.
-fn output(mut run: Command) -> (String, String, Option<i32>) {
-    let output = run.output().expect("mote-host");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (text(&output.stdout), text(&output.stderr), output.status.code())
-}
 
 /// What runs have left.
 fn left(scratch: &Scratch) -> Vec<String> {
@@ -56,7 +30,7 @@ fn result(path: &Path) -> Value {
 #[test]
 fn the_commands_bytes_and_code_are_all_that_is_seen() {
     let scratch = Scratch::new();
-    let (out, err, code) = output(run(&scratch, &[], &["seq", "1", "100000"]));
+    let (out, err, code) = output(run(&scratch.0, &[], &["seq", "1", "100000"]));
     let exact: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
     assert_eq!((out == exact, err.as_str(), code), (true, "", Some(0)), "{} bytes", out.len());
     let script = "cat >/tmp/in; cmp /tmp/in /tmp/pushed/input && echo same; echo to stderr >&2; \
@@ -69,7 +43,7 @@ fn the_commands_bytes_and_code_are_all_that_is_seen() {
     let dir = scratch.0.join("dir").display().to_string();
     let pulled = scratch.0.join("pulled");
     let mut second = run(
-        &scratch,
+        &scratch.0,
         &[
             "--push",
             &format!("{dir}:/tmp/pushed"),
@@ -103,7 +77,7 @@ fn the_commands_bytes_and_code_are_all_that_is_seen() {
 fn a_panic_ends_it_with_what_was_printed_before() {
     let scratch = Scratch::new();
     let script = "echo MARK; sleep 1; echo c >/proc/sysrq-trigger; sleep 1000";
-    let mut child = run(&scratch, &[], &["sh", "-c", script]).spawn().expect("mote-host");
+    let mut child = run(&scratch.0, &[], &["sh", "-c", script]).spawn().expect("mote-host");
     let mut out = BufReader::new(child.stdout.take().expect("its output"));
     let mut line = String::new();
     out.read_line(&mut line).expect("a line");
@@ -122,7 +96,7 @@ fn a_panic_ends_it_with_what_was_printed_before() {
 #[test]
 fn a_boot_that_fails_is_told_and_not_waited_for() {
     let scratch = Scratch::new();
-    let (out, err, code) = output(run(&scratch, &["--append", "rdinit=/nonexistent"], &["true"]));
+    let (out, err, code) = output(run(&scratch.0, &["--append", "rdinit=/nonexistent"], &["true"]));
     assert_eq!((out.as_str(), code), ("", Some(125)), "{err}");
     assert!(
         err.starts_with("mote-host: guest panicked: \"Kernel panic - not syncing: VFS: "),
@@ -130,21 +104,21 @@ fn a_boot_that_fails_is_told_and_not_waited_for() {
     );
     let limit = patient(Duration::from_secs(8)).as_secs().to_string();
     let options = ["--append", "mote.agent=no", "--boot-timeout", &limit];
-    let (_, err, code) = output(run(&scratch, &options, &["true"]));
+    let (_, err, code) = output(run(&scratch.0, &options, &["true"]));
     assert_eq!(code, Some(125), "{err}");
     let first =
         format!("mote-host: no agent after {limit} s: the guest has not read its config share");
     assert!(err.starts_with(&first), "{err}");
     let without = "rdinit=/bin/busybox -- sh -c \"/bin/busybox rm -r /lib/modules/*/kernel/net/vmw_vsock; exec /init\"";
     let (_, err, code) =
-        output(run(&scratch, &["--append", without, "--boot-timeout", &limit], &["true"]));
+        output(run(&scratch.0, &["--append", without, "--boot-timeout", &limit], &["true"]));
     assert_eq!(code, Some(125), "{err}");
     let first = format!(
         "mote-host: no agent after {limit} s: this kernel has no vsock: waiting for vsock: "
     );
     assert!(err.starts_with(&first), "{err}");
     // The power is switched off by the guest itself.
-    let (_, err, code) = output(run(&scratch, &[], &["poweroff", "-f"]));
+    let (_, err, code) = output(run(&scratch.0, &[], &["poweroff", "-f"]));
     assert_eq!(code, Some(129), "{err}");
     assert!(err.starts_with("mote-host: the guest switched the VM off"), "{err}");
     assert_eq!(left(&scratch), [""; 0]);
@@ -155,7 +129,7 @@ fn a_commands_time_begins_with_it() {
     let scratch = Scratch::new();
     let file = scratch.0.join("result").display().to_string();
     let options = ["--timeout", "5", "--result", &file];
-    let (out, err, code) = output(run(&scratch, &options, &["sh", "-c", "echo hi; sleep 1000"]));
+    let (out, err, code) = output(run(&scratch.0, &options, &["sh", "-c", "echo hi; sleep 1000"]));
     assert_eq!((out.as_str(), code), ("hi\n", Some(124)), "{err}");
     let ms = &result(Path::new(&file))["ms"];
     let phases = ["prepare", "boot", "start"].map(|phase| ms[phase].as_u64().expect("a phase"));
@@ -168,7 +142,7 @@ fn an_initramfs_without_an_agent_gets_one() {
     let scratch = Scratch::new();
     let agent = mote_tests::agent().display().to_string();
     let options = ["--append", "mote.agent=no", "--mote", &agent];
-    let (out, err, code) = output(run(&scratch, &options, &["cat", "/proc/1/comm"]));
+    let (out, err, code) = output(run(&scratch.0, &options, &["cat", "/proc/1/comm"]));
     assert_eq!((out.as_str(), err.as_str(), code), ("init\n", "", Some(0)));
 }
 
@@ -240,8 +214,9 @@ fn runs(pid: u32) -> bool {
 fn nothing_is_left_whichever_signal_ends_it() {
     for signal in SIGNALS {
         let scratch = Scratch::new();
-        let mut child: Child =
-            run(&scratch, &[], &["sh", "-c", "echo START; sleep 1000"]).spawn().expect("mote-host");
+        let mut child: Child = run(&scratch.0, &[], &["sh", "-c", "echo START; sleep 1000"])
+            .spawn()
+            .expect("mote-host");
         let mut start = [0; 6];
         child.stdout.as_mut().expect("its output").read_exact(&mut start).expect("a line");
         let processes = children(child.id());

@@ -1,0 +1,37 @@
+//! `mote-host run` with the test image: for a test that needs a command's result of a VM and nothing else of it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::vm::Spec;
+use crate::{slowdown, tool};
+
+/// A run of the test image, whose own shell is on the console; its files are in this directory.
+#[must_use]
+pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
+    let image = Spec::default().image;
+    let mut run = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
+    run.args(["run", "--accel", "tcg", "--append", "mote.shell=console", "--kernel"]);
+    run.arg(image.join("vmlinuz")).arg("--initrd").arg(image.join("initrd"));
+    run.args(architecture()).args(options).arg("--").args(command);
+    run.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
+    run.env("MOTE_HOST_VIRTIOFSD", tool("MOTE_VIRTIOFSD", "/usr/lib/qemu/virtiofsd"));
+    run.env(mote_machine::SLOWDOWN, slowdown().to_string());
+    run.env("TMPDIR", scratch);
+    run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    run
+}
+
+/// `--arch`, where the image is not this machine's.
+#[must_use]
+pub fn architecture() -> Vec<String> {
+    std::env::var("MOTE_ARCH").map_or_else(|_| Vec::new(), |arch| vec!["--arch".into(), arch])
+}
+
+/// What it printed on both, and its code.
+#[must_use]
+pub fn output(mut run: Command) -> (String, String, Option<i32>) {
+    let output = run.output().expect("mote-host");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
