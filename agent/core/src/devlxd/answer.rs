@@ -78,18 +78,41 @@ pub fn show(
             Shown { status: 200, body: Body::Raw }
         }
         Kind::Sync | Kind::Async => {
-            match (ask, flavour) {
-                (Ask::Info, _) if is_untrusted(envelope.metadata) => {
+            match change(flavour, ask, envelope.metadata) {
+                Some(Change::NoEnvironment) => {
                     without(&mut Writer::new(&mut Sink(sink)), envelope.metadata, "environment");
                 }
-                (Ask::ConfigKeys, Flavour::Incus | Flavour::LxdOld) => {
+                Some(Change::GuestKeys) => {
                     guest_keys(&mut Writer::new(&mut Sink(sink)), envelope.metadata);
                 }
-                _ => sink(envelope.metadata.raw().as_bytes()),
+                None => sink(envelope.metadata.raw().as_bytes()),
             }
             sink(b"\n");
             Shown { status: 200, body: Body::Json }
         }
+    }
+}
+
+/// How an answer's JSON is shown in another shape than the host's.
+enum Change {
+    /// Without `environment`, which a client that is not trusted does not get.
+    NoEnvironment,
+    /// Only the keys that are the guest's.
+    GuestKeys,
+}
+
+/// `None` if it passes through.
+fn change(flavour: Flavour, ask: Ask, metadata: Value<'_>) -> Option<Change> {
+    match ask {
+        Ask::Info => is_untrusted(metadata).then_some(Change::NoEnvironment),
+        Ask::ConfigKeys => (flavour != Flavour::Lxd).then_some(Change::GuestKeys),
+        Ask::SetState
+        | Ask::ConfigValue
+        | Ask::MetaData
+        | Ask::ImageExport
+        | Ask::VolumeList
+        | Ask::OperationWait
+        | Ask::Json => None,
     }
 }
 
@@ -103,9 +126,7 @@ pub fn show_within(
 ) -> Option<(Shown, Range<usize>)> {
     let envelope = Envelope::parse(body).ok()?;
     let metadata = envelope.metadata;
-    let is_changed = ask == Ask::Info && is_untrusted(metadata)
-        || ask == Ask::ConfigKeys && flavour != Flavour::Lxd;
-    if envelope.kind == Kind::Error || status >= 400 || is_changed {
+    if envelope.kind == Kind::Error || status >= 400 || change(flavour, ask, metadata).is_some() {
         return None;
     }
     let text = metadata.raw();
