@@ -24,7 +24,7 @@ use attempt::attempt;
 use book::Book;
 
 use crate::column::Column;
-use crate::vm::Spec;
+use crate::vm::{self, Spec};
 use crate::world;
 
 /// Options of a run.
@@ -115,6 +115,7 @@ fn machine(options: &Options) -> Vec<(String, String)> {
         ("rounds", options.rounds.to_string()),
         ("CPUs of the machine", cpus.to_string()),
         ("QEMU", qemu.unwrap_or_default().to_owned()),
+        ("QEMU's machine", vm::PC.to_owned()),
         ("accelerator", variable("MOTE_ACCEL", "tcg")),
         (book::CPU, format!("1 x {}", variable("MOTE_CPU", "qemu64"))),
         ("memory of the VM", format!("{} MiB", visit::MEMORY)),

@@ -136,7 +136,7 @@ pub const REASONS: &[Reason] = &[
 pub const NOT_RUN: &[(&str, &str)] = &[
     (
         "`AF_VSOCK` of this machine's kernel",
-        "there is no vhost-vsock where this runs, so the VMs have it by vhost-device-vsock, whose host \
+        "the machine that this was run on has no vhost-vsock, so the VMs have it by vhost-device-vsock, whose host \
          side is unix sockets; every client reaches it through them.",
     ),
     (

@@ -165,6 +165,6 @@ fn its_row_in_the_table_of_ways() {
     world.0.vm.power_button();
     let _console = world.ends();
     let bytes = std::fs::metadata(image("mote-agent")).expect("the one file").len();
-    let booted = format!("Linux {}, QEMU pc, 128 MiB", kernel.trim());
+    let booted = format!("Linux {}, QEMU {}, 128 MiB", kernel.trim(), mote_tests::vm::PC);
     record(&Row { way: "one-file", booted, agent_start, power_on, bytes, pss, clean_stop: true });
 }

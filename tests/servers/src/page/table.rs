@@ -78,7 +78,8 @@ times slower than a real one, on a machine that does other things as well: they 
 measure no agent. The lives of outer VMs are by a real clock.
 
 Such a run is long, and the emulation may reset the outer VM at any time, so runs add up: the page shows the last
-that was seen of each check, and which runs it is from (date, time, mote's commit).
+that was seen of each check, and which runs it is from (date, time, mote's commit;
+of those before 2026-11-25 some have another name in this history).
 
 Not explained: a transfer ended in `read vsock: connection reset by peer` once with Incus' own agent (exec.big_output) and once
 with mote under LXD (files.pull_recursive); both held when run again.
