@@ -64,7 +64,7 @@ pub(crate) const CAPABILITIES: Features = Features::of(&[
     (PORT_FORWARD, Capability::PortForward),
 ]);
 
-/// The features by name; `--check` shows the absent ones.
+/// The features of the default build by name; `--check` shows the absent ones. `init` and `tcp` add, and are not shown.
 const FEATURES: [(&str, bool); 15] = [
     ("chacha20", CHACHA20),
     ("credentials", CREDENTIALS),

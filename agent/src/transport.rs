@@ -1,5 +1,5 @@
-//! Sockets towards host and guests: vsock or, for tests, the unix sockets that stand in for it
-//! (named as vhost-device-vsock names them). All are non-blocking descriptors in the reactor.
+//! Sockets towards host and guests: vsock or, for tests, what stands in for it: unix sockets (named as
+//! vhost-device-vsock names them), TCP with the feature `tcp`. All are non-blocking descriptors in the reactor.
 
 mod probe;
 
@@ -52,7 +52,7 @@ pub(crate) enum Transport {
     Tcp(u16),
 }
 
-/// A socket that the host calls. Not in the reactor yet, which has a thread: the sandbox needs to be entered before.
+/// A socket that the host calls. Not in the reactor yet: the sandbox is entered before anything is waited for.
 #[derive(Debug)]
 pub(crate) struct Listener {
     transport: Transport,

@@ -1,4 +1,4 @@
-//! Child processes. They are all reaped here, and so are orphans when the agent is PID 1.
+//! Child processes. They are all reaped here, and so are orphans when the agent is process 1 (`init` runs it as a child, and reaps them itself).
 
 use std::cell::{Cell, RefCell};
 use std::io;

@@ -1,5 +1,5 @@
 //! Remembers the state that an application declared, and when to repeat it to the host (P§6,
-//! decisions §2). The agent never declares Ready by itself.
+//! decisions §2). Ready without an application is `ready_when`'s.
 
 use crate::json::Writer;
 
