@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_lite::future::yield_now;
 use mote_core::follow::disk;
-use mote_core::follow::resources::Added;
+use mote_core::follow::event::is_made_up;
 use mote_core::hostapi::policy::Part;
 
 use crate::agent::Agent;
@@ -20,7 +20,6 @@ use crate::sys::sandbox;
 use crate::system::uevent;
 
 use self::nics::Nics;
-use self::resources::Online;
 
 mod disks;
 mod nics;
@@ -45,7 +44,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         Err(error) => return log::debug(format_args!("no events of devices: {error}")),
     };
     sleep(STARTED).await;
-    resources::at_start(root, &uses);
+    let mut online = resources::at_start(root, &uses);
     let disks = Rc::new(Signal::default());
     agent.spawn(disks::run(agent.clone(), disks.clone()));
     let nics = Rc::new(Nics::default());
@@ -53,24 +52,23 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         agent.spawn(nics::run(agent.clone(), nics.clone()));
     }
     loop {
-        let mut online = Online::default();
         for _ in 0..BURST {
             let mut buffer = [0; uevent::EVENT];
             let event = socket.try_read(|socket| uevent::next(socket, &mut buffer));
             match event {
+                Ok(event) if is_made_up(event) => {}
                 Ok(event) if disk::is_event(event) => disks.raise(),
                 Ok(event) => {
-                    if let Some(added) = Added::of_event(event).filter(|one| uses(one.part())) {
-                        online.bring(root, added);
-                    }
+                    online.see(root, event, &uses);
                     nics.see(event);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // Events were lost.
-                Err(_) => {
-                    online.bring_all(root, &uses);
-                    disks.raise();
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if online.end(root, &uses) {
+                        disks.raise();
+                    }
+                    break;
                 }
+                Err(_) => online.is_lost = true,
             }
         }
         online.log();

@@ -1,16 +1,17 @@
 //! CPUs and memory that the host adds are brought into use. In an image without udev, or without its rules for them, nobody
 //! else does it.
 
+use std::ffi::OsStr;
+use std::mem::take;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use mote_core::follow::resources::Added;
+use mote_core::follow::resources::{Added, added};
 use mote_core::hostapi::policy::Part;
-use mote_core::report::proc::words;
 
 use crate::runtime::small_files::text_of;
 use crate::runtime::{log, run_dir};
-use crate::system::devices::{BALLOON, Kind, MEMORY, entries, says};
+use crate::system::devices::{BALLOON, Kind, MEMORY, entries, identity, says};
 use crate::system::modules;
 
 /// Where the kernel has them.
@@ -21,13 +22,9 @@ const DRIVEN: [(&Kind, &str, &str); 2] = [
     (&MEMORY, "a virtio-mem device", "virtio_mem"),
 ];
 
-/// What there is of each kind, and the beginning of the kernel's option that keeps it off.
-const KEPT_OFF: [(&str, &str); 2] =
-    [("cpu", "maxcpus="), ("memory", "memhp_default_state=offline")];
-
 /// Brings into use what was added before the first agent of this boot. A later one leaves it: somebody may have switched
-/// it off.
-pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) {
+/// it off. Gives what is there then.
+pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) -> Online {
     for (kind, what, driver) in &DRIVEN {
         if !uses(Part::Memory) {
             break;
@@ -37,64 +34,86 @@ pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) {
         }
     }
     let followed = root.join(run_dir::FOLLOWED);
-    if followed.exists() {
-        return;
-    }
+    let is_first = !followed.exists();
     let mut online = Online::default();
-    online.bring_all(root, uses);
+    online.bring_new(root, &|part| is_first && uses(part));
     online.log();
-    if let Err(error) = std::fs::write(&followed, "") {
+    if is_first && let Err(error) = std::fs::write(&followed, "") {
         log::debug(format_args!("{}: {error}", followed.display()));
     }
+    online
 }
 
-/// How many were brought into use.
-#[derive(Debug, Default, PartialEq, Eq)]
+/// How many were brought into use since the log told of it.
+#[derive(Debug, Default)]
 pub(super) struct Online {
     cpus: u32,
     blocks: u32,
+    /// The highest identity of one that was seen.
+    newest: u64,
+    /// Whether the kernel could not deliver events, and drops more until those that it has kept are read (`af_netlink.c`).
+    pub(super) is_lost: bool,
 }
 
 impl Online {
-    /// Switches one on, if it is there and off.
-    pub(super) fn bring(&mut self, root: &Path, added: Added) {
-        let (system, switch) = (root.join(SYSTEM), added.to_string());
-        let (off, on) = added.off_and_on();
+    /// Takes an event.
+    #[inline(never)] // its size
+    pub(super) fn see(&mut self, root: &Path, event: &[u8], uses: &dyn Fn(Part) -> bool) {
+        if let Some(below) = added(event).filter(|_| !self.is_lost) {
+            self.bring(root, below, 0, uses);
+        }
+    }
+
+    /// There are no more events. Whether some were lost.
+    pub(super) fn end(&mut self, root: &Path, uses: &dyn Fn(Part) -> bool) -> bool {
+        let is_lost = take(&mut self.is_lost);
+        if is_lost {
+            self.bring_new(root, uses);
+        }
+        is_lost
+    }
+
+    /// Switches one on, by its path below [`SYSTEM`], if it is newer than this, and off, and not kept off.
+    #[inline(never)] // its size
+    fn bring(&mut self, root: &Path, below: &[u8], seen: u64, uses: &dyn Fn(Part) -> bool) {
+        let Some(added) = Added::of_path(below) else { return };
+        let path = root.join(SYSTEM).join(OsStr::from_bytes(below));
+        let number = identity(&path);
+        self.newest = self.newest.max(number);
+        let (switch, (off, on)) = (added.switch(), added.off_and_on());
         // The first CPU has no switch.
-        if !says(&system, &switch, off) {
+        if number <= seen
+            || !uses(added.part())
+            || !says(&path, switch, off)
+            || added.is_kept_off(text_of(root, "proc/cmdline").as_bytes())
+        {
             return;
         }
-        match std::fs::write(system.join(&switch), on) {
+        match std::fs::write(path.join(switch), on) {
             Ok(()) => match added {
                 Added::Cpu(_) => self.cpus += 1,
                 Added::Memory(_) => self.blocks += 1,
             },
-            Err(error) => log::warn(format_args!("cannot bring {switch} into use: {error}")),
+            Err(error) => {
+                log::warn(format_args!("cannot bring {} into use: {error}", path.display()));
+            }
         }
     }
 
-    /// Switches all on that are off, but for those that the kernel's command line keeps off.
-    pub(super) fn bring_all(&mut self, root: &Path, uses: &dyn Fn(Part) -> bool) {
-        let line = text_of(root, "proc/cmdline");
-        let system = root.join(SYSTEM);
-        for (directory, unless) in &KEPT_OFF {
-            // A text that is searched for in another one takes a kilobyte of code.
-            if words(line.as_bytes()).any(|word| word.starts_with(unless.as_bytes())) {
-                continue;
-            }
+    /// The same for all that are newer than what was seen before: who has switched off another one means it.
+    fn bring_new(&mut self, root: &Path, uses: &dyn Fn(Part) -> bool) {
+        let (system, seen) = (root.join(SYSTEM), self.newest);
+        for directory in ["cpu", "memory"] {
             for path in entries(&system.join(directory)) {
                 let below = path.as_os_str().as_bytes().get(system.as_os_str().len() + 1..);
-                let added = below.and_then(Added::of_path);
-                if let Some(added) = added.filter(|one| uses(one.part())) {
-                    self.bring(root, added);
-                }
+                self.bring(root, below.unwrap_or_default(), seen, uses);
             }
         }
     }
 
-    pub(super) fn log(&self) {
-        if *self != Self::default() {
-            let Self { cpus, blocks } = self;
+    pub(super) fn log(&mut self) {
+        let (cpus, blocks) = (take(&mut self.cpus), take(&mut self.blocks));
+        if cpus + blocks > 0 {
             log::info(format_args!("in use now: {cpus} more CPUs, {blocks} more blocks of memory"));
         }
     }
@@ -155,23 +174,60 @@ mod tests {
     fn the_kernels_command_line_keeps_off_what_it_names() {
         let root = machine("kept-off");
         put(&root, "proc/cmdline", "console=ttyS0 maxcpus=1\n");
-        at_start(&root, &|_| true);
+        let mut online = at_start(&root, &|_| true);
+        // While it runs, too.
+        online.see(&root, b"add@/devices/system/cpu/cpu1", &|_| true);
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
         assert_eq!(says(&root, "memory/memory8/state"), "online");
+    }
+
+    #[test]
+    fn after_lost_events_what_is_new_is_switched_on_and_no_other() {
+        let root = machine("lost");
+        // As a later agent.
+        fs::write(root.join(run_dir::FOLLOWED), "").unwrap();
+        let mut online = at_start(&root, &|_| true);
+        let seen = online.newest;
+        assert!(seen > 0);
+        // Here, other than in sysfs, what is new may have a lower number.
+        let is_newer = |cpu: &u32| {
+            let path = format!("{SYSTEM}/cpu/cpu{cpu}");
+            put(&root, &format!("{path}/online"), "0\n");
+            identity(&root.join(path)) > seen
+        };
+        let new = (3..9999).find(is_newer).unwrap();
+        let event = format!("add@/devices/system/cpu/cpu{new}");
+        online.is_lost = true;
+        online.see(&root, event.as_bytes(), &|_| true);
+        assert_eq!(says(&root, &format!("cpu/cpu{new}/online")), "0\n");
+        assert!(online.end(&root, &|_| true));
+        assert_eq!(says(&root, &format!("cpu/cpu{new}/online")), "1");
+        assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
+        assert_eq!(says(&root, "memory/memory8/state"), "offline\n");
+        // It has been seen, as has one of which there was an event.
+        put(&root, &format!("{SYSTEM}/cpu/cpu{new}/online"), "0\n");
+        online.is_lost = true;
+        assert!(online.end(&root, &|_| true));
+        assert_eq!(says(&root, &format!("cpu/cpu{new}/online")), "0\n");
+        let mut online = Online::default();
+        online.see(&root, event.as_bytes(), &|_| true);
+        assert_eq!(says(&root, &format!("cpu/cpu{new}/online")), "1");
+        assert!(!online.end(&root, &|_| true));
+        assert!(online.newest > seen);
     }
 
     #[test]
     fn one_that_is_added_is_switched_on_if_it_is_off() {
         let root = machine("added");
         let mut online = Online::default();
-        for added in [Added::Cpu(1), Added::Cpu(1), Added::Cpu(2), Added::Cpu(99), Added::Memory(8)]
-        {
-            online.bring(&root, added);
-            if added == Added::Cpu(1) {
+        for one in ["cpu/cpu1", "cpu/cpu1", "cpu/cpu2", "cpu/cpu99", "memory/memory8"] {
+            let event = format!("add@/devices/system/{one}\0ACTION=add\0");
+            online.see(&root, event.as_bytes(), &|_| true);
+            if one == "cpu/cpu1" {
                 // As the kernel shows it.
                 put(&root, &format!("{SYSTEM}/cpu/cpu1/online"), "1\n");
             }
         }
-        assert_eq!(online, Online { cpus: 1, blocks: 1 });
+        assert_eq!((online.cpus, online.blocks), (1, 1));
     }
 }

@@ -4,6 +4,8 @@
 use std::fs::read_dir;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::stat;
+
 use crate::runtime::small_files::{is_there, read_text};
 
 /// A device type (VIRTIO 1.2 §5) as sysfs writes its number on the virtio bus and on PCI. The PCI number
@@ -69,6 +71,13 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
 #[inline(never)] // its size
 pub(crate) fn says(device: &Path, name: &str, number: &str) -> bool {
     read_text(&device.join(name)).is_ok_and(|text| text.trim_ascii_end() == number)
+}
+
+/// A number of something in sysfs that nothing else has in one boot, and what is made later has a higher one (Linux since
+/// 5.5, `fs/kernfs/dir.c`: `idr_alloc_cyclic`); 0 if it is not there. Names are given again.
+#[inline(never)] // its size
+pub(crate) fn identity(path: &Path) -> u64 {
+    stat(path).map_or(0, |about| about.st_ino)
 }
 
 /// Paths of a directory's first [`ENTRIES`] entries, unsorted; empty if it cannot be read.

@@ -112,6 +112,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
             "first_boot/credentials.rs",
             "first_boot/nic.rs",
             "follow/clock.rs",
+            "follow/event.rs",
             "follow/nics.rs",
             "follow/resources.rs",
             "freeze/filesystems.rs",

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod disk;
+pub mod event;
 pub mod nics;
 pub mod resources;
 pub mod restore;

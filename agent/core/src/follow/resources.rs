@@ -2,10 +2,8 @@
 //! by itself: each has a switch in sysfs (Linux, `Documentation/ABI/testing/sysfs-devices-system-cpu` and
 //! `sysfs-devices-memory`), which udev's rules of some distributions turn.
 
-use core::fmt;
-
 use crate::hostapi::policy::Part;
-use crate::report::proc::number;
+use crate::report::proc::{number, words};
 
 /// Beginning of the event of one that is added (`lib/kobject_uevent.c`): `add@`, its path below `/sys`, then NUL.
 const ADDED: &[u8] = b"add@/devices/system/";
@@ -20,13 +18,6 @@ pub enum Added {
 }
 
 impl Added {
-    /// What the event tells of; nothing if it is another event.
-    #[must_use]
-    pub fn of_event(event: &[u8]) -> Option<Self> {
-        let path = event.split(|byte| *byte == 0).next()?.strip_prefix(ADDED)?;
-        Self::of_path(path)
-    }
-
     /// That of a path below `/sys/devices/system`, such as `cpu/cpu1` or `memory/memory32`.
     #[must_use]
     pub fn of_path(path: &[u8]) -> Option<Self> {
@@ -46,6 +37,15 @@ impl Added {
         }
     }
 
+    /// Its switch, in its directory.
+    #[must_use]
+    pub fn switch(self) -> &'static str {
+        match self {
+            Self::Cpu(_) => "online",
+            Self::Memory(_) => "state",
+        }
+    }
+
     /// What its switch says while it is off, and what turns it on.
     #[must_use]
     pub fn off_and_on(self) -> (&'static str, &'static str) {
@@ -54,22 +54,26 @@ impl Added {
             Self::Memory(_) => ("offline", "online"),
         }
     }
+
+    /// Whether the kernel's command line keeps it off.
+    #[must_use]
+    pub fn is_kept_off(self, line: &[u8]) -> bool {
+        let option: &[u8] = match self {
+            Self::Cpu(_) => b"maxcpus=",
+            Self::Memory(_) => b"memhp_default_state=offline",
+        };
+        words(line).any(|word| word.starts_with(option))
+    }
 }
 
-/// The path of its switch below `/sys/devices/system`.
-impl fmt::Display for Added {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cpu(number) => write!(out, "cpu/cpu{number}/online"),
-            Self::Memory(number) => write!(out, "memory/memory{number}/state"),
-        }
-    }
+/// The path below `/sys/devices/system` that an event tells of; nothing if it is another event.
+#[must_use]
+pub fn added(event: &[u8]) -> Option<&[u8]> {
+    event.split(|byte| *byte == 0).next()?.strip_prefix(ADDED)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::string::ToString;
-
     use super::*;
 
     #[test]
@@ -95,13 +99,20 @@ mod tests {
             (b"libudev\0\xfe\xed\xca\xfe", None),
             (b"", None),
         ] {
-            assert_eq!(Added::of_event(event), expected, "{}", event.escape_ascii());
+            assert_eq!(added(event).and_then(Added::of_path), expected, "{}", event.escape_ascii());
         }
     }
 
     #[test]
-    fn each_has_its_switch() {
-        assert_eq!(Added::Cpu(7).to_string(), "cpu/cpu7/online");
-        assert_eq!(Added::Memory(40).to_string(), "memory/memory40/state");
+    fn the_kernels_command_line_keeps_off_what_it_names() {
+        for (line, is_off) in [
+            (&b"console=ttyS0 maxcpus=1\n"[..], [true, false]),
+            (b"memhp_default_state=offline quiet", [false, true]),
+            (b"memhp_default_state=online_movable xmaxcpus=1 nr_cpus=2", [false, false]),
+            (b"", [false, false]),
+        ] {
+            let found = [Added::Cpu(1), Added::Memory(9)].map(|added| added.is_kept_off(line));
+            assert_eq!(found, is_off, "{}", line.escape_ascii());
+        }
     }
 }

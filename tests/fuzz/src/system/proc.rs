@@ -7,8 +7,9 @@ use mote_core::first_boot::credentials;
 use mote_core::first_boot::nic::{self, Search, Wanted};
 use mote_core::flavour::Flavour;
 use mote_core::follow::clock::{Difference, Step, is_setter, step};
+use mote_core::follow::event::is_made_up;
 use mote_core::follow::nics::Plugged;
-use mote_core::follow::resources::Added;
+use mote_core::follow::resources::{Added, added};
 use mote_core::follow::restore::is_fork;
 use mote_core::freeze::{self, filesystems};
 use mote_core::json::Writer;
@@ -138,17 +139,18 @@ fn check_nics(data: &[u8]) {
 
 /// An event leads to no other path than its own, and no longer one.
 fn check_events(data: &[u8]) {
+    let _told = is_made_up(data);
     if Plugged::default().see(data, Uptime::default()).is_some() {
         let is_there = |word: &[u8]| data.windows(word.len()).any(|part| part == word);
         assert!(data.starts_with(b"add@") && (is_there(b"IFINDEX=") || is_there(b"MODALIAS=")));
     }
-    if let Some(added) = Added::of_event(data) {
-        let text = String::from_utf8_lossy(data);
-        let told = text.strip_prefix("add@/devices/system/").unwrap().split('\0').next().unwrap();
-        let switch = added.to_string();
-        let (path, _) = switch.rsplit_once('/').unwrap();
-        assert_eq!(Added::of_path(path.as_bytes()), Some(added));
-        assert!(path.len() <= told.len() && Added::of_path(told.as_bytes()) == Some(added));
+    if let Some((path, one)) = added(data).and_then(|path| Some((path, Added::of_path(path)?))) {
+        assert!(data.starts_with(&[b"add@/devices/system/", path].concat()));
+        let (Added::Cpu(number) | Added::Memory(number)) = one;
+        let digits = path.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let digits = std::str::from_utf8(&path[path.len() - digits..]).unwrap();
+        assert_eq!(digits.parse(), Ok(number));
+        assert!(!path.windows(2).any(|part| part == b".."));
     }
 }
 

@@ -15,7 +15,7 @@ const LATER: Duration = Duration::from_secs(3);
 /// Memory that is added, MiB: one block of a guest of this size.
 const ADDED: u64 = 128;
 
-/// A VM with one CPU and room for two more, and for more memory.
+/// A VM with one CPU and room for three more, and for more memory.
 fn boot(words: &str) -> Option<World> {
     if std::env::var("MOTE_ARCH").is_ok_and(|arch| arch != "x86_64") {
         skipped("a CPU cannot be added to this machine");
@@ -24,7 +24,7 @@ fn boot(words: &str) -> Option<World> {
     // What is described of memory that can be added takes room.
     let memory: u32 = 256;
     let room = format!("{memory}M,slots=1,maxmem={}M", 4 * memory);
-    let extra = ["-smp", "1,maxcpus=3", "-m", &room].map(str::to_owned).into();
+    let extra = ["-smp", "1,maxcpus=4", "-m", &room].map(str::to_owned).into();
     Some(World::of("lxd", &Spec { memory, words: words.to_owned(), extra, ..Spec::default() }, &[]))
 }
 
@@ -63,12 +63,24 @@ fn what_the_host_adds_is_used_within_a_second_and_what_is_switched_off_stays_so(
     let (_, took) = wait("more memory", patient(SOON), || more(&mut guest));
     println!("memory is in use {took:?} after it was added");
 
-    // An agent that starts anew does not undo what somebody has done.
-    guest.ok("echo 0 >/sys/devices/system/cpu/cpu1/online; kill -HUP $(cat /run/agent.pid)");
+    // Neither an agent that starts anew nor an event as udev's at a start undoes what somebody has done.
+    let off = "echo 0 >online; echo add >uevent; kill -HUP $(cat /run/agent.pid)";
+    guest.ok(&format!("cd /sys/devices/system/cpu/cpu1; {off}; cd"));
     std::thread::sleep(LATER);
     assert_eq!(cpus(&mut guest), "0,2");
+    // More events than the kernel keeps for an agent, and one that it drops.
+    let many = "i=0; while [ $i -lt 2000 ]; do echo add; i=$((i + 1)); done";
+    guest.ok(&format!(
+        "kill -STOP $(cat /run/agent.pid); {many} >/sys/devices/system/cpu/cpu0/uevent"
+    ));
+    world.vm.add_cpu(3);
+    wait("the last CPU", patient(LATER), || {
+        (guest.ok("cat /sys/devices/system/cpu/present").trim() == "0-3").then_some(())
+    });
+    guest.ok("kill -CONT $(cat /run/agent.pid)");
+    wait("a CPU without an event", patient(SOON), || (cpus(&mut guest) == "0,2-3").then_some(()));
     let log = guest.ok("cat /run/agent.log");
-    assert!(log.matches("in use now: 1 more CPUs").count() == 2, "{log}");
+    assert!(log.matches("in use now: 1 more CPUs").count() == 3, "{log}");
     world.power_off(&mut guest);
 }
 
