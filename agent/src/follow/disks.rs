@@ -11,7 +11,8 @@ use crate::runtime::log;
 use crate::runtime::wake::Signal;
 use crate::workers::run::run as run_worker;
 
-/// After an event: a host that makes a disk larger may do so twice, and somebody else may use what it has added.
+/// After an event: a host that makes a disk larger may do so twice, and somebody else may use what it has added. One that is
+/// plugged in has its size noted.
 const MOMENT: Duration = Duration::from_millis(200);
 /// A file system that is frozen does not grow until it is thawed. There is one worker at most until then.
 const LONGEST: Duration = Duration::from_hours(24);

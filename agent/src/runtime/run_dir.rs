@@ -21,8 +21,8 @@ pub(crate) const HANGING: &str = "run/mote/hanging";
 pub(crate) const FOLLOWED: &str = "run/mote/followed";
 /// Who has frozen file systems, and until when.
 pub(crate) const FREEZE: &str = "run/mote/freeze";
-/// A file for each disk with its size, as the last worker that grew some has seen them.
-pub(crate) const DISKS: &str = "run/mote/disks";
+/// Sizes of disks, as the workers that grow them have seen them.
+pub(crate) const SIZES: &str = "run/mote/sizes";
 /// Mount point of the host's share while it is read.
 pub(crate) const SHARE: &str = "run/mote/share";
 /// Mount point for `--check`, which may run beside the agent.

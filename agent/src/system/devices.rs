@@ -4,9 +4,10 @@
 use std::fs::read_dir;
 use std::path::{Path, PathBuf};
 
+use mote_core::report::proc::number;
 use rustix::fs::stat;
 
-use crate::runtime::small_files::{is_there, read_text};
+use crate::runtime::small_files::{is_there, read_text, text_of};
 
 /// A device type (VIRTIO 1.2 §5) as sysfs writes its number on the virtio bus and on PCI. The PCI number
 /// is the modern one, 0x1040 plus the type (§4.1.2).
@@ -78,6 +79,13 @@ pub(crate) fn says(device: &Path, name: &str, number: &str) -> bool {
 #[inline(never)] // its size
 pub(crate) fn identity(path: &Path) -> u64 {
     stat(path).map_or(0, |about| about.st_ino)
+}
+
+/// A number in sysfs; 0 if there is none.
+#[inline(never)] // its size
+pub(crate) fn number_of(device: &Path, attribute: &str) -> u64 {
+    let text = text_of(device, attribute);
+    number(text.trim_ascii_end().as_bytes()).unwrap_or(0)
 }
 
 /// Paths of a directory's first [`ENTRIES`] entries, unsorted; empty if it cannot be read.

@@ -99,6 +99,7 @@ const SUBJECTS: &[(&str, &[&str])] = &[
         "disk",
         &[
             "follow/disk/bytes.rs",
+            "follow/disk/duty.rs",
             "follow/disk/gpt.rs",
             "follow/disk/mbr.rs",
             "follow/disk/mod.rs",

@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use crate::report::proc::mountinfo::Mounted;
+use crate::report::proc::mountinfo::{Mounted, is_over};
 
 /// A file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +42,6 @@ fn counts(mount: &Mounted<'_>) -> bool {
     let has_disk = !mount.device.starts_with(b"0:") || mount.source.starts_with(b"/dev/");
     // As the file system is: a mount of it may be read-only, and another one not.
     mount.common.starts_with(b"rw") && has_disk && !mount.kind.starts_with(b"fuse")
-}
-
-/// Whether a path leads through a mount at this point, both escaped.
-fn is_over(point: &[u8], path: &[u8]) -> bool {
-    let rest = path.strip_prefix(point);
-    rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]) || point == b"/")
 }
 
 #[cfg(test)]

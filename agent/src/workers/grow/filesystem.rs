@@ -1,10 +1,10 @@
 //! File systems that grow while they are mounted, each by its own call.
 
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use mote_core::report::proc::mountinfo::Mounted;
-use rustix::fd::AsFd;
+use mote_core::report::proc::mountinfo::{Mounted, is_over};
 use rustix::fs::{Mode, OFlags, fstatfs, open};
 
 use crate::runtime::small_files::text_of;
@@ -29,14 +29,14 @@ pub(super) struct Filesystem {
 }
 
 impl Filesystem {
-    /// That of a device of sysfs; of its mounts one that can be written, if there is one. Where a mount point has a
-    /// space in its name it is not seen.
+    /// That of a device of sysfs; of its mounts that nothing is mounted over one that can be written, if there is one. Where a
+    /// mount point has a space in its name it is not seen.
     #[inline(never)] // its size
     pub(super) fn on(root: &Path, device: &Path) -> Option<Self> {
         let number = text_of(device, "dev");
         let name = device.file_name()?.as_bytes();
         let mut lines = Lines::open(&root.join("proc/self/mountinfo"))?;
-        let mut found = None;
+        let (mut kind, mut point, mut is_writable) = (0, Vec::new(), false);
         while let Some(line) = lines.next() {
             let Some(mounted) = Mounted::parse(line) else { continue };
             let is_there = match mounted.kind {
@@ -45,16 +45,18 @@ impl Filesystem {
                 b"btrfs" => mounted.source.strip_prefix(b"/dev/") == Some(name),
                 _ => false,
             };
-            if is_there {
-                let point = String::from_utf8_lossy(mounted.point).into_owned();
-                let (kind, is_writable) = (*mounted.kind.first()?, mounted.is_writable);
-                found = Some(Self { kind, point, is_writable });
-                if is_writable {
-                    break;
-                }
+            // The lines are in the order of mounting.
+            if is_over(mounted.point, &point) {
+                (kind, is_writable) = (0, false);
+            }
+            if is_there && (mounted.is_writable || !is_writable) {
+                point.clear();
+                point.extend_from_slice(mounted.point);
+                (kind, is_writable) = (*mounted.kind.first()?, mounted.is_writable);
             }
         }
-        found
+        let point = String::from_utf8_lossy(&point).into_owned();
+        (kind > 0).then_some(Self { kind, point, is_writable })
     }
 
     /// What a user does for it, on the device of this name.
@@ -97,4 +99,43 @@ impl Filesystem {
 
 fn copy(to: &mut [u8], at: usize, from: &[u8]) {
     to.iter_mut().skip(at).zip(from).for_each(|(to, from)| *to = *from);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::runtime::scratch::scratch;
+
+    #[test]
+    fn one_that_another_is_mounted_over_is_not_reached_by_its_path() {
+        let root = scratch("grow-covered");
+        let device = root.join("sys/block/vdb");
+        for directory in [&device, &root.join("a/b"), &root.join("c"), &root.join("proc/self")] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        fs::write(device.join("dev"), "254:16\n").unwrap();
+        let top = root.display();
+        let ours = |point: &str, how: &str| {
+            format!("1 2 254:16 / {top}/{point} {how} - ext4 /dev/vdb rw\n")
+        };
+        let other = |point: &str| format!("1 2 254:32 / {top}/{point} rw - ext4 /dev/vdc rw\n");
+        for (lines, expected) in [
+            (vec![ours("a/b", "rw"), other("c")], Some(("a/b", true))),
+            (vec![other("a"), ours("a/b", "rw")], Some(("a/b", true))),
+            (vec![ours("a/b", "rw"), other("a/b")], None),
+            (vec![ours("a/b", "rw"), other("a"), ours("c", "ro")], Some(("c", false))),
+            (vec![ours("a/b", "rw"), ours("c", "rw"), other("a")], Some(("c", true))),
+            (vec![ours("c", "ro"), ours("a/b", "rw")], Some(("a/b", true))),
+            (vec![ours("a/b", "rw"), ours("c", "ro")], Some(("a/b", true))),
+        ] {
+            fs::write(root.join("proc/self/mountinfo"), lines.concat()).unwrap();
+            let found = Filesystem::on(&root, &device);
+            let found = found.as_ref().map(|found| {
+                (found.point.strip_prefix(&format!("{top}/")).unwrap(), found.is_writable)
+            });
+            assert_eq!(found, expected, "{lines:?}");
+        }
+    }
 }

@@ -108,6 +108,7 @@ pub fn run(data: &[u8]) {
         return;
     }
     assert!(table.grow(&shape, &last, &mut access));
+    assert!(table.finish(&shape, &mut access));
     let again = Table::default().read(&shape, &mut access).expect("the table that was written");
     assert_eq!((again.number, again.first, again.end), (last.number, last.first, last.most));
     assert!(!again.has_room(&shape) && !again.is_torn);

@@ -33,6 +33,10 @@ enum Table {
     None,
     /// The last partition is another's.
     Foreign,
+    /// As the first, and the file system is smaller than its partition.
+    Small,
+    /// The disk is larger than that, and the rest is free.
+    Free,
 }
 
 /// Runs a program of this machine; its exit code and what it said.
@@ -55,16 +59,19 @@ fn disk(directory: &Path, name: &str, table: Table) -> PathBuf {
     let path = directory.join(name);
     let file =
         OpenOptions::new().create(true).truncate(true).write(true).open(&path).expect("a disk");
-    file.set_len(OLD * MIB).expect("a disk");
+    let length = if table == Table::Free { NEW } else { OLD };
+    file.set_len(length * MIB).expect("a disk");
     let shown = path.to_str().expect("a path");
     let script = match table {
-        Table::Gpt => "label: gpt\nstart=2048, type=linux\n",
+        Table::Gpt | Table::Small => "label: gpt\nstart=2048, type=linux\n",
+        Table::Free => "label: gpt\nstart=2048, size=126976, type=linux\n",
         Table::Dos => "label: dos\nstart=2048, type=83\n",
         Table::Foreign => "label: gpt\nstart=2048, size=65536, type=linux\ntype=swap\n",
         Table::None => "",
     };
     let (offset, length) = match table {
-        Table::Gpt => ("offset=1048576", "62m"),
+        Table::Gpt | Table::Free => ("offset=1048576", "62m"),
+        Table::Small => ("offset=1048576", "32m"),
         Table::Dos => ("offset=1048576", "63m"),
         Table::Foreign => ("offset=1048576", "32m"),
         Table::None => ("offset=0", "64m"),
@@ -180,6 +187,81 @@ fn partition_and_file_system_are_grown_within_a_second_while_they_are_written() 
     for (path, table) in disks.iter().zip(tables) {
         check(path, table);
     }
+}
+
+#[test]
+fn a_file_system_that_is_smaller_on_purpose_is_left_and_nobody_is_locked_out() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let path = disk(&scratch.0, "small", Table::Small);
+    let mut world = boot(std::slice::from_ref(&path), "mote.agent=later", None);
+    let mut guest = world.vm.guest();
+    mount(&mut guest, "vdb1");
+    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+    world.host.connected(mote_tests::world::MOTE_BOOT);
+    std::thread::sleep(LATER);
+    assert!(size(&mut guest, "vdb1") < OLD / 2);
+    // With its disk it becomes larger, once it is not frozen any more.
+    guest.ok("fsfreeze --freeze /vdb1");
+    world.vm.resize("disk0", NEW * MIB);
+    let length = (NEW - 2) * MIB / 512;
+    wait("a larger partition", patient(SOON), || {
+        let there = guest.ok("cat /sys/class/block/vdb1/size");
+        there.trim().parse::<u64>().is_ok_and(|there| there >= length).then_some(())
+    });
+    guest.ok("sleep 1; ! grep FLOCK /proc/locks | grep \":$(stat -c %i /dev/vdb) \"");
+    guest.ok("fsfreeze --unfreeze /vdb1");
+    wait("a larger file system", patient(SOON), || {
+        (size(&mut guest, "vdb1") > NEW * 8 / 10).then_some(())
+    });
+    guest.ok("sleep 1; umount /vdb1");
+    world.power_off(&mut guest);
+    check(&path, Table::Small);
+}
+
+#[test]
+fn another_disk_of_the_same_name_is_as_it_was_plugged_in_and_grows_with_its_own() {
+    if !has_tools() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let drives = [("one", Table::Gpt), ("free", Table::Free), ("end", Table::Gpt)];
+    let extra = drives.iter().flat_map(|(name, table)| {
+        let path = disk(&scratch.0, name, *table);
+        ["-drive".into(), format!("if=none,id={name},format=raw,file={}", path.display())]
+    });
+    let spec = Spec { extra: extra.collect(), ..Spec::default() };
+    let mut world = World::of("lxd", &spec, &[]);
+    let mut guest = world.shell();
+    let plug = |world: &World, guest: &mut Guest, name: &str, slot: u32| {
+        let before = guest.sh("wc -c </run/mote/sizes").1;
+        world.vm.attach(&format!("virtio-blk-pci,drive={name},id=at-{name},bus=slot{slot}"));
+        wait("its size is noted", patient(LATER), || {
+            (guest.sh("wc -c </run/mote/sizes").1 != before).then_some(())
+        });
+    };
+    plug(&world, &mut guest, "one", 0);
+    guest.ok("test -e /sys/block/vdb");
+    world.vm.unplug("at-one");
+    wait("its end in the guest", patient(LATER), || {
+        (guest.sh("test -e /sys/block/vdb").0 == 1).then_some(())
+    });
+    plug(&world, &mut guest, "free", 0);
+    plug(&world, &mut guest, "end", 1);
+    for (name, device) in [("free", "vdb1"), ("end", "vdc1")] {
+        mount(&mut guest, device);
+        world.vm.resize(name, 2 * NEW * MIB);
+    }
+    wait("a larger file system", patient(SOON), || {
+        (size(&mut guest, "vdc1") > 2 * NEW * 8 / 10).then_some(())
+    });
+    std::thread::sleep(LATER);
+    assert!(size(&mut guest, "vdb1") < OLD);
+    let log = guest.ok("cat /run/agent.log");
+    assert!(!log.contains("vdb1 and what"), "{log}");
+    world.power_off(&mut guest);
 }
 
 #[test]

@@ -4,6 +4,9 @@
 //! Linux looks at the copy only if the first header is whole, or if it is told to (`block/partitions/efi.c`). So the
 //! first header must be whole after each write, and the entries that it points to are never written: it points to
 //! those of the new copy while its own are.
+//!
+//! The entry of DOS that protects the table ends before the partition until the file system has grown, too: whether that was cut
+//! off, nothing else tells from a file system that somebody has made smaller than its partition.
 
 use super::bytes::{chunk, crc32, put, u32_at, u64_at};
 use super::mbr;
@@ -71,8 +74,8 @@ pub(super) fn read(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> Option<L
     // Sectors of the entries; the last one before a copy of them and of the header.
     let own = (table.padded / shape.sector) as u64;
     let most = final_one.checked_sub(own + 1)?;
-    let is_torn = at > highest;
-    let home = if is_torn { HOME } else { at };
+    let is_away = at > highest;
+    let home = home(at, highest);
     let entries = table.entries.get_mut(..table.padded)?;
     let is_whole = size >= 128
         && lowest <= highest
@@ -91,20 +94,26 @@ pub(super) fn read(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> Option<L
         if kind != 0 && end >= last.end {
             table.place = (number as usize - 1) * size;
             let is_linux = LINUX.contains(&kind);
-            last = Last { number, first, end, is_linux, most, is_torn, ..last };
+            last = Last { number, first, end, is_linux, most, ..last };
         }
     }
     let fits = lowest <= last.first && last.first <= last.end && last.end <= highest.min(most);
     // What its header points to would be written.
-    let is_stuck = is_torn && other != final_one && !last.has_room(shape);
+    let is_stuck = is_away && other != final_one && !last.has_room(shape);
     if !fits || is_stuck {
         return None;
     }
+    last.is_torn = is_away || mbr::is_short(table, last.end);
     // A copy that is not at the end was left there when the disk grew, unless the host has moved it.
     last.was_at_end = other != final_one && last.end + shape.near() >= highest
         || shape.was_at_end(last.end)
         || has_copy_behind(table, shape, last.end, disk);
     Some(last)
+}
+
+/// Where the first entries are to be, in a header that points there and has this last usable block.
+fn home(at: u64, highest: u64) -> u64 {
+    if at > highest { HOME } else { at }
 }
 
 /// Whether a copy of the header was left right behind that sector: the disk ended there, before the host moved the copy to
@@ -135,14 +144,17 @@ fn has_copy_behind(table: &mut Table, shape: &Shape, end: u64, disk: Disk<'_>) -
 pub(super) fn grow(table: &mut Table, shape: &Shape, last: &Last, disk: Disk<'_>) -> bool {
     put(&mut table.entries, table.place + 40, &last.most.to_le_bytes());
     let sum = crc32(&[table.entries.get(..table.length).unwrap_or_default()]);
-    let home = if last.is_torn { HOME } else { u64_at(&table.header, AT).unwrap_or(HOME) };
+    let number = |place| u64_at(&table.header, place).unwrap_or(HOME);
+    let home = home(number(AT), number(LAST));
     let final_one = shape.sectors - 1;
     let copy = final_one - (table.padded / shape.sector) as u64;
     put(&mut table.header, LAST, &(copy - 1).to_le_bytes());
     put(&mut table.header, ENTRIES_SUM, &sum.to_le_bytes());
-    write_entries(table, copy, disk)
+    // The host may have made it as long as the disk.
+    let end = last.end.min(u64::from(u32::MAX) - 1);
+    (mbr::is_short(table, last.most) || mbr::cover(table, shape, end, disk))
+        && write_entries(table, copy, disk)
         && write_header(table, shape, [final_one, HEADER, copy], disk)
-        && mbr::protect(table, shape, disk)
         && write_header(table, shape, [HEADER, final_one, copy], disk)
         && write_entries(table, home, disk)
         && write_header(table, shape, [HEADER, final_one, home], disk)

@@ -53,14 +53,35 @@ pub(super) fn stretch(table: &mut Table, place: usize, count: u64) {
     put(&mut table.mbr, place + 12, &count.to_le_bytes());
 }
 
-/// Has the entry that protects a table with GUIDs cover the disk. One that stands beside others, for a system that
-/// knows no GUIDs, is left.
-pub(super) fn protect(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> bool {
+/// Whether the entry that protects a table with GUIDs ends before this sector.
+pub(super) fn is_short(table: &Table, end: u64) -> bool {
+    // Of a disk that is too large it has the largest length.
+    let length = u32_at(&table.mbr, ENTRIES + 12).filter(|length| *length < u32::MAX);
+    protects(table) && length.is_some_and(|length| u64::from(length) < end)
+}
+
+/// One that stands beside others, for a system that knows no GUIDs, is left.
+fn protects(table: &Table) -> bool {
     let rest = table.mbr.get(ENTRIES + ENTRY..ENTRIES + 4 * ENTRY);
-    if table.mbr.get(ENTRIES + 4) == Some(&PROTECTIVE) && rest == Some(&[0; 3 * ENTRY]) {
-        stretch(table, ENTRIES, shape.sectors - 1);
+    table.mbr.get(ENTRIES + 4) == Some(&PROTECTIVE) && rest == Some(&[0; 3 * ENTRY])
+}
+
+/// Has that entry end with this sector.
+#[inline(never)] // its size
+pub(super) fn cover(table: &mut Table, shape: &Shape, end: u64, disk: Disk<'_>) -> bool {
+    if !protects(table) {
+        return true;
     }
+    stretch(table, ENTRIES, end);
     write(table, shape, disk)
+}
+
+/// Has it end with the disk, in the sector as it is by now: it has a boot loader's code, too.
+pub(super) fn finish(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> bool {
+    let end = shape.sectors - 1;
+    let bytes = table.mbr.get_mut(..shape.sector);
+    let is_read = bytes.is_some_and(|bytes| disk(Step::Read(0, bytes)));
+    is_read && (!is_short(table, end) || cover(table, shape, end, disk))
 }
 
 pub(super) fn write(table: &Table, shape: &Shape, disk: Disk<'_>) -> bool {

@@ -2,10 +2,12 @@
 //! in which a power cut after any sector leaves a table that is whole, the old one or the new one.
 
 mod bytes;
+mod duty;
 mod gpt;
 mod mbr;
 mod shape;
 
+pub use duty::{Duty, is_event};
 use shape::SECTOR;
 pub use shape::{Disk, Last, Shape, Step, Table};
 
@@ -28,12 +30,12 @@ impl Table {
             gpt::grow(self, shape, last, disk)
         }
     }
-}
 
-/// Whether a kernel event tells of a disk that has another size.
-#[must_use]
-pub fn is_event(event: &[u8]) -> bool {
-    event.split(|byte| *byte == 0).any(|word| word == b"RESIZE=1")
+    /// Says in it that the file system has grown, too; false if the disk fails. Until then it is torn. A table of DOS cannot
+    /// say it.
+    pub fn finish(&mut self, shape: &Shape, disk: Disk<'_>) -> bool {
+        self.length == 0 || mbr::finish(self, shape, disk)
+    }
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ pub struct Last {
     pub is_linux: bool,
     /// Whether it ended where the disk ended before that grew.
     pub was_at_end: bool,
-    /// Whether the writes of another time were cut off, and are to be done again.
+    /// Whether what was begun another time was cut off, its writes or the file system's growth, and is to be done again.
     pub is_torn: bool,
 }
 

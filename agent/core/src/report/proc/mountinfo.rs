@@ -40,6 +40,14 @@ impl<'l> Mounted<'l> {
     }
 }
 
+/// Whether a path leads through a mount at this point, both escaped.
+#[must_use]
+#[inline(never)] // its size
+pub fn is_over(point: &[u8], path: &[u8]) -> bool {
+    let rest = path.strip_prefix(point);
+    rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]) || point == b"/")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
