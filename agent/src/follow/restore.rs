@@ -20,8 +20,8 @@ use rustix::io::{pread, pwrite, read};
 
 use crate::agent::Agent;
 use crate::runtime::clock::now;
-use crate::runtime::log;
 use crate::runtime::reactor::Async;
+use crate::runtime::{log, run_dir};
 use crate::sys::restored::wall;
 use crate::sys::sandbox;
 use crate::system::signs;
@@ -32,8 +32,6 @@ use crate::workers::run;
 const LOOKS: Duration = Duration::from_secs(3);
 /// Longest time for the random numbers, and for the clock.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How often the VM has begun another life: a native u64 that is changed in place.
-const GENERATION: &str = "/run/mote/generation";
 /// The worker.
 const AGAIN: &str = "again";
 /// Longest output of a worker, bytes.
@@ -77,7 +75,7 @@ struct Watch {
 impl Watch {
     fn new(links: OwnedFd) -> Self {
         // Where it cannot be written, the lock could not either, of which the log tells.
-        drop(count(Path::new(GENERATION), 0));
+        drop(count(Path::new(run_dir::GENERATION), 0));
         let log = signs::has_generation().then(signs::kernel_log).flatten();
         let (returns, difference, next, is_missed) = Default::default();
         let links = Async::new_nonblocking(links);
@@ -138,7 +136,8 @@ impl Watch {
         let (said, name) = (String::from_utf8_lossy(said.trim_ascii_end()), kind.name());
         log::info(format_args!("running again: {name}. {said}"));
         agent.begin_anew();
-        let count = count(Path::new(GENERATION), kind.is_another_life().into()).unwrap_or(0);
+        let count =
+            count(Path::new(run_dir::GENERATION), kind.is_another_life().into()).unwrap_or(0);
         agent.events.publish(RESTORED, &|| {
             Document::new(64, |json| {
                 json.begin_object();

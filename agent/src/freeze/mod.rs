@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use crate::options::command::Freeze;
 use crate::print;
+use crate::runtime::log::frozen;
 use crate::sys;
 
 use self::disks::{Disks, add};
@@ -55,6 +56,8 @@ fn thaw(root: &Path) -> io::Result<String> {
     let disks = Disks::open(root)?;
     // Each of them, not only the first.
     let unguarded = disks.open.iter().filter(|disk| sys::freeze::thaw(disk)).count();
+    // Else who writes a log waits until the time of a guard that was killed.
+    frozen::forget(root);
     Err(io::Error::other(if unguarded > 0 {
         "thawed what was frozen without a guard"
     } else {

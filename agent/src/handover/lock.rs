@@ -125,16 +125,21 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_forgotten_at_the_next_boot() {
+    fn what_is_of_one_boot_is_forgotten_at_the_next() {
         let root = crate::runtime::scratch::scratch("forget");
-        let (random, ready) = (root.join("proc/sys/kernel/random"), root.join("run/mote/ready"));
+        let random = root.join("proc/sys/kernel/random");
         std::fs::create_dir_all(&random).unwrap();
-        // Boot id, and whether Ready is still known when the next agent has started.
+        let freeze = root.join(run_dir::FREEZE);
+        // Boot id, and whether what was written is still known when the next agent has started.
         for (boot, known) in [("a\n", false), ("a\n", true), ("b\n", false), ("b\n", true)] {
             std::fs::write(random.join("boot_id"), boot).unwrap();
             drop(acquire(&root, None, &mut || ()).unwrap());
-            assert_eq!(ready.exists(), known, "{boot}");
-            std::fs::write(&ready, "Ready").unwrap();
+            for path in run_dir::OF_A_BOOT {
+                assert_eq!(root.join(path).exists(), known, "{boot} {path}");
+                std::fs::write(root.join(path), "Ready").unwrap();
+            }
+            assert_eq!(std::fs::read(&freeze).is_ok_and(|until| !until.is_empty()), known);
+            std::fs::write(&freeze, [1; 13]).unwrap();
         }
     }
 

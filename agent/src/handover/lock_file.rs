@@ -11,6 +11,7 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 
 use crate::guest_path::is_roots_alone;
 use crate::handover::lock_error::LockError;
+use crate::runtime::log::frozen;
 use crate::runtime::run_dir::unwritable;
 use crate::runtime::small_files::{make_directory, read_bounded};
 use crate::runtime::{log, run_dir};
@@ -119,9 +120,10 @@ fn forget(root: &Path) {
     if read_bounded(&path, 64).is_ok_and(|noted| noted == boot) {
         return;
     }
-    for path in [run_dir::READY, run_dir::HANGING, run_dir::KNOWN_HOST, run_dir::FOLLOWED] {
+    for path in run_dir::OF_A_BOOT {
         let _none = std::fs::remove_file(root.join(path));
     }
+    frozen::forget(root);
     if let Err(error) = std::fs::write(&path, boot) {
         log::debug(format_args!("cannot write {}: {error}", path.display()));
     }

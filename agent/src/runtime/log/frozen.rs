@@ -5,6 +5,8 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock, ftruncate};
+
 use crate::runtime::run_dir;
 
 /// Until when, in time since boot, by the first bytes of [`run_dir::FREEZE`].
@@ -20,4 +22,37 @@ pub(crate) fn is_frozen() -> bool {
         && File::open(Path::new("/").join(run_dir::FREEZE))
             .is_ok_and(|mut file| file.read_exact(&mut bytes).is_ok())
         && crate::sys::since_boot() < until(bytes)
+}
+
+/// Forgets what a guard has said that is gone: it was killed, or it was in another boot. One that is there has the lock.
+#[inline(never)] // its size
+pub(crate) fn forget(root: &Path) {
+    if cfg!(feature = "freeze")
+        && let Ok(file) = File::options().write(true).open(root.join(run_dir::FREEZE))
+        && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+    {
+        let _forgotten = ftruncate(&file, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::scratch::scratch;
+
+    #[test]
+    fn what_a_guard_has_said_is_forgotten_once_it_is_gone() {
+        let root = scratch("forget-frozen");
+        forget(&root);
+        let path = root.join(run_dir::FREEZE);
+        std::fs::create_dir_all(root.join(run_dir::DIRECTORY)).unwrap();
+        std::fs::write(&path, [1; 13]).unwrap();
+        let guard = File::open(&path).unwrap();
+        flock(&guard, FlockOperation::LockExclusive).unwrap();
+        forget(&root);
+        assert_eq!(std::fs::read(&path).unwrap(), [1; 13]);
+        drop(guard);
+        forget(&root);
+        assert_eq!(std::fs::read(&path).unwrap(), []);
+    }
 }

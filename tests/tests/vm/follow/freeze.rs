@@ -127,6 +127,7 @@ fn whatever_is_killed_all_is_thawed_in_time() {
     let (code, said) = vm.guest.sh("mote-agent thaw 2>&1");
     assert!(code == 1 && said.contains("without a guard"), "{code} {said}");
     vm.written(Duration::from_secs(5));
+    assert_eq!(vm.guest.ok("wc -c </run/mote/freeze"), "0\n", "until when it was to be frozen");
     vm.world.power_off(&mut vm.guest);
 }
 
