@@ -6,6 +6,7 @@ mod machine;
 
 pub use machine::PC;
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -94,7 +95,7 @@ pub struct Vm {
     shell: Option<UnixStream>,
     late: Vec<(Late, Vec<String>)>,
     /// How many devices have been plugged in.
-    plugged: usize,
+    plugged: Cell<usize>,
 }
 
 /// vhost-device-vsock's socket in a test's directory.
@@ -161,7 +162,14 @@ impl Vm {
         // Connected before the guest says anything: QEMU keeps nothing for a late listener.
         let shell = directory.join("shell");
         let (shell, _) = wait("QEMU", Duration::from_secs(20), || UnixStream::connect(&shell).ok());
-        Self { qemu, helpers, directory: directory.into(), shell: Some(shell), late, plugged: 0 }
+        Self {
+            qemu,
+            helpers,
+            directory: directory.into(),
+            shell: Some(shell),
+            late,
+            plugged: Cell::new(0),
+        }
     }
 
     /// Its shell, once it is there. There is one.
@@ -188,10 +196,9 @@ impl Vm {
             ),
             device_add(&machine::plugged(
                 &format!("vhost-user-fs-pci,chardev={tag},tag={tag},id=dev-{tag}"),
-                self.plugged,
+                self.slot(),
             )),
         ]);
-        self.plugged += 1;
     }
 
     /// What it printed on its console, the agent's log among it.

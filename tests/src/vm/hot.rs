@@ -12,20 +12,25 @@ use super::{Late, Vm, device_add, machine};
 impl Vm {
     /// Plugs in a device, given as for `-device`, whose other end is there.
     pub fn attach(&self, device: &str) {
-        self.order(&[device_add(device)]);
+        self.order(&[device_add(&machine::plugged(device, self.slot()))]);
+    }
+
+    /// The next place for a device that is plugged in.
+    pub(super) fn slot(&self) -> usize {
+        self.plugged.replace(self.plugged.get() + 1)
     }
 
     /// Plugs in what was not there when it booted.
     pub fn plug_late(&mut self, what: Late) {
         let late = self.late.iter().filter(|(late, _)| *late == what);
         // A port has the bus of the device before it.
+        let slot = self.slot();
         let orders: Vec<_> = late
             .flat_map(|(_, devices)| devices)
-            .map(|it| device_add(&machine::plugged(it, self.plugged)))
+            .map(|it| device_add(&machine::plugged(it, slot)))
             .collect();
         assert!(!orders.is_empty(), "{what:?} is there already");
         self.order(&orders);
-        self.plugged += 1;
     }
 
     /// Adds a CPU, the `number`th of those that `-smp` leaves room for, as `limits.cpu` does.

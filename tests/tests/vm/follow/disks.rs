@@ -196,11 +196,18 @@ fn a_file_system_that_is_smaller_on_purpose_is_left_and_nobody_is_locked_out() {
     }
     let scratch = Scratch::new();
     let path = disk(&scratch.0, "small", Table::Small);
-    let mut world = boot(std::slice::from_ref(&path), "mote.agent=later", None);
+    // One without partitions, which was made larger while the VM was off.
+    let whole = disk(&scratch.0, "whole", Table::None);
+    OpenOptions::new().write(true).open(&whole).unwrap().set_len(NEW * MIB).expect("a larger disk");
+    let mut world = boot(&[path.clone(), whole], "mote.agent=later", None);
     let mut guest = world.vm.guest();
     mount(&mut guest, "vdb1");
+    mount(&mut guest, "vdc");
     guest.ok("start-stop-daemon -S -b -x /run/agent.start");
     world.host.connected(mote_tests::world::MOTE_BOOT);
+    wait("a file system as large as its disk", patient(SOON), || {
+        (size(&mut guest, "vdc") > NEW * 8 / 10).then_some(())
+    });
     std::thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD / 2);
     // With its disk it becomes larger, once it is not frozen any more.
