@@ -66,8 +66,8 @@ impl<'d> Disk<'d> {
     #[inline(never)] // its size
     pub(super) fn grow(&mut self, table: &mut Table, units: u64) -> Result<(), Left> {
         if let Some(found) = self.find(self.path, self.name) {
-            // That it was as large as the disk, nothing tells but that.
-            return if self.duty == Duty::Grow { fill(&found, self.name, units) } else { Ok(()) };
+            // That the disk was smaller nothing else tells; nor is there a partition that somebody means to make smaller next.
+            return if self.duty >= Duty::Look { fill(&found, self.name, units) } else { Ok(()) };
         }
         let sector = number_of(self.path, "queue/logical_block_size");
         let ratio = (sector / UNIT).max(1);
