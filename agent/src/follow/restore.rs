@@ -42,15 +42,21 @@ const OUTPUT: usize = 4096;
 pub(crate) async fn run(agent: Rc<Agent>) {
     let is_ours = agent.options.root == Path::new("/") && !sandbox::is_entered();
     let Some(links) = is_ours.then(signs::announcements).flatten() else { return };
-    let mut watch = Watch::new(links);
+    let (mut watch, mut signs) = (Watch::new(links), Signs::default());
     loop {
         let woken = agent.woken.seen();
-        let mut signs = Signs::default();
+        if watch.returns.is_over() {
+            signs = Signs::default();
+        }
         watch.look(&agent, &mut signs);
         if watch.returns.is_another(now(), signs) {
             let words = [AGAIN, watch.clock_word(&agent)];
-            let said = run::run(&agent, &words, &[], OUTPUT, LIMIT).await;
-            watch.done(&agent, signs, &said.unwrap_or_default());
+            match run::run(&agent, &words, &[], OUTPUT, LIMIT).await {
+                Err(why) if watch.returns.retries(now()) => {
+                    log::warn(format_args!("random numbers and clock not set: {why}"));
+                }
+                said => watch.done(&agent, signs, &said.unwrap_or_default()),
+            }
         }
         let announced = async {
             if watch.links.readable().await.is_err() {
@@ -64,7 +70,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
 /// What the signs are seen by.
 struct Watch {
     links: Async<OwnedFd>,
-    /// The kernel's, if that tells of another generation.
+    /// The kernel's.
     log: Option<OwnedFd>,
     returns: Returns,
     difference: Difference,
@@ -76,9 +82,9 @@ impl Watch {
     fn new(links: OwnedFd) -> Self {
         // Where it cannot be written, the lock could not either, of which the log tells.
         drop(count(Path::new(run_dir::GENERATION), 0));
-        let log = signs::has_generation().then(signs::kernel_log).flatten();
-        let (returns, difference, next, is_missed) = Default::default();
-        let links = Async::new_nonblocking(links);
+        let log = signs::kernel_log();
+        let (returns, next, is_missed) = Default::default();
+        let (links, difference) = (Async::new_nonblocking(links), Difference::since(now().0));
         Self { links, log, returns, difference, next, is_missed }
     }
 
@@ -93,7 +99,8 @@ impl Watch {
         signs.is_fork |= self.log.as_ref().is_some_and(signs::is_forked);
         if agent.clock_set.take() {
             // Somebody did, or it was a suspend, after which the kernel does it.
-            self.forget();
+            self.difference.forget();
+            self.next = Uptime::default();
         }
         if now() < self.next {
             return;
@@ -112,27 +119,28 @@ impl Watch {
         }
     }
 
-    /// Begins anew with the clock, at the next look: what it is then counts as right.
-    fn forget(&mut self) {
-        self.difference.forget();
-        self.next = Uptime::default();
-    }
-
-    /// Tells the worker whether to set the clock.
+    /// Tells the worker to set the clock, or why not.
     fn clock_word(&self, agent: &Agent) -> &'static str {
-        let allowed = agent.policy.allows(Capability::Clock);
-        if allowed && self.difference.is_meant() { CLOCK } else { "" }
+        if !agent.policy.allows(Capability::Clock) {
+            "clock left alone: the policy denies it"
+        } else if !self.difference.is_meant() {
+            "clock left alone: it was off before; see sync-time"
+        } else {
+            CLOCK
+        }
     }
 
     /// Random numbers and clock are new, and this was said of it: now the host, and then the guest's programs.
     #[inline(never)] // its size
     fn done(&mut self, agent: &Agent, mut signs: Signs, said: &[u8]) {
-        self.forget();
+        // What it is now counts as right.
+        self.difference.settle();
+        self.next = Uptime::default();
         // The kernel's log may come a little after a NIC.
         self.look(agent, &mut signs);
         self.returns.done(now());
-        let told = Told { generation: self.log.is_some(), announced: signs::has_nic() };
-        let kind = signs.kind(told);
+        let generation = self.log.is_some() && signs::has_generation();
+        let kind = signs.kind(Told { generation, announced: signs::has_nic() });
         let (said, name) = (String::from_utf8_lossy(said.trim_ascii_end()), kind.name());
         log::info(format_args!("running again: {name}. {said}"));
         agent.begin_anew();

@@ -2,6 +2,8 @@
 //!
 //! Times are nanoseconds since 1970, differences are the other clock's time less this one's: what is behind has a positive one.
 
+use core::time::Duration;
+
 /// A second.
 const SECOND: i64 = 1_000_000_000;
 /// A difference that is smaller has come by drift, or by the hardware clock's whole seconds.
@@ -9,6 +11,8 @@ const PAUSED: i64 = SECOND / 2;
 /// A clock that was this near to the hardware's is meant to be right. What is farther off is so on purpose: the hardware's
 /// clock in local time, or a date set by hand.
 const MEANT: i64 = 2 * SECOND;
+/// By how much farther off it may have come by drift in each second, before anybody looked: so many bits of nanoseconds, 131 ppm.
+const DRIFT: u32 = 17;
 /// A smaller step is not worth it.
 const STEP: i64 = SECOND / 50;
 /// What local times differ by is a multiple of this.
@@ -31,12 +35,25 @@ pub fn is_setter(name: &[u8]) -> bool {
     name.ends_with(b"\n") && SETTERS.iter().any(|one| one.starts_with(name))
 }
 
-/// What is known of the difference to the hardware's clock, which shows whole seconds: the most that it can be. Looks at
-/// different times within a second narrow it.
+/// What is known of the difference to the hardware's clock, which shows whole seconds.
 #[derive(Debug, Default)]
-pub struct Difference(Option<i64>);
+pub struct Difference {
+    /// The most that it can be. Looks at different times within a second narrow it.
+    most: Option<i64>,
+    /// Whether it was small once: then it grows by drift alone, however far in the end.
+    was_near: bool,
+    /// By how much it may be larger than small by then.
+    drifted: i64,
+}
 
 impl Difference {
+    /// Nothing is known of a clock that has drifted since this machine's start, so long ago.
+    #[must_use]
+    pub fn since(start: Duration) -> Self {
+        let drifted = (start.as_secs() << DRIFT).cast_signed();
+        Self { drifted, ..Self::default() }
+    }
+
     /// Compares both clocks; whether this one has been stopped. Then what was known before is kept. This one was read before and
     /// after the hardware's: on a busy host seconds may pass in between, and a bound that takes both for the same moment
     /// would be too low for ever, so that a later look finds a pause that there was not.
@@ -44,24 +61,32 @@ impl Difference {
         let hardware = hardware.saturating_mul(SECOND);
         let least = hardware.saturating_sub(after);
         let most = hardware.saturating_sub(before).saturating_add(SECOND);
-        let known = self.0.unwrap_or(most);
+        let known = self.most.unwrap_or(most);
         if least.saturating_sub(known) >= PAUSED {
             return true;
         }
         // By drift it grows slowly.
-        self.0 = Some(if least >= known { most } else { known.min(most) });
+        let most = if least >= known { most } else { known.min(most) };
+        self.most = Some(most);
+        let off = most.saturating_sub(SECOND / 2).saturating_abs();
+        self.was_near |= off.saturating_sub(self.drifted) < MEANT;
         false
+    }
+
+    /// Takes what a later look sees for right: the pause is over.
+    pub fn settle(&mut self) {
+        self.most = None;
     }
 
     /// Forgets all: somebody has set the clock.
     pub fn forget(&mut self) {
-        self.0 = None;
+        *self = Self::default();
     }
 
     /// Whether this clock is meant to show the hardware's time, as far as is known.
     #[must_use]
     pub fn is_meant(&self) -> bool {
-        self.0.is_none_or(|most| most.saturating_sub(SECOND / 2).saturating_abs() < MEANT)
+        self.was_near || self.most.is_none()
     }
 }
 
@@ -96,6 +121,8 @@ mod tests {
     use proptest::{prop_assert, prop_assert_eq, proptest};
 
     const NOW: i64 = 1_700_000_000 * SECOND;
+    const DAY: i64 = 86_400;
+    const WEEK: Duration = Duration::from_hours(7 * 24);
 
     #[test]
     fn programs_that_set_the_clock_are_known_by_name() {
@@ -115,14 +142,54 @@ mod tests {
         assert!(difference.is_meant(), "that near");
         // The hardware's clock is in local time.
         let local = NOW / SECOND + 7200;
-        difference.forget();
+        let mut difference = Difference::since(WEEK);
         assert!(!difference.look(local, [NOW; 2]));
         assert!(!difference.is_meant());
         assert!(difference.look(local + 40, [NOW; 2]));
         assert!(!difference.is_meant(), "as before");
+        difference.settle();
+        assert!(!difference.look(local + 40, [NOW; 2]));
+        assert!(!difference.is_meant(), "as before the pause");
         difference.forget();
         assert!(!difference.look(NOW / SECOND, [NOW + 3600 * SECOND; 2]));
         assert!(!difference.is_meant(), "a date set by hand");
+        difference.forget();
+        assert!(!difference.look(NOW / SECOND, [NOW - 4 * SECOND; 2]));
+        assert!(!difference.is_meant(), "a few seconds, just now");
+    }
+
+    #[test]
+    fn a_clock_that_drifts_for_days_is_meant_to_be_right() {
+        // Millionths: what this clock loses, or wins.
+        for ppm in [-80, -20, 0, 20, 80] {
+            let mut difference = Difference::default();
+            let drifted = |seconds: i64| NOW + seconds * SECOND - seconds * ppm * 1000;
+            for seconds in (0..7 * DAY).step_by(5) {
+                let wall = drifted(seconds);
+                assert!(!difference.look(NOW / SECOND + seconds, [wall; 2]), "{ppm}");
+                assert!(difference.is_meant(), "{ppm} {seconds}");
+                if seconds == 4 * DAY {
+                    // A migration, after which nobody sets it back.
+                    difference.settle();
+                }
+                if seconds == 5 * DAY {
+                    // An agent that starts anew.
+                    difference = Difference::since(Duration::from_secs(seconds.unsigned_abs()));
+                }
+            }
+            // The host sleeps meanwhile.
+            let wall = drifted(7 * DAY);
+            assert!(difference.look(NOW / SECOND + 8 * DAY, [wall; 2]), "{ppm}");
+            assert!(difference.is_meant(), "{ppm}");
+        }
+    }
+
+    #[test]
+    fn a_starved_first_look_does_not_decide() {
+        let mut difference = Difference::default();
+        assert!(!difference.look(NOW / SECOND, [NOW - 9 * SECOND, NOW]));
+        assert!(!difference.look(NOW / SECOND + 3, [NOW + 3 * SECOND; 2]));
+        assert!(difference.is_meant());
     }
 
     #[test]
@@ -170,7 +237,8 @@ mod tests {
             let mut time = NOW;
             let look = |difference: &mut Difference, time: i64, behind: i64, starved: [i64; 2]| {
                 let [before, after] = starved.map(|millis| millis * 1_000_000);
-                difference.look((time + off) / SECOND, [time - behind - before, time - behind + after])
+                let bounds = [time - behind - before, time - behind + after];
+                difference.look((time + off) / SECOND, bounds)
             };
             for (millis, starved) in looks {
                 time += millis * 1_000_000;
@@ -185,8 +253,8 @@ mod tests {
         }
 
         #[test]
-        fn any_numbers_are_taken(hardware: i64, wall: i64, then: i64, asked: bool) {
-            let mut difference = Difference::default();
+        fn any_numbers_are_taken(hardware: i64, wall: i64, then: i64, asked: bool, age: u64) {
+            let mut difference = Difference::since(Duration::from_secs(age));
             prop_assert!(!difference.look(hardware, [wall; 2]));
             difference.look(then, [wall, hardware]);
             let is_meant = difference.is_meant();

@@ -14,6 +14,8 @@ const FORKED: &[u8] = b"random: crng reseeded due to virtual machine fork";
 /// For so long further signs are of the same return: QEMU tells five times. Short, since a copy begins at the time at which its
 /// snapshot was made.
 const QUIET: Duration = Duration::from_secs(2);
+/// So often what has failed is tried again.
+const TRIES: u8 = 2;
 
 /// As what the VM runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,19 +102,35 @@ impl Signs {
 #[derive(Debug, Default)]
 pub struct Returns {
     quiet: Uptime,
+    /// How often, in a row, random numbers and clock could not be made right.
+    failed: u8,
 }
 
 impl Returns {
-    /// Whether these are signs of another return than the last one.
+    /// Whether these are signs of another return than the last one, or of one that is not over.
     #[must_use]
     pub fn is_another(&self, now: Uptime, signs: Signs) -> bool {
         // A copy is always one: the others may have come before it.
         signs.is_fork || (now >= self.quiet && signs != Signs::default())
     }
 
-    /// What is to be done after it has been: signs that come now are of the same return.
+    /// Notes that it is done: signs that come now are of the same return.
     pub fn done(&mut self, now: Uptime) {
-        self.quiet = now + QUIET;
+        *self = Self { quiet: now + QUIET, failed: 0 };
+    }
+
+    /// Notes that it failed. Whether it is to be tried again: then its signs still hold.
+    pub fn retries(&mut self, now: Uptime) -> bool {
+        let failed = self.failed + 1;
+        self.done(now);
+        self.failed = failed % (TRIES + 1);
+        self.failed > 0
+    }
+
+    /// Whether the last one is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.failed == 0
     }
 }
 
@@ -181,6 +199,19 @@ mod tests {
         for signs in [NIC, CLOCK] {
             assert!(returns.is_another(at(3000), signs));
         }
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_a_few_times() {
+        let mut returns = Returns::default();
+        for (millis, retries) in [(0, true), (3000, true), (6000, false), (9000, true)] {
+            assert_eq!(returns.retries(at(millis)), retries, "{millis}");
+            assert_eq!(returns.is_over(), !retries);
+            assert!(!returns.is_another(at(millis + 1999), CLOCK), "not at once");
+            assert!(returns.is_another(at(millis + 2000), CLOCK));
+        }
+        returns.done(at(12_000));
+        assert!(returns.is_over() && returns.retries(at(15_000)) && returns.retries(at(18_000)));
     }
 
     #[test]

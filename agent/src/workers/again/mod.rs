@@ -6,26 +6,34 @@ mod hooks;
 use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use crate::options::command::SYNC;
 use crate::print;
 use crate::sys::restored::{reseed, wall};
+use crate::sys::run_in_fork;
 use crate::system::signs;
 
 /// What is done: random numbers are made anew, then the clock is set.
 pub(crate) const CLOCK: &str = "clock";
+/// Longest time for the hardware's random numbers: a host that gives none is not to keep the clock wrong.
+const HARDWARE: Duration = Duration::from_secs(2);
 
-/// Makes random numbers anew if `what` is empty, and then sets the clock if it is [`CLOCK`]; only sets the clock if it is [`SYNC`];
-/// else tells hooks, with this word. Prints what was done.
+/// Makes random numbers anew if `what` begins with [`CLOCK`], and then sets the clock, or says what else that is: why not. Only
+/// sets the clock if it is [`SYNC`]; else tells hooks, with this word. Prints what was done.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(what: &str) -> ExitCode {
     match what {
         SYNC => clock::set(true),
-        "" | CLOCK => {
-            if !random() {
-                drop(print::out(format_args!("random numbers as before; ")));
+        _ if what.starts_with(CLOCK) => {
+            if !run_in_fork(HARDWARE, &random) {
+                drop(print::out(format_args!("random numbers not all new; ")));
             }
-            if what.is_empty() { ExitCode::SUCCESS } else { clock::set(false) }
+            if what == CLOCK {
+                return clock::set(false);
+            }
+            drop(print::out(format_args!("{what}\n")));
+            ExitCode::SUCCESS
         }
         _ => hooks::tell(Path::new(hooks::DIRECTORY), what),
     }

@@ -15,7 +15,6 @@ const OFF: f64 = 0.5;
 const NIC: Option<&str> = Some("00:16:3e:aa:bb:cc");
 /// A program that notes random bytes, ten times a second, with the time since boot.
 const SAMPLES: &str = "while :; do echo $(cut -d' ' -f1 /proc/uptime) $(od -An -N8 -tx8 /dev/urandom); usleep 100000; done";
-
 /// By how many seconds the guest's clock is behind.
 fn behind(guest: &mut Guest) -> f64 {
     let now = || SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_secs_f64();
@@ -70,7 +69,22 @@ fn after_a_pause_the_clock_is_right_unless_another_program_sets_it() {
     println!("sync-time: {}", guest.ok("mote-agent sync-time"));
     let after = behind(&mut guest);
     assert!(after.abs() < OFF + 0.1, "{after}");
+    without_random_numbers(&world, &mut guest);
     world.power_off(&mut guest);
+}
+
+/// Hardware that is to give random numbers gives none, and the clock is right all the same.
+fn without_random_numbers(world: &World, guest: &mut Guest) {
+    // Whoever opens it waits for ever.
+    guest.ok("rm -f /dev/hwrng; mkfifo /dev/hwrng; sleep 6");
+    world.vm.pause();
+    std::thread::sleep(Duration::from_secs(10));
+    world.vm.go_on();
+    wait("the log", patient(Duration::from_secs(15)), || {
+        log(guest).contains("random numbers not all new; clock set by ").then_some(())
+    });
+    let after = behind(guest);
+    assert!(after.abs() < OFF + 0.1, "{after}");
 }
 
 /// What the two of them read, and what else there is to see.
