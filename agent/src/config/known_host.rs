@@ -1,13 +1,15 @@
 //! The last host info, kept for an agent that is restarted: a host that has not noticed the restart does
 //! not send it again (P§2.3), and `agent.conf` is as old as the VM's start.
 
+use std::io;
 use std::path::Path;
 
 use crate::built;
 use crate::guest_path::is_roots_alone;
 use crate::options::Options;
+use crate::runtime::log::{self, frozen};
+use crate::runtime::run_dir;
 use crate::runtime::small_files::{read_bounded, write_small};
-use crate::runtime::{log, run_dir};
 
 /// Longest document, bytes; most of it is the certificate.
 const MAX_HOST_INFO: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64;
@@ -15,25 +17,31 @@ const MAX_HOST_INFO: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64
 /// The host's file with its address, which has the same form.
 pub(super) const ADDRESS: &str = "agent.conf";
 
-/// Keeps the body of a PUT that was accepted.
+/// Keeps the body of a PUT that was accepted. Not on a frozen disk, for which the agent would have to wait: the next PUT is
+/// kept. What a power cut takes of it, the host tells again.
 pub(crate) fn keep(options: &Options, body: &[u8]) {
     if let Err(error) = write_small(&options.root.join(run_dir::KNOWN_HOST), body) {
         log::debug(format_args!("cannot keep the host info: {error}"));
     }
-    if let Some(directory) = options.remember.as_deref().filter(|_| built::REMEMBER) {
-        keep_in(directory, ADDRESS, body);
+    if let Some(directory) = options.remember.as_deref().filter(|_| built::REMEMBER)
+        && !frozen::is_frozen()
+    {
+        keep_in(directory, ADDRESS, body, write_small);
     }
 }
 
+/// Writes a file.
+type Write = fn(&Path, &[u8]) -> io::Result<()>;
+
 /// Keeps a file of the host's in a directory of root's, if it is another one.
 #[inline(never)] // its size
-pub(super) fn keep_in(directory: &Path, name: &str, bytes: &[u8]) {
+pub(super) fn keep_in(directory: &Path, name: &str, bytes: &[u8], write: Write) {
     let path = directory.join(name);
     let is_there = || read_bounded(&path, MAX_HOST_INFO).is_ok_and(|old| old == bytes);
     if !is_roots_alone(directory) || is_there() {
         return;
     }
-    if let Err(error) = write_small(&path, bytes) {
+    if let Err(error) = write(&path, bytes) {
         log::warn(format_args!("cannot remember {}: {error}", path.display()));
     }
 }

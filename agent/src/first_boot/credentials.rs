@@ -11,7 +11,7 @@ use mote_core::hostapi::policy::{Capability, Features};
 use super::HOSTNAME as FILE;
 use crate::config::credentials;
 use crate::runtime::log;
-use crate::runtime::small_files::{text_of, write_small};
+use crate::runtime::small_files::{text_of, write_lasting};
 
 /// Root's keys; the directories above it, too.
 const PLACE: &str = "root/.ssh/authorized_keys";
@@ -59,7 +59,8 @@ fn keys(root: &Path, value: &[u8]) -> io::Result<bool> {
     for (end, _) in PLACE.match_indices('/') {
         let _there = fs::create_dir(root.join(PLACE.get(..end).unwrap_or_default()));
     }
-    write_small(&path, &[value, b"\n"].concat()).map(|()| true)
+    // What is there, even if a power cut has left it empty, is never written again.
+    write_lasting(&path, &[value, b"\n"].concat()).map(|()| true)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use rustix::fs::fsync;
 use rustix::io::retry_on_intr;
 
 /// Bytes that any file with data has allocated, so that overwriting them needs no free space.
@@ -84,16 +85,37 @@ pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
 /// # Errors
 /// Any error of open(2), write(2) and rename(2); `StorageFull` if the text is longer than a page or there is no
 /// file to overwrite.
-#[inline(never)] // its size
 pub(crate) fn write_small(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let whole = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
-    let Err(why) = whole else { return Ok(()) };
-    let _part = fs::remove_file(&beside);
+    replace(path, bytes, false)
+}
+
+/// Writes a small file by a new one that is renamed, so that after a power cut it is as it was or as it is now.
+///
+/// # Errors
+/// Any error of open(2), write(2), fsync(2) and rename(2).
+pub(crate) fn write_lasting(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace(path, bytes, true)
+}
+
+#[inline(never)] // its size
+fn replace(path: &Path, bytes: &[u8], lasts: bool) -> io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = Path::new(&beside);
+    // Its name is not to be there before its bytes; then that is to be in its directory, if that can be said.
+    let sync = |path| if lasts { Ok(fsync(&File::open(path)?)?) } else { Ok(()) };
+    let whole = fs::write(beside, bytes)
+        .and_then(|()| sync(beside))
+        .and_then(|()| fs::rename(beside, path));
+    let Err(why) = whole else {
+        let _said = sync(path.parent().unwrap_or(path));
+        return Ok(());
+    };
+    let _part = fs::remove_file(beside);
     let file = File::options().write(true).open(path);
     match (why.kind(), file) {
         (ErrorKind::StorageFull | ErrorKind::PermissionDenied, Ok(mut file))
-            if bytes.len() <= PAGE =>
+            if bytes.len() <= PAGE && !lasts =>
         {
             let length = usize::try_from(file.metadata()?.len()).unwrap_or(PAGE).min(PAGE);
             let mut padded = bytes.to_vec();
@@ -119,5 +141,15 @@ mod tests {
         }
         let nowhere = write_small(&directory.join("none/status"), b"").unwrap_err();
         assert_eq!(nowhere.kind(), ErrorKind::NotFound);
+        let kept = directory.join("kept");
+        for text in ["a long one", "short"] {
+            write_lasting(&kept, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&kept).unwrap(), text);
+            assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        }
+        assert!(write_lasting(&directory.join("none/kept"), b"").is_err());
+        fs::create_dir(directory.join("full")).unwrap();
+        assert!(write_lasting(&directory.join("full"), b"").is_err());
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 3);
     }
 }

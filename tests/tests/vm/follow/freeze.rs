@@ -169,7 +169,7 @@ fn a_hook_that_fails_leaves_nothing_frozen_and_all_hooks_undone() {
 
 #[test]
 fn commands_and_status_go_on_while_the_agents_own_log_is_frozen() {
-    let mut vm = Machine::boot("mote.agent=later");
+    let mut vm = Machine::boot("mote.agent=later mote.args=--remember,/data/kept");
     vm.guest.ok("sed -i s,/run/agent.log,/data/agent.log, /run/agent.start; start-stop-daemon -S -b -x /run/agent.start");
     vm.world.host.connected(MOTE_BOOT);
     let _frozen = vm.by_host("mote-agent freeze --for 50s").expect("all is frozen");
@@ -180,12 +180,24 @@ fn commands_and_status_go_on_while_the_agents_own_log_is_frozen() {
     assert_eq!(vm.guest.ok("mote-agent get user.foo"), "bar\n");
     let before = vm.guest.ok("grep -c 'argv=.*there' /data/agent.log || true");
     assert_eq!(before, "0\n");
+    // A host that calls from another address, which is not kept now.
+    let kept = vm.guest.ok("md5sum </data/kept/agent.conf");
+    vm.world.host.kill();
+    vm.world.host.start();
+    vm.world.host.connected(MOTE_BOOT);
+    assert_eq!(vm.guest.ok("md5sum </data/kept/agent.conf"), kept);
     assert_eq!(vm.by_host("mote-agent thaw").as_deref(), Ok("thawed\n"));
     let guest = &mut vm.guest;
     wait("the log", patient(LATER), || {
         (guest.sh("grep -c 'argv=.*there' /data/agent.log").1 == "3\n").then_some(())
     });
     assert_eq!(guest.sh("grep -c lost /data/agent.log").1, "0\n");
+    // It has told it while nothing could be kept; now it tells another one.
+    vm.world.host.kill();
+    vm.world.host.start();
+    wait("the address", patient(LATER), || {
+        (guest.ok("md5sum </data/kept/agent.conf") != kept).then_some(())
+    });
     vm.world.power_off(&mut vm.guest);
 }
 

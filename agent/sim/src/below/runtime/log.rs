@@ -30,6 +30,12 @@ pub(crate) fn printable(_: usize, _: bool, text: Arguments<'_>) -> String {
     text.to_string()
 }
 
+pub(crate) mod frozen {
+    pub(crate) fn is_frozen() -> bool {
+        false
+    }
+}
+
 pub(crate) mod audit {
     use std::fmt::{Arguments, Display, Formatter, Result};
 
