@@ -22,6 +22,8 @@ use crate::workers::run::connected;
 pub(crate) const COMMAND: &str = "ready-when";
 /// Interval of tries once all conditions have held and the host cannot be told.
 const TRY: Duration = Duration::from_secs(1);
+/// Pause until another process looks in place of one that has been killed, or could not be started.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Waits for all conditions, each once, then tells the host. An application that says something is believed instead, also
 /// one of before this agent's start.
@@ -33,19 +35,26 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     if sandbox::is_entered() {
         return log::warn(format_args!("ready-when: cannot look from the sandbox"));
     }
-    // The process ends when its socket is closed.
-    let Ok((child, _socket)) = connected(&agent, &[COMMAND]) else { return };
-    let held = async { child.ended().await == Ended::Code(0) };
-    let said = async {
-        agent.status_changed.until(is_said).await;
-        false
-    };
-    let mut is_due = held.or(said).await;
-    while is_due {
+    loop {
+        let held = async {
+            // The process ends when its socket is closed.
+            let Ok((child, _socket)) = connected(&agent, &[COMMAND]) else { return false };
+            child.ended().await == Ended::Code(0)
+        };
+        let said = async {
+            agent.status_changed.until(is_said).await;
+            true
+        };
+        if held.or(said).await {
+            break;
+        }
+        log::warn(format_args!("ready-when: its process failed; starting it again"));
+        sleep(PAUSE).await;
+    }
+    while is_said().is_none() {
         if agent.state() == State::Connected {
             say(&agent).await;
         }
-        is_due = is_said().is_none();
         sleep(TRY).await;
     }
 }

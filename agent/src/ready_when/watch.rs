@@ -11,24 +11,29 @@ use mote_core::ready_when::{Calm, Condition, is_default_level, listens, starts_s
 
 use crate::config::policy;
 use crate::options::Options;
+use crate::runtime::log;
 use crate::runtime::small_files::{is_there, text_of};
 use crate::sys;
 use crate::system::devices::entries;
 use crate::workers::command;
+use crate::workers::report::lines;
 
 /// Interval of looks.
 const LOOK: Duration = Duration::from_secs(1);
 /// Longest time for a command; it is then killed, and tried again.
 const COMMAND: Duration = Duration::from_secs(10);
+/// The exit code if there is no such program.
+const MISSING: i32 = 127;
 
 /// Ends with success once all have held, each once; with failure when the agent is gone, or if there are none.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options) -> ExitCode {
     let root = options.root.as_path();
     let policy = policy::read(options);
-    let (mut done, mut calm) = (ExitCode::FAILURE, Calm::default());
+    let mut done = ExitCode::FAILURE;
     for next in policy.ready_when() {
-        while !holds(root, next, &mut calm) {
+        let mut looks = Looks::default();
+        while !looks.hold(root, next) {
             if sys::readable(std::io::stdin().as_fd(), sys::since_boot() + LOOK) {
                 return ExitCode::FAILURE;
             }
@@ -38,43 +43,92 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     done
 }
 
-fn holds(root: &Path, text: &str, calm: &mut Calm) -> bool {
-    let Some(condition) = Condition::parse(text) else { return false };
-    let tables: &[&str] = match condition {
-        Condition::Init => return init_is_done(root, calm),
-        Condition::CloudInit => return !text_of(root, "run/cloud-init/result.json").is_empty(),
-        Condition::Port(_) => &["proc/net/tcp", "proc/net/tcp6"],
-        Condition::Socket(_) => &["proc/net/unix"],
-        Condition::Command(words) => return ends(words, 0),
-    };
-    tables.iter().any(|table| listens(text_of(root, table).as_bytes(), condition))
+/// The looks at one condition.
+#[derive(Default)]
+struct Looks {
+    calm: Calm,
+    /// Whether it has been said that a program is not there.
+    is_missed: bool,
 }
 
-fn init_is_done(root: &Path, calm: &mut Calm) -> bool {
-    if is_there(root, "run/systemd/system") {
-        // It waits for the end of the boot; 1 says that a unit has failed, or that it cannot ask yet.
-        let wait = "/usr/bin/systemctl is-system-running --wait --quiet";
-        return calm.is_done(!ends(wait, 1));
+impl Looks {
+    fn hold(&mut self, root: &Path, text: &str) -> bool {
+        let Some(condition) = Condition::parse(text) else { return false };
+        let tables: &[&str] = match condition {
+            Condition::Init => return self.init_is_done(root),
+            Condition::CloudInit => return !text_of(root, "run/cloud-init/result.json").is_empty(),
+            Condition::Port(_) => &["proc/net/tcp", "proc/net/tcp6"],
+            Condition::Socket(_) => &["proc/net/unix"],
+            Condition::Command(words) => return self.ends(words, 0),
+        };
+        // Any user can make sockets, of any number and with any bytes in their names.
+        let is_in = |line: &[u8]| listens(line, condition).then_some(());
+        tables.iter().any(|table| lines::find(&root.join(table), is_in).is_some())
     }
-    let level = text_of(root, "run/openrc/softlevel");
-    if !level.is_empty() {
-        return is_default_level(&level, is_there(root, "run/openrc/rc.starting"));
+
+    fn init_is_done(&mut self, root: &Path) -> bool {
+        if is_there(root, "run/systemd/system") {
+            // It waits for the end of the boot; 1 says that a unit has failed, or that it cannot ask yet.
+            let runs = !self.ends("systemctl is-system-running --wait --quiet", 1);
+            return self.calm.is_done(runs);
+        }
+        let level = text_of(root, "run/openrc/softlevel");
+        if !level.is_empty() {
+            return is_default_level(&level, is_there(root, "run/openrc/rc.starting"));
+        }
+        let is_script =
+            |process: &PathBuf| starts_services(text_of(process, "comm").trim_ascii_end());
+        self.calm.is_done(entries(&root.join("proc")).iter().any(is_script))
     }
-    let is_script = |process: &PathBuf| starts_services(text_of(process, "comm").trim_ascii_end());
-    calm.is_done(entries(&root.join("proc")).iter().any(is_script))
+
+    /// Whether a command ends in time, with an exit code up to this.
+    #[inline(never)] // its size
+    fn ends(&mut self, words: &str, most: i32) -> bool {
+        // In place of the spaces.
+        let whole = words.replace(' ', "\0") + "\0";
+        let mut all = Vec::new();
+        for word in whole.as_bytes().split_inclusive(|byte| *byte == 0) {
+            all.extend(CStr::from_bytes_with_nul(word).ok());
+        }
+        let nothing = File::options().read(true).write(true).open("/dev/null");
+        let code = nothing.and_then(|nothing| command::run(&all, nothing.as_fd(), COMMAND));
+        if matches!(code, Ok(MISSING)) && !std::mem::replace(&mut self.is_missed, true) {
+            log::warn(format_args!("ready-when: {words}: no such program"));
+        }
+        code.is_ok_and(|code| code <= most)
+    }
 }
 
-/// Whether a command ends in time, with an exit code up to this.
-#[inline(never)] // its size
-fn ends(words: &str, most: i32) -> bool {
-    // In place of the spaces.
-    let whole = words.replace(' ', "\0") + "\0";
-    let mut words = Vec::new();
-    for word in whole.as_bytes().split_inclusive(|byte| *byte == 0) {
-        words.extend(CStr::from_bytes_with_nul(word).ok());
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::runtime::scratch::scratch;
+
+    #[test]
+    fn a_name_of_any_bytes_hides_no_other_socket() {
+        let root = scratch("any-bytes");
+        fs::create_dir_all(root.join("proc/net")).unwrap();
+        let line =
+            |path: &[u8]| [b"f: 00000002 00000000 00010000 0001 01 12 ", path, b"\n"].concat();
+        let table = root.join("proc/net/unix");
+        let looks = || Looks::default().hold(&root, "port /run/db");
+        fs::write(&table, line(b"@\xff")).unwrap();
+        assert!(!looks());
+        // As many as a user can make.
+        let mut text = line(b"@\xff").repeat(100_000);
+        text.extend(line(b"/run/db"));
+        fs::write(&table, text).unwrap();
+        assert!(looks());
     }
-    let nothing = File::options().read(true).write(true).open("/dev/null");
-    nothing.is_ok_and(|nothing| {
-        command::run(&words, nothing.as_fd(), COMMAND).is_ok_and(|code| code <= most)
-    })
+
+    #[test]
+    fn a_program_that_is_not_there_is_missed_once_and_others_are_found_by_name() {
+        let mut looks = Looks::default();
+        assert!(looks.ends("true", 0) && looks.ends("/bin/sh", 0) && !looks.is_missed);
+        for _ in 0..2 {
+            assert!(!looks.ends("/nowhere/check", 1) && looks.is_missed);
+        }
+    }
 }

@@ -17,7 +17,7 @@ mod signalled;
 mod spawn;
 
 pub(crate) use error::SystemError;
-pub(crate) use plan::{PATH, Plan};
+pub(crate) use plan::{DIRECTORIES, PATH, Plan};
 pub(crate) use process::{kill_group, reap};
 pub(crate) use signalled::{Ended, Signalled};
 pub(crate) use spawn::{

@@ -6,8 +6,14 @@ use mote_core::hostapi::exec::Program;
 
 use crate::sys::fd::BorrowedFd;
 
-/// Where programs are looked for that the guest's files name.
-pub(crate) const PATH: &CStr = c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Where programs are looked for that the guest's files name, or that belong to its system; NixOS has the last.
+pub(crate) const PATH: &CStr =
+    c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
+/// The same, without its name.
+pub(crate) const DIRECTORIES: &str = match PATH.to_str() {
+    Ok(path) => path.split_at("PATH=".len()).1,
+    Err(_) => "",
+};
 
 /// A program to start.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use mote_core::freeze::is_hook;
 use mote_core::hostapi::exec::Program;
 use rustix::process::{WaitOptions, waitpid};
 
-use crate::sys::{self, PATH, Plan};
+use crate::sys::{self, DIRECTORIES, PATH, Plan};
 use crate::system::devices::entries;
 
 /// Pause between two looks whether it has ended.
@@ -31,7 +31,7 @@ pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
     sorted
 }
 
-/// Runs a program, whose path is the first word, with this input and output; gives its exit code. One that takes longer is
+/// Runs a program, whose path or name is the first word, with this input and output; gives its exit code. One that takes longer is
 /// killed.
 ///
 /// # Errors
@@ -39,7 +39,7 @@ pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
 #[inline(never)] // its size
 pub(crate) fn run(words: &[&CStr], stdio: BorrowedFd<'_>, limit: Duration) -> io::Result<i32> {
     let (child, _report) = sys::spawn(&Plan {
-        program: Program { name: words.first().copied().unwrap_or_default(), path: "" },
+        program: Program { name: words.first().copied().unwrap_or_default(), path: DIRECTORIES },
         arguments: words,
         environment: &[PATH],
         stdio: [stdio; 3],

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mote_tests::wait;
+use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, connected, terminate};
 
@@ -79,6 +80,39 @@ fn what_an_application_says_counts_and_a_command_that_hangs_is_tried_again() {
     wait("no command", LIMIT, || running().is_none().then_some(()));
     std::thread::sleep(LOOKS);
     assert!(running().is_none() && !boot.log().contains("ready-when holds"));
+}
+
+#[test]
+fn whoever_is_killed_or_in_the_way_what_is_asked_for_is_seen() {
+    let boot = Boot::new("lxd");
+    let check = boot.scratch.0.join("check");
+    let list = format!("ready-when:\n- command {}\n- port /run/db\n", check.display());
+    boot.put("etc/mote-agent.yml", &list);
+    let _agent = boot.start(&[]);
+    connected(&boot, 1);
+    boot.logged(&format!("ready-when: {}: no such program", check.display()));
+    // As by a kernel without memory.
+    let root = boot.root("").display().to_string();
+    let looks = || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let is_it = |process: &std::fs::DirEntry| {
+            let words = std::fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
+            words.ends_with("\0ready-when\0") && words.contains(root.trim_end_matches('/'))
+        };
+        let process = processes.into_iter().find(is_it)?;
+        process.file_name().to_str()?.parse().ok()
+    };
+    let (process, _) = wait("its process", LIMIT, looks);
+    mote_tests::kill(Signal::KILL, process);
+    boot.logged("ready-when: its process failed; starting it again");
+    std::os::unix::fs::symlink("/bin/true", &check).unwrap();
+    // Any user can make a socket with such a name.
+    let line = |path: &[u8]| [b"f: 00000002 00000000 00010000 0001 01 12 ", path, b"\n"].concat();
+    boot.put("proc/net/unix", "");
+    std::fs::write(boot.root("proc/net/unix"), [line(b"@\xff"), line(b"/run/db")].concat())
+        .unwrap();
+    is_ready(&boot);
+    assert_eq!(boot.log().matches("no such program").count(), 1);
 }
 
 #[test]
