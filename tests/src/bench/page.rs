@@ -256,9 +256,9 @@ pub fn into_readme(readme: &str, book: &Book) -> Result<String, String> {
     let (before, rest) = readme.split_once(BEGIN).ok_or("README has no mark for the beginning")?;
     let (_, after) = rest.split_once(END).ok_or("README has no mark for the end")?;
     Ok(format!(
-        "{before}{BEGIN}{}\nBy `scripts/bench` at {}: rounds: {}; {} CPUs, QEMU {} with an emulated CPU ({}, {};\nKVM was not \
-         measured), kernel {}. mote's column is as LXD's agent; ratios to incus-agent are mote's as Incus'.\n\
-         More rows, spreads, and how each is measured: \
+        "{before}{BEGIN}{}\nBy `scripts/bench` at {}: rounds: {}; {} CPUs, QEMU {} with an emulated CPU ({}, {}; KVM was not \
+         measured), kernel {}.\nmote's column is as LXD's agent; ratios to incus-agent are mote's as Incus'. \
+         More rows, spreads, methods: \
          [docs/bench.md](docs/bench.md).\n{END}{after}",
         short(book),
         book.said(COMMIT),
