@@ -20,7 +20,6 @@ pub mod outage;
 pub mod pages;
 pub mod proc;
 pub mod report;
-pub mod run;
 pub mod sftp;
 pub mod source;
 pub mod terminal;

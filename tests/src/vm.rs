@@ -3,6 +3,7 @@
 
 mod hot;
 mod machine;
+pub mod run;
 
 pub use machine::PC;
 

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use mote_tests::bench::stats::Summary;
 use mote_tests::proc::memory;
-use mote_tests::run::run;
 use mote_tests::tool;
+use mote_tests::vm::run::run;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Who is compared.

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::run::{architecture, output, run};
 use mote_tests::vm::Spec;
+use mote_tests::vm::run::{architecture, output, run};
 use mote_tests::{Scratch, patient, tool, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

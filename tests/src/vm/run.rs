@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::vm::Spec;
+use super::Spec;
 use crate::{slowdown, tool};
 
 /// A run of the test image, whose own shell is on the console; its files are in this directory.
