@@ -12,11 +12,13 @@ use mote_tests::cost::{ALWAYS, Row};
 /// A transfer's instructions depend on how fast the host's bytes come: the kernel's vsock has buffers of 4 KiB, and a
 /// slow host wakes the agent for each of them, which is 256 times 45,000 for 1 MiB: 32 to 41 % more, seen on one
 /// machine in each of its runs, on another one in none. Wake-ups are few, and one more now and then is chance, which is 5 % of an
-/// idle minute.
+/// idle minute. In that the hardware's clock is read up to 20 times, and Linux waits, busily, while that is being set: 1.6 to 2.2
+/// million were seen. What is looked for is a handshake, which has 20.
 fn tolerance(name: &str, _: u64) -> u64 {
     match name {
         _ if name.contains("MiB") => 60,
-        _ if name.contains("wake-ups") || name.contains("idle") => 25,
+        _ if name.contains("wake-ups") => 25,
+        _ if name.contains("idle") => 50,
         _ => 5,
     }
 }
