@@ -34,6 +34,33 @@ pub fn page_faults(pid: u32) -> u64 {
     faults.unwrap_or_else(|| panic!("no page faults in {text}"))
 }
 
+/// The processes of this machine, each with its command line, whose words end with NUL.
+pub fn processes() -> impl Iterator<Item = (u32, String)> {
+    let all = std::fs::read_dir("/proc").expect("processes").flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        Some((pid, String::from_utf8_lossy(&line).into_owned()))
+    })
+}
+
+/// Those of them that a process has started.
+#[must_use]
+pub fn children(parent: u32) -> Vec<u32> {
+    let is_child = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        after_name(&stat).nth(1).and_then(|of| of.parse().ok()) == Some(parent)
+    };
+    processes().map(|(pid, _)| pid).filter(is_child).collect()
+}
+
+/// Whether a process of this machine has not ended, be it that nobody has asked for its code yet.
+#[must_use]
+pub fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    after_name(&stat).next().is_some_and(|state| state != "Z")
+}
+
 /// When a process was started, since its system's boot, by its line `stat`.
 #[must_use]
 pub fn started(stat: &str) -> Duration {

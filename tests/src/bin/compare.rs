@@ -7,9 +7,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use mote_tests::bench::stats::Summary;
-use mote_tests::proc::memory;
-use mote_tests::tool;
+use mote_tests::proc::{children, memory};
+use mote_tests::vm::PC;
 use mote_tests::vm::run::run;
+use mote_tests::{noise, tool};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Who is compared.
@@ -29,7 +30,7 @@ const ROUNDS: usize = 5;
 const LONGEST: Duration = Duration::from_secs(120);
 /// What a command prints when it has begun; no tool that shows the command shows this.
 const MARK: &str = "echo MA\"\"RK";
-const BYTES: u32 = 20 << 20;
+const BYTES: usize = 20 << 20;
 
 /// A row: what it is, how it is measured.
 type Row = (&'static str, fn(By) -> String);
@@ -48,15 +49,16 @@ const ROWS: [Row; 8] = [
 impl By {
     /// Runs this in the guest's shell; `more` is for `mote-host run` alone.
     fn command(self, script: &str, more: &[&str]) -> Command {
-        let image = tool("MOTE_IMAGE", "target/image");
-        let (kernel, initrd) = (image.join("vmlinuz"), image.join("initrd"));
         let peers = tool("MOTE_PEERS", "target/peers");
         let mut command;
         match self {
             Self::Bare => {
+                let image = tool("MOTE_IMAGE", "target/image");
+                let (kernel, initrd) = (image.join("vmlinuz"), image.join("initrd"));
                 command = Command::new("qemu-system-x86_64");
                 command.args(["-nodefaults", "-display", "none", "-no-reboot", "-m", "256"]);
-                command.args(["-machine", "q35,accel=tcg", "-cpu", "max", "-serial", "null"]);
+                command.args(["-machine", &format!("{PC},accel=tcg"), "-cpu", "max"]);
+                command.args(["-serial", "null"]);
                 command.arg("-kernel").arg(kernel).arg("-initrd").arg(initrd).arg("-append");
                 command.arg("console=ttyS0 quiet rdinit=/bin/busybox -- poweroff -f");
             }
@@ -162,17 +164,10 @@ fn end_one(pid: u32) {
 
 /// A process and those that it or they started.
 fn family(pid: u32) -> Vec<u32> {
-    let list = std::fs::read_dir("/proc").expect("processes").flatten();
-    let pids = list.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let parent = |pid: u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
-    };
-    let pairs: Vec<_> = pids.filter_map(|pid| Some((pid, parent(pid)?))).collect();
     let mut family = vec![pid];
     let mut at = 0;
     while let Some(one) = family.get(at).copied() {
-        family.extend(pairs.iter().filter(|(_, parent)| *parent == one).map(|(pid, _)| *pid));
+        family.extend(children(one));
         at += 1;
     }
     family
@@ -211,8 +206,7 @@ fn numbers(by: By) -> String {
 }
 
 fn input(by: By) -> String {
-    let bytes: Vec<u8> =
-        (0..BYTES).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    let bytes = noise(BYTES);
     let alone = by.run("true", &[], None).took;
     let ran = by.run("sha256sum", &[], Some(bytes.clone()));
     let mut here = Command::new("sha256sum")

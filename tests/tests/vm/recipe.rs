@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use mote_tests::host::{Host, NAME};
+use mote_tests::proc::processes;
 use mote_tests::vm::Spec;
 use mote_tests::world::MOTE_BOOT;
 use mote_tests::{Process, Scratch, patient, tool, wait};
@@ -179,16 +180,10 @@ fn quit(host: &Host) {
 }
 
 /// The processes that carry the instance's vsock.
-fn carriers(host: &Host) -> Vec<String> {
+fn carriers(host: &Host) -> Vec<u32> {
     let way = format!("uds-path={}/", host.directory.display());
-    let all = std::fs::read_dir("/proc").expect("/proc").flatten();
-    let is_one = |line: &Vec<u8>| {
-        line.starts_with(b"vhost-device-vsock") && String::from_utf8_lossy(line).contains(&way)
-    };
-    let names = all.filter(|entry| {
-        std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| is_one(&line))
-    });
-    names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    let is_one = |line: &str| line.starts_with("vhost-device-vsock") && line.contains(&way);
+    processes().filter(|(_, line)| is_one(line)).map(|(pid, _)| pid).collect()
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use mote_tests::proc::{children, processes, runs};
 use mote_tests::vm::Spec;
 use mote_tests::vm::run::{architecture, output, run};
-use mote_tests::{Scratch, patient, tool, wait};
+use mote_tests::{Scratch, noise, patient, tool, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -37,8 +38,7 @@ fn the_commands_bytes_and_code_are_all_that_is_seen() {
                   echo $GREETING; pwd; id -u; cat /mnt/share/input | wc -c; exit 37";
     let (input, file) = (scratch.0.join("dir/input"), scratch.0.join("result"));
     std::fs::create_dir(scratch.0.join("dir")).expect("a directory");
-    let noise: Vec<u8> =
-        (0..4_000_000u32).map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    let noise = noise(4_000_000);
     File::create(&input).and_then(|mut file| file.write_all(&noise)).expect("a file");
     let dir = scratch.0.join("dir").display().to_string();
     let pulled = scratch.0.join("pulled");
@@ -180,34 +180,12 @@ fn a_vm_that_stays_is_stopped_started_and_deleted_without_a_trace() {
     assert_eq!(code, Some(0), "{err}");
     assert_eq!(host(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "180"]).2, Some(0));
     assert_eq!(host(&exec).0, "here\n");
-    let ours = || {
-        let all = std::fs::read_dir("/proc").expect("processes").flatten();
-        let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-        let mark = directory.display().to_string();
-        lines.filter(|line| String::from_utf8_lossy(line).contains(&mark)).count()
-    };
+    let mark = directory.display().to_string();
+    let ours = || processes().filter(|(_, line)| line.contains(&mark)).count();
     assert_eq!(ours(), 3, "QEMU, vsock and the daemon");
     assert_eq!(host(&["delete", "--force", "vm1"]).2, Some(0));
     wait("the end of all of them", Duration::from_secs(10), || (ours() == 0).then_some(()));
     assert_eq!(std::fs::read_dir(directory.join("instances")).expect("a directory").count(), 0);
-}
-
-/// The processes that a process has started and that have not ended.
-fn children(parent: u32) -> Vec<u32> {
-    let state = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-    let all = std::fs::read_dir("/proc").expect("processes").flatten();
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| {
-        let state = state(*pid).unwrap_or_default();
-        let (_, rest) = state.rsplit_once(") ").unwrap_or_default();
-        rest.split(' ').nth(1) == Some(&parent.to_string())
-    })
-    .collect()
-}
-
-fn runs(pid: u32) -> bool {
-    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    state.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mote_tests::proc::processes;
 use mote_tests::wait;
 use rustix::process::Signal;
 
@@ -66,14 +67,8 @@ fn what_an_application_says_counts_and_a_command_that_hangs_is_tried_again() {
     boot.put("etc/mote-agent.yml", &format!("ready-when: [command {line}]\n"));
     let _agent = boot.start(&[]);
     connected(&boot, 1);
-    let running = || {
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        let is_it = |process: &std::fs::DirEntry| {
-            let words = std::fs::read_to_string(process.path().join("cmdline"));
-            words.is_ok_and(|words| words.trim_end_matches('\0').replace('\0', " ") == line)
-        };
-        processes.into_iter().find(is_it).map(|process| process.file_name())
-    };
+    let is_it = |words: &str| words.trim_end_matches('\0').replace('\0', " ") == line;
+    let running = || processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid);
     let (first, _) = wait("the command", LIMIT, running);
     wait("another one", LIMIT, || running().filter(|one| *one != first));
     assert_eq!(boot.ask(&["started"]).0, Some(0));
@@ -93,15 +88,10 @@ fn whoever_is_killed_or_in_the_way_what_is_asked_for_is_seen() {
     boot.logged(&format!("ready-when: {}: no such program", check.display()));
     // As by a kernel without memory.
     let root = boot.root("").display().to_string();
-    let looks = || {
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        let is_it = |process: &std::fs::DirEntry| {
-            let words = std::fs::read_to_string(process.path().join("cmdline")).unwrap_or_default();
-            words.ends_with("\0ready-when\0") && words.contains(root.trim_end_matches('/'))
-        };
-        let process = processes.into_iter().find(is_it)?;
-        process.file_name().to_str()?.parse().ok()
+    let is_it = |words: &str| {
+        words.ends_with("\0ready-when\0") && words.contains(root.trim_end_matches('/'))
     };
+    let looks = || processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid);
     let (process, _) = wait("its process", LIMIT, looks);
     mote_tests::kill(Signal::KILL, process);
     boot.logged("ready-when: its process failed; starting it again");

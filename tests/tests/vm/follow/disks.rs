@@ -242,21 +242,21 @@ fn another_disk_of_the_same_name_is_as_it_was_plugged_in_and_grows_with_its_own(
     let spec = Spec { extra: extra.collect(), ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.shell();
-    let plug = |world: &mut World, guest: &mut Guest, name: &str, slot: u32| {
+    let plug = |world: &World, guest: &mut Guest, name: &str, slot: u32| {
         let before = guest.sh("wc -c </run/mote/sizes").1;
         world.vm.attach(&format!("virtio-blk-pci,drive={name},id=at-{name},bus=slot{slot}"));
         wait("its size is noted", patient(LATER), || {
             (guest.sh("wc -c </run/mote/sizes").1 != before).then_some(())
         });
     };
-    plug(&mut world, &mut guest, "one", 0);
+    plug(&world, &mut guest, "one", 0);
     guest.ok("test -e /sys/block/vdb");
     world.vm.unplug("at-one");
     wait("its end in the guest", patient(LATER), || {
         (guest.sh("test -e /sys/block/vdb").0 == 1).then_some(())
     });
-    plug(&mut world, &mut guest, "free", 0);
-    plug(&mut world, &mut guest, "end", 1);
+    plug(&world, &mut guest, "free", 0);
+    plug(&world, &mut guest, "end", 1);
     for (name, device) in [("free", "vdb1"), ("end", "vdc1")] {
         mount(&mut guest, device);
         world.vm.resize(name, 2 * NEW * MIB);
