@@ -17,7 +17,7 @@ use crate::agent::exec_sockets::Sockets;
 use crate::net::serve::{Answer, Reply};
 use crate::runtime::clock;
 use crate::runtime::permits::{Permit, Semaphore};
-use crate::runtime::wake::Signal;
+use crate::runtime::wake::{NEVER, Signal};
 
 /// How long an operation can be queried after its end (P§4.2).
 pub(crate) const OPERATION_KEPT: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ impl Operations {
 
     /// Whether that was done.
     pub(crate) fn is_hung_up(&self) -> bool {
-        self.end.seen() != 0
+        self.end.seen() != NEVER
     }
 
     /// Waits until that is done.

@@ -8,7 +8,7 @@ use mote_core::hostapi::policy::Part;
 use crate::agent::Agent;
 use crate::runtime::clock::sleep;
 use crate::runtime::log;
-use crate::runtime::wake::Signal;
+use crate::runtime::wake::{NEVER, Signal};
 use crate::workers::run::run as run_worker;
 
 /// After an event: a host that makes a disk larger may do so twice, and somebody else may use what it has added. One that is
@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// Has disks grown, at the start and each time that `changed` is raised, one worker after the other. An initramfs has
 /// mounted nothing yet.
 pub(super) async fn run(agent: Rc<Agent>, changed: Rc<Signal>) {
-    let (mut seen, mut when) = (changed.seen(), "start");
+    let (mut seen, mut when) = (NEVER, "start");
     loop {
         if agent.policy.get().uses(Part::Disks)
             && !agent.options.is_early()

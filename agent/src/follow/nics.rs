@@ -10,7 +10,7 @@ use mote_core::hostapi::policy::Capability;
 use crate::agent::Agent;
 use crate::runtime::clock::now;
 use crate::runtime::log;
-use crate::runtime::wake::Signal;
+use crate::runtime::wake::{NEVER, Signal};
 use crate::workers::run::run as run_worker;
 
 /// Longest time for the files and the names.
@@ -39,7 +39,8 @@ impl Nics {
 
 /// Has new NICs named, one worker after the other, for ever.
 pub(super) async fn run(agent: Rc<Agent>, nics: Rc<Nics>) {
-    let mut seen = nics.changed.seen();
+    // Also what came before this task ran at all.
+    let mut seen = NEVER;
     loop {
         nics.changed.after(seen).await;
         seen = nics.changed.seen();

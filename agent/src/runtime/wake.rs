@@ -4,6 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
+/// What [`Signal::seen`] is of one that was never raised.
+pub(crate) const NEVER: u64 = 0;
+
 /// Announces changes of a condition. [`Signal::raise`] wakes every task that waits at that time.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {

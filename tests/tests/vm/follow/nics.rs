@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use mote_tests::guest::Guest;
 use mote_tests::vm::{Share, Spec};
-use mote_tests::world::World;
-use mote_tests::{patient, put, wait};
+use mote_tests::world::{MOTE_BOOT, World};
+use mote_tests::{put, wait};
 
 /// It has its name so soon.
 const SOON: Duration = Duration::from_secs(1);
@@ -35,6 +36,12 @@ fn plug(world: &World) {
     world.vm.attach("virtio-net-pci,id=late1,netdev=late,mac=00:16:3e:aa:bb:dd,romfile=");
 }
 
+/// Waits until it has its name; how long that took.
+fn named(guest: &mut Guest) -> Duration {
+    wait("its name", SOON, || (guest.sh("cat /sys/class/net/dmz0/mtu").1 == "1300\n").then_some(()))
+        .1
+}
+
 #[test]
 fn one_that_is_plugged_in_gets_its_name_and_no_other_one_is_touched() {
     let mut world = boot("");
@@ -42,9 +49,10 @@ fn one_that_is_plugged_in_gets_its_name_and_no_other_one_is_touched() {
     assert_eq!(guest.ok("cat /sys/class/net/lan0/mtu"), "1400\n");
     // An administrator's name.
     guest.ok("ip link set lan0 down; ip link set lan0 name wan");
+    // The start is over.
+    std::thread::sleep(SOON);
     plug(&world);
-    let is_named = || (guest.sh("cat /sys/class/net/dmz0/mtu").1 == "1300\n").then_some(());
-    let (_, took) = wait("its name", patient(SOON), is_named);
+    let took = named(&mut guest);
     println!("a NIC has its name {took:?} after it was plugged in");
     let log = guest.ok("cat /run/agent.log");
     assert!(log.contains(" is now dmz0, MTU 1300"), "{log}");
@@ -56,6 +64,17 @@ fn one_that_is_plugged_in_gets_its_name_and_no_other_one_is_touched() {
     );
     let flags = guest.ok("cat /sys/class/net/dmz0/flags");
     assert!(flags.trim().ends_with(['1', '3']), "down: {flags}");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn one_that_is_plugged_in_while_the_agent_starts_gets_its_name() {
+    let mut world = boot("");
+    // Events are kept from then on; they are read half a second later.
+    wait("STARTED to be read", MOTE_BOOT, || (world.host.state()["started"] == true).then_some(()));
+    plug(&world);
+    let mut guest = world.shell();
+    named(&mut guest);
     world.power_off(&mut guest);
 }
 
