@@ -123,6 +123,20 @@ impl Agent {
         }
     }
 
+    /// The host's answer with the devices that it tells guests of (P§5.3); empty if it does not.
+    pub(crate) async fn devices(&self) -> Vec<u8> {
+        let request = Call {
+            method: "GET",
+            target: "/1.0/devices",
+            body: None,
+            extra: &[],
+            patience: HOST_CALL_TIMEOUT,
+            retry: Retry::Dial,
+        };
+        let reply = self.ask(&request, &|| false).await.ok();
+        reply.filter(|reply| reply.status == 200).map_or_else(Vec::new, |reply| reply.body)
+    }
+
     /// Makes a call to the host and reports its result to the status machine.
     ///
     /// # Errors

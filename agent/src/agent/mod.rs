@@ -76,6 +76,8 @@ pub(crate) struct Agent {
     pub(crate) status_changed: Signal,
     /// Raised when the status channel was woken, whatever by, and when a connection of the host's has ended.
     pub(crate) woken: Signal,
+    /// Raised when the host tells that it has added a NIC.
+    pub(crate) nic_added: Signal,
     /// Whether somebody has set the wall clock.
     pub(crate) clock_set: Cell<bool>,
     /// The host, once known.
@@ -153,6 +155,7 @@ impl Agent {
             status: RefCell::new(Status::new(now(), intervals)),
             status_changed: Signal::default(),
             woken: Signal::default(),
+            nic_added: Signal::default(),
             clock_set: Cell::new(false),
             link: RefCell::default(),
             devlxd: Cell::new(false),

@@ -63,7 +63,7 @@ pub(crate) fn run(
         log::info(format_args!("policy: NICs are not named"));
         return Next::Run;
     }
-    nics::apply(root, &files.nics, 0);
+    nics::apply(root, &files.nics);
     Next::Run
 }
 

@@ -1,36 +1,57 @@
 //! Sets names and MTUs of NICs by the host's `nics/*.json` (P§1.9). The core's `nic` decides the steps;
 //! each is one netlink request. A failure is logged and start-up goes on. For one that is plugged in later the files are read
-//! anew.
+//! anew, and the host's devices where it has written no file for it.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use mote_core::first_boot::nic::{self, Act, MAX_NICS, Nic, Search, State, Step, Wanted};
+use mote_core::json::Value;
 use mote_core::netlink::{Reply, Table};
 use rustix::io::Errno;
+use rustix::stdio::stdin;
 
 use crate::config::files;
 use crate::options::Options;
 use crate::runtime::log;
+use crate::runtime::small_files::read_to_end;
 use crate::system::modules;
 use crate::system::netlink::Netlink;
+
+/// Longest answer with devices, bytes: a pipe's capacity.
+const MAX_ANSWER: u64 = 64 * 1024;
 
 /// Name, for the log, and contents.
 type NamedFile = (String, Vec<u8>);
 
-/// Names those of this number or a higher one: the host has written a file for each before it plugged it in.
+/// Names those of this number or a higher one: LXD has written a file for each before it plugged it in; of Incus' its devices tell. The
+/// answer with them is on the standard input, if it was asked.
 pub(crate) fn plugged(options: &Options, first: u32) -> ExitCode {
     match files::find(options, &mut |_, _| Ok(())) {
-        Ok(files) => apply(&options.root, &files.nics, first),
+        Ok(files) => {
+            let mut wanted = wanted(&files.nics);
+            // Without any file they are not to be named: nothing else tells of `agent.nic_config`.
+            if !wanted.is_empty()
+                && let Ok(answer) = read_to_end(stdin(), MAX_ANSWER)
+                && let Ok(answer) = Value::parse(&answer)
+            {
+                wanted = Wanted::of_devices(answer).take(MAX_NICS).collect();
+            }
+            bring(&options.root, &wanted, first);
+        }
         // A disk that is gone, or a share that was taken away.
         Err(why) => log::debug(format_args!("NICs are not named: {why}")),
     }
     ExitCode::SUCCESS
 }
 
-/// Applies the files to links of this number or a higher one.
-pub(super) fn apply(root: &Path, files: &[NamedFile], first: u32) {
-    let wanted = wanted(files);
+/// Applies the files.
+pub(super) fn apply(root: &Path, files: &[NamedFile]) {
+    bring(root, &wanted(files), 0);
+}
+
+/// Gives links of this number or a higher one what is wanted for them.
+fn bring(root: &Path, wanted: &[Wanted], first: u32) {
     if wanted.is_empty() {
         return;
     }
@@ -41,7 +62,7 @@ pub(super) fn apply(root: &Path, files: &[NamedFile], first: u32) {
             log::debug(format_args!("{why}"));
         }
     }
-    if let Err(error) = configure(&wanted, first) {
+    if let Err(error) = configure(wanted, first) {
         log::warn(format_args!("cannot list NICs: {error}"));
     }
 }
@@ -162,7 +183,7 @@ mod tests {
     }
 
     fn apply_all(files: &[Vec<u8>]) {
-        apply(Path::new("/nowhere"), &named_files(files), 0);
+        apply(Path::new("/nowhere"), &named_files(files));
     }
 
     const A: &str = "00:16:3e:00:00:0a";
@@ -220,7 +241,7 @@ mod tests {
         // An administrator has named the first one.
         ip("link set enp5s0 name wan");
         let files = named_files(&[file(A, "eth0", 1400), file(B, "lan", 1300), file(C, "none", 0)]);
-        apply(Path::new("/nowhere"), &files, index);
+        bring(Path::new("/nowhere"), &wanted(&files), index);
         assert_eq!(link(A), ("wan".into(), 1500, false));
         assert_eq!(link(B), ("lan".into(), 1300, true));
     }

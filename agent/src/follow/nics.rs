@@ -1,9 +1,11 @@
-//! NICs that the host plugs in: a worker reads the host's files anew and names them, `first_boot/nics`. The share may hang.
+//! NICs that the host plugs in: a worker reads the host's files anew and names them, `first_boot/nics`. The share may hang. Incus
+//! writes no file for such a NIC: when it tells of one, it is asked for its devices.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_lite::FutureExt;
 use mote_core::follow::nics::Plugged;
 use mote_core::hostapi::policy::Capability;
 
@@ -19,36 +21,36 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// What events told, until it is done.
 #[derive(Default)]
 pub(super) struct Nics {
-    plugged: Cell<Plugged>,
-    /// The number from which on links are new.
-    first: Cell<u32>,
+    plugged: RefCell<Plugged>,
     changed: Signal,
 }
 
 impl Nics {
     /// Takes an event.
     pub(super) fn see(&self, event: &[u8]) {
-        let mut plugged = self.plugged.take();
-        if let Some(first) = plugged.see(event, now()) {
-            self.first.set(first);
+        if self.plugged.borrow_mut().see(event, now()).is_some() {
             self.changed.raise();
         }
-        self.plugged.set(plugged);
     }
 }
 
 /// Has new NICs named, one worker after the other, for ever.
 pub(super) async fn run(agent: Rc<Agent>, nics: Rc<Nics>) {
     // Also what came before this task ran at all.
-    let mut seen = NEVER;
+    let mut seen = [NEVER; 2];
     loop {
-        nics.changed.after(seen).await;
-        seen = nics.changed.seen();
+        let [plugged, told] = seen;
+        nics.changed.after(plugged).or(agent.nic_added.after(told)).await;
+        seen = [nics.changed.seen(), agent.nic_added.seen()];
         // As at the start: those of an initramfs are the real root's.
         if !agent.policy.allows(Capability::Network) || agent.options.is_early() {
             continue;
         }
-        let first = nics.first.get().to_string();
+        let first = nics.plugged.borrow().told(now());
+        let Some(first) = first.map(|first| first.to_string()) else { continue };
+        // Told of before the driver had found it: it has its number only now.
+        let devices =
+            if agent.nic_added.seen() == NEVER { Vec::new() } else { agent.devices().await };
         let mut words = Vec::new();
         let options = &agent.options;
         for (option, directory) in
@@ -59,7 +61,7 @@ pub(super) async fn run(agent: Rc<Agent>, nics: Rc<Nics>) {
             }
         }
         words.extend(["nics", &first]);
-        if let Err(error) = run_worker(&agent, &words, &[], 0, LIMIT).await {
+        if let Err(error) = run_worker(&agent, &words, &devices, 0, LIMIT).await {
             log::debug(format_args!("cannot name new NICs: {error}"));
         }
     }

@@ -32,6 +32,8 @@ use crate::workers::run;
 const LOOKS: Duration = Duration::from_secs(3);
 /// Longest time for the random numbers, and for the clock.
 const LIMIT: Duration = Duration::from_secs(10);
+/// This machine's own.
+const ROOT: &str = "/";
 /// The worker.
 const AGAIN: &str = "again";
 /// Longest output of a worker, bytes.
@@ -40,7 +42,7 @@ const OUTPUT: usize = 4096;
 /// Waits for signs that the VM runs again, for ever. Does nothing where it may not, or in a root that is another: what is set is
 /// the machine's.
 pub(crate) async fn run(agent: Rc<Agent>) {
-    let is_ours = agent.options.root == Path::new("/") && !sandbox::is_entered();
+    let is_ours = agent.options.root == Path::new(ROOT) && !sandbox::is_entered();
     let Some(links) = is_ours.then(signs::announcements).flatten() else { return };
     let (mut watch, mut signs) = (Watch::new(links), Signs::default());
     loop {
@@ -81,7 +83,7 @@ struct Watch {
 impl Watch {
     fn new(links: OwnedFd) -> Self {
         // Where it cannot be written, the lock could not either, of which the log tells.
-        drop(count(Path::new(run_dir::GENERATION), 0));
+        drop(count(Path::new(ROOT), 0));
         let log = signs::kernel_log();
         let (returns, next, is_missed) = Default::default();
         let (links, difference) = (Async::new_nonblocking(links), Difference::since(now().0));
@@ -144,8 +146,7 @@ impl Watch {
         let (said, name) = (String::from_utf8_lossy(said.trim_ascii_end()), kind.name());
         log::info(format_args!("running again: {name}. {said}"));
         agent.begin_anew();
-        let count =
-            count(Path::new(run_dir::GENERATION), kind.is_another_life().into()).unwrap_or(0);
+        let count = count(Path::new(ROOT), kind.is_another_life().into()).unwrap_or(0);
         agent.events.publish(RESTORED, &|| {
             Document::new(64, |json| {
                 json.begin_object();
@@ -166,7 +167,8 @@ impl Watch {
 ///
 /// # Errors
 /// Any error of the file.
-fn count(path: &Path, more: u64) -> io::Result<u64> {
+fn count(root: &Path, more: u64) -> io::Result<u64> {
+    let path = root.join(run_dir::GENERATION);
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
     let mut bytes = [0; 8];
     let length = pread(&file, &mut bytes, 0)?;
@@ -180,6 +182,7 @@ fn count(path: &Path, more: u64) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::FileExt;
 
     use super::*;
@@ -188,17 +191,18 @@ mod tests {
     #[test]
     fn the_generation_counts_up_in_place() {
         let root = scratch("generation");
-        let path = root.join("generation");
-        assert_eq!(count(&path, 0).unwrap(), 0);
+        let path = root.join(run_dir::GENERATION);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert_eq!(count(&root, 0).unwrap(), 0);
         // As a program has it that looks now and then.
         let open = File::open(&path).unwrap();
         assert_eq!(open.metadata().unwrap().permissions().mode() & 0o777, 0o644);
         for more in 1..4_u64 {
-            assert_eq!(count(&path, 1).unwrap(), more);
+            assert_eq!(count(&root, 1).unwrap(), more);
             let mut bytes = [0; 9];
             assert_eq!(open.read_at(&mut bytes, 0).unwrap(), 8);
             assert_eq!(bytes[..8], more.to_ne_bytes());
         }
-        assert_eq!(count(&path, 0).unwrap(), 3, "a later agent");
+        assert_eq!(count(&root, 0).unwrap(), 3, "a later agent");
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_lite::FutureExt;
 use futures_lite::future::{pending, ready};
-use mote_core::hostapi::event::{Audience, DEVICE, Posted};
+use mote_core::hostapi::event::{Audience, DEVICE, Posted, adds_nic};
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::host_peer::HostPeer;
 use mote_core::hostapi::info::{self, write_index, write_info};
@@ -308,7 +308,7 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     }
 }
 
-/// `POST /1.0/events` (P§4.3): publishes the event; a device event also mounts or unmounts. A failed
+/// `POST /1.0/events` (P§4.3): publishes the event; a device event also mounts or unmounts, and has NICs named. A failed
 /// mount is not an error of the request.
 async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let event = match Posted::parse(body) {
@@ -316,6 +316,9 @@ async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         Err(why) => return error(500, &format!("Invalid event: {why}")),
     };
     agent.events.post(&event.kind, event.metadata).await;
+    if built::RESOURCES && event.kind == DEVICE && adds_nic(event.metadata) {
+        agent.nic_added.raise();
+    }
     if built::MOUNTS && event.kind == DEVICE {
         let mounted: BoxFuture<'_> = Box::pin(mounts::event(agent, event.whole));
         mounted.await;

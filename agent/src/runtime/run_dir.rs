@@ -23,11 +23,10 @@ pub(crate) const FOLLOWED: &str = "run/mote/followed";
 pub(crate) const FREEZE: &str = "run/mote/freeze";
 /// Sizes of disks, as the workers that grow them have seen them.
 pub(crate) const SIZES: &str = "run/mote/sizes";
-/// How often the VM has begun another life, below this machine's own root: a native u64 that is changed in place.
-pub(crate) const GENERATION: &str = "/run/mote/generation";
+/// How often the VM has begun another life: a native u64 that is changed in place.
+pub(crate) const GENERATION: &str = "run/mote/generation";
 /// What is not true any more in another boot.
-pub(crate) const OF_A_BOOT: [&str; 6] =
-    [READY, HANGING, KNOWN_HOST, FOLLOWED, SIZES, GENERATION.split_at(1).1];
+pub(crate) const OF_A_BOOT: [&str; 6] = [READY, HANGING, KNOWN_HOST, FOLLOWED, SIZES, GENERATION];
 /// Mount point of the host's share while it is read.
 pub(crate) const SHARE: &str = "run/mote/share";
 /// Mount point for `--check`, which may run beside the agent.

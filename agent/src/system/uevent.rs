@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::net::{
     AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, recvfrom, socket_with,
 };
@@ -16,6 +17,10 @@ const KERNEL: u32 = 1;
 /// Receive buffer, bytes; what is longer is cut off. A disk and a NIC are behind all the buses that lead to them, and the path is
 /// there twice before what is told of a NIC.
 pub(crate) const EVENT: usize = 512;
+
+/// Bytes of events that may wait, which the kernel doubles: `udevadm trigger` makes a thousand of a KiB at once. Its own default holds
+/// some two hundred.
+const WAITING: usize = 1024 * 1024;
 
 /// The socket of [`listen`].
 pub(crate) type Events = OwnedFd;
@@ -38,6 +43,8 @@ pub(crate) fn listen() -> io::Result<Events> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket =
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))?;
+    // Another one than root has the default.
+    set_socket_recv_buffer_size_force(&socket, WAITING).ok();
     bind(&socket, &SocketAddrNetlink::new(0, KERNEL))?;
     Ok(socket)
 }

@@ -63,22 +63,34 @@ impl Wanted {
     pub fn parse(file: &[u8]) -> Result<Self, BadNic> {
         let fields =
             Value::parse(file).and_then(|file| file.fields(["mac_address", "nic_name", "mtu"]));
-        let [mac, wanted, mtu] = fields.map_err(BadNic::Json)?;
+        let [mac, name, mtu] = fields.map_err(BadNic::Json)?;
+        let mtu = mtu.map_or(Ok(0), Value::number).map_err(|_| BadNic::Mtu)?;
+        Self::read(mac, name, mtu)
+    }
+
+    /// The NICs in a host's answer with a guest's devices, which are all text (P§5.3). What is malformed is left out.
+    pub fn of_devices(answer: Value<'_>) -> impl Iterator<Item = Self> {
+        answer.member("metadata").unwrap_or(Value::NULL).members().filter_map(|(_, device)| {
+            let keys = ["type", "hwaddr", "name", "mtu"];
+            let [kind, mac, name, mtu] = device.fields(keys).ok()?;
+            let mut space = [0; 10];
+            let mtu = mtu.and_then(|mtu| mtu.text(&mut space).ok()?.parse().ok()).unwrap_or(0);
+            kind?.is("nic").then(|| Self::read(mac, name, mtu).ok())?
+        })
+    }
+
+    fn read(mac: Option<Value<'_>>, name: Option<Value<'_>>, mtu: u32) -> Result<Self, BadNic> {
         let mut space = [0; 17];
         let mac = mac.and_then(|mac| mac.text(&mut space).ok().and_then(parse_mac));
         let mac = mac.ok_or(BadNic::Mac)?;
-        let name = match wanted.filter(|wanted| !wanted.is("")) {
+        let name = match name.filter(|name| !name.is("")) {
             None => None,
-            Some(wanted) => {
-                let text = wanted.text(&mut space).map_err(|_| BadNic::Name)?;
-                Some(name(text.as_bytes()).ok_or(BadNic::Name)?)
+            Some(name) => {
+                let text = name.text(&mut space).map_err(|_| BadNic::Name)?;
+                Some(usable(text.as_bytes()).ok_or(BadNic::Name)?)
             }
         };
-        let mtu = match mtu.map(Value::number) {
-            None | Some(Ok(0)) => None,
-            Some(mtu) => Some(mtu.map_err(|_| BadNic::Mtu)?),
-        };
-        Ok(Self { mac, name, mtu })
+        Ok(Self { mac, name, mtu: (mtu > 0).then_some(mtu) })
     }
 }
 
@@ -93,7 +105,7 @@ fn parse_mac(text: &str) -> Option<Mac> {
 }
 
 /// A name that the kernel accepts (`dev_valid_name`) and that is no pattern like `eth%d`.
-fn name(bytes: &[u8]) -> Option<Name> {
+fn usable(bytes: &[u8]) -> Option<Name> {
     let text = core::str::from_utf8(bytes).ok()?;
     let bad =
         |byte: &u8| b"/:%".contains(byte) || byte.is_ascii_whitespace() || byte.is_ascii_control();
@@ -140,7 +152,7 @@ impl<'w> Search<'w> {
 
     /// Considers one link.
     pub fn see(&mut self, link: &Link<'_>) {
-        let Some(name) = name(link.name) else { return };
+        let Some(name) = usable(link.name) else { return };
         for (wanted, found) in self.wanted.iter().zip(&mut self.found) {
             let permanent = link.permanent == wanted.mac;
             if !permanent && link.hardware != wanted.mac {

@@ -8,6 +8,9 @@ use crate::time::Uptime;
 /// How long after that a NIC may be given another name by the system, whose rules know nothing of the host's.
 const SETTLES: Duration = Duration::from_secs(5);
 
+/// So long after that the host tells of it at the latest: Incus does once its database has it.
+const TOLD: Duration = Duration::from_secs(30);
+
 /// What the kernel calls a NIC that may have no driver yet (virtio 1.2, 5: device type 1).
 const VIRTIO: &[u8] = b"MODALIAS=virtio:d00000001v";
 
@@ -16,7 +19,8 @@ const VIRTIO: &[u8] = b"MODALIAS=virtio:d00000001v";
 pub struct Plugged {
     /// The least of their numbers: the kernel counts up.
     first: u32,
-    until: Uptime,
+    /// When the last one came.
+    last: Option<Uptime>,
 }
 
 impl Plugged {
@@ -35,14 +39,24 @@ impl Plugged {
             Some(index) => u32::try_from(number(index)?).ok(),
             None => word.starts_with(VIRTIO).then_some(u32::MAX),
         })?;
-        let is_late = now >= self.until;
+        let is_late = !self.came_within(SETTLES, now);
         if is_new {
             self.first = if is_late { index } else { self.first.min(index) };
-            self.until = now + SETTLES;
+            self.last = Some(now);
         } else if is_late || index < self.first {
             return None;
         }
         Some(self.first)
+    }
+
+    /// The same of one that the host tells of.
+    #[must_use]
+    pub fn told(&self, now: Uptime) -> Option<u32> {
+        self.came_within(TOLD, now).then_some(self.first)
+    }
+
+    fn came_within(&self, time: Duration, now: Uptime) -> bool {
+        self.last.is_some_and(|last| now < last + time)
     }
 }
 
@@ -87,6 +101,15 @@ mod tests {
         assert_eq!(plugged.see(RENAMED, at(10)), Some(4));
         assert_eq!(plugged.see(other, at(10)), None, "it was there before");
         assert_eq!(plugged.see(RENAMED, at(14)), None, "an administrator");
+    }
+
+    #[test]
+    fn one_that_the_host_tells_of_has_just_come() {
+        let mut plugged = Plugged::default();
+        assert_eq!(plugged.told(at(1)), None);
+        assert_eq!(plugged.see(ADDED, at(9)), Some(4));
+        assert_eq!(plugged.told(at(38)), Some(4));
+        assert_eq!(plugged.told(at(39)), None, "of which is it?");
     }
 
     #[test]

@@ -88,6 +88,15 @@ pub struct Posted<'j> {
     pub metadata: Value<'j>,
 }
 
+/// Whether the metadata of an event about a device say that a NIC was added (P§4.3).
+#[must_use]
+pub fn adds_nic(metadata: Value<'_>) -> bool {
+    let Ok([Some(action), Some(config)]) = metadata.fields(["action", "config"]) else {
+        return false;
+    };
+    action.is("added") && config.member("type").is_some_and(|kind| kind.is("nic"))
+}
+
 /// Reason why a body is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadEvent {

@@ -3,37 +3,50 @@
 use std::time::Duration;
 
 use mote_tests::guest::Guest;
+use mote_tests::host::{Host, NAME};
 use mote_tests::vm::{Share, Spec};
+use mote_tests::wait;
 use mote_tests::world::{MOTE_BOOT, World};
-use mote_tests::{put, wait};
 
 /// It has its name so soon.
 const SOON: Duration = Duration::from_secs(1);
 /// What is not to be named is looked at after so long.
 const LATER: Duration = Duration::from_secs(3);
 
+/// A NIC that comes later, as QEMU's device.
+const LATE: &str = "virtio-net-pci,id=late1,netdev=late,mac=00:16:3e:aa:bb:dd,romfile=";
+
 /// A VM with one NIC, and another one whose other end is there.
-fn boot(words: &str) -> World {
+fn boot(flavour: &str, words: &str) -> World {
     let extra = ["-netdev", "hubport,id=late,hubid=0"].map(str::to_owned).into();
     let nic = Some("00:16:3e:aa:bb:cc");
     let words = words.to_owned();
     let spec = Spec { share: Share::Virtiofs, nic, words, extra, ..Spec::default() };
-    World::prepare("lxd", &spec, &[], |host| {
-        put(host.share.join("nics/eth0.json"), file("lan0", "cc", 1400));
+    World::prepare(flavour, &spec, &["--config", "agent.nic_config=true"], |host| {
+        tell(host, "eth0", ["name=lan0", "hwaddr=00:16:3e:aa:bb:cc", "mtu=1400"]);
     })
 }
 
-/// The file of a NIC, as a server writes it.
-fn file(name: &str, end: &str, mtu: u32) -> String {
-    format!(
-        r#"{{"device_name":"x","nic_name":"{name}","mac_address":"00:16:3e:aa:bb:{end}","mtu":{mtu}}}"#
-    )
+/// Tells the host of a NIC: LXD's writes its file, also while the VM runs.
+fn tell(host: &Host, device: &str, keys: [&str; 3]) {
+    host.ok(&[&["device-add", NAME, device, "type=nic"][..], &keys].concat());
 }
 
-/// Plugs in the other one, whose file is written just before.
+/// The same of the other one.
+fn tell_of_late(world: &World) {
+    tell(&world.host, "eth1", ["name=dmz0", "hwaddr=00:16:3e:aa:bb:dd", "mtu=1300"]);
+}
+
+/// Plugs in the other one, whose file is written just before, as LXD does.
 fn plug(world: &World) {
-    put(world.host.share.join("nics/eth1.json"), file("dmz0", "dd", 1300));
-    world.vm.attach("virtio-net-pci,id=late1,netdev=late,mac=00:16:3e:aa:bb:dd,romfile=");
+    tell_of_late(world);
+    assert!(world.host.share.join("nics/eth1.json").exists());
+    world.vm.attach(LATE);
+}
+
+/// Waits until the guest has it, by whatever name.
+fn is_there(guest: &mut Guest) {
+    wait("a link", SOON, || (guest.sh("ls /sys/class/net | wc -l").1 == "3\n").then_some(()));
 }
 
 /// Waits until it has its name; how long that took.
@@ -44,7 +57,7 @@ fn named(guest: &mut Guest) -> Duration {
 
 #[test]
 fn one_that_is_plugged_in_gets_its_name_and_no_other_one_is_touched() {
-    let mut world = boot("");
+    let mut world = boot("lxd", "");
     let mut guest = world.shell();
     assert_eq!(guest.ok("cat /sys/class/net/lan0/mtu"), "1400\n");
     // An administrator's name.
@@ -69,7 +82,7 @@ fn one_that_is_plugged_in_gets_its_name_and_no_other_one_is_touched() {
 
 #[test]
 fn one_that_is_plugged_in_while_the_agent_starts_gets_its_name() {
-    let mut world = boot("");
+    let mut world = boot("lxd", "");
     // Events are kept from then on; they are read half a second later.
     wait("STARTED to be read", MOTE_BOOT, || (world.host.state()["started"] == true).then_some(()));
     plug(&world);
@@ -79,8 +92,46 @@ fn one_that_is_plugged_in_while_the_agent_starts_gets_its_name() {
 }
 
 #[test]
+fn one_that_is_plugged_in_behind_a_thousand_events_gets_its_name() {
+    let mut world = boot("lxd", "");
+    let mut guest = world.shell();
+    // The start is over.
+    std::thread::sleep(SOON);
+    // A busy agent beside `udevadm trigger`.
+    guest.ok("kill -STOP $(cat /run/agent.pid)");
+    guest.ok("for i in $(seq 1000); do echo add > /sys/class/mem/null/uevent; done");
+    plug(&world);
+    is_there(&mut guest);
+    guest.ok("kill -CONT $(cat /run/agent.pid)");
+    named(&mut guest);
+    world.power_off(&mut guest);
+}
+
+/// Incus writes no file for it, and tells of it once its database has it: after it was plugged in, which a slow guest may see later.
+#[test]
+fn one_of_which_only_the_devices_tell_gets_its_name() {
+    for is_told_first in [false, true] {
+        let mut world = boot("incus", "");
+        let mut guest = world.shell();
+        // The start is over.
+        std::thread::sleep(SOON);
+        if is_told_first {
+            tell_of_late(&world);
+        }
+        world.vm.attach(LATE);
+        is_there(&mut guest);
+        if !is_told_first {
+            tell_of_late(&world);
+        }
+        named(&mut guest);
+        assert!(!world.host.share.join("nics/eth1.json").exists(), "Incus writes none");
+        world.power_off(&mut guest);
+    }
+}
+
+#[test]
 fn none_is_named_that_the_policy_denies() {
-    let mut world = boot("mote.args=--deny,network");
+    let mut world = boot("lxd", "mote.args=--deny,network");
     let mut guest = world.shell();
     guest.ok("modprobe virtio_net");
     plug(&world);

@@ -1,4 +1,5 @@
 use super::*;
+use std::borrow::ToOwned;
 use std::collections::BTreeMap;
 use std::format;
 use std::vec;
@@ -6,7 +7,7 @@ use std::vec;
 use proptest::prelude::*;
 
 fn called(text: &str) -> Name {
-    name(text.as_bytes()).unwrap()
+    usable(text.as_bytes()).unwrap()
 }
 
 #[test]
@@ -19,6 +20,33 @@ fn a_file_of_the_host_is_read() {
     let unset = br#"{"nic_name":"","mac_address":"00:16:3E:aa:bb:cc","mtu":0}"#;
     let unset = Wanted::parse(unset).unwrap();
     assert_eq!((unset.name, unset.mtu), (None, None));
+}
+
+#[test]
+fn the_nics_of_a_hosts_devices_are_read() {
+    let devices = br#"{"type":"sync","metadata":{"root":{"type":"disk","path":"/","name":"x","hwaddr":"00:16:3e:aa:bb:01"},
+        "later":{"type":"nic","nictype":"p2p","name":"lan9","hwaddr":"00:16:3e:aa:bb:cc","mtu":"1400"},
+        "nameless":{"type":"nic","hwaddr":"00:16:3e:aa:bb:dd"},
+        "odd":{"type":"nic","name":"a/b","hwaddr":"00:16:3e:aa:bb:ee"},
+        "odder":{"type":"nic","name":"lan1","hwaddr":"00:16:3e:aa:bb:ff","mtu":"12345678901234567890"},
+        "without":{"type":"nic","name":"lan2"},"none":null,"list":[]}}"#;
+    let read =
+        |devices: &[u8]| Wanted::of_devices(Value::parse(devices).unwrap()).collect::<Vec<_>>();
+    let found: Vec<_> = read(devices)
+        .into_iter()
+        .map(|nic| (nic.mac[5], nic.name.map(|name| name.as_str().to_owned()), nic.mtu))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (0xcc, Some("lan9".into()), Some(1400)),
+            (0xdd, None, None),
+            (0xff, Some("lan1".into()), None)
+        ]
+    );
+    for other in [&b"[]"[..], b"{}", br#"{"metadata":"x"}"#] {
+        assert_eq!(read(other), []);
+    }
 }
 
 #[test]
