@@ -9,6 +9,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(not(target_arch = "riscv64"))]
+use libc::SYS_renameat as RENAMEAT;
+// The newest architectures have no other.
+#[cfg(target_arch = "riscv64")]
+use libc::SYS_renameat2 as RENAMEAT;
 use rustix::fs::{Mode, OFlags};
 
 /// User and group of an agent in the sandbox. Numbers from 65520 to 65533 are nobody's: Debian's policy (9.2.2) reserves
@@ -35,7 +40,13 @@ const CAPABILITIES: u32 = 0x2008_0522;
 const LAST: libc::c_ulong = 63;
 
 /// `AUDIT_ARCH_*` of this target (`linux/audit.h`).
-const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") {
+    0xc000_003e
+} else if cfg!(target_arch = "aarch64") {
+    0xc000_00b7
+} else {
+    0xc000_00f3 // riscv64
+};
 /// Flags of clone(2) that make namespaces.
 const NAMESPACES: u32 = 0x7e02_0000;
 const LOAD: u16 = 0x20;
@@ -107,7 +118,7 @@ const CALLS: &[u16] = &[
     libc::SYS_readv as u16,
     libc::SYS_recvfrom as u16,
     libc::SYS_recvmsg as u16,
-    libc::SYS_renameat as u16,
+    RENAMEAT as u16,
     libc::SYS_renameat2 as u16,
     libc::SYS_restart_syscall as u16,
     libc::SYS_rt_sigaction as u16,

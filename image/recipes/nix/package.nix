@@ -26,7 +26,7 @@ stdenvNoCC.mkDerivation {
   meta = {
     description = "Guest agent for LXD and Incus virtual machines";
     license = with lib.licenses; [ mit asl20 ];
-    platforms = [ "x86_64-linux" "aarch64-linux" ];
+    platforms = [ "x86_64-linux" "aarch64-linux" "riscv64-linux" ];
     mainProgram = "mote-agent";
   };
 }

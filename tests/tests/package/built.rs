@@ -9,8 +9,26 @@ use mote_tests::Scratch;
 /// A version above that of the tree.
 pub(crate) const NEWER: &str = "9.0.0";
 
-/// What makes the agent's packages for aarch64.
-const ARM: &str = "--target aarch64-unknown-linux-musl";
+/// An architecture that is not this machine's.
+#[derive(Debug)]
+pub(crate) struct Other {
+    /// Rust's name, the tarball's and the .rpm's, and Debian's.
+    target: &'static str,
+    pub(crate) name: &'static str,
+    pub(crate) debian: &'static str,
+    /// ELF's number of it.
+    pub(crate) machine: u8,
+}
+
+pub(crate) const OTHERS: [Other; 2] = [
+    Other { target: "aarch64-unknown-linux-musl", name: "aarch64", debian: "arm64", machine: 183 },
+    Other {
+        target: "riscv64gc-unknown-linux-musl",
+        name: "riscv64",
+        debian: "riscv64",
+        machine: 243,
+    },
+];
 
 /// The packages, each as `scripts/package` names it.
 #[derive(Debug)]
@@ -21,8 +39,8 @@ pub(crate) struct Packages {
     pub(crate) second: PathBuf,
     /// The agent's Debian package in version [`NEWER`].
     pub(crate) newer: PathBuf,
-    /// Those of aarch64: as they are, and made again.
-    pub(crate) aarch64: [PathBuf; 2],
+    /// Those of [`OTHERS`]: as they are, and made again.
+    pub(crate) others: [[PathBuf; 2]; OTHERS.len()],
 }
 
 /// A shell's line that changes what a reproducible build must not depend on.
@@ -32,14 +50,17 @@ const ELSEWHERE: &str = "umask 077; export TZ=Asia/Tokyo LANG=C.UTF-8; ";
 pub(crate) static PACKAGES: LazyLock<Packages> = LazyLock::new(|| {
     let newer = format!("scripts/package --version {NEWER} deb");
     // The first last: `target/package` has those of the tree.
-    let second = make("aarch64-second", &format!("{ELSEWHERE}scripts/package {ARM}"));
-    let aarch64 = [make("aarch64", &format!("scripts/package {ARM}")), second];
+    let others = OTHERS.map(|Other { target, name, .. }| {
+        let script = format!("scripts/package --target {target}");
+        let second = make(&format!("{name}-second"), &format!("{ELSEWHERE}{script}"));
+        [make(name, &script), second]
+    });
     let second = make("second", &format!("{ELSEWHERE}scripts/package"));
     Packages {
         newer: make("newer", &newer),
         first: make("first", "scripts/package"),
         second,
-        aarch64,
+        others,
     }
 });
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use crate::built::{NEWER, PACKAGES, deb, file, newer, run, tarball, unpacked};
+use crate::built::{NEWER, OTHERS, Other, PACKAGES, deb, file, newer, run, tarball, unpacked};
 
 /// Files of the agent's Debian package with their modes.
 const AGENT: &[(&str, &str)] = &[
@@ -114,22 +114,29 @@ fn control(deb: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_packages_of_aarch64_are_those_of_x86_64_with_another_program() {
-    let [aarch64, _] = &PACKAGES.aarch64;
-    let arm = file(aarch64, "mote-agent_", "_arm64.deb");
-    has_these_files_and_no_others(&arm);
-    assert_eq!(run(Command::new("dpkg-deb").arg("-f").arg(&arm).arg("Architecture")), "arm64\n");
-    assert_eq!(control(&arm), control(&deb()));
-    let rpm = file(aarch64, "mote-agent-", ".aarch64.rpm");
+fn the_packages_of_other_architectures_are_those_of_x86_64_with_another_program() {
+    for (other, [made, _]) in OTHERS.iter().zip(&PACKAGES.others) {
+        are_those_of_x86_64_with_another_program(other, made);
+    }
+}
+
+fn are_those_of_x86_64_with_another_program(other: &Other, made: &Path) {
+    let Other { name, debian, machine, .. } = *other;
+    let its = file(made, "mote-agent_", &format!("_{debian}.deb"));
+    has_these_files_and_no_others(&its);
+    let said = run(Command::new("dpkg-deb").arg("-f").arg(&its).arg("Architecture"));
+    assert_eq!(said.trim(), debian);
+    assert_eq!(control(&its), control(&deb()));
+    let rpm = file(made, "mote-agent-", &format!(".{name}.rpm"));
     let ask = |what: &[&str]| {
         run(Command::new("rpm").args(["-qp", "--nosignature"]).args(what).arg(&rpm))
     };
     assert_eq!(ask(&["-l"]).lines().collect::<Vec<_>>(), RPM);
-    assert_eq!(ask(&["--qf", "%{ARCH}"]), "aarch64");
-    let (scratch, other) = (mote_tests::Scratch::new(), mote_tests::Scratch::new());
-    let folder = unpacked(aarch64, &scratch);
+    assert_eq!(ask(&["--qf", "%{ARCH}"]), name);
+    let (scratch, second) = (mote_tests::Scratch::new(), mote_tests::Scratch::new());
+    let folder = unpacked(made, &scratch);
     let different =
-        Command::new("diff").arg("-rq").args([&folder, &tarball(&other)]).output().expect("diff");
+        Command::new("diff").arg("-rq").args([&folder, &tarball(&second)]).output().expect("diff");
     let different = String::from_utf8_lossy(&different.stdout).into_owned();
     // Their lists of crates differ, since assembler's need other ones.
     for line in different.lines() {
@@ -137,12 +144,11 @@ fn the_packages_of_aarch64_are_those_of_x86_64_with_another_program() {
         assert!(name.iter().any(|name| line.contains(name)), "{line}");
     }
     let packed = mote_tests::Scratch::new();
-    run(Command::new("dpkg-deb").arg("-x").arg(&arm).arg(&packed.0));
+    run(Command::new("dpkg-deb").arg("-x").arg(&its).arg(&packed.0));
     let programs = [folder.join("mote-agent"), packed.0.join("usr/sbin/mote-agent")];
     let programs = programs.map(|path| std::fs::read(path).expect("the agent"));
     assert!(programs[0] == programs[1]);
-    // ELF's number of the machine, EM_AARCH64.
-    assert_eq!(programs[0].get(18..20), Some(&[183, 0][..]));
+    assert_eq!(programs[0].get(18..20), Some(&[machine, 0][..]));
 }
 
 #[test]
@@ -157,12 +163,9 @@ fn the_debian_package_takes_the_place_of_the_go_agents() {
 
 #[test]
 fn lintian_has_nothing_to_say() {
-    let [aarch64, _] = &PACKAGES.aarch64;
-    for (directory, begin) in [
-        (&PACKAGES.first, "mote-agent_"),
-        (&PACKAGES.first, "mote-host_"),
-        (aarch64, "mote-agent_"),
-    ] {
+    let ours = [(&PACKAGES.first, "mote-agent_"), (&PACKAGES.first, "mote-host_")];
+    let others = PACKAGES.others.iter().map(|[made, _]| (made, "mote-agent_"));
+    for (directory, begin) in ours.into_iter().chain(others) {
         let package = file(directory, begin, ".deb");
         let mut lintian = Command::new("lintian");
         lintian.args(["--allow-root", "--fail-on", "error,warning"]).arg(&package);
@@ -178,10 +181,12 @@ fn the_same_commit_gives_the_same_bytes() {
         ("mote-agent-", ".rpm"),
         ("mote-host_", ".deb"),
     ];
-    let [aarch64, again] = &PACKAGES.aarch64;
     let here = begins.map(|names| (&PACKAGES.first, &PACKAGES.second, names));
-    // There is no mote-host for it.
-    let there = begins[..3].iter().map(|names| (aarch64, again, *names));
+    // There is no mote-host for them.
+    let there = PACKAGES
+        .others
+        .iter()
+        .flat_map(|[made, again]| begins[..3].iter().map(move |names| (made, again, *names)));
     for (first, second, (begin, end)) in here.into_iter().chain(there) {
         let read = |directory| std::fs::read(file(directory, begin, end)).expect("a package");
         let (first, second) = (read(first), read(second));
