@@ -97,12 +97,19 @@ pub(crate) enum Arch {
     /// QEMU's virt
     #[value(name = "aarch64")]
     Aarch64,
+    /// QEMU's virt
+    #[value(name = "riscv64")]
+    Riscv64,
 }
 
 impl Arch {
     /// This machine's.
     pub(crate) fn ours() -> Self {
-        if std::env::consts::ARCH == "aarch64" { Self::Aarch64 } else { Self::X86 }
+        match std::env::consts::ARCH {
+            "aarch64" => Self::Aarch64,
+            "riscv64" => Self::Riscv64,
+            _ => Self::X86,
+        }
     }
 
     /// As programs are named.
@@ -110,6 +117,21 @@ impl Arch {
         match self {
             Self::X86 => "x86_64",
             Self::Aarch64 => "aarch64",
+            Self::Riscv64 => "riscv64",
+        }
+    }
+
+    /// What Linux calls the serial port of its machine.
+    pub(crate) fn terminal(self) -> &'static str {
+        if self == Self::Aarch64 { "ttyAMA0" } else { "ttyS0" }
+    }
+
+    /// What boots a disk and is not part of QEMU, unless it is.
+    pub(crate) fn firmware(self) -> Option<&'static str> {
+        match self {
+            Self::X86 => None,
+            Self::Aarch64 => Some("-bios QEMU_EFI.fd' (Debian: qemu-efi-aarch64)"),
+            Self::Riscv64 => Some("-kernel uboot.elf' (Debian: u-boot-qemu)"),
         }
     }
 }

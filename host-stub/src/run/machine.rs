@@ -167,7 +167,7 @@ impl Plan {
         let machine = match self.arch {
             // The servers' too. With pc Linux asks its ACPI for each device's interrupts, which emulated takes 0.2 s each.
             Arch::X86 => "q35",
-            Arch::Aarch64 => "virt",
+            Arch::Aarch64 | Arch::Riscv64 => "virt",
         };
         let cpus = hardware.cpus.unwrap_or(if self.used == Used::Kvm { 2 } else { 1 });
         let console = console.display().to_string().replace(',', ",,");
@@ -188,7 +188,11 @@ impl Plan {
         recipe.writes = if self.args.write { Writes::Kept } else { Writes::Forgotten };
         recipe.seed = self.args.user_data.clone();
         recipe.shared_memory = self.virtiofsd.is_some();
-        recipe.machine = if self.arch == Arch::X86 { Machine::Pc } else { Machine::Virt };
+        recipe.machine = match self.arch {
+            Arch::X86 => Machine::Pc,
+            Arch::Aarch64 => Machine::Arm,
+            Arch::Riscv64 => Machine::Riscv,
+        };
         let usual = if recipe.disk.is_some() { MEMORY_WITH_DISK } else { MEMORY };
         recipe.memory = hardware.memory.unwrap_or(usual);
         all.extend(recipe.arguments());
@@ -214,7 +218,7 @@ impl Plan {
             let initrd = if self.args.mote.is_some() { &ours } else { initrd };
             all.extend(["-initrd".to_owned(), initrd.display().to_string()]);
         }
-        let terminal = if self.arch == Arch::X86 { "ttyS0" } else { "ttyAMA0" };
+        let terminal = self.arch.terminal();
         let mut line = format!("console={terminal} panic=-1");
         if talk == Talk::Quiet {
             line += " quiet";
@@ -299,10 +303,13 @@ fn readable(args: &VmArgs) -> Result<()> {
         bail!("{kernels} kernels have {initrds} initramfs: one for all, or one for each");
     }
     let hardware = &args.hardware;
-    if hardware.arch == Some(Arch::Aarch64) && kernels == 0 && hardware.qemu_arg.is_empty() {
+    if let Some((arch, firmware)) = hardware.arch.and_then(|arch| Some((arch, arch.firmware()?)))
+        && kernels == 0
+        && hardware.qemu_arg.is_empty()
+    {
+        let arch = arch.name();
         bail!(
-            "QEMU has no firmware for aarch64: --kernel FILE is needed, or --qemu-arg '-bios QEMU_EFI.fd' \
-             (Debian: qemu-efi-aarch64)"
+            "QEMU has no firmware for {arch}: --kernel FILE is needed, or --qemu-arg '{firmware}"
         );
     }
     let disk = args.disk.as_deref().map(root_disk).transpose()?.map(|(file, _)| file);

@@ -303,14 +303,17 @@ fn several_kernels_have_a_line_each_and_the_worst_code() {
 }
 
 #[test]
-fn a_disk_of_aarch64_is_not_booted_without_firmware() {
-    let world = World::new("arm", "exit 1");
-    let disk = world.path("disk");
-    fs::write(&disk, "").unwrap();
-    let mut run = Command::new(env!("CARGO_BIN_EXE_mote-host"));
-    run.args(["run", "--arch", "aarch64", "--disk", &disk, "--", "true"]).stdin(Stdio::null());
-    let output = run.env("TMPDIR", world.0.join("tmp")).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.starts_with("mote-host: QEMU has no firmware for aarch64: --kernel"), "{said}");
+fn a_disk_of_another_architecture_is_not_booted_without_firmware() {
+    for arch in ["aarch64", "riscv64"] {
+        let world = World::new(arch, "exit 1");
+        let disk = world.path("disk");
+        fs::write(&disk, "").unwrap();
+        let mut run = Command::new(env!("CARGO_BIN_EXE_mote-host"));
+        run.args(["run", "--arch", arch, "--disk", &disk, "--", "true"]).stdin(Stdio::null());
+        let output = run.env("TMPDIR", world.0.join("tmp")).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        let begin = format!("mote-host: QEMU has no firmware for {arch}: --kernel");
+        assert!(said.starts_with(&begin), "{said}");
+    }
 }

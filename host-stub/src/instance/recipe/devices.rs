@@ -41,12 +41,15 @@ impl Recipe<'_> {
         options.0
     }
 
-    /// Who it is: what SMBIOS says.
+    /// Who it is: what SMBIOS says, and the CPU.
     fn identity(&self, options: &mut Options) {
         let config = |key: &str| self.instance.config.get(key).map(String::as_str);
         if let Some(uuid) = config(UUID) {
             let why = "its name, and its UUID as the system's (SMBIOS type 1)";
             options.add(why, &["-name", &self.instance.name, "-uuid", uuid]);
+        }
+        if self.machine == Machine::Riscv {
+            return;
         }
         options.add(
             "the board's name (SMBIOS type 2) as the server has it; cloud-init knows LXD by it",

@@ -45,8 +45,10 @@ pub(crate) struct Recipe<'a> {
 pub(crate) enum Machine {
     #[default]
     Pc,
-    /// QEMU's virt.
-    Virt,
+    /// QEMU's virt for aarch64.
+    Arm,
+    /// That for riscv64: it has no SMBIOS, and in older QEMUs no CPU called `max`.
+    Riscv,
 }
 
 /// What becomes of writes to a disk.
@@ -237,6 +239,23 @@ mod tests {
                 "type=11,value=io.systemd.credential:x=y",
             ]
         );
+    }
+
+    #[test]
+    fn a_machine_gets_nothing_that_qemu_has_not_for_it() {
+        let instance = instance(Flavour::Lxd, &[(UUID, "u-u"), (GENERATION, "g-g")]);
+        let mut recipe =
+            Recipe::of(Path::new("/d"), &instance, Path::new("/d/instances/vm1/config"));
+        for (machine, smbios, generation) in
+            [(Machine::Pc, true, true), (Machine::Arm, true, false), (Machine::Riscv, false, false)]
+        {
+            recipe.machine = machine;
+            let arguments: Vec<_> = recipe.arguments().collect();
+            let has = |word: &str| arguments.iter().any(|argument| argument == word);
+            assert_eq!((has("-smbios"), has("max")), (smbios, smbios), "{machine:?}");
+            assert_eq!(has("vmgenid,guid=g-g"), generation, "{machine:?}");
+            assert!(has("u-u") && has("virtio-rng-pci,rng=rng"), "{machine:?}: {arguments:?}");
+        }
     }
 
     #[test]
