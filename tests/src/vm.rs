@@ -5,7 +5,7 @@ mod hot;
 mod machine;
 pub mod run;
 
-pub use machine::PC;
+pub use machine::{PC, has_smbios, is_pc, lets_go, little_memory, tells_off};
 
 use std::cell::Cell;
 use std::fs::File;
@@ -137,7 +137,7 @@ impl Vm {
         let mut command = Command::new(machine::program());
         command
             .args(["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"])
-            .args(machine::arguments(&console, &shell))
+            .args(machine::arguments(directory, &console, &shell))
             .args(["-m", &format!("{memory}M")])
             .args(["-object", &format!("memory-backend-memfd,id=mem,size={memory}M,share=on")])
             .args(["-qmp", &format!("unix:{},server=on,wait=off", path("qmp"))])
@@ -156,7 +156,11 @@ impl Vm {
             // On a busy machine the emulated timer may be late, which the kernel takes for broken.
             .args([
                 "-append",
-                &format!("console=ttyS0 quiet panic=-1 no_timer_check {}", spec.words),
+                &format!(
+                    "console=ttyS0 quiet panic=-1 no_timer_check{} {}",
+                    machine::words(),
+                    spec.words
+                ),
             ]);
         let log = File::create(directory.join("qemu.log")).expect("a log");
         let qemu = Process::start(command.stdin(Stdio::null()).stderr(log));

@@ -9,7 +9,7 @@ use crate::pages::file::{Rows, today};
 use crate::pages::text::grouped;
 
 /// The ways, in the table's order.
-const WAYS: [&str; 9] = [
+const WAYS: [&str; 10] = [
     "deb+systemd",
     "deb+sysvinit",
     "deb+OpenRC",
@@ -19,6 +19,7 @@ const WAYS: [&str; 9] = [
     "dracut",
     "one-file",
     "aarch64",
+    "riscv64",
 ];
 const ROWS: Rows = Rows {
     folder: "ways",

@@ -129,6 +129,9 @@ impl Vm {
             let answer = self.ask(order);
             assert!(answer.contains("\"return\""), "{order}: {answer}");
         }
+        if orders.iter().any(|order| order.contains("device_add")) {
+            machine::tell(&self.directory);
+        }
     }
 
     /// Asks QEMU; gives its answer.

@@ -1,32 +1,131 @@
 //! The machine that QEMU emulates: `MOTE_ARCH`, by default x86_64, and for that `MOTE_ACCEL` and `MOTE_CPU`.
 
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
 /// The servers' too. With `pc` Linux asks its ACPI for each device's interrupts: 0.8 of 2.9 billion instructions of a boot.
 pub const PC: &str = "q35";
+/// The third serial port, where there is one.
+const BELL: &str = "bell";
+const PC_ARCHITECTURE: &str = "x86_64";
+
+/// What a machine has not that a PC has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    /// The kernel is not told of devices that are plugged in, and lets go of none: Debian's for riscv64 is built without
+    /// `CONFIG_HOTPLUG_PCI`. The image's init is told instead: [`tell`].
+    HotPlug,
+    /// QEMU does not tell that the guest has switched itself off: its riscv64 of version 7.2 just ends.
+    PowerOff,
+    /// QEMU has no SMBIOS for it.
+    Smbios,
+}
+
+/// What QEMU emulates of an architecture.
+#[derive(Clone, Copy, Debug)]
+struct Machine {
+    architecture: &'static str,
+    machine: &'static str,
+    cpu: Option<&'static str>,
+    /// How many of the two serial ports it has by itself, under the names that they have on a PC. The others are PCI devices.
+    serial_ports: usize,
+    lacks: &'static [Lack],
+    /// MiB in which the tests' image boots.
+    little: u32,
+}
+
+const MACHINES: [Machine; 3] = [
+    Machine {
+        architecture: PC_ARCHITECTURE,
+        machine: PC,
+        cpu: None,
+        serial_ports: 2,
+        lacks: &[],
+        little: 96,
+    },
+    Machine {
+        architecture: "aarch64",
+        machine: "virt",
+        // The default is one of 32 bits.
+        cpu: Some("cortex-a72"),
+        // Its own is a PL011, with another name.
+        serial_ports: 0,
+        lacks: &[],
+        little: 96,
+    },
+    Machine {
+        architecture: "riscv64",
+        machine: "virt",
+        cpu: None,
+        serial_ports: 1,
+        lacks: &[Lack::HotPlug, Lack::PowerOff, Lack::Smbios],
+        // Debian has no smaller kernel for VMs: this one has 31 MB, and its modules are large.
+        little: 128,
+    },
+];
+
+fn emulated() -> Machine {
+    let wanted = std::env::var("MOTE_ARCH").unwrap_or_else(|_| PC_ARCHITECTURE.into());
+    let found = MACHINES.into_iter().find(|machine| machine.architecture == wanted);
+    found.unwrap_or_else(|| panic!("no machine is known for MOTE_ARCH={wanted}"))
+}
+
+/// Whether it is a PC.
+#[must_use]
+pub fn is_pc() -> bool {
+    emulated().architecture == PC_ARCHITECTURE
+}
+
+/// Whether its kernel lets go of a device that is unplugged: it has to be told.
+#[must_use]
+pub fn lets_go() -> bool {
+    !emulated().lacks.contains(&Lack::HotPlug)
+}
+
+/// Whether QEMU tells that the guest has switched itself off.
+#[must_use]
+pub fn tells_off() -> bool {
+    !emulated().lacks.contains(&Lack::PowerOff)
+}
+
+/// Whether QEMU can give it SMBIOS' texts.
+#[must_use]
+pub fn has_smbios() -> bool {
+    !emulated().lacks.contains(&Lack::Smbios)
+}
+
+/// MiB in which the tests' image boots.
+#[must_use]
+pub fn little_memory() -> u32 {
+    emulated().little
+}
 
 /// QEMU's program for it.
 pub(super) fn program() -> String {
-    format!("qemu-system-{}", architecture())
+    format!("qemu-system-{}", emulated().architecture)
 }
 
-fn architecture() -> String {
-    std::env::var("MOTE_ARCH").unwrap_or_else(|_| "x86_64".into())
-}
-
-/// QEMU's arguments for machine, processor and the two serial ports, whose other ends are these.
-pub(super) fn arguments(console: &str, shell: &str) -> Vec<String> {
-    let is_pc = architecture() == "x86_64";
+/// QEMU's arguments for machine, processor and the two serial ports, whose other ends are these; the files are in this
+/// directory.
+pub(super) fn arguments(directory: &Path, console: &str, shell: &str) -> Vec<String> {
+    let Machine { machine, cpu, serial_ports, .. } = emulated();
     let accel = std::env::var("MOTE_ACCEL").unwrap_or_else(|_| "tcg".into());
-    let machine = format!("{},memory-backend=mem", if is_pc { PC } else { "virt" });
+    let machine = format!("{machine},memory-backend=mem");
     let mut args = vec!["-accel".into(), accel, "-machine".into(), machine];
-    // virt's default is a CPU of 32 bits.
-    let default = (!is_pc).then(|| "cortex-a72".into());
-    if let Some(cpu) = std::env::var("MOTE_CPU").ok().or(default) {
+    if let Some(cpu) = std::env::var("MOTE_CPU").ok().or(cpu.map(String::from)) {
         args.extend(["-cpu".into(), cpu]);
     }
     args.extend(["-chardev".into(), console.into(), "-chardev".into(), shell.into()]);
-    for port in ["console", "shell"] {
-        // virt has one serial port of its own; these two have the names that they have on a PC.
-        let (option, value) = if is_pc {
+    let mut ports = vec!["console", "shell"];
+    if !lets_go() {
+        let bell = directory.join(BELL);
+        let bell = format!("socket,id={BELL},path={},server=on,wait=off", bell.display());
+        args.extend(["-chardev".into(), bell]);
+        ports.push(BELL);
+    }
+    for (number, port) in ports.into_iter().enumerate() {
+        let (option, value) = if number < serial_ports {
             ("-serial", format!("chardev:{port}"))
         } else {
             ("-device", format!("pci-serial,chardev={port}"))
@@ -36,9 +135,24 @@ pub(super) fn arguments(console: &str, shell: &str) -> Vec<String> {
     // Behind the serial ports, whose order gives them their names.
     for slot in 0..SLOTS {
         let port = format!("pcie-root-port,id=slot{slot},chassis={}", slot + 1);
-        args.extend(["-device".into(), port]);
+        // Nobody would switch the power of its slot on.
+        let power = if lets_go() { "" } else { ",power_controller_present=off" };
+        args.extend(["-device".into(), port + power]);
     }
     args
+}
+
+/// Words for the kernel's command line.
+pub(super) fn words() -> &'static str {
+    if lets_go() { "" } else { " mote.rescan=yes" }
+}
+
+/// Tells the guest that a device was plugged in, if its kernel is not told.
+pub(super) fn tell(directory: &Path) {
+    if !lets_go() {
+        let bell = UnixStream::connect(directory.join(BELL)).expect("the third serial port");
+        (&bell).write_all(b"\n").expect("a line");
+    }
 }
 
 /// How many PCI devices can be plugged in while a VM runs.

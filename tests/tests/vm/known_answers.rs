@@ -1,5 +1,5 @@
-//! What ring answers on the CPU of the VM, which has fewer instructions than this machine's (no AES, no ADX), or is an
-//! aarch64: other functions of it run there.
+//! What ring answers on the CPU of the VM, which has fewer instructions than this machine's (no AES, no ADX), or is of
+//! another architecture: other functions of it run there.
 
 use mote_tests::vm::run::{output, run};
 use mote_tests::{Scratch, tool};

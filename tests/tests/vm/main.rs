@@ -22,7 +22,7 @@ use mote_tests::cost::front_page;
 use mote_tests::guest::Guest;
 use mote_tests::host::NAME;
 use mote_tests::proc::kilobytes;
-use mote_tests::vm::{Share, Spec};
+use mote_tests::vm::{Share, Spec, little_memory};
 use mote_tests::world::{BACK, MOTE_BOOT, World};
 use mote_tests::{agent, patient, tool, wait};
 
@@ -169,7 +169,7 @@ fn the_config_share_may_be_virtiofs() {
 
 #[test]
 fn it_is_small_and_stays_small_and_boots_in_little_memory() {
-    let spec = Spec { memory: 96, ..Spec::default() };
+    let spec = Spec { memory: little_memory(), ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.shell();
     let pss = |guest: &mut Guest| {
@@ -211,7 +211,8 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
     let (state, _) =
         wait("the state", MOTE_BOOT, || Some(state()).filter(|state| !state.is_null()));
     assert!(state["processes"].as_u64() > Some(1), "{state}");
-    assert!(state["memory"]["total"].as_u64() > Some(64 << 20), "{state}");
+    // A large kernel leaves 62 of 128 MiB.
+    assert!(state["memory"]["total"].as_u64() > Some(48 << 20), "{state}");
     let mut guest = world.vm.guest();
     assert!(guest.ok("cat /run/agent.log").contains("by the status port alone"));
     // Nobody could answer there, and everybody who asks is told why.

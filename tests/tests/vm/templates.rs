@@ -97,6 +97,9 @@ fn with_credentials(words: &str, policy: &str) -> World {
 
 #[test]
 fn a_guest_without_systemd_has_keys_name_and_policy_from_its_host() {
+    if !mote_tests::vm::has_smbios() {
+        return mote_tests::skipped("SMBIOS");
+    }
     let mut world =
         with_credentials("", "features: {exec: {commands: [/bin/busybox]}, templates: true}");
     let mut guest = world.shell();
@@ -112,6 +115,9 @@ fn a_guest_without_systemd_has_keys_name_and_policy_from_its_host() {
 
 #[test]
 fn an_images_own_policy_and_name_are_kept() {
+    if !mote_tests::vm::has_smbios() {
+        return mote_tests::skipped("SMBIOS");
+    }
     let mut world = with_credentials("mote.agent=later", "features: {exec: true, templates: true}");
     let mut guest = world.vm.guest();
     guest.ok("echo own >/etc/hostname; echo 'features: {guestapi: true}' >/etc/mote-agent.yml");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mote_tests::guest::Guest;
-use mote_tests::vm::Spec;
+use mote_tests::vm::{Spec, is_pc};
 use mote_tests::{patient, skipped, wait};
 
 use mote_tests::world::{MOTE_BOOT, World};
@@ -17,7 +17,7 @@ const ADDED: u64 = 128;
 
 /// A VM with one CPU and room for three more, and for more memory.
 fn boot(words: &str) -> Option<World> {
-    if std::env::var("MOTE_ARCH").is_ok_and(|arch| arch != "x86_64") {
+    if !is_pc() {
         skipped("a CPU cannot be added to this machine");
         return None;
     }

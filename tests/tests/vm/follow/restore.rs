@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use mote_tests::guest::Guest;
-use mote_tests::vm::{Late, Spec, Vm};
+use mote_tests::vm::{Late, Spec, Vm, is_pc};
 use mote_tests::world::{MOTE_BOOT, World};
-use mote_tests::{patient, wait};
+use mote_tests::{patient, skipped, wait};
 
 /// The clock is right so soon after a pause.
 const RIGHT: Duration = Duration::from_secs(6);
@@ -162,6 +162,9 @@ fn same(copies: &[Copy; 2]) -> usize {
 
 #[test]
 fn two_copies_of_one_state_have_other_random_numbers_and_know_that_they_are_others() {
+    if !is_pc() {
+        return skipped("a machine with a generation id");
+    }
     // As LXD and Incus give it; each QEMU has another one.
     let generation = ["-device".to_owned(), "vmgenid,guid=auto".into()];
     let plain = Spec { extra: generation.to_vec(), ..Spec::default() };
