@@ -51,6 +51,12 @@ pub(crate) struct Found {
 
 /// Finds the port by its three names; where there are ports of two servers, that of the wanted flavour.
 pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
+    let found = look(root, wanted)?;
+    // Names come one after the other: the one of a port that is before the dummy is there by now, if it was not at its turn.
+    if found.flavour == Flavour::LxdOld { look(root, wanted) } else { Some(found) }
+}
+
+fn look(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let ports = Ports { root, listed: OnceCell::new() };
     let port = |(name, flavour): &(&str, Flavour)| Some((ports.named(name)?, *flavour));
     // The old one is a dummy beside a newer one, whatever is wanted.
