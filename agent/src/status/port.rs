@@ -56,6 +56,7 @@ pub(crate) fn discover(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     if found.flavour == Flavour::LxdOld { look(root, wanted) } else { Some(found) }
 }
 
+#[inline(never)] // its size
 fn look(root: &Path, wanted: Option<Flavour>) -> Option<Found> {
     let ports = Ports { root, listed: OnceCell::new() };
     let port = |(name, flavour): &(&str, Flavour)| Some((ports.named(name)?, *flavour));
