@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         common::printable::complain(&format!("{error:#}"));
         return ExitCode::FAILURE;
     }
-    match cli::run() {
+    match cli::act_on_line() {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             common::printable::complain(&format!("{error:#}"));

@@ -13,12 +13,13 @@ use crate::net::http::{longest, read_answer};
 use crate::net::pump;
 use crate::net::stream::Limit;
 
-/// For connecting, TLS and the upgrade together.
-const CONNECT: Duration = Duration::from_secs(10);
 /// Longest head.
 const HEAD: usize = 16 * 1024;
 
-/// Asks for `protocol`; gives the connection behind the 101.
+/// For connecting, TLS and the upgrade together.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Asks for `protocol`, in the usual time; gives the connection behind the 101.
 pub(crate) fn upgrade(
     root: &Path,
     instance: &Instance,
@@ -26,7 +27,19 @@ pub(crate) fn upgrade(
     protocol: &str,
     body: &[u8],
 ) -> Result<UnixStream> {
-    let mut stream = client::open(root, instance, Limit::within(CONNECT))?;
+    upgrade_within(root, instance, request, protocol, body, Limit::within(CONNECT))
+}
+
+/// The same in another time.
+pub(crate) fn upgrade_within(
+    root: &Path,
+    instance: &Instance,
+    request: (&str, &str),
+    protocol: &str,
+    body: &[u8],
+    limit: Limit,
+) -> Result<UnixStream> {
+    let mut stream = client::open(root, instance, limit)?;
     match asked(&mut stream, request, protocol, body) {
         Ok(()) => pump::plain(stream),
         Err(error) => Err(client::explained(error, instance, &mut stream)),
@@ -77,7 +90,10 @@ fn read_head(stream: &mut Stream) -> Result<(Vec<u8>, Vec<u8>)> {
         }
         let mut reader = stream.conn.reader();
         match reader.fill_buf() {
-            Ok([]) => bail!("closed without an answer"),
+            Ok([]) => {
+                let cut = std::io::Error::new(ErrorKind::UnexpectedEof, "closed without an answer");
+                return Err(cut.into());
+            }
             Ok(record) => {
                 let count = record.len();
                 bytes.extend_from_slice(record);

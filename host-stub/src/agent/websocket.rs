@@ -9,10 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use tungstenite::error::ProtocolError;
+use tungstenite::handshake::client::ClientHandshake;
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode};
 use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 
 use super::client;
+use super::trouble::FailedCall;
 use crate::instance::Instance;
 use crate::net::stream::{Limit, Timed};
 
@@ -86,9 +89,18 @@ impl Write for Half {
     }
 }
 
-/// Connects to a path of the agent's.
+/// Connects to a path of the agent's, in the usual time.
 pub(crate) fn connect(root: &Path, instance: &Instance, target: &str) -> Result<Socket> {
-    let limit = Limit::within(CONNECT);
+    connect_within(root, instance, target, Limit::within(CONNECT))
+}
+
+/// The same in another time.
+pub(crate) fn connect_within(
+    root: &Path,
+    instance: &Instance,
+    target: &str,
+    limit: Limit,
+) -> Result<Socket> {
     let socket = client::plain(root, instance, limit)?;
     let write = Arc::new(Mutex::new(socket.try_clone()?));
     let half = |limit: Limit| -> Result<Half> {
@@ -104,13 +116,28 @@ pub(crate) fn connect(root: &Path, instance: &Instance, target: &str) -> Result<
             let body = answer.body().as_deref().unwrap_or_default();
             bail!("status {}: {}", answer.status().as_u16(), client::complaint(body));
         }
-        Err(error) => return Err(anyhow!("{error}")).context("websocket"),
+        Err(error) => return Err(FailedCall::explained(meant(error), instance)),
     };
     incoming.get_mut().read.limit(Limit::Never);
     socket.set_read_timeout(None)?;
     let outgoing = WebSocket::from_raw_socket(half(Limit::Never)?, Role::Client, config);
     let (incoming, outgoing) = (Incoming(incoming), Outgoing(outgoing));
     Ok(Socket { incoming, outgoing, line: Line(socket) })
+}
+
+/// What a handshake failed of: the system's error stays one, so that it can be told what it means.
+fn meant(error: HandshakeError<ClientHandshake<Half>>) -> anyhow::Error {
+    let cut = std::io::ErrorKind::UnexpectedEof;
+    match error {
+        HandshakeError::Failure(Error::Io(error)) => anyhow::Error::from(error),
+        HandshakeError::Failure(Error::Protocol(ProtocolError::HandshakeIncomplete)) => {
+            std::io::Error::new(cut, "closed without an answer").into()
+        }
+        error @ (HandshakeError::Interrupted(_) | HandshakeError::Failure(_)) => {
+            anyhow!("{error}")
+        }
+    }
+    .context("websocket")
 }
 
 impl Incoming {

@@ -64,6 +64,12 @@ fn follow(
 ) -> Result<()> {
     let does = qmp.ask("query-status")?.and_then(|status| Some(status["status"].as_str()?.into()));
     daemon.with(name, |live| live.vm.does = does.unwrap_or_default())?;
+    if daemon.with(name, |live| live.vm.is_paused())? {
+        // It was stopped before this came.
+        if qmp.ask("query-block")?.as_ref().is_some_and(lacks_room) {
+            daemon.with(name, |live| live.vm.note(News::NoSpace))?;
+        }
+    }
     let mut is_over = false;
     loop {
         let size = json!({"device": "qemu_serial-chardev", "size": 16_384, "format": "utf8"});
@@ -94,6 +100,12 @@ fn follow(
         is_over = news.iter().any(|news| matches!(news, News::ShutDown(_)));
         daemon.with(name, |live| news.into_iter().for_each(|news| live.vm.note(news)))?;
     }
+}
+
+/// Whether a disk's writes found no room on this machine.
+fn lacks_room(blocks: &Value) -> bool {
+    let blocks = blocks.as_array().into_iter().flatten();
+    blocks.into_iter().any(|block| block["io-status"] == "nospace")
 }
 
 /// Bytes read of the config disk.

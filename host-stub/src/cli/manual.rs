@@ -205,14 +205,19 @@ const OWN_CODES: &[(&str, &[(&str, &str)])] = &[
         "run",
         &[
             ("124", "--timeout: the command has not ended in time"),
-            ("125", "the command did not get to run; stderr says why, the cause first"),
+            (
+                "125",
+                "all else that is not the command's: it did not get to run, or ended with 0 and --pull failed; stderr \
+                 says why, the cause first",
+            ),
             ("126", "the command cannot be run"),
             ("127", "there is no such command in the guest, or no such directory"),
             (
                 "129",
-                "the guest was lost while the command ran: it panicked, or switched itself off",
+                "the guest was lost while the command ran: it panicked, or switched itself off; or SIGHUP ended this \
+                 command",
             ),
-            ("130, 143", "a signal ended this command: 128 and its number"),
+            ("130, 131, 143", "SIGINT, SIGQUIT, SIGTERM ended this command: 128 and their numbers"),
             ("other", "the command's own; --result FILE tells them from these"),
         ],
     ),

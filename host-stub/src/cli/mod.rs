@@ -25,6 +25,7 @@ use crate::exec::run as exec;
 use crate::files::args::{FileCommand, SftpArgs};
 use crate::files::commands;
 use crate::net::stream::be_patient;
+use crate::run;
 use crate::run::args::RunArgs;
 
 /// Plays the LXD or Incus host for a guest agent, so that an agent or an image can be tried without
@@ -42,7 +43,7 @@ use crate::run::args::RunArgs;
         "To begin: mote-host run boots a VM for one command. For a VM that stays: mote-host init vm1 prints how to boot a VM; mote-host daemon runs the host, which all but run, \
          init, qemu, daemon, completions and man ask; mote-host wait vm1 --for CONNECTED waits for the agent.\n\n",
         "Exit codes: 0 done, 1 failed, 2 wrong command line; wait: 124 not in time; run, exec and shell: the command's \
-         own, 126 and 127 if it cannot be run, 129 if the guest is lost; run: 124 not in time, 125 it did not get to run."
+         own, 126 and 127 if it cannot be run, 129 if the guest is lost; run: 124 not in time, 125 all else that is not the command's."
     )
 )]
 struct Cli {
@@ -173,11 +174,31 @@ fn command() -> clap::Command {
     manual::with_examples(completion::with_instances(Cli::command()))
 }
 
+/// Whether a command line that is wrong is one of `run`.
+fn is_run(mut words: impl Iterator<Item = OsString>) -> bool {
+    while let Some(word) = words.next() {
+        if word == "--dir" {
+            words.next();
+        } else if !word.as_encoded_bytes().starts_with(b"-") {
+            return word == "run";
+        }
+    }
+    false
+}
+
 /// Reads the command line and does what it says; gives the exit code.
-pub(crate) fn run() -> Result<u8> {
+pub(crate) fn act_on_line() -> Result<u8> {
     completion::answer(command);
-    let Cli { dir, command: asked } =
-        Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
+    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let Cli { dir, command: asked } = match parsed {
+        Ok(cli) => cli,
+        // A command in a VM may end with 2 as well.
+        Err(error) if error.use_stderr() && is_run(std::env::args_os().skip(1)) => {
+            error.print()?;
+            return Ok(run::outcome::NOT_RUN);
+        }
+        Err(error) => error.exit(),
+    };
     if let Command::Completions { shell } = asked {
         completion::print(&shell)?;
         return Ok(0);
@@ -185,6 +206,10 @@ pub(crate) fn run() -> Result<u8> {
     if let Command::Man { directory } = asked {
         manual::write(Cli::command(), &directory)?;
         return Ok(0);
+    }
+    if let Command::Run(args) = asked {
+        be_patient();
+        return Ok(run::run(&args));
     }
     let root = values::directory(dir).context(
         "where the instances are kept is not known, as there is no HOME: give --dir DIR, or set \
@@ -202,7 +227,6 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Shell(args) => return exec::run(root, &args.into()),
         Command::Wait(args) => return wait::run(root, &args),
         Command::Boot(args) => return change::boot(root, &args),
-        Command::Run(args) => return crate::run::run(&args),
         Command::Init(args) => init::run(root, *args),
         Command::Qemu(args) => qemu::run(root, &args),
         Command::Daemon(args) => daemon::run(root, &args),
@@ -228,7 +252,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Stop(args) => change::stop(root, &args),
         Command::Fault(args) => change::fault(root, &args),
         // Done without a directory.
-        Command::Completions { .. } | Command::Man { .. } => Ok(()),
+        Command::Completions { .. } | Command::Man { .. } | Command::Run(_) => Ok(()),
     }
     .map(|()| 0)
 }
@@ -242,6 +266,17 @@ mod tests {
         Cli::command().debug_assert();
         for command in Cli::command().get_subcommands() {
             assert!(command.get_about().is_some(), "{}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn a_wrong_command_line_is_known_by_its_command() {
+        let is_run = |line: &str| is_run(line.split(' ').map(OsString::from));
+        for line in ["run --x", "run", "--dir run run --x", "--dir=d -h run"] {
+            assert!(is_run(line), "{line}");
+        }
+        for line in ["exec run", "--dir run", "--x", "runs", "--dir d exec v -- run"] {
+            assert!(!is_run(line), "{line}");
         }
     }
 

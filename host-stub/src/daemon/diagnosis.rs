@@ -83,6 +83,13 @@ fn of_the_vm(live: &Live) -> Option<Diagnosis> {
         (Monitor::Connected, _) if vm.has_panicked() => {
             Some(Diagnosis::new("panicked", "the guest's kernel panicked; its console tells why"))
         }
+        (Monitor::Connected, _) if vm.has_no_space() => Some(Diagnosis::new(
+            "no-space",
+            format!(
+                "the VM stands still: this machine has no room left for what the guest writes to its disk; make \
+                 room, then cont on its other monitor, {path}.yours, lets it run"
+            ),
+        )),
         (Monitor::Connected, _) if vm.is_paused() => Some(Diagnosis::new(
             "paused",
             format!(

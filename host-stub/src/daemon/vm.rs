@@ -25,6 +25,8 @@ pub(crate) enum Monitor {
 /// What QEMU tells by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
+    /// What the guest writes to a disk has no room on this machine, and QEMU has stopped it.
+    NoSpace,
     /// The guest's kernel panicked (QEMU has a pvpanic device).
     Panicked,
     Paused,
@@ -40,6 +42,9 @@ impl News {
     pub(crate) fn of(event: &Value) -> Option<Self> {
         let data = &event["data"];
         Some(match event["event"].as_str()? {
+            "BLOCK_IO_ERROR" if data["nospace"] == true && data["action"] == "stop" => {
+                Self::NoSpace
+            }
             "GUEST_PANICKED" => Self::Panicked,
             "RESUME" => Self::Resumed,
             "SHUTDOWN" => Self::ShutDown(data["reason"].as_str().unwrap_or_default().to_owned()),
@@ -87,6 +92,9 @@ impl Orders {
 const PANICKED: &str = "guest-panicked";
 pub(crate) const PANIC: &str = "guest-panic";
 
+/// Our word for one that QEMU has stopped as this machine has no room for what it writes; QEMU's is that of any such error.
+pub(crate) const NO_SPACE: &str = "nospace";
+
 /// What is known.
 #[derive(Debug, Default)]
 pub(crate) struct Vm {
@@ -116,6 +124,11 @@ impl Vm {
         self.monitor == Monitor::Connected && !matches!(self.does.as_str(), "" | "running")
     }
 
+    /// Whether QEMU has stopped it because this machine has no room for what it writes.
+    pub(crate) fn has_no_space(&self) -> bool {
+        self.does == NO_SPACE
+    }
+
     /// Whether the guest's kernel has panicked.
     pub(crate) fn has_panicked(&self) -> bool {
         self.does == PANICKED
@@ -124,7 +137,10 @@ impl Vm {
     /// Takes note of news.
     pub(crate) fn note(&mut self, news: News) {
         match news {
+            News::NoSpace => self.does = NO_SPACE.into(),
             News::Panicked => self.does = PANICKED.into(),
+            // It follows, and says less.
+            News::Paused if self.has_no_space() => {}
             News::Paused => self.does = "paused".into(),
             News::PortOpened => self.port_opened = true,
             News::Resumed => self.does = "running".into(),
@@ -177,6 +193,12 @@ mod tests {
         let end = json!({"event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-reset"}});
         assert_eq!(of(end), Some(News::ShutDown("guest-reset".into())));
         assert_eq!(of(json!({"event": "SHUTDOWN"})), Some(News::ShutDown(String::new())));
+        let stopped = |nospace: bool, action: &str| {
+            let data = json!({"operation": "write", "action": action, "nospace": nospace});
+            of(json!({"event": "BLOCK_IO_ERROR", "data": data}))
+        };
+        assert_eq!(stopped(true, "stop"), Some(News::NoSpace));
+        assert_eq!((stopped(true, "report"), stopped(false, "stop")), (None, None));
         assert_eq!(of(json!({"event": "RTC_CHANGE"})), None);
         assert_eq!(of(json!({"return": {}})), None);
     }
@@ -188,7 +210,10 @@ mod tests {
         let mut vm = Vm::found(orders.clone());
         assert!(vm.order("stop").unwrap());
         vm.note(News::Paused);
-        assert!(vm.is_paused());
+        assert!(vm.is_paused() && !vm.has_no_space());
+        vm.note(News::NoSpace);
+        vm.note(News::Paused);
+        assert!(vm.is_paused() && vm.has_no_space());
         vm.note(News::Resumed);
         assert!(!vm.is_paused());
         vm.note(News::ShutDown("guest-reset".into()));

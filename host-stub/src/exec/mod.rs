@@ -4,5 +4,6 @@ pub(crate) mod operation;
 pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod sockets;
+pub(crate) mod tail;
 pub(crate) mod terminal;
 pub(crate) mod wait;

@@ -1,7 +1,6 @@
 //! Starting a command: the request, and what a real client checks of its answer (P§4.1).
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -9,9 +8,6 @@ use serde_json::Value;
 use crate::agent::client;
 use crate::instance::Instance;
 use crate::net::stream::Limit;
-
-/// For the request.
-const REQUEST: Duration = Duration::from_secs(20);
 
 /// A started operation.
 pub(crate) struct Operation {
@@ -22,8 +18,13 @@ pub(crate) struct Operation {
 }
 
 /// Posts `body`.
-pub(crate) fn start(root: &Path, instance: &Instance, body: &Value) -> Result<Operation> {
-    let (body, limit) = (body.to_string(), Limit::within(REQUEST));
+pub(crate) fn start(
+    root: &Path,
+    instance: &Instance,
+    body: &Value,
+    limit: Limit,
+) -> Result<Operation> {
+    let body = body.to_string();
     let answer = client::request(root, instance, "POST", "/1.0/exec", body.as_bytes(), limit)?;
     let envelope = answer.json().with_context(|| client::complaint(&answer.body))?;
     if envelope["type"] == "error" || answer.status != 202 {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::tail::Tails;
 use super::terminal;
 use crate::common::pair::pair;
 use crate::instance::Instance;
@@ -30,6 +31,8 @@ pub(crate) struct Exec {
     pub(crate) signals: Signals,
     /// What goes wrong on purpose.
     pub(crate) faults: Vec<Fault>,
+    /// The ends of its output.
+    pub(crate) tails: Tails,
 }
 
 /// Whose the signals are that end a process.
@@ -177,6 +180,7 @@ impl From<ExecArgs> for Exec {
             defaults: if args.bare { Defaults::Agent } else { Defaults::Host },
             signals: Signals::Command,
             faults: args.faults,
+            tails: Tails::default(),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::operation;
+use super::operation::{self, Operation};
 use super::request::Exec;
 use super::sockets::{AllOutput, Sockets};
 use super::terminal::Raw;
@@ -27,8 +27,10 @@ use crate::files::session;
 use crate::instance::Instance;
 use crate::net::stream::Limit;
 
-/// For the first request.
+/// For a request.
 const REQUEST: Duration = Duration::from_secs(20);
+/// For the events' socket.
+const LISTEN: Duration = Duration::from_secs(10);
 /// After a failed operation, for what its sockets still hold.
 const REST: Duration = Duration::from_secs(2);
 /// After one that ended well its output does, too, unless the agent lies: so long nothing of it may come.
@@ -45,15 +47,21 @@ const DISCONNECTED: u8 = 129;
 /// Runs a command; gives its exit code.
 pub(crate) fn run(root: &Path, exec: &Exec) -> Result<u8> {
     let instance = known::reach(root, &exec.instance)?;
-    knows_users(root, &instance, exec)?;
-    let events = listen(root, &instance)?;
-    let (outcome, body) = Running::start(root, &instance, exec, events)?.end();
+    knows_users(root, &instance, exec, Limit::within(REQUEST))?;
+    let events = listen(root, &instance, Limit::within(LISTEN))?;
+    let asked = Asked::new(root, &instance, exec, Limit::within(REQUEST))?;
+    let (outcome, body) = Running::start(root, &instance, exec, events, asked, None)?.end();
     exit_code(outcome, || lost(root, &instance.name), || not_found(root, &instance, &body))
 }
 
 /// An error if the agent would ignore for whom and where the command is to run.
-pub(crate) fn knows_users(root: &Path, instance: &Instance, exec: &Exec) -> Result<()> {
-    let extensions = client::greet(root, instance, Limit::within(REQUEST))?;
+pub(crate) fn knows_users(
+    root: &Path,
+    instance: &Instance,
+    exec: &Exec,
+    limit: Limit,
+) -> Result<()> {
+    let extensions = client::greet(root, instance, limit)?;
     if exec.needs_identity() && !extensions.iter().any(|name| name == IDENTITY) {
         bail!("The server is missing the required \"{IDENTITY}\" API extension");
     }
@@ -61,8 +69,24 @@ pub(crate) fn knows_users(root: &Path, instance: &Instance, exec: &Exec) -> Resu
 }
 
 /// Listens to the agent's events, which tell of a command's end.
-pub(crate) fn listen(root: &Path, instance: &Instance) -> Result<Incoming> {
-    Ok(websocket::connect(root, instance, "/1.0/events").context("events")?.incoming)
+pub(crate) fn listen(root: &Path, instance: &Instance, limit: Limit) -> Result<Incoming> {
+    let socket = websocket::connect_within(root, instance, "/1.0/events", limit);
+    Ok(socket.context("events")?.incoming)
+}
+
+/// A command that was asked for. Agents start it once they have its sockets.
+pub(crate) struct Asked {
+    body: Value,
+    operation: Operation,
+}
+
+impl Asked {
+    /// Asks for it.
+    pub(crate) fn new(root: &Path, instance: &Instance, exec: &Exec, limit: Limit) -> Result<Self> {
+        let body = exec.body(instance, exec.is_interactive());
+        let operation = operation::start(root, instance, &body, limit)?;
+        Ok(Self { body, operation })
+    }
 }
 
 /// A command that was started.
@@ -77,18 +101,17 @@ pub(crate) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Starts it.
+    /// Starts it; its sockets are connected in that time, or the usual one.
     pub(crate) fn start(
         root: &'a Path,
         instance: &'a Instance,
         exec: &Exec,
         events: Incoming,
+        Asked { body, operation }: Asked,
+        limit: Option<Limit>,
     ) -> Result<Self> {
-        let is_interactive = exec.is_interactive();
-        let body = exec.body(instance, is_interactive);
-        let operation = operation::start(root, instance, &body)?;
-        let sockets = Sockets::connect(root, instance, &operation, exec)?;
-        let raw = if is_interactive { Raw::begin()? } else { None };
+        let sockets = Sockets::connect(root, instance, &operation, exec, limit)?;
+        let raw = if exec.is_interactive() { Raw::begin()? } else { None };
         let output = sockets.serve(exec)?;
         Ok(Self { root, instance, body, id: operation.id, events, output, raw })
     }

@@ -18,10 +18,12 @@ use signal_hook::iterator::Signals;
 
 use super::operation::Operation;
 use super::request::{self, Exec, Fault, Input};
+use super::tail::Stream;
 use super::terminal::{self, write_all};
 use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Socket};
 use crate::common::printable::complain;
 use crate::instance::{Flavour, Instance};
+use crate::net::stream::Limit;
 
 /// A stream is moved in such pieces, as Go does.
 const PIECE: usize = 32 * 1024;
@@ -104,6 +106,7 @@ impl Sockets {
         instance: &Instance,
         operation: &Operation,
         exec: &Exec,
+        limit: Option<Limit>,
     ) -> Result<Self> {
         let is_interactive = exec.is_interactive();
         let names: &[&str] = if is_interactive { &["0"] } else { &["0", "1", "2"] };
@@ -114,8 +117,8 @@ impl Sockets {
         let connect = |name: &str| -> Result<Option<Socket>> {
             let secret = secrets.get(name).and_then(Value::as_str);
             let secret = secret.with_context(|| format!("no secret for {name}"))?;
-            connect_one(root, instance, &operation.id, name, secret, &exec.faults)
-                .with_context(|| format!("socket {name}"))
+            let target = Target { id: &operation.id, name, secret, faults: &exec.faults, limit };
+            connect_one(root, instance, &target).with_context(|| format!("socket {name}"))
         };
         let control = connect("control")?;
         let data: Vec<Option<Socket>> = if instance.flavour == Flavour::Lxd {
@@ -159,11 +162,17 @@ impl Sockets {
             }
         }
         let mut outputs = Outputs { stall: exec.stall(), ..Outputs::default() };
+        let tail = |stream| {
+            let tails = exec.tails.clone();
+            move |piece: &[u8]| tails.take(stream, piece)
+        };
+        let (out, err) = (tail(Stream::Out), tail(Stream::Err));
         let input = match self.data {
             Data::Terminal(None) => None,
             Data::Terminal(Some(socket)) => {
                 let Socket { incoming, outgoing, line } = *socket;
-                outputs.receive("terminal", incoming, line.again()?, |piece| {
+                outputs.receive("terminal", incoming, line.again()?, move |piece| {
+                    out(piece);
                     write_all(stdout(), piece)
                 })?;
                 Some((outgoing, line))
@@ -171,12 +180,16 @@ impl Sockets {
             Data::Pipes(sockets) => {
                 let [input, output, errors] = *sockets;
                 if let Some(Socket { incoming, line, .. }) = output {
-                    outputs
-                        .receive("stdout", incoming, line, |piece| write_all(stdout(), piece))?;
+                    outputs.receive("stdout", incoming, line, move |piece| {
+                        out(piece);
+                        write_all(stdout(), piece)
+                    })?;
                 }
                 if let Some(Socket { incoming, line, .. }) = errors {
-                    outputs
-                        .receive("stderr", incoming, line, |piece| write_all(stderr(), piece))?;
+                    outputs.receive("stderr", incoming, line, move |piece| {
+                        err(piece);
+                        write_all(stderr(), piece)
+                    })?;
                 }
                 input.map(|Socket { incoming, outgoing, line }| {
                     spawn(move || drain(incoming));
@@ -212,21 +225,28 @@ fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> Al
     AllOutput { cuts, flow, lines }
 }
 
-fn connect_one(
-    root: &Path,
-    instance: &Instance,
-    id: &str,
-    name: &str,
-    secret: &str,
-    faults: &[Fault],
-) -> Result<Option<Socket>> {
+/// One of an operation's sockets.
+struct Target<'a> {
+    id: &'a str,
+    name: &'a str,
+    secret: &'a str,
+    faults: &'a [Fault],
+    /// If not the usual one.
+    limit: Option<Limit>,
+}
+
+fn connect_one(root: &Path, instance: &Instance, of: &Target<'_>) -> Result<Option<Socket>> {
+    let Target { id, name, secret, faults, limit } = *of;
     let is = |fault: fn(String) -> Fault| faults.contains(&fault(name.to_owned()));
     if is(Fault::Skip) {
         return Ok(None);
     }
     let secret = if is(Fault::BadSecret) { "0".repeat(64) } else { secret.to_owned() };
     let target = format!("/1.0/operations/{id}/websocket?secret={secret}");
-    let socket = websocket::connect(root, instance, &target)?;
+    let socket = match limit {
+        Some(limit) => websocket::connect_within(root, instance, &target, limit)?,
+        None => websocket::connect(root, instance, &target)?,
+    };
     if is(Fault::Twice) {
         match websocket::connect(root, instance, &target) {
             Ok(_) => complain(&format!("socket {name}: connected twice")),

@@ -9,10 +9,11 @@ use anyhow::Result;
 
 use super::sftp::client::{self, Client};
 use super::sftp::wire::NO_SUCH_FILE;
-use crate::agent::upgrade::upgrade;
+use crate::agent::upgrade::{upgrade, upgrade_within};
 use crate::common::printable;
 use crate::control::known;
 use crate::instance::Instance;
+use crate::net::stream::Limit;
 
 /// A session with an agent.
 pub(crate) type Session = Client<UnixStream>;
@@ -43,14 +44,19 @@ pub(crate) fn start(root: &Path, name: &str) -> Result<Session> {
     open(root, &instance, SILENCE)
 }
 
-/// The same of an agent that is known to be there.
-pub(crate) fn open_usual(root: &Path, instance: &Instance) -> Result<Session> {
-    open(root, instance, SILENCE)
+/// The same of an agent that is known to be there, open by then.
+pub(crate) fn open_within(root: &Path, instance: &Instance, limit: Limit) -> Result<Session> {
+    let request = ("GET", "/1.0/sftp");
+    session(upgrade_within(root, instance, request, "sftp", b"", limit)?, SILENCE)
 }
 
 /// A session in which each answer has to come within that time.
 fn open(root: &Path, instance: &Instance, silence: Duration) -> Result<Session> {
     let stream = upgrade(root, instance, ("GET", "/1.0/sftp"), "sftp", b"")?;
+    session(stream, silence)
+}
+
+fn session(stream: UnixStream, silence: Duration) -> Result<Session> {
     stream.set_read_timeout(Some(silence))?;
     stream.set_write_timeout(Some(silence))?;
     Client::start(stream)

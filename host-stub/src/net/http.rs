@@ -96,7 +96,10 @@ pub(crate) fn read_answer(stream: &mut impl Read, most: usize) -> Result<Message
         let headers = fields(parsed.headers);
         Ok(Some((Message { status, headers, ..Message::default() }, length)))
     })?;
-    let Some((mut message, rest)) = head else { bail!("closed without an answer") };
+    let Some((mut message, rest)) = head else {
+        let kind = std::io::ErrorKind::UnexpectedEof;
+        return Err(std::io::Error::new(kind, "closed without an answer").into());
+    };
     let end = if message.status == 101 { End::Unsaid } else { End::Close };
     message.body = read_body(stream, &message, rest, end, most)?;
     Ok(message)

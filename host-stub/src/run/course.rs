@@ -38,6 +38,12 @@ const PANICKED: Duration = Duration::from_millis(400);
 const ANSWER: Duration = Duration::from_millis(500);
 /// What mote says that finds a vsock device, as a run's VM has one, and no driver in the kernel or its modules.
 const NO_DRIVER: &str = "no driver (vmw_vsock_virtio_transport)";
+/// A boot that has stopped comes to its agent all the same, or it does not.
+const STUCK: Duration = Duration::from_secs(10);
+/// What is said of a VM that has read nothing and printed nothing.
+const NOTHING_BOOTED: &str = "nothing was booted: the guest has read nothing of its config share, and its console is \
+                              empty. Has the disk a boot loader for this machine's firmware, and the kernel \
+                              console=ttyS0 on its command line?";
 /// For a guest that is told to switch itself off.
 const OFF: Duration = Duration::from_secs(10);
 
@@ -57,9 +63,15 @@ pub(crate) struct Course<'a> {
     /// Whether the console stays.
     pub(crate) kept: bool,
     pub(crate) why_tcg: String,
+    /// Where what the guest writes is kept.
+    pub(crate) written_to: PathBuf,
     /// Where the VM is reached by other commands, if it is to stay.
     pub(crate) keep: Option<PathBuf>,
     pub(crate) about: &'a mut Value,
+    /// How much is to be fetched after the command.
+    pub(crate) pulls: usize,
+    /// What could not be fetched of a VM that stays.
+    pub(crate) lacks: Option<String>,
 }
 
 /// The signals that end a process, as news. A second one ends this process at once; the kernel ends the others.
@@ -97,8 +109,10 @@ impl Course<'_> {
     /// Lets it happen.
     pub(crate) fn run(&mut self, job: Job, tell: Sender<News>, phases: &mut Phases) -> Outcome {
         let outcome = self.until_it_ends(job, &tell, phases);
-        if let Some(cause) = outcome.cause() {
-            self.complain(cause);
+        match outcome.cause() {
+            Some(cause) if outcome.has_exited() => complain(cause),
+            Some(cause) => self.complain(cause),
+            None => {}
         }
         outcome
     }
@@ -127,12 +141,17 @@ impl Course<'_> {
                     phases.connected = Some(Instant::now());
                     stage = Stage::Before;
                     if let Some(job) = job.take() {
+                        let job = Job { until: begun + self.limits.boot, ..job };
                         begin(job, tell.clone());
                     }
+                }
+                (Stage::Boot, _) if self.is_stuck() => {
+                    return Outcome::NotRun(self.stopped("its agent was not heard of"));
                 }
                 (Stage::Boot, _) if begun.elapsed() > self.limits.boot => {
                     let limit = self.limits.boot.as_secs_f64();
                     let why = self.why_silent(None);
+                    let why = self.stopped(&why);
                     return Outcome::NotRun(format!("no agent after {limit} s: {why}"));
                 }
                 (Stage::Command, Some(limit)) if spent(phases.started) > limit => {
@@ -178,7 +197,7 @@ impl Course<'_> {
                     None => why,
                 }));
             }
-            Step::Done(code) => match &self.keep {
+            Step::Done(code, lacks) => match &self.keep {
                 Some(root) => {
                     let root = quoted(&root.display().to_string());
                     let name = &self.world.instance().name;
@@ -186,17 +205,19 @@ impl Course<'_> {
                         "exit code {code}; the VM stays until Ctrl-C: mote-host --dir {root} exec {name} -- ..."
                     ));
                     *stage = Stage::Kept(code);
+                    lacks.iter().for_each(|lacks| complain(lacks));
+                    self.lacks = lacks;
                 }
-                None => return Some(Outcome::Exited(code)),
+                None => return Some(exited(code, lacks)),
             },
         }
         None
     }
 
     /// A signal has come. Who only looks at a VM ends that.
-    fn told(&self, stage: Stage, signal: i32) -> Outcome {
+    fn told(&mut self, stage: Stage, signal: i32) -> Outcome {
         match stage {
-            Stage::Kept(code) if signal == SIGINT => Outcome::Exited(code),
+            Stage::Kept(code) if signal == SIGINT => exited(code, self.lacks.take()),
             Stage::Boot | Stage::Before | Stage::Command | Stage::After(_) | Stage::Kept(_) => {
                 Outcome::Signal(signal)
             }
@@ -249,7 +270,30 @@ impl Course<'_> {
         self.world.look(|live| live.agent.is_started() || live.called).unwrap_or(false)
     }
 
+    /// Whether the boot has stopped for good, as its console says.
+    fn is_stuck(&mut self) -> bool {
+        self.console.stuck().is_some_and(|stuck| stuck.since.elapsed() > STUCK)
+    }
+
+    /// Why it does not come to its agent: where it has stopped, if that is known.
+    fn stopped(&mut self, why: &str) -> String {
+        match self.console.stuck() {
+            Some(stuck) => format!("the guest's boot stopped at \"{}\": {why}", stuck.line),
+            None => why.to_owned(),
+        }
+    }
+
     fn diagnosis(&self, trouble: Option<Trouble>) -> String {
+        if self.world.look(|live| live.vm.has_no_space()) == Some(true) {
+            return format!(
+                "{} is full, where what the guest writes to its disk is kept, and QEMU has stopped the VM",
+                self.written_to.display()
+            );
+        }
+        let is_unread = self.world.look(|live| live.vm.share_read == Some(0)) == Some(true);
+        if is_unread && self.about["kernel"].is_null() && self.console.is_empty() {
+            return NOTHING_BOOTED.to_owned();
+        }
         let text = self.world.look(|live| diagnose(live, trouble).text);
         text.unwrap_or_else(|| "the VM is gone".to_owned())
     }
@@ -265,7 +309,7 @@ impl Course<'_> {
     }
 
     /// The VM is over: what the guest sent before is still written.
-    fn lost(&self, stage: Stage, why: String, phases: &mut Phases) -> Outcome {
+    fn lost(&mut self, stage: Stage, why: String, phases: &mut Phases) -> Outcome {
         phases.ended.get_or_insert_with(Instant::now);
         let end = Instant::now() + LAST_WORDS;
         let mut stage = stage;
@@ -279,9 +323,15 @@ impl Course<'_> {
             }
         }
         match stage {
-            Stage::Boot | Stage::Before => Outcome::NotRun(why),
+            Stage::Boot => Outcome::NotRun(self.stopped(&why)),
+            Stage::Before => Outcome::NotRun(why),
             Stage::Command => Outcome::Lost(why),
-            Stage::After(code) | Stage::Kept(code) => Outcome::Exited(code),
+            Stage::After(code) if self.pulls > 0 => Outcome::NotPulled(
+                code,
+                format!("the guest was lost before its files were here: {why}"),
+            ),
+            Stage::After(code) => Outcome::Exited(code),
+            Stage::Kept(code) => exited(code, self.lacks.take()),
         }
     }
 
@@ -312,6 +362,10 @@ impl Course<'_> {
         let _gone = self.world.look(|live| live.vm.order("quit").unwrap_or(false));
         self.world.qemu.ends_within(Duration::from_secs(2));
     }
+}
+
+fn exited(code: u8, lacks: Option<String>) -> Outcome {
+    lacks.map_or(Outcome::Exited(code), |lacks| Outcome::NotPulled(code, lacks))
 }
 
 fn said(panic: &str) -> String {

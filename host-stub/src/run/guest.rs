@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::patience::{Patience, is_passing, is_unsent};
 use super::share::{Access, Share, mounted};
-use crate::agent::trouble::FailedCall;
-use crate::agent::websocket::Incoming;
-use crate::common::printable::complain;
+use crate::common::printable::{self, complain};
 use crate::exec::request::Exec;
-use crate::exec::run::{self as exec, Running};
+use crate::exec::run::{self as exec, Asked, Running};
 use crate::exec::wait::Outcome as Ended;
 use crate::files::session::{self, Session};
 use crate::files::tree::{self, Owner};
@@ -30,6 +29,8 @@ pub(crate) struct Job {
     pub(crate) shares: Vec<Share>,
     pub(crate) push: Vec<(String, String)>,
     pub(crate) pull: Vec<(String, String)>,
+    /// When the agent has to have answered, and the command to be started.
+    pub(crate) until: Instant,
 }
 
 /// How far it is.
@@ -43,18 +44,16 @@ pub(crate) enum Step {
     Ended(Option<u8>),
     /// It could not be started.
     NotRun(anyhow::Error),
-    /// All is done.
-    Done(u8),
+    /// All is done; with what could not be fetched.
+    Done(u8, Option<String>),
 }
 
 /// Between two calls to an agent that has announced itself and does not listen yet.
 const AGAIN: Duration = Duration::from_millis(50);
-/// For that.
-const LISTENS: Duration = Duration::from_secs(10);
 /// For an agent that mounts the shares.
 const MOUNTS: Duration = Duration::from_secs(1);
-/// What a command gives that did what it should, but whose files could not be fetched.
-const NO_FILES: u8 = 1;
+/// For a call after the command.
+const AFTER: Duration = Duration::from_secs(60);
 
 impl Job {
     /// Does it, and tells.
@@ -65,7 +64,7 @@ impl Job {
             Ok(code) => {
                 let is_heard = say(Step::Ended(code));
                 if let (true, Some(code)) = (is_heard, code) {
-                    say(Step::Done(self.after(code)));
+                    say(Step::Done(code, self.after(code).err().map(|error| format!("{error:#}"))));
                 }
             }
         }
@@ -73,21 +72,27 @@ impl Job {
 
     /// The command, with what comes before; its code if the guest was not lost.
     fn command(&self, tell: &Sender<Step>) -> Result<Option<u8>> {
-        let events = self.reach()?;
+        let (root, instance, patience) = (&self.root, &self.instance, Patience::until(self.until));
+        let events = patience.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
         if self.exec.needs_identity() {
-            exec::knows_users(&self.root, &self.instance, &self.exec)?;
+            let knows = |limit| exec::knows_users(root, instance, &self.exec, limit);
+            patience.ask(knows, is_passing)?;
         }
         if !self.shares.is_empty() || !self.push.is_empty() {
             self.before(tell)?;
         }
-        let running = Running::start(&self.root, &self.instance, &self.exec, events)?;
+        // A request that may have been heard is not sent again: it has all of the time.
+        let ask = |_| Asked::new(root, instance, &self.exec, patience.whole());
+        let asked = patience.ask(ask, is_unsent)?;
+        let limit = Some(patience.whole());
+        let running = Running::start(root, instance, &self.exec, events, asked, limit)?;
         let _heard = tell.send(Step::Started);
         let (ended, body) = running.end();
         match ended {
             Err(_) => Ok(None),
             Ok(Ended { code: Some(code @ (126 | 127)), error: Some(_) }) => {
                 let ended = Ok(Ended { code: Some(code), error: None });
-                let why = || exec::not_found(&self.root, &self.instance, &body);
+                let why = || exec::not_found(root, instance, &body);
                 exec::exit_code(ended, String::new, why).map(Some)
             }
             Ok(Ended { code: Some(code), error: None }) => Ok(Some(u8::try_from(code & 0xff)?)),
@@ -95,26 +100,14 @@ impl Job {
         }
     }
 
-    /// The agent's events, as soon as it listens.
-    fn reach(&self) -> Result<Incoming> {
-        let end = Instant::now() + LISTENS;
-        loop {
-            match exec::listen(&self.root, &self.instance) {
-                Err(error) if FailedCall::of(&error).is_some() && Instant::now() < end => {
-                    std::thread::sleep(AGAIN);
-                }
-                listens => return listens,
-            }
-        }
-    }
-
-    fn session(&self) -> Result<Session> {
-        session::open_usual(&self.root, &self.instance)
+    fn session(&self, patience: Patience) -> Result<Session> {
+        let open = |limit| session::open_within(&self.root, &self.instance, limit);
+        patience.ask(open, is_passing)
     }
 
     /// Shares that are not mounted are copied; files are pushed.
     fn before(&self, tell: &Sender<Step>) -> Result<()> {
-        let mut session = self.session()?;
+        let mut session = self.session(Patience::until(self.until))?;
         if !self.shares.is_empty() {
             let list = self.mounts(&mut session)?;
             for share in &self.shares {
@@ -154,8 +147,8 @@ impl Job {
         }
     }
 
-    /// A shell if it failed, and files; gives the code.
-    fn after(&self, code: u8) -> u8 {
+    /// A shell if it failed, and files; an error is one of these.
+    fn after(&self, code: u8) -> Result<()> {
         if let Some(shell) = self.shell.as_ref().filter(|_| code != 0) {
             complain(&format!("exit code {code}; a shell in the VM, which ends with it"));
             if let Err(error) = self.also(shell) {
@@ -167,19 +160,16 @@ impl Job {
             // An image may have no such program.
             let _as_it_is = self.also(sync);
         }
-        match fetched {
-            Ok(()) => code,
-            Err(error) => {
-                complain(&format!("{error:#}"));
-                if code == 0 { NO_FILES } else { code }
-            }
-        }
+        fetched
     }
 
     /// Runs something else.
     fn also(&self, exec: &Exec) -> Result<()> {
-        let events = exec::listen(&self.root, &self.instance)?;
-        let _ended = Running::start(&self.root, &self.instance, exec, events)?.end();
+        let (root, instance, patience) = (&self.root, &self.instance, Patience::of(AFTER));
+        let events = patience.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
+        let asked =
+            patience.ask(|_| Asked::new(root, instance, exec, patience.whole()), is_unsent)?;
+        let _ended = Running::start(root, instance, exec, events, asked, None)?.end();
         Ok(())
     }
 
@@ -187,7 +177,7 @@ impl Job {
         if self.pull.is_empty() {
             return Ok(());
         }
-        let mut session = self.session()?;
+        let mut session = self.session(Patience::of(AFTER))?;
         let fetch = |(from, to): &(String, String)| {
             let from = Path::new("/").join(from);
             let mut to = PathBuf::from(to);
@@ -195,6 +185,7 @@ impl Job {
                 to.push(name);
             }
             tree::pull(&mut session, &from, &to)
+                .with_context(|| format!("--pull {}", printable::name(&from)))
         };
         self.pull.iter().try_for_each(fetch)
     }

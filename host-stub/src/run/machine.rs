@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::accel::{self, Used};
 use super::args::{Arch, Network, VmArgs};
-use super::child;
 use super::share::{self, By, Share};
+use super::{check, child};
 use crate::common::random::uuid;
 use crate::instance::recipe::{Machine, Recipe, STAND_IN_CID, Writes, root_disk};
 use crate::instance::vsock_device::{DEVICE, DEVICE_LOCK};
@@ -47,7 +47,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// Of an instance of that name, below `root`.
     pub(crate) fn new(root: &Path, name: &str, args: &VmArgs, scratch: &Path) -> Result<Self> {
-        readable(args)?;
+        check::vm(args)?;
         let hardware = &args.hardware;
         let arch = hardware.arch.unwrap_or_else(Arch::ours);
         let program = format!("qemu-system-{}", arch.name());
@@ -155,6 +155,19 @@ impl Plan {
         self.args.disk = Some(format!("{}=qcow2", overlay.display()));
         self.args.write = true;
         Ok(())
+    }
+
+    /// Where what the guest writes to its disk is kept: beside the disk, or where QEMU has its files that are forgotten,
+    /// which is not on /tmp, whatever TMPDIR says.
+    pub(crate) fn written_to(&self) -> PathBuf {
+        let disk = self.args.disk.as_deref().map(root_disk).and_then(Result::ok);
+        match disk {
+            Some((file, _)) if self.args.write => file.parent().unwrap_or(&file).to_owned(),
+            Some(_) | None => std::env::var_os("TMPDIR")
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute() && path != Path::new("/tmp"))
+                .unwrap_or_else(|| "/var/tmp".into()),
+        }
     }
 
     /// QEMU's arguments, with its console in this file.
@@ -277,7 +290,8 @@ fn vsock(root: &Path, name: &str) -> Result<(Option<PathBuf>, Vsock)> {
     let program = child::find(&program, &[&home]).with_context(|| {
         format!(
             "host and guest need vsock: neither may this user open {VSOCK_DEVICE} (modprobe vhost_vsock; \
-             group kvm), nor is there {} (cargo install {VSOCK_PROGRAM})",
+             group kvm), nor is there {} (cargo install --locked {VSOCK_PROGRAM}; \
+             Debian 12 needs rustup's Rust for that)",
             program.display()
         )
     })?;
@@ -291,34 +305,4 @@ fn absolute(args: &VmArgs) -> Result<VmArgs> {
         *path = std::path::absolute(&*path)?;
     }
     Ok(args)
-}
-
-/// An error if a file cannot be read, before anything is started: QEMU names it less plainly.
-fn readable(args: &VmArgs) -> Result<()> {
-    let (kernels, initrds) = (args.kernel.len(), args.initrd.len());
-    if kernels == 0 && args.disk.is_none() {
-        bail!("there is nothing to boot: --kernel FILE or --disk FILE is needed");
-    }
-    if initrds > 1 && initrds != kernels {
-        bail!("{kernels} kernels have {initrds} initramfs: one for all, or one for each");
-    }
-    let hardware = &args.hardware;
-    if let Some((arch, firmware)) = hardware.arch.and_then(|arch| Some((arch, arch.firmware()?)))
-        && kernels == 0
-        && hardware.qemu_arg.is_empty()
-    {
-        let arch = arch.name();
-        bail!(
-            "QEMU has no firmware for {arch}: --kernel FILE is needed, or --qemu-arg '{firmware}"
-        );
-    }
-    let disk = args.disk.as_deref().map(root_disk).transpose()?.map(|(file, _)| file);
-    let files = args.kernel.iter().chain(&args.initrd).chain(&args.mote).chain(&args.user_data);
-    for file in files.chain(&disk) {
-        std::fs::File::open(file).with_context(|| file.display().to_string())?;
-    }
-    for share in &args.share {
-        std::fs::read_dir(&share.source).with_context(|| share.source.display().to_string())?;
-    }
-    Ok(())
 }

@@ -1,8 +1,7 @@
-//! Several kernels: each is run by a process of its own, and has a line in the end. And the results as JUnit has them.
+//! Several kernels: each is run by a process of its own, and has a line in the end.
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{Write, stderr, stdout};
+use std::io::{Read, Seek, SeekFrom, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -14,78 +13,10 @@ use signal_hook::iterator::Signals;
 
 use super::args::RunArgs;
 use super::child::{self, Kept};
-use super::outcome::Outcome;
+use super::outcome::junit::{self, Case};
 use super::world::Scratch;
 use crate::common::printable;
-
-/// A result.
-#[derive(Clone, Debug)]
-pub(super) struct Case {
-    name: String,
-    /// Why it is no success.
-    failure: Option<String>,
-    took: Duration,
-}
-
-impl Case {
-    /// Of a run.
-    pub(super) fn of(args: &RunArgs, outcome: &Outcome, took: Duration) -> Self {
-        let booted = args.vm.kernel.first().map(|path| path.display().to_string());
-        let booted = booted.or_else(|| args.vm.disk.clone()).unwrap_or_default();
-        let failure = match (outcome, outcome.cause()) {
-            (Outcome::Exited(0), _) => None,
-            (_, Some(cause)) => Some(cause.to_owned()),
-            _ => Some(format!("exit code {}", outcome.code())),
-        };
-        Self { name: format!("{booted}: {}", args.command.join(" ")), failure, took }
-    }
-
-    /// Writes a file with it alone.
-    pub(super) fn write(&self, path: &Path) -> Result<()> {
-        write_junit(path, std::slice::from_ref(self))
-    }
-}
-
-fn write_junit(path: &Path, cases: &[Case]) -> Result<()> {
-    fs::write(path, junit(cases)).with_context(|| path.display().to_string())
-}
-
-fn junit(cases: &[Case]) -> String {
-    let failures = cases.iter().filter(|case| case.failure.is_some()).count();
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"mote-host run\" tests=\"{}\" \
-         failures=\"{failures}\">\n",
-        cases.len()
-    );
-    for case in cases {
-        let (name, time) = (escaped(&case.name), case.took.as_secs_f64());
-        let _never = write!(text, "  <testcase name=\"{name}\" time=\"{time:.3}\"");
-        let _never = match &case.failure {
-            Some(why) => {
-                let why = escaped(why);
-                writeln!(text, "><failure message=\"{why}\"/></testcase>")
-            }
-            None => writeln!(text, "/>"),
-        };
-    }
-    text + "</testsuite>\n"
-}
-
-fn escaped(text: &str) -> String {
-    let mut shown = String::new();
-    for letter in text.chars() {
-        match letter {
-            '<' => shown += "&lt;",
-            '&' => shown += "&amp;",
-            '"' => shown += "&quot;",
-            '\n' => shown += "&#10;",
-            // XML has no others.
-            letter if letter.is_control() => shown.push('\u{fffd}'),
-            letter => shown.push(letter),
-        }
-    }
-    shown
-}
+use crate::exec::tail::TAIL;
 
 /// Between looks at those that run.
 const LOOK: Duration = Duration::from_millis(20);
@@ -102,11 +33,17 @@ struct Job {
     begun: Instant,
 }
 
-/// The arguments of one kernel alone, if this process was started for one.
-pub(super) fn only(args: &RunArgs) -> Option<RunArgs> {
-    let said = std::env::var(ONLY).ok()?;
-    let (number, result) = said.split_once(':')?;
-    one_of(args, number.parse().ok()?, Path::new(result))
+/// The arguments of one kernel alone, if this process was started for one. One that does not know which must not take
+/// itself for the first process: it would start as many again.
+pub(super) fn only(args: &RunArgs) -> Result<Option<RunArgs>> {
+    let Some(said) = std::env::var_os(ONLY) else { return Ok(None) };
+    let one = said.to_str().and_then(|said| {
+        let (number, result) = said.split_once(':')?;
+        one_of(args, number.parse().ok()?, Path::new(result))
+    });
+    one.map(Some).with_context(|| {
+        format!("{ONLY} is for processes of this program, and wrong: {}", printable::name(&said))
+    })
 }
 
 fn one_of(args: &RunArgs, number: usize, result: &Path) -> Option<RunArgs> {
@@ -162,7 +99,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let worst = u8::try_from(codes.max().unwrap_or(0))?;
     if let Some(path) = &args.junit {
         let cases: Vec<Case> = done.iter().map(|(_, case, _)| case.clone()).collect();
-        write_junit(path, &cases)?;
+        junit::write(path, &cases)?;
     }
     if let Some(path) = &args.result {
         let all: Value = done.into_iter().map(|(.., result)| result).collect();
@@ -208,24 +145,46 @@ fn finished(args: &RunArgs, root: &Path, job: &Job) -> Result<(usize, Case, Valu
         }
     }
     let name = format!("{kernel}: {}", args.command.join(" "));
-    Ok((number, Case { name, failure, took }, result))
+    let output = ["out", "err"].map(|what| tail(&file(root, number, what)).unwrap_or_default());
+    Ok((number, Case { name, failure, took, output }, result))
+}
+
+/// The end of a file.
+fn tail(path: &Path) -> Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let (length, tail) = (file.metadata()?.len(), u64::try_from(TAIL)?);
+    file.seek(SeekFrom::Start(length.saturating_sub(tail)))?;
+    let mut bytes = Vec::new();
+    file.take(tail).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: RunArgs,
+    }
 
     #[test]
-    fn junit_has_each_case_and_escapes_what_xml_has_no_letters_for() {
-        let took = Duration::from_millis(1500);
-        let case = |name: &str, failure: Option<&str>| Case {
-            name: name.into(),
-            failure: failure.map(str::to_owned),
-            took,
+    fn each_kernel_has_its_own_initramfs_or_the_one_of_all() {
+        let one = |line: &str, number| {
+            let words = ["run"].into_iter().chain(line.split(' '));
+            let args = Line::try_parse_from(words).unwrap().args;
+            let one = one_of(&args, number, Path::new("/result"))?;
+            let name = |path: Option<&PathBuf>| path.map(|path| path.display().to_string());
+            Some((name(one.vm.kernel.first()), name(one.vm.initrd.first())))
         };
-        let text = junit(&[case("k: sh -c \"a<b\"", None), case("l", Some("a\nb\x1b & c"))]);
-        assert!(text.contains("tests=\"2\" failures=\"1\""), "{text}");
-        assert!(text.contains("name=\"k: sh -c &quot;a&lt;b&quot;\" time=\"1.500\"/>"), "{text}");
-        assert!(text.contains("message=\"a&#10;b\u{fffd} &amp; c\"/>"), "{text}");
+        let named = |kernel: &str, initrd: &str| Some((Some(kernel.into()), Some(initrd.into())));
+        let three = "--kernel a --kernel b --kernel c --initrd i";
+        assert_eq!(one(&format!("{three} x"), 2), named("c", "i"));
+        assert_eq!(one(&format!("{three} --initrd j --initrd k x"), 1), named("b", "j"));
+        // Refused before it comes to this; whoever comes here all the same runs nothing.
+        assert_eq!(one(&format!("{three} --initrd j x"), 2), None);
+        assert_eq!(one(&format!("{three} x"), 3), None);
     }
 }

@@ -8,6 +8,7 @@
 mod accel;
 pub(crate) mod args;
 pub(crate) mod boot;
+mod check;
 pub(crate) mod child;
 mod console;
 mod course;
@@ -15,18 +16,38 @@ mod guest;
 mod machine;
 mod matrix;
 mod one;
-mod outcome;
+pub(crate) mod outcome;
+mod patience;
 mod share;
 mod world;
 
 use anyhow::Result;
 
 use self::args::RunArgs;
+use self::outcome::NOT_RUN;
+use crate::common::printable::complain;
 
-/// Runs it; gives the exit code.
-pub(crate) fn run(args: &RunArgs) -> Result<u8> {
-    if let Some(one) = matrix::only(args) {
+/// Runs it; gives the exit code. What goes wrong that is not the command's is told, and has one code.
+pub(crate) fn run(args: &RunArgs) -> u8 {
+    code(checked(args))
+}
+
+/// The code of what came of it.
+pub(crate) fn code(result: Result<u8>) -> u8 {
+    result.unwrap_or_else(|error| {
+        complain(&format!("{error:#}"));
+        NOT_RUN
+    })
+}
+
+fn checked(args: &RunArgs) -> Result<u8> {
+    if let Some(one) = matrix::only(args)? {
         return one::run(&one);
     }
-    if args.vm.kernel.len() > 1 && !args.dry_run { matrix::run(args) } else { one::run(args) }
+    check::outputs(args)?;
+    if args.vm.kernel.len() > 1 && !args.dry_run {
+        check::inputs(args)?;
+        return matrix::run(args);
+    }
+    one::run(args)
 }

@@ -4,23 +4,25 @@ use std::fs::{self, File};
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::accel::Used;
 use super::args::RunArgs;
+use super::check;
 use super::console::{Console, Echo};
 use super::course::{Course, Limits, News, watch_signals};
 use super::guest::Job;
 use super::machine::{Plan, Talk};
-use super::matrix::Case;
+use super::outcome::junit::{self, Case};
 use super::outcome::{Outcome, Phases, result};
 use super::world::{Scratch, World};
 use crate::common::printable::complain;
 use crate::common::shell::quoted;
 use crate::exec::request::{Exec, Input, Plain, Terminal};
+use crate::exec::tail::Tails;
 use crate::exec::terminal::Kept;
 
 /// The instance's name.
@@ -36,7 +38,8 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let signals = watch_signals()?;
     let terminal = Kept::now();
     let mut about = Value::Null;
-    let outcome = staged(args, &mut phases, signals, &mut about);
+    let tails = if args.junit.is_some() { Tails::kept() } else { Tails::default() };
+    let outcome = staged(args, &mut phases, signals, &mut about, &tails);
     drop(terminal);
     let outcome = match outcome {
         Ok(Some(outcome)) => outcome,
@@ -52,7 +55,11 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
         fs::write(path, text).with_context(|| path.display().to_string())?;
     }
     if let Some(path) = &args.junit {
-        Case::of(args, &outcome, phases.total()).write(path)?;
+        let booted = args.vm.kernel.first().map(|path| path.display().to_string());
+        let booted = booted.or_else(|| args.vm.disk.clone()).unwrap_or_default();
+        let name = format!("{booted}: {}", args.command.join(" "));
+        let case = Case::of(name, &outcome, phases.total(), tails.both());
+        junit::write(path, &[case])?;
     }
     Ok(outcome.code())
 }
@@ -63,7 +70,9 @@ fn staged(
     phases: &mut Phases,
     signals: (Sender<News>, Receiver<News>),
     about: &mut Value,
+    tails: &Tails,
 ) -> Result<Option<Outcome>> {
+    check::inputs(args)?;
     if args.terminal && !stdin().is_terminal() {
         bail!("-t needs a terminal on stdin");
     }
@@ -83,11 +92,14 @@ fn staged(
         let why = if plan.why_tcg.is_empty() { "asked for" } else { &plan.why_tcg };
         complain(&format!("the VM is emulated (TCG), which is slow: {why}"));
     }
+    if args.shell_on_failure && !stdin().is_terminal() {
+        complain("--shell-on-failure needs a terminal on stdin: there will be no shell");
+    }
     // What an earlier run has left there is not this one's.
     let _none = fs::remove_file(&path);
     let log = log(args, root)?;
     let world = World::start(root, &plan, &path, talk, log)?;
-    phases.booted = Some(std::time::Instant::now());
+    phases.booted = Some(Instant::now());
     let echo = if args.verbose { Echo::Stderr } else { Echo::No };
     let (sender, news) = signals;
     let mut course = Course {
@@ -97,12 +109,16 @@ fn staged(
         limits: limits(args, plan.used),
         kept: args.console.is_some(),
         why_tcg: plan.why_tcg.clone(),
+        written_to: plan.written_to(),
         keep: args.keep.then(|| root.to_owned()),
         about,
+        pulls: args.pull.len(),
+        lacks: None,
     };
-    let job = job(args, root, &plan);
+    let mut job = job(args, root, &plan);
+    job.exec.tails = tails.clone();
     let outcome = course.run(job, sender, phases);
-    if matches!(outcome, Outcome::Exited(_)) && args.vm.write {
+    if outcome.has_exited() && args.vm.write {
         course.switch_off();
     }
     drop(course);
@@ -153,6 +169,7 @@ fn job(args: &RunArgs, root: &Path, plan: &Plan) -> Job {
         shares: plan.shares.clone(),
         push: args.push.clone(),
         pull: args.pull.clone(),
+        until: Instant::now(),
     }
 }
 

@@ -140,6 +140,27 @@ fn a_commands_time_begins_with_it() {
 }
 
 #[test]
+fn what_cannot_be_fetched_is_no_success_and_the_report_has_the_output() {
+    let scratch = Scratch::new();
+    let [file, junit, pulled] =
+        ["result", "junit", "pulled"].map(|name| scratch.0.join(name).display().to_string());
+    let pull = format!("/nowhere:{pulled}");
+    let options = ["--pull", &pull, "--result", &file, "--junit", &junit];
+    let (out, err, code) =
+        output(run(&scratch.0, &options, &["sh", "-c", "echo '<out>'; echo err >&2"]));
+    assert_eq!((out.as_str(), code), ("<out>\n", Some(125)), "{err}");
+    assert!(err.starts_with("err\nmote-host: --pull /nowhere: in the guest, /nowhere: "), "{err}");
+    let result = result(Path::new(&file));
+    let outcome = (&result["outcome"], &result["code"]);
+    assert_eq!(outcome, (&"not-pulled".into(), &125.into()), "{result}");
+    assert!(result["cause"].as_str().is_some_and(|cause| cause.starts_with("--pull ")), "{result}");
+    let junit = std::fs::read_to_string(junit).expect("a report");
+    assert!(junit.contains("<failure message=\"--pull /nowhere: "), "{junit}");
+    assert!(junit.contains("<system-out>&lt;out&gt;\n</system-out>"), "{junit}");
+    assert!(junit.contains("<system-err>err\n</system-err>"), "{junit}");
+}
+
+#[test]
 fn an_initramfs_without_an_agent_gets_one() {
     let scratch = Scratch::new();
     let agent = mote_tests::agent().display().to_string();

@@ -1,5 +1,7 @@
 //! How a run ended, and what is said of it.
 
+pub(crate) mod junit;
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,6 +13,8 @@ use crate::common::clock::millis;
 pub(crate) enum Outcome {
     /// The command has.
     Exited(u8),
+    /// It has, but what it has made could not be fetched.
+    NotPulled(u8, String),
     /// It was not done in time.
     TimedOut(String),
     /// It did not get to run.
@@ -23,14 +27,15 @@ pub(crate) enum Outcome {
 
 /// Exit codes, as of timeout(1) and of `exec`.
 const TIMED_OUT: u8 = 124;
-const NOT_RUN: u8 = 125;
+pub(crate) const NOT_RUN: u8 = 125;
 const LOST: u8 = 129;
 
 impl Outcome {
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::Exited(code) => *code,
+            Self::NotPulled(0, _) => NOT_RUN,
+            Self::Exited(code) | Self::NotPulled(code, _) => *code,
             Self::TimedOut(_) => TIMED_OUT,
             Self::NotRun(_) => NOT_RUN,
             Self::Lost(_) => LOST,
@@ -41,7 +46,8 @@ impl Outcome {
     /// For programs: codes of commands may be the same as ours.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Exited(_) => "exited",
+            Self::NotPulled(0, _) => "not-pulled",
+            Self::Exited(_) | Self::NotPulled(..) => "exited",
             Self::TimedOut(_) => "timed-out",
             Self::NotRun(_) => "not-run",
             Self::Lost(_) => "lost",
@@ -49,11 +55,19 @@ impl Outcome {
         }
     }
 
+    /// Whether the guest is as it should be: its console has nothing to tell.
+    pub(crate) fn has_exited(&self) -> bool {
+        matches!(self, Self::Exited(_) | Self::NotPulled(..))
+    }
+
     /// What is wrong, if that is not the command's to say.
     pub(crate) fn cause(&self) -> Option<&str> {
         match self {
             Self::Exited(_) | Self::Signal(_) => None,
-            Self::TimedOut(cause) | Self::NotRun(cause) | Self::Lost(cause) => Some(cause),
+            Self::NotPulled(_, cause)
+            | Self::TimedOut(cause)
+            | Self::NotRun(cause)
+            | Self::Lost(cause) => Some(cause),
         }
     }
 }
@@ -110,6 +124,8 @@ mod tests {
         let why = || "why".to_owned();
         for (outcome, code, name) in [
             (Outcome::Exited(37), 37, "exited"),
+            (Outcome::NotPulled(0, why()), 125, "not-pulled"),
+            (Outcome::NotPulled(37, why()), 37, "exited"),
             (Outcome::TimedOut(why()), 124, "timed-out"),
             (Outcome::NotRun(why()), 125, "not-run"),
             (Outcome::Lost(why()), 129, "lost"),

@@ -1,9 +1,15 @@
 //! The VM's console: what the guest's kernel and its programs print. It goes to a file, and is read from there.
 
+mod colours;
+mod stuck;
+
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use self::colours::Colours;
+pub(crate) use self::colours::without_colours;
+use self::stuck::{Stuck, stops_at};
 use crate::common::printable;
 
 /// What a kernel says when it gives up.
@@ -22,7 +28,9 @@ pub(crate) struct Console {
     line: Vec<u8>,
     panic: Option<String>,
     agent: Option<String>,
+    stuck: Option<Stuck>,
     echo: Echo,
+    colours: Colours,
 }
 
 /// Whether it is shown as it comes.
@@ -36,7 +44,16 @@ pub(crate) enum Echo {
 impl Console {
     /// Of a file that QEMU will write.
     pub(crate) fn new(path: PathBuf, echo: Echo) -> Self {
-        Self { path, file: None, line: Vec::new(), panic: None, agent: None, echo }
+        Self {
+            path,
+            file: None,
+            line: Vec::new(),
+            panic: None,
+            agent: None,
+            stuck: None,
+            echo,
+            colours: Colours::default(),
+        }
     }
 
     /// Where it is.
@@ -53,7 +70,7 @@ impl Console {
         while let Some(count) = self.file.as_mut().and_then(|file| file.read(&mut piece).ok()) {
             let Some(bytes @ [_, ..]) = piece.get(..count) else { break };
             if self.echo == Echo::Stderr {
-                eprint!("{}", cleaned(bytes));
+                eprint!("{}", cleaned(&self.colours.whole(bytes)));
             }
             self.take(bytes);
         }
@@ -64,15 +81,35 @@ impl Console {
         for byte in bytes {
             if *byte == b'\n' {
                 let line = std::mem::take(&mut self.line);
-                let line = String::from_utf8_lossy(&line);
+                let line = without_colours(&String::from_utf8_lossy(&line));
                 if self.panic.is_none() {
                     self.panic = panic_in(&line);
                 }
                 self.agent = agent_in(&line).or(self.agent.take());
+                self.stops(&line);
             } else if self.line.len() < LINE {
                 self.line.push(*byte);
             }
         }
+    }
+
+    /// Whether the boot has stopped, by a line or by a prompt that ends none.
+    fn stops(&mut self, line: &str) {
+        if self.stuck.is_none() {
+            self.stuck = stops_at(line);
+        }
+    }
+
+    /// At which line the boot has stopped, if it has.
+    pub(crate) fn stuck(&mut self) -> Option<&Stuck> {
+        let prompt = without_colours(&String::from_utf8_lossy(&self.line));
+        self.stops(&prompt);
+        self.stuck.as_ref()
+    }
+
+    /// Whether nothing at all was printed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tail().is_empty()
     }
 
     /// What the agent said last, if its log is shown here.
@@ -97,7 +134,7 @@ impl Console {
 /// A guest's text cannot steer a terminal; carriage returns and colours of a console mean nothing here.
 fn cleaned(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).replace('\r', "");
-    printable::lines(&text)
+    printable::lines(&without_colours(&text))
 }
 
 fn last_lines(text: &str) -> String {
@@ -160,12 +197,9 @@ mod tests {
         assert_eq!(console.look(), None);
         std::fs::write(&path, format!("{lines}[ 1.0] Kernel panic - not syncing: x\x1b[0m\r\n"))
             .unwrap();
-        assert_eq!(console.look(), Some("Kernel panic - not syncing: x\\x1b[0m"));
+        assert_eq!(console.look(), Some("Kernel panic - not syncing: x"));
         let tail = console.tail();
-        assert!(
-            tail.starts_with("  line 11\n") && tail.ends_with("not syncing: x\\x1b[0m\n"),
-            "{tail}"
-        );
+        assert!(tail.starts_with("  line 11\n") && tail.ends_with("not syncing: x\n"), "{tail}");
         std::fs::remove_file(path).unwrap();
     }
 }

@@ -1,6 +1,10 @@
 //! `run` with programs that play QEMU and what carries vsock: what is said, the codes, and that nothing is left. With a
 //! VM: tests/tests/vm/run.rs.
 
+mod boots;
+mod slow;
+mod starts;
+
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +31,10 @@ impl World {
         let world = Self(directory);
         let console =
             "console=$(echo \"$*\" | sed -n 's/.*file,id=console,path=\\([^ ]*\\).*/\\1/p')";
-        world.program("qemu", &format!("{console}\n{qemu}"));
+        world.program(
+            "qemu",
+            &format!("{console}\necho \"$*\" >\"{}\"\n{qemu}", world.path("arguments")),
+        );
         let socket = "socket=$(echo \"$*\" | sed 's/.*socket=//'); : >\"$socket\"";
         world.program("vsock", &format!("{socket}\nexec sleep 1000"));
         fs::write(world.0.join("kernel"), "").unwrap();
@@ -52,13 +59,29 @@ impl World {
 
     /// A run of this kernel.
     fn command(&self, options: &[&str]) -> Command {
+        let (program, kernel) = (self.path("qemu"), self.path("kernel"));
+        let ours = ["--qemu", &program, "--kernel", &kernel];
+        self.bare(&[&ours, options, &["--", "true"]].concat())
+    }
+
+    /// A run of something else.
+    fn bare(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mote-host"));
-        command.args(["run", "--qemu", &self.path("qemu"), "--kernel", &self.path("kernel")]);
-        command.args(options).args(["--", "true"]);
+        command.arg("run").args(words);
         command.env("TMPDIR", self.0.join("tmp")).env("MOTE_VSOCK", self.0.join("vsock"));
         command.env_remove("MOTE_HOST_ACCEL");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// Where the instance of a run that has begun is.
+    fn instance(&self) -> PathBuf {
+        let path = self.0.join("arguments");
+        wait("QEMU's arguments", SOON, || {
+            let text = fs::read_to_string(&path).ok()?;
+            let (_, monitor) = text.split_once("unix:")?;
+            Some(Path::new(monitor.split_once(',')?.0).parent()?.to_owned())
+        })
     }
 
     fn run(&self, options: &[&str]) -> (Option<i32>, String) {
@@ -246,74 +269,4 @@ fn a_disk_is_not_written_unless_that_is_asked_for() {
         text.contains("id=root,format=qcow2,discard=on") && !text.contains("snapshot"),
         "{text}"
     );
-}
-
-#[test]
-fn what_cannot_be_run_is_refused_before_anything_is_started() {
-    let world = World::new("refused", "exit 1");
-    let absent = world.path("absent");
-    for (options, expected) in [
-        (&["--initrd", &absent][..], "absent: No such file or directory\n"),
-        (&["--share", &absent], "absent: No such file or directory\n"),
-        (&["-t"], "-t needs a terminal on stdin\n"),
-        (&["--qemu", "no-such-qemu"], "there is no no-such-qemu"),
-    ] {
-        // The last one counts.
-        let mut command = world.command(&[]);
-        if options[0] == "--qemu" {
-            command = Command::new(env!("CARGO_BIN_EXE_mote-host"));
-            command
-                .args(["run", "--kernel", &world.path("kernel")])
-                .args(options)
-                .args(["--", "true"]);
-            command.env("TMPDIR", world.0.join("tmp")).stdin(Stdio::null());
-        } else {
-            command = {
-                drop(command);
-                world.command(options)
-            };
-        }
-        let output = command.stderr(Stdio::piped()).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(125), "{said}");
-        assert!(said.contains(expected), "{expected} in {said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
-    }
-    assert!(!world.pid_file("qemu").exists() && world.left() == 0);
-}
-
-#[test]
-fn several_kernels_have_a_line_each_and_the_worst_code() {
-    let qemu =
-        "case \"$*\" in *kernel2*) echo 'qemu: two' >&2 ;; *) echo 'qemu: one' >&2 ;; esac; exit 1";
-    let world = World::new("matrix", qemu);
-    let second = world.path("kernel2");
-    fs::write(&second, "").unwrap();
-    let file = world.path("junit");
-    let options = ["--accel", "tcg", "--kernel", &second, "--jobs", "2", "--junit", &file];
-    let output = world.command(&options).output().unwrap();
-    assert_eq!(output.status.code(), Some(125));
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(text.lines().count(), 2, "{text}");
-    assert!(text.lines().all(|line| line.starts_with("FAILED ")), "{text}");
-    assert!(text.contains("qemu: one") && text.contains("qemu: two"), "{text}");
-    let junit = fs::read_to_string(file).unwrap();
-    assert!(junit.contains("tests=\"2\" failures=\"2\""), "{junit}");
-    assert_eq!(world.left(), 0);
-}
-
-#[test]
-fn a_disk_of_another_architecture_is_not_booted_without_firmware() {
-    for arch in ["aarch64", "riscv64"] {
-        let world = World::new(arch, "exit 1");
-        let disk = world.path("disk");
-        fs::write(&disk, "").unwrap();
-        let mut run = Command::new(env!("CARGO_BIN_EXE_mote-host"));
-        run.args(["run", "--arch", arch, "--disk", &disk, "--", "true"]).stdin(Stdio::null());
-        let output = run.env("TMPDIR", world.0.join("tmp")).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(125), "{said}");
-        let begin = format!("mote-host: QEMU has no firmware for {arch}: --kernel");
-        assert!(said.starts_with(&begin), "{said}");
-    }
 }

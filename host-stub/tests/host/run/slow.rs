@@ -1,0 +1,127 @@
+//! An agent that has announced itself on a machine that is busy: what may be asked twice is, and nothing else.
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::process::Output;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustls::{ServerConnection, StreamOwned};
+
+use super::World;
+use crate::peers::agent::tls;
+use crate::peers::host::{SOON, wait};
+use crate::peers::qmp::Qemu;
+use crate::peers::wire::{Message, accept_websocket, read_request};
+
+type Stream = StreamOwned<ServerConnection, UnixStream>;
+
+/// What an agent does with the nth call of those that are not the host's own.
+type Answer = fn(usize, &Message, &mut Stream) -> std::io::Result<()>;
+
+/// Its calls, by their first words.
+fn agent(socket: &Path, share: &Path, answer: Answer) -> Arc<Mutex<Vec<String>>> {
+    let (config, listener) = (tls(share), UnixListener::bind(socket).unwrap());
+    let calls = Arc::<Mutex<Vec<String>>>::default();
+    let all = calls.clone();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (config, calls) = (config.clone(), calls.clone());
+            std::thread::spawn(move || -> std::io::Result<()> {
+                stream.read_exact(&mut [0; 13])?;
+                stream.write_all(b"OK 8443\n")?;
+                let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), stream);
+                let request = read_request(&mut stream)?;
+                let line = request.first_line().trim_end_matches(" HTTP/1.1").to_owned();
+                if line.ends_with(" /1.0") {
+                    let info =
+                        r#"{"type":"sync","metadata":{"environment":{"server":"lxd-agent"}}}"#;
+                    return say(&mut stream, "200 OK", info);
+                }
+                let mut calls = calls.lock().unwrap();
+                calls.push(line);
+                let count = calls.len();
+                drop(calls);
+                answer(count, &request, &mut stream)
+            });
+        }
+    });
+    all
+}
+
+fn say(stream: &mut Stream, status: &str, body: &str) -> std::io::Result<()> {
+    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+    stream.conn.send_close_notify();
+    stream.flush()
+}
+
+/// Says nothing until the peer has had enough.
+fn be_slow(stream: &mut Stream) {
+    let _gone = stream.read(&mut [0]);
+}
+
+/// A run with such an agent; gives its calls.
+fn run(name: &str, options: &[&str], answer: Answer) -> (Output, Vec<String>) {
+    let world = World::new(name, "exec sleep 1000");
+    let options = [&["--accel", "tcg"][..], options].concat();
+    let run = world.command(&options).spawn().unwrap();
+    let instance = world.instance();
+    let calls = agent(&instance.join("vsock"), &instance.join("config"), answer);
+    let qemu = Qemu::start(&instance.join("qmp"));
+    wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
+    qemu.say("STARTED\n");
+    let output = run.wait_with_output().unwrap();
+    let calls = calls.lock().unwrap().clone();
+    (output, calls)
+}
+
+#[test]
+fn an_agent_that_does_not_answer_in_time_is_asked_again() {
+    let (output, calls) = run("slow", &[], |count, _, stream| {
+        match count {
+            // After the handshake of TLS, within the websocket's.
+            1 => be_slow(stream),
+            2 => {}
+            _ => return say(stream, "403 Forbidden", r#"{"type":"error","error":"enough"}"#),
+        }
+        Ok(())
+    });
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(calls, ["GET /1.0/events"; 3], "{said}");
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.starts_with("mote-host: events: status 403: enough\n"), "{said}");
+}
+
+#[test]
+fn a_command_that_may_have_started_is_not_asked_for_again() {
+    let (output, calls) = run("once", &[], |_, request, stream| {
+        if request.first_line().starts_with("GET /1.0/events") {
+            accept_websocket(stream, request)?;
+            be_slow(stream);
+        }
+        // The request is closed without an answer.
+        Ok(())
+    });
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(calls, ["GET /1.0/events", "POST /1.0/exec"], "{said}");
+    assert_eq!(output.status.code(), Some(125), "{said}");
+}
+
+#[test]
+fn an_agent_that_never_answers_is_asked_until_the_boots_time_is_over() {
+    let limit = ["--boot-timeout", "12"];
+    let begun = std::time::Instant::now();
+    let (output, calls) = run("never", &limit, |_, _, stream| {
+        be_slow(stream);
+        Ok(())
+    });
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("did not answer in time"), "{said}");
+    // 5 s and what is left.
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_secs(10), "{took:?}");
+    assert!(took < mote_machine::patient(Duration::from_secs(16)), "{took:?}");
+}

@@ -1,0 +1,139 @@
+//! What is refused before anything is started, with 125 and its option's name; and several kernels.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use super::World;
+
+#[test]
+fn what_cannot_be_run_is_refused_before_anything_is_started() {
+    let world = World::new("refused", "exit 1");
+    let absent = world.path("absent");
+    let kernel = world.path("kernel");
+    for (words, expected) in [
+        (&["--initrd", &absent][..], "--initrd "),
+        (&["--initrd", &absent], "absent: No such file or directory\n"),
+        (&["--share", &absent], "absent: No such file or directory\n"),
+        (&["-t"], "-t needs a terminal on stdin\n"),
+        (&["--qemu", "no-such-qemu"], "there is no no-such-qemu"),
+    ] {
+        let words = [&["--kernel", &kernel], words, &["--", "true"]].concat();
+        let output = world.bare(&words).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        assert!(said.contains(expected), "{expected} in {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    assert!(!world.pid_file("qemu").exists() && world.left() == 0);
+}
+
+#[test]
+fn files_of_options_are_looked_at_before_the_boot() {
+    let world = World::new("files", "exit 1");
+    let (absent, inside) = (world.path("absent"), world.path("absent/file"));
+    let (push, pull) = (format!("{absent}:/x"), format!("/x:{inside}"));
+    let image = world.path("image");
+    fs::write(&image, b"QFI\xfb\0\0\0\x03").unwrap();
+    for (option, value, expected) in [
+        ("--push", &push, "absent: No such file or directory\n"),
+        ("--pull", &pull, "absent: No such file or directory\n"),
+        ("--result", &inside, "absent: No such file or directory\n"),
+        ("--junit", &inside, "absent: No such file or directory\n"),
+        ("--log", &inside, "absent: No such file or directory\n"),
+        ("--console", &world.path("tmp"), "tmp: this is a directory\n"),
+        ("--disk", &image, "image=raw\n"),
+    ] {
+        let (code, said) = world.run(&["--accel", "tcg", option, value]);
+        assert_eq!((code, said.lines().count()), (Some(125), 1), "{said}");
+        let first = format!("mote-host: {option} ");
+        assert!(said.starts_with(&first) && said.ends_with(expected), "{said}");
+    }
+    assert!(!world.pid_file("qemu").exists() && world.left() == 0);
+}
+
+#[test]
+fn a_wrong_command_line_of_run_is_125_and_of_another_command_2() {
+    let world = World::new("line", "exit 1");
+    let kernel = world.path("kernel");
+    for words in [
+        &["--kernel", &kernel, "--no-such-option", "--", "true"][..],
+        &["--kernel", &kernel],
+        &["--kernel", &kernel, "--kernel", &kernel, "--console", &world.path("c"), "--", "true"],
+        &["--kernel", &kernel, "--timeout", "soon", "--", "true"],
+    ] {
+        let output = world.bare(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+    }
+    assert!(world.bare(&["--help"]).output().unwrap().status.success());
+    let mut other = Command::new(env!("CARGO_BIN_EXE_mote-host"));
+    other.args(["exec", "--no-such-option"]).stderr(Stdio::null());
+    assert_eq!(other.status().unwrap().code(), Some(2));
+}
+
+#[test]
+fn a_run_needs_no_home() {
+    let world = World::new("home", "exit 1");
+    let mut run = world.command(&["--accel", "tcg", "--dry-run"]);
+    for name in ["HOME", "XDG_STATE_HOME", "MOTE_HOST_DIR"] {
+        run.env_remove(name);
+    }
+    let output = run.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_matrix_that_does_not_fit_starts_no_process() {
+    let world = World::new("unfit", "exit 1");
+    let kernel = world.path("kernel");
+    let three = ["--accel", "tcg", "--jobs", "3", "--kernel", &kernel, "--kernel", &kernel];
+    let two = ["--initrd", &kernel, "--initrd", &kernel];
+    let (code, said) = world.run(&[&three[..], &two].concat());
+    assert_eq!(code, Some(125), "{said}");
+    assert_eq!(said, "mote-host: 3 kernels have 2 initramfs: one for all, or one for each\n");
+    // A process that does not know which of them it is is none of them, and not all.
+    for said in ["3:/x", "-1:/x", "2", "", "x"] {
+        let mut run = world.command(&three);
+        let output = run.env("MOTE_HOST_RUN_ONLY", said).output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.starts_with("mote-host: MOTE_HOST_RUN_ONLY is for "), "{text}");
+        assert!(output.stdout.is_empty());
+    }
+    assert!(!world.pid_file("qemu").exists() && world.left() == 0);
+}
+
+#[test]
+fn several_kernels_have_a_line_each_and_the_worst_code() {
+    let qemu =
+        "case \"$*\" in *kernel2*) echo 'qemu: two' >&2 ;; *) echo 'qemu: one' >&2 ;; esac; exit 1";
+    let world = World::new("matrix", qemu);
+    let second = world.path("kernel2");
+    fs::write(&second, "").unwrap();
+    let file = world.path("junit");
+    let options = ["--accel", "tcg", "--kernel", &second, "--jobs", "2", "--junit", &file];
+    let output = world.command(&options).output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(text.lines().all(|line| line.starts_with("FAILED ")), "{text}");
+    assert!(text.contains("qemu: one") && text.contains("qemu: two"), "{text}");
+    let junit = fs::read_to_string(file).unwrap();
+    assert!(junit.contains("tests=\"2\" failures=\"2\""), "{junit}");
+    let shown = "<system-err>mote-host: QEMU ended (exit status: 1): qemu: two\n</system-err>";
+    assert!(junit.contains(shown), "{junit}");
+    assert_eq!(world.left(), 0);
+}
+
+#[test]
+fn a_disk_of_another_architecture_is_not_booted_without_firmware() {
+    for arch in ["aarch64", "riscv64"] {
+        let world = World::new(arch, "exit 1");
+        let disk = world.path("disk");
+        fs::write(&disk, "").unwrap();
+        let output = world.bare(&["--arch", arch, "--disk", &disk, "--", "true"]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        let begin = format!("mote-host: QEMU has no firmware for {arch}: --kernel");
+        assert!(said.starts_with(&begin), "{said}");
+    }
+}
