@@ -120,14 +120,14 @@ mod tests {
 
     #[test]
     fn a_made_pair_is_read_back_and_belongs_together() {
-        let directory = std::env::temp_dir().join(format!("mote-certs-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        let pair = Pair::load_or_make(&directory, "x").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let pair = Pair::load_or_make(directory, "x").unwrap();
         assert!(fs::read_to_string(directory.join("x.key")).unwrap().contains("EC PRIVATE KEY"));
         let key = rustls::crypto::ring::sign::any_supported_type(&pair.key()).unwrap();
         let certified = rustls::sign::CertifiedKey::new(vec![pair.certificate.clone()], key);
         certified.keys_match().unwrap();
-        let again = Pair::load_or_make(&directory, "x").unwrap();
+        let again = Pair::load_or_make(directory, "x").unwrap();
         assert_eq!(again.fingerprint(), pair.fingerprint());
     }
 }

@@ -69,7 +69,7 @@ fn what_the_host_adds_is_used_within_a_second_and_what_is_switched_off_stays_so(
     std::thread::sleep(LATER);
     assert_eq!(cpus(&mut guest), "0,2");
     // More events than the kernel keeps for an agent, and one that it drops.
-    let many = "i=0; while [ $i -lt 2000 ]; do echo add; i=$((i + 1)); done";
+    let many = "i=0; while [ $i -lt 6000 ]; do echo add; i=$((i + 1)); done";
     guest.ok(&format!(
         "kill -STOP $(cat /run/agent.pid); {many} >/sys/devices/system/cpu/cpu0/uevent"
     ));
@@ -77,6 +77,8 @@ fn what_the_host_adds_is_used_within_a_second_and_what_is_switched_off_stays_so(
     wait("the last CPU", patient(LATER), || {
         (guest.ok("cat /sys/devices/system/cpu/present").trim() == "0-3").then_some(())
     });
+    // Of NETLINK_KOBJECT_UEVENT, the ninth column counts them.
+    guest.ok("awk '$2 == 15 && $9 > 0' /proc/net/netlink | grep .");
     guest.ok("kill -CONT $(cat /run/agent.pid)");
     wait("a CPU without an event", patient(SOON), || (cpus(&mut guest) == "0,2-3").then_some(()));
     let log = guest.ok("cat /run/agent.log");
