@@ -14,12 +14,9 @@ use rustix::stdio::stdin;
 use crate::config::files;
 use crate::options::Options;
 use crate::runtime::log;
-use crate::runtime::small_files::read_to_end;
+use crate::runtime::small_files::{MAX_DOCUMENT, read_to_end};
 use crate::system::modules;
 use crate::system::netlink::Netlink;
-
-/// Longest answer with devices, bytes: a pipe's capacity.
-const MAX_ANSWER: u64 = 64 * 1024;
 
 /// Name, for the log, and contents.
 type NamedFile = (String, Vec<u8>);
@@ -32,7 +29,7 @@ pub(crate) fn plugged(options: &Options, first: u32) -> ExitCode {
             let mut wanted = wanted(&files.nics);
             // Without any file they are not to be named: nothing else tells of `agent.nic_config`.
             if !wanted.is_empty()
-                && let Ok(answer) = read_to_end(stdin(), MAX_ANSWER)
+                && let Ok(answer) = read_to_end(stdin(), MAX_DOCUMENT)
                 && let Ok(answer) = Value::parse(&answer)
             {
                 wanted = Wanted::of_devices(answer).take(MAX_NICS).collect();

@@ -12,6 +12,9 @@ use rustix::io::retry_on_intr;
 /// Bytes that any file with data has allocated, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
 
+/// Longest document that a worker is given on its standard input, bytes: a pipe's capacity.
+pub(crate) const MAX_DOCUMENT: u64 = 64 * 1024;
+
 /// Reads a whole file of at most `most` bytes.
 ///
 /// # Errors

@@ -24,11 +24,9 @@ use crate::guest_path::{by_descriptor, enter, real_path};
 use crate::options::Options;
 use crate::runtime::digest::sha256;
 use crate::runtime::log;
-use crate::runtime::small_files::{read_bounded, read_text, read_to_end};
+use crate::runtime::small_files::{MAX_DOCUMENT, read_bounded, read_text, read_to_end};
 use crate::system::modules;
 
-/// Longest document, bytes: a pipe's capacity.
-const MAX_DOCUMENT: u64 = 64 * 1024;
 /// Longest mount table, bytes; a guest that runs containers has some hundred lines of 200.
 const TABLE: u64 = 8 * 1024 * 1024;
 /// First and longest pause between attempts.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::client::{self, Stream};
 use crate::instance::Instance;
-use crate::net::http::{longest, read_answer};
+use crate::net::http::{longest, read_answer, unanswered};
 use crate::net::pump;
 use crate::net::stream::Limit;
 
@@ -90,10 +90,7 @@ fn read_head(stream: &mut Stream) -> Result<(Vec<u8>, Vec<u8>)> {
         }
         let mut reader = stream.conn.reader();
         match reader.fill_buf() {
-            Ok([]) => {
-                let cut = std::io::Error::new(ErrorKind::UnexpectedEof, "closed without an answer");
-                return Err(cut.into());
-            }
+            Ok([]) => return Err(unanswered().into()),
             Ok(record) => {
                 let count = record.len();
                 bytes.extend_from_slice(record);

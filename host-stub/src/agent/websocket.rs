@@ -17,6 +17,7 @@ use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 use super::client;
 use super::trouble::FailedCall;
 use crate::instance::Instance;
+use crate::net::http::unanswered;
 use crate::net::stream::{Limit, Timed};
 
 /// For connecting, TLS and the upgrade together (P§3.2).
@@ -127,11 +128,10 @@ pub(crate) fn connect_within(
 
 /// What a handshake failed of: the system's error stays one, so that it can be told what it means.
 fn meant(error: HandshakeError<ClientHandshake<Half>>) -> anyhow::Error {
-    let cut = std::io::ErrorKind::UnexpectedEof;
     match error {
         HandshakeError::Failure(Error::Io(error)) => anyhow::Error::from(error),
         HandshakeError::Failure(Error::Protocol(ProtocolError::HandshakeIncomplete)) => {
-            std::io::Error::new(cut, "closed without an answer").into()
+            unanswered().into()
         }
         error @ (HandshakeError::Interrupted(_) | HandshakeError::Failure(_)) => {
             anyhow!("{error}")

@@ -86,6 +86,11 @@ pub(crate) fn read_request(stream: &mut impl Read, most: usize) -> Result<Option
     Ok(Some(message))
 }
 
+/// For a connection that the peer has closed in place of an answer.
+pub(crate) fn unanswered() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "closed without an answer")
+}
+
 /// Reads an answer with a body of at most `most` bytes.
 pub(crate) fn read_answer(stream: &mut impl Read, most: usize) -> Result<Message> {
     let head = read_head(stream, |bytes| {
@@ -96,10 +101,7 @@ pub(crate) fn read_answer(stream: &mut impl Read, most: usize) -> Result<Message
         let headers = fields(parsed.headers);
         Ok(Some((Message { status, headers, ..Message::default() }, length)))
     })?;
-    let Some((mut message, rest)) = head else {
-        let kind = std::io::ErrorKind::UnexpectedEof;
-        return Err(std::io::Error::new(kind, "closed without an answer").into());
-    };
+    let Some((mut message, rest)) = head else { return Err(unanswered().into()) };
     let end = if message.status == 101 { End::Unsaid } else { End::Close };
     message.body = read_body(stream, &message, rest, end, most)?;
     Ok(message)

@@ -1,7 +1,7 @@
 //! Several kernels: each is run by a process of its own, and has a line in the end.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write, stderr, stdout};
+use std::io::{Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use super::child::{self, Kept};
 use super::outcome::junit::{self, Case};
 use super::world::Scratch;
 use crate::common::printable;
+use crate::common::whole_file::end_of;
 use crate::exec::tail::TAIL;
 
 /// Between looks at those that run.
@@ -145,18 +146,10 @@ fn finished(args: &RunArgs, root: &Path, job: &Job) -> Result<(usize, Case, Valu
         }
     }
     let name = format!("{kernel}: {}", args.command.join(" "));
-    let output = ["out", "err"].map(|what| tail(&file(root, number, what)).unwrap_or_default());
+    let most = u64::try_from(TAIL)?;
+    let end = |what| end_of(&file(root, number, what), most).unwrap_or_default();
+    let output = ["out", "err"].map(end);
     Ok((number, Case { name, failure, took, output }, result))
-}
-
-/// The end of a file.
-fn tail(path: &Path) -> Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let (length, tail) = (file.metadata()?.len(), u64::try_from(TAIL)?);
-    file.seek(SeekFrom::Start(length.saturating_sub(tail)))?;
-    let mut bytes = Vec::new();
-    file.take(tail).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

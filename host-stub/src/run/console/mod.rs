@@ -4,13 +4,14 @@ mod colours;
 mod stuck;
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use self::colours::Colours;
 pub(crate) use self::colours::without_colours;
 use self::stuck::{Stuck, stops_at};
 use crate::common::printable;
+use crate::common::whole_file::end_of;
 
 /// What a kernel says when it gives up.
 const PANIC: &str = "Kernel panic - not syncing";
@@ -119,15 +120,7 @@ impl Console {
 
     /// Its last lines, for people.
     pub(crate) fn tail(&self) -> String {
-        let read = || -> std::io::Result<Vec<u8>> {
-            let mut file = File::open(&self.path)?;
-            let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
-            let mut bytes = Vec::new();
-            file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        last_lines(&cleaned(&read().unwrap_or_default()))
+        last_lines(&cleaned(&end_of(&self.path, TAIL_BYTES).unwrap_or_default()))
     }
 }
 
