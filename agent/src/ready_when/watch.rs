@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -58,6 +59,8 @@ impl Looks {
             Condition::Init => return self.init_is_done(root),
             Condition::CloudInit => return !text_of(root, "run/cloud-init/result.json").is_empty(),
             Condition::Port(_) => &["proc/net/tcp", "proc/net/tcp6"],
+            // A name with a line break in it is more than one line of the table, and any user can make one.
+            Condition::Socket(path) if !is_socket(root, path) => return false,
             Condition::Socket(_) => &["proc/net/unix"],
             Condition::Command(words) => return self.ends(words, 0),
         };
@@ -99,17 +102,25 @@ impl Looks {
     }
 }
 
+/// Whether there is a socket at this path: made by somebody who may write where it is.
+fn is_socket(root: &Path, path: &str) -> bool {
+    let found = root.join(path.trim_start_matches('/')).metadata();
+    found.is_ok_and(|found| found.file_type().is_socket())
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::net::UnixListener;
 
     use super::*;
     use crate::runtime::scratch::scratch;
 
     #[test]
-    fn a_name_of_any_bytes_hides_no_other_socket() {
+    fn a_name_of_any_bytes_hides_no_other_socket_and_is_none() {
         let root = scratch("any-bytes");
         fs::create_dir_all(root.join("proc/net")).unwrap();
+        fs::create_dir_all(root.join("run")).unwrap();
         let line =
             |path: &[u8]| [b"f: 00000002 00000000 00010000 0001 01 12 ", path, b"\n"].concat();
         let table = root.join("proc/net/unix");
@@ -120,6 +131,12 @@ mod tests {
         let mut text = line(b"@\xff").repeat(100_000);
         text.extend(line(b"/run/db"));
         fs::write(&table, text).unwrap();
+        // So far one with the name `/tmp/x`, a line break and all of that line might have made it.
+        assert!(!looks());
+        fs::write(root.join("run/db"), "").unwrap();
+        assert!(!looks());
+        fs::remove_file(root.join("run/db")).unwrap();
+        let _socket = UnixListener::bind(root.join("run/db")).unwrap();
         assert!(looks());
     }
 

@@ -1,5 +1,7 @@
 //! Ready without a word of an application: what `ready-when` asks for, in a root of the test's, and a host that is told.
 
+use std::cell::Cell;
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use mote_tests::proc::processes;
@@ -37,9 +39,11 @@ fn ready_is_said_once_all_conditions_have_held() {
     boot.put("run/openrc/rc.starting/x", "");
     let mut agent = boot.start(&[]);
     connected(&boot, 1);
-    let steps: [(&str, &dyn Fn()); 5] = [
+    let socket = Cell::new(None);
+    let steps: [(&str, &dyn Fn()); 6] = [
         ("command", &|| mote_tests::put(&check, "")),
         ("unix", &|| boot.put("proc/net/unix", UNIX)),
+        ("its socket", &|| socket.set(UnixListener::bind(boot.root("run/db")).ok())),
         ("tcp", &|| boot.put("proc/net/tcp6", TCP)),
         ("cloud-init", &|| boot.put("run/cloud-init/result.json", "{}")),
         ("init", &|| std::fs::remove_dir_all(boot.root("run/openrc/rc.starting")).unwrap()),
@@ -99,6 +103,7 @@ fn whoever_is_killed_or_in_the_way_what_is_asked_for_is_seen() {
     // Any user can make a socket with such a name.
     let line = |path: &[u8]| [b"f: 00000002 00000000 00010000 0001 01 12 ", path, b"\n"].concat();
     boot.put("proc/net/unix", "");
+    let _socket = UnixListener::bind(boot.root("run/db")).unwrap();
     std::fs::write(boot.root("proc/net/unix"), [line(b"@\xff"), line(b"/run/db")].concat())
         .unwrap();
     is_ready(&boot);
