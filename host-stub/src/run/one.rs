@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::accel::Used;
 use super::args::RunArgs;
 use super::check;
-use super::console::{Console, Echo};
+use super::console::{Console, Echo, Keeps};
 use super::course::{Course, Limits, News, watch_signals};
 use super::guest::Job;
 use super::machine::{Plan, Talk};
@@ -101,10 +101,11 @@ fn staged(
     let world = World::start(root, &plan, &path, talk, log)?;
     phases.booted = Some(Instant::now());
     let echo = if args.verbose { Echo::Stderr } else { Echo::No };
+    let keeps = if args.console.is_some() { Keeps::All } else { Keeps::End };
     let (sender, news) = signals;
     let mut course = Course {
         world,
-        console: Console::new(path, echo),
+        console: Console::new(path, echo, keeps),
         news,
         limits: limits(args, plan.used),
         kept: args.console.is_some(),

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use self::colours::Colours;
 pub(crate) use self::colours::without_colours;
 use self::stuck::{Stuck, stops_at};
@@ -20,6 +22,11 @@ const TAIL: usize = 20;
 const TAIL_BYTES: u64 = 16 * 1024;
 /// Longest part of a line that is kept until its end comes, bytes.
 const LINE: usize = 4096;
+/// Bytes of a console that are read at a time, in pieces: a guest may print without end.
+const PIECE: usize = 16 * 1024;
+const PIECES: usize = 256;
+/// Bytes at the end of a console that stay on disk, if nobody has asked for all of it; at most twice as many do.
+const KEPT: u64 = 16 << 20;
 
 /// A console that is followed.
 #[derive(Debug)]
@@ -31,7 +38,19 @@ pub(crate) struct Console {
     agent: Option<String>,
     stuck: Option<Stuck>,
     echo: Echo,
+    keeps: Keeps,
+    /// How much was read, and how much of that is no longer on disk, bytes.
+    read: u64,
+    forgotten: u64,
     colours: Colours,
+}
+
+/// What of it stays on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    All,
+    /// A guest that prints without end fills no disk.
+    End,
 }
 
 /// Whether it is shown as it comes.
@@ -44,7 +63,7 @@ pub(crate) enum Echo {
 
 impl Console {
     /// Of a file that QEMU will write.
-    pub(crate) fn new(path: PathBuf, echo: Echo) -> Self {
+    pub(crate) fn new(path: PathBuf, echo: Echo, keeps: Keeps) -> Self {
         Self {
             path,
             file: None,
@@ -53,6 +72,9 @@ impl Console {
             agent: None,
             stuck: None,
             echo,
+            keeps,
+            read: 0,
+            forgotten: 0,
             colours: Colours::default(),
         }
     }
@@ -65,17 +87,32 @@ impl Console {
     /// Takes what has been printed since; gives the panic's line if there was one.
     pub(crate) fn look(&mut self) -> Option<&str> {
         if self.file.is_none() {
-            self.file = File::open(&self.path).ok();
+            self.file = File::options().read(true).write(true).open(&self.path).ok();
         }
-        let mut piece = [0; 16 * 1024];
-        while let Some(count) = self.file.as_mut().and_then(|file| file.read(&mut piece).ok()) {
-            let Some(bytes @ [_, ..]) = piece.get(..count) else { break };
+        let mut piece = [0; PIECE];
+        for _ in 0..PIECES {
+            let count = self.file.as_mut().and_then(|file| file.read(&mut piece).ok());
+            let Some(bytes @ [_, ..]) = count.and_then(|count| piece.get(..count)) else { break };
             if self.echo == Echo::Stderr {
                 eprint!("{}", cleaned(&self.colours.whole(bytes)));
             }
             self.take(bytes);
+            self.read += u64::try_from(bytes.len()).unwrap_or_default();
         }
+        self.forget();
         self.panic.as_deref()
+    }
+
+    /// Gives back the disk's space of what was read and will not be shown.
+    fn forget(&mut self) {
+        let until = self.read.saturating_sub(KEPT);
+        if self.keeps == Keeps::All || until < self.forgotten + KEPT {
+            return;
+        }
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // A file system that cannot do it has all of it.
+        let _as_it_is = self.file.as_ref().map(|file| fallocate(file, hole, 0, until));
+        self.forgotten = until;
     }
 
     fn take(&mut self, bytes: &[u8]) {
@@ -156,6 +193,9 @@ fn agent_in(line: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
 
     #[test]
@@ -183,7 +223,7 @@ mod tests {
     #[test]
     fn a_line_in_pieces_is_one_and_the_end_is_what_is_shown() {
         let path = std::env::temp_dir().join(format!("mote-host-console-{}", std::process::id()));
-        let mut console = Console::new(path.clone(), Echo::No);
+        let mut console = Console::new(path.clone(), Echo::No, Keeps::End);
         assert_eq!(console.look(), None);
         let lines: String = (0..30).map(|number| format!("line {number}\r\n")).collect();
         std::fs::write(&path, format!("{lines}[ 1.0] Kernel pa")).unwrap();
@@ -193,6 +233,24 @@ mod tests {
         assert_eq!(console.look(), Some("Kernel panic - not syncing: x"));
         let tail = console.tail();
         assert!(tail.starts_with("  line 11\n") && tail.ends_with("not syncing: x\n"), "{tail}");
+        std::fs::remove_file(path).unwrap();
+    }
+    #[test]
+    fn of_a_guest_that_prints_without_end_the_end_is_kept() {
+        let path = std::env::temp_dir().join(format!("mote-host-endless-{}", std::process::id()));
+        let line = [b"x".repeat(1022), b"\r\n".to_vec()].concat().repeat(1024);
+        for (keeps, most) in [(Keeps::End, 2 * KEPT), (Keeps::All, u64::MAX)] {
+            let mut guest = File::create(&path).unwrap();
+            let mut console = Console::new(path.clone(), Echo::No, keeps);
+            for _ in 0..64 {
+                guest.write_all(&line).unwrap();
+                console.look();
+            }
+            let blocks = guest.metadata().unwrap().blocks() * 512;
+            assert!(blocks <= most && (blocks < 64 << 20) == (keeps == Keeps::End), "{blocks}");
+            guest.write_all(b"Kernel panic - not syncing: x\r\n").unwrap();
+            assert!(console.look().is_some() && console.tail().ends_with("x\n"));
+        }
         std::fs::remove_file(path).unwrap();
     }
 }
