@@ -57,3 +57,37 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
     assert_eq!(code, Some(143));
     assert!(machine.asked().ends_with("mote-agent thaw\n"), "{}", machine.asked());
 }
+
+/// The server's own commands: they read what is no terminal; what the guest says is said on, and an error if nobody takes it.
+const SPEAKS: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\nread -r word && echo \"read $word\" >>\"$HOME/asked\"\n[ \"$1\" != exec ] || echo said || exit 1\n[[ ! -e $HOME/lost || $* != *freeze* ]] || exit 1\n";
+
+#[test]
+fn neither_a_pipe_nor_output_that_nobody_takes_nor_a_lost_connection_leaves_a_guest_frozen() {
+    let machine = Machine::new(&[("incus", SPEAKS)]);
+    let whole = "incus exec vm1 -- mote-agent freeze --for 60s\nincus snapshot create vm1\nincus exec vm1 -- mote-agent thaw\n";
+    let snapshot = "/bin/sh image/packages/mote-snapshot vm1";
+    for line in [format!("echo x | {snapshot}"), format!("{snapshot} >/dev/full")] {
+        let (code, said) = machine.sh(&line);
+        assert_eq!((code, machine.asked().as_str()), (Some(0), whole), "{line}: {said}");
+        std::fs::remove_file(machine.0.0.join("asked")).expect("what was asked");
+    }
+    mote_tests::put(machine.0.0.join("lost"), "");
+    let (code, _) = machine.sh(snapshot);
+    assert_eq!(code, Some(1));
+    assert!(machine.asked().ends_with("mote-agent thaw\n"), "{}", machine.asked());
+}
+
+#[test]
+fn a_project_is_that_of_what_is_frozen_too() {
+    let machine = Machine::new(&BOTH);
+    let (code, text) = asked(&machine, "--project p --volume default/a vm1 s1 -- --no-expiry");
+    let order = "incus --project=p exec vm1 -- mote-agent freeze --for 60s\n\
+                 incus --project=p snapshot create vm1 s1 --no-expiry\n\
+                 incus --project=p storage volume snapshot create default a s1\n\
+                 incus --project=p exec vm1 -- mote-agent thaw\n";
+    assert_eq!((code, text.as_str()), (Some(0), order));
+    // The instance of that name in another project would be frozen in its place.
+    for wrong in ["vm1 s1 -- --project p", "vm1 s1 -- --no-expiry --project=p", "--project"] {
+        assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
+    }
+}
