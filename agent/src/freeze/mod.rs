@@ -10,6 +10,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use rustix::process::geteuid;
+
 use crate::options::command::Freeze;
 use crate::print;
 use crate::runtime::log::frozen;
@@ -22,12 +24,21 @@ use self::state::{End, State};
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(root: &Path, what: Freeze) -> ExitCode {
     let done = match what {
+        // Others cannot see what is frozen, and would be told that nothing is.
+        _ if !geteuid().is_root() => Err(io::ErrorKind::PermissionDenied.into()),
         Freeze::For(length) => guard::start(root, length),
         Freeze::Status => Ok(status(root)),
         Freeze::Thaw => thaw(root),
         Freeze::Trim => trim(root),
     };
-    let done = done.and_then(|text| print::out(format_args!("{text}\n")));
+    let done = done.and_then(|text| {
+        let told = print::out(format_args!("{text}\n"));
+        if told.is_err() && matches!(what, Freeze::For(_)) {
+            // It is an error to the caller, who makes no snapshot.
+            let _thawed = thaw(root);
+        }
+        told
+    });
     if let Err(why) = &done {
         print::complain(format_args!("{why}"));
     }
@@ -44,6 +55,7 @@ fn status(root: &Path) -> String {
 }
 
 /// Ends the guard's wait. Without one, thaws what is frozen, whoever did it.
+#[inline(never)] // its size
 fn thaw(root: &Path) -> io::Result<String> {
     let state = State::look(root);
     if let Some(guard) = state.guard {
@@ -54,8 +66,8 @@ fn thaw(root: &Path) -> io::Result<String> {
         };
     }
     let disks = Disks::open(root)?;
-    // Each of them, not only the first.
-    let unguarded = disks.open.iter().filter(|disk| sys::freeze::thaw(disk)).count();
+    // Each of them, not only the first; the last one first: thawing one that lies in a file of another writes to that.
+    let unguarded = disks.open.iter().rev().filter(|disk| sys::freeze::thaw(disk)).count();
     // Else who writes a log waits until the time of a guard that was killed.
     frozen::forget(root);
     Err(io::Error::other(if unguarded > 0 {

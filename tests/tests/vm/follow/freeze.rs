@@ -120,8 +120,14 @@ fn whatever_is_killed_all_is_thawed_in_time() {
     });
     vm.write_later();
     vm.written(Duration::from_secs(5));
-    // The guard itself, by hand: what it left is thawed by hand too.
-    vm.guest.ok("rm /etc/mote/freeze.d/slow; mote-agent freeze");
+    // Who is not told that all is frozen makes no snapshot.
+    let (code, said) = vm.guest.sh("rm /etc/mote/freeze.d/slow; mote-agent freeze 2>&1 >/dev/full");
+    assert!(code == 1 && said.contains("No space left"), "{code} {said}");
+    assert_eq!(vm.guest.ok("mote-agent freeze --status"), "not frozen\n");
+    // The guard itself, by hand: what it left is thawed by hand too, also what lies in a file of another.
+    vm.guest.ok("modprobe loop; mkdir -p /inner; dd if=/dev/zero of=/data/inner bs=1M count=8");
+    vm.guest.ok("mke2fs -F /data/inner && mount -o loop -t ext4 /data/inner /inner");
+    assert!(vm.guest.ok("mote-agent freeze").contains(" /inner /data /journal"));
     vm.guest.ok("kill -9 $(hexdump -s 8 -n 4 -e '1/4 \"%d\"' /run/mote/freeze)");
     vm.write_later();
     let (code, said) = vm.guest.sh("mote-agent thaw 2>&1");
