@@ -145,7 +145,8 @@ fn follow(agent: &Rc<Agent>) {
     if built::RESOURCES {
         agent.spawn(follow::run(agent.clone()));
     }
-    if built::READY_WHEN {
+    // An initramfs is not the system that is to be Ready; nothing of that has begun.
+    if built::READY_WHEN && !agent.options.is_early() {
         agent.spawn(ready_when::run(agent.clone()));
     }
     if built::RESTORE {

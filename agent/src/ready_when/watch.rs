@@ -23,6 +23,8 @@ use crate::workers::report::lines;
 const LOOK: Duration = Duration::from_secs(1);
 /// Longest time for a command; it is then killed, and tried again.
 const COMMAND: Duration = Duration::from_secs(10);
+/// What `/proc/PID/status` has of root's processes, and of no setuid program.
+const ROOTS: &[u8] = b"\nUid:\t0\t";
 /// The exit code if there is no such program.
 const MISSING: i32 = 127;
 
@@ -71,16 +73,25 @@ impl Looks {
 
     fn init_is_done(&mut self, root: &Path) -> bool {
         if is_there(root, "run/systemd/system") {
-            // It waits for the end of the boot; 1 says that a unit has failed, or that it cannot ask yet.
-            let runs = !self.ends("systemctl is-system-running --wait --quiet", 1);
+            // It waits for the end of the boot; 1 says that a unit has failed, that it cannot ask yet, or that this is emergency
+            // or rescue mode, in which nothing else was started.
+            let runs = !self.ends("systemctl is-system-running --wait --quiet", 1)
+                || !self.ends("systemctl is-active --quiet basic.target", 0);
             return self.calm.is_done(runs);
+        }
+        // Right after an initramfs it has only begun.
+        if text_of(root, "proc/1/comm") == "systemd\n" {
+            return self.calm.is_done(true);
         }
         let level = text_of(root, "run/openrc/softlevel");
         if !level.is_empty() {
             return is_default_level(&level, is_there(root, "run/openrc/rc.starting"));
         }
-        let is_script =
-            |process: &PathBuf| starts_services(text_of(process, "comm").trim_ascii_end());
+        // Any user can have a process of such a name.
+        let is_script = |process: &PathBuf| {
+            starts_services(text_of(process, "comm").trim_ascii_end())
+                && text_of(process, "status").as_bytes().windows(ROOTS.len()).any(|at| at == ROOTS)
+        };
         self.calm.is_done(entries(&root.join("proc")).iter().any(is_script))
     }
 
@@ -138,6 +149,35 @@ mod tests {
         fs::remove_file(root.join("run/db")).unwrap();
         let _socket = UnixListener::bind(root.join("run/db")).unwrap();
         assert!(looks());
+    }
+
+    #[test]
+    fn a_systemd_that_has_just_begun_is_not_done() {
+        let root = scratch("systemd-begins");
+        fs::create_dir_all(root.join("proc/1")).unwrap();
+        let mut looks = Looks::default();
+        let name = root.join("proc/1/comm");
+        fs::write(&name, "systemd\n").unwrap();
+        assert_eq!([0; 3].map(|_| looks.hold(&root, "init")), [false; 3]);
+        fs::write(&name, "init\n").unwrap();
+        assert_eq!([0; 2].map(|_| looks.hold(&root, "init")), [false, true]);
+    }
+
+    #[test]
+    fn a_users_process_is_no_script_of_init() {
+        let root = scratch("users-rc");
+        let process = root.join("proc/77");
+        for (process, name) in [(&process, "rc\n"), (&root.join("proc/1"), "init\n")] {
+            fs::create_dir_all(process).unwrap();
+            fs::write(process.join("comm"), name).unwrap();
+        }
+        let is_done = |user: &str| {
+            fs::write(process.join("status"), format!("Name:\trc\nUid:\t{user}\t0\n")).unwrap();
+            let mut looks = Looks::default();
+            [looks.hold(&root, "init"), looks.hold(&root, "init")]
+        };
+        assert_eq!(is_done("0"), [false, false]);
+        assert_eq!(is_done("1000"), [false, true]);
     }
 
     #[test]

@@ -111,6 +111,20 @@ fn whoever_is_killed_or_in_the_way_what_is_asked_for_is_seen() {
 }
 
 #[test]
+fn an_initramfs_that_has_a_root_after_it_is_not_ready() {
+    let boot = Boot::new("lxd");
+    boot.put("etc/mote-agent.yml", "ready-when: [cloud-init]\n");
+    boot.put("run/cloud-init/result.json", "{}");
+    let mut early = boot.start(&["--initramfs"]);
+    connected(&boot, 1);
+    std::thread::sleep(LOOKS);
+    assert_ne!(status(&boot), "Ready");
+    assert_eq!(terminate(&mut early), Some(0));
+    let _own = boot.start(&[]);
+    is_ready(&boot);
+}
+
+#[test]
 fn a_condition_that_is_none_denies_everything_as_any_other_fault() {
     let boot = Boot::new("lxd");
     boot.put("etc/mote-agent.yml", "ready-when: [port 99999]\n");
