@@ -26,37 +26,34 @@ const LOOKS: u32 = 400;
 /// made. The middle of that. That of aarch64 turns with its host's.
 const BEHIND: i64 = if cfg!(target_arch = "aarch64") { 0 } else { SECOND / 2 };
 
-/// Sets it, if it is not right and nobody else does. Prints by how much, and from what or why not.
+/// Sets it, if it is not right and nobody else does. Prints by how much, and from what or why not. Who asked for it is told by
+/// the exit code, too, that it could not be.
 pub(super) fn set(is_asked: bool) -> ExitCode {
-    let (mut by, mut why) = measured(is_asked);
-    if by != 0 && !set_wall(wall() + by) {
-        (by, why) = (0, "not permitted");
-    }
-    match print::out(format_args!("clock set by {} ms ({why})\n", by / 1_000_000)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
+    let (by, why, fails) = match measured(is_asked) {
+        Some((by, why)) if by == 0 || set_wall(wall() + by) => (by, why, false),
+        Some(_) => (0, "not permitted", true),
+        None => (0, "there is no other clock", true),
+    };
+    let told = print::out(format_args!("clock set by {} ms ({why})\n", by / 1_000_000));
+    ExitCode::from(u8::from(told.is_err() || is_asked && fails))
 }
 
-/// By how much to set it, and from what, or why not.
-fn measured(is_asked: bool) -> (i64, &'static str) {
+/// By how much to set it, and from what, or why not; `None` if there is nothing to set it by.
+fn measured(is_asked: bool) -> Option<(i64, &'static str)> {
     if is_synchronised() || has_setter(Path::new("/proc")) {
-        return (0, "another program sets it");
+        return Some((0, "another program sets it"));
     }
     // It is there with KVM alone.
     drop(modules::load(Path::new("/"), "ptp_kvm"));
     let (difference, source) = match by_host() {
         Some(difference) => (difference, "by the host's clock"),
-        None => match hardware() {
-            Some(difference) => (difference, "by the hardware's clock"),
-            None => return (0, "there is no other clock"),
-        },
+        None => (hardware()?, "by the hardware's clock"),
     };
-    match step(difference, is_asked) {
+    Some(match step(difference, is_asked) {
         Step::Right => (0, source),
         Step::By(by) => (by, source),
         Step::LocalTime => (0, "so much local times differ by; see sync-time"),
-    }
+    })
 }
 
 /// The difference by KVM's device.
