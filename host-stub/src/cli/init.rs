@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::values::{context_id, nic};
 use crate::common::pair::pair;
+use crate::common::printable::to_stderr;
 use crate::common::random::uuid;
 use crate::control::client::{ask, is_running};
 use crate::instance::create::create;
@@ -70,7 +71,7 @@ pub(crate) fn run(root: &Path, mut args: InitArgs) -> Result<()> {
     let instance = described(root, args)?;
     let share = create(root, &instance, agent.as_deref(), &templates)?;
     writeln!(stdout(), "{}", share.display())?;
-    eprint!("{}", Recipe::of(root, &instance, &share));
+    to_stderr(format_args!("{}", Recipe::of(root, &instance, &share)));
     // A daemon that runs is told; if there is none, the next one finds it.
     if is_running(root) {
         let target = format!("/1.0/instances/{}/adopt", instance.name);

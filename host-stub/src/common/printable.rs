@@ -3,8 +3,8 @@
 //! output of a command in the guest is the command's own and is passed on as it is.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
-use std::io::{IsTerminal, Write, stdout};
+use std::fmt::{Arguments, Write as _};
+use std::io::{IsTerminal, Write, stderr, stdout};
 use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
@@ -62,7 +62,12 @@ pub(crate) fn print_exact(bytes: &[u8]) -> std::io::Result<()> {
 
 /// Says on stderr what went wrong, or what somebody should know. Guests have a say in it, so it is cut.
 pub(crate) fn complain(complaint: &str) {
-    eprintln!("mote-host: {}", log_line(&without_numbers(complaint)));
+    to_stderr(format_args!("mote-host: {}\n", log_line(&without_numbers(complaint))));
+}
+
+/// Writes to stderr. If nobody reads that, or its disk is full, only the exit code tells; std's macros would panic.
+pub(crate) fn to_stderr(text: Arguments<'_>) {
+    let _lost = stderr().write_fmt(text);
 }
 
 /// std writes the system's number behind its words, where it helps nobody.

@@ -343,12 +343,12 @@ impl Outputs {
                 flow.pieces.fetch_add(1, Ordering::AcqRel);
                 flow.writing.fetch_add(1, Ordering::AcqRel);
                 match next {
-                    // If nobody reads, the command is to notice.
-                    Ok(Piece::Bytes(bytes)) => {
-                        if write(&bytes).is_err() {
-                            break None;
-                        }
-                    }
+                    // If nobody reads, the command is to notice. A disk that is full is no reader who had enough.
+                    Ok(Piece::Bytes(bytes)) => match write(&bytes) {
+                        Ok(()) => {}
+                        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break None,
+                        Err(error) => break Some(format!("{name} is lost: {error}")),
+                    },
                     Ok(Piece::Text(_)) => break None,
                     Ok(Piece::Closed) => {
                         break Some(format!("{name} was closed without a barrier"));

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -18,7 +19,10 @@ const QCOW2: [u8; 4] = *b"QFI\xfb";
 pub(crate) fn inputs(args: &RunArgs) -> Result<()> {
     vm(&args.vm)?;
     for (from, _) in &args.push {
-        fs::metadata(from).with_context(|| at("push", from.as_ref()))?;
+        let path = Path::new(from);
+        if !fs::metadata(path).with_context(|| at("push", path))?.is_dir() {
+            readable("push", path)?;
+        }
     }
     for (_, to) in &args.pull {
         let path = Path::new(to);
@@ -40,6 +44,12 @@ pub(crate) fn outputs(args: &RunArgs) -> Result<()> {
         if let Some(path) = path {
             writable(path).with_context(|| at(option, path))?;
         }
+    }
+    // It is emptied, written by another process and read by this one.
+    if let Some(path) = &args.console
+        && fs::metadata(path).is_ok_and(|about| !about.is_file())
+    {
+        bail!("{}: this is no file; -v shows the console on stderr", at("console", path));
     }
     Ok(())
 }
@@ -98,12 +108,16 @@ fn at(option: &str, path: &Path) -> String {
     format!("--{option} {}", printable::name(path))
 }
 
+/// Not opened before it is known that this does not wait for a writer.
 fn readable(option: &str, file: &Path) -> Result<File> {
-    let opened = File::open(file).with_context(|| at(option, file))?;
-    if opened.metadata()?.is_dir() {
+    let kind = fs::metadata(file).with_context(|| at(option, file))?.file_type();
+    if kind.is_dir() {
         bail!("{}: this is a directory", at(option, file));
     }
-    Ok(opened)
+    if kind.is_fifo() || kind.is_socket() {
+        bail!("{}: this is a pipe or a socket, and no file", at(option, file));
+    }
+    File::open(file).with_context(|| at(option, file))
 }
 
 /// Nothing is made or changed yet: a run that is refused leaves the results of the last one.

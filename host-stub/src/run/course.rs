@@ -16,7 +16,7 @@ use super::outcome::{Outcome, Phases};
 use super::world::World;
 use crate::agent::client;
 use crate::agent::trouble::{FailedCall, Trouble};
-use crate::common::printable::complain;
+use crate::common::printable::{complain, to_stderr};
 use crate::common::shell::quoted;
 use crate::daemon::diagnosis::diagnose;
 use crate::net::stream::Limit;
@@ -237,7 +237,8 @@ impl Course<'_> {
             let last = self.world.last_words();
             return Some(match panic {
                 Some(panic) => said(&panic),
-                None if !last.is_empty() && !status.success() => {
+                None if !status.success() => {
+                    let last = if last.is_empty() { "it says nothing" } else { &last };
                     format!("QEMU ended ({status}): {last}")
                 }
                 None => self.diagnosis(None),
@@ -340,13 +341,14 @@ impl Course<'_> {
         complain(cause);
         let tail = self.console.tail();
         if !tail.is_empty() {
-            eprint!("the console's last lines:\n{tail}");
+            to_stderr(format_args!("the console's last lines:\n{tail}"));
         }
         if self.kept {
-            eprintln!("all of it: {}", self.console.path().display());
+            to_stderr(format_args!("all of it: {}\n", self.console.path().display()));
         }
         if !self.why_tcg.is_empty() {
-            eprintln!("the VM was emulated (TCG), which is slow: {}", self.why_tcg);
+            let why = &self.why_tcg;
+            to_stderr(format_args!("the VM was emulated (TCG), which is slow: {why}\n"));
         }
     }
 

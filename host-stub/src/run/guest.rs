@@ -191,16 +191,19 @@ impl Job {
     }
 }
 
-/// Copies something into the guest, to that path or, if that ends with a slash, into it.
+/// Copies something into the guest, to that path or, if that ends with a slash, into it. A link that is named stands for what it
+/// leads to, which is not there; those in a directory stay links.
 fn copy(session: &mut Session, from: &Path, to: &str) -> Result<()> {
+    let here = from.canonicalize().with_context(|| from.display().to_string())?;
     let mut target = Path::new("/").join(to);
     let above = if to.ends_with('/') { Some(target.as_path()) } else { target.parent() };
     if let Some(above) = above {
         tree::make_parents(session, above)?;
     }
     if to.ends_with('/') {
-        let here = from.canonicalize().with_context(|| from.display().to_string())?;
-        target.push(here.file_name().context("/ cannot be copied as a whole")?);
+        // By the name that was said, unless that is none, as `.` is.
+        let name = from.file_name().or(here.file_name());
+        target.push(name.context("/ cannot be copied as a whole")?);
     }
-    tree::push(session, from, &target, None, Owner::default())
+    tree::push(session, &here, &target, None, Owner::default())
 }

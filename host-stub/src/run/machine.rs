@@ -66,7 +66,8 @@ impl Plan {
         let mut config: BTreeMap<_, _> =
             [UUID, GENERATION].map(|key| (key.to_owned(), id.clone())).into();
         if let Some(file) = &args.user_data {
-            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+            let said = || format!("--user-data {}", file.display());
+            let text = std::fs::read_to_string(file).with_context(said)?;
             config.insert(USER_DATA.to_owned(), text);
         }
         config.extend(args.config.iter().cloned());

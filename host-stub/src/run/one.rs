@@ -95,8 +95,8 @@ fn staged(
     if args.shell_on_failure && !stdin().is_terminal() {
         complain("--shell-on-failure needs a terminal on stdin: there will be no shell");
     }
-    // What an earlier run has left there is not this one's.
-    let _none = fs::remove_file(&path);
+    // What an earlier run has left there is not this one's. Not removed: it may be a link, or another's.
+    File::create(&path).with_context(|| path.display().to_string())?;
     let log = log(args, root)?;
     let world = World::start(root, &plan, &path, talk, log)?;
     phases.booted = Some(Instant::now());

@@ -69,6 +69,9 @@ impl Share {
         if !target.starts_with('/') || target == "/" {
             bail!("{target}: a share's place in the guest is an absolute path below /");
         }
+        if target.contains(':') {
+            bail!("{target}: a share is DIR[:GUEST][:ro], and can be written without :ro");
+        }
         Ok(Self { source, target, access })
     }
 
@@ -175,7 +178,7 @@ mod tests {
         assert_eq!(share.access, Access::Read);
         let share = Share::parse("/tmp").unwrap();
         assert_eq!((share.target.as_str(), share.access), ("/tmp", Access::Write));
-        for text in ["", ":/x", "/a:x", "/a:/", "/:ro"] {
+        for text in ["", ":/x", "/a:x", "/a:/", "/:ro", "/a:/b:rw"] {
             assert!(Share::parse(text).is_err(), "{text}");
         }
     }

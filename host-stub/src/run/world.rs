@@ -2,6 +2,7 @@
 //! it. Nothing of it is left when it is dropped; the processes also end if this one is killed.
 
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -38,8 +39,11 @@ impl Scratch {
     pub(crate) fn new() -> Result<Self> {
         /// Sockets have short paths; ours have about 50 bytes behind this.
         const LONGEST: usize = 55;
-        let above = Some(std::env::temp_dir()).filter(|path| path.as_os_str().len() <= LONGEST);
-        let above = above.unwrap_or_else(|| "/tmp".into());
+        // A comma divides the options of vhost-device-vsock, which has no way to write one.
+        let fits = |path: &PathBuf| {
+            path.as_os_str().len() <= LONGEST && !path.as_os_str().as_bytes().contains(&b',')
+        };
+        let above = Some(std::env::temp_dir()).filter(fits).unwrap_or_else(|| "/tmp".into());
         sweep(&above);
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&above);
         let directory = directory.with_context(|| above.display().to_string())?;

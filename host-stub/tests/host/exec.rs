@@ -87,6 +87,24 @@ fn special_codes_have_their_words() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_told_and_a_reader_who_has_enough_is_not() {
+    let (host, _qemu, _shell) = world("lxd", End::Event { code: 0 });
+    let said = |out: Stdio| {
+        let mut command = host.command(&["exec", "-T", "vm1", "cat"]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+        // The agent may have hung up.
+        let _gone = child.stdin.take().unwrap().write_all(b"in");
+        errors(&child.wait_with_output().unwrap())
+    };
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    assert_eq!(said(full.into()), "mote-host: stdout is lost: No space left on device\n");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(said(writer.into()), "");
+}
+
+#[test]
 fn a_shell_is_a_login_shell_as_the_servers_own() {
     let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
     let mut command = host.command(&["shell", "-T", "-e", "A=b=c", "vm1"]);

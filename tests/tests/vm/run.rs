@@ -41,12 +41,15 @@ fn the_commands_bytes_and_code_are_all_that_is_seen() {
     let noise = noise(4_000_000);
     File::create(&input).and_then(|mut file| file.write_all(&noise)).expect("a file");
     let dir = scratch.0.join("dir").display().to_string();
+    // What is named may be a link: what it leads to is meant.
+    let link = scratch.0.join("latest");
+    std::os::unix::fs::symlink("dir", &link).expect("a link");
     let pulled = scratch.0.join("pulled");
     let mut second = run(
         &scratch.0,
         &[
             "--push",
-            &format!("{dir}:/tmp/pushed"),
+            &format!("{}:/tmp/pushed", link.display()),
             "--share",
             &format!("{dir}:/mnt/share:ro"),
             "--pull",

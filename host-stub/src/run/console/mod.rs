@@ -94,7 +94,8 @@ impl Console {
             let count = self.file.as_mut().and_then(|file| file.read(&mut piece).ok());
             let Some(bytes @ [_, ..]) = count.and_then(|count| piece.get(..count)) else { break };
             if self.echo == Echo::Stderr {
-                eprint!("{}", cleaned(&self.colours.whole(bytes)));
+                let shown = cleaned(&self.colours.whole(bytes));
+                printable::to_stderr(format_args!("{shown}"));
             }
             self.take(bytes);
             self.read += u64::try_from(bytes.len()).unwrap_or_default();

@@ -133,6 +133,20 @@ fn a_qemu_that_fails_is_quoted_and_it_is_125() {
 }
 
 #[test]
+fn what_cannot_be_said_changes_no_code_and_leaves_nothing() {
+    let world = World::new("mute", "printf 'one\\r\\n' >\"$console\"; sleep 0.3; exit 1");
+    let file = world.path("result");
+    for more in [&["--console", &world.path("console")][..], &["-v"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let options = [&["--accel", "tcg", "--result", &file], more].concat();
+        let status = world.command(&options).stderr(full).status().unwrap();
+        assert_eq!((status.code(), world.left()), (Some(125), 0), "{more:?}");
+        assert_eq!(result(Path::new(&file))["outcome"], "not-run");
+        fs::remove_file(&file).unwrap();
+    }
+}
+
+#[test]
 fn a_panic_at_boot_is_the_cause_and_comes_first() {
     let panic = "Kernel panic - not syncing: VFS: Unable to mount root fs";
     let qemu = format!("printf 'one\\r\\n[    1.5] {panic}\\r\\nlast\\r\\n' >\"$console\"; exit 0");

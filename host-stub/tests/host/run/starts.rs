@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
 use super::World;
 
 #[test]
@@ -34,6 +36,8 @@ fn files_of_options_are_looked_at_before_the_boot() {
     let (push, pull) = (format!("{absent}:/x"), format!("/x:{inside}"));
     let image = world.path("image");
     fs::write(&image, b"QFI\xfb\0\0\0\x03").unwrap();
+    let pipe = world.path("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
     for (option, value, expected) in [
         ("--push", &push, "absent: No such file or directory\n"),
         ("--pull", &pull, "absent: No such file or directory\n"),
@@ -42,6 +46,10 @@ fn files_of_options_are_looked_at_before_the_boot() {
         ("--log", &inside, "absent: No such file or directory\n"),
         ("--console", &world.path("tmp"), "tmp: this is a directory\n"),
         ("--disk", &image, "image=raw\n"),
+        // Nobody writes to it, so it cannot be opened.
+        ("--initrd", &pipe, "pipe: this is a pipe or a socket, and no file\n"),
+        ("--push", &format!("{pipe}:/x"), "pipe: this is a pipe or a socket, and no file\n"),
+        ("--console", &pipe, "pipe: this is no file; -v shows the console on stderr\n"),
     ] {
         let (code, said) = world.run(&["--accel", "tcg", option, value]);
         assert_eq!((code, said.lines().count()), (Some(125), 1), "{said}");
@@ -49,6 +57,27 @@ fn files_of_options_are_looked_at_before_the_boot() {
         assert!(said.starts_with(&first) && said.ends_with(expected), "{said}");
     }
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);
+    // What was there is emptied, not removed: it may be a link.
+    let (console, link) = (world.path("console"), world.path("link"));
+    std::os::unix::fs::symlink(&console, &link).unwrap();
+    fs::write(&console, "of the last run").unwrap();
+    let (_, said) = world.run(&["--accel", "tcg", "--console", &link]);
+    assert!(
+        said.starts_with("mote-host: QEMU ended (exit status: 1): it says nothing\n"),
+        "{said}"
+    );
+    assert!(fs::read_link(&link).is_ok() && fs::read(&console).unwrap().is_empty());
+}
+
+#[test]
+fn a_directory_for_temporary_files_that_vsock_cannot_name_is_not_used() {
+    let world = World::new("comma", "exit 1");
+    let directory = world.0.join("a,b");
+    fs::create_dir(&directory).unwrap();
+    let output = world.command(&["--accel", "tcg"]).env("TMPDIR", &directory).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("mote-host: QEMU ended"), "{said}");
+    assert!(!fs::read_to_string(world.path("arguments")).unwrap().contains("a,,b"));
 }
 
 #[test]
