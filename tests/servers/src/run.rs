@@ -114,8 +114,17 @@ impl Run {
     }
 
     /// Starts it with its output in a pipe, for what is to run meanwhile.
-    pub fn start(mut self) -> Result<Background, String> {
-        self.command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    pub fn start(self) -> Result<Background, String> {
+        self.begin(Stdio::null())
+    }
+
+    /// Starts it with its input in a pipe, too, for what answers line by line.
+    pub fn talk(self) -> Result<Background, String> {
+        self.begin(Stdio::piped())
+    }
+
+    fn begin(mut self, input: Stdio) -> Result<Background, String> {
+        self.command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let child = self.command.spawn().map_err(|error| format!("{}: {error}", self.words))?;
         Ok(Background(child))
     }
@@ -134,7 +143,7 @@ impl Background {
         Ok(Output { code: code(status), out, err: String::new() })
     }
 
-    /// Its first line of output.
+    /// Its next line of output.
     pub fn line(&mut self) -> Result<String, String> {
         let stdout = self.0.stdout.as_mut().ok_or("no output")?;
         let mut line = Vec::new();
@@ -143,6 +152,13 @@ impl Background {
             line.push(byte[0]);
         }
         Ok(String::from_utf8_lossy(&line).into_owned())
+    }
+
+    /// Its answer to an empty line.
+    pub fn answer(&mut self) -> Result<String, String> {
+        let stdin = self.0.stdin.as_mut().ok_or("no input")?;
+        stdin.write_all(b"\n").map_err(|error| error.to_string())?;
+        self.line()
     }
 
     /// Sends a signal, `-INT` say.

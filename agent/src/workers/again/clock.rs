@@ -109,4 +109,16 @@ mod tests {
         }
         assert!(has_setter(&root));
     }
+
+    #[test]
+    fn of_several_devices_the_one_of_kvm_is_taken() {
+        let root = crate::runtime::scratch::scratch("ptp");
+        for (device, name) in
+            [("ptp0", "e1000e\n"), ("ptp1", "KVM virtual PTP\n"), ("ptp2", "ptp_vmw\n")]
+        {
+            std::fs::create_dir_all(root.join(device)).unwrap();
+            std::fs::write(root.join(device).join("clock_name"), name).unwrap();
+        }
+        assert_eq!(find(&root, "clock_name", &|name| name == KVM), Some(root.join("ptp1")));
+    }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::check::Check;
 use super::devices::unplug;
-use crate::world::{Seen, VM, World, round, same};
+use crate::world::{Seen, VM, World, has, round, same};
 
 pub(super) const CHECKS: &[Check] = &[
     // LXD 5.0.2 changes neither while an instance runs.
@@ -12,6 +12,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new("follow", "limits_memory", limits_memory).incus(),
     Check::new("follow", "nic_plugged_in", nic_plugged_in).incus(),
     Check::new("follow", "clock_after_pause", clock_after_pause),
+    Check::new("follow", "ptp", ptp),
 ];
 
 /// So long a pause: what a clock lags by cannot be taken for the time that an `exec` takes.
@@ -19,6 +20,12 @@ const PAUSE: Duration = Duration::from_secs(40);
 /// So far from the host's clock at most, and within this many seconds of running again. `date` prints whole seconds.
 const RIGHT: i64 = 2;
 const SOON: u64 = 10;
+/// So long a pause where milliseconds are looked at.
+const SHORT: Duration = Duration::from_secs(10);
+/// So far from the host's clock at most where the guest can read that, milliseconds.
+const NEAR: f64 = 50.0;
+/// Readings of the guest's clock, of which the quickest counts.
+const READINGS: usize = 40;
 /// MiB that are taken from the instance, which has 384.
 const LESS: u64 = 256;
 
@@ -99,4 +106,54 @@ pub(super) fn right(world: &World, before: i64) -> Seen {
         }
         std::thread::sleep(Duration::from_millis(500));
     }
+}
+
+/// By how many milliseconds the guest's clock lags behind the host's, and how wrong that may be: half the time of
+/// the quickest reading. A command that runs already answers with the kernel's time.
+fn lag_closely(world: &World) -> Result<(f64, f64), String> {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let script = "while read -r line; do echo $EPOCHREALTIME; done";
+    let mut clock = world.exec(&["sh", "-c", script]).talk()?;
+    let mut best = (0.0, f64::INFINITY);
+    for _ in 0..READINGS {
+        let before = now();
+        let text = clock.answer()?;
+        let after = now();
+        let guest: f64 = text.trim().parse().map_err(|_| format!("no time: {text}"))?;
+        let half = (after - before) * 500.0;
+        if half < best.1 {
+            best = ((f64::midpoint(before, after) - guest) * 1000.0, half);
+        }
+    }
+    Ok(best)
+}
+
+/// With KVM's device the guest reads the host's clock itself: after a pause its own is right to milliseconds.
+fn ptp(world: &World) -> Seen {
+    let (before, _) = lag_closely(world)?;
+    world.ok(&["pause", VM])?;
+    std::thread::sleep(SHORT);
+    world.ok(&[world.server.resume(), VM])?;
+    let begun = Instant::now();
+    let (lag, wrong, took) = loop {
+        let took = begun.elapsed();
+        let (lag, wrong) = lag_closely(world)?;
+        if lag.abs() <= NEAR && wrong <= NEAR {
+            break (lag, wrong, took);
+        }
+        if took > world.limit(SOON) {
+            let took = round(took);
+            return Err(format!("{lag:.1} ± {wrong:.1} ms behind, {took} s after it ran again"));
+        }
+    };
+    // Not the line of a command that has these words.
+    let log = world.sh("sed -n 's/^[a-z: ]*running again: //p' /run/agent.log | tail -n 1")?;
+    has(&log, "by the host's clock")?;
+    let device = world.sh("cat /sys/class/ptp/ptp*/clock_name")?;
+    Ok(format!(
+        "{before:.1} ms behind before; {lag:.1} ± {wrong:.1} ms within {} s of running again; {}; {}",
+        round(took),
+        log.trim(),
+        device.trim()
+    ))
 }

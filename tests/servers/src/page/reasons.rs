@@ -20,6 +20,8 @@ pub const REASONS: &[Reason] = &[
     because(INCUS, "follow.limits_memory", OWN, NOT_FOLLOWED),
     because(INCUS, "follow.nic_plugged_in", OWN, NOT_FOLLOWED),
     because(INCUS, "follow.clock_after_pause", OWN, NOT_FOLLOWED),
+    because(INCUS, "follow.ptp", OWN, NOT_FOLLOWED),
+    because(INCUS, "boot.stateful_stop", OWN, NOT_FOLLOWED),
     because(LXD, "exec.exit_codes", OWN, KILLED),
     because(LXD, "terminal.window_change", OWN, KILLED),
     because(LXD, "guestapi.off_and_on", OWN, ASKED_BACK),
@@ -27,6 +29,7 @@ pub const REASONS: &[Reason] = &[
     because(LXD, "life.agent_ends_during_command", OWN, CUT_OFF),
     because(LXD, "boot.stop_during_command", OWN, CUT_OFF),
     because(LXD, "follow.clock_after_pause", OWN, NOT_FOLLOWED),
+    because(LXD, "follow.ptp", OWN, NOT_FOLLOWED),
 ];
 
 // By the server's name, and by the columns'.
@@ -53,7 +56,7 @@ const FORGOTTEN: &str = "The server forgets Ready when it ends, and its agent do
 
 const NOT_FOLLOWED: &str = "The server's agent leaves it to the guest: a CPU that is plugged in stays offline without a rule of udev, no driver is \
     loaded that gives memory back, a NIC is named at the agent's start only, \
-    and the clock stays behind by the pause (docs/follow.md).";
+    and the clock stays behind by the time of a pause or a stateful stop (docs/follow.md).";
 
 const ASKED_BACK: &str = "The server's agent asks the server back before it answers the server's `PUT /1.0`, and LXD 5.0.2 refuses \
     everything while its database still says that the guest API is off: in an instance that runs it cannot be allowed again. mote \

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use mote_checks::{Table, Verdict};
+use mote_checks::{Table, Verdict, line};
 
 use crate::checks;
 use crate::outer::Machine;
@@ -145,7 +145,25 @@ fn section(server: Server, columns: &[Column]) -> String {
         }
         text.push('\n');
     }
-    text + &table.notes.list() + &end
+    text + &table.notes.list() + &figures(server, columns) + &end
+}
+
+/// What the checks of what a guest follows saw, where they hold: a yes does not say how soon.
+fn figures(server: Server, columns: &[Column]) -> String {
+    let mut text = String::new();
+    for column in columns {
+        let agent = column.agent.title(server);
+        for row in column.rows.iter().filter(|row| row.check.starts_with("follow.")) {
+            if let Verdict::Holds(seen) = &row.verdict {
+                let _fits = writeln!(text, "- {}, {agent}: {}", row.check, line(seen));
+            }
+        }
+    }
+    if text.is_empty() {
+        text
+    } else {
+        format!("\nWhat was seen, by the outer VM's clock:\n\n{text}")
+    }
 }
 
 #[cfg(test)]
@@ -173,6 +191,15 @@ mod tests {
         assert_eq!(part(&page, Server::Incus), Some(incus.as_str()));
         assert_eq!(part(&page, Server::Lxd), Some(lxd.as_str()));
         assert_eq!(part(HEAD, Server::Lxd), None);
+    }
+
+    #[test]
+    fn a_page_says_how_soon_a_guest_follows() {
+        let mote = column(Agent::Mote, "follow.limits_cpu", Verdict::Holds("in 1 s\nor 2".into()));
+        let own = column(Agent::Own, "follow.limits_cpu", Verdict::Fails("never".into()));
+        let page = section(Server::Incus, &[mote, own]);
+        assert!(page.contains("\n- follow.limits_cpu, mote: in 1 s or 2\n"), "{page}");
+        assert!(!page.contains("- follow.limits_cpu, incus-agent"), "{page}");
     }
 
     /// `MOTE_WRITE_DOCS=1` writes it again.
