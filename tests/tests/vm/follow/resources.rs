@@ -24,7 +24,14 @@ fn boot(words: &str) -> Option<World> {
     // What is described of memory that can be added takes room.
     let memory: u32 = 256;
     let room = format!("{memory}M,slots=1,maxmem={}M", 4 * memory);
-    let extra = ["-smp", "1,maxcpus=4", "-m", &room].map(str::to_owned).into();
+    let mut extra = ["-smp", "1,maxcpus=4", "-m", &room].map(str::to_owned).to_vec();
+    if !std::env::var("MOTE_ACCEL").is_ok_and(|accel| accel.starts_with("kvm")) {
+        // Linux 6.12 believes in CPUs that come later in a VM only, and does not take QEMU without KVM for one, but for one of
+        // VMware, whose port QEMU has, by these two.
+        let model = std::env::var("MOTE_CPU").unwrap_or_else(|_| "qemu64".into());
+        extra.extend(["-cpu".into(), format!("{model},-hypervisor")]);
+        extra.extend(["-smbios", "type=1,serial=VMware-1"].map(str::to_owned));
+    }
     Some(World::of("lxd", &Spec { memory, words: words.to_owned(), extra, ..Spec::default() }, &[]))
 }
 
