@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_lite::FutureExt;
 use futures_lite::future::pending;
-use mote_core::follow::clock::Difference;
+use mote_core::follow::clock::{Cause, Difference};
 use mote_core::follow::restore::{Returns, Signs, Told};
 use mote_core::hostapi::event::RESTORED;
 use mote_core::hostapi::policy::Capability;
@@ -25,7 +25,7 @@ use crate::runtime::{log, run_dir};
 use crate::sys::restored::wall;
 use crate::sys::sandbox;
 use crate::system::signs;
-use crate::workers::again::CLOCK;
+use crate::workers::again::{CLOCK, STOPPED_CLOCK};
 use crate::workers::run;
 
 /// Least time between two looks at the hardware's clock: the agent may be woken much more often.
@@ -127,6 +127,8 @@ impl Watch {
             "clock left alone: the policy denies it"
         } else if !self.difference.is_meant() {
             "clock left alone: it was off before; see sync-time"
+        } else if self.difference.cause() == Cause::Stopped {
+            STOPPED_CLOCK
         } else {
             CLOCK
         }

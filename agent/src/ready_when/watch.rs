@@ -16,6 +16,7 @@ use crate::runtime::log;
 use crate::runtime::small_files::{is_there, text_of};
 use crate::sys;
 use crate::system::devices::entries;
+use crate::system::processes::{ROOT, is_of};
 use crate::workers::command;
 use crate::workers::report::lines;
 
@@ -23,8 +24,6 @@ use crate::workers::report::lines;
 const LOOK: Duration = Duration::from_secs(1);
 /// Longest time for a command; it is then killed, and tried again.
 const COMMAND: Duration = Duration::from_secs(10);
-/// What `/proc/PID/status` has of root's processes, and of no setuid program.
-const ROOTS: &[u8] = b"\nUid:\t0\t";
 /// The exit code if there is no such program.
 const MISSING: i32 = 127;
 
@@ -87,10 +86,8 @@ impl Looks {
         if !level.is_empty() {
             return is_default_level(&level, is_there(root, "run/openrc/rc.starting"));
         }
-        // Any user can have a process of such a name.
         let is_script = |process: &PathBuf| {
-            starts_services(text_of(process, "comm").trim_ascii_end())
-                && text_of(process, "status").as_bytes().windows(ROOTS.len()).any(|at| at == ROOTS)
+            starts_services(text_of(process, "comm").trim_ascii_end()) && is_of(process, ROOT)
         };
         self.calm.is_done(entries(&root.join("proc")).iter().any(is_script))
     }

@@ -5,5 +5,6 @@ pub(crate) mod machine;
 pub(crate) mod missing;
 pub(crate) mod modules;
 pub(crate) mod netlink;
+pub(crate) mod processes;
 pub(crate) mod signs;
 pub(crate) mod uevent;

@@ -88,6 +88,23 @@ impl Difference {
     pub fn is_meant(&self) -> bool {
         self.was_near || self.most.is_none()
     }
+
+    /// Why it is to be set when the VM runs again.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        if self.was_near { Cause::Stopped } else { Cause::Unknown }
+    }
+}
+
+/// Why a clock is to be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The VM runs again, and nobody knows whether this clock showed the hardware's time before.
+    Unknown,
+    /// It did, so it was stopped for as long as they differ by.
+    Stopped,
+    /// Somebody asks for it.
+    Asked,
 }
 
 /// What to do about a difference.
@@ -101,15 +118,16 @@ pub enum Step {
     LocalTime,
 }
 
-/// By how much to set the clock that differs by this much. Nobody but who is asked for it sets it back, or to another local time.
+/// By how much to set the clock that differs by this much. Nobody but who is asked for it sets it back, nor to what may be
+/// another local time.
 #[must_use]
-pub fn step(by: i64, is_asked: bool) -> Step {
+pub fn step(by: i64, cause: Cause) -> Step {
     let size = by.saturating_abs();
-    if size < STEP || (by < 0 && !is_asked) {
+    if size < STEP || (by < 0 && cause != Cause::Asked) {
         return Step::Right;
     }
     let beyond = size.saturating_add(SECOND) % QUARTER;
-    if size > 2 * SECOND && beyond <= 2 * SECOND && !is_asked {
+    if size > 2 * SECOND && beyond <= 2 * SECOND && cause == Cause::Unknown {
         return Step::LocalTime;
     }
     Step::By(by)
@@ -185,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_of_an_hour_is_no_local_time() {
+        let mut difference = Difference::default();
+        assert_eq!(difference.cause(), Cause::Unknown);
+        assert!(!difference.look(NOW / SECOND, [NOW; 2]));
+        assert!(difference.look(NOW / SECOND + 3600, [NOW; 2]));
+        assert_eq!(step(3600 * SECOND, difference.cause()), Step::By(3600 * SECOND));
+        assert_eq!(step(-3600 * SECOND, difference.cause()), Step::Right);
+        difference.forget();
+        assert_eq!(difference.cause(), Cause::Unknown);
+    }
+
+    #[test]
     fn a_starved_first_look_does_not_decide() {
         let mut difference = Difference::default();
         assert!(!difference.look(NOW / SECOND, [NOW - 9 * SECOND, NOW]));
@@ -220,9 +250,9 @@ mod tests {
             (898 * SECOND, Step::By(898 * SECOND)),
             (902 * SECOND, Step::By(902 * SECOND)),
         ] {
-            assert_eq!(step(by, false), expected, "{by}");
+            assert_eq!(step(by, Cause::Unknown), expected, "{by}");
         }
-        assert_eq!(step(-3600 * SECOND, true), Step::By(-3600 * SECOND));
+        assert_eq!(step(-3600 * SECOND, Cause::Asked), Step::By(-3600 * SECOND));
     }
 
     proptest! {
@@ -258,10 +288,11 @@ mod tests {
             prop_assert!(!difference.look(hardware, [wall; 2]));
             difference.look(then, [wall, hardware]);
             let is_meant = difference.is_meant();
-            if let Step::By(by) = step(hardware, asked) {
+            let cause = if asked { Cause::Asked } else { difference.cause() };
+            if let Step::By(by) = step(hardware, cause) {
                 prop_assert!(by > 0 || asked, "{is_meant}");
             }
-            prop_assert_eq!(step(0, asked), Step::Right);
+            prop_assert_eq!(step(0, cause), Step::Right);
         }
     }
 }

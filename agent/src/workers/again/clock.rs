@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mote_core::follow::clock::{Step, is_setter, step};
+use mote_core::follow::clock::{Cause, Step, is_setter, step};
 
 use crate::print;
-use crate::runtime::small_files::read_text;
+use crate::runtime::small_files::text_of;
 use crate::sys::restored::{device_time, is_synchronised, set_wall, wall};
 use crate::sys::sleep;
 use crate::system::devices::entries;
+use crate::system::processes::{SERVICES, is_of};
 use crate::system::{modules, signs};
 
 /// A second, in nanoseconds.
@@ -28,18 +29,18 @@ const BEHIND: i64 = if cfg!(target_arch = "aarch64") { 0 } else { SECOND / 2 };
 
 /// Sets it, if it is not right and nobody else does. Prints by how much, and from what or why not. Who asked for it is told by
 /// the exit code, too, that it could not be.
-pub(super) fn set(is_asked: bool) -> ExitCode {
-    let (by, why, fails) = match measured(is_asked) {
+pub(super) fn set(cause: Cause) -> ExitCode {
+    let (by, why, fails) = match measured(cause) {
         Some((by, why)) if by == 0 || set_wall(wall() + by) => (by, why, false),
         Some(_) => (0, "not permitted", true),
         None => (0, "there is no other clock", true),
     };
     let told = print::out(format_args!("clock set by {} ms ({why})\n", by / 1_000_000));
-    ExitCode::from(u8::from(told.is_err() || is_asked && fails))
+    ExitCode::from(u8::from(told.is_err() || cause == Cause::Asked && fails))
 }
 
 /// By how much to set it, and from what, or why not; `None` if there is nothing to set it by.
-fn measured(is_asked: bool) -> Option<(i64, &'static str)> {
+fn measured(cause: Cause) -> Option<(i64, &'static str)> {
     if is_synchronised() || has_setter(Path::new("/proc")) {
         return Some((0, "another program sets it"));
     }
@@ -49,7 +50,7 @@ fn measured(is_asked: bool) -> Option<(i64, &'static str)> {
         Some(difference) => (difference, "by the host's clock"),
         None => (hardware()?, "by the hardware's clock"),
     };
-    Some(match step(difference, is_asked) {
+    Some(match step(difference, cause) {
         Step::Right => (0, source),
         Step::By(by) => (by, source),
         Step::LocalTime => (0, "so much local times differ by; see sync-time"),
@@ -58,7 +59,7 @@ fn measured(is_asked: bool) -> Option<(i64, &'static str)> {
 
 /// The difference by KVM's device.
 fn by_host() -> Option<i64> {
-    let device = find(Path::new("/sys/class/ptp"), "clock_name", &|name| name == KVM)?;
+    let device = find(Path::new("/sys/class/ptp"), "clock_name", &|_, name| name == KVM)?;
     let device = File::open(Path::new("/dev").join(device.file_name()?)).ok()?;
     let before = wall();
     let host = device_time(&device)?;
@@ -67,10 +68,10 @@ fn by_host() -> Option<i64> {
 
 /// The first entry of a directory in which there is such a file with such a text.
 #[inline(never)] // its size
-fn find(directory: &Path, file: &str, is_it: &dyn Fn(&str) -> bool) -> Option<PathBuf> {
+fn find(directory: &Path, file: &str, is_it: &dyn Fn(&Path, &str) -> bool) -> Option<PathBuf> {
     let mut all = entries(directory);
     while let Some(path) = all.pop() {
-        if is_it(&read_text(&path.join(file)).unwrap_or_default()) {
+        if is_it(&path, &text_of(&path, file)) {
             return Some(path);
         }
     }
@@ -92,7 +93,8 @@ fn hardware() -> Option<i64> {
 
 /// Whether a program runs that sets the clock.
 fn has_setter(proc: &Path) -> bool {
-    find(proc, "comm", &|name| is_setter(name.as_bytes())).is_some()
+    let is_it = |process: &Path, name: &str| is_setter(name.as_bytes()) && is_of(process, SERVICES);
+    find(proc, "comm", &is_it).is_some()
 }
 
 #[cfg(test)]
@@ -100,14 +102,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_sets_the_clock_is_found_by_name() {
+    fn a_program_that_sets_the_clock_is_found_by_name_and_is_no_persons() {
         let root = crate::runtime::scratch::scratch("setter");
-        for (process, name) in [("1", "init\n"), ("77", "ntpd\n"), ("self", "x")] {
-            let directory = root.join(process);
-            std::fs::create_dir_all(&directory).unwrap();
-            std::fs::write(directory.join("comm"), name).unwrap();
+        for (user, expected) in [("0", true), ("102", true), ("1000", false)] {
+            for (process, name) in [("1", "init\n"), ("77", "ntpd\n"), ("self", "x")] {
+                let directory = root.join(process);
+                std::fs::create_dir_all(&directory).unwrap();
+                std::fs::write(directory.join("comm"), name).unwrap();
+                let status = format!("Name:\t{name}Uid:\t{user}\t{user}\t{user}\t{user}\n");
+                std::fs::write(directory.join("status"), status).unwrap();
+            }
+            assert_eq!(has_setter(&root), expected, "{user}");
         }
-        assert!(has_setter(&root));
     }
 
     #[test]
@@ -119,6 +125,6 @@ mod tests {
             std::fs::create_dir_all(root.join(device)).unwrap();
             std::fs::write(root.join(device).join("clock_name"), name).unwrap();
         }
-        assert_eq!(find(&root, "clock_name", &|name| name == KVM), Some(root.join("ptp1")));
+        assert_eq!(find(&root, "clock_name", &|_, name| name == KVM), Some(root.join("ptp1")));
     }
 }

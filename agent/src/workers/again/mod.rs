@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use mote_core::follow::clock::Cause;
+
 use crate::options::command::SYNC;
 use crate::print;
 use crate::sys::restored::{reseed, wall};
@@ -16,6 +18,8 @@ use crate::system::signs;
 
 /// What is done: random numbers are made anew, then the clock is set.
 pub(crate) const CLOCK: &str = "clock";
+/// The same, of a clock that was right before.
+pub(crate) const STOPPED_CLOCK: &str = "clock stopped";
 /// Longest time for the hardware's random numbers: a host that gives none is not to keep the clock wrong.
 const HARDWARE: Duration = Duration::from_secs(2);
 
@@ -24,15 +28,16 @@ const HARDWARE: Duration = Duration::from_secs(2);
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(what: &str) -> ExitCode {
     match what {
-        SYNC => clock::set(true),
+        SYNC => clock::set(Cause::Asked),
         _ if what.starts_with(CLOCK) => {
             if !run_in_fork(HARDWARE, &random) {
                 drop(print::out(format_args!("random numbers not all new; ")));
             }
-            if what == CLOCK {
-                return clock::set(false);
+            match what {
+                CLOCK => return clock::set(Cause::Unknown),
+                STOPPED_CLOCK => return clock::set(Cause::Stopped),
+                _ => drop(print::out(format_args!("{what}\n"))),
             }
-            drop(print::out(format_args!("{what}\n")));
             ExitCode::SUCCESS
         }
         _ => hooks::tell(Path::new(hooks::DIRECTORY), what),

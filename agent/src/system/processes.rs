@@ -1,0 +1,45 @@
+//! Whose a process is: any user can give his one any name.
+
+use std::path::Path;
+
+use crate::runtime::small_files::text_of;
+
+/// root's number.
+pub(crate) const ROOT: u32 = 0;
+/// The highest number of a user who is a service's, and no person: `SYS_UID_MAX` of Debian's and Fedora's login.defs.
+pub(crate) const SERVICES: u32 = 999;
+
+/// Whether the real user of the process with this directory in `/proc` has this number at most. In a setuid program that is who
+/// started it.
+#[inline(never)] // its size
+pub(crate) fn is_of(process: &Path, most: u32) -> bool {
+    let status = text_of(process, "status");
+    let mut lines = status.as_bytes().split(|byte| *byte == b'\n');
+    let users = lines.find_map(|line| line.strip_prefix(b"Uid:\t"));
+    let user = users.and_then(|users| users.split(|byte| *byte == b'\t').next());
+    let user = user.and_then(|user| std::str::from_utf8(user).ok()?.parse().ok());
+    user.is_some_and(|user: u32| user <= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_real_user_counts() {
+        let process = crate::runtime::scratch::scratch("whose");
+        for (users, expected) in [
+            ("0\t0\t0\t0", [true, true]),
+            ("102\t102\t102\t102", [false, true]),
+            ("1000\t0\t0\t0", [false, false]),
+            ("100000\t100000\t100000\t100000", [false, false]),
+            ("", [false, false]),
+        ] {
+            let status =
+                format!("Name:\tx\\nUid:\t0\nState:\tS\nUid:\t{users}\nGid:\t0\t0\t0\t0\n");
+            std::fs::write(process.join("status"), status).unwrap();
+            assert_eq!([ROOT, SERVICES].map(|most| is_of(&process, most)), expected, "{users}");
+        }
+        assert!(!is_of(&process.join("none"), SERVICES));
+    }
+}
