@@ -127,17 +127,28 @@ fn s6() {
     whole_life(&system);
 }
 
-/// tiny-cloud asks once for its data, without a host in sight it gives up: in the runlevel `boot` the agent is there before.
+/// tiny-cloud looks once, in the runlevel `boot`, for Incus' socket, and asks once, in the next one: in `boot` the agent is there
+/// before.
 #[test]
 fn openrcs_runlevel_boot_is_early_enough_for_tiny_cloud() {
-    let mut world = World::boot("tiny-cloud", "bookworm", &Plan::default());
+    let data = "#!/bin/sh\necho user-data\n";
+    let config = format!("user.user-data={data}");
+    let plan = Plan { incus: true, host: &["--config", &config], ..Plan::default() };
+    let mut world = World::boot("tiny-cloud", "bookworm", &plan);
     world.connected();
-    wait("tiny-cloud-early", BOOT, || {
-        world.host.sh("cat /srv/seen").ok().filter(|text| !text.is_empty())
-    });
-    assert_eq!(world.sh("cat /srv/seen"), "bar\n");
+    let asked =
+        || world.host.sh("cat /srv/answers").ok().filter(|text| text.matches('\0').count() == 2);
+    let (answers, _) = wait("tiny-cloud-early", BOOT, asked);
+    let bodies: Vec<_> = answers
+        .split_terminator('\0')
+        .map(|answer| answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answers}")))
+        .collect();
+    assert!(bodies.iter().all(|(head, _)| head.starts_with("HTTP/1.1 200 ")), "{answers}");
+    assert_eq!(bodies[0].1, data, "no chunks, nothing beside it");
+    assert!(bodies[1].1.contains(&format!("local-hostname: {NAME}\n")), "{answers}");
+    assert_eq!(world.sh("cat /srv/cloud"), "incus\n");
     let levels = world.sh("rc-update show boot");
-    assert!(levels.contains("mote-agent") && levels.contains("tiny-cloud-early"), "{levels}");
+    assert!(levels.contains("mote-agent") && levels.contains("tiny-cloud-boot"), "{levels}");
     world.last_words("poweroff");
     world.stopped();
 }
