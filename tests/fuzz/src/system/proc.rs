@@ -179,7 +179,7 @@ fn check_restore(data: &[u8]) {
             [0, 8].map(|at| i64::from_ne_bytes(pair[at..at + 8].try_into().unwrap()));
         difference.look(hardware, [wall; 2]);
         if difference.is_meant()
-            && let Step::By(by) = step(hardware, false)
+            && let Step::By(by) = step(hardware, difference.cause())
         {
             assert!(by > 0);
         }
