@@ -156,7 +156,8 @@ impl Running {
             self.stdin.barrier()?;
             return Ok((out, Vec::new()));
         };
-        self.stdin.barrier()?;
+        // A command that has ended takes no more input, and its agent may have hung up.
+        let _ended = self.stdin.barrier();
         Ok((out.output()?, self.err.as_mut().map_or(Ok(Vec::new()), Ws::output)?))
     }
 
@@ -174,7 +175,9 @@ impl Running {
 /// Runs a command to its end, with this input.
 pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Result<Done, String> {
     let mut running = Running::start(agent, request)?;
-    running.stdin.binary(input)?;
+    if !input.is_empty() {
+        running.stdin.binary(input)?;
+    }
     running.finish(agent)
 }
 
