@@ -175,9 +175,8 @@ impl Running {
 /// Runs a command to its end, with this input.
 pub fn run(agent: &Client, request: &Value, input: &[u8]) -> Result<Done, String> {
     let mut running = Running::start(agent, request)?;
-    if !input.is_empty() {
-        running.stdin.binary(input)?;
-    }
+    // As for the barrier: what has arrived is seen by what comes back.
+    let _ended = running.stdin.binary(input);
     running.finish(agent)
 }
 
