@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tungstenite::error::ProtocolError;
-use tungstenite::handshake::client::ClientHandshake;
+use tungstenite::handshake::client::{ClientHandshake, Response};
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode};
 use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 
 use super::client;
 use super::trouble::FailedCall;
 use crate::instance::Instance;
-use crate::net::http::unanswered;
+use crate::net::http::{longest, unanswered};
 use crate::net::stream::{Limit, Timed};
 
 /// For connecting, TLS and the upgrade together (P§3.2).
@@ -114,8 +114,8 @@ pub(crate) fn connect_within(
     let mut incoming = match tungstenite::client::client_with_config(url, half(limit)?, config) {
         Ok((incoming, _)) => incoming,
         Err(HandshakeError::Failure(Error::Http(answer))) => {
-            let body = answer.body().as_deref().unwrap_or_default();
-            bail!("status {}: {}", answer.status().as_u16(), client::complaint(body));
+            let body = whole_body(&answer, &mut half(limit)?);
+            bail!("status {}: {}", answer.status().as_u16(), client::complaint(&body));
         }
         Err(error) => return Err(FailedCall::explained(meant(error), instance)),
     };
@@ -124,6 +124,17 @@ pub(crate) fn connect_within(
     let outgoing = WebSocket::from_raw_socket(half(Limit::Never)?, Role::Client, config);
     let (incoming, outgoing) = (Incoming(incoming), Outgoing(outgoing));
     Ok(Socket { incoming, outgoing, line: Line(socket) })
+}
+
+/// The body of an answer other than an upgrade: the handshake gives what came with its head. Its status is told
+/// also where the rest does not come.
+fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
+    let mut body = answer.body().clone().unwrap_or_default();
+    let length = answer.headers().get("Content-Length").and_then(|text| text.to_str().ok());
+    let length: usize = length.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let missing = length.min(longest::ANSWER).saturating_sub(body.len());
+    let _cut = rest.take(missing as u64).read_to_end(&mut body);
+    body
 }
 
 /// What a handshake failed of: the system's error stays one, so that it can be told what it means.

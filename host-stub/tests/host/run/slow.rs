@@ -51,7 +51,10 @@ fn agent(socket: &Path, share: &Path, answer: Answer) -> Arc<Mutex<Vec<String>>>
 }
 
 fn say(stream: &mut Stream, status: &str, body: &str) -> std::io::Result<()> {
-    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())?;
+    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len())?;
+    // Its body need not come with its head.
+    std::thread::sleep(Duration::from_millis(50));
+    stream.write_all(body.as_bytes())?;
     stream.conn.send_close_notify();
     stream.flush()
 }
