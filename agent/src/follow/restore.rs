@@ -124,13 +124,12 @@ impl Watch {
     /// Tells the worker to set the clock, or why not.
     fn clock_word(&self, agent: &Agent) -> &'static str {
         if !agent.policy.allows(Capability::Clock) {
-            "clock left alone: the policy denies it"
-        } else if !self.difference.is_meant() {
-            "clock left alone: it was off before; see sync-time"
-        } else if self.difference.cause() == Cause::Stopped {
-            STOPPED_CLOCK
-        } else {
-            CLOCK
+            return "clock left alone: the policy denies it";
+        }
+        match self.difference.cause() {
+            Some(Cause::Stopped) => STOPPED_CLOCK,
+            Some(_) => CLOCK,
+            None => "clock left alone: it was off before; see sync-time",
         }
     }
 

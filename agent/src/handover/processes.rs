@@ -18,6 +18,7 @@ use crate::guest_path::is_private;
 use crate::handover::reexec::REMOVED;
 use crate::runtime::small_files::read_to_end;
 use crate::sys::listener::NUMBERS;
+use crate::system::processes::users;
 
 /// Longest list of locks, bytes: 5,000, where a guest has some dozens. The kernel walks all of it for each page.
 pub(super) const LOCKS: u64 = 256 * 1024;
@@ -108,7 +109,7 @@ impl Process {
     #[inline(never)] // its size
     pub(super) fn is_root(&self) -> bool {
         let status = text(&self.0, c"status", MAX_PROC_FILE);
-        let users = after(&status, "\nUid:\t").unwrap_or_default();
+        let users = users(&status);
         users.starts_with(b"0\t0\t") || users.starts_with(b"65530\t65530\t")
     }
 

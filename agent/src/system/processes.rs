@@ -14,11 +14,16 @@ pub(crate) const SERVICES: u32 = 999;
 #[inline(never)] // its size
 pub(crate) fn is_of(process: &Path, most: u32) -> bool {
     let status = text_of(process, "status");
-    let mut lines = status.as_bytes().split(|byte| *byte == b'\n');
-    let users = lines.find_map(|line| line.strip_prefix(b"Uid:\t"));
-    let user = users.and_then(|users| users.split(|byte| *byte == b'\t').next());
+    let user = users(status.as_bytes()).split(|byte| *byte == b'\t').next();
     let user = user.and_then(|user| std::str::from_utf8(user).ok()?.parse().ok());
     user.is_some_and(|user: u32| user <= most)
+}
+
+/// The numbers of a process's users, of its `status`: the real one, the effective one and two more, with tabs between them.
+#[inline(never)] // its size
+pub(crate) fn users(status: &[u8]) -> &[u8] {
+    let mut lines = status.split(|byte| *byte == b'\n');
+    lines.find_map(|line| line.strip_prefix(b"Uid:\t")).unwrap_or_default()
 }
 
 #[cfg(test)]

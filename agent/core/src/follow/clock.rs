@@ -83,16 +83,14 @@ impl Difference {
         *self = Self::default();
     }
 
-    /// Whether this clock is meant to show the hardware's time, as far as is known.
+    /// Why it is to be set when the VM runs again, if it is meant to show the hardware's time, as far as is known.
     #[must_use]
-    pub fn is_meant(&self) -> bool {
-        self.was_near || self.most.is_none()
-    }
-
-    /// Why it is to be set when the VM runs again.
-    #[must_use]
-    pub fn cause(&self) -> Cause {
-        if self.was_near { Cause::Stopped } else { Cause::Unknown }
+    pub fn cause(&self) -> Option<Cause> {
+        match self.most {
+            _ if self.was_near => Some(Cause::Stopped),
+            None => Some(Cause::Unknown),
+            Some(_) => None,
+        }
     }
 }
 
@@ -155,25 +153,25 @@ mod tests {
     #[test]
     fn a_clock_that_shows_another_time_on_purpose_is_known() {
         let mut difference = Difference::default();
-        assert!(difference.is_meant(), "as far as is known");
+        assert_eq!(difference.cause(), Some(Cause::Unknown), "as far as is known");
         assert!(!difference.look(NOW / SECOND, [NOW + SECOND / 2; 2]));
-        assert!(difference.is_meant(), "that near");
+        assert_eq!(difference.cause(), Some(Cause::Stopped), "that near");
         // The hardware's clock is in local time.
         let local = NOW / SECOND + 7200;
         let mut difference = Difference::since(WEEK);
         assert!(!difference.look(local, [NOW; 2]));
-        assert!(!difference.is_meant());
+        assert_eq!(difference.cause(), None);
         assert!(difference.look(local + 40, [NOW; 2]));
-        assert!(!difference.is_meant(), "as before");
+        assert_eq!(difference.cause(), None, "as before");
         difference.settle();
         assert!(!difference.look(local + 40, [NOW; 2]));
-        assert!(!difference.is_meant(), "as before the pause");
+        assert_eq!(difference.cause(), None, "as before the pause");
         difference.forget();
         assert!(!difference.look(NOW / SECOND, [NOW + 3600 * SECOND; 2]));
-        assert!(!difference.is_meant(), "a date set by hand");
+        assert_eq!(difference.cause(), None, "a date set by hand");
         difference.forget();
         assert!(!difference.look(NOW / SECOND, [NOW - 4 * SECOND; 2]));
-        assert!(!difference.is_meant(), "a few seconds, just now");
+        assert_eq!(difference.cause(), None, "a few seconds, just now");
     }
 
     #[test]
@@ -185,7 +183,7 @@ mod tests {
             for seconds in (0..7 * DAY).step_by(5) {
                 let wall = drifted(seconds);
                 assert!(!difference.look(NOW / SECOND + seconds, [wall; 2]), "{ppm}");
-                assert!(difference.is_meant(), "{ppm} {seconds}");
+                assert_eq!(difference.cause(), Some(Cause::Stopped), "{ppm} {seconds}");
                 if seconds == 4 * DAY {
                     // A migration, after which nobody sets it back.
                     difference.settle();
@@ -198,20 +196,19 @@ mod tests {
             // The host sleeps meanwhile.
             let wall = drifted(7 * DAY);
             assert!(difference.look(NOW / SECOND + 8 * DAY, [wall; 2]), "{ppm}");
-            assert!(difference.is_meant(), "{ppm}");
+            assert_eq!(difference.cause(), Some(Cause::Stopped), "{ppm}");
         }
     }
 
     #[test]
     fn a_pause_of_an_hour_is_no_local_time() {
         let mut difference = Difference::default();
-        assert_eq!(difference.cause(), Cause::Unknown);
+        assert_eq!(difference.cause(), Some(Cause::Unknown));
         assert!(!difference.look(NOW / SECOND, [NOW; 2]));
         assert!(difference.look(NOW / SECOND + 3600, [NOW; 2]));
-        assert_eq!(step(3600 * SECOND, difference.cause()), Step::By(3600 * SECOND));
-        assert_eq!(step(-3600 * SECOND, difference.cause()), Step::Right);
+        assert_eq!(difference.cause(), Some(Cause::Stopped));
         difference.forget();
-        assert_eq!(difference.cause(), Cause::Unknown);
+        assert_eq!(difference.cause(), Some(Cause::Unknown));
     }
 
     #[test]
@@ -219,7 +216,7 @@ mod tests {
         let mut difference = Difference::default();
         assert!(!difference.look(NOW / SECOND, [NOW - 9 * SECOND, NOW]));
         assert!(!difference.look(NOW / SECOND + 3, [NOW + 3 * SECOND; 2]));
-        assert!(difference.is_meant());
+        assert_eq!(difference.cause(), Some(Cause::Stopped));
     }
 
     #[test]
@@ -252,6 +249,8 @@ mod tests {
         ] {
             assert_eq!(step(by, Cause::Unknown), expected, "{by}");
         }
+        assert_eq!(step(3600 * SECOND, Cause::Stopped), Step::By(3600 * SECOND));
+        assert_eq!(step(-3600 * SECOND, Cause::Stopped), Step::Right);
         assert_eq!(step(-3600 * SECOND, Cause::Asked), Step::By(-3600 * SECOND));
     }
 
@@ -287,10 +286,9 @@ mod tests {
             let mut difference = Difference::since(Duration::from_secs(age));
             prop_assert!(!difference.look(hardware, [wall; 2]));
             difference.look(then, [wall, hardware]);
-            let is_meant = difference.is_meant();
-            let cause = if asked { Cause::Asked } else { difference.cause() };
+            let cause = if asked { Cause::Asked } else { difference.cause().unwrap_or(Cause::Unknown) };
             if let Step::By(by) = step(hardware, cause) {
-                prop_assert!(by > 0 || asked, "{is_meant}");
+                prop_assert!(by > 0 || asked);
             }
             prop_assert_eq!(step(0, cause), Step::Right);
         }

@@ -178,8 +178,8 @@ fn check_restore(data: &[u8]) {
         let [hardware, wall] =
             [0, 8].map(|at| i64::from_ne_bytes(pair[at..at + 8].try_into().unwrap()));
         difference.look(hardware, [wall; 2]);
-        if difference.is_meant()
-            && let Step::By(by) = step(hardware, difference.cause())
+        if let Some(cause) = difference.cause()
+            && let Step::By(by) = step(hardware, cause)
         {
             assert!(by > 0);
         }
