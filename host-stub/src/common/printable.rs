@@ -71,7 +71,7 @@ pub(crate) fn to_stderr(text: Arguments<'_>) {
 }
 
 /// std writes the system's number behind its words, where it helps nobody.
-fn without_numbers(complaint: &str) -> String {
+pub(crate) fn without_numbers(complaint: &str) -> String {
     let mut rest = complaint;
     let mut shown = String::new();
     while let Some((before, after)) = rest.split_once(" (os error ") {

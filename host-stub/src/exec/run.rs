@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::operation::{self, Operation};
 use super::request::Exec;
-use super::sockets::{AllOutput, Sockets};
+use super::sockets::{AllOutput, Cut, Sockets};
 use super::terminal::Raw;
 use super::wait::{self, Disconnected, Outcome};
 use crate::agent::websocket::Incoming;
@@ -43,6 +43,8 @@ const LOST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 const IDENTITY: &str = "container_exec_user_group_cwd";
 /// What a caller gets who lost the guest.
 const DISCONNECTED: u8 = 129;
+/// And who lost output of a command that ended with 0.
+const INCOMPLETE: u8 = 1;
 
 /// Runs a command; gives its exit code.
 pub(crate) fn run(root: &Path, exec: &Exec) -> Result<u8> {
@@ -50,8 +52,13 @@ pub(crate) fn run(root: &Path, exec: &Exec) -> Result<u8> {
     knows_users(root, &instance, exec, Limit::within(REQUEST))?;
     let events = listen(root, &instance, Limit::within(LISTEN))?;
     let asked = Asked::new(root, &instance, exec, Limit::within(REQUEST))?;
-    let (outcome, body) = Running::start(root, &instance, exec, events, asked, None)?.end();
-    exit_code(outcome, || lost(root, &instance.name), || not_found(root, &instance, &body))
+    let ended = Running::start(root, &instance, exec, events, asked, None)?.end();
+    let End { outcome, body, lost: output } = ended;
+    output.iter().for_each(|why| complain(why));
+    let code =
+        exit_code(outcome, || lost(root, &instance.name), || not_found(root, &instance, &body))?;
+    // What is not all there is no success.
+    Ok(if output.is_empty() { code } else { code.max(INCOMPLETE) })
 }
 
 /// An error if the agent would ignore for whom and where the command is to run.
@@ -100,6 +107,15 @@ pub(crate) struct Running<'a> {
     raw: Option<Raw>,
 }
 
+/// How it has ended.
+pub(crate) struct End {
+    pub(crate) outcome: Result<Outcome, Disconnected>,
+    /// The request that it was started by.
+    pub(crate) body: Value,
+    /// Why output that it wrote is not all here; it may have several reasons.
+    pub(crate) lost: Vec<String>,
+}
+
 impl<'a> Running<'a> {
     /// Starts it; its sockets are connected in that time, or the usual one.
     pub(crate) fn start(
@@ -116,8 +132,8 @@ impl<'a> Running<'a> {
         Ok(Self { root, instance, body, id: operation.id, events, output, raw })
     }
 
-    /// Waits for its end and for its output's; with that the request it was started by.
-    pub(crate) fn end(mut self) -> (Result<Outcome, Disconnected>, Value) {
+    /// Waits for its end and for its output's.
+    pub(crate) fn end(mut self) -> End {
         let outcome = wait::wait(self.root, self.instance, &self.id, &mut self.events);
         let cuts = match &outcome {
             Ok(Outcome { error: None, .. }) => self.output.wait_while_it_flows(STILL),
@@ -125,10 +141,16 @@ impl<'a> Running<'a> {
             Err(Disconnected) => Vec::new(),
         };
         drop(self.raw);
+        let mut lost = Vec::new();
         if let Ok(Outcome { error: None, .. }) = &outcome {
-            cuts.iter().for_each(|cut| complain(cut));
+            for cut in cuts {
+                match cut {
+                    Cut::Lost(why) => lost.push(why),
+                    Cut::Open(why) => complain(why),
+                }
+            }
         }
-        (outcome, self.body)
+        End { outcome, body: self.body, lost }
     }
 }
 

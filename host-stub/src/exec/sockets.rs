@@ -51,11 +51,20 @@ enum Control {
     Cut,
 }
 
-/// Tells when all output was written, and which stream ended without a barrier.
+/// Tells when all output was written, and which stream was cut.
 pub(crate) struct AllOutput {
-    cuts: Receiver<String>,
+    cuts: Receiver<Cut>,
     flow: Arc<Flow>,
     lines: Vec<Line>,
+}
+
+/// A stream that has not ended as it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Not all of it is here.
+    Lost(String),
+    /// The command has ended, and somebody else has it open still.
+    Open(&'static str),
 }
 
 /// Whether output comes, or waits for us.
@@ -68,14 +77,14 @@ struct Flow {
 
 impl AllOutput {
     /// Waits for that, so long.
-    pub(crate) fn wait(self, limit: Duration) -> Vec<String> {
+    pub(crate) fn wait(self, limit: Duration) -> Vec<Cut> {
         let end = Instant::now() + limit;
         let left = || end.saturating_duration_since(Instant::now());
         std::iter::from_fn(|| self.cuts.recv_timeout(left()).ok()).collect()
     }
 
     /// Waits for that while there is output, also if nobody reads it here; `still` is how long none may come.
-    pub(crate) fn wait_while_it_flows(self, still: Duration) -> Vec<String> {
+    pub(crate) fn wait_while_it_flows(self, still: Duration) -> Vec<Cut> {
         let mut cuts = Vec::new();
         loop {
             let pieces = self.flow.pieces.load(Ordering::Acquire);
@@ -93,9 +102,9 @@ impl AllOutput {
     }
 
     /// Hangs up on what has not ended.
-    fn cut(&self) -> Vec<String> {
+    fn cut(&self) -> Vec<Cut> {
         self.lines.iter().for_each(Line::hang_up);
-        vec!["the command has ended, but its output has not: given up".to_owned()]
+        vec![Cut::Open("the command has ended, but its output has not: given up")]
     }
 }
 
@@ -213,7 +222,7 @@ fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> Al
     spawn(move || {
         for output in threads {
             if let Some(cut) = output.join().unwrap_or_default() {
-                let _gone = done.send(cut);
+                let _gone = done.send(Cut::Lost(cut));
             }
         }
         if let Some(line) = input {

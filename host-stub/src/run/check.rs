@@ -18,6 +18,9 @@ const QCOW2: [u8; 4] = *b"QFI\xfb";
 /// An error if what a run reads is not there, or if there is no place for what it fetches.
 pub(crate) fn inputs(args: &RunArgs) -> Result<()> {
     vm(&args.vm)?;
+    if args.command.first().is_some_and(String::is_empty) {
+        bail!("the command's name is empty");
+    }
     for (from, _) in &args.push {
         let path = Path::new(from);
         if !fs::metadata(path).with_context(|| at("push", path))?.is_dir() {

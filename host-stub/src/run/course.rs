@@ -110,8 +110,8 @@ impl Course<'_> {
     pub(crate) fn run(&mut self, job: Job, tell: Sender<News>, phases: &mut Phases) -> Outcome {
         let outcome = self.until_it_ends(job, &tell, phases);
         match outcome.cause() {
-            Some(cause) if outcome.has_exited() => complain(cause),
-            Some(cause) => self.complain(cause),
+            Some(cause) if outcome.has_exited() => complain(&cause),
+            Some(cause) => self.complain(&cause),
             None => {}
         }
         outcome
@@ -327,7 +327,7 @@ impl Course<'_> {
             Stage::Boot => Outcome::NotRun(self.stopped(&why)),
             Stage::Before => Outcome::NotRun(why),
             Stage::Command => Outcome::Lost(why),
-            Stage::After(code) if self.pulls > 0 => Outcome::NotPulled(
+            Stage::After(code) if self.pulls > 0 => Outcome::Incomplete(
                 code,
                 format!("the guest was lost before its files were here: {why}"),
             ),
@@ -367,7 +367,7 @@ impl Course<'_> {
 }
 
 fn exited(code: u8, lacks: Option<String>) -> Outcome {
-    lacks.map_or(Outcome::Exited(code), |lacks| Outcome::NotPulled(code, lacks))
+    lacks.map_or(Outcome::Exited(code), |lacks| Outcome::Incomplete(code, lacks))
 }
 
 fn said(panic: &str) -> String {

@@ -10,7 +10,7 @@ use super::patience::{Patience, is_passing, is_unsent};
 use super::share::{Access, Share, mounted};
 use crate::common::printable::{self, complain};
 use crate::exec::request::Exec;
-use crate::exec::run::{self as exec, Asked, Running};
+use crate::exec::run::{self as exec, Asked, End, Running};
 use crate::exec::wait::Outcome as Ended;
 use crate::files::session::{self, Session};
 use crate::files::tree::{self, Owner};
@@ -44,7 +44,7 @@ pub(crate) enum Step {
     Ended(Option<u8>),
     /// It could not be started.
     NotRun(anyhow::Error),
-    /// All is done; with what could not be fetched.
+    /// All is done; with what is not here: output that could not be written, files that could not be fetched.
     Done(u8, Option<String>),
 }
 
@@ -61,17 +61,19 @@ impl Job {
         let say = |step| tell.send(step).is_ok();
         match self.command(tell) {
             Err(error) => drop(say(Step::NotRun(error))),
-            Ok(code) => {
+            Ok((code, mut lacks)) => {
                 let is_heard = say(Step::Ended(code));
                 if let (true, Some(code)) = (is_heard, code) {
-                    say(Step::Done(code, self.after(code).err().map(|error| format!("{error:#}"))));
+                    lacks.extend(self.after(code).err().map(|error| format!("{error:#}")));
+                    let lacks = (!lacks.is_empty()).then(|| lacks.join("; "));
+                    say(Step::Done(code, lacks));
                 }
             }
         }
     }
 
-    /// The command, with what comes before; its code if the guest was not lost.
-    fn command(&self, tell: &Sender<Step>) -> Result<Option<u8>> {
+    /// The command, with what comes before; its code if the guest was not lost, and why its output is not all here.
+    fn command(&self, tell: &Sender<Step>) -> Result<(Option<u8>, Vec<String>)> {
         let (root, instance, patience) = (&self.root, &self.instance, Patience::until(self.until));
         let events = patience.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
         if self.exec.needs_identity() {
@@ -87,17 +89,18 @@ impl Job {
         let limit = Some(patience.whole());
         let running = Running::start(root, instance, &self.exec, events, asked, limit)?;
         let _heard = tell.send(Step::Started);
-        let (ended, body) = running.end();
-        match ended {
-            Err(_) => Ok(None),
+        let End { outcome, body, lost } = running.end();
+        let code = match outcome {
+            Err(_) => return Ok((None, lost)),
             Ok(Ended { code: Some(code @ (126 | 127)), error: Some(_) }) => {
                 let ended = Ok(Ended { code: Some(code), error: None });
                 let why = || exec::not_found(root, instance, &body);
-                exec::exit_code(ended, String::new, why).map(Some)
+                exec::exit_code(ended, String::new, why)?
             }
-            Ok(Ended { code: Some(code), error: None }) => Ok(Some(u8::try_from(code & 0xff)?)),
-            ended => exec::exit_code(ended, String::new, String::new).map(Some),
-        }
+            Ok(Ended { code: Some(code), error: None }) => u8::try_from(code & 0xff)?,
+            ended => exec::exit_code(ended, String::new, String::new)?,
+        };
+        Ok((Some(code), lost))
     }
 
     fn session(&self, patience: Patience) -> Result<Session> {

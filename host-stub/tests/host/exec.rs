@@ -95,13 +95,15 @@ fn output_that_cannot_be_written_is_told_and_a_reader_who_has_enough_is_not() {
             command.stdin(Stdio::piped()).stdout(out).stderr(Stdio::piped()).spawn().unwrap();
         // The agent may have hung up.
         let _gone = child.stdin.take().unwrap().write_all(b"in");
-        errors(&child.wait_with_output().unwrap())
+        let output = child.wait_with_output().unwrap();
+        (errors(&output), output.status.code())
     };
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    assert_eq!(said(full.into()), "mote-host: stdout is lost: No space left on device\n");
+    let lost = "mote-host: stdout is lost: No space left on device\n".to_owned();
+    assert_eq!(said(full.into()), (lost, Some(1)));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    assert_eq!(said(writer.into()), "");
+    assert_eq!(said(writer.into()), (String::new(), Some(0)));
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn a_commands_time_begins_with_it() {
 }
 
 #[test]
-fn what_cannot_be_fetched_is_no_success_and_the_report_has_the_output() {
+fn what_cannot_be_fetched_or_written_is_no_success_and_the_report_has_the_output() {
     let scratch = Scratch::new();
     let [file, junit, pulled] =
         ["result", "junit", "pulled"].map(|name| scratch.0.join(name).display().to_string());
@@ -158,11 +158,17 @@ fn what_cannot_be_fetched_is_no_success_and_the_report_has_the_output() {
     assert!(err.starts_with("err\nmote-host: --pull /nowhere: in the guest, /nowhere: "), "{err}");
     let result = result(Path::new(&file));
     let outcome = (&result["outcome"], &result["code"]);
-    assert_eq!(outcome, (&"not-pulled".into(), &125.into()), "{result}");
+    assert_eq!(outcome, (&"incomplete".into(), &125.into()), "{result}");
     assert!(result["cause"].as_str().is_some_and(|cause| cause.starts_with("--pull ")), "{result}");
     let junit = std::fs::read_to_string(junit).expect("a report");
     assert!(junit.contains("<failure message=\"--pull /nowhere: "), "{junit}");
     assert!(junit.contains("<system-out>&lt;out&gt;\n</system-out>"), "{junit}");
+    let mut unread = run(&scratch.0, &["--result", &file], &["echo", "out"]);
+    unread.stdout(File::options().write(true).open("/dev/full").expect("a full disk"));
+    let (_, err, code) = output(unread);
+    let why = "stdout is lost: No space left on device";
+    assert_eq!((err, code), (format!("mote-host: {why}\n"), Some(125)));
+    assert_eq!(self::result(Path::new(&file))["cause"], why);
     assert!(junit.contains("<system-err>err\n</system-err>"), "{junit}");
 }
 

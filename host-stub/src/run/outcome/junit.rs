@@ -31,7 +31,7 @@ impl Case {
     ) -> Self {
         let failure = match (outcome, outcome.cause()) {
             (Outcome::Exited(0), _) => None,
-            (_, Some(cause)) => Some(cause.to_owned()),
+            (_, Some(cause)) => Some(cause),
             _ => Some(format!("exit code {}", outcome.code())),
         };
         Self { name, failure, took, output }

@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::common::clock::millis;
+use crate::common::printable::without_numbers;
 
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The command has.
     Exited(u8),
-    /// It has, but what it has made could not be fetched.
-    NotPulled(u8, String),
+    /// It has, but not all that it wrote could be taken: its output, or files of `--pull`.
+    Incomplete(u8, String),
     /// It was not done in time.
     TimedOut(String),
     /// It did not get to run.
@@ -34,8 +35,8 @@ impl Outcome {
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
-            Self::NotPulled(0, _) => NOT_RUN,
-            Self::Exited(code) | Self::NotPulled(code, _) => *code,
+            Self::Incomplete(0, _) => NOT_RUN,
+            Self::Exited(code) | Self::Incomplete(code, _) => *code,
             Self::TimedOut(_) => TIMED_OUT,
             Self::NotRun(_) => NOT_RUN,
             Self::Lost(_) => LOST,
@@ -46,8 +47,8 @@ impl Outcome {
     /// For programs: codes of commands may be the same as ours.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::NotPulled(0, _) => "not-pulled",
-            Self::Exited(_) | Self::NotPulled(..) => "exited",
+            Self::Incomplete(0, _) => "incomplete",
+            Self::Exited(_) | Self::Incomplete(..) => "exited",
             Self::TimedOut(_) => "timed-out",
             Self::NotRun(_) => "not-run",
             Self::Lost(_) => "lost",
@@ -57,17 +58,17 @@ impl Outcome {
 
     /// Whether the guest is as it should be: its console has nothing to tell.
     pub(crate) fn has_exited(&self) -> bool {
-        matches!(self, Self::Exited(_) | Self::NotPulled(..))
+        matches!(self, Self::Exited(_) | Self::Incomplete(..))
     }
 
     /// What is wrong, if that is not the command's to say.
-    pub(crate) fn cause(&self) -> Option<&str> {
+    pub(crate) fn cause(&self) -> Option<String> {
         match self {
             Self::Exited(_) | Self::Signal(_) => None,
-            Self::NotPulled(_, cause)
+            Self::Incomplete(_, cause)
             | Self::TimedOut(cause)
             | Self::NotRun(cause)
-            | Self::Lost(cause) => Some(cause),
+            | Self::Lost(cause) => Some(without_numbers(cause)),
         }
     }
 }
@@ -124,8 +125,8 @@ mod tests {
         let why = || "why".to_owned();
         for (outcome, code, name) in [
             (Outcome::Exited(37), 37, "exited"),
-            (Outcome::NotPulled(0, why()), 125, "not-pulled"),
-            (Outcome::NotPulled(37, why()), 37, "exited"),
+            (Outcome::Incomplete(0, why()), 125, "incomplete"),
+            (Outcome::Incomplete(37, why()), 37, "exited"),
             (Outcome::TimedOut(why()), 124, "timed-out"),
             (Outcome::NotRun(why()), 125, "not-run"),
             (Outcome::Lost(why()), 129, "lost"),

@@ -18,6 +18,7 @@ fn what_cannot_be_run_is_refused_before_anything_is_started() {
         (&["--share", &absent], "absent: No such file or directory\n"),
         (&["-t"], "-t needs a terminal on stdin\n"),
         (&["--qemu", "no-such-qemu"], "there is no no-such-qemu"),
+        (&["--", ""], "the command's name is empty\n"),
     ] {
         let words = [&["--kernel", &kernel], words, &["--", "true"]].concat();
         let output = world.bare(&words).output().unwrap();
