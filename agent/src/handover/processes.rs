@@ -18,7 +18,7 @@ use crate::guest_path::is_private;
 use crate::handover::reexec::REMOVED;
 use crate::runtime::small_files::read_to_end;
 use crate::sys::listener::NUMBERS;
-use crate::system::processes::users;
+use crate::system::processes::{after, users};
 
 /// Longest list of locks, bytes: 5,000, where a guest has some dozens. The kernel walks all of it for each page.
 pub(super) const LOCKS: u64 = 256 * 1024;
@@ -173,11 +173,4 @@ const SPACE: [MaybeUninit<u8>; LINK] = [MaybeUninit::uninit(); LINK];
 #[inline(never)] // its size
 fn link<'a>(at: BorrowedFd<'_>, name: &CStr, space: &'a mut [MaybeUninit<u8>]) -> &'a [u8] {
     readlinkat_raw(at, name, space).map_or(&[], |(link, _)| link)
-}
-
-/// What is behind the first such part.
-#[inline(never)] // its size
-fn after<'a>(text: &'a [u8], part: &str) -> Option<&'a [u8]> {
-    let at = text.windows(part.len()).position(|there| there == part.as_bytes())?;
-    text.get(at + part.len()..)
 }

@@ -20,10 +20,15 @@ pub(crate) fn is_of(process: &Path, most: u32) -> bool {
 }
 
 /// The numbers of a process's users, of its `status`: the real one, the effective one and two more, with tabs between them.
-#[inline(never)] // its size
 pub(crate) fn users(status: &[u8]) -> &[u8] {
-    let mut lines = status.split(|byte| *byte == b'\n');
-    lines.find_map(|line| line.strip_prefix(b"Uid:\t")).unwrap_or_default()
+    after(status, "\nUid:\t").unwrap_or_default()
+}
+
+/// What is behind the first such part.
+#[inline(never)] // its size
+pub(crate) fn after<'a>(text: &'a [u8], part: &str) -> Option<&'a [u8]> {
+    let at = text.windows(part.len()).position(|there| there == part.as_bytes())?;
+    text.get(at + part.len()..)
 }
 
 #[cfg(test)]
