@@ -70,8 +70,8 @@ pub(crate) struct Course<'a> {
     pub(crate) about: &'a mut Value,
     /// How much is to be fetched after the command.
     pub(crate) pulls: usize,
-    /// What could not be fetched of a VM that stays.
-    pub(crate) lacks: Option<String>,
+    /// Why not all is here that the command wrote.
+    pub(crate) lacks: Vec<String>,
 }
 
 /// The signals that end a process, as news. A second one ends this process at once; the kernel ends the others.
@@ -197,7 +197,8 @@ impl Course<'_> {
                     None => why,
                 }));
             }
-            Step::Done(code, lacks) => match &self.keep {
+            Step::Lacks(why) => self.lacks.push(why),
+            Step::Done(code) => match &self.keep {
                 Some(root) => {
                     let root = quoted(&root.display().to_string());
                     let name = &self.world.instance().name;
@@ -205,19 +206,18 @@ impl Course<'_> {
                         "exit code {code}; the VM stays until Ctrl-C: mote-host --dir {root} exec {name} -- ..."
                     ));
                     *stage = Stage::Kept(code);
-                    lacks.iter().for_each(|lacks| complain(lacks));
-                    self.lacks = lacks;
+                    self.lacks.iter().for_each(|why| complain(why));
                 }
-                None => return Some(exited(code, lacks)),
+                None => return Some(self.exited(code)),
             },
         }
         None
     }
 
     /// A signal has come. Who only looks at a VM ends that.
-    fn told(&mut self, stage: Stage, signal: i32) -> Outcome {
+    fn told(&self, stage: Stage, signal: i32) -> Outcome {
         match stage {
-            Stage::Kept(code) if signal == SIGINT => exited(code, self.lacks.take()),
+            Stage::Kept(code) if signal == SIGINT => self.exited(code),
             Stage::Boot | Stage::Before | Stage::Command | Stage::After(_) | Stage::Kept(_) => {
                 Outcome::Signal(signal)
             }
@@ -320,6 +320,7 @@ impl Course<'_> {
                 Ok(News::Signal(signal)) => return Outcome::Signal(signal),
                 Ok(News::Guest(Step::Ended(Some(code)))) => stage = Stage::After(code),
                 Ok(News::Guest(Step::Ended(None))) | Err(_) => break,
+                Ok(News::Guest(Step::Lacks(why))) => self.lacks.push(why),
                 Ok(News::Guest(_)) => {}
             }
         }
@@ -327,12 +328,22 @@ impl Course<'_> {
             Stage::Boot => Outcome::NotRun(self.stopped(&why)),
             Stage::Before => Outcome::NotRun(why),
             Stage::Command => Outcome::Lost(why),
-            Stage::After(code) if self.pulls > 0 => Outcome::Incomplete(
-                code,
-                format!("the guest was lost before its files were here: {why}"),
-            ),
-            Stage::After(code) => Outcome::Exited(code),
-            Stage::Kept(code) => exited(code, self.lacks.take()),
+            Stage::After(code) => {
+                if self.pulls > 0 {
+                    self.lacks
+                        .push(format!("the guest was lost before its files were here: {why}"));
+                }
+                self.exited(code)
+            }
+            Stage::Kept(code) => self.exited(code),
+        }
+    }
+
+    fn exited(&self, code: u8) -> Outcome {
+        if self.lacks.is_empty() {
+            Outcome::Exited(code)
+        } else {
+            Outcome::Incomplete(code, self.lacks.join("; "))
         }
     }
 
@@ -364,10 +375,6 @@ impl Course<'_> {
         let _gone = self.world.look(|live| live.vm.order("quit").unwrap_or(false));
         self.world.qemu.ends_within(Duration::from_secs(2));
     }
-}
-
-fn exited(code: u8, lacks: Option<String>) -> Outcome {
-    lacks.map_or(Outcome::Exited(code), |lacks| Outcome::Incomplete(code, lacks))
 }
 
 fn said(panic: &str) -> String {

@@ -44,8 +44,10 @@ pub(crate) enum Step {
     Ended(Option<u8>),
     /// It could not be started.
     NotRun(anyhow::Error),
-    /// All is done; with what is not here: output that could not be written, files that could not be fetched.
-    Done(u8, Option<String>),
+    /// Not all that it wrote is here: output could not be written, or files could not be fetched.
+    Lacks(String),
+    /// All is done.
+    Done(u8),
 }
 
 /// Between two calls to an agent that has announced itself and does not listen yet.
@@ -61,19 +63,20 @@ impl Job {
         let say = |step| tell.send(step).is_ok();
         match self.command(tell) {
             Err(error) => drop(say(Step::NotRun(error))),
-            Ok((code, mut lacks)) => {
+            Ok(code) => {
                 let is_heard = say(Step::Ended(code));
                 if let (true, Some(code)) = (is_heard, code) {
-                    lacks.extend(self.after(code).err().map(|error| format!("{error:#}")));
-                    let lacks = (!lacks.is_empty()).then(|| lacks.join("; "));
-                    say(Step::Done(code, lacks));
+                    if let Err(error) = self.after(code) {
+                        say(Step::Lacks(format!("{error:#}")));
+                    }
+                    say(Step::Done(code));
                 }
             }
         }
     }
 
-    /// The command, with what comes before; its code if the guest was not lost, and why its output is not all here.
-    fn command(&self, tell: &Sender<Step>) -> Result<(Option<u8>, Vec<String>)> {
+    /// The command, with what comes before; its code if the guest was not lost.
+    fn command(&self, tell: &Sender<Step>) -> Result<Option<u8>> {
         let (root, instance, patience) = (&self.root, &self.instance, Patience::until(self.until));
         let events = patience.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
         if self.exec.needs_identity() {
@@ -90,17 +93,19 @@ impl Job {
         let running = Running::start(root, instance, &self.exec, events, asked, limit)?;
         let _heard = tell.send(Step::Started);
         let End { outcome, body, lost } = running.end();
-        let code = match outcome {
-            Err(_) => return Ok((None, lost)),
+        for why in lost {
+            let _heard = tell.send(Step::Lacks(why));
+        }
+        match outcome {
+            Err(_) => Ok(None),
             Ok(Ended { code: Some(code @ (126 | 127)), error: Some(_) }) => {
                 let ended = Ok(Ended { code: Some(code), error: None });
                 let why = || exec::not_found(root, instance, &body);
-                exec::exit_code(ended, String::new, why)?
+                exec::exit_code(ended, String::new, why).map(Some)
             }
-            Ok(Ended { code: Some(code), error: None }) => u8::try_from(code & 0xff)?,
-            ended => exec::exit_code(ended, String::new, String::new)?,
-        };
-        Ok((Some(code), lost))
+            Ok(Ended { code: Some(code), error: None }) => Ok(Some(u8::try_from(code & 0xff)?)),
+            ended => exec::exit_code(ended, String::new, String::new).map(Some),
+        }
     }
 
     fn session(&self, patience: Patience) -> Result<Session> {

@@ -114,7 +114,7 @@ fn staged(
         keep: args.keep.then(|| root.to_owned()),
         about,
         pulls: args.pull.len(),
-        lacks: None,
+        lacks: Vec::new(),
     };
     let mut job = job(args, root, &plan);
     job.exec.tails = tails.clone();
