@@ -24,6 +24,9 @@ const CUTS: u64 = 4;
 /// From one cut to the next, if there are 20 of them.
 const STEP: u64 = 75;
 
+/// How Linux tells of a bug that [`is_ended`] knows.
+const RESIZE_BUG: &str = "kernel BUG at fs/ext4/resize.c";
+
 /// What is on a disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Table {
@@ -292,6 +295,29 @@ fn a_policy_without_disks_leaves_them_alone() {
     world.power_off(&mut guest);
 }
 
+/// Whether the next start ends what the power cut has left: not if Linux meets a bug of its own. A resize that was cut in the
+/// middle is in the journal, whose replay changes the number of blocks and not that of groups; the next resize minds. The
+/// start after that is right.
+fn is_ended(path: &PathBuf) -> bool {
+    let mut world = boot(std::slice::from_ref(path), "mote.agent=later", None);
+    let mut guest = world.vm.guest();
+    mount(&mut guest, "vdb1");
+    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+    let (is_ended, _) = wait("the rest", patient(LATER), || {
+        let has_grown = size(&mut guest, "vdb1") > NEW * 8 / 10;
+        let has_bug = guest.sh(&format!("dmesg | grep '{RESIZE_BUG}'")).0 == 0;
+        (has_grown || has_bug).then_some(has_grown)
+    });
+    if is_ended {
+        // The worker has it open for a moment yet.
+        guest.ok("sleep 1; umount /vdb1");
+        world.power_off(&mut guest);
+    } else {
+        world.vm.cut();
+    }
+    is_ended
+}
+
 #[test]
 fn after_a_power_cut_at_any_moment_table_and_file_system_are_whole_and_the_next_start_ends_it() {
     if !has_tools() {
@@ -317,16 +343,11 @@ fn after_a_power_cut_at_any_moment_table_and_file_system_are_whole_and_the_next_
         check(&path, Table::Gpt);
         println!("cut {cut}: the table is the {} one", if is_old { "old" } else { "new" });
         if cut % 5 == 3 {
-            let mut world = boot(std::slice::from_ref(&path), "mote.agent=later", None);
-            let mut guest = world.vm.guest();
-            mount(&mut guest, "vdb1");
-            guest.ok("start-stop-daemon -S -b -x /run/agent.start");
-            wait("the rest", patient(LATER), || {
-                (size(&mut guest, "vdb1") > NEW * 8 / 10).then_some(())
-            });
-            // The worker has it open for a moment yet.
-            guest.ok("sleep 1; umount /vdb1");
-            world.power_off(&mut guest);
+            if !is_ended(&path) {
+                println!("cut {cut}: {RESIZE_BUG}");
+                check(&path, Table::Gpt);
+                assert!(is_ended(&path), "at the start after the kernel's bug");
+            }
             check(&path, Table::Gpt);
         }
     }
