@@ -69,9 +69,9 @@ fn one_that_was_started_before_run_is_no_second_agents_prey() {
     let (code, text) = guest.sh("mote-agent 2>&1");
     assert!(code == 1 && text.contains(&format!("is running: {hidden}")), "{code} {text}");
     // One that cannot see the first has its lock, and must not take its vsock port for no vsock.
-    guest.ok("mkdir -p /root/other /root/files && ln -s /dev /proc /root/other && \
-         mount -t iso9660 -o ro /dev/vda /root/files");
-    let other = "mote-agent --root /root/other --config-dir /root/files --flavour incus --no-wait";
+    guest.ok("mkdir -p /srv/other /srv/files && ln -s /dev /proc /srv/other && \
+         mount -t iso9660 -o ro /dev/vda /srv/files");
+    let other = "mote-agent --root /srv/other --config-dir /srv/files --flavour incus --no-wait";
     let (code, text) = guest.sh(&format!("{other} --port {vport} 2>&1"));
     let taken = "error: another agent listens on vsock port 8443 already: end process";
     assert!(code == 1 && text.contains(&format!("{taken} {pid} (mote-agent)\n")), "{code} {text}");

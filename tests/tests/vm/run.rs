@@ -163,13 +163,13 @@ fn what_cannot_be_fetched_or_written_is_no_success_and_the_report_has_the_output
     let junit = std::fs::read_to_string(junit).expect("a report");
     assert!(junit.contains("<failure message=\"--pull /nowhere: "), "{junit}");
     assert!(junit.contains("<system-out>&lt;out&gt;\n</system-out>"), "{junit}");
+    assert!(junit.contains("<system-err>err\n</system-err>"), "{junit}");
     let mut unread = run(&scratch.0, &["--result", &file], &["echo", "out"]);
     unread.stdout(File::options().write(true).open("/dev/full").expect("a full disk"));
     let (_, err, code) = output(unread);
     let why = "stdout is lost: No space left on device";
     assert_eq!((err, code), (format!("mote-host: {why}\n"), Some(125)));
     assert_eq!(self::result(Path::new(&file))["cause"], why);
-    assert!(junit.contains("<system-err>err\n</system-err>"), "{junit}");
 }
 
 #[test]
