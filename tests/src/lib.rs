@@ -12,7 +12,6 @@ pub mod clients;
 pub mod column;
 pub mod conform;
 pub mod cost;
-pub mod fleet;
 pub mod guest;
 pub mod host;
 pub mod mutants;

@@ -35,7 +35,7 @@ pub fn tracked() -> Sources {
         "--exclude-standard",
     ]);
     let names = printed(&mut git);
-    // One that was removed is still on the list; pictures and archives are no text.
+    // One that was removed is still on the list; archives are not text.
     let read = |name: &str| Some((name.into(), std::fs::read_to_string(root().join(name)).ok()?));
     let all: Sources = names.split('\0').filter_map(read).collect();
     assert!(all.len() > 300, "only {} files", all.len());

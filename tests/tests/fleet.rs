@@ -1,95 +1,262 @@
-//! A fleet in simulation: what `docs/fleet.md` promises, held with 1,000 agents. The page has 10,000:
-//! `MOTE_WRITE_DOCS=1 cargo test --release -p mote-tests --test fleet` writes it.
+//! 1,000 agents and one host on a virtual clock: the status machine that ships, QEMU's ring and event throttle, and a
+//! daemon that acts on what it reads as LXD does (P§2.3, P§3.2). The figures are exact: one seed gives one run.
 
-use std::path::PathBuf;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
 
-use mote_tests::fleet::clock::{MILLI, Micros, SECOND};
-use mote_tests::fleet::model::{Channel, Plan};
-use mote_tests::fleet::study::{Figures, Scenario, figures};
-use mote_tests::fleet::{page, picture};
+use mote_core::host_address::HostAddress;
+use mote_core::status::{Action, Intervals, State, Status};
+use mote_core::time::Uptime;
+use mote_qemu::{LOOK, Ring, Sent, Throttle};
 
-const AGENTS: u32 = 1_000;
+const AGENTS: usize = 1_000;
+const MILLI: u64 = 1_000;
+const SECOND: u64 = 1_000 * MILLI;
+/// When the host's trouble begins; all agents have been CONNECTED for at least 10 s.
+const BEGIN: u64 = 20 * SECOND;
+const END: u64 = 120 * SECOND;
+/// LXD takes up its instances one after another when it starts.
+const TAKE_UP: u64 = MILLI;
+const CALL: u64 = 2 * MILLI;
 
-fn look(scenario: Scenario, channel: Channel) -> Figures {
-    figures(&scenario.plan(AGENTS, channel))
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Settle(usize),
+    /// The agent's deadline; superseded if the count has moved on.
+    Wake(usize, u32),
+    /// QEMU sends the event that it held back.
+    Release(usize),
+    /// The daemon has heard nothing for [`LOOK`] seconds; superseded likewise.
+    Look(usize, u32),
+    /// The end of a call to the host, by its attempt and port.
+    Answer(usize, u32, u32),
+    TakeUp(usize),
+    Down,
+    Failing(bool),
 }
 
-#[test]
-fn all_come_back_whatever_happened() {
-    let limits: [(Scenario, Micros); 6] = [
-        // The host's own look every 10 s, and the second it takes to take up all.
-        (Scenario::BLINK, 11_500 * MILLI),
-        (Scenario::RESTART, 1_500 * MILLI),
-        // Those that noticed announce themselves, and are told then.
-        (Scenario::UPGRADE, 3_500 * MILLI),
-        // Agents do not try each second for ever.
-        (Scenario::FAILING, 10 * SECOND),
-        (Scenario::BOOT, SECOND),
-        (Scenario::SPREAD, 10_500 * MILLI),
-    ];
-    for (scenario, limit) in limits {
-        for channel in [Channel::Ring, Channel::Line] {
-            let seen = look(scenario, channel);
-            let all = seen.back[2].expect(scenario.name);
-            assert!(all <= limit, "{} {channel:?}: {all} us", scenario.name);
-            assert_eq!(seen.at_end, AGENTS, "{} {channel:?}", scenario.name);
+#[derive(Default)]
+struct Vm {
+    status: Option<Status>,
+    ring: Ring,
+    port: Throttle,
+    wakes: u32,
+    looks: u32,
+    seen: Seen,
+}
+
+/// What the daemon that runs knows of a VM; it acts on the first STARTED alone.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Seen {
+    #[default]
+    Nothing,
+    Vm,
+    Agent,
+}
+
+#[derive(Default)]
+struct Fleet {
+    now: u64,
+    agenda: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    count: u64,
+    vms: Vec<Vm>,
+    /// Each daemon listens on a port of its own.
+    daemon: u32,
+    is_failing: bool,
+    reads: u64,
+    failed: u64,
+}
+
+fn uptime(now: u64) -> Uptime {
+    Uptime(Duration::from_micros(now))
+}
+
+impl Fleet {
+    fn at(&mut self, when: u64, event: Event) {
+        self.count += 1;
+        self.agenda.push(Reverse((when, self.count, event)));
+    }
+
+    /// Runs until `end`, or until all agents are CONNECTED to a daemon with this number; returns the time.
+    fn run(&mut self, end: u64, until: Option<u32>) -> u64 {
+        let is_there = |vm: &Vm, port| {
+            let status = vm.status.as_ref().filter(|status| status.state() == State::Connected);
+            status.and_then(Status::address).is_some_and(|address| address.port == port)
+        };
+        while let Some(Reverse((when, _, event))) = self.agenda.pop() {
+            if when >= end {
+                self.at(when, event);
+                break;
+            }
+            self.now = when;
+            self.happens(event);
+            let is_answer = matches!(event, Event::Answer(..));
+            if is_answer && until.is_some_and(|port| self.vms.iter().all(|vm| is_there(vm, port))) {
+                return self.now;
+            }
+        }
+        end
+    }
+
+    fn address(&self) -> HostAddress {
+        HostAddress { cid: 2, port: self.daemon }
+    }
+
+    fn happens(&mut self, event: Event) {
+        let (now, address) = (uptime(self.now), self.address());
+        match event {
+            Event::Settle(vm) => {
+                let mut status = Status::new(now, Intervals::default());
+                let attempt = status.put_started(now, address);
+                assert!(status.verified(now, attempt, true));
+                let it = &mut self.vms[vm];
+                it.status = Some(status);
+                self.take_up(vm, Seen::Agent);
+                self.pump(vm);
+            }
+            Event::Wake(vm, count) if self.vms[vm].wakes == count => self.pump(vm),
+            Event::Look(vm, count) if self.vms[vm].looks == count => self.look(vm),
+            Event::Wake(..) | Event::Look(..) => {}
+            Event::Release(vm) => {
+                self.vms[vm].port.over(self.now);
+                self.look(vm);
+            }
+            Event::Answer(vm, attempt, port) => {
+                let ok =
+                    !self.is_failing && port == self.daemon && self.vms[vm].seen != Seen::Nothing;
+                self.failed += u64::from(!ok);
+                if let Some(status) = &mut self.vms[vm].status {
+                    status.verified(now, attempt, ok);
+                }
+                self.pump(vm);
+            }
+            Event::TakeUp(vm) => self.take_up(vm, Seen::Vm),
+            Event::Down => {
+                self.daemon += 1;
+                for vm in &mut self.vms {
+                    (vm.seen, vm.looks) = (Seen::Nothing, vm.looks + 1);
+                }
+            }
+            Event::Failing(is_failing) => {
+                self.is_failing = is_failing;
+                // Those with a call under way notice; so does a program's call each minute.
+                for vm in (0..AGENTS).filter(|_| is_failing) {
+                    if let Some(status) = &mut self.vms[vm].status {
+                        status.host_lost(now);
+                    }
+                    self.pump(vm);
+                }
+            }
+        }
+    }
+
+    fn take_up(&mut self, vm: usize, seen: Seen) {
+        self.vms[vm].seen = seen;
+        self.look(vm);
+    }
+
+    /// The daemon reads the ring.
+    fn look(&mut self, vm: usize) {
+        let address = self.address();
+        let it = &mut self.vms[vm];
+        if it.seen == Seen::Nothing {
+            return;
+        }
+        self.reads += 1;
+        it.looks += 1;
+        let (looks, line) = (it.looks, it.ring.read());
+        match line.as_deref() {
+            Some(b"STOPPED") => it.seen = Seen::Vm,
+            Some(b"STARTED") if it.seen == Seen::Vm => {
+                it.seen = Seen::Agent;
+                // The handler of the PUT makes this call.
+                if let Some(status) = &mut it.status {
+                    let attempt = status.put_started(uptime(self.now), address);
+                    self.at(self.now + CALL, Event::Answer(vm, attempt, address.port));
+                }
+                self.pump(vm);
+            }
+            _ => {}
+        }
+        self.at(self.now + LOOK * SECOND, Event::Look(vm, looks));
+    }
+
+    /// Carries out what the agent decides.
+    fn pump(&mut self, vm: usize) {
+        let now = uptime(self.now);
+        while let Some(action) = self.vms[vm].status.as_mut().and_then(|status| status.poll(now)) {
+            match action {
+                Action::Write { line, visible, .. } => {
+                    let it = &mut self.vms[vm];
+                    it.ring.write(line);
+                    match visible.then(|| it.port.event(self.now)) {
+                        Some(Sent::Now) => self.look(vm),
+                        Some(Sent::At(end)) => self.at(end, Event::Release(vm)),
+                        Some(Sent::Never) | None => {}
+                    }
+                }
+                Action::Verify { address, attempt, .. } => {
+                    self.at(self.now + CALL, Event::Answer(vm, attempt, address.port));
+                }
+                Action::Refused(_) | Action::HostAddress(_) | Action::Changed(_) => {}
+            }
+        }
+        let it = &mut self.vms[vm];
+        it.wakes += 1;
+        let (wakes, deadline) = (it.wakes, it.status.as_ref().and_then(Status::deadline));
+        if let Some(deadline) = deadline {
+            let then = deadline.0.as_nanos().div_ceil(1_000).try_into().expect("a short run");
+            self.at(then, Event::Wake(vm, wakes));
         }
     }
 }
 
-#[test]
-fn one_agent_is_back_within_a_tenth_of_a_second_of_a_restarted_host() {
-    for channel in [Channel::Ring, Channel::Line] {
-        for seed in 0..50 {
-            let plan = Plan { seed, ..Scenario::RESTART.plan(1, channel) };
-            let back = figures(&plan).back[2].expect("back");
-            assert!(back <= 100 * MILLI, "{channel:?}, seed {seed}: {back} us");
-        }
+/// Agents that were CONNECTED at moments spread over 10 s.
+fn settled() -> Fleet {
+    let mut fleet = Fleet { daemon: 1, ..Fleet::default() };
+    for vm in 0..AGENTS {
+        fleet.vms.push(Vm::default());
+        fleet.at(vm as u64 * 7919 * MILLI % (10 * SECOND), Event::Settle(vm));
     }
+    fleet.run(BEGIN, None);
+    fleet
 }
 
 #[test]
 fn a_quiet_fleet_costs_the_host_little() {
-    let ring = look(Scenario::QUIET, Channel::Ring);
-    // Two events in 30 s and the host's own readings every 10 s: LXD's floor is 0.1 an agent.
-    assert!((50.0..140.0).contains(&ring.reads.0), "{ring:?}");
-    assert!(ring.cores.0 < 0.1 && ring.failed == 0, "{ring:?}");
-    let line = look(Scenario::QUIET, Channel::Line);
-    assert!((40.0..80.0).contains(&line.reads.0), "{line:?}");
-    assert!(line.cores.0 < 0.1 && line.failed == 0, "{line:?}");
+    let mut fleet = settled();
+    let before = fleet.reads;
+    fleet.run(END, None);
+    let (reads, seconds) = (fleet.reads - before, (END - BEGIN) / SECOND);
+    // The host's own look every 10 s is 100 a second; an announcement every 30 s moves it and adds 30.
+    assert!((100 * seconds..=140 * seconds).contains(&reads), "{reads} in {seconds} s");
+    assert_eq!(fleet.failed, 0);
 }
 
 #[test]
-fn a_host_in_trouble_is_not_overrun() {
-    for channel in [Channel::Ring, Channel::Line] {
-        // It is asked by those that it has told, not by all at once.
-        let restart = look(Scenario::RESTART, channel);
-        assert!(restart.calls <= 50, "{channel:?}: {restart:?}");
-        let failing = look(Scenario::FAILING, channel);
-        assert!(failing.cores.1 < 8.0, "{channel:?}: {failing:?}");
-        // No more than five failed calls a second from each, at any time in these 30 s.
-        assert!(failing.failed <= u64::from(AGENTS) * 5 * 30, "{channel:?}: {failing:?}");
+fn all_are_back_as_fast_as_a_restarted_host_takes_them_up() {
+    for down in [2, 30] {
+        let mut fleet = settled();
+        fleet.at(BEGIN, Event::Down);
+        let up = BEGIN + down * SECOND;
+        for vm in 0..AGENTS {
+            fleet.at(up + (vm as u64 + 1) * TAKE_UP, Event::TakeUp(vm));
+        }
+        let back = fleet.run(END, Some(2)) - up;
+        let all_taken_up = AGENTS as u64 * TAKE_UP;
+        assert!(back <= all_taken_up + 100 * MILLI, "down for {down} s: {back} us");
     }
 }
 
 #[test]
-fn the_same_seed_is_the_same_run() {
-    let plan = Scenario::FAILING.plan(100, Channel::Ring);
-    let other = Plan { seed: plan.seed + 1, ..plan.clone() };
-    assert_eq!(figures(&plan), figures(&plan));
-    assert_ne!(figures(&plan), figures(&other));
-}
-
-/// Only what takes little time is compared, unless all is written.
-#[test]
-fn the_page_says_what_is_simulated() {
-    let docs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
-        std::fs::write(docs.join("fleet.md"), page::page()).unwrap();
-        std::fs::write(docs.join("fleet.svg"), picture::picture()).unwrap();
-    }
-    let committed = std::fs::read_to_string(docs.join("fleet.md")).unwrap();
-    for line in page::load(AGENTS).lines() {
-        assert!(committed.lines().any(|old| old == line), "docs/fleet.md does not say: {line}");
-    }
+fn a_host_that_fails_every_call_is_asked_ever_less() {
+    let mut fleet = settled();
+    fleet.at(BEGIN, Event::Failing(true));
+    fleet.at(BEGIN + 30 * SECOND, Event::Failing(false));
+    fleet.run(BEGIN + 30 * SECOND, None);
+    // Five by the back-off of 1 to 30 s, and those that follow a PUT.
+    assert!(fleet.failed <= AGENTS as u64 * 8, "{}", fleet.failed);
+    let back = fleet.run(END, Some(1));
+    assert!(back < END, "not all are back");
 }

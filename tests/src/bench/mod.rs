@@ -1,6 +1,6 @@
 //! `scripts/bench`: the same measurements on mote and on Debian's Go agents, in the same VM, by the same
 //! host and the same clients, in turn. `rows` says what, `steps`, `quiet` and `fixed` measure, `page`
-//! and `picture` show.
+//! shows the results.
 
 mod attempt;
 pub mod book;
@@ -8,7 +8,6 @@ mod calls;
 mod fixed;
 mod from_host;
 pub mod page;
-pub mod picture;
 pub mod quiet;
 pub mod results;
 pub mod rows;

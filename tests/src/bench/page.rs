@@ -88,7 +88,7 @@ const PUT: &str = "\
 pub fn whole(book: &Book, others: &[&Book]) -> String {
     let mut page = format!(
         "# mote beside the Go agents\n\nMade by `scripts/bench` at {}, from [bench.json](bench.json).\n\n\
-         ![How many times better mote is](bench.svg)\n\nMedian, and (smallest - largest) where they differ.\n\n",
+         Median, and (smallest - largest) where they differ.\n\n",
         book.said(COMMIT)
     );
     page += &table(book);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::book::{Book, CPU};
-use super::{page, picture};
+use super::page;
 use crate::source;
 
 /// The CPU of the pages' first table: QEMU's default.
@@ -68,7 +68,6 @@ impl Results {
         Ok(vec![
             ("docs/bench.json", self.to_text()),
             ("docs/bench.md", page::whole(book, &others)),
-            ("docs/bench.svg", picture::draw(book)),
             ("README.md", page::into_readme(&readme, book)?),
         ])
     }

@@ -1,7 +1,6 @@
-//! What the generated pages share: files, pictures, words.
+//! What the generated pages share: files and words.
 
 pub mod file;
 pub mod kernels;
-pub mod svg;
 pub mod text;
 pub mod ways;

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Pause before the first retry of a host that has just given its address: short, since it is there. Later
-/// pauses grow, since it may be failing under the calls of too many guests (docs/fleet.md). Also the pause
+/// pauses grow, since it may be failing under the calls of too many guests. Also the pause
 /// between two CONNECT lines that are followed, so that a hostile writer causes at most ten calls a second.
 pub const CONNECT: Duration = Duration::from_millis(100);
 /// Between announcements in STARTED. The Go agents take 5 s; a restarted host should not have to wait that
@@ -12,7 +12,7 @@ pub const STARTED: Duration = Duration::from_secs(1);
 /// Between announcements in CONNECTED: a host forgets its agents when it restarts, and acts on STARTED only.
 /// The Go agents take 5 s, with which a host reads the ring three times as often. A host that uses PUT reads
 /// the ring every 10 s by itself and finds the [`REFRESH`] there. A host that uses CONNECT sends it again
-/// after a restart, and would answer each announcement (docs/fleet.md).
+/// after a restart, and would answer each announcement.
 pub const CONNECTED: Duration = Duration::from_secs(30);
 /// Shortest interval that an option can set: zero would be a busy loop.
 pub const SHORTEST: Duration = Duration::from_millis(10);
