@@ -165,7 +165,7 @@ fn every_group_and_cipher_works_in_both_directions() {
     for (group, cipher, named) in [
         ("X25519", "TLS_AES_128_GCM_SHA256", "NamedGroup: ecdh_x25519"),
         ("P-256", "TLS_AES_256_GCM_SHA384", "NamedGroup: secp256r1"),
-        ("P-384", "TLS_CHACHA20_POLY1305_SHA256", "NamedGroup: secp384r1"),
+        ("P-384", "TLS_AES_256_GCM_SHA384", "NamedGroup: secp384r1"),
     ] {
         let chosen = ["-groups", group, "-ciphersuites", cipher];
         let mut meeting = Meeting::between(P384, P384);
@@ -175,6 +175,21 @@ fn every_group_and_cipher_works_in_both_directions() {
         let said = meeting.call(&chosen);
         assert!(said.contains("HTTP/1.1 200 OK") && said.contains(cipher), "{group}: {said}");
     }
+}
+
+/// On x86_64 with SSE4.1 ring's code for ChaCha20 is not linked.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn chacha20_is_used_only_where_the_cpu_needs_it() {
+    let is_needed = !std::arch::is_x86_feature_detected!("sse4.1");
+    let mut meeting = Meeting::between(P384, P384);
+    meeting.start();
+    let alone = ["-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"];
+    assert_eq!(meeting.call(&alone).contains("HTTP/1.1 200 OK"), is_needed, "{}", meeting.log());
+    let both = ["-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384"];
+    let said = meeting.call(&both);
+    let chosen = if is_needed { "TLS_CHACHA20" } else { "TLS_AES_256" };
+    assert!(said.contains("HTTP/1.1 200 OK") && said.contains(chosen), "{said}");
 }
 
 #[test]
