@@ -14,11 +14,13 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures_lite::future::yield_now;
 use mote_core::devlxd::ready::Ready;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::policy::Capability;
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{Intervals, State, Status};
+use mote_core::time::Uptime;
 
 use crate::agent::errors::{About, Called, Errors, REFUSED};
 use crate::agent::event_bus::Events;
@@ -80,6 +82,10 @@ pub(crate) struct Agent {
     pub(crate) nic_added: Signal,
     /// Whether somebody has set the wall clock.
     pub(crate) clock_set: Cell<bool>,
+    /// When the wall clock may be compared with the hardware's again.
+    pub(crate) next_look: Cell<Uptime>,
+    /// One permit, taken while random numbers and clock are set after a resume.
+    pub(crate) resuming: Rc<Semaphore>,
     /// The host, once known.
     pub(crate) link: RefCell<Option<Rc<Link>>>,
     /// True while devlxd is on: host and policy allow it.
@@ -156,7 +162,9 @@ impl Agent {
             status_changed: Signal::default(),
             woken: Signal::default(),
             nic_added: Signal::default(),
-            clock_set: Cell::new(false),
+            clock_set: Cell::default(),
+            next_look: Cell::default(),
+            resuming: Rc::new(Semaphore::new(1)),
             link: RefCell::default(),
             devlxd: Cell::new(false),
             guests: None,
@@ -230,6 +238,16 @@ impl Agent {
     /// Clears the last error about this.
     pub(crate) fn clear_error(&self, about: About) {
         *self.errors.borrow_mut().about(about) = None;
+    }
+
+    /// Has a resume noticed now, and waits until random numbers are new and the clock is right. Otherwise a command of a host that
+    /// has just resumed the VM would see the time of before the pause.
+    pub(crate) async fn settled(&self) {
+        self.next_look.take();
+        self.woken.raise();
+        // Lets the task of `follow::restore` look, which was woken first.
+        yield_now().await;
+        drop(self.resuming.clone().take().await);
     }
 
     /// Notes a call with the host's certificate.

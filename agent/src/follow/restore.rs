@@ -15,7 +15,6 @@ use mote_core::follow::restore::{Returns, Signs, Told};
 use mote_core::hostapi::event::RESTORED;
 use mote_core::hostapi::policy::Capability;
 use mote_core::json::Document;
-use mote_core::time::Uptime;
 use rustix::io::{pread, pwrite, read};
 
 use crate::agent::Agent;
@@ -28,9 +27,9 @@ use crate::system::signs;
 use crate::workers::again::{CLOCK, STOPPED_CLOCK};
 use crate::workers::run;
 
-/// Least time between two looks at the hardware's clock: the agent may be woken much more often.
+/// Least time between two looks at the hardware's clock, unless [`Agent::settled`] asks for one: the agent may be woken much more often.
 const LOOKS: Duration = Duration::from_secs(3);
-/// Longest time for the random numbers, and for the clock.
+/// Longest time for the random numbers and the clock, also for what waits for them in [`Agent::settled`].
 const LIMIT: Duration = Duration::from_secs(10);
 /// This machine's own.
 const ROOT: &str = "/";
@@ -52,6 +51,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         }
         watch.look(&agent, &mut signs);
         if watch.returns.is_another(now(), signs) {
+            let _resuming = agent.resuming.try_take();
             let words = [AGAIN, watch.clock_word(&agent)];
             match run::run(&agent, &words, &[], OUTPUT, LIMIT).await {
                 Err(why) if watch.returns.retries(now()) => {
@@ -76,7 +76,6 @@ struct Watch {
     log: Option<OwnedFd>,
     returns: Returns,
     difference: Difference,
-    next: Uptime,
     is_missed: bool,
 }
 
@@ -85,9 +84,9 @@ impl Watch {
         // Where it cannot be written, the lock could not either, of which the log tells.
         drop(count(Path::new(ROOT), 0));
         let log = signs::kernel_log();
-        let (returns, next, is_missed) = Default::default();
+        let (returns, is_missed) = Default::default();
         let (links, difference) = (Async::new_nonblocking(links), Difference::since(now().0));
-        Self { links, log, returns, difference, next, is_missed }
+        Self { links, log, returns, difference, is_missed }
     }
 
     /// Adds what there is to see.
@@ -102,12 +101,12 @@ impl Watch {
         if agent.clock_set.take() {
             // Somebody did, or it was a suspend, after which the kernel does it.
             self.difference.forget();
-            self.next = Uptime::default();
+            agent.next_look.take();
         }
-        if now() < self.next {
+        if now() < agent.next_look.get() {
             return;
         }
-        self.next = now() + LOOKS;
+        agent.next_look.set(now() + LOOKS);
         let before = wall();
         match signs::hardware_clock() {
             Some(hardware) => {
@@ -138,7 +137,7 @@ impl Watch {
     fn done(&mut self, agent: &Agent, mut signs: Signs, said: &[u8]) {
         // What it is now counts as right.
         self.difference.settle();
-        self.next = Uptime::default();
+        agent.next_look.take();
         // The kernel's log may come a little after a NIC.
         self.look(agent, &mut signs);
         self.returns.done(now());

@@ -173,6 +173,9 @@ impl Service for HostService {
         let act = self.act.take().or_else(|| agent.host_requests.try_take());
         if matches!(route, Route::Exec | Route::Sftp | Route::PortForward) {
             audit::turn().await;
+            if built::RESTORE {
+                agent.settled().await;
+            }
         }
         let mut answer = self.answer_route(route, request, body).await;
         if let Answer::Reply(reply) = &mut answer {
