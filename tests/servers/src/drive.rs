@@ -222,7 +222,7 @@ mod tests {
     fn exit_code(agent: Agent, noted: &[(&str, Verdict)]) -> u8 {
         let mut column = Column::new(agent);
         noted.iter().for_each(|(check, verdict)| column.note("r", check, verdict.clone(), 1.0));
-        verdict(Server::Incus, &[column])
+        verdict(Server::Incus60, &[column])
     }
 
     #[test]

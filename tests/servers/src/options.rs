@@ -9,7 +9,7 @@ use crate::page::{seen, table};
 use crate::server::{Agent, Server};
 
 const HELP: &str = "\
-scripts/real-server incus|lxd [options]: an agent driven by a real server
+scripts/real-server incus|incus-6.0|lxd [options]: drives an agent by a real server
 
   --agent mote|own   only mote, or only the server's own agent (both, one after the other)
   --only CHECK,...   only these; a group's name is all of its checks

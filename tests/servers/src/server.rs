@@ -1,39 +1,58 @@
-//! The two servers, and where their command lines differ.
+//! The servers, and where their command lines differ.
 
 /// A server, as Debian packages it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
-    /// Incus 6.0.4 of Debian 13.
+    /// Incus 7.0.2 of Debian 13's backports.
     Incus,
+    /// Incus 6.0.4 of Debian 13.
+    Incus60,
     /// LXD 5.0.2 of Debian 12.
     Lxd,
 }
 
 impl Server {
-    /// By the name that the command line gives it.
+    /// All, in the page's order.
+    pub const ALL: [Self; 3] = [Self::Incus, Self::Incus60, Self::Lxd];
+
+    /// Returns the server with this [name](Self::name).
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "incus" => Some(Self::Incus),
-            "lxd" => Some(Self::Lxd),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|server| server.name() == name)
     }
 
-    /// Its service, and its name in headers and metrics.
+    /// Returns its name on the command line of `scripts/real-server` and in the record.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Incus => "incus",
+            Self::Incus60 => "incus-6.0",
             Self::Lxd => "lxd",
         }
+    }
+
+    /// Whether it is any Incus.
+    #[must_use]
+    pub fn is_incus(self) -> bool {
+        self != Self::Lxd
+    }
+
+    fn either(self, incus: &'static str, lxd: &'static str) -> &'static str {
+        if self.is_incus() { incus } else { lxd }
+    }
+
+    /// Returns the name of its service, which headers and metrics have, too.
+    #[must_use]
+    pub fn service(self) -> &'static str {
+        self.either("incus", "lxd")
     }
 
     /// As people write it.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
-            Self::Incus => "Incus 6.0.4 (Debian 13)",
+            Self::Incus => "Incus 7.0.2 (Debian 13, backports)",
+            Self::Incus60 => "Incus 6.0.4 (Debian 13)",
             Self::Lxd => "LXD 5.0.2 (Debian 12)",
         }
     }
@@ -41,55 +60,37 @@ impl Server {
     /// What of it is installed, for its version.
     #[must_use]
     pub fn package(self) -> &'static str {
-        match self {
-            Self::Incus => "incus-base",
-            Self::Lxd => "lxd",
-        }
+        self.either("incus-base", "lxd")
     }
 
     /// Its own agent.
     #[must_use]
     pub fn own_agent(self) -> &'static str {
-        match self {
-            Self::Incus => "incus-agent",
-            Self::Lxd => "lxd-agent",
-        }
+        self.either("incus-agent", "lxd-agent")
     }
 
     /// Its command line.
     #[must_use]
     pub fn cli(self) -> &'static str {
-        match self {
-            Self::Incus => "incus",
-            Self::Lxd => "lxc",
-        }
+        self.either("incus", "lxc")
     }
 
     /// Where it listens.
     #[must_use]
     pub fn socket(self) -> &'static str {
-        match self {
-            Self::Incus => "/var/lib/incus/unix.socket",
-            Self::Lxd => "/var/lib/lxd/unix.socket",
-        }
+        self.either("/var/lib/incus/unix.socket", "/var/lib/lxd/unix.socket")
     }
 
     /// The socket of programs in the guest.
     #[must_use]
     pub fn guest_socket(self) -> &'static str {
-        match self {
-            Self::Incus => "/dev/incus/sock",
-            Self::Lxd => "/dev/lxd/sock",
-        }
+        self.either("/dev/incus/sock", "/dev/lxd/sock")
     }
 
     /// The key that switches it off.
     #[must_use]
     pub fn guest_api(self) -> &'static str {
-        match self {
-            Self::Incus => "security.guestapi",
-            Self::Lxd => "security.devlxd",
-        }
+        self.either("security.guestapi", "security.devlxd")
     }
 
     /// The command and its first word that makes a snapshot, and the one that deletes it.
@@ -97,7 +98,7 @@ impl Server {
     pub fn snapshot(self, instance: &str, name: &str) -> [Vec<String>; 2] {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         match self {
-            Self::Incus => [
+            Self::Incus | Self::Incus60 => [
                 words(&["snapshot", "create", instance, name]),
                 words(&["snapshot", "delete", instance, name]),
             ],
@@ -112,22 +113,19 @@ impl Server {
     /// instance is running`.
     #[must_use]
     pub fn plugs_directories(self) -> bool {
-        self == Self::Incus
+        self.is_incus()
     }
 
     /// Whether it has the status Ready: since LXD 5.5 (`instance_ready_state`).
     #[must_use]
     pub fn has_ready(self) -> bool {
-        self == Self::Incus
+        self.is_incus()
     }
 
     /// What lets a paused instance run again.
     #[must_use]
     pub fn resume(self) -> &'static str {
-        match self {
-            Self::Incus => "resume",
-            Self::Lxd => "start",
-        }
+        self.either("resume", "start")
     }
 }
 

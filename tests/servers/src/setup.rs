@@ -15,7 +15,7 @@ const AGAIN: u32 = 4;
 
 /// Whether the server is up already, in an outer VM that was kept.
 pub fn is_up(world: &World) -> Result<bool, String> {
-    let active = world.run(&["systemctl", "is-active", "--quiet", world.server.name()]).run()?;
+    let active = world.run(&["systemctl", "is-active", "--quiet", world.server.service()]).run()?;
     Ok(active.code == 0)
 }
 
@@ -33,7 +33,7 @@ pub fn knows_vms(world: &World) -> Result<(), String> {
             return Ok(());
         }
         if turn < AGAIN {
-            let restart = ["systemctl", "restart", world.server.name()];
+            let restart = ["systemctl", "restart", world.server.service()];
             world.run(&restart).within(world.limit(180)).code(0)?;
         }
     }
@@ -42,7 +42,7 @@ pub fn knows_vms(world: &World) -> Result<(), String> {
 
 /// Starts the server.
 pub fn server(world: &World) -> Result<(), String> {
-    let name = world.server.name();
+    let name = world.server.service();
     // One of the last two is not for this processor. Instances have no VMs of their own.
     for module in ["vhost_vsock", "vhost_net", "tun", "kvm_amd nested=0", "kvm_intel"] {
         let words: Vec<_> = ["modprobe"].into_iter().chain(module.split(' ')).collect();
@@ -82,7 +82,7 @@ pub fn server(world: &World) -> Result<(), String> {
 #[must_use]
 pub fn nic(server: Server) -> Vec<String> {
     match server {
-        Server::Incus => vec![format!("network={BRIDGE}")],
+        Server::Incus | Server::Incus60 => vec![format!("network={BRIDGE}")],
         Server::Lxd => vec!["nictype=macvlan".into(), format!("parent={UPLINK}")],
     }
 }

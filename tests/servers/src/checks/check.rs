@@ -10,8 +10,8 @@ pub struct Check {
     pub group: &'static str,
     /// Its name within the group.
     pub name: &'static str,
-    /// The only server that has it, if not both do.
-    pub only: Option<Server>,
+    /// Whether a server has it.
+    pub has: fn(Server) -> bool,
     /// Looks.
     pub run: fn(&World) -> Seen,
 }
@@ -22,11 +22,17 @@ impl Check {
         name: &'static str,
         run: fn(&World) -> Seen,
     ) -> Self {
-        Self { group, name, only: None, run }
+        Self { group, name, has: |_| true, run }
     }
 
     pub(super) const fn incus(mut self) -> Self {
-        self.only = Some(Server::Incus);
+        self.has = Server::is_incus;
+        self
+    }
+
+    /// Since Incus 7.0.
+    pub(super) const fn incus_7(mut self) -> Self {
+        self.has = |server| server == Server::Incus;
         self
     }
 

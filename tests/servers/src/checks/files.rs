@@ -165,7 +165,7 @@ fn pull_missing(world: &World) -> Seen {
 }
 
 fn rest(world: &World) -> Seen {
-    let header = |key: &str, value: &str| format!("X-{}-{key}: {value}", world.server.name());
+    let header = |key: &str, value: &str| format!("X-{}-{key}: {value}", world.server.service());
     let url = |path: &str| format!("http://x/1.0/instances/{VM}/files?path={path}");
     let text = world.curl(&[&url("/etc/passwd")]).text()?;
     for wanted in [&header("type", "file"), &header("mode", "0644"), "root:x:0"] {

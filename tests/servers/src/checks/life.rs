@@ -57,7 +57,7 @@ fn agent_ends_during_command(world: &World) -> Seen {
 fn pause_and_resume(world: &World) -> Seen {
     world.ok(&["pause", VM])?;
     same("the status", world.status()?, "Frozen")?;
-    std::thread::sleep(Duration::from_secs(8));
+    std::thread::sleep(Duration::from_secs(2));
     world.ok(&[world.server.resume(), VM])?;
     let hi = || Ok(world.exec(&["echo", "hi"]).text()? == "hi\n");
     let took = world.until("an answer", 30, hi)?;
@@ -92,7 +92,7 @@ fn all_again(world: &World, agent: &str) -> Seen {
 fn server_killed(world: &World) -> Seen {
     world.exec(&["mote-agent", "ready"]).code(0)?;
     let agent = agents_pid(world)?;
-    let name = world.server.name();
+    let name = world.server.service();
     let pid = world.run(&["systemctl", "show", "-p", "MainPID", "--value", name]).text()?;
     world.run(&["kill", "-9", pid.trim()]).code(0)?;
     std::thread::sleep(Duration::from_secs(1));
@@ -106,7 +106,7 @@ fn server_killed(world: &World) -> Seen {
 fn server_restarted(world: &World) -> Seen {
     world.exec(&["mote-agent", "ready"]).code(0)?;
     let agent = agents_pid(world)?;
-    let restart = ["systemctl", "restart", world.server.name()];
+    let restart = ["systemctl", "restart", world.server.service()];
     world.run(&restart).within(world.limit(180)).code(0)?;
     knows_vms(world)?;
     let all = all_again(world, &agent)?;

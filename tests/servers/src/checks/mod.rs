@@ -33,8 +33,7 @@ pub fn of(server: Server) -> impl Iterator<Item = Check> {
         boot::CHECKS,
         others::CHECKS,
     ];
-    let has = move |check: &Check| check.only.is_none_or(|only| only == server);
-    all.into_iter().flatten().copied().filter(has)
+    all.into_iter().flatten().copied().filter(move |check| (check.has)(server))
 }
 
 /// Has the instance running with its agent, whatever the check before left.
@@ -60,7 +59,7 @@ mod tests {
 
     #[test]
     fn no_two_checks_have_the_same_name() {
-        for server in [Server::Incus, Server::Lxd] {
+        for server in Server::ALL {
             let names: Vec<_> = of(server).map(|check| check.id()).collect();
             assert!(names.len() > 60, "{}", names.len());
             assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());

@@ -66,7 +66,7 @@ fn two_projects(world: &World) -> Seen {
     // Incus refuses the same name twice on a network: there the instance has no NIC, as the project has profiles
     // of its own.
     let (off, disk): (&[&str], &[&str]) = match world.server {
-        Server::Incus => (&["-c", "features.images=false"], &["-s", "default"]),
+        Server::Incus | Server::Incus60 => (&["-c", "features.images=false"], &["-s", "default"]),
         Server::Lxd => (&["-c", "features.images=false", "-c", "features.profiles=false"], &[]),
     };
     let create = [&["project", "create", "second"], off].concat();

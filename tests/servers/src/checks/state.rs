@@ -1,6 +1,7 @@
 //! What the server says of the instance, from its agent.
 
 use super::check::Check;
+use crate::server::Server;
 use crate::world::{Seen, VM, World, has, line_with, same};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -12,6 +13,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new("state", "templates", templates),
     Check::new("state", "metrics", metrics),
     Check::new("state", "top", top).incus(),
+    Check::new("state", "wait", wait).incus_7(),
 ];
 
 fn agent_is_seen(world: &World) -> Seen {
@@ -33,7 +35,7 @@ fn fields(world: &World) -> Seen {
         let field = state.pointer(path).unwrap_or(&serde_json::Value::Null);
         // 5.0.2's server has no total.
         let missing = field.is_null() || field == 0 || field == "";
-        if missing && !(path == "/memory/total" && world.server.name() == "lxd") {
+        if missing && !(path == "/memory/total" && world.server.service() == "lxd") {
             return Err(format!("{path} is {field} in {state}"));
         }
     }
@@ -44,6 +46,11 @@ fn info(world: &World) -> Seen {
     let text = world.ok(&["info", VM])?;
     for wanted in ["Processes: ", "Memory (current): ", "lo:", "eth0:", "MTU: "] {
         has(&text, wanted)?;
+    }
+    if world.server == Server::Incus {
+        for wanted in ["OS: inner", "OS Version: 1", "Kernel Version: 6.", "Hostname: vm1"] {
+            has(&text, wanted)?;
+        }
     }
     line_with(&text, "Memory (current)")
 }
@@ -86,7 +93,7 @@ fn metrics(world: &World) -> Seen {
         "network_receive_bytes_total",
         "filesystem_size_bytes",
     ] {
-        let wanted = format!("{}_{wanted}", world.server.name());
+        let wanted = format!("{}_{wanted}", world.server.service());
         same(&wanted, names.contains(&wanted.as_str()), true)?;
     }
     Ok(format!("{} names", names.len()))
@@ -100,4 +107,12 @@ fn top(world: &World) -> Seen {
     terminal.until(VM)?;
     terminal.kill();
     Ok(format!("shows {VM}"))
+}
+
+fn wait(world: &World) -> Seen {
+    for condition in ["agent", "ipv4", "status=running"] {
+        let wait = ["wait", VM, condition, "--timeout", "60", "--interval", "1"];
+        world.cli(&wait).within(world.limit(90)).code(0)?;
+    }
+    Ok("agent, ipv4 and status=running".into())
 }

@@ -1,4 +1,4 @@
-//! Why a check fails, where it does: whose fault it is. A failure needs a reason.
+//! Known reasons why a check fails.
 
 use mote_checks::{Names, Reason, because};
 
@@ -8,9 +8,12 @@ use crate::server::{Agent, Server};
 pub const REASONS: &[Reason] = &[
     because(INCUS, "exec.exit_codes", OWN, KILLED),
     because(INCUS, "terminal.window_change", OWN, KILLED),
-    because(INCUS, "files.delete", OWN, RELATIVE),
-    because(INCUS, "devices.directory", OWN, LEFT),
-    because(INCUS, "devices.directory_read_only", OWN, LEFT),
+    because(INCUS_6, "files.delete", OWN, RELATIVE),
+    because(INCUS_7, "files.mount", OWN, ABSOLUTE),
+    because(INCUS_7, "files.push_recursive", OWN, ABSOLUTE),
+    because(INCUS_7, "files.pull_recursive", OWN, ABSOLUTE),
+    because(INCUS_6, "devices.directory", OWN, LEFT),
+    because(INCUS_6, "devices.directory_read_only", OWN, LEFT),
     because(INCUS, "life.agent_killed", OWN, SLOW),
     because(INCUS, "life.agent_ends_during_command", OWN, CUT_OFF),
     because(INCUS, "boot.stop_during_command", OWN, CUT_OFF),
@@ -20,7 +23,6 @@ pub const REASONS: &[Reason] = &[
     because(INCUS, "follow.limits_memory", OWN, NOT_FOLLOWED),
     because(INCUS, "follow.nic_plugged_in", OWN, NOT_FOLLOWED),
     because(INCUS, "follow.clock_after_pause", OWN, NOT_FOLLOWED),
-    because(INCUS, "follow.ptp", OWN, NOT_FOLLOWED),
     because(INCUS, "boot.stateful_stop", OWN, NOT_FOLLOWED),
     because(LXD, "exec.exit_codes", OWN, KILLED),
     because(LXD, "terminal.window_change", OWN, KILLED),
@@ -29,67 +31,57 @@ pub const REASONS: &[Reason] = &[
     because(LXD, "life.agent_ends_during_command", OWN, CUT_OFF),
     because(LXD, "boot.stop_during_command", OWN, CUT_OFF),
     because(LXD, "follow.clock_after_pause", OWN, NOT_FOLLOWED),
-    because(LXD, "follow.ptp", OWN, NOT_FOLLOWED),
 ];
 
 // By the server's name, and by the columns'.
-const INCUS: Names = &["incus"];
+const INCUS: Names = &["incus", "incus-6.0"];
+const INCUS_6: Names = &["incus-6.0"];
+const INCUS_7: Names = &["incus"];
 const LXD: Names = &["lxd"];
 const OWN: Names = &["incus-agent", "lxd-agent"];
-const KILLED: &str = "The server's agent says -1 for a command that a signal ended; it predates 128 and the signal, which later \
-    releases and mote say.";
+const KILLED: &str = "Debian's build of the agent reports -1 for a command that a signal ends. mote reports 128 plus the signal, as the \
+    agent's sources do.";
 
-const RELATIVE: &str = "`incus file delete` sends the path without its first slash, as its source says. The server's agent takes it from its own \
-    working directory; mote takes it from `/`. The file was still there.";
+const RELATIVE: &str = "`incus file delete` sends a path without its leading slash. The agent resolves it from its own working directory, \
+    mote from `/`.";
 
-const LEFT: &str = "The agent of Incus 6.0.4 leaves a directory mounted that was taken out of the running instance; a \
-    current Incus' agent unmounts it (docs/protocol/differences.md).";
+const LEFT: &str = "The agent of Incus 6.0 does not unmount a directory that is removed from a running instance; later releases and mote do.";
 
-const SLOW: &str = "The limit, the same for all agents, is twice that of a machine which emulates nothing; the server's agent, 14 MB \
-    of Go, takes longer to start.";
+const ABSOLUTE: &str = "The agent makes the target of a relative link absolute; mote keeps it.";
 
-const CUT_OFF: &str = "The server's agent ends without a word about its commands, which this server takes for an error: 255. mote ends \
-    them with 129, as a container's (docs/protocol/exec.md).";
+const SLOW: &str = "The limit is twice what a machine without emulation needs. The Go agent (14 MB) starts more slowly.";
 
-const FORGOTTEN: &str = "The server forgets Ready when it ends, and its agent does not say it again; mote does \
-    (docs/protocol/ready.md).";
+const CUT_OFF: &str = "The agent exits without reporting how its commands end, and this server turns that into 255. mote reports 129, as \
+    for containers (docs/protocol/exec.md).";
 
-const NOT_FOLLOWED: &str = "The server's agent leaves it to the guest: a CPU that is plugged in stays offline without a rule of udev, no driver is \
-    loaded that gives memory back, a NIC is named at the agent's start only, \
-    and the clock stays behind by the time of a pause or a stateful stop (docs/follow.md).";
+const FORGOTTEN: &str = "The server forgets Ready when it restarts. Its agent does not repeat it; mote does (docs/protocol/ready.md).";
 
-const ASKED_BACK: &str = "The server's agent asks the server back before it answers the server's `PUT /1.0`, and LXD 5.0.2 refuses \
-    everything while its database still says that the guest API is off: in an instance that runs it cannot be allowed again. mote \
-    answers first.";
+const NOT_FOLLOWED: &str = "The agent leaves this to the guest's udev rules, modules and time service; this guest has none (docs/follow.md).";
 
-/// What the page says of a server before its table: what was not run, and why.
+const ASKED_BACK: &str = "The agent calls the server back before it answers `PUT /1.0`, and LXD 5.0.2 refuses the call because its database \
+    still says that the guest API is off. mote answers first.";
+
+/// Returns the paragraphs before a server's table: what is not covered, and why.
 #[must_use]
 pub fn limits(server: Server) -> &'static [&'static str] {
     match server {
-        Server::Incus => &[NOT_RUN, NOT_RUN_INCUS],
+        Server::Incus => &[NOT_RUN],
+        Server::Incus60 => &[NOT_RUN, NOT_RUN_INCUS_6],
         Server::Lxd => &[NOT_RUN, NOT_RUN_LXD],
     }
 }
 
 const NOT_RUN: &str = "\
-Not run: OVMF, secure boot and a guest with systemd (the guest is a kernel and an initramfs that QEMU itself
-loads: a boot loader takes minutes in emulated emulation); clusters and live migration (they take two servers);
-several instances at once. A directory that was there from the start was not taken out of the running instance
-with either agent (`Failed to detach path device after 10s`); it is removed while that is stopped. A large transfer has 4 MiB and a series
-40 commands: `--big 50 --turns 200` is for machines with KVM (`--kvm`), which none of these runs had.";
+Not covered: OVMF, secure boot and systemd in the guest (QEMU loads a kernel and an initramfs itself), clusters, live migration,
+several instances at once, and removing a directory that the instance was started with. A large transfer has 4 MiB, a series 40
+commands.";
 
-const NOT_RUN_INCUS: &str = "\
-With incus-agent, devices.directory_long_name ran for 20 minutes without an end; it was left out, and so was
-devices.two_directories. The other checks without a result were not reached by the runs that there was time for.";
+const NOT_RUN_INCUS_6: &str = "\
+With incus-agent, devices.directory_long_name did not end within 20 minutes; it and devices.two_directories were not run again.";
 
 const NOT_RUN_LXD: &str = "\
-The instance's NIC is a macvlan, on a veth pair that leads to the bridge, and a directory takes boot index 0. On a
-bridge LXD 5.0.2 has QEMU open the tap device when it is `nobody` already, which the outer VM's kernel (Debian 13's)
-refuses: `could not configure /dev/net/tun: Operation not permitted`. A kernel that QEMU itself loads takes boot index 0,
-which LXD otherwise gives to the root disk: `The bootindex 0 has already been used`. Neither has to do with an agent. It is
-not asked what LXD 5.0.2 does not have: a directory for an instance that runs (`Cannot attach directory while instance is
-running`; boot.clean_stop_start_with_devices has one from the start), an event of a device (its driver of VMs sends
-those of config only), the status Ready (since 5.5), `top`, `file create`.";
+The NIC is a macvlan, because LXD 5.0.2 opens a tap device without the rights that Debian 13's kernel requires. LXD 5.0.2 cannot
+add a directory to a running instance, and has no device events for VMs, no status Ready, no `top` and no `file create`.";
 
 /// The one for a failure.
 #[must_use]
@@ -105,7 +97,7 @@ mod tests {
     #[test]
     fn each_reason_is_for_a_check_that_there_is() {
         for reason in REASONS {
-            let all = [Server::Incus, Server::Lxd].into_iter();
+            let all = Server::ALL.into_iter();
             let mut all = all.filter(|server| reason.groups.contains(&server.name()));
             let is_known =
                 all.any(|server| checks::of(server).any(|check| check.id() == reason.check));

@@ -70,22 +70,15 @@ fn life(run: &Run) -> String {
 const HEAD: &str = "\
 # Real servers
 
-mote and the servers' own agents, driven by Debian's own unmodified Incus and LXD through their own command
-lines. Written by `MOTE_WRITE_DOCS=1 scripts/real-server incus` and `... lxd`; the checks are in
-`tests/servers/src/checks/`. The server runs in an outer VM, so that `/dev/kvm` and vhost-vsock are real without
-either on this machine. Times (s) are those of emulation in emulation, by the outer VM's clock, which goes eight
-times slower than a real one, on a machine that does other things as well: they find what takes long, and
-measure no agent. The lives of outer VMs are by a real clock.
+mote and each server's own agent, driven by Debian's unmodified Incus and LXD through `incus` and `lxc`.
+`MOTE_WRITE_DOCS=1 scripts/real-server incus` (or `incus-6.0`, `lxd`) writes this page; the checks are in `tests/servers/src/checks/`.
 
-Such a run is long, and the emulation may reset the outer VM at any time, so runs add up: the page shows the last
-that was seen of each check, and which runs it is from (date, time, mote's commit;
-of those before 2026-11-25 some have another name in this history).
+The server runs in a VM that QEMU emulates, and its instances run in VMs within that VM. Times are seconds of the outer VM's
+clock, which runs at an eighth of real speed: they show what takes long, and do not measure an agent. The emulation sometimes
+resets the outer VM, so the results of several runs add up; each agent has a list of its runs (date, commit).
 
-Not explained: a transfer ended in `read vsock: connection reset by peer` once with Incus' own agent (exec.big_output) and once
-with mote under LXD (files.pull_recursive); both held when run again.
-
-**yes**: as it should be. **2nd try**: the first failed. **no**: not, for the reason in the note. **not known**:
-the outer VM was lost each time, which says nothing about the agent. **-**: not run.
+**yes**: the check passes. **2nd try**: it failed once, then passed. **no**: it fails; the note has the reason. **not known**: the
+outer VM was lost each time. **-**: not run.
 ";
 
 /// Writes a server's part of the page; the other's stays as it is.
@@ -93,7 +86,7 @@ pub fn write(server: Server, columns: &[Column]) -> Result<(), String> {
     let path = path();
     let old = std::fs::read_to_string(&path).unwrap_or_default();
     let mut page = HEAD.to_owned();
-    for each in [Server::Incus, Server::Lxd] {
+    for each in Server::ALL {
         if each == server {
             page += &section(server, columns);
         } else {
@@ -125,9 +118,11 @@ fn section(server: Server, columns: &[Column]) -> String {
         let _fits = write!(text, "{paragraph}\n\n");
     }
     for column in columns {
-        let runs: Vec<_> = column.runs.iter().map(life).collect();
-        let runs = if runs.is_empty() { "no run".to_owned() } else { runs.join("; ") };
-        let _fits = writeln!(text, "- {}: {}. {runs}.", column.agent.title(server), sum(column));
+        let runs: Vec<_> =
+            column.runs.iter().map(|run| format!("{} ({})", run.at, run.build)).collect();
+        let runs = if runs.is_empty() { "none".to_owned() } else { runs.join(", ") };
+        let _fits =
+            writeln!(text, "- {}: {}. Runs: {runs}.", column.agent.title(server), sum(column));
     }
     let titles: Vec<_> = columns.iter().map(|column| column.agent.title(server)).collect();
     let mut table = Table::new(reasons::REASONS, &titles);
@@ -148,7 +143,7 @@ fn section(server: Server, columns: &[Column]) -> String {
     text + &table.notes.list() + &figures(server, columns) + &end
 }
 
-/// What the checks of what a guest follows saw, where they hold: a yes does not say how soon.
+/// Lists what the passed checks of `follow` measured: a yes does not say how soon.
 fn figures(server: Server, columns: &[Column]) -> String {
     let mut text = String::new();
     for column in columns {
@@ -162,7 +157,7 @@ fn figures(server: Server, columns: &[Column]) -> String {
     if text.is_empty() {
         text
     } else {
-        format!("\nWhat was seen, by the outer VM's clock:\n\n{text}")
+        format!("\nFigures of `follow`, by the outer VM's clock:\n\n{text}")
     }
 }
 
@@ -205,7 +200,7 @@ mod tests {
     /// `MOTE_WRITE_DOCS=1` writes it again.
     #[test]
     fn the_page_says_what_is_on_record() {
-        for server in [Server::Incus, Server::Lxd] {
+        for server in Server::ALL {
             let columns = seen::load(server).unwrap();
             if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
                 write(server, &columns).unwrap();
