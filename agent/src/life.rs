@@ -72,7 +72,7 @@ pub(crate) fn run(
     let mut prepared = None;
     let mut attempt = || {
         if prepared.is_none() {
-            prepared = Some(prepare(&options, &policies, &mut known)?);
+            prepared = Some(prepare(&options, &policies.policy, &mut known)?);
         }
         Ok(())
     };
@@ -87,7 +87,7 @@ pub(crate) fn run(
     let prepared = prepared.ok_or_else(|| Missing::Other("nothing was prepared".into()))?;
     let Prepared { identity, files, mut applied, flavour } = prepared;
     log::info(format_args!("files from {}", files.from));
-    let policy = InForce::new(flavour);
+    let policy = InForce::new();
     policy.take(policies);
     let flavour = or_default(flavour);
     // Before the agent is visible: first boot may reboot the system (complaint 13).

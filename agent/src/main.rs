@@ -64,7 +64,7 @@ fn main() -> ExitCode {
         Command::Report(report) => report::run(&options, *report),
         Command::SftpServer(how) if built::FILES => workers::sftp::run(&options.root, how),
         Command::MountWorker(limit) if built::MOUNTS => mount::run(&options, *limit),
-        Command::ReadyWhen if built::READY_WHEN => watch::run(&options),
+        Command::ReadyWhen(list) if built::READY_WHEN => watch::run(&options.root, list),
         Command::Freeze(what) if built::FREEZE => freeze::run(&options.root, *what),
         Command::Grow(is_live) if built::RESOURCES => grow::run(&options.root, *is_live),
         Command::Nics(first) if built::FIRST_BOOT => first_boot::nics::plugged(&options, *first),
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Command::SftpServer(_)
         | Command::MountWorker(_)
         | Command::Freeze(_)
-        | Command::ReadyWhen
+        | Command::ReadyWhen(_)
         | Command::Grow(_)
         | Command::Nics(_)
         | Command::Again(_)

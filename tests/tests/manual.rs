@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
+use mote_core::hostapi::policy::loopholes::COMBINATIONS;
+use mote_tests::pages::file::{between, committed, hold, write};
 use mote_tests::{Scratch, agent, put, tool};
 
 const PAGE: &str = include_str!("../../image/packages/mote-agent.8");
@@ -292,4 +294,17 @@ fn mote_host_writes_a_page_for_each_of_its_commands() {
     assert_eq!(all, 44, "pages of mote-host, file and the commands of both");
     let page = std::fs::read_to_string(scratch.0.join("mote-host.1")).expect("the main page");
     assert!(page.contains("\\-\\-dir") && page.contains("MOTE_HOST_DIR"), "{page}");
+}
+
+#[test]
+fn the_guide_says_what_the_host_can_do_under_each_combination() {
+    let mut table = "| policy | the host can still | warning |\n| --- | --- | --- |\n".to_owned();
+    for row in COMBINATIONS {
+        let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}` ") };
+        table += &format!("| {}| {} | {}|\n", code(row.file), row.host, code(row.warning));
+    }
+    let marks = ["<!-- combinations:begin -->\n", "<!-- combinations:end -->"];
+    let page = between(&committed("guest.md"), marks, &table);
+    write("guest.md", &page);
+    hold("guest.md", &page);
 }

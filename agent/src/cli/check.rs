@@ -127,13 +127,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let found = about_port(&mut facts, options, &running, theirs);
     let known = options.flavour.or(found);
     let known = known.or_else(|| Flavour::parse(theirs?.flavour.as_deref()?));
-    let policies = policy::read(options);
-    let known = about_files(&mut facts, options, known, &policies, theirs);
+    let judged = policy::read(options);
+    let known = about_files(&mut facts, options, known, &judged.policy, theirs);
     if options.transport.is_vsock() {
         about_vsock(&mut facts, &options.root, known);
     }
     about_root(&mut facts, &options.root);
-    let judged = policies.under(known);
     about_policy(&mut facts, &judged, theirs);
     about_sandbox(&mut facts, options, &judged.policy);
     about_devlxd(&mut facts, &judged.policy, known, theirs);
@@ -261,7 +260,7 @@ fn about_policy(facts: &mut Facts, judged: &Judged, theirs: Option<&View<'_>>) {
     }
     let add = match judged.grade {
         Grade::Good => Facts::ok,
-        Grade::Void => Facts::note,
+        Grade::Loophole => Facts::note,
         Grade::Broken => Facts::missing,
     };
     add(facts, "policy", format_args!("{}", judged.text));
@@ -302,20 +301,20 @@ fn about_files(
     facts: &mut Facts,
     options: &Options,
     mut known: Option<Flavour>,
-    policies: &policy::Found,
+    policy: &Policy,
     theirs: Option<&View<'_>>,
 ) -> Option<Flavour> {
     let theirs = theirs.and_then(|view| view.files.as_deref());
     let mut due = Ok(0);
     let mut visit = |place: &Path, _: &ConfigFiles| {
-        if built::FIRST_BOOT && policies.features(known).allows(Capability::Templates) {
+        if built::FIRST_BOOT && policy.allows(Capability::Templates) {
             due = templates::count(place);
         }
         Ok(())
     };
     match (files::find(options, &mut visit), theirs) {
         (Ok(mut files), theirs) => {
-            if !policies.features(known).allows(Capability::Network) {
+            if !policy.allows(Capability::Network) {
                 files.nics.clear();
             }
             known = known.or_else(|| flavour_by(&files));

@@ -61,7 +61,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         | Command::Help
         | Command::SftpServer(_)
         | Command::Freeze(_)
-        | Command::ReadyWhen
+        | Command::ReadyWhen(_)
         | Command::Again(_)
         | Command::Init
         | Command::Grow(_)

@@ -1,98 +1,33 @@
-//! The guest's own policy, from options and files (P§1.4): mote's file for every server, and Incus' file
-//! under Incus. Each can only deny more. An unknown key in either file denies everything; Incus' own agent
-//! ignores it.
+//! The guest's own policy, from options and the guest's files (P§1.4): mote's file, and that of Incus' agent. Each can only
+//! deny more, and nothing of the host's changes what they say: it chooses the flavour, so both files count under every
+//! server. An unknown key in either file denies everything; Incus' own agent ignores it.
 //!
-//! It is read before anything of the host's is touched. The flavour, by which Incus' file counts or not, is
-//! known later, by what the host shows: until then, and if nothing tells it, that file restricts too. SIGHUP has it
-//! read again.
+//! It is read before anything of the host's is touched. SIGHUP has it read again.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt::{Display, Write};
-use std::io::ErrorKind;
 use std::path::Path;
 
-use mote_core::first_boot::credentials::POLICY;
-use mote_core::flavour::Flavour;
 use mote_core::hostapi::policy::{Capability, Features, Policy, Whose};
 
 use crate::built;
-use crate::config::credentials;
 use crate::options::Options;
 use crate::runtime::log;
-use crate::runtime::small_files::read_bounded;
+use crate::runtime::small_files::read_if_there;
 use crate::runtime::wake::Signal;
 
-/// The policy's files, relative to the root: that for every server, and that of Incus' agent.
+/// The policy's files, relative to the root: mote's, and that of Incus' agent.
 pub(crate) const FILES: [&str; 2] = ["etc/mote-agent.yml", "etc/incus-agent.yml"];
 /// Longest file, bytes; all features take about 200, and 64 items for each limit hardly more than 20,000.
 const MAX_POLICY_FILE: u64 = 64 * 1024;
-
-/// What options and files say.
-pub(crate) struct Found {
-    options: Features,
-    ours: One,
-    incus: One,
-}
-
-/// What one file says; nothing is allowed if there is something wrong with it.
-struct One {
-    policy: Policy,
-    /// Each after a semicolon; empty if there is nothing wrong.
-    trouble: String,
-}
-
-/// Reads both files. A file that cannot be read denies everything, since it may have been meant to; Incus' agent
-/// does not start with one.
-pub(crate) fn read(options: &Options) -> Found {
-    let [ours, incus] = FILES;
-    Found {
-        options: options.features,
-        ours: read_one(&options.root, ours, Whose::Mote),
-        incus: read_one(&options.root, incus, Whose::Incus),
-    }
-}
-
-impl Found {
-    /// What is to be seen before the agent says Ready by itself.
-    pub(crate) fn ready_when(&self) -> impl Iterator<Item = &str> {
-        self.ours.policy.ready_when()
-    }
-
-    /// What is allowed under this flavour, or while it is not known.
-    pub(crate) fn features(&self, flavour: Option<Flavour>) -> Features {
-        let all = self.options.and(self.ours.policy.features);
-        if is_incus_file_used(flavour) { all.and(self.incus.policy.features) } else { all }
-    }
-
-    /// The policy under this flavour.
-    #[inline(never)] // its size
-    pub(crate) fn under(self, flavour: Option<Flavour>) -> Judged {
-        let features = self.features(flavour);
-        let mut policy = self.ours.policy;
-        policy.features = features;
-        let mut text = policy.to_string();
-        let length = text.len();
-        text.push_str(&self.ours.trouble);
-        if is_incus_file_used(flavour) {
-            text.push_str(&self.incus.trouble);
-        }
-        let mut grade = if text.len() > length { Grade::Broken } else { Grade::Good };
-        if built::LIMITS || built::FIRST_BOOT {
-            let length = text.len();
-            policy.voids(built::CAPABILITIES, &mut text);
-            grade = if text.len() > length { Grade::Void } else { grade };
-        }
-        Judged { policy, text, grade }
-    }
-}
 
 /// How good a policy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grade {
     /// It says what it means.
     Good,
-    /// Some limit of it is void.
-    Void,
+    /// The host can do more than it says, or it is not followed in full.
+    Loophole,
     /// A file is not understood, so that nothing is allowed.
     Broken,
 }
@@ -105,9 +40,28 @@ pub(crate) struct Judged {
     pub(crate) grade: Grade,
 }
 
+/// Reads both files. A file that cannot be read denies everything, since it may have been meant to; Incus' agent
+/// does not start with one.
+#[inline(never)] // its size
+pub(crate) fn read(options: &Options) -> Judged {
+    let mut troubles = String::new();
+    let [ours, incus] = FILES;
+    let mut policy = read_one(&options.root, ours, Whose::Mote, &mut troubles);
+    let incus = read_one(&options.root, incus, Whose::Incus, &mut troubles);
+    policy.features = policy.features.and(incus.features).and(options.features);
+    let mut text = policy.to_string();
+    let mut grade = if troubles.is_empty() { Grade::Good } else { Grade::Broken };
+    text.push_str(&troubles);
+    if built::LIMITS || built::FIRST_BOOT || built::READY_WHEN {
+        let length = text.len();
+        policy.close_loopholes(built::CAPABILITIES, &mut text);
+        grade = if text.len() > length && grade == Grade::Good { Grade::Loophole } else { grade };
+    }
+    Judged { policy, text, grade }
+}
+
 /// The policy in force.
 pub(crate) struct InForce {
-    flavour: Option<Flavour>,
     policy: RefCell<Policy>,
     /// The policy in words, for the status file.
     pub(crate) text: RefCell<String>,
@@ -118,20 +72,19 @@ pub(crate) struct InForce {
 }
 
 impl InForce {
-    /// The policy under this flavour; nothing is allowed yet.
-    pub(crate) fn new(flavour: Option<Flavour>) -> Self {
+    /// A policy that allows nothing yet.
+    pub(crate) fn new() -> Self {
         let policy = RefCell::new(Features::NONE.into());
         let (text, is_broken) = (RefCell::default(), Cell::new(false));
-        Self { flavour, policy, text, is_broken, changed: Signal::default() }
+        Self { policy, text, is_broken, changed: Signal::default() }
     }
 
     /// Puts in force what was read, and logs it.
     #[inline(never)] // its size
-    pub(crate) fn take(&self, found: Found) {
-        let new = found.under(self.flavour);
+    pub(crate) fn take(&self, new: Judged) {
         let say = match new.grade {
             Grade::Good => log::info,
-            Grade::Void => log::warn,
+            Grade::Loophole => log::warn,
             Grade::Broken => log::error,
         };
         say(format_args!("policy: {}", new.text));
@@ -166,124 +119,163 @@ impl InForce {
     }
 }
 
-fn is_incus_file_used(flavour: Option<Flavour>) -> bool {
-    matches!(flavour, None | Some(Flavour::Incus))
-}
-
+/// Reads one file. Adds what is wrong with it to `troubles`, each after a semicolon.
 #[inline(never)] // its size
-fn read_one(root: &Path, file: &str, whose: Whose) -> One {
+fn read_one(root: &Path, file: &str, whose: Whose, troubles: &mut String) -> Policy {
     let path = root.join(file);
-    let (mut text, mut credential) = (read_bounded(&path, MAX_POLICY_FILE), "");
-    if built::CREDENTIALS
-        && whose == Whose::Mote
-        && text.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
-    {
-        // It can only deny more than an image without a policy.
-        text = credentials::read(root, POLICY);
-        if text.is_ok() {
-            log::info(format_args!("policy: that of the credential {POLICY}"));
-        }
-        credential = "credential in place of ";
-    }
-    let mut trouble = String::new();
+    let before = troubles.len();
     let mut tell = |fault: &dyn Display| {
-        let _infallible = match trouble.as_str() {
-            "" => write!(trouble, "; {credential}{}: {fault}", path.display()),
-            _ => write!(trouble, "; {fault}"),
+        let _infallible = match troubles.len() == before {
+            true => write!(troubles, "; {}: {fault}", path.display()),
+            false => write!(troubles, "; {fault}"),
         };
     };
-    let policy = match text {
-        Ok(text) => Policy::from_yaml(&text, whose, built::LIMITS, &mut tell),
-        Err(error) if error.kind() == ErrorKind::NotFound => Features::ALL.into(),
+    let policy = match read_if_there(&path, MAX_POLICY_FILE) {
+        Ok(Some(text)) => Policy::from_yaml(&text, whose, built::LIMITS, &mut tell),
+        Ok(None) => Features::ALL.into(),
         Err(error) => {
             tell(&error);
             Features::NONE.into()
         }
     };
-    if !trouble.is_empty() {
-        trouble.push_str("; everything is denied until this is fixed");
+    if troubles.len() > before {
+        troubles.push_str("; everything is denied until this is fixed");
     }
-    One { policy, trouble }
+    policy
 }
 
 #[cfg(test)]
 mod tests {
+    use mote_core::hostapi::policy::loopholes;
+
     use super::*;
+
+    fn options(root: &Path, denied: &str) -> Options {
+        let args = ["mote-agent", "--deny", denied, "--root", root.to_str().unwrap()];
+        crate::options::parse(args.into_iter().map(Into::into)).unwrap()
+    }
 
     #[test]
     fn files_and_options_add_up_and_a_broken_file_denies_everything() {
         let root = crate::runtime::scratch::scratch("policy");
         let [ours, incus] = FILES.map(|file| root.join(file));
         std::fs::create_dir_all(root.join("etc")).unwrap();
-        let args = ["mote-agent", "--deny", "exec", "--root", root.to_str().unwrap()];
-        let options = crate::options::parse(args.into_iter().map(Into::into)).unwrap();
-        let found = |flavour| read(&options).under(flavour);
-        let of = |flavour| found(flavour).policy.features;
-        let (lxd, under_incus) = (Some(Flavour::Lxd), Some(Flavour::Incus));
-        assert_eq!(of(under_incus), Features::without("exec").unwrap());
+        let found = || read(&options(&root, "exec"));
+        let of = || found().policy.features;
+        assert_eq!(of(), Features::without("exec").unwrap());
         std::fs::write(&incus, "features:\n  exec: true\n  state: true\n  templates: false\n")
             .unwrap();
         let left = Features::only("state,network,first-boot,resources,clock").unwrap();
-        assert_eq!((of(under_incus), of(None)), (left, left));
-        assert_eq!(of(lxd), Features::without("exec").unwrap());
+        assert_eq!(of(), left);
         std::fs::write(&ours, "features: {files: {read-only: true}, exec: {users: [1]}}").unwrap();
-        assert_eq!(of(under_incus), Features::NONE);
-        let judged = found(lxd);
+        assert_eq!(of(), Features::NONE);
+        std::fs::remove_file(&incus).unwrap();
+        let judged = found();
         let policy = &judged.policy;
         assert_eq!(policy.features, Features::only("files").unwrap());
         assert!(policy.read_only() && policy.to_string().ends_with("; limited: files"), "{policy}");
         assert_eq!(judged.grade, Grade::Good);
         std::fs::write(&ours, "features: {files: true}").unwrap();
-        let judged = found(lxd);
+        let judged = found();
         assert!(
-            judged.grade == Grade::Void && judged.text.contains(" by files ("),
+            judged.grade == Grade::Loophole && judged.text.contains(" by files ("),
             "{}",
             judged.text
         );
         std::fs::write(&ours, "features: {files: {read-only: true}, exec: {users: [1]}}").unwrap();
         std::fs::write(&incus, "features: 1").unwrap();
-        assert_eq!((of(lxd), of(None)), (Features::only("files").unwrap(), Features::NONE));
+        assert_eq!(of(), Features::NONE);
+        std::fs::remove_file(&incus).unwrap();
         std::fs::write(&ours, "features: {files: &x true}").unwrap();
-        let judged = found(lxd);
+        let judged = found();
         let policy = &judged.policy;
         assert_eq!(policy.features, Features::NONE);
         assert_eq!(judged.grade, Grade::Broken);
         assert!(judged.text.contains("line 1: an anchor is not supported"), "{}", judged.text);
         std::fs::write(&ours, "feature: {files: true}").unwrap();
-        let text = found(lxd).text;
+        let text = found().text;
         assert!(text.starts_with("denied: guestapi exec files"), "{text}");
         assert!(text.contains("etc/mote-agent.yml: line 1: unknown key \"feature\""), "{text}");
     }
 
     #[test]
-    fn a_credential_is_the_policy_of_an_image_without_one_and_of_no_other() {
+    fn no_credential_of_the_hosts_is_a_policy() {
         let root = crate::runtime::scratch::scratch("policy-credential");
         let table = root.join("sys/firmware/dmi/tables/DMI");
-        for directory in ["etc", "sys/firmware/dmi/tables"] {
-            std::fs::create_dir_all(root.join(directory)).unwrap();
+        std::fs::create_dir_all(table.parent().unwrap()).unwrap();
+        let value = "features: {exec: false}\nready-when: [command /bin/x]\n";
+        let name = "\x0b\x05\0\0\x01io.systemd.credential:mote-agent.yml=";
+        std::fs::write(&table, [name, value, "\0\0"].concat()).unwrap();
+        for denied in ["", "exec"] {
+            let judged = read(&options(&root, denied));
+            assert_eq!(judged.policy, Features::without(denied).unwrap().into());
+            assert_eq!(judged.policy.ready_when().next(), None);
         }
-        let say = |text: &str| {
-            let string = ["\x0b\x05\0\0\x01io.systemd.credential:mote-agent.yml=", text, "\0\0"];
-            std::fs::write(&table, string.concat()).unwrap();
+    }
+
+    #[test]
+    fn a_command_of_ready_when_needs_exec_whole_and_others_do_not() {
+        let root = crate::runtime::scratch::scratch("ready-command");
+        std::fs::create_dir_all(root.join("etc")).unwrap();
+        let of = |denied: &str, file: &str| {
+            std::fs::write(root.join("etc/mote-agent.yml"), file).unwrap();
+            let judged = read(&options(&root, denied));
+            (judged.policy.ready_when().count(), judged.grade, judged.text)
         };
-        let args = ["mote-agent", "--deny", "files", "--root", root.to_str().unwrap()];
-        let options = crate::options::parse(args.into_iter().map(Into::into)).unwrap();
-        let found = || read(&options).under(Some(Flavour::Lxd));
-        say("features: {exec: true, files: true}");
-        assert_eq!(found().policy.features, Features::only("exec").unwrap());
-        // What is not understood denies everything, as in a file.
-        say("feature: {exec: true}");
-        let broken = found();
-        assert_eq!((broken.policy.features, broken.grade), (Features::NONE, Grade::Broken));
-        assert!(broken.text.contains("credential in place of "), "{}", broken.text);
-        // The image's own is not widened, nor narrowed.
-        std::fs::write(root.join("etc/mote-agent.yml"), "features: {state: true}").unwrap();
-        assert_eq!(found().policy.features, Features::only("state").unwrap());
-        say("features: {exec: true}");
-        assert_eq!(found().policy.features, Features::only("state").unwrap());
-        // systemd runs: this is left to it.
-        std::fs::remove_file(root.join("etc/mote-agent.yml")).unwrap();
-        std::fs::create_dir_all(root.join("run/systemd/system")).unwrap();
-        assert_eq!(found().policy.features, Features::without("files").unwrap());
+        let (command, port) = ("ready-when: [command /x/check]", "ready-when: [port 80]");
+        assert_eq!(of("", command), (1, Grade::Good, "everything is allowed".into()));
+        for (denied, features) in [
+            ("exec", ""),
+            ("", "features: {files: {below: [/x]}}"),
+            ("", "features: {exec: {users: [1000]}}"),
+        ] {
+            let (count, grade, text) = of(denied, &format!("{command}\n{features}\n"));
+            assert_eq!((count, grade), (0, Grade::Loophole), "{denied} {features}");
+            assert!(text.contains(loopholes::READY_WHEN), "{text}");
+            assert_eq!(of(denied, &format!("{port}\n{features}\n")).0, 1);
+        }
+    }
+
+    #[test]
+    fn only_a_file_that_is_not_there_allows_everything() {
+        use std::os::unix::fs::symlink;
+        let root = crate::runtime::scratch::scratch("policy-absent");
+        let etc = root.join("etc");
+        let of = || read(&options(&root, "")).policy.features;
+        assert_eq!(of(), Features::ALL);
+        symlink("nowhere", &etc).unwrap();
+        assert_eq!(of(), Features::NONE, "a directory that leads nowhere");
+        std::fs::remove_file(&etc).unwrap();
+        std::fs::write(&etc, "").unwrap();
+        assert_eq!(of(), Features::NONE, "a file in place of the directory");
+        std::fs::remove_file(&etc).unwrap();
+        std::fs::create_dir(root.join("real")).unwrap();
+        symlink("real", &etc).unwrap();
+        assert_eq!(of(), Features::ALL);
+        type Make = fn(&Path);
+        for (what, make) in [
+            ("a dangling link", (|path| symlink("nowhere", path).unwrap()) as Make),
+            ("a link to itself", |path| symlink(path, path).unwrap()),
+            ("a link to a device", |path| symlink("/dev/null", path).unwrap()),
+            ("a link below a file", |path| symlink("/dev/null/x", path).unwrap()),
+            ("a directory", |path| std::fs::create_dir(path).unwrap()),
+            ("a FIFO", |path| {
+                let status = std::process::Command::new("mkfifo").arg(path).status();
+                assert!(status.unwrap().success());
+            }),
+            ("a socket", |path| drop(std::os::unix::net::UnixListener::bind(path).unwrap())),
+            ("too long", |path| std::fs::write(path, "#".repeat(65537)).unwrap()),
+        ] {
+            for file in FILES {
+                let path = root.join(file);
+                make(&path);
+                let judged = read(&options(&root, ""));
+                let seen = (judged.policy.features, judged.grade);
+                assert_eq!(seen, (Features::NONE, Grade::Broken), "{what}");
+                assert!(judged.text.contains(file), "{}", judged.text);
+                std::fs::remove_dir(&path).or_else(|_| std::fs::remove_file(&path)).unwrap();
+            }
+            assert_eq!(of(), Features::ALL, "{what}");
+        }
     }
 }

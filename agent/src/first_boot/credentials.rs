@@ -1,5 +1,5 @@
 //! systemd's credentials where systemd does not run: root's ssh keys and the host's name, in an image that has none. As systemd
-//! does it: nothing that is there is changed. The policy is read elsewhere, since it comes first: `config/policy`.
+//! does it: nothing that is there is changed. None sets the guest's policy, which the host is not to choose.
 
 use std::fs;
 use std::io::{self, ErrorKind};

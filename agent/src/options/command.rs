@@ -32,8 +32,8 @@ pub(crate) enum Command {
     Nics(u32),
     /// Freeze file systems, or what is about that.
     Freeze(Freeze),
-    /// Look until what the guest's file asks for to be Ready has held.
-    ReadyWhen,
+    /// Look until these conditions of being Ready have held.
+    ReadyWhen(Vec<String>),
     /// Be process 1.
     Init,
     /// Tell process 1 to switch off or to reboot.
@@ -152,7 +152,7 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
         "freeze" => Command::Freeze(Freeze::For(FREEZE)),
         "thaw" => Command::Freeze(Freeze::Thaw),
         "trim" => Command::Freeze(Freeze::Trim),
-        "ready-when" => Command::ReadyWhen,
+        "ready-when" => Command::ReadyWhen(words.by_ref().map(str::to_owned).collect()),
         "init" if built::INIT => Command::Init,
         "halt" | "poweroff" if built::INIT => Command::Leave(Goal::Off),
         "reboot" if built::INIT => Command::Leave(Goal::Reboot),

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_lite::FutureExt;
+use futures_lite::future::pending;
 use mote_core::devlxd::ready::ReadyState;
 use mote_core::status::State;
 
@@ -26,30 +27,42 @@ const TRY: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Waits for all conditions, each once, then tells the host. An application that says something is believed instead, also
-/// one of before this agent's start.
+/// one of before this agent's start. A policy that changes meanwhile replaces the list, and ends what runs by the old one.
 pub(crate) async fn run(agent: Rc<Agent>) {
     let is_said = || agent.ready.borrow().get().map(drop);
-    if agent.policy.get().ready_when().next().is_none() || is_said().is_some() {
-        return;
-    }
-    if sandbox::is_entered() {
-        return log::warn(format_args!("ready-when: cannot look from the sandbox"));
-    }
     loop {
+        let seen = agent.policy.changed.seen();
+        let list: Vec<_> = agent.policy.get().ready_when().map(str::to_owned).collect();
         let held = async {
+            if list.is_empty() {
+                return pending().await;
+            }
+            if sandbox::is_entered() {
+                log::warn(format_args!("ready-when: cannot look from the sandbox"));
+                return pending().await;
+            }
+            let words: Vec<_> =
+                [COMMAND].into_iter().chain(list.iter().map(|one| &**one)).collect();
             // The process ends when its socket is closed.
-            let Ok((child, _socket)) = connected(&agent, &[COMMAND]) else { return false };
-            child.ended().await == Ended::Code(0)
+            let Ok((child, _socket)) = connected(&agent, &words) else { return Some(false) };
+            Some(child.ended().await == Ended::Code(0))
         };
         let said = async {
             agent.status_changed.until(is_said).await;
-            true
+            Some(true)
         };
-        if held.or(said).await {
-            break;
+        let changed = async {
+            agent.policy.changed.after(seen).await;
+            None
+        };
+        match said.or(changed).or(held).await {
+            Some(true) => break,
+            Some(false) => {
+                log::warn(format_args!("ready-when: its process failed; starting it again"));
+                sleep(PAUSE).await;
+            }
+            None => {}
         }
-        log::warn(format_args!("ready-when: its process failed; starting it again"));
-        sleep(PAUSE).await;
     }
     while is_said().is_none() {
         if agent.state() == State::Connected {

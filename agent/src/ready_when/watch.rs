@@ -3,15 +3,15 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use mote_core::ready_when::{Calm, Condition, is_default_level, listens, starts_services};
 
-use crate::config::policy;
-use crate::options::Options;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
 use crate::runtime::log;
 use crate::runtime::small_files::{is_there, text_of};
 use crate::sys;
@@ -27,22 +27,23 @@ const COMMAND: Duration = Duration::from_secs(10);
 /// The exit code if there is no such program.
 const MISSING: i32 = 127;
 
-/// Ends with success once all have held, each once; with failure when the agent is gone, or if there are none.
+/// Ends with success once all have held, each once; with failure when the agent is gone.
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(options: &Options) -> ExitCode {
-    let root = options.root.as_path();
-    let policy = policy::read(options);
-    let mut done = ExitCode::FAILURE;
-    for next in policy.ready_when() {
-        let mut looks = Looks::default();
-        while !looks.hold(root, next) {
-            if sys::readable(std::io::stdin().as_fd(), sys::since_boot() + LOOK) {
+pub(crate) fn run(root: &Path, list: &[String]) -> ExitCode {
+    for next in list {
+        let (mut looks, mut pause) = (Looks::default(), Duration::ZERO);
+        loop {
+            // Not wanted any longer: the policy may be another now.
+            if sys::readable(std::io::stdin().as_fd(), sys::since_boot() + pause) {
                 return ExitCode::FAILURE;
             }
+            if looks.hold(root, next) {
+                break;
+            }
+            pause = LOOK;
         }
-        done = ExitCode::SUCCESS;
     }
-    done
+    ExitCode::SUCCESS
 }
 
 /// The looks at one condition.
@@ -56,18 +57,17 @@ struct Looks {
 impl Looks {
     fn hold(&mut self, root: &Path, text: &str) -> bool {
         let Some(condition) = Condition::parse(text) else { return false };
-        let tables: &[&str] = match condition {
+        let port = match condition {
             Condition::Init => return self.init_is_done(root),
             Condition::CloudInit => return !text_of(root, "run/cloud-init/result.json").is_empty(),
-            Condition::Port(_) => &["proc/net/tcp", "proc/net/tcp6"],
-            // A name with a line break in it is more than one line of the table, and any user can make one.
-            Condition::Socket(path) if !is_socket(root, path) => return false,
-            Condition::Socket(_) => &["proc/net/unix"],
+            Condition::Port(port) => port,
+            Condition::Socket(path) => return accepts(&root.join(path.trim_start_matches('/'))),
             Condition::Command(words) => return self.ends(words, 0),
         };
-        // Any user can make sockets, of any number and with any bytes in their names.
-        let is_in = |line: &[u8]| listens(line, condition).then_some(());
-        tables.iter().any(|table| lines::find(&root.join(table), is_in).is_some())
+        // Any user can make sockets, of any number.
+        let is_in = |line: &[u8]| listens(line, port).then_some(());
+        let mut tables = ["proc/net/tcp", "proc/net/tcp6"].into_iter();
+        tables.any(|table| lines::find(&root.join(table), is_in).is_some())
     }
 
     fn init_is_done(&mut self, root: &Path) -> bool {
@@ -110,42 +110,65 @@ impl Looks {
     }
 }
 
-/// Whether there is a socket at this path: made by somebody who may write where it is.
-fn is_socket(root: &Path, path: &str) -> bool {
-    let found = root.join(path.trim_start_matches('/')).metadata();
-    found.is_ok_and(|found| found.file_type().is_socket())
+/// Whether a socket at this path accepts connections, which is not waited for: it is tried. The table of the kernel would
+/// say less: any user can put any line into that, by a socket whose name has a line break.
+fn accepts(path: &Path) -> bool {
+    let Ok(address) = SocketAddrUnix::new(path) else { return false };
+    [SocketType::STREAM, SocketType::SEQPACKET].into_iter().any(|kind| {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, kind, flags, None);
+        let tried = socket.and_then(|socket| connect(&socket, &address));
+        // Its queue is full.
+        matches!(tried, Ok(()) | Err(Errno::AGAIN))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::net::UnixListener;
+    use std::os::unix::net::{UnixDatagram, UnixListener};
 
     use super::*;
     use crate::runtime::scratch::scratch;
 
     #[test]
-    fn a_name_of_any_bytes_hides_no_other_socket_and_is_none() {
-        let root = scratch("any-bytes");
-        fs::create_dir_all(root.join("proc/net")).unwrap();
-        fs::create_dir_all(root.join("run")).unwrap();
-        let line =
-            |path: &[u8]| [b"f: 00000002 00000000 00010000 0001 01 12 ", path, b"\n"].concat();
-        let table = root.join("proc/net/unix");
+    fn only_a_socket_that_accepts_counts_whatever_the_kernels_table_says() {
+        let root = scratch("accepts");
+        for directory in ["proc/net", "run", "tmp"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
         let looks = || Looks::default().hold(&root, "port /run/db");
-        fs::write(&table, line(b"@\xff")).unwrap();
         assert!(!looks());
-        // As many as a user can make.
-        let mut text = line(b"@\xff").repeat(100_000);
-        text.extend(line(b"/run/db"));
-        fs::write(&table, text).unwrap();
-        // So far one with the name `/tmp/x`, a line break and all of that line might have made it.
+        // What a database leaves behind that was killed; the table has a line for it, which any user can have written by a
+        // socket of this name.
+        let path = root.join("run/db");
+        drop(UnixListener::bind(&path).unwrap());
+        let line = "f: 00000002 00000000 00010000 0001 01 12 /tmp/x\n\
+                    f: 00000002 00000000 00010000 0001 01 13 /run/db\n";
+        fs::write(root.join("proc/net/unix"), line).unwrap();
         assert!(!looks());
-        fs::write(root.join("run/db"), "").unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "").unwrap();
         assert!(!looks());
-        fs::remove_file(root.join("run/db")).unwrap();
-        let _socket = UnixListener::bind(root.join("run/db")).unwrap();
-        assert!(looks());
+        fs::remove_file(&path).unwrap();
+        let datagrams = UnixDatagram::bind(&path).unwrap();
+        assert!(!looks());
+        drop(datagrams);
+        fs::remove_file(&path).unwrap();
+        let bound = |kind| {
+            let socket = socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
+            let socket = socket.unwrap();
+            rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+            socket
+        };
+        for kind in [SocketType::STREAM, SocketType::SEQPACKET] {
+            let socket = bound(kind);
+            assert!(!looks(), "{kind:?} does not listen");
+            rustix::net::listen(&socket, 0).unwrap();
+            // The second one finds its queue full.
+            assert!(looks() && looks() && looks(), "{kind:?}");
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rustix::fs::fsync;
-use rustix::io::retry_on_intr;
+use rustix::fs::{Mode, OFlags, fsync, open};
+use rustix::io::{Errno, retry_on_intr};
 
 /// Bytes that any file with data has allocated, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
@@ -21,6 +21,35 @@ pub(crate) const MAX_DOCUMENT: u64 = 64 * 1024;
 /// `FileTooLarge` if it is longer; any error of open(2) and read(2).
 pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_to_end(File::open(path)?.as_fd(), most)
+}
+
+/// Opens a FIFO without waiting for its writer, and makes no terminal the agent's.
+const NOW: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+
+/// Reads a whole regular file of at most `most` bytes; `None` if there is nothing of this name. A symbolic link that leads nowhere
+/// is something, in a directory's place too: its target may be on a disk that is not mounted yet.
+///
+/// # Errors
+/// `FileTooLarge`; it is there and not a regular file; any error of open(2) and read(2).
+pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+    let is_there = |path: &&Path| match path.symlink_metadata() {
+        Ok(_) => true,
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    };
+    let file = match open(path, NOW, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT)
+            if (path.ancestors().find(is_there))
+                .is_none_or(|last| last != path && last.is_dir()) =>
+        {
+            return Ok(None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    read_to_end(file.as_fd(), most).map(Some)
 }
 
 /// Reads a whole file, as the kernel's are and our own: of any length.

@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use mote_core::flavour::Flavour;
+use mote_core::hostapi::policy::Policy;
 
 use crate::built;
 use crate::config::files::{self, ConfigFiles, Unfit};
-use crate::config::policy;
 use crate::first_boot::templates::{self, Applied};
 use crate::net::tls::Identity;
 use crate::options::Options;
@@ -42,7 +42,7 @@ pub(crate) struct Prepared {
 /// What is missing, and what to do about it.
 pub(crate) fn prepare(
     options: &Options,
-    policies: &policy::Found,
+    policy: &Policy,
     known: &mut Option<Found>,
 ) -> Result<Prepared, Missing> {
     let found = port::find_early(options);
@@ -57,8 +57,8 @@ pub(crate) fn prepare(
         identity = Some(Identity::load(files).map_err(|why| Unfit(why.to_string()))?);
         flavour = options.flavour.or(by_port).or_else(|| flavour_by(files));
         if built::FIRST_BOOT && !options.is_early() {
-            let features = policies.features(flavour);
-            applied = templates::apply(place, &options.root, or_default(flavour), features);
+            let flavour = or_default(flavour);
+            applied = templates::apply(place, &options.root, flavour, policy.features);
         }
         Ok(())
     };

@@ -58,9 +58,9 @@ const SUBJECTS: &[(&str, &[&str])] = &[
         &[
             "hostapi/policy/fault.rs",
             "hostapi/policy/file.rs",
+            "hostapi/policy/loopholes.rs",
             "hostapi/policy/mod.rs",
             "hostapi/policy/shown.rs",
-            "hostapi/policy/voids.rs",
             "hostapi/policy/whole.rs",
             "ready_when.rs",
         ],

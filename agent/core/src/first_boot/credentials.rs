@@ -10,8 +10,6 @@ use crate::tls::pem::base64;
 
 /// Longest value, bytes.
 pub const LONGEST: usize = 64 * 1024;
-/// The guest's policy, for an image that has none.
-pub const POLICY: &str = "mote-agent.yml";
 /// Keys of those who may log in as root.
 pub const KEYS: &str = "ssh.authorized_keys.root";
 /// The name of the host, for an image that has none.
@@ -98,7 +96,6 @@ mod tests {
                     "io.systemd.credential.binary:ssh.authorized_keys.root=c3NoLWVkMjU1MTkgQQo=",
                 ],
             ),
-            structure(11, &["io.systemd.credential:mote-agent.yml=features: {exec: false}\n"]),
             structure(127, &[]),
         ]
         .concat()
@@ -109,7 +106,6 @@ mod tests {
         let table = table();
         assert_eq!(find(&table, HOSTNAME).unwrap().unwrap(), b"web1");
         assert_eq!(find(&table, KEYS).unwrap().unwrap(), b"ssh-ed25519 A\n");
-        assert_eq!(find(&table, POLICY).unwrap().unwrap(), b"features: {exec: false}\n");
         for other in ["system", "", "a", "hostname", "system.hostname=web1"] {
             assert_eq!(find(&table, other), None, "{other}");
         }
@@ -129,8 +125,8 @@ mod tests {
     #[test]
     fn a_value_that_is_too_long_or_not_base64_is_bad() {
         let of = |kind: &str, value: &str| {
-            let string = [kind, POLICY, "=", value].concat();
-            find(&structure(11, &[&string]), POLICY).unwrap().ok().map(|value| value.len())
+            let string = [kind, KEYS, "=", value].concat();
+            find(&structure(11, &[&string]), KEYS).unwrap().ok().map(|value| value.len())
         };
         let (plain, binary) = ("io.systemd.credential:", "io.systemd.credential.binary:");
         assert_eq!(of(plain, &"a".repeat(LONGEST)), Some(LONGEST));

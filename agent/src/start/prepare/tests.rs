@@ -1,5 +1,6 @@
 use std::fs;
 
+use crate::config::policy;
 use crate::runtime::scratch::{Scratch, scratch};
 
 use super::*;
@@ -104,8 +105,8 @@ fn the_cause_comes_first_and_then_what_to_do() {
         breaks(&root);
         let mut options = crate::options::parse([].into_iter()).unwrap();
         options.root = root.to_path_buf();
-        let policies = policy::read(&options);
-        let why = prepare(&options, &policies, &mut None).err().unwrap().to_string();
+        let policy = policy::read(&options).policy;
+        let why = prepare(&options, &policy, &mut None).err().unwrap().to_string();
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         let expected = format!("{cause}: {advice}{details}")
             .replace("{lib}", &format!("{{root}}/lib/modules/{release}"))

@@ -14,7 +14,6 @@ use crate::world::{Boot, LIMIT, connected, terminate};
 const LOOKS: Duration = Duration::from_millis(2500);
 const TCP: &str =
     "  sl  local_address rem_address   st\n   0: 00000000:0050 00000000:0000 0A 0:0\n";
-const UNIX: &str = "Num RefCount Protocol Flags Type St Inode Path\nf: 00000002 00000000 00010000 0001 01 12 /run/db\n";
 
 fn status(boot: &Boot) -> String {
     boot.host.state()["status"].as_str().unwrap_or_default().to_owned()
@@ -40,10 +39,9 @@ fn ready_is_said_once_all_conditions_have_held() {
     let mut agent = boot.start(&[]);
     connected(&boot, 1);
     let socket = Cell::new(None);
-    let steps: [(&str, &dyn Fn()); 6] = [
+    let steps: [(&str, &dyn Fn()); 5] = [
         ("command", &|| mote_tests::put(&check, "")),
-        ("unix", &|| boot.put("proc/net/unix", UNIX)),
-        ("its socket", &|| socket.set(UnixListener::bind(boot.root("run/db")).ok())),
+        ("unix", &|| socket.set(UnixListener::bind(boot.root("run/db")).ok())),
         ("tcp", &|| boot.put("proc/net/tcp6", TCP)),
         ("cloud-init", &|| boot.put("run/cloud-init/result.json", "{}")),
         ("init", &|| std::fs::remove_dir_all(boot.root("run/openrc/rc.starting")).unwrap()),
@@ -93,19 +91,14 @@ fn whoever_is_killed_or_in_the_way_what_is_asked_for_is_seen() {
     // As by a kernel without memory.
     let root = boot.root("").display().to_string();
     let is_it = |words: &str| {
-        words.ends_with("\0ready-when\0") && words.contains(root.trim_end_matches('/'))
+        words.contains("\0ready-when\0") && words.contains(root.trim_end_matches('/'))
     };
     let looks = || processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid);
     let (process, _) = wait("its process", LIMIT, looks);
     mote_tests::kill(Signal::KILL, process);
     boot.logged("ready-when: its process failed; starting it again");
     std::os::unix::fs::symlink("/bin/true", &check).unwrap();
-    // Any user can make a socket with such a name.
-    let line = |path: &[u8]| [b"f: 00000002 00000000 00010000 0001 01 12 ", path, b"\n"].concat();
-    boot.put("proc/net/unix", "");
     let _socket = UnixListener::bind(boot.root("run/db")).unwrap();
-    std::fs::write(boot.root("proc/net/unix"), [line(b"@\xff"), line(b"/run/db")].concat())
-        .unwrap();
     is_ready(&boot);
     assert_eq!(boot.log().matches("no such program").count(), 1);
 }
@@ -130,4 +123,46 @@ fn a_condition_that_is_none_denies_everything_as_any_other_fault() {
     boot.put("etc/mote-agent.yml", "ready-when: [port 99999]\n");
     let (_, said) = boot.says(&["--check"]);
     assert!(said.contains("line 1") && said.contains("no condition, like 'port 80'"), "{said}");
+}
+
+#[test]
+fn a_command_is_not_run_where_exec_is_denied_or_limited_nor_from_a_policy_that_has_changed() {
+    let boot = Boot::new("lxd");
+    let ran = boot.scratch.0.join("ran");
+    let list = format!("ready-when: [command /usr/bin/touch {}]\n", ran.display());
+    let off = "ready-when is off: it has a command, and exec is denied or limited";
+    // Not everything is denied, as then the agent would enter its sandbox.
+    let limits = "features: {guestapi: true, files: {below: [/srv]}}\n";
+    let run = |file: &str, options: &[&str]| {
+        boot.put("etc/mote-agent.yml", &format!("{list}{file}"));
+        let mut agent = boot.start(options);
+        boot.serves();
+        for command in ["status", "--check"] {
+            let (_, said) = boot.says(&[&[command], options].concat());
+            assert!(said.contains(off), "{command}: {said}");
+        }
+        // A process would have run it at once.
+        std::thread::sleep(LOOKS);
+        assert!(!ran.exists(), "{file} {options:?}");
+        assert_eq!(terminate(&mut agent), Some(0));
+    };
+    run(limits, &[]);
+    run("features: {guestapi: true, exec: {users: [1000]}}\n", &[]);
+    run("", &["--deny", "exec"]);
+    // What was allowed when the agent started is not any longer: a condition before the command holds only then.
+    let waits = list.replace("[", "[cloud-init, ");
+    boot.put("etc/mote-agent.yml", &waits);
+    let agent = boot.start(&[]);
+    boot.serves();
+    let loud = boot.log().matches(off).count();
+    boot.put("etc/mote-agent.yml", &format!("{waits}{limits}"));
+    mote_tests::kill(Signal::HUP, agent.0.id());
+    wait("the new policy", LIMIT, || (boot.log().matches(off).count() > loud).then_some(()));
+    boot.put("run/cloud-init/result.json", "{}");
+    std::thread::sleep(LOOKS);
+    assert!(!ran.exists());
+    // And is again.
+    boot.put("etc/mote-agent.yml", &waits);
+    mote_tests::kill(Signal::HUP, agent.0.id());
+    wait("the command", LIMIT, || ran.exists().then_some(()));
 }

@@ -10,9 +10,9 @@
 mod fault;
 #[cfg(feature = "alloc")]
 mod file;
-mod shown;
 #[cfg(feature = "alloc")]
-mod voids;
+pub mod loopholes;
+mod shown;
 #[cfg(feature = "alloc")]
 mod whole;
 

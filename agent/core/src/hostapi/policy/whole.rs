@@ -147,6 +147,17 @@ impl Policy {
         self.items.push('\n');
     }
 
+    /// Drops the items of a limit.
+    pub(super) fn forget(&mut self, limit: Limit) {
+        let mut kept = String::new();
+        for line in self.items.split_inclusive('\n') {
+            if !line.starts_with(char::from(limit as u8)) {
+                kept.push_str(line);
+            }
+        }
+        self.items = kept;
+    }
+
     /// The items that a limit allows.
     pub(super) fn items(&self, limit: Limit) -> Items<'_> {
         Items(limit, &self.items)

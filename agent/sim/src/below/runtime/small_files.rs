@@ -10,6 +10,13 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > most { Err(ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
+pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+    match read_bounded(path, most) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        read => read.map(Some),
+    }
+}
+
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read_bounded(path, u64::MAX)?).map_err(|_| ErrorKind::InvalidData.into())
 }

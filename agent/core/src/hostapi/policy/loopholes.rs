@@ -1,0 +1,344 @@
+//! Where a policy allows more than it seems to: what it limits can be done in another way. [`COMBINATIONS`] is what the
+//! guide shows, `--check` is tested with, and the code below is held to.
+
+use alloc::string::String;
+
+use super::whole::{Limit, Policy};
+use super::{Capability, Features};
+use crate::guest_path::Target;
+
+/// Directories whose files root runs or obeys. An image may have more.
+const ROOTS: &str = "/bin /boot /dev /etc /lib /lib64 /proc /root /run /sbin /sys /usr /var/lib /var/run /var/spool";
+
+/// The warning that names other features that make the host root; their names follow.
+pub const AS_ROOT: &str = "the host is still as good as root by";
+/// The warning that a command of any program does what files and ports must not.
+pub const PASSES: &str = "a command passes limits of files and ports: limit exec by commands";
+/// The warning that the host can write programs of root's; the directory follows.
+pub const WRITES: &str = "what root runs can be below";
+/// The warning that the list `ready-when` is not followed: its command would run as root, and perhaps be the host's.
+pub const READY_WHEN: &str = "ready-when is off: it has a command, and exec is denied or limited";
+
+/// What a policy permits.
+#[derive(Clone, Copy, Debug)]
+pub struct Combination {
+    /// The policy file's map, without its braces. What it does not name is denied.
+    pub file: &'static str,
+    /// What the host can still do.
+    pub host: &'static str,
+    /// How the warning begins that the agent adds; empty if it adds none.
+    pub warning: &'static str,
+}
+
+/// Combinations of permissions, and what each of them adds up to.
+pub const COMBINATIONS: &[Combination] = &[
+    Combination {
+        file: "features: {exec: {users: [1000]}}",
+        host: "run any program as user 1000",
+        warning: "",
+    },
+    Combination {
+        file: "features: {exec: {users: [1000]}, files: true}",
+        host: "and read and write files as user 1000",
+        warning: "",
+    },
+    Combination {
+        file: "features: {exec: {users: [1000]}, files: {below: [/srv]}}",
+        host: "the same; its commands see all that user 1000 sees",
+        warning: "a command passes limits of files and ports: limit exec by commands",
+    },
+    Combination {
+        file: "features: {exec: {users: [1000]}, files: {read-only: true}}",
+        host: "and read any file as root: keys, `/etc/shadow`",
+        warning: "a command passes limits of files and ports: limit exec by commands",
+    },
+    Combination {
+        file: "features: {exec: {users: [1000], commands: [/usr/bin/uptime]}, files: {below: [/srv]}}",
+        host: "run that program as user 1000, and write below `/srv` as user 1000",
+        warning: "",
+    },
+    Combination {
+        file: "features: {exec: {commands: [/usr/bin/uptime]}, files: {below: [/srv]}}",
+        host: "run that program as anybody, and write below `/srv` as root",
+        warning: "",
+    },
+    Combination {
+        file: "features: {exec: {commands: [/srv/backup]}, files: {below: [/srv]}}",
+        host: "be root: it writes what is run",
+        warning: "what root runs can be below /srv",
+    },
+    Combination {
+        file: "features: {files: {below: [/srv], read-only: true}}",
+        host: "read files below `/srv`",
+        warning: "",
+    },
+    Combination {
+        file: "features: {files: {below: [/srv]}}",
+        host: "and write them as root; whose programs and data they are is up to the guest",
+        warning: "",
+    },
+    Combination {
+        file: "features: {files: {below: [/etc]}}",
+        host: "be root: a file in `/etc/cron.d` is a command",
+        warning: "what root runs can be below /etc",
+    },
+    Combination {
+        file: "features: {files: {read-only: true}}",
+        host: "read any file as root",
+        warning: "",
+    },
+    Combination {
+        file: "features: {files: true}",
+        host: "be root",
+        warning: "the host is still as good as root by files (a file in /etc/cron.d is a command): deny that too",
+    },
+    Combination {
+        file: "features: {exec: {groups: [1000]}}",
+        host: "be root: without `users` any user is allowed",
+        warning: "the host is still as good as root by exec (",
+    },
+    Combination {
+        file: "features: {exec: true, files: {below: [/srv]}}",
+        host: "be root",
+        warning: "the host is still as good as root by exec (",
+    },
+    Combination {
+        file: "features: {exec: {users: [1000]}, templates: true}",
+        host: "be root",
+        warning: "the host is still as good as root by templates (",
+    },
+    Combination {
+        file: "features: {exec: {users: [1000]}, mounts: true}",
+        host: "be root: it mounts over `/etc/cron.d`",
+        warning: "the host is still as good as root by mounts (",
+    },
+    Combination {
+        file: "features: {files: {below: [/srv]}, port-forward: {ports: [22]}}",
+        host: "log in as a user whose password or key it knows, and write below `/srv` as root",
+        warning: "",
+    },
+    Combination {
+        file: "features: {exec: {users: [1000]}, port-forward: {ports: [22]}}",
+        host: "reach other ports by a program of user 1000",
+        warning: "a command passes limits of files and ports: limit exec by commands",
+    },
+    Combination {
+        file: "features: {guestapi: true, state: true}",
+        host: "answer cloud-init, which obeys it as root, where it is installed",
+        warning: "",
+    },
+    Combination {
+        file: "features: {exec: true}, ready-when: [command /srv/check]",
+        host: "be root, as with `exec` alone; the command decides Ready",
+        warning: "",
+    },
+    Combination {
+        file: "features: {files: {below: [/srv]}}, ready-when: [command /srv/check]",
+        host: "read and write files below `/srv`; no command runs, and nothing but an application says Ready",
+        warning: "ready-when is off: it has a command, and exec is denied or limited",
+    },
+    Combination {
+        file: "features: {exec: {users: [0], commands: [/usr/sbin/mote-agent]}}",
+        host: "freeze and thaw file systems, and ask what the agent tells every user of the guest; no other command of the program starts ([below](#the-agents-program-as-a-command))",
+        warning: "",
+    },
+];
+
+impl Policy {
+    /// Adds the loopholes in words, each after a semicolon, and closes the one that can be closed: the list `ready-when`.
+    /// `built` are the capabilities that there are.
+    pub fn close_loopholes(&mut self, built: Features, out: &mut String) {
+        let open = |one| self.allows(one) && built.allows(one);
+        let exec = open(Capability::Exec);
+        let any_command = exec && !self.has(Limit::Commands);
+        let roots_files = open(Capability::Files) && !self.read_only() && self.files_as().is_none();
+        let limits = self.limits(Capability::Files) || self.limits(Capability::PortForward);
+        // Each of these is as good as any command as root.
+        let root = any_command && self.takes(Limit::Users, 0);
+        let any_file = roots_files && !self.has(Limit::Below);
+        let (mounts, templates) = (open(Capability::Mounts), open(Capability::Templates));
+        let is_exec_limited = !exec || self.limits(Capability::Exec);
+        if (is_exec_limited || limits) && (root || any_file || mounts || templates) {
+            out.push_str("; ");
+            out.push_str(AS_ROOT);
+            out.push_str(if root { " exec" } else { "" });
+            out.push_str(if any_file { " files" } else { "" });
+            out.push_str(if mounts { " mounts" } else { "" });
+            out.push_str(if templates { " templates" } else { "" });
+            out.push_str(" (a file in /etc/cron.d is a command): deny that too");
+        } else if any_command && limits {
+            out.push_str("; ");
+            out.push_str(PASSES);
+        }
+        for below in self.below().filter(|below| roots_files && !below.is_empty()) {
+            let is_near = |place: &str| is_near(place, below);
+            if ROOTS.split(' ').any(is_near) || self.items(Limit::Commands).any(is_near) {
+                out.push_str("; ");
+                out.push_str(WRITES);
+                out.push(' ');
+                out.push_str(below);
+            }
+        }
+        if is_exec_limited && self.ready_when().any(|item| item.starts_with("command")) {
+            out.push_str("; ");
+            out.push_str(READY_WHEN);
+            self.forget(Limit::ReadyWhen);
+        }
+    }
+}
+
+/// Whether one path leads to the other or below it.
+#[inline(never)] // its size
+fn is_near(one: &str, other: &str) -> bool {
+    match (Target::parse(one), Target::parse(other)) {
+        (Some(one), Some(other)) => one.parts().zip(other.parts()).all(|(one, other)| one == other),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hostapi::policy::Whose;
+    use std::format;
+    use std::string::String;
+
+    fn of(features: &str) -> Policy {
+        file(&format!("features: {{{features}}}"))
+    }
+
+    fn file(text: &str) -> Policy {
+        Policy::from_yaml(text.as_bytes(), Whose::Mote, true, &mut |fault| panic!("{fault}"))
+    }
+
+    fn loopholes_of(mut policy: Policy, built: Features) -> String {
+        let mut all = String::new();
+        policy.close_loopholes(built, &mut all);
+        all
+    }
+
+    fn loopholes(features: &str) -> String {
+        loopholes_of(of(features), Features::ALL)
+    }
+
+    #[test]
+    fn each_combination_has_its_warning_and_no_other() {
+        for row in COMBINATIONS {
+            let all = loopholes_of(file(&format!("{{{}}}", row.file)), Features::ALL);
+            let first = all.strip_prefix("; ").unwrap_or_default();
+            assert!(first.starts_with(row.warning), "{row:?}: {all}");
+            assert_eq!(all.matches("; ").count(), usize::from(!row.warning.is_empty()), "{all}");
+        }
+    }
+
+    #[test]
+    fn ready_when_is_dropped_whole_where_its_command_would_be_a_way_round_exec() {
+        for (features, built, is_kept) in [
+            ("", Features::ALL, true),
+            ("features: {exec: true, files: {below: [/x]}}", Features::ALL, true),
+            ("features: {exec: {users: [0]}}", Features::ALL, false),
+            ("features: {exec: {commands: [/x/check]}}", Features::ALL, false),
+            ("features: {state: true}", Features::ALL, false),
+            ("features: {files: {below: [/x]}}", Features::ALL, false),
+            // A build without it.
+            ("", Features::without("exec").unwrap(), false),
+        ] {
+            for (list, has_command) in [("port 80, command /x/check", true), ("port 80", false)] {
+                let mut policy = file(&format!("ready-when: [{list}]\n{features}\n"));
+                let mut said = String::new();
+                policy.close_loopholes(built, &mut said);
+                let is_kept = is_kept || !has_command;
+                assert_eq!(policy.ready_when().count() > 0, is_kept, "{features} {list}");
+                assert_eq!(said.contains(READY_WHEN), !is_kept, "{said}");
+                // The rest is as it was.
+                assert_eq!(policy.below().count(), file(features).below().count());
+            }
+        }
+    }
+
+    /// What still lets the host be root.
+    fn roots(names: &str) -> String {
+        format!("; {AS_ROOT} {names} (a file in /etc/cron.d is a command): deny that too")
+    }
+
+    #[test]
+    fn what_is_as_good_as_a_command_of_roots_is_named_where_commands_are_limited() {
+        for (features, names) in [
+            ("templates: true", "templates"),
+            ("mounts: true, templates: true, files: true", "files mounts templates"),
+            ("exec: {users: [1000]}, templates: true", "templates"),
+            // As that user.
+            ("exec: {users: [1000]}, files: true", ""),
+            ("exec: {users: [1000]}, files: true, mounts: true", "mounts"),
+            // Nobody's commands and root's files.
+            ("exec: {users: []}, files: true", "files"),
+            ("exec: {users: [1000], groups: []}, files: true", "files"),
+            ("exec: {commands: [/a]}, files: true", "files"),
+            ("exec: {users: [0, 5]}", "exec"),
+            ("exec: {users: [0, 5], commands: [/a]}", ""),
+            // Any user, root too.
+            ("exec: {groups: [1000]}", "exec"),
+            ("exec: true, files: {below: [/srv]}", "exec"),
+            ("exec: true, files: {read-only: true}, templates: true", "exec templates"),
+            ("exec: true, port-forward: {ports: [22]}", "exec"),
+            ("exec: {commands: [/a]}, files: {read-only: true}, guestapi: true", ""),
+            ("files: {below: [/srv]}, port-forward: {ports: [1]}, state: true", ""),
+        ] {
+            let expected = if names.is_empty() { String::new() } else { roots(names) };
+            assert_eq!(loopholes(features), expected, "{features}");
+        }
+        let none = |policy: Policy| assert_eq!(loopholes_of(policy, Features::ALL), "");
+        // Nothing is limited.
+        none(Features::ALL.into());
+        none(Features::without("state,guestapi,network").unwrap().into());
+        none(Features::NONE.into());
+        let denied = Policy::from(Features::without("exec,files,mounts").unwrap());
+        assert_eq!(loopholes_of(denied.clone(), Features::ALL), roots("templates"));
+        // A build without it.
+        assert_eq!(loopholes_of(denied, Features::without("templates").unwrap()), "");
+    }
+
+    #[test]
+    fn commands_pass_the_limits_of_files_and_ports() {
+        for (features, passes) in [
+            ("exec: {users: [1000]}, files: {below: [/srv]}", true),
+            ("exec: {users: [1000]}, files: {read-only: true}", true),
+            ("exec: {users: [1000]}, port-forward: {ports: [22]}", true),
+            ("exec: {users: [1000]}, files: true, port-forward: true", false),
+            ("exec: {users: [1000], commands: [/a]}, files: {below: [/srv]}", false),
+            ("files: {below: [/srv]}, port-forward: {ports: [22]}", false),
+        ] {
+            let expected = if passes { format!("; {PASSES}") } else { String::new() };
+            assert_eq!(loopholes(features), expected, "{features}");
+        }
+    }
+
+    #[test]
+    fn directories_from_which_root_runs_programs_are_no_limit() {
+        let features = |below: &str, exec: &str, files: &str| {
+            format!(
+                "exec: {{{exec}commands: [/srv/tools/backup]}}, files: {{{files}below: [/home, {below}]}}"
+            )
+        };
+        for below in [
+            "/usr/bin",
+            "/usr",
+            "//etc/./cron.d/",
+            "/var",
+            "/var/spool/cron",
+            "/srv",
+            "/srv/tools",
+            "/srv/tools/backup",
+        ] {
+            let line = format!("; {WRITES} {below}");
+            assert_eq!(loopholes(&features(below, "", "")), line);
+            // Root runs no command of theirs, or they write no file of root's.
+            assert_eq!(loopholes(&features(below, "", "read-only: true, ")), "", "{below}");
+            assert_eq!(loopholes(&features(below, "users: [1000], ", "")), "", "{below}");
+        }
+        for fine in ["/var/log", "/home/etc", "/usrx", "/home", "/srv/toolsx", "/srv/tools/backups"]
+        {
+            assert_eq!(loopholes(&features(fine, "", "")), "", "{fine}");
+        }
+    }
+}
