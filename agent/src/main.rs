@@ -31,6 +31,7 @@ mod workers;
 use std::fmt::Arguments;
 use std::process::ExitCode;
 
+use mote_core::hostapi::exec::STARTED_BY;
 use mote_core::hostapi::info::RELEASE;
 
 use crate::built::VERSION;
@@ -51,6 +52,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Err(why) = options.check_starter(std::env::var_os(STARTED_BY).as_deref()) {
+        print::complain(format_args!("{why}"));
+        return ExitCode::from(2);
+    }
     log::set_debug(options.debug);
     match &options.command {
         Command::Run => match run(options) {

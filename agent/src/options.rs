@@ -6,15 +6,16 @@ pub(crate) mod command;
 pub(crate) use bad_option::BadOption;
 pub(crate) use command::Command;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mote_core::flavour::Flavour;
 use mote_core::freeze;
+use mote_core::hostapi::exec::{BY_AGENT, BY_HOST};
 use mote_core::hostapi::policy::Features;
 
-use self::command::Freeze;
+use self::command::{Freeze, Starter};
 use crate::built;
 use crate::transport::Transport;
 
@@ -125,6 +126,30 @@ impl Options {
     /// Whether an initramfs started the agent, which makes room for another.
     pub(crate) fn makes_room(&self) -> bool {
         built::INITRAMFS && self.initramfs != Initramfs::Never
+    }
+
+    /// Checks that whoever started this program, by the variable [`STARTED_BY`], may have it run this command. Workers are
+    /// for the agent alone. A host that may run this program chooses its arguments, and is not to be root by them: no agent with
+    /// another root or policy, and no work that the policy denies.
+    ///
+    /// # Errors
+    /// It may not.
+    ///
+    /// [`STARTED_BY`]: mote_core::hostapi::exec::STARTED_BY
+    pub(crate) fn check_starter(&self, by: Option<&OsStr>) -> Result<(), BadOption> {
+        let starter = self.command.starter();
+        if starter == Starter::Agent && by != Some(OsStr::new(BY_AGENT)) {
+            return Err("only the agent starts this command".into());
+        }
+        let paths = [&self.config_dir, &self.secrets_dir, &self.remember, &self.port];
+        let is_plain = self.root == Path::new("/")
+            && paths.into_iter().all(Option::is_none)
+            && self.transport.is_vsock()
+            && starter == Starter::Host;
+        if by == Some(OsStr::new(BY_HOST)) && !is_plain {
+            return Err("a command of the host's may not start this; see mote-agent.yml(5)".into());
+        }
+        Ok(())
     }
 
     fn wants_help(&self) -> bool {

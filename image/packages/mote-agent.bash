@@ -4,7 +4,7 @@ _mote_agent() {
     help="$(mote-agent --help 2>/dev/null)"
     COMPREPLY=()
     case "$previous" in
-    --config-dir | --secrets-location | -s | --port | --remember | --root | -b)
+    --config-dir | --secrets-location | -s | --port | --remember | --root)
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$current")
         return

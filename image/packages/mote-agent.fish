@@ -1,5 +1,5 @@
 # fish completion for mote-agent. The words are those of its --help.
-set -l commands ready started get config metadata devices events status freeze thaw trim sync-time report sftp-server version help
+set -l commands ready started get config metadata devices events status freeze thaw trim sync-time report version help
 set -l features guestapi exec files mounts port-forward metrics state templates network first-boot resources clock
 set -l first "not __fish_seen_subcommand_from $commands"
 complete -c mote-agent -f
@@ -16,17 +16,11 @@ complete -c mote-agent -n $first -a thaw -d 'thaw them'
 complete -c mote-agent -n $first -a trim -d 'tell the disks which blocks are not used'
 complete -c mote-agent -n $first -a sync-time -d "set the clock by the host's"
 complete -c mote-agent -n $first -a report -d 'print what the host gets of this instance'
-complete -c mote-agent -n $first -a sftp-server -d 'serve SFTP on standard input and output'
 complete -c mote-agent -n $first -a version -d 'print the version'
 complete -c mote-agent -n $first -a help -d 'print a summary'
 complete -c mote-agent -n '__fish_seen_subcommand_from freeze' -l for -x -d 'for so long at most'
 complete -c mote-agent -n '__fish_seen_subcommand_from freeze' -l status -d 'say what is frozen'
 complete -c mote-agent -n '__fish_seen_subcommand_from report' -a 'state metrics'
-complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o d -r -a '(__fish_complete_directories)' -d directory
-complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o R -d 'for reading only'
-complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o b -r -a '(__fish_complete_directories)' -d 'show this directory'
-complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o U -x -d 'as this user'
-complete -c mote-agent -n '__fish_seen_subcommand_from sftp-server' -o G -x -d 'with this group'
 complete -c mote-agent -l config-dir -r -a '(__fish_complete_directories)' -d 'directory of the certificate files'
 complete -c mote-agent -s s -l secrets-location -r -a '(__fish_complete_directories)' -d 'directory of these files alone'
 complete -c mote-agent -l remember -r -a '(__fish_complete_directories)' -d "keep the host's files here"
@@ -44,6 +38,6 @@ complete -c mote-agent -l root -r -a '(__fish_complete_directories)' -d 'prefix 
 complete -c mote-agent -l vsock-unix -r -F -d 'unix sockets in place of vsock'
 complete -c mote-agent -l check -d 'report what the agent would do'
 complete -c mote-agent -l json -d 'print one JSON document'
-complete -c mote-agent -n 'not __fish_seen_subcommand_from sftp-server' -s d -l debug -d 'log more'
+complete -c mote-agent -s d -l debug -d 'log more'
 complete -c mote-agent -s V -l version -d 'print the version'
 complete -c mote-agent -s h -l help -d 'print a summary'

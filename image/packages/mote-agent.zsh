@@ -15,7 +15,6 @@ commands=(
     'trim:tell the disks which blocks are not used'
     "sync-time:set the clock by the host's"
     'report:print what the host gets of this instance'
-    'sftp-server:serve SFTP on standard input and output'
     'version:print the version'
     'help:print a summary'
 )
@@ -25,7 +24,6 @@ _mote_agent_words() {
     case "$words[1]" in
     freeze) _arguments '--for=[for so long at most]:time' '--status[say what is frozen]' ;;
     report) _values report state metrics ;;
-    sftp-server) _arguments '-d[directory]:directory:_files -/' '-R[for reading only]' '*-b[show this directory]:directory:_files -/' '-U[as this user]:id' '-G[with this group]:id' ;;
     get) _message key ;;
     esac
 }

@@ -39,6 +39,9 @@ pub fn tool(variable: &str, otherwise: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| source::root().join(otherwise), PathBuf::from)
 }
 
+/// The variable without which a worker of the agent's does not start.
+pub const AS_AGENT: (&str, &str) = ("MOTE_STARTED_BY", "agent");
+
 /// The agent under test.
 #[must_use]
 pub fn agent() -> PathBuf {

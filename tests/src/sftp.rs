@@ -69,8 +69,9 @@ impl Session {
         self.receive_raw()
     }
 
-    /// Starts a server by this command, and says nothing to it yet.
+    /// Starts a server by this command, as the agent does, and says nothing to it yet.
     pub fn with(command: &mut Command) -> Self {
+        command.envs([crate::AS_AGENT]);
         let (socket, theirs) = UnixStream::pair().expect("a socket");
         let theirs = OwnedFd::from(theirs);
         let server = Process::start(

@@ -23,9 +23,6 @@ Commands:
   sync-time     set the clock by the host's; needs no agent
   report state|metrics
                 print what the host gets of this instance; needs no agent
-  sftp-server [-d DIR] [-R] [-b DIR]... [-U UID -G GID]
-                serve SFTP on standard input and output, relative to DIR; -R: for reading
-                only; -b: show no other directories than these; -U: as this user
   version
   help
 

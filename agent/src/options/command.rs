@@ -64,6 +64,45 @@ pub(crate) enum Command {
     SftpServer(Sftp),
 }
 
+/// Who may start a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Starter {
+    /// The agent alone: a worker, which does what the agent was asked for.
+    Agent,
+    /// The guest.
+    Guest,
+    /// A host too that may run this program: it gets no right by it that the policy does not give.
+    Host,
+}
+
+impl Command {
+    /// Who may start this.
+    pub(crate) fn starter(&self) -> Starter {
+        match self {
+            Self::Again(what) if what == SYNC => Starter::Guest,
+            Self::MountWorker(_)
+            | Self::Again(_)
+            | Self::Nics(_)
+            | Self::ReadyWhen(_)
+            | Self::SftpServer(_) => Starter::Agent,
+            Self::Run | Self::Grow(_) | Self::Init | Self::Report(_) => Starter::Guest,
+            Self::Check
+            | Self::Freeze(_)
+            | Self::Leave(_)
+            | Self::Version
+            | Self::Help
+            | Self::Ready
+            | Self::Started
+            | Self::Get(_)
+            | Self::Config
+            | Self::Metadata
+            | Self::Devices
+            | Self::Events
+            | Self::Status => Starter::Host,
+        }
+    }
+}
+
 /// What is done about frozen file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freeze {

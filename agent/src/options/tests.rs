@@ -1,4 +1,6 @@
 use super::command::Sftp;
+use mote_core::hostapi::exec::STARTED_BY;
+
 use super::*;
 
 fn parsed(line: &str) -> Result<Options, BadOption> {
@@ -159,4 +161,38 @@ fn allow_and_deny_only_restrict() {
         let why = parsed(&format!("{option} exec,ssh")).unwrap_err().to_string();
         assert!(why.starts_with(&format!("{option}: unknown feature \"ssh\"; known: ")), "{why}");
     }
+}
+
+#[test]
+fn a_worker_is_started_by_the_agent_alone_and_a_hosts_command_is_nothing_with_other_files() {
+    let may = |line: &str, by: Option<&str>| {
+        parsed(line).unwrap().check_starter(by.map(OsStr::new)).is_ok()
+    };
+    for worker in ["sftp-server", "mount-worker 9", "again clock", "nics 2", "ready-when init"] {
+        assert!(may(worker, Some(BY_AGENT)), "{worker}");
+        for by in [None, Some(BY_HOST), Some(""), Some("agent ")] {
+            assert!(!may(worker, by), "{worker} {by:?}");
+        }
+    }
+    for command in ["", "sync-time", "grow", "report state", "--remember /x"] {
+        assert!(may(command, None) && may(command, Some(BY_AGENT)), "{command}");
+        assert!(!may(command, Some(BY_HOST)), "{command}");
+    }
+    for command in ["freeze --for 9s", "thaw", "trim", "status --json", "ready", "get a", "--check"]
+    {
+        assert!(may(command, None) && may(command, Some(BY_HOST)), "{command}");
+        for paths in [
+            "--root /srv",
+            "--config-dir /x",
+            "-s /x",
+            "--remember /x",
+            "--port /x",
+            "--vsock-unix /x",
+        ] {
+            let line = format!("{paths} {command}");
+            assert!(may(&line, None) && !may(&line, Some(BY_HOST)), "{line}");
+        }
+    }
+    let text = [STARTED_BY, "=", BY_AGENT].concat();
+    assert_eq!(crate::workers::run::AS_AGENT.to_str(), Ok(text.as_str()));
 }

@@ -27,6 +27,9 @@ const LINGER: Duration = Duration::from_millis(300);
 /// Least room in the buffer for each read of a worker's output, bytes.
 const READ_ROOM: usize = 4096;
 
+/// Lets a worker start: see `Options::check_starter`.
+pub(crate) const AS_AGENT: &CStr = c"MOTE_STARTED_BY=agent";
+
 /// Kills the worker when dropped: its result is no longer wanted.
 struct KillOnDrop(Rc<Child>);
 
@@ -128,16 +131,17 @@ pub(crate) fn start(
     for word in ours.iter().chain(&debug).chain(arguments) {
         words.push(CString::new(*word).map_err(|_| io::ErrorKind::InvalidInput)?);
     }
-    // Gives the worker's log lines the agent's format.
+    // The first lets it start; the other gives its log lines the agent's format.
     let journal = std::env::var_os("JOURNAL_STREAM")
         .and_then(|id| CString::new([b"JOURNAL_STREAM=", id.as_encoded_bytes()].concat()).ok());
+    let mut environment = vec![AS_AGENT];
+    environment.extend(journal.as_deref());
     let stderr = io::stderr();
     let words: Vec<&CStr> = words.iter().map(CString::as_c_str).collect();
-    let journal = journal.as_deref();
     let plan = Plan {
         program: Program { name: SELF, path: "" },
         arguments: &words,
-        environment: journal.as_slice(),
+        environment: &environment,
         stdio: [input, output, stderr.as_fd()],
         directory: None,
         ids: None,

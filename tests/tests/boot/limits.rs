@@ -11,7 +11,7 @@ use mote_tests::conform::client::{Client, Way};
 use mote_tests::conform::exec::{Exec, Running, script};
 use mote_tests::conform::wire::Wire;
 use mote_tests::host::NAME;
-use mote_tests::{Process, by_root, is_root, kill, wait};
+use mote_tests::{Process, agent, by_root, is_root, kill, wait};
 use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT};
@@ -51,6 +51,46 @@ fn commands_run_as_listed_users_and_by_listed_paths() {
     assert!(!status.contains("policy"), "{status}");
     let (_, shown) = boot.says(&["status"]);
     assert!(shown.contains("clock; limited: exec\n"), "{shown}");
+}
+
+#[test]
+fn the_agents_program_as_a_listed_command_gives_the_host_nothing_of_roots() {
+    let program = agent().canonicalize().unwrap().display().to_string();
+    let (boot, _agent) = under("lxd", &format!("exec: {{commands: [{program}]}}"));
+    if !is_root() {
+        return mote_tests::skipped("root");
+    }
+    let other = boot.scratch.0.join("other");
+    fs::create_dir(&other).unwrap();
+    let other = other.to_str().unwrap();
+    let touched = boot.scratch.0.join("touched");
+    let command = format!("command /usr/bin/touch {}", touched.display());
+    let exec = |words: &[&str]| {
+        let host =
+            ["exec", NAME, "-T", "--cwd", "/", "-e", "MOTE_STARTED_BY=agent", "--", &program];
+        boot.host.try_run(&[&host[..], words].concat())
+    };
+    for words in [
+        &["sftp-server"][..],
+        &["sftp-server", "-d", "/"],
+        &["mount-worker", "1000"],
+        &["again", "restored"],
+        &["nics", "2"],
+        &["ready-when", &command],
+        &[],
+        &["--no-wait", "--root", other],
+        &["--no-wait", "--remember", other],
+        &["freeze", "--root", other],
+        &["sync-time"],
+        &["grow"],
+        &["report", "state"],
+    ] {
+        let why = exec(words).expect_err("a refusal");
+        let is_said = ["only the agent starts this", "a command of the host's may not start this"];
+        assert!(is_said.iter().any(|said| why.contains(said)), "{words:?}: {why}");
+    }
+    assert!(!touched.exists() && fs::read_dir(other).unwrap().next().is_none());
+    assert!(exec(&["version"]).unwrap().starts_with("mote-agent "));
 }
 
 #[test]

@@ -56,7 +56,11 @@ impl Sides {
     }
 
     fn run_with(&self, options: &[&str], lines: &str) -> String {
-        let server = format!("{} sftp-server -d {}", agent().display(), self.there().display());
+        let server = format!(
+            "env MOTE_STARTED_BY=agent {} sftp-server -d {}",
+            agent().display(),
+            self.there().display()
+        );
         batch(&self.here(), &server, options, lines)
     }
 }

@@ -1,6 +1,6 @@
 //! `mote-agent sftp-server [-d DIR]`: SFTP 3 on standard input and output, like OpenSSH's `sftp-server`
 //! (P§4.4). The agent starts one process for each session, so that a dead mount blocks one session and
-//! not the agent. To try it: `sftp -D "mote-agent sftp-server"`.
+//! not the agent. To try it: `sftp -D "env MOTE_STARTED_BY=agent mote-agent sftp-server"`.
 //!
 //! The exit code is 0 at the end of input, 1 after an I/O error or a malformed frame. Requests are done
 //! one at a time, replies come in the same order, and memory is constant whatever the client does.

@@ -160,7 +160,7 @@ fn who_may_not_look_is_told_so() {
 #[test]
 fn every_command_has_its_help() {
     let help = Command::new(agent()).arg("--help").output().unwrap().stdout;
-    for command in ["status", "ready", "get", "events", "report", "sftp-server", "--check"] {
+    for command in ["status", "ready", "get", "events", "report", "--check"] {
         let output = Command::new(agent()).args([command, "--help"]).output().unwrap();
         assert!(output.status.success() && output.stdout == help, "{command}");
     }

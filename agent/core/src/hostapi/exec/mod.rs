@@ -33,6 +33,14 @@ pub const SHOWN: usize = 32 * 1024;
 /// 8 MiB (execve(2)).
 const MAX_EXECVE: usize = 6 * 1024 * 1024;
 
+/// The variable that says who has started this program again: [`BY_AGENT`] or [`BY_HOST`]. A host that is limited to some
+/// commands can set no variable of theirs, so it cannot take itself for the agent.
+pub const STARTED_BY: &str = "MOTE_STARTED_BY";
+/// The agent, for a worker process.
+pub const BY_AGENT: &str = "agent";
+/// The host, as one of the commands that the policy lists.
+pub const BY_HOST: &str = "host";
+
 /// A terminal's size, in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -130,7 +138,7 @@ impl Request {
 
     /// Drops the host's variables but those by which it cannot make another program of the one that it names:
     /// `LD_PRELOAD`, `PATH`, `PYTHONPATH` could. As sudo does, keeps the terminal and the language, unless a value
-    /// could name a file.
+    /// could name a file. Adds [`STARTED_BY`].
     pub fn drop_environment(&mut self) {
         let mut kept = Strings::default();
         for variable in self.environment.texts() {
@@ -140,6 +148,7 @@ impl Request {
                 kept.push(&[variable]);
             }
         }
+        kept.push(&[STARTED_BY, "=", BY_HOST]);
         self.environment = kept;
     }
 

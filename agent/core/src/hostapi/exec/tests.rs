@@ -174,7 +174,7 @@ fn control_messages_are_read_and_nonsense_is_nothing() {
 fn a_host_that_may_run_one_program_cannot_make_another_of_it() {
     let mut request = Request::parse(
         br#"{"command":["/a"],"wait-for-websocket":true,"environment":{"LD_PRELOAD":"/tmp/x","PATH":"/tmp",
-            "TERM":"xterm","LC_ALL":"C","LANG":"/tmp/x","LC_TIME":"%n","HOME":"/tmp","TERMINFO":"y","LC":"z"}}"#,
+            "TERM":"xterm","LC_ALL":"C","LANG":"/tmp/x","LC_TIME":"%n","HOME":"/tmp","MOTE_STARTED_BY":"agent","TERMINFO":"y","LC":"z"}}"#,
         usize::MAX,
     )
     .unwrap();
@@ -183,5 +183,7 @@ fn a_host_that_may_run_one_program_cannot_make_another_of_it() {
     let mut left: Vec<_> = request.environment.texts().collect();
     left.sort_unstable();
     let path = std::format!("PATH={PATH}");
-    assert_eq!(left, ["HOME=/root", "LANG=C.UTF-8", "LC_ALL=C", &path, "TERM=xterm", "USER=root"]);
+    let by = [STARTED_BY, "=", BY_HOST].concat();
+    let kept = ["HOME=/root", "LANG=C.UTF-8", "LC_ALL=C", &by, &path, "TERM=xterm", "USER=root"];
+    assert_eq!(left, kept);
 }

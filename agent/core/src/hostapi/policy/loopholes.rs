@@ -139,7 +139,7 @@ pub const COMBINATIONS: &[Combination] = &[
     },
     Combination {
         file: "features: {exec: {users: [0], commands: [/usr/sbin/mote-agent]}}",
-        host: "freeze and thaw file systems, and ask what the agent tells every user of the guest; no other command of the program starts ([below](#the-agents-program-as-a-command))",
+        host: "freeze and thaw file systems, and ask what the agent tells every user of the guest; no other command of the program starts",
         warning: "",
     },
 ];
