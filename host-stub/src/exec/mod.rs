@@ -1,6 +1,7 @@
 //! `exec` and `shell`: the host's half.
 
 pub(crate) mod operation;
+mod output;
 pub(crate) mod request;
 pub(crate) mod run;
 pub(crate) mod sockets;

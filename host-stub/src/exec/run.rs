@@ -15,8 +15,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::operation::{self, Operation};
+use super::output::{AllOutput, Cut};
 use super::request::Exec;
-use super::sockets::{AllOutput, Cut, Sockets};
+use super::sockets::Sockets;
 use super::terminal::Raw;
 use super::wait::{self, Disconnected, Outcome};
 use crate::agent::websocket::Incoming;
@@ -39,6 +40,8 @@ const STILL: Duration = Duration::from_secs(20);
 const LEARNT: Duration = Duration::from_secs(1);
 /// Between looks whether it has.
 const LOST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// What 126 means.
+pub(crate) const NOT_EXECUTABLE: &str = "Command not executable";
 /// Without it user, group and directory would be ignored (P§3.4).
 const IDENTITY: &str = "container_exec_user_group_cwd";
 /// What a caller gets who lost the guest.
@@ -206,7 +209,7 @@ pub(crate) fn exit_code(
     match outcome {
         Err(Disconnected) => say(&lost(), DISCONNECTED),
         Ok(Outcome { code: Some(127), .. }) => say(&not_found(), 127),
-        Ok(Outcome { code: Some(126), .. }) => say("Command not executable", 126),
+        Ok(Outcome { code: Some(126), .. }) => say(NOT_EXECUTABLE, 126),
         Ok(Outcome { error: Some(error), .. }) => bail!("{error}"),
         // As `exit` does with what is more than a byte: -1 is 255.
         Ok(Outcome { code: Some(code), error: None }) => Ok(u8::try_from(code & 0xff)?),

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{JoinHandle, scope, sleep, spawn};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rustix::stdio::{stderr, stdin, stdout};
@@ -17,6 +17,7 @@ use signal_hook::consts::{
 use signal_hook::iterator::Signals;
 
 use super::operation::Operation;
+use super::output::{AllOutput, Cut, Flow};
 use super::request::{self, Exec, Fault, Input};
 use super::tail::Stream;
 use super::terminal::{self, write_all};
@@ -49,63 +50,6 @@ enum Control {
     Goodbye,
     /// A fault: it is over without a word.
     Cut,
-}
-
-/// Tells when all output was written, and which stream was cut.
-pub(crate) struct AllOutput {
-    cuts: Receiver<Cut>,
-    flow: Arc<Flow>,
-    lines: Vec<Line>,
-}
-
-/// A stream that has not ended as it should.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
-    /// Not all of it is here.
-    Lost(String),
-    /// The command has ended, and somebody else has it open still.
-    Open(&'static str),
-}
-
-/// Whether output comes, or waits for us.
-#[derive(Default)]
-struct Flow {
-    pieces: AtomicU64,
-    /// Streams whose last piece is not written yet.
-    writing: AtomicUsize,
-}
-
-impl AllOutput {
-    /// Waits for that, so long.
-    pub(crate) fn wait(self, limit: Duration) -> Vec<Cut> {
-        let end = Instant::now() + limit;
-        let left = || end.saturating_duration_since(Instant::now());
-        std::iter::from_fn(|| self.cuts.recv_timeout(left()).ok()).collect()
-    }
-
-    /// Waits for that while there is output, also if nobody reads it here; `still` is how long none may come.
-    pub(crate) fn wait_while_it_flows(self, still: Duration) -> Vec<Cut> {
-        let mut cuts = Vec::new();
-        loop {
-            let pieces = self.flow.pieces.load(Ordering::Acquire);
-            match self.cuts.recv_timeout(still) {
-                Ok(cut) => cuts.push(cut),
-                Err(RecvTimeoutError::Disconnected) => return cuts,
-                Err(RecvTimeoutError::Timeout) => {
-                    let moved = self.flow.pieces.load(Ordering::Acquire) != pieces;
-                    if !moved && self.flow.writing.load(Ordering::Acquire) == 0 {
-                        return [cuts, self.cut()].concat();
-                    }
-                }
-            }
-        }
-    }
-
-    /// Hangs up on what has not ended.
-    fn cut(&self) -> Vec<Cut> {
-        self.lines.iter().for_each(Line::hang_up);
-        vec![Cut::Open("the command has ended, but its output has not: given up")]
-    }
 }
 
 impl Sockets {
@@ -160,7 +104,8 @@ impl Sockets {
             spawn(move || steer(socket.outgoing, &socket.line, &orders));
         }
         let is_interactive = matches!(self.data, Data::Terminal(_));
-        watch_signals(control.clone(), is_interactive, exec.signals)?;
+        let mut outputs = Outputs { stall: exec.stall(), ..Outputs::default() };
+        watch_signals(control.clone(), is_interactive, exec.signals, &outputs.flow)?;
         for fault in &exec.faults {
             if let Fault::DropControl(after) = *fault {
                 let control = control.clone();
@@ -170,7 +115,6 @@ impl Sockets {
                 });
             }
         }
-        let mut outputs = Outputs { stall: exec.stall(), ..Outputs::default() };
         let tail = |stream| {
             let tails = exec.tails.clone();
             move |piece: &[u8]| tails.take(stream, piece)
@@ -300,14 +244,19 @@ fn watch_signals(
     control: Sender<Control>,
     is_interactive: bool,
     whose: request::Signals,
+    flow: &Arc<Flow>,
 ) -> Result<()> {
     const ENDS: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP];
     let mut signals = Signals::new([SIGCONT, SIGUSR1, SIGUSR2, SIGWINCH])?;
     if whose == request::Signals::Command {
         ENDS.iter().try_for_each(|signal| signals.add_signal(*signal))?;
     }
+    let mut flow = Some(flow.clone()).filter(|_| !is_interactive);
     spawn(move || {
         for signal in signals.forever() {
+            if let Some(flow) = flow.take_if(|_| ENDS[..4].contains(&signal)) {
+                spawn(move || flow.end_if_unread(signal));
+            }
             let order = match (signal, terminal::size()) {
                 (SIGWINCH, Some((width, height))) if is_interactive => {
                     Control::Resize(width, height)

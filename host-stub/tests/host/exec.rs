@@ -165,3 +165,18 @@ fn our_signals_go_to_control() {
         |number: i32| json!({"command": "signal", "args": null, "signal": number}).to_string();
     assert_eq!(shell.control(), [signal(15), signal(2), signal(1), "goodbye".into()]);
 }
+
+#[test]
+fn a_signal_ends_it_whose_output_nobody_reads() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for signal in [Signal::TERM, Signal::INT] {
+        let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
+        let mut child = start(&host, &["vm1", "cat"]);
+        wait("the sockets", SOON, || (shell.order().last()?.starts_with("/1.0/op")).then_some(()));
+        // More than a pipe holds.
+        child.stdin.take().unwrap().write_all(&[b'x'; 1_000_000]).unwrap();
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ended = wait("its end", SOON, || child.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(128 + signal.as_raw()));
+    }
+}
