@@ -16,7 +16,9 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "only for the modules below that read from guests")]
 
+#[deny(clippy::disallowed_methods)]
 mod agent;
 mod channel;
 mod cli;
@@ -24,10 +26,13 @@ mod common;
 mod control;
 mod daemon;
 mod devlxd;
+#[deny(clippy::disallowed_methods)]
 mod exec;
+#[deny(clippy::disallowed_methods)]
 mod files;
 mod instance;
 mod net;
+#[deny(clippy::disallowed_methods)]
 mod report;
 mod run;
 

@@ -16,10 +16,11 @@ use vsock::VsockStream;
 
 use super::trouble::{FailedCall, Trouble};
 use crate::common::json;
+use crate::common::limits;
 use crate::instance::store;
 use crate::instance::{Instance, Vsock};
 use crate::net::certs::{Pair, certificate};
-use crate::net::http::{Message, longest, read_answer, write_request};
+use crate::net::http::{Message, read_answer, write_request};
 use crate::net::pump;
 use crate::net::stream::{Limit, Timed};
 use crate::net::tls;
@@ -115,7 +116,7 @@ pub(crate) fn request(
     let mut stream = open(root, instance, limit)?;
     let mut call = || {
         write_request(&mut stream, method, target, body)?;
-        read_answer(&mut stream, longest::ANSWER)
+        read_answer(&mut stream, limits::ANSWER)
     };
     let answer = call();
     answer.map_err(|error| explained(error, instance, &mut stream))

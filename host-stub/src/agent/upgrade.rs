@@ -8,13 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::client::{self, Stream};
+use crate::common::limits;
 use crate::instance::Instance;
-use crate::net::http::{longest, read_answer, unanswered};
+use crate::net::http::{read_answer, unanswered};
 use crate::net::pump;
 use crate::net::stream::Limit;
-
-/// Longest head.
-const HEAD: usize = 16 * 1024;
 
 /// For connecting, TLS and the upgrade together.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -63,7 +61,7 @@ fn asked(
     stream.flush()?;
     let (head, rest) = read_head(stream)?;
     let from = [head, rest.clone()].concat();
-    let answer = read_answer(&mut from.as_slice().chain(stream), longest::ANSWER)?;
+    let answer = read_answer(&mut from.as_slice().chain(stream), limits::ANSWER)?;
     if answer.status != 101 {
         bail!("status {}: {}", answer.status, client::complaint(&answer.body));
     }
@@ -85,7 +83,7 @@ fn read_head(stream: &mut Stream) -> Result<(Vec<u8>, Vec<u8>)> {
             let rest = bytes.split_off(at + 4);
             return Ok((bytes, rest));
         }
-        if bytes.len() > HEAD {
+        if bytes.len() > limits::UPGRADE_HEAD {
             bail!("head too long");
         }
         let mut reader = stream.conn.reader();

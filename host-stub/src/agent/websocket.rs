@@ -16,14 +16,13 @@ use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 
 use super::client;
 use super::trouble::FailedCall;
+use crate::common::limits;
 use crate::instance::Instance;
-use crate::net::http::{longest, unanswered};
+use crate::net::http::unanswered;
 use crate::net::stream::{Limit, Timed};
 
 /// For connecting, TLS and the upgrade together (P§3.2).
 const CONNECT: Duration = Duration::from_secs(10);
-/// Longest frame, and longest message of several, bytes: an event may be 1 MiB, a piece of output is 32 KiB.
-const MAX_MESSAGE: usize = 4 * 1024 * 1024;
 
 /// What comes in.
 #[derive(Debug)]
@@ -109,7 +108,8 @@ pub(crate) fn connect_within(
     };
     // Each frame at once: nobody comes by to flush.
     let config = WebSocketConfig::default().write_buffer_size(0);
-    let config = Some(config.max_frame_size(Some(MAX_MESSAGE)).max_message_size(Some(MAX_MESSAGE)));
+    let config =
+        Some(config.max_frame_size(Some(limits::MESSAGE)).max_message_size(Some(limits::MESSAGE)));
     let url = format!("ws://custom.socket{target}");
     let mut incoming = match tungstenite::client::client_with_config(url, half(limit)?, config) {
         Ok((incoming, _)) => incoming,
@@ -132,7 +132,8 @@ fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
     let mut body = answer.body().clone().unwrap_or_default();
     let length = answer.headers().get("Content-Length").and_then(|text| text.to_str().ok());
     let length: usize = length.and_then(|text| text.parse().ok()).unwrap_or_default();
-    let missing = length.min(longest::ANSWER).saturating_sub(body.len());
+    let missing = length.min(limits::ANSWER).saturating_sub(body.len());
+    #[expect(clippy::disallowed_methods, reason = "no more than the limit lets through")]
     let _cut = rest.take(missing as u64).read_to_end(&mut body);
     body
 }
@@ -164,7 +165,10 @@ impl Incoming {
                 },
                 Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
                 Err(Error::Capacity(_)) => {
-                    bail!("websocket: a message is longer than {} MiB", MAX_MESSAGE / 1024 / 1024)
+                    bail!(
+                        "websocket: a message is longer than {} MiB",
+                        limits::MESSAGE / 1024 / 1024
+                    )
                 }
                 Err(error) => return Err(error).context("websocket"),
             }

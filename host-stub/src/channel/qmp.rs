@@ -10,14 +10,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::common::limits::MONITOR_DOCUMENT;
 use crate::daemon::vm::{Monitor, News, Orders};
 
 /// For QEMU's answer to a command; it is held up when its machine is busy.
 const ANSWER: Duration = Duration::from_secs(5);
 /// For what is still to be read of one that is gone; it is there already.
 const REST: Duration = Duration::from_millis(100);
-/// The longest document QEMU may send, bytes.
-const DOCUMENT: u64 = 1024 * 1024;
 
 /// A connection to it.
 pub(super) struct Qmp {
@@ -117,7 +116,7 @@ impl Qmp {
                 return Ok(None);
             }
             self.reader.get_ref().set_read_timeout(Some(left))?;
-            let room = DOCUMENT.saturating_sub(u64::try_from(self.line.len())?);
+            let room = MONITOR_DOCUMENT.saturating_sub(u64::try_from(self.line.len())?);
             match (&mut self.reader).take(room).read_until(b'\n', &mut self.line) {
                 Ok(0) if room == 0 => bail!("a document is too long"),
                 Ok(0) => bail!("closed"),

@@ -11,14 +11,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use crate::common::limits::STATUS_LINE;
 use crate::daemon::{Daemon, Life};
 
 /// Between two tries to reach the port.
 const RETRY: Duration = Duration::from_millis(200);
 /// A guest that does not read fills the socket; then the line is opened anew.
 const WRITE: Duration = Duration::from_secs(5);
-/// The longest line, bytes; longer ones are dropped whole.
-const LINE: usize = 256;
 
 /// Watches an instance's port for as long as there is the instance, in a thread. With `shared`, every byte that is read is given
 /// back, as if both sides looked at the same memory.
@@ -105,7 +104,7 @@ struct Lines {
 impl Lines {
     fn push(&mut self, byte: u8) -> Option<String> {
         if byte != b'\n' {
-            self.overran |= self.bytes.len() == LINE;
+            self.overran |= self.bytes.len() == STATUS_LINE;
             if !self.overran {
                 self.bytes.push(byte);
             }
@@ -123,7 +122,7 @@ mod tests {
     #[test]
     fn torn_lines_are_joined_and_overlong_ones_are_dropped_whole() {
         let mut lines = Lines::default();
-        let text = format!("STAR|TED\n{}STARTED\nCONN|ECTED\n\n", "x".repeat(LINE));
+        let text = format!("STAR|TED\n{}STARTED\nCONN|ECTED\n\n", "x".repeat(STATUS_LINE));
         let got: Vec<String> =
             text.bytes().filter(|byte| *byte != b'|').filter_map(|byte| lines.push(byte)).collect();
         assert_eq!(got, ["STARTED", "CONNECTED", ""]);

@@ -4,8 +4,7 @@
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// Most values, those in objects and lists included. One takes up to 150 bytes; a state of 10,000 disks has 60,000.
-const VALUES: usize = 500_000;
+use super::limits::VALUES;
 
 /// Parses it.
 pub(crate) fn parse(text: &[u8]) -> Result<Value> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod json;
+pub(crate) mod limits;
 pub(crate) mod pair;
 pub(crate) mod printable;
 pub(crate) mod random;

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value;
 
+use crate::common::limits;
 use crate::common::printable;
 use crate::common::shell::quoted;
-use crate::net::http::{longest, read_answer, write_request};
+use crate::net::http::{read_answer, write_request};
 use crate::net::stream::{Limit, Timed};
 
 /// For a command's answer; a query has to fit in.
@@ -52,7 +53,7 @@ pub(crate) fn ask(root: &Path, method: &str, target: &str, body: &Value) -> Resu
     let mut stream = arrived(root, || Timed::connect(&path(root), limit))?;
     let body = if body.is_null() { String::new() } else { body.to_string() };
     write_request(&mut stream, method, target, body.as_bytes())?;
-    let answer = read_answer(&mut stream, longest::CONTROL)?;
+    let answer = read_answer(&mut stream, limits::CONTROL)?;
     let value = answer.json()?;
     if answer.status != 200 {
         bail!("{}", value["error"].as_str().unwrap_or("refused"));

@@ -1,7 +1,9 @@
 //! The daemon's end of the control socket: HTTP and JSON, for the command line and for curl.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -15,11 +17,12 @@ use super::host::{Host, Whose};
 use crate::agent::client;
 use crate::agent::trouble::{FailedCall, Trouble};
 use crate::common::clock::now;
+use crate::common::limits;
 use crate::daemon::Daemon;
 use crate::daemon::diagnosis::diagnose;
 use crate::daemon::fault::Fault;
 use crate::instance::{Channel, Flavour, Instance, share, store};
-use crate::net::http::{Message, longest, read_request, write_answer};
+use crate::net::http::{Message, read_request, write_answer};
 use crate::net::slots::{AT_ONCE, Slots};
 use crate::net::stream::{Limit, Timed};
 
@@ -33,6 +36,8 @@ pub(crate) fn serve(host: &Arc<Host>) -> Result<()> {
     let path = path(&host.daemon.root);
     let _stale = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
+    // Whatever the umask is.
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
     host.daemon.bound(&path);
     let slots = Slots::new(AT_ONCE);
     for stream in listener.incoming() {
@@ -52,7 +57,7 @@ pub(crate) fn serve(host: &Arc<Host>) -> Result<()> {
 
 fn answer(host: &Arc<Host>, stream: UnixStream) -> Result<()> {
     let mut stream = Timed::new(stream, Limit::within(READ));
-    let Some(request) = read_request(&mut stream, longest::CONTROL)? else { return Ok(()) };
+    let Some(request) = read_request(&mut stream, limits::CONTROL)? else { return Ok(()) };
     stream.limit(Limit::Each(READ));
     let path: Vec<&str> = request.path().split('/').skip(1).collect();
     if let ["1.0", "events", only @ ..] = path.as_slice() {

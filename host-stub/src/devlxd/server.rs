@@ -20,12 +20,13 @@ use vsock::{VMADDR_CID_ANY, VsockListener};
 use super::answer::Answer;
 use super::api;
 use crate::agent::trouble::Trouble;
+use crate::common::limits;
 use crate::daemon::fault::Fault;
 use crate::daemon::{Daemon, Life};
 use crate::instance::store;
 use crate::instance::{Flavour, Instance, Vsock};
 use crate::net::certs::{Pair, certificate};
-use crate::net::http::{Message, longest, read_request, reason, write_answer};
+use crate::net::http::{Message, read_request, reason, write_answer};
 use crate::net::slots::{AT_ONCE, Slots};
 use crate::net::stream::{Limit, Timed};
 use crate::net::tls;
@@ -206,7 +207,7 @@ impl Door {
             | Fault::Stall(_) => &self.right,
         };
         let mut stream = StreamOwned::new(ServerConnection::new(config.clone())?, socket);
-        let Some(request) = read_request(&mut stream, longest::REQUEST)? else { return Ok(()) };
+        let Some(request) = read_request(&mut stream, limits::REQUEST)? else { return Ok(()) };
         let resumed = stream.conn.handshake_kind() == Some(HandshakeKind::Resumed);
         let line = format!("{} {}", request.method, request.target);
         self.daemon.with(&self.name, |live| {

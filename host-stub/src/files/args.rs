@@ -15,14 +15,15 @@ pub(crate) enum FileCommand {
     /// Push files into the guest
     ///
     /// With -r, a target that is not there becomes the copy itself, as with cp -r; lxc makes it inside: TARGET/NAME. With a
-    /// slash at its end, or a directory that is there, it is as with lxc.
+    /// slash at its end, or a directory that is there, it is as with lxc. Pipes, sockets and devices in a directory are skipped.
     #[command(override_usage = "mote-host file push [OPTIONS] FILE ... NAME/PATH\n       \
                                 mote-host file push [OPTIONS] NAME FILE ... PATH")]
     Push(PushArgs),
     /// Pull files from the guest
     ///
     /// With -r, a target that is not there becomes the copy itself, as with cp -r; lxc makes it inside: TARGET/NAME. Nothing
-    /// is written outside of the target, whatever the guest lists; a file that is in the way is replaced.
+    /// is written outside of the target, whatever the guest lists; a file that is in the way is replaced, and no symbolic link in
+    /// the target's path is followed. Pipes, sockets and devices are skipped; setuid, setgid and sticky bits are dropped.
     #[command(override_usage = "mote-host file pull [OPTIONS] NAME/PATH ... FILE\n       \
                                 mote-host file pull [OPTIONS] NAME PATH ... FILE")]
     Pull(PullArgs),
@@ -223,6 +224,7 @@ pub(super) fn before(root: &Path, mut paths: Vec<String>) -> Result<(String, Vec
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "of the files that a test makes")]
 mod tests {
     use super::*;
 

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use super::args::{FileCommand, LinkArgs, MakeArgs, RemoveArgs, before, inside, octal, path};
 use super::session::{Session, guest, start, unbuffered_stdout};
-use super::sftp::client::LISTING;
 use super::sftp::wire::Attrs;
 use super::{transfer, tree};
 use crate::agent::upgrade::upgrade;
+use crate::common::limits::LISTING;
 use crate::common::printable::{self, Shape};
 use crate::control::known;
 use crate::instance::store;

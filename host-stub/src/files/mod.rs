@@ -2,9 +2,10 @@
 
 pub(crate) mod args;
 pub(crate) mod commands;
-mod local_directory;
+pub(crate) mod local_directory;
 mod progress;
 pub(crate) mod session;
 mod sftp;
 mod transfer;
 pub(crate) mod tree;
+mod unlike;

@@ -6,8 +6,10 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::args::{PullArgs, PushArgs, before, inside, path};
-use super::session::{local, start, unbuffered_stdout};
+use super::local_directory::{Missing, Target, place};
+use super::session::{start, unbuffered_stdout};
 use super::tree::{self, Owner};
+use super::unlike::Unlike;
 
 /// `push`.
 pub(super) fn push(root: &Path, args: PushArgs) -> Result<()> {
@@ -33,7 +35,8 @@ pub(super) fn push(root: &Path, args: PushArgs) -> Result<()> {
                 bail!("stdin needs a file's name in the guest, not a directory's");
             }
             let mode = args.mode.unwrap_or(0o644);
-            tree::push_file(session, &mut stdin().lock(), ("-", 0), &to, mode, owner)?;
+            let unlike = &mut Unlike::default();
+            tree::push_file(session, &mut stdin().lock(), ("-", 0), &to, (mode, owner), unlike)?;
         } else if args.recursive {
             tree::push(session, source, &to, args.mode, owner)?;
         } else {
@@ -51,25 +54,19 @@ pub(super) fn pull(root: &Path, mut args: PullArgs) -> Result<()> {
         bail!("a path in {name} and a target are needed");
     }
     let session = &mut start(root, &name)?;
-    let into_directory = target.ends_with('/') || sources.len() > 1 || Path::new(&target).is_dir();
-    if args.create_dirs && into_directory {
-        std::fs::create_dir_all(&target).with_context(|| local(Path::new(&target)))?;
-    }
+    let kind = if sources.len() > 1 { Target::Directory } else { Target::Any };
+    let missing = if args.create_dirs { Missing::Make } else { Missing::Refuse };
     for source in sources {
         let from = path(&source);
         if target == "-" {
             tree::pull_file(session, &from, &mut unbuffered_stdout()?)?;
             continue;
         }
-        let target = Path::new(&target);
-        let to = match (into_directory, from.file_name()) {
-            (true, Some(name)) => target.join(name),
-            (true, None) | (false, _) => target.to_owned(),
-        };
+        let to = place(&from, Path::new(&target), kind, missing)?;
         if args.recursive {
-            tree::pull(session, &from, &to)?;
+            tree::pull(session, &from, to)?;
         } else {
-            tree::pull_one(session, &from, &to)?;
+            tree::pull_one(session, &from, to)?;
         }
     }
     Ok(())

@@ -3,19 +3,22 @@
 //! held of its lists is bounded.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::fs::{Mode, OFlags};
 
-use super::local_directory::LocalDirectory;
+use super::local_directory::{LocalDirectory, Place};
 use super::progress;
 use super::session::{Session, guest, local};
-use super::sftp::client::{self, Entry, LISTING};
+use super::sftp::client::{self, Entry};
 use super::sftp::transfer::{download, upload};
-use super::sftp::wire::{Attrs, NO_SUCH_FILE, open};
+use super::sftp::wire::{Attrs, NO_SUCH_FILE, PERMISSION_DENIED, open};
+use super::unlike::Unlike;
+use crate::common::limits::{LEVELS, LISTING};
 use crate::common::printable;
 
 /// Who is to own what is pushed; nobody said means root, as with real hosts.
@@ -46,15 +49,26 @@ pub(crate) fn push_one(
     mode: Option<u32>,
     owner: Owner,
 ) -> Result<()> {
+    let file = File::open(source).with_context(|| local(source))?;
+    push_open(session, (file, source), target, (mode, owner), &mut Unlike::default())
+}
+
+/// Pushes a file that is open.
+fn push_open(
+    session: &mut Session,
+    (mut file, source): (File, &Path),
+    target: &Path,
+    (mode, owner): (Option<u32>, Owner),
+    unlike: &mut Unlike,
+) -> Result<()> {
     let here = || local(source);
-    let mut file = File::open(source).with_context(here)?;
     let about = file.metadata().with_context(here)?;
     if about.is_dir() {
         bail!("{} is a directory; -r pushes directories", here());
     }
-    let mode = mode.unwrap_or(about.mode() & 0o777);
+    let mode = mode.unwrap_or(about.mode() & 0o7777);
     let name = source.file_name().map_or_else(String::new, |name| name.display().to_string());
-    push_file(session, &mut file, (&name, about.len()), target, mode, owner)
+    push_file(session, &mut file, (&name, about.len()), target, (mode, owner), unlike)
 }
 
 /// Pushes what can be read. `shown` is its name and length.
@@ -63,34 +77,52 @@ pub(crate) fn push_file(
     source: &mut impl Read,
     shown: (&str, u64),
     target: &Path,
-    mode: u32,
-    owner: Owner,
+    (mode, owner): (u32, Owner),
+    unlike: &mut Unlike,
 ) -> Result<()> {
     // As real hosts open it: read and write, created, emptied.
     let flags = open::READ | open::WRITE | open::CREATE | open::TRUNCATE;
     let there = || guest(target);
     let handle = match session.open(target, flags, &Attrs::default()) {
         Ok(handle) => handle,
-        Err(error) => return Err(parent_is_missing(session, target, error)),
+        Err(error) => return Err(why_not_made(session, target, error)),
     };
     let now = session.fstat(&handle).with_context(there)?;
     let attrs = Attrs { mode: Some(mode), owner: owner.over(now.owner), ..Attrs::default() };
     let bar = progress::bar(shown.0, shown.1);
     let sent = upload(session, &handle, source, |count| bar.inc(count));
     bar.finish_and_clear();
-    let result = sent.and_then(|_| session.fsetstat(&handle, &attrs));
+    let result = sent
+        .and_then(|_| session.fsetstat(&handle, &attrs))
+        .and_then(|()| unlike.check(mode, target, || session.fstat(&handle)));
     session.close(handle).with_context(there)?;
     result.with_context(there)
 }
 
-/// What to say if a file cannot be made: usually there is no directory for it.
-fn parent_is_missing(session: &mut Session, target: &Path, error: anyhow::Error) -> anyhow::Error {
-    let is_missing = |path: &Path, session: &mut Session| matches!(session.stat(path), Err(error) if client::code(&error) == Some(NO_SUCH_FILE));
-    match target.parent() {
-        Some(parent)
-            if client::code(&error) == Some(NO_SUCH_FILE) && is_missing(parent, session) =>
-        {
+/// Adds why a file cannot be made: there is no directory for it, or Linux protects the file of somebody else.
+fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> anyhow::Error {
+    /// The sticky bit of a mode.
+    const STICKY: u32 = 0o1000;
+    let Some(parent) = target.parent() else { return error.context(guest(target)) };
+    let above = session.stat(parent);
+    match (client::code(&error), &above) {
+        (Some(NO_SUCH_FILE), Err(missing)) if client::code(missing) == Some(NO_SUCH_FILE) => {
             anyhow!("in the guest, there is no directory {}; -p makes it", local(parent))
+        }
+        (Some(PERMISSION_DENIED), Ok(Attrs { mode: Some(mode), owner, .. }))
+            if mode & STICKY != 0 =>
+        {
+            let theirs = session.lstat(target).ok().and_then(|attrs| attrs.owner);
+            match theirs {
+                Some((user, _)) if user != 0 && owner.is_some_and(|(above, _)| above != user) => {
+                    error.context(format!(
+                        "{}: it belongs to user {user}, and in a sticky directory fs.protected_regular lets nobody \
+                         else open it, not even root; remove it first",
+                        guest(target)
+                    ))
+                }
+                _ => error.context(guest(target)),
+            }
         }
         _ => error.context(guest(target)),
     }
@@ -104,6 +136,20 @@ pub(crate) fn push(
     mode: Option<u32>,
     owner: Owner,
 ) -> Result<()> {
+    let about = source.symlink_metadata().with_context(|| local(source))?.file_type();
+    if !about.is_symlink() && !about.is_file() && !about.is_dir() {
+        bail!("{} is neither a file nor a directory nor a link", local(source));
+    }
+    push_below(session, source, target, (mode, owner), &mut Unlike::default())
+}
+
+fn push_below(
+    session: &mut Session,
+    source: &Path,
+    target: &Path,
+    (mode, owner): (Option<u32>, Owner),
+    unlike: &mut Unlike,
+) -> Result<()> {
     let (here, there) = (|| local(source), || guest(target));
     let about = source.symlink_metadata().with_context(here)?;
     if about.is_symlink() {
@@ -113,28 +159,37 @@ pub(crate) fn push(
         let link = fs::read_link(source).with_context(here)?;
         return session.symlink(&link, target).with_context(there);
     }
-    if about.is_file() {
-        return push_one(session, source, target, mode, owner);
-    }
     if !about.is_dir() {
-        bail!("{} is neither a file nor a directory nor a link", here());
+        // Opening a pipe would wait for its other end, and what was a file may be one by now.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = || rustix::fs::open(source, flags, Mode::empty());
+        if about.is_file() {
+            let file = File::from(open().with_context(here)?);
+            if file.metadata().with_context(here)?.is_file() {
+                return push_open(session, (file, source), target, (mode, owner), unlike);
+            }
+        }
+        unlike.skip(here());
+        return Ok(());
     }
     if session.find(target).with_context(there)?.is_none()
         && let Err(error) = session.mkdir(target, &Attrs::default())
     {
-        return Err(parent_is_missing(session, target, error));
+        return Err(why_not_made(session, target, error));
     }
     let entries = fs::read_dir(source).with_context(here)?;
     let mut entries = entries.collect::<Result<Vec<_>, _>>().with_context(here)?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
-        push(session, &entry.path(), &target.join(entry.file_name()), mode, owner)?;
+        let target = target.join(entry.file_name());
+        push_below(session, &entry.path(), &target, (mode, owner), unlike)?;
     }
     // Last: a directory that forbids writing could not be filled by others than root.
     let now = session.stat(target).with_context(there)?;
-    let mode = Some(about.mode() & 0o777);
-    let attrs = Attrs { mode, owner: owner.over(now.owner), ..Attrs::default() };
-    session.setstat(target, &attrs).with_context(there)
+    let mode = about.mode() & 0o7777;
+    let attrs = Attrs { mode: Some(mode), owner: owner.over(now.owner), ..Attrs::default() };
+    session.setstat(target, &attrs).with_context(there)?;
+    unlike.check(mode, target, || session.stat(target)).with_context(there)
 }
 
 /// Makes a directory and those above it.
@@ -165,24 +220,21 @@ pub(crate) fn pull_file(session: &mut Session, from: &Path, to: &mut impl Write)
     let bar = progress::bar(&name, attrs.size.unwrap_or(0));
     let received = download(session, &handle, to, |count| bar.inc(count));
     bar.finish_and_clear();
-    session.close(handle).with_context(there)?;
-    received.map(drop).with_context(there)
+    // After a failure answers may be under way, and the session is of no use.
+    received.with_context(there)?;
+    session.close(handle).with_context(there)
 }
 
-/// Pulls one file.
-pub(crate) fn pull_one(session: &mut Session, from: &Path, to: &Path) -> Result<()> {
+/// Pulls one file to that place.
+pub(crate) fn pull_one(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
     let attrs = session.stat(from).with_context(|| guest(from))?;
+    let (directory, Some(name)) = to else {
+        bail!("{} is a directory; -r pulls directories", guest(from));
+    };
     if attrs.is_directory() {
         bail!("{} is a directory; -r pulls directories", guest(from));
     }
-    let mode = attrs.permissions().unwrap_or(0o644);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(mode & 0o777)
-        .open(to)
-        .with_context(|| local(to))?;
+    let mut file = directory.named_file(name, attrs.permissions().unwrap_or(0o644))?;
     pull_file(session, from, &mut file)
 }
 
@@ -194,17 +246,14 @@ struct Left {
     bytes: usize,
 }
 
-/// Deepest tree, levels below the path that was named; a process has 1,024 descriptors.
-const DEEPEST: usize = 256;
-
 impl Left {
-    const ALL: Self = Self { levels: DEEPEST, bytes: LISTING };
+    const ALL: Self = Self { levels: LEVELS, bytes: LISTING };
 
     /// The names in a directory, each once, and what is left with these in memory.
     fn list(self, session: &mut Session, path: &Path) -> Result<(Vec<Entry>, Self)> {
         let there = || guest(path);
         let Some(levels) = self.levels.checked_sub(1) else {
-            bail!("{}: the tree is deeper than {DEEPEST} directories", there());
+            bail!("{}: the tree is deeper than {LEVELS} directories", there());
         };
         let listing = session.list(path, self.bytes).with_context(there)?;
         let twice = listing.entries.windows(2).find(|two| two[0].name == two[1].name);
@@ -215,15 +264,12 @@ impl Left {
     }
 }
 
-/// Pulls a tree. The target's own path is the user's, links in it included, but for its last name.
-pub(crate) fn pull(session: &mut Session, from: &Path, to: &Path) -> Result<()> {
-    match to.file_name() {
-        Some(name) => {
-            let above = LocalDirectory::open(to.parent().unwrap_or(Path::new("")))?;
-            pull_into(session, from, &above, name, Left::ALL)
-        }
-        // The directory that `.`, `..` or `/` is.
-        None => fill(session, from, &LocalDirectory::open(to)?, Left::ALL),
+/// Pulls a tree to that place.
+pub(crate) fn pull(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
+    let unlike = &mut Unlike::default();
+    match to {
+        (above, Some(name)) => pull_into(session, from, &above, name, Left::ALL, unlike),
+        (directory, None) => fill(session, from, &directory, Left::ALL, unlike),
     }
 }
 
@@ -234,6 +280,7 @@ fn pull_into(
     above: &LocalDirectory,
     name: &OsStr,
     left: Left,
+    unlike: &mut Unlike,
 ) -> Result<()> {
     let there = || guest(from);
     let attrs = session.lstat(from).with_context(there)?;
@@ -245,19 +292,29 @@ fn pull_into(
         return pull_file(session, from, &mut above.file(name, mode.unwrap_or(0o644))?);
     }
     if !attrs.is_directory() {
-        bail!("{} is neither a file nor a directory nor a link", there());
+        if left.levels == LEVELS {
+            bail!("{} is neither a file nor a directory nor a link", there());
+        }
+        unlike.skip(local(from));
+        return Ok(());
     }
     let directory = above.directory(name)?;
-    fill(session, from, &directory, left)?;
+    fill(session, from, &directory, left, unlike)?;
     directory.finish(mode.unwrap_or(0o755))
 }
 
 /// Pulls all that is in a directory.
-fn fill(session: &mut Session, from: &Path, to: &LocalDirectory, left: Left) -> Result<()> {
+fn fill(
+    session: &mut Session,
+    from: &Path,
+    to: &LocalDirectory,
+    left: Left,
+    unlike: &mut Unlike,
+) -> Result<()> {
     let (entries, left) = left.list(session, from)?;
-    entries
-        .iter()
-        .try_for_each(|entry| pull_into(session, &from.join(&entry.name), to, &entry.name, left))
+    entries.iter().try_for_each(|entry| {
+        pull_into(session, &from.join(&entry.name), to, &entry.name, left, unlike)
+    })
 }
 
 /// Removes a tree. Links are removed, not what they point to.

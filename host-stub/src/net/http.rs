@@ -7,20 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::common::json;
-
-/// Longest head, bytes, and longest line before a chunk.
-const HEAD: usize = 64 * 1024;
-const CHUNK_LINE: usize = 4 * 1024;
-
-/// Longest bodies, bytes, by who sends them. A longer one is refused before it is read.
-pub(crate) mod longest {
-    /// Of an agent: the largest real one is a list of commands, 4 MiB.
-    pub(crate) const ANSWER: usize = 8 * 1024 * 1024;
-    /// Of a guest: agents take 64 KiB of their programs.
-    pub(crate) const REQUEST: usize = 256 * 1024;
-    /// Between the command line and the daemon, where an agent's answer may be quoted.
-    pub(crate) const CONTROL: usize = 64 * 1024 * 1024;
-}
+use crate::common::limits::{CHUNK_LINE, HEAD};
 
 /// A request or an answer.
 #[derive(Debug, Default)]
@@ -276,6 +263,7 @@ pub(crate) fn reason(status: u16) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::limits;
 
     const MOST: usize = 3;
 
@@ -313,7 +301,7 @@ mod tests {
         assert_eq!(long.unwrap_err().to_string(), "bad chunk");
         assert!(request(b"PATCH / HTTP/1.1\r\nContent-Length: 4\r\n\r\nabcd").is_err());
         assert!(read_answer(&mut &b"HTTP/1.1 200 OK\r\n\r\nabcd"[..], MOST).is_err());
-        for (most, said) in [(longest::REQUEST, "256 KiB"), (longest::ANSWER, "8 MiB")] {
+        for (most, said) in [(limits::REQUEST, "256 KiB"), (limits::ANSWER, "8 MiB")] {
             assert!(too_long(most).to_string().ends_with(said));
         }
     }

@@ -10,6 +10,7 @@ use rustix::fs::{Access, access};
 
 use super::args::{RunArgs, VmArgs};
 use crate::common::printable;
+use crate::files::local_directory::{Missing, Target, place, report_place};
 use crate::instance::recipe::root_disk;
 
 /// What an image of QEMU's own format begins with.
@@ -31,6 +32,8 @@ pub(crate) fn inputs(args: &RunArgs) -> Result<()> {
         let path = Path::new(to);
         let into = if path.is_dir() { path } else { above(path) };
         directory(into).with_context(|| at("pull", path))?;
+        place(Path::new("/file"), path, Target::Any, Missing::Refuse)
+            .with_context(|| at("pull", path))?;
     }
     Ok(())
 }
@@ -46,6 +49,7 @@ pub(crate) fn outputs(args: &RunArgs) -> Result<()> {
     for (option, path) in outputs {
         if let Some(path) = path {
             writable(path).with_context(|| at(option, path))?;
+            report_place(path).with_context(|| at(option, path))?;
         }
     }
     // It is emptied, written by another process and read by this one.

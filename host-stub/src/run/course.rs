@@ -70,6 +70,8 @@ pub(crate) struct Course<'a> {
     pub(crate) about: &'a mut Value,
     /// How much is to be fetched after the command.
     pub(crate) pulls: usize,
+    /// Why the guest could not run the command.
+    pub(crate) cannot_run: Option<String>,
     /// Why not all is here that the command wrote.
     pub(crate) lacks: Vec<String>,
 }
@@ -110,6 +112,9 @@ impl Course<'_> {
     pub(crate) fn run(&mut self, job: Job, tell: Sender<News>, phases: &mut Phases) -> Outcome {
         let outcome = self.until_it_ends(job, &tell, phases);
         match outcome.cause() {
+            Some(_) if matches!(outcome, Outcome::CannotRun(..)) => {
+                self.lacks.iter().for_each(|why| complain(why));
+            }
             Some(cause) if outcome.has_exited() => complain(&cause),
             Some(cause) => self.complain(&cause),
             None => {}
@@ -174,6 +179,10 @@ impl Course<'_> {
             Step::Ended(Some(code)) => {
                 phases.ended = Some(Instant::now());
                 *stage = Stage::After(code);
+            }
+            Step::CannotRun(why) => {
+                complain(&why);
+                self.cannot_run = Some(why);
             }
             Step::Ended(None) => {
                 // Usually the VM has ended, which is seen soon.
@@ -319,6 +328,7 @@ impl Course<'_> {
             match self.news.recv_timeout(left) {
                 Ok(News::Signal(signal)) => return Outcome::Signal(signal),
                 Ok(News::Guest(Step::Ended(Some(code)))) => stage = Stage::After(code),
+                Ok(News::Guest(Step::CannotRun(why))) => self.cannot_run = Some(why),
                 Ok(News::Guest(Step::Ended(None))) | Err(_) => break,
                 Ok(News::Guest(Step::Lacks(why))) => self.lacks.push(why),
                 Ok(News::Guest(_)) => {}
@@ -340,10 +350,11 @@ impl Course<'_> {
     }
 
     fn exited(&self, code: u8) -> Outcome {
-        if self.lacks.is_empty() {
-            Outcome::Exited(code)
-        } else {
-            Outcome::Incomplete(code, self.lacks.join("; "))
+        let lacks = self.lacks.join("; ");
+        match &self.cannot_run {
+            Some(why) => Outcome::CannotRun(code, why.clone()),
+            None if lacks.is_empty() => Outcome::Exited(code),
+            None => Outcome::Incomplete(code, lacks),
         }
     }
 

@@ -8,10 +8,12 @@ use anyhow::{Context, Result};
 
 use super::patience::{Patience, is_passing, is_unsent};
 use super::share::{Access, Share, mounted};
+use crate::common::limits::{self, Bounded};
 use crate::common::printable::{self, complain};
 use crate::exec::request::Exec;
 use crate::exec::run::{self as exec, Asked, End, Running};
 use crate::exec::wait::Outcome as Ended;
+use crate::files::local_directory::{Missing, Target, place};
 use crate::files::session::{self, Session};
 use crate::files::tree::{self, Owner};
 use crate::instance::Instance;
@@ -42,6 +44,8 @@ pub(crate) enum Step {
     Started,
     /// The command has ended; with this code if the guest was not lost.
     Ended(Option<u8>),
+    /// The guest could not run it, and why; its end follows.
+    CannotRun(String),
     /// It could not be started.
     NotRun(anyhow::Error),
     /// Not all that it wrote is here: output could not be written, or files could not be fetched.
@@ -99,9 +103,10 @@ impl Job {
         match outcome {
             Err(_) => Ok(None),
             Ok(Ended { code: Some(code @ (126 | 127)), error: Some(_) }) => {
-                let ended = Ok(Ended { code: Some(code), error: None });
                 let why = || exec::not_found(root, instance, &body);
-                exec::exit_code(ended, String::new, why).map(Some)
+                let why = if code == 127 { why() } else { exec::NOT_EXECUTABLE.to_owned() };
+                let _heard = tell.send(Step::CannotRun(why));
+                Ok(Some(u8::try_from(code)?))
             }
             Ok(Ended { code: Some(code), error: None }) => Ok(Some(u8::try_from(code & 0xff)?)),
             ended => exec::exit_code(ended, String::new, String::new).map(Some),
@@ -144,9 +149,9 @@ impl Job {
     fn mounts(&self, session: &mut Session) -> Result<String> {
         let end = Instant::now() + MOUNTS;
         loop {
-            let mut list = Vec::new();
+            let mut list = Bounded::new(limits::MOUNTS, self.until);
             tree::pull_file(session, Path::new("/proc/mounts"), &mut list)?;
-            let list = String::from_utf8_lossy(&list).into_owned();
+            let list = String::from_utf8_lossy(&list.bytes).into_owned();
             let is_there = |share: &Share| mounted(&list, &share.target).is_some();
             if self.shares.iter().all(is_there) || Instant::now() > end {
                 return Ok(list);
@@ -188,11 +193,8 @@ impl Job {
         let mut session = self.session(Patience::of(AFTER))?;
         let fetch = |(from, to): &(String, String)| {
             let from = Path::new("/").join(from);
-            let mut to = PathBuf::from(to);
-            if let (true, Some(name)) = (to.is_dir(), from.file_name()) {
-                to.push(name);
-            }
-            tree::pull(&mut session, &from, &to)
+            place(&from, Path::new(to), Target::Any, Missing::Refuse)
+                .and_then(|to| tree::pull(&mut session, &from, to))
                 .with_context(|| format!("--pull {}", printable::name(&from)))
         };
         self.pull.iter().try_for_each(fetch)

@@ -18,6 +18,7 @@ use super::world::Scratch;
 use crate::common::printable;
 use crate::common::whole_file::end_of;
 use crate::exec::tail::TAIL;
+use crate::files::local_directory::report;
 
 /// Between looks at those that run.
 const LOOK: Duration = Duration::from_millis(20);
@@ -104,7 +105,8 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     }
     if let Some(path) = &args.result {
         let all: Value = done.into_iter().map(|(.., result)| result).collect();
-        fs::write(path, format!("{all}\n")).with_context(|| path.display().to_string())?;
+        let written = report(path)?.write_all(format!("{all}\n").as_bytes());
+        written.with_context(|| path.display().to_string())?;
     }
     Ok(worst)
 }
@@ -142,7 +144,10 @@ fn finished(args: &RunArgs, root: &Path, job: &Job) -> Result<(usize, Case, Valu
     writeln!(stdout(), "{mark} {:6.1} s  {}{why}", took.as_secs_f64(), printable::name(&kernel))?;
     if failure.is_some() {
         for what in ["out", "err"] {
-            stderr().write_all(&fs::read(file(root, number, what)).unwrap_or_default())?;
+            // As much as the guest has written.
+            if let Ok(mut said) = File::open(file(root, number, what)) {
+                std::io::copy(&mut said, &mut stderr())?;
+            }
         }
     }
     let name = format!("{kernel}: {}", args.command.join(" "));

@@ -12,6 +12,7 @@ mod check;
 pub(crate) mod child;
 mod console;
 mod course;
+#[deny(clippy::disallowed_methods)]
 mod guest;
 mod machine;
 mod matrix;

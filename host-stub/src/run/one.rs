@@ -1,6 +1,6 @@
 //! A run of one VM, from its arguments to its exit code.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
@@ -24,6 +24,7 @@ use crate::common::shell::quoted;
 use crate::exec::request::{Exec, Input, Plain, Terminal};
 use crate::exec::tail::Tails;
 use crate::exec::terminal::Kept;
+use crate::files::local_directory::report;
 
 /// The instance's name.
 const NAME: &str = "run";
@@ -52,7 +53,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     };
     if let Some(path) = &args.result {
         let text = format!("{}\n", result(&outcome, &phases, &about));
-        fs::write(path, text).with_context(|| path.display().to_string())?;
+        report(path)?.write_all(text.as_bytes()).with_context(|| path.display().to_string())?;
     }
     if let Some(path) = &args.junit {
         let booted = args.vm.kernel.first().map(|path| path.display().to_string());
@@ -95,8 +96,8 @@ fn staged(
     if args.shell_on_failure && !stdin().is_terminal() {
         complain("--shell-on-failure needs a terminal on stdin: there will be no shell");
     }
-    // What an earlier run has left there is not this one's. Not removed: it may be a link, or another's.
-    File::create(&path).with_context(|| path.display().to_string())?;
+    // What an earlier run has left there is not this one's.
+    report(&path)?;
     let log = log(args, root)?;
     let world = World::start(root, &plan, &path, talk, log)?;
     phases.booted = Some(Instant::now());
@@ -114,6 +115,7 @@ fn staged(
         keep: args.keep.then(|| root.to_owned()),
         about,
         pulls: args.pull.len(),
+        cannot_run: None,
         lacks: Vec::new(),
     };
     let mut job = job(args, root, &plan);
@@ -134,8 +136,7 @@ fn limits(args: &RunArgs, used: Used) -> Limits {
 }
 
 fn log(args: &RunArgs, root: &Path) -> Result<File> {
-    let path = args.log.clone().unwrap_or_else(|| root.join("log"));
-    File::create(&path).with_context(|| path.display().to_string())
+    report(&args.log.clone().unwrap_or_else(|| root.join("log")))
 }
 
 /// What is to be done in the guest.

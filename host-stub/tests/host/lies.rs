@@ -4,11 +4,12 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::peers::host::{Host, SOON, wait};
 use crate::peers::sftp::{
-    LSTAT, OPEN, OPENDIR, READ, READDIR, READLINK, STAT, Said, guest, of_tree,
+    FSTAT, LSTAT, OPEN, OPENDIR, READ, READDIR, READLINK, STAT, Said, guest, of_tree,
 };
 
 /// Memory that the command may have, KiB: with its program, its threads' stacks and one listing in it.
@@ -97,7 +98,7 @@ fn a_directory_is_never_filled_through_a_link() {
         std::os::unix::fs::symlink(&host.directory, host.path(link)).unwrap();
         let error = pulled(&host).unwrap_err();
         is_untouched(&host);
-        assert!(error.contains("is a link here: nothing is written through it"), "{error}");
+        assert!(error.contains("is a symbolic link here: nothing is written through"), "{error}");
     }
 }
 
@@ -234,4 +235,130 @@ fn more_than_was_asked_for_and_numbers_that_overflow_are_survived() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The host is there for all that.
     wait("the host", SOON, || host.try_run(&["list"]).ok());
+}
+
+#[test]
+fn no_pull_follows_a_link_that_an_earlier_one_made() {
+    // What is a link at the first pull is a file or directory at the second.
+    let is_second = Arc::new(AtomicBool::new(false));
+    let ours = is_second.clone();
+    let host = guest(move |asked| {
+        let is_second = ours.load(Ordering::Relaxed);
+        match (asked.kind, asked.path.as_str()) {
+            (LSTAT, "/d" | "/t/sub") if !is_second => Said::Link,
+            (READLINK, ..) => Said::Target("elsewhere"),
+            _ => {
+                let what = |path: &str| match path {
+                    "/d" | "/t" | "/t/sub" => Said::Directory,
+                    _ => Said::File,
+                };
+                of_tree(asked, what, if asked.path == "/t" { &["sub"] } else { &["outside"] })
+            }
+        }
+    });
+    fs::create_dir(host.path("elsewhere")).unwrap();
+    let pull = |args: &[&str], to: &str| {
+        let to = host.path(to).display().to_string();
+        host.try_run(&[&["file", "pull"], args, &[to.as_str()]].concat())
+    };
+    pull(&["-r", "vm1/d"], "target").unwrap();
+    pull(&["-r", "vm1/t"], "tree").unwrap();
+    assert!(host.path("target").is_symlink() && host.path("tree/sub").is_symlink());
+    std::os::unix::fs::symlink("../elsewhere", host.path("tree/dangling")).unwrap();
+    is_second.store(true, Ordering::Relaxed);
+    for (args, to) in [
+        (&["-r", "vm1/d"][..], "target"),
+        (&["-r", "vm1/d"], "target/"),
+        (&["vm1/outside"], "target"),
+        (&["vm1/outside"], "target/outside"),
+        (&["-r", "vm1/d"], "tree/dangling"),
+        (&["vm1/outside"], "tree/dangling/new"),
+        (&["-p", "vm1/outside"], "tree/dangling/new/"),
+        (&["-p", "vm1/outside"], "target/new/outside"),
+    ] {
+        let error = pull(args, to).unwrap_err();
+        assert!(error.contains("is a symbolic link here: nothing is written"), "{to}: {error}");
+    }
+    assert_eq!(fs::read_dir(host.path("elsewhere")).unwrap().count(), 0);
+    // Where the path begins as the shell calls this directory, links in that name are the user's.
+    std::os::unix::fs::symlink(&host.directory, host.path("home")).unwrap();
+    let (home, to) = (host.path("home"), host.path("home/new"));
+    let mut command = host.command(&["file", "pull", "vm1/outside", to.to_str().unwrap()]);
+    assert!(!command.output().unwrap().status.success());
+    assert!(command.env("PWD", &home).current_dir(home).status().unwrap().success());
+    assert_eq!(fs::read_to_string(host.path("new")).unwrap(), "of the guest");
+}
+
+#[test]
+fn what_cannot_be_copied_is_named_and_the_rest_is_copied() {
+    let names: Vec<String> = (0..20).map(|number| format!("pipe{number:02}")).collect();
+    let host = guest(move |asked| {
+        let what = |path: &str| match path {
+            "/t" => Said::Directory,
+            "/t/a" | "/t/z" => Said::File,
+            _ => Said::Other(0o010_644, 0),
+        };
+        let names: Vec<&str> =
+            ["a", "z"].into_iter().chain(names.iter().map(|name| &**name)).collect();
+        of_tree(asked, what, &names)
+    });
+    let target = host.path("target").display().to_string();
+    let output = host.command(&["file", "pull", "-r", "vm1/t", &target]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("mote-host: skipped, ") && said.contains("/t/pipe00, "), "{said}");
+    assert!(said.ends_with("/t/pipe07 and 12 more\n"), "{said}");
+    for name in ["a", "z"] {
+        assert_eq!(fs::read_to_string(host.path("target").join(name)).unwrap(), "of the guest");
+    }
+    // One that was named is an error.
+    let error = refused(&host, &["file", "pull", "-r", "vm1/t/pipe00", &target]);
+    assert!(error.contains("neither a file nor a directory nor a link"), "{error}");
+    // And the other way: nobody ever opens the pipe's other end.
+    let source = host.path("source");
+    fs::create_dir(&source).unwrap();
+    for name in ["a", "z"] {
+        fs::write(source.join(name), "mine").unwrap();
+    }
+    assert!(Command::new("mkfifo").arg(source.join("p")).status().unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(source.join("s")).unwrap();
+    let source = source.display().to_string();
+    let output = host.run_within(MEMORY, &["file", "push", "-r", &source, "vm1/t"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{said}");
+    let names = format!("{source}/p, {source}/s\n");
+    assert!(said.starts_with("mote-host: skipped, ") && said.ends_with(&names), "{said}");
+}
+
+#[test]
+fn a_push_says_which_bits_were_dropped_and_why_a_file_is_protected() {
+    use std::os::unix::fs::PermissionsExt;
+    let host = guest(|asked| match (asked.kind, asked.path.as_str()) {
+        (OPEN, "/tmp/theirs") => Said::Refused(3),
+        (STAT, "/tmp") => Said::Other(0o041_777, 0),
+        (LSTAT, "/tmp/theirs") => Said::Other(0o100_600, 1000),
+        (FSTAT, "/kept/source/f") => Said::Other(0o104_755, 0),
+        (FSTAT, _) => Said::File,
+        _ => {
+            let is_tree = |path: &str| path == "/dropped" || path == "/kept";
+            of_tree(asked, |path| if is_tree(path) { Said::Directory } else { Said::File }, &[])
+        }
+    });
+    let source = host.path("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("f"), "x").unwrap();
+    fs::set_permissions(source.join("f"), fs::Permissions::from_mode(0o4755)).unwrap();
+    let push = |to: &str| {
+        let args = ["file", "push", "-r", source.to_str().unwrap(), to];
+        let output = host.command(&args).output().unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(push("vm1/kept/"), (true, String::new()));
+    let said = "mote-host: the guest did not set setuid, setgid or sticky as it is here: ";
+    assert_eq!(push("vm1/dropped/"), (true, format!("{said}/dropped/source/f (4755)\n")));
+    let error =
+        refused(&host, &["file", "push", source.join("f").to_str().unwrap(), "vm1/tmp/theirs"]);
+    assert!(error.contains("belongs to user 1000, and in a sticky directory"), "{error}");
+    assert!(error.contains("permission denied"), "{error}");
 }

@@ -10,12 +10,11 @@ use anyhow::{Context, Result, bail};
 
 use super::packet::{receive, send};
 use super::wire::{Attrs, END, NO_SUCH_FILE, Reader, Refused, Writer, kind};
+use crate::common::limits::LISTING;
 use crate::common::printable;
 
 /// The version that everybody speaks.
 const VERSION: u32 = 3;
-/// All that is held of directories' lists at once, bytes: some 300,000 names.
-pub(crate) const LISTING: usize = 64 * 1024 * 1024;
 /// What an entry takes besides its texts, bytes.
 const ENTRY: usize = 128;
 

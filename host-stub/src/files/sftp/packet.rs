@@ -4,8 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// Longest answer, bytes: 256 KiB of data is what OpenSSH takes.
-const MAX_PACKET: usize = 256 * 1024 + 1024;
+use crate::common::limits::SFTP_PACKET;
 
 /// Writes one, whole.
 pub(super) fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> Result<()> {
@@ -34,7 +33,7 @@ pub(super) fn receive(stream: &mut impl Read) -> Result<(u8, Vec<u8>)> {
     stream.read_exact(&mut head).map_err(in_words)?;
     let [a, b, c, d, kind] = head;
     let length = usize::try_from(u32::from_be_bytes([a, b, c, d]))?;
-    if length == 0 || length > MAX_PACKET {
+    if length == 0 || length > SFTP_PACKET {
         bail!("a packet of {length} bytes");
     }
     let mut body = vec![0; length - 1];

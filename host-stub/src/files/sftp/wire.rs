@@ -49,6 +49,8 @@ pub(crate) mod open {
 pub(crate) const END: u32 = 1;
 /// Nothing is there.
 pub(crate) const NO_SUCH_FILE: u32 = 2;
+/// It may not be done.
+pub(crate) const PERMISSION_DENIED: u32 = 3;
 
 /// What the server said instead of doing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,13 +123,13 @@ impl Attrs {
     }
 
     /// Each of them alone, as Go's client asks for changes: Go's server of Debian's lxd-agent 5.0.2 reads
-    /// several at once in the wrong order.
+    /// several at once in the wrong order. The owner goes before the mode: chown clears setuid and setgid.
     pub(crate) fn one_by_one(&self) -> impl Iterator<Item = Self> {
         let Self { size, owner, mode, times } = *self;
         let all = [
             Self { size, ..Self::default() },
-            Self { mode, ..Self::default() },
             Self { owner, ..Self::default() },
+            Self { mode, ..Self::default() },
             Self { times, ..Self::default() },
         ];
         all.into_iter().filter(|attrs| *attrs != Self::default())

@@ -1,13 +1,14 @@
 //! Results as JUnit has them.
 
 use std::fmt::Write as _;
-use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::Outcome;
+use crate::files::local_directory::report;
 use crate::run::console::without_colours;
 
 /// A result.
@@ -58,7 +59,8 @@ impl Case {
 
 /// Writes a file of them.
 pub(crate) fn write(path: &Path, cases: &[Case]) -> Result<()> {
-    fs::write(path, junit(cases)).with_context(|| path.display().to_string())
+    let written = report(path)?.write_all(junit(cases).as_bytes());
+    written.with_context(|| path.display().to_string())
 }
 
 fn junit(cases: &[Case]) -> String {

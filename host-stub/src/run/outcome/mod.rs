@@ -20,6 +20,8 @@ pub(crate) enum Outcome {
     TimedOut(String),
     /// It did not get to run.
     NotRun(String),
+    /// The guest could not run it; the code that shells have for that.
+    CannotRun(u8, String),
     /// The guest was lost while it ran.
     Lost(String),
     /// This process was told to end.
@@ -36,7 +38,7 @@ impl Outcome {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Incomplete(0, _) => NOT_RUN,
-            Self::Exited(code) | Self::Incomplete(code, _) => *code,
+            Self::Exited(code) | Self::Incomplete(code, _) | Self::CannotRun(code, _) => *code,
             Self::TimedOut(_) => TIMED_OUT,
             Self::NotRun(_) => NOT_RUN,
             Self::Lost(_) => LOST,
@@ -50,7 +52,7 @@ impl Outcome {
             Self::Incomplete(0, _) => "incomplete",
             Self::Exited(_) | Self::Incomplete(..) => "exited",
             Self::TimedOut(_) => "timed-out",
-            Self::NotRun(_) => "not-run",
+            Self::NotRun(_) | Self::CannotRun(..) => "not-run",
             Self::Lost(_) => "lost",
             Self::Signal(_) => "signal",
         }
@@ -58,7 +60,7 @@ impl Outcome {
 
     /// Whether the guest is as it should be: its console has nothing to tell.
     pub(crate) fn has_exited(&self) -> bool {
-        matches!(self, Self::Exited(_) | Self::Incomplete(..))
+        matches!(self, Self::Exited(_) | Self::Incomplete(..) | Self::CannotRun(..))
     }
 
     /// What is wrong, if that is not the command's to say.
@@ -66,6 +68,7 @@ impl Outcome {
         match self {
             Self::Exited(_) | Self::Signal(_) => None,
             Self::Incomplete(_, cause)
+            | Self::CannotRun(_, cause)
             | Self::TimedOut(cause)
             | Self::NotRun(cause)
             | Self::Lost(cause) => Some(without_numbers(cause)),
@@ -129,6 +132,7 @@ mod tests {
             (Outcome::Incomplete(37, why()), 37, "exited"),
             (Outcome::TimedOut(why()), 124, "timed-out"),
             (Outcome::NotRun(why()), 125, "not-run"),
+            (Outcome::CannotRun(127, why()), 127, "not-run"),
             (Outcome::Lost(why()), 129, "lost"),
             (Outcome::Signal(15), 143, "signal"),
         ] {

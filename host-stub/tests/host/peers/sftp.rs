@@ -9,6 +9,7 @@ use super::wire::Message;
 pub(crate) const OPEN: u8 = 3;
 pub(crate) const READ: u8 = 5;
 pub(crate) const LSTAT: u8 = 7;
+pub(crate) const FSTAT: u8 = 8;
 pub(crate) const OPENDIR: u8 = 11;
 pub(crate) const READDIR: u8 = 12;
 pub(crate) const STAT: u8 = 17;
@@ -30,6 +31,10 @@ pub(crate) enum Said {
     File,
     Directory,
     Link,
+    /// Something with this mode, and user and group of this id.
+    Other(u32, u32),
+    /// A refusal.
+    Refused(u32),
     /// Names of one packet.
     Names(Vec<String>),
     /// Where a link points to.
@@ -48,14 +53,14 @@ pub(crate) enum Said {
 
 /// A host whose guest `vm1` has such files.
 pub(crate) fn guest(answer: impl Fn(&Asked) -> Said + Send + Sync + 'static) -> Host {
-    liar::host(move |request, stream| serve(request, stream, &answer))
+    liar::host(move |request, mut stream| serve(request, &mut stream, &answer))
 }
 
 /// The answers of a guest with the tree that `tree` tells: it is asked for the names below a path, and
 /// what each path is.
 pub(crate) fn of_tree(asked: &Asked, what: impl Fn(&str) -> Said, names: &[&str]) -> Said {
     match (asked.kind, asked.nth) {
-        (LSTAT | STAT, _) => what(&asked.path),
+        (LSTAT | STAT | FSTAT, _) => what(&asked.path),
         (OPENDIR | OPEN, _) => Said::Handle,
         (READDIR, 0) => Said::Names(names.iter().map(|name| (*name).to_owned()).collect()),
         (READ, nth) if nth % 2 == 0 => Said::Data(b"of the guest".to_vec()),
@@ -64,9 +69,10 @@ pub(crate) fn of_tree(asked: &Asked, what: impl Fn(&str) -> Said, names: &[&str]
     }
 }
 
-fn serve(
+/// Answers a session's request, and then those in it.
+pub(crate) fn serve(
     request: &Message,
-    mut stream: Stream,
+    stream: &mut Stream,
     answer: &dyn Fn(&Asked) -> Said,
 ) -> std::io::Result<()> {
     assert!(request.first_line().starts_with("GET /1.0/sftp "), "{}", request.head);
@@ -81,7 +87,7 @@ fn serve(
         let mut body = vec![0; usize::try_from(length).unwrap() - 1];
         stream.read_exact(&mut body)?;
         if head[4] == 1 {
-            say(&mut stream, 2, &3u32.to_be_bytes())?;
+            say(stream, 2, &3u32.to_be_bytes())?;
             continue;
         }
         let (id, rest) = body.split_at(4);
@@ -94,21 +100,24 @@ fn serve(
             seen.push(key);
         }
         let said = answer(&Asked { kind: head[4], path: path.clone(), nth });
-        tell(&mut stream, id, &path, said)?;
+        tell(stream, id, &path, said)?;
     }
 }
 
 fn tell(stream: &mut Stream, id: &[u8], path: &str, said: Said) -> std::io::Result<()> {
     let status = |code: u32| [id, &code.to_be_bytes(), &text(b""), &text(b"")].concat();
-    let attrs = |mode: u32| {
+    let owned = |mode: u32, owner: u32| {
         // Size, owner, mode, times.
-        let fields = [0, 3, 0, 0, mode, 0, 0].map(u32::to_be_bytes).concat();
+        let fields = [0, 3, owner, owner, mode, 0, 0].map(u32::to_be_bytes).concat();
         [id, &15u32.to_be_bytes(), &fields].concat()
     };
+    let attrs = |mode| owned(mode, 0);
     match said {
         Said::File => say(stream, 105, &attrs(0o100_644)),
         Said::Directory => say(stream, 105, &attrs(0o040_755)),
         Said::Link => say(stream, 105, &attrs(0o120_777)),
+        Said::Other(mode, owner) => say(stream, 105, &owned(mode, owner)),
+        Said::Refused(code) => say(stream, STATUS, &status(code)),
         Said::Handle => say(stream, 102, &[id, &text(path.as_bytes())].concat()),
         Said::Data(bytes) => say(stream, 103, &[id, &text(&bytes)].concat()),
         Said::Target(to) => say(stream, 104, &names(id, &[to.to_owned()])),

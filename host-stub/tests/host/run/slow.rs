@@ -13,6 +13,7 @@ use super::World;
 use crate::peers::agent::tls;
 use crate::peers::host::{SOON, wait};
 use crate::peers::qmp::Qemu;
+use crate::peers::sftp::{self, Said};
 use crate::peers::wire::{Message, accept_websocket, read_request};
 
 type Stream = StreamOwned<ServerConnection, UnixStream>;
@@ -127,4 +128,24 @@ fn an_agent_that_never_answers_is_asked_until_the_boots_time_is_over() {
     let took = begun.elapsed();
     assert!(took >= Duration::from_secs(10), "{took:?}");
     assert!(took < mote_machine::patient(Duration::from_secs(16)), "{took:?}");
+}
+
+#[test]
+fn a_list_of_mounts_without_an_end_is_given_up() {
+    let share = std::env::temp_dir().display().to_string();
+    let (output, _) =
+        run("mounts", &["--share", &format!("{share}:/m:ro")], |_, request, stream| {
+            if request.first_line().starts_with("GET /1.0/events") {
+                accept_websocket(stream, request)?;
+                be_slow(stream);
+                return Ok(());
+            }
+            sftp::serve(request, stream, &|asked| match asked.kind {
+                sftp::READ => Said::Data(vec![b'x'; 32 * 1024]),
+                _ => sftp::of_tree(asked, |_| Said::File, &[]),
+            })
+        });
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("/proc/mounts: ") && said.contains("longer than 1024 KiB"), "{said}");
 }

@@ -1,0 +1,83 @@
+//! What is read from a guest at most. Nothing else says how much that may be, and docs/security.md has the same numbers.
+
+use std::io::{Error, ErrorKind, Result, Write};
+use std::time::Instant;
+
+/// The head of an answer or request, bytes; 16 KiB where a stream follows that is not HTTP. A line before a chunk.
+pub(crate) const HEAD: usize = 64 * 1024;
+pub(crate) const UPGRADE_HEAD: usize = 16 * 1024;
+pub(crate) const CHUNK_LINE: usize = 4 * 1024;
+/// The body of an agent's answer, bytes, refused before it is read: the largest real one is a list of commands, 4 MiB.
+pub(crate) const ANSWER: usize = 8 * 1024 * 1024;
+/// The body of a guest's request: agents take 64 KiB of their programs.
+pub(crate) const REQUEST: usize = 256 * 1024;
+/// A body between the command line and the daemon, where an agent's answer may be quoted.
+pub(crate) const CONTROL: usize = 64 * 1024 * 1024;
+/// Values in a JSON document, those in objects and lists included: one takes up to 150 bytes of memory; a state of 10,000
+/// disks has 60,000.
+pub(crate) const VALUES: usize = 500_000;
+/// A frame of a websocket, and a message of several, bytes: an event may be 1 MiB, a piece of output is 32 KiB.
+pub(crate) const MESSAGE: usize = 4 * 1024 * 1024;
+/// A line of the status port, bytes; longer ones are dropped whole.
+pub(crate) const STATUS_LINE: usize = 256;
+/// A document of QEMU's monitor, bytes.
+pub(crate) const MONITOR_DOCUMENT: u64 = 1024 * 1024;
+/// A packet of SFTP, bytes: 256 KiB of data is what OpenSSH takes.
+pub(crate) const SFTP_PACKET: usize = 256 * 1024 + 1024;
+/// All that is held of directories' lists at once, bytes: some 300,000 names.
+pub(crate) const LISTING: usize = 64 * 1024 * 1024;
+/// Levels of a tree below the path that was named; a process has 1,024 descriptors.
+pub(crate) const LEVELS: usize = 256;
+/// The guest's list of mounts, bytes: some 10,000 of them.
+pub(crate) const MOUNTS: usize = 1024 * 1024;
+
+/// Takes a file of the guest's that is held here: so many bytes, by then.
+#[derive(Debug)]
+pub(crate) struct Bounded {
+    pub(crate) bytes: Vec<u8>,
+    most: usize,
+    until: Instant,
+}
+
+impl Bounded {
+    /// An empty one.
+    pub(crate) fn new(most: usize, until: Instant) -> Self {
+        Self { bytes: Vec::new(), most, until }
+    }
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        if self.bytes.len() + bytes.len() > self.most {
+            let most = self.most / 1024;
+            return Err(Error::new(ErrorKind::FileTooLarge, format!("longer than {most} KiB")));
+        }
+        if Instant::now() > self.until {
+            return Err(Error::new(ErrorKind::TimedOut, "not whole in time"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn no_more_is_held_than_that_and_nothing_that_is_late() {
+        let later = Instant::now() + Duration::from_secs(1000);
+        let mut bounded = Bounded::new(2048, later);
+        bounded.write_all(&[b'x'; 2048]).unwrap();
+        assert_eq!(bounded.write_all(b"y").unwrap_err().to_string(), "longer than 2 KiB");
+        assert_eq!(bounded.bytes, [b'x'; 2048]);
+        let mut late = Bounded::new(2048, Instant::now());
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(late.write_all(b"y").unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+}
