@@ -56,16 +56,20 @@ fn end_when_empty(host: Arc<Host>) {
     const FIRST: Duration = Duration::from_secs(30);
     std::thread::spawn(move || {
         let begun = Instant::now();
-        let mut had_some = false;
+        let (mut had_some, mut had_none) = (false, false);
         loop {
             std::thread::sleep(LOOK);
-            let has_none = host.daemon.instances().is_empty();
-            if has_none && (had_some || begun.elapsed() > FIRST) {
+            // Held until the end: an instance that is taken up meanwhile would be lost.
+            let all = host.daemon.instances();
+            let has_none = all.is_empty();
+            // By the second look who deleted the last one has been answered.
+            if has_none && had_none && (had_some || begun.elapsed() > FIRST) {
                 host.daemon.unbind();
                 #[expect(clippy::exit, reason = "the other threads wait for sockets for ever")]
                 std::process::exit(0);
             }
             had_some |= !has_none;
+            had_none = has_none;
         }
     });
 }

@@ -127,6 +127,14 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
 fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
     const MAX_SOCKET_PATH: usize = 107;
     const PORT: usize = "_65535".len();
+    if let Vsock::Uds(path) = vsock
+        && path.as_os_str().as_encoded_bytes().contains(&b',')
+    {
+        let path = path.display();
+        bail!(
+            "{path}: vhost-device-vsock cannot be told a path with a comma: choose another by --vsock-uds"
+        );
+    }
     let way = match vsock {
         Vsock::Uds(path) | Vsock::Plain(path) => Some((path, PORT, "--vsock-uds")),
         Vsock::Cid(_) => None,

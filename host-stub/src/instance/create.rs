@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use super::share::{self, Template};
-use super::store::{directory, exists, is_usable, last_port, save, share, write_conf};
+use super::store::{
+    directory, exists, is_usable, last_port, make_private, save, share, write_conf,
+};
 use super::{Channel, Instance};
 use crate::common::whole_file::write_whole;
 use crate::net::certs::Pair;
@@ -29,6 +31,7 @@ pub(crate) fn create(
         bail!("there is an instance {} already", instance.name);
     }
     let share = share(root, &instance.name);
+    make_private(&directory)?;
     fs::create_dir_all(share.join("files"))?;
     Pair::load_or_make(&share, "agent")?;
     let client = Pair::load_or_make(&directory, "agent-client")?;

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::common::shell::quoted;
+
 /// What the kernel runs first (`rdinit=`), behind the line with its shell.
 const SCRIPT: &str = "PATH=/bin:/sbin:/usr/bin:/usr/sbin
 export PATH
@@ -17,8 +19,7 @@ export PATH
 mkdir -p /run /tmp
 for module in virtio_pci virtio_console virtio_blk; do modprobe $module 2>/dev/null; done
 /.mote/mote-agent --initramfs </dev/null >/dev/console 2>&1 &
-exec /init \"$@\"
-";
+exec ";
 /// The shell that most have, and what stands in for it where only busybox itself is there yet.
 const SHELL: &str = "#!/bin/sh\n";
 const BUSYBOX: &str = "#!/bin/busybox sh
@@ -40,7 +41,9 @@ const MAGIC: &[u8] = b"07070";
 const END: &str = "TRAILER!!!";
 
 /// The initramfs with the agent behind it.
-pub(crate) fn with_agent(initrd: &Path, agent: &Path) -> Result<Vec<u8>> {
+///
+/// `init` is the program of the initramfs that is started after it.
+pub(crate) fn with_agent(initrd: &Path, agent: &Path, init: &str) -> Result<Vec<u8>> {
     let read = |path: &Path| fs::read(path).with_context(|| path.display().to_string());
     let mut all = read(initrd)?;
     let names = names(initrd, &all).with_context(|| initrd.display().to_string())?;
@@ -52,7 +55,7 @@ pub(crate) fn with_agent(initrd: &Path, agent: &Path) -> Result<Vec<u8>> {
     };
     // An archive begins at a multiple of four.
     all.resize(all.len().next_multiple_of(4), 0);
-    let (script, agent) = (format!("{shell}{SCRIPT}"), read(agent)?);
+    let (script, agent) = (format!("{shell}{SCRIPT}{} \"$@\"\n", quoted(init)), read(agent)?);
     let (directory, program) = (0o040_755, 0o100_755);
     entry(&mut all, 1, ".mote", directory, &[])?;
     entry(&mut all, 2, ".mote/init", program, script.as_bytes())?;
@@ -150,7 +153,7 @@ mod tests {
             entry(&mut archive, 0, END, 0, &[]).unwrap();
             archive.resize(512, 0);
             fs::write(&initrd, &archive).unwrap();
-            let made = with_agent(&initrd, &agent);
+            let made = with_agent(&initrd, &agent, "/init");
             let Some(expected) = expected else {
                 assert!(
                     made.unwrap_err().to_string().ends_with("has no shell, which --mote needs")

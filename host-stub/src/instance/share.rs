@@ -32,17 +32,20 @@ impl Template {
     /// Reads `TARGET=FILE[,create_only][,mode=M][,uid=N][,gid=N]`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let (target, rest) = text.split_once('=').context("a template is TARGET=FILE")?;
-        let mut parts = rest.split(',');
-        let file = PathBuf::from(parts.next().unwrap_or_default());
-        let mut options = BTreeMap::new();
-        for part in parts {
+        let (mut file, mut options) = (rest, BTreeMap::new());
+        // A file's name may have commas.
+        while let Some((before, part)) = file.rsplit_once(',') {
             let (key, value) = part.split_once('=').unwrap_or((part, "true"));
             if !["create_only", "mode", "uid", "gid"].contains(&key) {
-                anyhow::bail!("a template has no {key}");
+                break;
             }
-            options.insert(key.to_owned(), value.to_owned());
+            options.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+            file = before;
         }
-        Ok(Self { target: target.to_owned(), file, options })
+        if file.contains(',') && !Path::new(file).exists() {
+            anyhow::bail!("there is no file {file}, and a template has no such option");
+        }
+        Ok(Self { target: target.to_owned(), file: file.into(), options })
     }
 }
 

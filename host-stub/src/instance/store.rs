@@ -8,10 +8,13 @@
 //!                             agent-mounts.json nics/
 //! ```
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::OFlags;
 
 use super::Instance;
 use crate::common::whole_file::write_whole;
@@ -19,6 +22,12 @@ use crate::common::whole_file::write_whole;
 /// An instance's directory below the daemon's.
 pub(crate) fn directory(root: &Path, name: &str) -> PathBuf {
     root.join("instances").join(name)
+}
+
+/// Makes a directory, and those above it that are missing, which only this user may enter: instances have keys, credentials and
+/// user-data in them.
+pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
 /// The share that its guest sees.
@@ -71,7 +80,7 @@ pub(crate) fn save(root: &Path, instance: &Instance) -> Result<()> {
     if text.len() > MAX_DESCRIPTION {
         bail!("{} would be larger than {} MiB", instance.name, MAX_DESCRIPTION / 1024 / 1024);
     }
-    write_whole(&path, &text, 0o644)
+    write_whole(&path, &text, 0o600)
 }
 
 /// Removes one. First the file that makes it an instance: what a crash leaves of the rest is none.
@@ -95,16 +104,37 @@ pub(crate) fn last_port(root: &Path) -> Option<u32> {
 
 /// Remembers the port.
 pub(crate) fn save_port(root: &Path, port: u32) -> Result<()> {
-    write_whole(&root.join("port"), format!("{port}\n").as_bytes(), 0o644)
+    write_whole(&root.join("port"), format!("{port}\n").as_bytes(), 0o600)
 }
+
+/// What is said where another process is the daemon.
+pub(crate) const IS_LOCKED: &str = "another daemon runs in";
 
 /// Makes this process the only daemon of a directory, for as long as the file is kept.
 pub(crate) fn lock(root: &Path) -> Result<File> {
-    fs::create_dir_all(root)?;
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(false).open(root.join("lock"))?;
+    make_private(root)?;
+    let file = open_lock(root, OpenOptions::new().write(true).create(true).mode(0o600))?;
+    // Those that are older than this rule may be everybody's. Who can open the lock can also lock it.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits())?;
+    if let Ok(all) = OpenOptions::new().read(true).custom_flags(flags).open(root.join("instances"))
+    {
+        all.set_permissions(Permissions::from_mode(0o700))?;
+    }
     if file.try_lock().is_err() {
-        bail!("another daemon runs in {}", root.display());
+        bail!("{IS_LOCKED} {}", root.display());
+    }
+    Ok(file)
+}
+
+/// Opens the lock in a directory; an error if it is anything but a file, for which nothing waits.
+pub(crate) fn open_lock(root: &Path, options: &mut OpenOptions) -> Result<File> {
+    let path = root.join("lock");
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(i32::try_from(flags.bits())?).open(&path);
+    let file = file.with_context(|| path.display().to_string())?;
+    if !file.metadata()?.is_file() {
+        bail!("{} is not a regular file", path.display());
     }
     Ok(file)
 }

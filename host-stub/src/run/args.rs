@@ -1,8 +1,8 @@
 //! `run` and `boot`, as they are written.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum, ValueHint};
 
 use super::accel::Accel;
@@ -37,7 +37,7 @@ pub(crate) struct VmArgs {
     /// Set a configuration value, which the guest sees: user.greeting=hello
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub(crate) config: Vec<(String, String)>,
-    /// Show the guest a directory, at the same path or at GUEST: by virtiofs or 9p, else it gets a copy
+    /// Show the guest a directory, at the same path or at GUEST: by virtiofs or 9p, else it gets a copy; with :ro it cannot write
     #[arg(long, value_name = "DIR[:GUEST][:ro]", value_parser = Share::parse)]
     pub(crate) share: Vec<Share>,
     #[command(flatten)]
@@ -171,10 +171,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ID[:ID]", value_parser = user)]
     pub(crate) user: Option<(u32, u32)>,
     /// Copy a file or directory into the guest before
-    #[arg(long, value_name = "PATH:GUEST", value_parser = copy)]
+    #[arg(long, value_name = "PATH:GUEST", value_parser = pushed)]
     pub(crate) push: Vec<(String, String)>,
-    /// Copy one from the guest after it, whatever its code is
-    #[arg(long, value_name = "GUEST:PATH", value_parser = copy)]
+    /// Copy one from the guest after it, whatever its code is; PATH must not lead through symbolic links
+    #[arg(long, value_name = "GUEST:PATH", value_parser = pulled)]
     pub(crate) pull: Vec<(String, String)>,
     /// Keep the VM after the command, until Ctrl-C; prints how to reach it
     #[arg(long)]
@@ -227,13 +227,31 @@ fn user(text: &str) -> Result<(u32, u32)> {
     Ok((number(user)?, number(group)?))
 }
 
-fn copy(text: &str) -> Result<(String, String)> {
-    match text.split_once(':') {
-        Some((from, to)) if !from.is_empty() && !to.is_empty() => {
-            Ok((from.to_owned(), to.to_owned()))
-        }
-        _ => bail!("{text} is not FROM:TO"),
-    }
+/// Every way to divide a text at one of its colons, since paths may have some too.
+fn divided(text: &str) -> impl DoubleEndedIterator<Item = (&str, &str)> + Clone {
+    let all = text.match_indices(':').map(|(at, _)| (&text[..at], &text[at + 1..]));
+    all.filter(|(from, to)| !from.is_empty() && !to.is_empty()).collect::<Vec<_>>().into_iter()
+}
+
+fn copy(text: &str, found: Option<(&str, &str)>) -> Result<(String, String)> {
+    let (from, to) =
+        found.or_else(|| divided(text).next()).with_context(|| format!("{text} is not FROM:TO"))?;
+    Ok((from.to_owned(), to.to_owned()))
+}
+
+/// What is pushed is the longest path that is there.
+fn pushed(text: &str) -> Result<(String, String)> {
+    let is_there = |(from, _): &(&str, &str)| Path::new(from).symlink_metadata().is_ok();
+    copy(text, divided(text).rev().find(is_there))
+}
+
+/// Where a pull goes is the longest path that begins with `/`, `./` or `../` and is in a directory.
+fn pulled(text: &str) -> Result<(String, String)> {
+    let is_possible = |(_, to): &(&str, &str)| {
+        let is_marked = ["/", "./", "../"].iter().any(|mark| to.starts_with(mark));
+        is_marked && Path::new(to).parent().is_none_or(Path::is_dir)
+    };
+    copy(text, divided(text).find(is_possible))
 }
 
 #[cfg(test)]
@@ -277,12 +295,41 @@ mod tests {
     fn values_are_split_where_they_are_said_to_be() {
         assert_eq!(user("1000").unwrap(), (1000, 1000));
         assert_eq!(user("1:2").unwrap(), (1, 2));
-        assert_eq!(copy("a:/b:c").unwrap(), ("a".into(), "/b:c".into()));
+        assert!(pushed("a").is_err() && pushed(":a").is_err() && pulled("a:").is_err());
         assert_eq!(words("-device 'a b',c -s").unwrap().0, ["-device", "a b,c", "-s"]);
         assert!(words("'").is_err());
         let line = "--kernel k --qemu-arg -s --append -- --env A=b=c -- true";
         let args = parse(line).unwrap();
         assert_eq!(args.env, [("A".to_owned(), "b=c".to_owned())]);
         assert_eq!(args.vm.hardware.qemu_arg[0].0, ["-s"]);
+    }
+
+    #[test]
+    fn paths_may_have_colons() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name).display().to_string();
+        std::fs::create_dir_all(at("a:b")).unwrap();
+        std::fs::write(at("a:b/f"), "").unwrap();
+        let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+        assert_eq!(pushed("a:/b:c").unwrap(), pair("a", "/b:c"));
+        let (file, other) = (at("a:b/f"), at("a:b/g"));
+        for to in ["/tmp/f", "f", "/tmp/x:y"] {
+            assert_eq!(pushed(&format!("{file}:{to}")).unwrap(), pair(&file, to));
+        }
+        assert_eq!(pulled("/g:out:1").unwrap(), pair("/g", "out:1"));
+        assert_eq!(pulled("/g:h:./out").unwrap(), pair("/g:h", "./out"));
+        for from in ["/g", "/g:h", "/g:/h"] {
+            assert_eq!(pulled(&format!("{from}:{other}")).unwrap(), pair(from, &other));
+        }
+        let of = |text: &str| {
+            let share = Share::parse(text).unwrap();
+            (share.source.display().to_string(), share.target)
+        };
+        let source = at("a:b");
+        assert_eq!(of(&source), (source.clone(), source.clone()));
+        assert_eq!(of(&format!("{source}:/m:ro")), (source.clone(), "/m".to_owned()));
+        std::os::unix::fs::symlink("a:b", at("l")).unwrap();
+        assert_eq!(of(&format!("{}:/m", at("l"))), (source, "/m".to_owned()));
+        assert!(Share::parse("/absent:/m:/n").is_err() && Share::parse(":/m").is_err());
     }
 }

@@ -2,6 +2,7 @@
 //! started again.
 
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -11,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::args::VmArgs;
-use super::child;
-use super::machine::{Helper, Plan, Talk, write_config};
-use super::world::{Scratch, serve, start};
+use super::child::{self, Helper};
+use super::machine::{Plan, Talk, write_config};
+use super::world::{Scratch, last_line, serve, start};
 use crate::common::whole_file::write_whole;
 use crate::control::client::{ask, is_running};
 use crate::instance::create::create;
@@ -22,17 +23,8 @@ use crate::instance::store;
 /// What is started for a VM.
 #[derive(Debug, Serialize, Deserialize)]
 struct Commands {
-    helpers: Vec<Program>,
-    qemu: Program,
-}
-
-/// One of them.
-#[derive(Debug, Serialize, Deserialize)]
-struct Program {
-    program: PathBuf,
-    arguments: Vec<String>,
-    socket: PathBuf,
-    lock: PathBuf,
+    helpers: Vec<Helper>,
+    qemu: (PathBuf, Vec<String>),
 }
 
 /// For a daemon that is started.
@@ -56,14 +48,13 @@ pub(crate) fn boot(root: &Path, name: &str, args: &VmArgs) -> Result<()> {
         bail!("one VM has one kernel");
     }
     let root = &std::path::absolute(root)?;
-    fs::create_dir_all(root).with_context(|| root.display().to_string())?;
+    store::make_private(root).with_context(|| root.display().to_string())?;
     let scratch = Scratch::new()?;
     let mut plan = Plan::new(root, name, args, scratch.path())?;
     drop(scratch);
-    run_daemon(root)?;
     create(root, &plan.instance, None, &[])?;
     let made = make(root, &mut plan).and_then(|()| {
-        ask(root, "POST", &format!("/1.0/instances/{name}/adopt"), &Value::Null)?;
+        serve_by_daemon(root, name)?;
         power_on(root, name)
     });
     // One that cannot be booted is none.
@@ -82,23 +73,24 @@ fn make(root: &Path, plan: &mut Plan) -> Result<()> {
     plan.overlay_disk()?;
     plan.write_files(root)?;
     let console = plan.beside("console");
-    let program = |helper: Helper| Program {
-        program: helper.program,
-        arguments: helper.arguments,
-        socket: helper.socket,
-        lock: helper.lock,
-    };
-    let commands = Commands {
-        helpers: plan.helpers().into_iter().map(program).collect(),
-        qemu: Program {
-            program: plan.qemu.clone(),
-            arguments: plan.arguments(root, &console, Talk::Quiet)?,
-            socket: PathBuf::new(),
-            lock: PathBuf::new(),
-        },
-    };
+    let qemu = (plan.qemu.clone(), plan.arguments(root, &console, Talk::Quiet)?);
+    let commands = Commands { helpers: plan.helpers(), qemu };
     let text = serde_json::to_vec_pretty(&commands)?;
-    write_whole(&file(root, &plan.instance.name), &text, 0o644)
+    write_whole(&file(root, &plan.instance.name), &text, 0o600)
+}
+
+/// Has a daemon serve an instance. One that runs may be about to end, with what was its last instance; then another is
+/// started, which finds this one by itself.
+fn serve_by_daemon(root: &Path, name: &str) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        run_daemon(root)?;
+        match ask(root, "POST", &format!("/1.0/instances/{name}/adopt"), &Value::Null) {
+            Err(_) if state(root, name).is_ok() => return Ok(()),
+            Err(_) if !is_running(root) && begun.elapsed() < DAEMON => {}
+            adopted => return adopted.map(drop),
+        }
+    }
 }
 
 /// A daemon for the directory, if there is none: it ends with its last instance.
@@ -107,7 +99,7 @@ fn run_daemon(root: &Path) -> Result<()> {
         return Ok(());
     }
     let path = root.join("daemon.log");
-    let log = fs::File::options().append(true).create(true).open(&path);
+    let log = fs::File::options().append(true).create(true).mode(0o600).open(&path);
     let log = log.with_context(|| path.display().to_string())?;
     let mut command = child::detached(Path::new("/proc/self/exe"), Path::new(""));
     command.arg("--dir").arg(root).args(["daemon", "--until-empty"]);
@@ -115,9 +107,14 @@ fn run_daemon(root: &Path) -> Result<()> {
     let mut daemon = command.spawn()?;
     let begun = Instant::now();
     while !is_running(root) {
-        if daemon.try_wait()?.is_some() || begun.elapsed() > DAEMON {
-            let said = fs::read_to_string(&path).unwrap_or_default();
-            bail!("the daemon does not run: {}", said.lines().last().unwrap_or_default());
+        let has_ended = daemon.try_wait()?.is_some();
+        let said = if has_ended { last_line(&path) } else { String::new() };
+        if begun.elapsed() > DAEMON || has_ended && !said.contains(store::IS_LOCKED) {
+            bail!("the daemon does not run: {}", last_line(&path));
+        }
+        // The one before it has not quite ended.
+        if has_ended {
+            daemon = command.spawn()?;
         }
         std::thread::sleep(LOOK);
     }
@@ -147,24 +144,17 @@ fn started(root: &Path, name: &str, commands: &Commands) -> Result<()> {
     let mut helpers = Vec::new();
     for helper in &commands.helpers {
         let _stale = fs::remove_file(&helper.socket);
-        let mut command = child::detached(&helper.program, &helper.lock);
-        let named = Helper {
-            program: helper.program.clone(),
-            arguments: Vec::new(),
-            socket: helper.socket.clone(),
-            lock: PathBuf::new(),
-        };
-        helpers.push(serve(command.args(&helper.arguments), &named)?);
+        helpers.push(serve(&mut child::detached(&helper.program, &helper.lock), helper)?);
     }
     let directory = store::directory(root, name);
     let log = directory.join("qemu.log");
-    let mut command = child::detached(&commands.qemu.program, Path::new(""));
-    let mut qemu = start(command.args(&commands.qemu.arguments), &log)?;
+    let (program, arguments) = &commands.qemu;
+    let mut command = child::detached(program, Path::new(""));
+    let mut qemu = start(command.args(arguments), &log)?;
     let begun = Instant::now();
     while state(root, name)?["vm"]["monitor"] != "connected" {
         if qemu.ended().is_some() || begun.elapsed() > MONITOR {
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            bail!("QEMU does not run: {}", said.lines().last().unwrap_or("it says nothing"));
+            bail!("QEMU does not run: {}", last_line(&log));
         }
         std::thread::sleep(LOOK);
     }

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::accel::{self, Used};
 use super::args::{Arch, Network, VmArgs};
-use super::share::{self, By, Share};
-use super::{check, child};
+use super::check;
+use super::child::{self, Helper};
+use super::share::{self, Share, Virtiofs};
+use crate::common::printable::complain;
 use crate::common::random::uuid;
+use crate::common::whole_file::write_whole;
 use crate::instance::recipe::{Machine, Recipe, STAND_IN_CID, Writes, root_disk};
 use crate::instance::vsock_device::{DEVICE, DEVICE_LOCK};
 use crate::instance::{Channel, GENERATION, Instance, UUID, Vsock, initramfs, iso, overlay, store};
@@ -38,7 +41,6 @@ pub(crate) struct Plan {
     /// What stands in for the kernel's vsock.
     pub(crate) vsock: Option<PathBuf>,
     pub(crate) shares: Vec<Share>,
-    pub(crate) virtiofsd: Option<PathBuf>,
     arch: Arch,
     args: VmArgs,
     directory: PathBuf,
@@ -58,10 +60,18 @@ impl Plan {
         let (vsock, way) = vsock(root, name)?;
         let virtiofsd = if args.share.is_empty() { None } else { share::virtiofsd() };
         let (used, why_tcg) = accel::choose(hardware.accel, &qemu, arch.name(), scratch);
-        let shares = args.share.clone();
-        let devices = shares.iter().enumerate().map(|(number, share)| {
-            (Share::name(number), share.device(hardware.flavour, By::of(virtiofsd.as_ref())))
-        });
+        let mut shares = args.share.clone();
+        for share in &mut shares {
+            if share.is_exposed() {
+                let said = "as root, and other users can enter it: what the guest makes setuid there is setuid here. \
+                            Add :ro, close the directory above to others, or run this as another user";
+                complain(&format!("the guest writes to {} {said}", share.source.display()));
+            }
+            share.virtiofs = virtiofsd.as_ref().and_then(|program| Virtiofs::of(program, share));
+        }
+        let devices = shares.iter().enumerate();
+        let devices =
+            devices.map(|(number, share)| (Share::name(number), share.device(hardware.flavour)));
         let id = uuid()?;
         let mut config: BTreeMap<_, _> =
             [UUID, GENERATION].map(|key| (key.to_owned(), id.clone())).into();
@@ -82,7 +92,7 @@ impl Plan {
         };
         let directory = store::directory(root, name);
         let args = absolute(args)?;
-        Ok(Self { instance, used, why_tcg, qemu, vsock, shares, virtiofsd, arch, args, directory })
+        Ok(Self { instance, used, why_tcg, qemu, vsock, shares, arch, args, directory })
     }
 
     /// A file beside the instance.
@@ -104,19 +114,12 @@ impl Plan {
             let vm = format!("guest-cid={STAND_IN_CID},uds-path={uds},socket={path}");
             let arguments = vec!["--vm".to_owned(), vm];
             let lock = self.beside(DEVICE_LOCK);
-            helpers.push(Helper { program: program.clone(), arguments, socket, lock });
+            let directory = self.directory.clone();
+            helpers.push(Helper { program: program.clone(), arguments, socket, lock, directory });
         }
-        let Some(program) = &self.virtiofsd else { return helpers };
-        for (number, share) in self.shares.iter().enumerate() {
-            let socket = self.share_socket(number);
-            let arguments = share::virtiofsd_arguments(program, share, &socket);
-            helpers.push(Helper {
-                program: program.clone(),
-                arguments,
-                socket,
-                lock: PathBuf::new(),
-            });
-        }
+        helpers.extend(self.shares.iter().enumerate().filter_map(|(number, share)| {
+            Some(share.virtiofs.as_ref()?.helper(share, self.share_socket(number)))
+        }));
         helpers
     }
 
@@ -131,7 +134,7 @@ impl Plan {
             write("seed.iso", self.seed(user_data)?)?;
         }
         if let (Some(mote), Some(initrd)) = (&self.args.mote, self.args.initrd.first()) {
-            write("initrd", initramfs::with_agent(initrd, mote)?)?;
+            write("initrd", initramfs::with_agent(initrd, mote, &self.init().0)?)?;
         }
         Ok(())
     }
@@ -201,7 +204,7 @@ impl Plan {
         recipe.disk = self.args.disk.as_deref().map(root_disk).transpose()?;
         recipe.writes = if self.args.write { Writes::Kept } else { Writes::Forgotten };
         recipe.seed = self.args.user_data.clone();
-        recipe.shared_memory = self.virtiofsd.is_some();
+        recipe.shared_memory = self.shares.iter().any(|share| share.virtiofs.is_some());
         recipe.machine = match self.arch {
             Arch::X86 => Machine::Pc,
             Arch::Aarch64 => Machine::Arm,
@@ -211,8 +214,7 @@ impl Plan {
         recipe.memory = hardware.memory.unwrap_or(usual);
         all.extend(recipe.arguments());
         for (number, share) in self.shares.iter().enumerate() {
-            let socket = self.virtiofsd.as_ref().map(|_| self.share_socket(number));
-            all.extend(share.arguments(number, &self.instance, socket.as_deref()));
+            all.extend(share.arguments(number, &self.instance, &self.share_socket(number)));
         }
         if hardware.network == Network::User {
             let nic = ["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="];
@@ -221,6 +223,26 @@ impl Plan {
         self.kernel(talk, &mut all);
         all.extend(hardware.qemu_arg.iter().flat_map(|words| words.0.iter().cloned()));
         Ok(all)
+    }
+
+    /// The program that the kernel is to start, and what else `--append` says. With `--mote` it is started by ours, which the
+    /// kernel starts instead; what follows `--` is that program's.
+    fn init(&self) -> (String, Vec<&str>) {
+        const OPTION: &str = "rdinit=";
+        let mut words: Vec<&str> =
+            self.args.append.iter().flat_map(|words| words.split(' ')).collect();
+        let ours = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+        let is_one = |word: &&str| word.starts_with(OPTION);
+        let said = words[..ours].iter().copied().rfind(is_one);
+        let init = said.map_or("/init", |word| &word[OPTION.len()..]).to_owned();
+        if self.args.mote.is_some() {
+            let mut number = 0;
+            words.retain(|word| {
+                number += 1;
+                number > ours || !is_one(word)
+            });
+        }
+        (init, words)
     }
 
     /// Kernel, initramfs and command line.
@@ -244,30 +266,19 @@ impl Plan {
         if self.args.mote.is_some() {
             line += " rdinit=/.mote/init";
         }
-        for words in &self.args.append {
+        for word in self.init().1 {
             line += " ";
-            line += words;
+            line += word;
         }
         all.extend(["-append".to_owned(), line]);
     }
-}
-
-/// A process beside QEMU.
-#[derive(Clone, Debug)]
-pub(crate) struct Helper {
-    pub(crate) program: PathBuf,
-    pub(crate) arguments: Vec<String>,
-    /// Where QEMU finds it.
-    pub(crate) socket: PathBuf,
-    /// What it locks if it goes on by itself, if anything.
-    pub(crate) lock: PathBuf,
 }
 
 /// Makes the disk of an instance's config share.
 pub(crate) fn write_config(root: &Path, instance: &Instance) -> Result<()> {
     let image = iso::image(&store::share(root, &instance.name), SHARE)?;
     let path = store::directory(root, &instance.name).join("config.iso");
-    std::fs::write(&path, image).with_context(|| path.display().to_string())
+    write_whole(&path, &image, 0o600)
 }
 
 /// How much a kernel says on its console.
@@ -296,7 +307,12 @@ fn vsock(root: &Path, name: &str) -> Result<(Option<PathBuf>, Vsock)> {
             program.display()
         )
     })?;
-    Ok((Some(program), Vsock::Uds(store::directory(root, name).join("vsock"))))
+    let socket = store::directory(root, name).join("vsock");
+    if socket.as_os_str().as_encoded_bytes().contains(&b',') {
+        let (socket, program) = (socket.display(), program.display());
+        bail!("{socket}: {program} cannot be told a path with a comma; choose another --dir");
+    }
+    Ok((Some(program), Vsock::Uds(socket)))
 }
 
 /// The same with paths that mean the same elsewhere.

@@ -1,10 +1,13 @@
 //! Directories of this machine that the guest sees.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use rustix::fs::{StatVfsMountFlags, statvfs};
 
-use super::child;
+use super::child::{self, Helper};
 use crate::instance::share::{self, Device};
 use crate::instance::{Flavour, Instance};
 
@@ -17,6 +20,8 @@ pub(crate) struct Share {
     pub(crate) target: String,
     /// Whether the guest may write.
     pub(crate) access: Access,
+    /// What serves it by virtiofs, if that can be so.
+    pub(crate) virtiofs: Option<Virtiofs>,
 }
 
 /// What a guest may do with one.
@@ -26,53 +31,68 @@ pub(crate) enum Access {
     Write,
 }
 
-/// What carries one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    Plan9,
-    /// With 9p beside it.
-    Virtiofs,
+/// How a share is served by virtiofs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Virtiofs {
+    program: PathBuf,
+    read_only: ReadOnly,
 }
 
-impl By {
-    /// With such a program or socket, or without.
-    pub(crate) fn of<T>(virtiofs: Option<T>) -> Self {
-        virtiofs.map_or(Self::Plan9, |_| Self::Virtiofs)
-    }
+/// What keeps a guest from writing: it mounts as it likes, so its own mount options do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadOnly {
+    /// It may write.
+    No,
+    /// virtiofsd's `--readonly`.
+    Option,
+    /// A mount that only virtiofsd sees.
+    Mount,
 }
 
 /// Where virtiofsd is that is in no PATH: Debian 13's and Fedora's, Debian 12's.
 const VIRTIOFSD: [&str; 3] = ["/usr/libexec", "/usr/lib/virtiofsd", "/usr/lib/qemu"];
 
 impl Share {
-    /// Reads `DIR[:GUEST][:ro]`.
+    /// Reads `DIR[:GUEST][:ro]`. DIR may have colons: it is the longest directory that is there.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let (text, access) = match text.strip_suffix(":ro") {
             Some(text) => (text, Access::Read),
             None => (text, Access::Write),
         };
-        let (source, target) = match text.split_once(':') {
-            Some((source, target)) => (source, Some(target)),
-            None => (text, None),
-        };
-        if source.is_empty() {
-            bail!("a share is DIR[:GUEST][:ro]");
+        let colons = text.rmatch_indices(":/").map(|(at, _)| text.split_at(at));
+        let divided = colons.map(|(source, target)| (source, Some(&target[1..])));
+        let mut all = std::iter::once((text, None)).chain(divided.clone());
+        let is_there = |(source, _): &(&str, _)| Path::new(source).is_dir();
+        let found = all.find(is_there).or_else(|| divided.last());
+        if found.is_none() && text.contains(':') || text.is_empty() {
+            bail!("a share is DIR[:GUEST][:ro], and GUEST an absolute path");
         }
-        let source = std::path::absolute(source)?;
-        let target = match target {
-            Some(target) => target.to_owned(),
-            None => {
-                let here = source.canonicalize().unwrap_or_else(|_| source.clone());
-                here.to_str().context("the path is no text: say where in the guest")?.to_owned()
-            }
-        };
+        let (source, target) = found.unwrap_or((text, None));
+        // virtiofsd and QEMU take no link.
+        let absolute = std::path::absolute(source)?;
+        let source = absolute.canonicalize().unwrap_or(absolute);
+        if let Some(target) = target.filter(|target| target.contains(':')) {
+            bail!("{target}: a share is DIR[:GUEST][:ro], and can be written without :ro");
+        }
+        let here = || source.to_str().map(str::to_owned);
+        let target = target.map(str::to_owned).or_else(here);
+        let target = target.context("the path is no text: say where in the guest")?;
         if !target.starts_with('/') || target == "/" {
             bail!("{target}: a share's place in the guest is an absolute path below /");
         }
-        if target.contains(':') {
-            bail!("{target}: a share is DIR[:GUEST][:ro], and can be written without :ro");
-        }
-        Ok(Self { source, target, access })
+        Ok(Self { source, target, access, virtiofs: None })
+    }
+
+    /// Whether the guest can make a file here that makes another user of this machine root: it writes as root, setuid counts
+    /// on that file system, and others may enter the directory.
+    pub(crate) fn is_exposed(&self) -> bool {
+        let can_enter = |path: &Path| path.metadata().is_ok_and(|about| about.mode() & 0o001 != 0);
+        let is_nosuid = statvfs(&self.source)
+            .is_ok_and(|about| about.f_flag.contains(StatVfsMountFlags::NOSUID));
+        self.access == Access::Write
+            && rustix::process::geteuid().is_root()
+            && !is_nosuid
+            && self.source.ancestors().all(can_enter)
     }
 
     /// Its name among an instance's devices.
@@ -81,7 +101,7 @@ impl Share {
     }
 
     /// As a device, which the agent mounts. LXD's agents try virtiofs first where 9p is named, Incus' do as they are told.
-    pub(crate) fn device(&self, flavour: Flavour, by: By) -> Device {
+    pub(crate) fn device(&self, flavour: Flavour) -> Device {
         let mut device = Device::new();
         let source = self.source.display().to_string();
         for (key, value) in [("type", "disk"), ("path", &self.target), ("source", &source)] {
@@ -90,7 +110,7 @@ impl Share {
         if self.access == Access::Read {
             device.insert("readonly".into(), "true".into());
         }
-        if flavour != Flavour::Incus || by == By::Plan9 {
+        if flavour != Flavour::Incus || self.virtiofs.is_none() {
             device.insert("io.bus".into(), "9p".into());
         }
         device
@@ -101,9 +121,10 @@ impl Share {
         &self,
         number: usize,
         instance: &Instance,
-        socket: Option<&Path>,
+        socket: &Path,
     ) -> Vec<String> {
-        let device = self.device(instance.flavour, By::of(socket));
+        let socket = self.virtiofs.as_ref().map(|_| socket);
+        let device = self.device(instance.flavour);
         let tag = share::tag(instance.flavour, &Self::name(number), &device);
         let escaped = |path: &Path| path.display().to_string().replace(',', ",,");
         let mut arguments = Vec::new();
@@ -141,21 +162,52 @@ fn is_qemus(program: &Path) -> bool {
     program.starts_with("/usr/lib/qemu")
 }
 
-/// Its arguments.
-pub(crate) fn virtiofsd_arguments(program: &Path, share: &Share, socket: &Path) -> Vec<String> {
-    let socket = format!("--socket-path={}", socket.display());
-    let source = share.source.display();
-    if is_qemus(program) {
-        let source = format!("source={source}");
-        return [&socket, "-o", &source, "-o", "sandbox=chroot"].map(String::from).into();
+impl Virtiofs {
+    /// How that program serves the share; `None` if the guest may only read, and could not be kept from writing.
+    pub(crate) fn of(program: &Path, share: &Share) -> Option<Self> {
+        let has_option = || {
+            let help = Command::new(program).arg("--help").stderr(Stdio::null()).output();
+            help.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("--readonly"))
+        };
+        let read_only = match share.access {
+            Access::Write => ReadOnly::No,
+            Access::Read if !is_qemus(program) && has_option() => ReadOnly::Option,
+            Access::Read if child::can_mount_read_only(&share.source) => ReadOnly::Mount,
+            Access::Read => return None,
+        };
+        Some(Self { program: program.to_owned(), read_only })
     }
-    let sandbox = if rustix::process::geteuid().is_root() { "chroot" } else { "none" };
-    let mut arguments =
-        vec![socket, format!("--shared-dir={source}"), format!("--sandbox={sandbox}")];
-    if share.access == Access::Read {
-        arguments.push("--readonly".into());
+
+    /// The process, which is started in the share.
+    pub(crate) fn helper(&self, share: &Share, socket: PathBuf) -> Helper {
+        let mut arguments = Vec::new();
+        let is_root = rustix::process::geteuid().is_root();
+        let source = share.source.display().to_string();
+        if is_qemus(&self.program) {
+            // A comma divides its options, unless it is escaped. A relative path would be one below /, where it goes first.
+            let source = source.replace('\\', "\\\\").replace(',', "\\,");
+            // A guest makes no device on this machine.
+            let options = [&format!("source={source}"), "sandbox=chroot", "modcaps=-mknod"];
+            arguments.extend(options.iter().flat_map(|option| ["-o", option]).map(String::from));
+        } else {
+            let sandbox = if is_root { "chroot" } else { "none" };
+            arguments.extend([format!("--shared-dir={source}"), format!("--sandbox={sandbox}")]);
+            if is_root {
+                arguments.push("--modcaps=-mknod".into());
+            }
+        }
+        if self.read_only == ReadOnly::Option {
+            arguments.push("--readonly".into());
+        }
+        let (program, words) = if self.read_only == ReadOnly::Mount {
+            child::read_only(&self.program, &socket)
+        } else {
+            (self.program.clone(), vec![format!("--socket-path={}", socket.display())])
+        };
+        let arguments = [words, arguments].concat();
+        let directory = share.source.clone();
+        Helper { program, arguments, socket, lock: PathBuf::new(), directory }
     }
-    arguments
 }
 
 /// How a path is mounted, by the guest's list of mounts.

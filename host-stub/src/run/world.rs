@@ -1,8 +1,9 @@
 //! All that a run needs on this machine: a directory of its own, the host in this process, QEMU and the processes beside
 //! it. Nothing of it is left when it is dropped; the processes also end if this one is killed.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -11,10 +12,11 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use super::child::{self, Kept};
-use super::machine::{Helper, Plan, Talk};
+use super::child::{self, Helper, Kept};
+use super::machine::{Plan, Talk};
 use crate::common::printable::log_line;
 use crate::common::random;
+use crate::common::whole_file::end_of;
 use crate::control::host::{Host, Whose};
 use crate::control::server;
 use crate::daemon::vm::Monitor;
@@ -26,6 +28,8 @@ use crate::instance::{Instance, store};
 const PREFIX: &str = "mote-run-";
 /// For a process that makes a socket.
 const SOCKET: Duration = Duration::from_secs(10);
+/// Of the end of a log that is looked at, bytes.
+const LAST_WORDS: u64 = 64 * 1024;
 
 /// A run's directory; removed when dropped.
 #[derive(Debug)]
@@ -43,9 +47,12 @@ impl Scratch {
         let fits = |path: &PathBuf| {
             path.as_os_str().len() <= LONGEST && !path.as_os_str().as_bytes().contains(&b',')
         };
-        let above = Some(std::env::temp_dir()).filter(fits).unwrap_or_else(|| "/tmp".into());
+        let above = std::env::temp_dir().canonicalize().ok().filter(fits);
+        let above = above.unwrap_or_else(|| "/tmp".into());
         sweep(&above);
-        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&above);
+        let private = Permissions::from_mode(0o700);
+        let directory =
+            tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(&above);
         let directory = directory.with_context(|| above.display().to_string())?;
         let lock = store::lock(directory.path())?;
         Ok(Self { directory: Some(directory), _lock: lock })
@@ -71,7 +78,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes what killed runs have left.
+/// Removes what killed runs of this user have left. What others have put there, in a directory for all, is neither opened nor
+/// followed.
 fn sweep(above: &Path) {
     /// One that is younger may have no lock yet.
     const YOUNG: Duration = Duration::from_secs(60);
@@ -79,10 +87,15 @@ fn sweep(above: &Path) {
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
     for entry in ours {
         let path = entry.path();
-        let changed = entry.metadata().and_then(|about| about.modified());
-        let age = changed.ok().and_then(|at| SystemTime::now().duration_since(at).ok());
-        let is_free = || File::open(path.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
-        if age.is_some_and(|age| age > YOUNG) && is_free() {
+        let Ok(about) = path.symlink_metadata() else { continue };
+        let is_our_own = about.is_dir() && about.uid() == rustix::process::geteuid().as_raw();
+        let changed = about.modified().ok();
+        let age = changed.and_then(|at| SystemTime::now().duration_since(at).ok());
+        let is_free = || {
+            let lock = store::open_lock(&path, OpenOptions::new().read(true));
+            lock.is_ok_and(|lock| lock.try_lock().is_ok())
+        };
+        if is_our_own && age.is_some_and(|age| age > YOUNG) && is_free() {
             let _others = fs::remove_dir_all(&path);
         }
     }
@@ -118,8 +131,7 @@ impl World {
         plan.write_files(root)?;
         let mut helpers = Vec::new();
         for helper in plan.helpers() {
-            let mut command = child::command(&helper.program);
-            helpers.push(serve(command.args(&helper.arguments), &helper)?);
+            helpers.push(serve(&mut child::command(&helper.program), &helper)?);
         }
         let qemu_log = plan.beside("qemu.log");
         let mut command = child::command(&plan.qemu);
@@ -152,7 +164,7 @@ impl World {
 
     /// What QEMU complained of last.
     pub(crate) fn last_words(&self) -> String {
-        let text = fs::read(&self.qemu_log).unwrap_or_default();
+        let text = end_of(&self.qemu_log, LAST_WORDS).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         // It warns of what processors lack, and goes on.
@@ -169,6 +181,13 @@ impl Drop for World {
     }
 }
 
+/// The last line of a log, of which a guest may have made many.
+pub(super) fn last_line(log: &Path) -> String {
+    let text = end_of(log, LAST_WORDS).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    text.lines().last().map_or_else(|| "it says nothing".to_owned(), log_line)
+}
+
 /// A process that writes only to a log.
 pub(super) fn start(command: &mut Command, log: &Path) -> Result<Kept> {
     let log = File::create(log).with_context(|| log.display().to_string())?;
@@ -179,14 +198,12 @@ pub(super) fn start(command: &mut Command, log: &Path) -> Result<Kept> {
 pub(super) fn serve(command: &mut Command, helper: &Helper) -> Result<Kept> {
     let Helper { program, socket, .. } = helper;
     let log = socket.with_extension("log");
-    let mut process = start(command, &log)?;
+    let mut process = start(command.args(&helper.arguments).current_dir(&helper.directory), &log)?;
     let begun = std::time::Instant::now();
     while !socket.exists() {
         let ended = process.ended();
         if ended.is_some() || begun.elapsed() > SOCKET {
-            let said = fs::read_to_string(&log).unwrap_or_default();
-            let said = said.lines().last().unwrap_or("it says nothing").to_owned();
-            bail!("{} does not serve: {said}", program.display());
+            bail!("{} does not serve: {}", program.display(), last_line(&log));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::json;
@@ -145,4 +146,59 @@ fn the_control_socket_speaks_plain_http() {
     assert!(ask("GET /1.0/nope HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
     assert!(ask("GET /1.0/instances/x HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400 "));
     assert!(host.try_run(&["agent-state", "x"]).unwrap_err().contains("no instance is called x"));
+}
+
+#[test]
+fn what_is_kept_is_nobody_elses_and_nobody_else_stops_the_daemon() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut host = Host::new();
+    // As an older one has made them.
+    std::fs::create_dir(host.path("instances")).unwrap();
+    std::fs::write(host.path("lock"), "").unwrap();
+    host.init("vm1", "lxd", &[]);
+    host.start();
+    let mode =
+        |name: &str| std::fs::metadata(host.path(name)).unwrap().permissions().mode() & 0o7777;
+    for (name, expected) in [
+        ("instances", 0o700),
+        ("instances/vm1", 0o700),
+        ("instances/vm1/instance.json", 0o600),
+        ("lock", 0o600),
+        ("port", 0o600),
+        ("server.key", 0o600),
+        ("control.sock", 0o600),
+    ] {
+        assert_eq!(mode(name), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_boot_does_not_take_a_daemon_that_is_about_to_end_for_one_that_serves() {
+    let host = Host::new();
+    let qemu = host.path("qemu");
+    std::fs::write(&qemu, "#!/bin/sh\necho nothing to run >&2\nexit 1\n").unwrap();
+    std::fs::set_permissions(&qemu, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let socket = "socket=$(echo \"$*\" | sed 's/.*socket=//'); : >\"$socket\"; exec sleep 1000";
+    let vsock = host.path("vsock");
+    std::fs::write(&vsock, format!("#!/bin/sh\n{socket}\n")).unwrap();
+    std::fs::set_permissions(&vsock, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let qemu = qemu.display().to_string();
+    // The daemon looks every 200 ms whether it is needed.
+    for wait_for in [0, 20, 60, 100, 140, 180, 220, 260] {
+        host.init("a", "lxd", &[]);
+        let daemon = host.command(&["daemon", "--until-empty"]).stderr(Stdio::null()).spawn();
+        let mut daemon = daemon.unwrap();
+        wait("the daemon", SOON, || {
+            host.try_run(&["get", "a", "x"]).err()?.contains("x").then_some(())
+        });
+        host.run(&["delete", "--force", "a"]);
+        std::thread::sleep(Duration::from_millis(wait_for));
+        let boot = ["boot", "b", "--accel", "tcg", "--qemu", &qemu, "--kernel", &qemu];
+        let output = host.command(&boot).env("MOTE_VSOCK", &vsock).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        // It came as far as QEMU.
+        assert!(said.contains("nothing to run"), "{said}");
+        let _ended = daemon.kill();
+        daemon.wait().unwrap();
+    }
 }

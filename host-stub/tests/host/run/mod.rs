@@ -1,5 +1,5 @@
 //! `run` with programs that play QEMU and what carries vsock: what is said, the codes, and that nothing is left. With a
-//! VM: tests/tests/vm/run.rs.
+//! VM: tests/tests/vm/run.
 
 mod boots;
 mod slow;
@@ -283,4 +283,78 @@ fn a_disk_is_not_written_unless_that_is_asked_for() {
         text.contains("id=root,format=qcow2,discard=on") && !text.contains("snapshot"),
         "{text}"
     );
+}
+
+#[test]
+fn what_others_have_planted_among_the_runs_is_neither_opened_nor_followed_nor_removed() {
+    let world = World::new("planted", "echo 'qemu: here' >&2; exit 1");
+    let make = |name: &str| {
+        let path = world.0.join(name);
+        fs::create_dir(&path).unwrap();
+        path
+    };
+    let (pipe, victim, theirs) =
+        (make("tmp/mote-run-pipe"), make("victim"), make("tmp/mote-run-theirs"));
+    let mkfifo = Command::new("mkfifo").arg(pipe.join("lock")).status().unwrap();
+    assert!(mkfifo.success());
+    for lock in [&victim, &theirs] {
+        fs::write(lock.join("lock"), "").unwrap();
+    }
+    let to_lock = make("tmp/mote-run-to-lock");
+    std::os::unix::fs::symlink(victim.join("lock"), to_lock.join("lock")).unwrap();
+    std::os::unix::fs::symlink(&victim, world.0.join("tmp/mote-run-link")).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        std::os::unix::fs::chown(&theirs, Some(1000), None).unwrap();
+    } else {
+        fs::remove_dir_all(&theirs).unwrap();
+    }
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(3600);
+    for path in fs::read_dir(world.0.join("tmp")).unwrap().flatten().map(|entry| entry.path()) {
+        let times = fs::FileTimes::new().set_modified(long_ago);
+        fs::File::open(path).unwrap().set_times(times).unwrap();
+    }
+    // One of a run that was killed is removed.
+    let left = make("tmp/mote-run-left");
+    fs::write(left.join("lock"), "").unwrap();
+    let times = fs::FileTimes::new().set_modified(long_ago);
+    fs::File::open(&left).unwrap().set_times(times).unwrap();
+    let mut run = world.command(&["--accel", "tcg"]).spawn().unwrap();
+    let ended = wait("its end", SOON, || run.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(125));
+    assert!(!left.exists());
+    assert!(pipe.exists() && to_lock.exists() && victim.join("lock").exists());
+    assert_eq!(theirs.exists(), is_root);
+}
+
+#[test]
+fn a_run_is_nobody_elses() {
+    let world = World::new("private", "exec sleep 1000");
+    let mut run = world.command(&["--accel", "tcg"]).spawn().unwrap();
+    let instance = world.instance();
+    let run_directory = instance.ancestors().nth(2).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode(run_directory), mode(&instance)), (0o700, 0o700));
+    for file in ["config.iso", "instance.json"] {
+        assert_eq!(mode(&instance.join(file)), 0o600, "{file}");
+    }
+    assert_eq!(mode(&run_directory.join("lock")), 0o600);
+    kill_process(Pid::from_child(&run), Signal::TERM).unwrap();
+    run.wait().unwrap();
+}
+
+#[test]
+fn a_report_is_not_written_through_a_link() {
+    let world = World::new("reports", "exit 1");
+    let (victim, link) = (world.path("victim"), world.path("link"));
+    fs::write(&victim, "mine").unwrap();
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    for option in ["--result", "--junit", "--log", "--console"] {
+        let (code, said) = world.run(&["--accel", "tcg", option, &link]);
+        assert_eq!(code, Some(125), "{option}: {said}");
+        assert!(said.contains("link is a symbolic link here"), "{option}: {said}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine", "{option}");
+    }
+    let (_, said) = world.run(&["--accel", "tcg", "--result", "/dev/stderr"]);
+    assert!(said.contains("\"outcome\":\"not-run\""), "{said}");
 }

@@ -58,16 +58,15 @@ fn files_of_options_are_looked_at_before_the_boot() {
         assert!(said.starts_with(&first) && said.ends_with(expected), "{said}");
     }
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);
-    // What was there is emptied, not removed: it may be a link.
-    let (console, link) = (world.path("console"), world.path("link"));
-    std::os::unix::fs::symlink(&console, &link).unwrap();
+    // What was there is emptied, not removed: it may be another's.
+    let console = world.path("console");
     fs::write(&console, "of the last run").unwrap();
-    let (_, said) = world.run(&["--accel", "tcg", "--console", &link]);
+    let (_, said) = world.run(&["--accel", "tcg", "--console", &console]);
     assert!(
         said.starts_with("mote-host: QEMU ended (exit status: 1): it says nothing\n"),
         "{said}"
     );
-    assert!(fs::read_link(&link).is_ok() && fs::read(&console).unwrap().is_empty());
+    assert!(fs::read(&console).unwrap().is_empty());
 }
 
 #[test]
@@ -165,5 +164,41 @@ fn a_disk_of_another_architecture_is_not_booted_without_firmware() {
         assert_eq!(output.status.code(), Some(125), "{said}");
         let begin = format!("mote-host: QEMU has no firmware for {arch}: --kernel");
         assert!(said.starts_with(&begin), "{said}");
+    }
+}
+
+#[test]
+fn the_agent_is_put_before_the_init_that_was_asked_for() {
+    let world = World::new("rdinit", "exit 1");
+    let kernel = world.path("kernel");
+    let of = |mote: &[&str], append: &str| {
+        let append = ["--initrd", &kernel, "--append", append, "--append", "y=2"];
+        let options = [&["--accel", "tcg", "--dry-run"], mote, &append[..]].concat();
+        String::from_utf8(world.command(&options).output().unwrap().stdout).unwrap()
+    };
+    let mote = ["--mote", &kernel];
+    let text = of(&mote, "x=1 rdinit=/myinit -- rdinit=/its");
+    assert!(text.contains("no_timer_check rdinit=/.mote/init x=1 -- rdinit=/its y=2'"), "{text}");
+    let text = of(&[], "x=1 rdinit=/myinit");
+    assert!(text.contains("no_timer_check x=1 rdinit=/myinit y=2'"), "{text}");
+}
+
+#[test]
+fn any_directory_can_be_shared() {
+    let world = World::new("paths", "exit 1");
+    for name in ["a,b", "a:b", "a b"] {
+        let directory = world.0.join(name);
+        fs::create_dir(&directory).unwrap();
+        let link = world.0.join("link");
+        std::os::unix::fs::symlink(&directory, &link).unwrap();
+        for source in [&directory, &link] {
+            let share = format!("{}:/m", source.display());
+            let output = world.command(&["--accel", "tcg", "--dry-run", "--share", &share]);
+            let text = { output }.output().unwrap().stdout;
+            let text = String::from_utf8(text).unwrap();
+            let path = directory.display().to_string().replace(',', ",,");
+            assert!(text.contains(&format!("path={path},security_model=")), "{path} in {text}");
+        }
+        fs::remove_file(link).unwrap();
     }
 }

@@ -1,5 +1,7 @@
 //! `mote-host run` with a VM: the command's bytes and code, how it ends when the VM does, and that nothing is left.
 
+mod files;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;

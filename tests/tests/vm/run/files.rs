@@ -1,0 +1,131 @@
+//! Files between `mote-host run` and a guest that is not trusted: what it may write here, and what is copied.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use mote_tests::Scratch;
+use mote_tests::vm::run::{output, run};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::Value;
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).expect("a result")).expect("JSON")
+}
+
+fn pipe(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+}
+
+/// A program file with mode 4755 in a directory with mode 1777, and what cannot be copied.
+fn tree(path: &Path) {
+    fs::create_dir(path).expect("a directory");
+    for name in ["a", "z"] {
+        fs::write(path.join(name), name).expect("a file");
+        fs::set_permissions(path.join(name), Permissions::from_mode(0o4755)).expect("a mode");
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o1777)).expect("a mode");
+    pipe(&path.join("p"));
+}
+
+#[test]
+fn a_guest_cannot_write_to_a_share_that_it_may_only_read() {
+    let scratch = Scratch::new();
+    let (directory, link) = (scratch.0.join("a,b:c"), scratch.0.join("link"));
+    tree(&directory);
+    fs::write(directory.join("file"), "mine").expect("a file");
+    // A directory with such a name, and a link to it.
+    symlink(&directory, &link).expect("a link");
+    let script = "cat /one/file /two/file; \
+        for place in /one /two; do mount -o remount,rw $place; echo remount $?; done; \
+        for tag in lxd_share0 lxd_share1; do \
+            mkdir /$tag; mount -t virtiofs $tag /$tag; echo mount $?; done; \
+        for place in /one /two /lxd_share0 /lxd_share1; do \
+            for act in 'touch new' 'rm file' 'chmod 777 file' 'mv file moved' 'truncate -s 0 file' \
+                'mkdir d' 'ln file hard' 'chown 1 file' 'touch file'; do \
+                (cd $place; $act) 2>/dev/null && echo \"$place: $act\"; done; \
+            echo x 2>/dev/null >>$place/file && echo \"$place: written\"; done; true";
+    let file = scratch.0.join("result");
+    let shares = [(&directory, "one"), (&link, "two")];
+    let shares = shares.map(|(path, name)| format!("{}:/{name}:ro", path.display()));
+    let options =
+        ["--share", &shares[0], "--share", &shares[1], "--result", file.to_str().expect("text")];
+    let (out, err, code) = output(run(&scratch.0, &options, &["sh", "-c", script]));
+    assert_eq!(json(&file)["vm"]["shares"]["/two"], "virtiofs", "{err}");
+    // Its own mounts are its own, and can be changed: that alone would not keep it from writing.
+    assert_eq!(out, "minemineremount 0\nremount 0\nmount 0\nmount 0\n", "{err}");
+    assert_eq!((err.as_str(), code), ("", Some(0)));
+    assert_eq!(fs::read_to_string(directory.join("file")).expect("a file"), "mine");
+    assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 4);
+}
+
+#[test]
+fn links_that_a_pull_made_are_not_followed_and_what_cannot_be_copied_is_skipped() {
+    let scratch = Scratch::new();
+    let [source, victim, out] = ["source", "victim", "out"].map(|name| scratch.0.join(name));
+    tree(&source);
+    let _socket = UnixListener::bind(source.join("s")).expect("a socket");
+    fs::create_dir(&victim).expect("a directory");
+    let script = format!(
+        "stat -c '%a %n' /tree /tree/a /tree/z; ln -s {0} /tmp/link; echo evil >/tmp/file; \
+         mkdir /tmp/d; echo b >/tmp/d/b; mkfifo /tmp/d/p; ln -s {0} /tmp/d/l",
+        victim.display()
+    );
+    let (push, to) = (format!("{}:/tree", source.display()), out.display());
+    let pulls = ["/tmp/link", "/tmp/file", "/tmp/d"].map(|from| format!("{from}:{to}"));
+    let file = scratch.0.join("result");
+    let run = |pulls: &[&String]| {
+        let mut options = vec!["--push", &push, "--result", file.to_str().expect("text")];
+        options.extend(pulls.iter().flat_map(|pull| ["--pull", pull]));
+        output(run(&scratch.0, &options, &["sh", "-c", &script]))
+    };
+    let (printed, err, code) = run(&[&pulls[0], &pulls[1]]);
+    assert_eq!(printed, "1777 /tree\n4755 /tree/a\n4755 /tree/z\n", "{err}");
+    assert_eq!(code, Some(125), "{err}");
+    let (skipped, refused) = err.split_once('\n').expect("two lines");
+    let names = format!("{0}/p, {0}/s", source.display());
+    assert!(skipped.starts_with("mote-host: skipped, ") && skipped.ends_with(&names), "{err}");
+    assert!(
+        refused.starts_with("mote-host: --pull /tmp/file: ") && refused.contains("symbolic link"),
+        "{err}"
+    );
+    // The next run is refused before it boots.
+    let (printed, err, code) = run(&[&pulls[1]]);
+    assert_eq!((printed.as_str(), code), ("", Some(125)), "{err}");
+    assert!(err.contains("is a symbolic link here"), "{err}");
+    assert_eq!(fs::read_dir(&victim).expect("a directory").count(), 0);
+    fs::remove_file(&out).expect("a link");
+    let (_, err, code) = run(&[&pulls[2]]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("\nmote-host: skipped, ") && err.ends_with("copied: /tmp/d/p\n"), "{err}");
+    assert_eq!(fs::read_to_string(out.join("b")).expect("a file"), "b\n");
+    assert!(out.join("l").is_symlink() && !out.join("p").exists());
+}
+
+#[test]
+fn a_command_that_never_ran_is_reported_so_and_an_init_of_ones_own_gets_its_agent() {
+    let scratch = Scratch::new();
+    let [file, junit] = ["result", "junit"].map(|name| scratch.0.join(name));
+    let reports =
+        ["--result", file.to_str().expect("text"), "--junit", junit.to_str().expect("text")];
+    for (options, command, code, why) in [
+        (&["--cwd", "/nowhere"][..], "true", 127, "there is no directory /nowhere in the guest"),
+        (&[], "/nosuch", 127, "Command not found: /nosuch"),
+        (&[], "/etc/passwd", 126, "Command not executable"),
+    ] {
+        let (_, err, ended) = output(run(&scratch.0, &[&reports, options].concat(), &[command]));
+        assert_eq!(ended, Some(code), "{err}");
+        assert!(err.starts_with(&format!("mote-host: {why}")), "{err}");
+        let result = json(&file);
+        assert_eq!((&result["outcome"], &result["code"]), (&"not-run".into(), &code.into()));
+        assert!(result["cause"].as_str().is_some_and(|cause| cause.starts_with(why)), "{result}");
+        let junit = fs::read_to_string(&junit).expect("a report");
+        assert!(junit.contains(&format!("<failure message=\"{why}")), "{junit}");
+    }
+    let agent = mote_tests::agent().display().to_string();
+    let append = "mote.agent=no rdinit=/bin/busybox -- sh -c \"echo mine >/ran; exec /init\"";
+    let options = ["--mote", &agent, "--append", append];
+    let (out, err, code) = output(run(&scratch.0, &options, &["cat", "/ran"]));
+    assert_eq!((out.as_str(), err.as_str(), code), ("mine\n", "", Some(0)));
+}
