@@ -5,7 +5,7 @@
 //! The guest's policy may deny all of them, or cloud-init's seed, and none may change its files ([`own_files`]).
 //!
 //! An existing target is truncated in place, as in the real agents: it may be a bind mount, a hard link, a
-//! symbolic link of root's, or have its own owner and labels. A new target is written beside and renamed, so
+//! symbolic link of root's, or have its own owner, mode and labels. A new target is written beside and renamed, so
 //! that a crash never leaves half a file, which `create_only` would keep for ever.
 
 use std::fmt;
@@ -235,11 +235,6 @@ fn write(
         io::Seek::rewind(&mut file)?;
         file.set_len(0)?;
         copy(&mut source, &mut file)?;
-    }
-    // Only current LXD sets the mode of an existing file. LXD 5.21 does not, but has the same flavour
-    // here.
-    if flavour == Flavour::Lxd {
-        file.set_permissions(PermissionsExt::from_mode(0o644))?;
     }
     Ok(if same { Done::Same } else { Done::Changed })
 }

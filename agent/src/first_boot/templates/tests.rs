@@ -59,15 +59,14 @@ fn new_files_are_made_with_their_directories_and_modes() {
 }
 
 #[test]
-fn a_file_that_is_there_keeps_its_inode_and_but_for_lxd_its_mode() {
-    for flavour in EACH {
-        let world = World::new("there", "templates: {/etc/a: {template: t, mode: 600}}");
+fn a_file_that_is_there_keeps_its_inode_and_its_mode() {
+    for (flavour, mode) in EACH.into_iter().zip([0o600, 0o600, 0o640]) {
+        let world = World::new("there", "templates: {/etc/a: {template: t, mode: 644}}");
         fs::write(world.root.join("etc/a"), "something longer than the template").unwrap();
-        fs::set_permissions(world.root.join("etc/a"), PermissionsExt::from_mode(0o640)).unwrap();
+        fs::set_permissions(world.root.join("etc/a"), PermissionsExt::from_mode(mode)).unwrap();
         let inode = fs::metadata(world.root.join("etc/a")).unwrap().ino();
         world.out("t", "new");
         assert!(world.apply(flavour).changed("etc/a"));
-        let mode = if flavour == Flavour::Lxd { 0o644 } else { 0o640 };
         assert_eq!((world.text("etc/a").as_str(), world.mode("etc/a")), ("new", mode));
         assert_eq!(fs::metadata(world.root.join("etc/a")).unwrap().ino(), inode);
         let again = world.apply(flavour);
