@@ -245,6 +245,22 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
 }
 
 #[test]
+fn a_bind_mount_does_not_hide_the_root_from_lxd() {
+    let pair = Pair::start("lxd", &[]);
+    let inside = pair.scratch.0.join("root");
+    root(&inside, [(1, true)].into_iter());
+    fs::create_dir_all(inside.join("srv")).unwrap();
+    let mounts = "/dev/vda1 / ext4 rw 0 0\n/dev/vda1 /srv ext4 rw 0 0\n";
+    // The second is read by a worker, since a mount may hang.
+    for other in ["", "share /nowhere 9p rw 0 0\n"] {
+        fs::write(inside.join("proc/mounts"), format!("{mounts}{other}")).unwrap();
+        let metrics = pair.host.run(&["metrics", host::NAME, "--json"]);
+        let metrics: Value = serde_json::from_str(&metrics).unwrap();
+        assert_eq!(metrics["filesystem"]["/dev/vda1"]["mountpoint"], "/", "{metrics}");
+    }
+}
+
+#[test]
 fn the_host_gets_its_answer_from_a_process_that_cannot_end() {
     use std::io::Read;
     const NAME: &str = "the_host_gets_its_answer_from_a_process_that_cannot_end";

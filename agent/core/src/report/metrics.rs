@@ -204,11 +204,35 @@ pub fn totals(json: &mut Writer<'_>, flavour: Flavour, totals: &Totals) {
     }
 }
 
-/// Device and mount point, unescaped, of a line of `/proc/mounts`; `None` if the mount is not to be
-/// reported.
-#[must_use]
-pub fn wanted(flavour: Flavour, line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let mount = Mount::parse(line)?;
-    let point: Vec<u8> = mounts::unescape(mount.point).collect();
-    mount.counts(flavour, &point).then(|| (mounts::unescape(mount.device).collect(), point))
+/// The mounts to report, line by line of `/proc/mounts`.
+#[derive(Debug)]
+pub struct Filesystems {
+    flavour: Flavour,
+    /// Device of the last mount at `/`.
+    root: Option<Vec<u8>>,
+}
+
+impl Filesystems {
+    /// No line was read yet.
+    #[must_use]
+    pub fn new(flavour: Flavour) -> Self {
+        Self { flavour, root: None }
+    }
+
+    /// Device and mount point, unescaped; `None` if the mount is not to be reported.
+    pub fn wanted(&mut self, line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+        let mount = Mount::parse(line)?;
+        let point: Vec<u8> = mounts::unescape(mount.point).collect();
+        if !mount.counts(self.flavour, &point) {
+            return None;
+        }
+        let device: Vec<u8> = mounts::unescape(mount.device).collect();
+        if point == b"/" {
+            self.root = Some(device.clone());
+        } else if !is_list(self.flavour) && self.root.as_ref() == Some(&device) {
+            // A bind mount, whose entry would replace that of the root.
+            return None;
+        }
+        Some((device, point))
+    }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use mote_core::flavour::Flavour;
 use mote_core::json::Writer;
-use mote_core::report::metrics;
+use mote_core::report::metrics::{self, Filesystems};
 use mote_core::report::proc::mounts::{Mount, Space};
 use rustix::fs::{StatFs, statfs};
 
@@ -36,6 +36,7 @@ const STACK: usize = 64 * 1024;
 struct Work {
     /// `/proc/mounts`; `None` at its end.
     mounts: Option<Lines<std::fs::File>>,
+    chosen: Filesystems,
     out: Pipe,
     result: fmt::Result,
     /// Whether an entry was written.
@@ -57,6 +58,7 @@ pub(crate) fn write(flavour: Flavour, root: &Path, out: Pipe) -> Result<Pipe, fm
     let Some(mounts) = Lines::open(&root.join("proc/mounts")) else { return Ok(out) };
     let work = Work {
         mounts: Some(mounts),
+        chosen: Filesystems::new(flavour),
         out,
         result: Ok(()),
         some: false,
@@ -112,7 +114,7 @@ fn ask(shared: &Shared, flavour: Flavour, root: &Path, main: &Thread) {
             main.unpark();
             return;
         };
-        let Some((device, point)) = metrics::wanted(flavour, line) else { continue };
+        let Some((device, point)) = work.chosen.wanted(line) else { continue };
         if work.hanging.holds(&point) {
             continue;
         }
@@ -136,12 +138,12 @@ pub(crate) struct Local(Vec<(Vec<u8>, Vec<u8>)>);
 /// Those mounts; `None` if a mount of this machine may hang, or there are many.
 pub(crate) fn local(flavour: Flavour, root: &Path) -> Option<Local> {
     let mut mounts = Lines::open(&root.join("proc/mounts"))?;
-    let mut found = Vec::new();
+    let (mut chosen, mut found) = (Filesystems::new(flavour), Vec::new());
     while let Some(line) = mounts.next() {
         if Mount::parse(line)?.may_hang() || found.len() > MAX_LOCAL_MOUNTS {
             return None;
         }
-        found.extend(metrics::wanted(flavour, line));
+        found.extend(chosen.wanted(line));
     }
     Some(Local(found))
 }

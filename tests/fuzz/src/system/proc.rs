@@ -15,7 +15,7 @@ use mote_core::freeze::{self, filesystems};
 use mote_core::json::Writer;
 use mote_core::netlink::{self, Reply};
 use mote_core::ready_when;
-use mote_core::report::metrics::{self, Section, Totals};
+use mote_core::report::metrics::{self, Filesystems, Section, Totals};
 use mote_core::report::proc::memory::Memory;
 use mote_core::report::proc::mounts::Space;
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
@@ -30,13 +30,13 @@ fn lines(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn section(json: &mut Writer<'_>, flavour: Flavour, data: &[u8], section: Section) -> usize {
     metrics::open(json, flavour, section);
-    let mut count = 0;
+    let (mut count, mut filesystems) = (0, Filesystems::new(flavour));
     for line in lines(data) {
         count += usize::from(
             match section {
                 Section::Cpu => Cpu::parse(line).map(|cpu| metrics::cpu(json, flavour, &cpu)),
                 Section::Disk => Disk::parse(line).map(|disk| metrics::disk(json, flavour, &disk)),
-                Section::Filesystem => metrics::wanted(flavour, line).map(|(device, point)| {
+                Section::Filesystem => filesystems.wanted(line).map(|(device, point)| {
                     let value = number(line).unwrap_or(line.len() as u64);
                     let space = Space {
                         block: value,

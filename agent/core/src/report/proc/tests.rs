@@ -4,6 +4,7 @@ use super::stat::{Cpu, Disk, Interface};
 use super::{keyed, number, release};
 use crate::flavour::Flavour;
 use crate::netlink::Traffic;
+use crate::report::metrics::Filesystems;
 use std::string::String;
 use std::vec::Vec;
 
@@ -143,6 +144,21 @@ fn mounts_are_chosen_by_kind_and_place() {
     }
     assert!(counts(Flavour::Incus, "fuse.lxcfs", "/var/lib/lxcfs"));
     assert!(!counts(Flavour::LxdOld, "fuse.lxcfs", "/var/lib/lxcfs"));
+}
+
+#[test]
+fn a_bind_mount_does_not_hide_the_root_in_a_map() {
+    let mounts = "rootfs / rootfs rw 0 0\n/dev/vda1 / ext4 rw 0 0\n/dev/vda1 /a ext4 rw 0 0\n\
+                  /dev/vdb1 /b xfs rw 0 0\n/dev/vdb1 /c xfs rw 0 0\n/dev/vda1 /d\\040d ext4 rw 0 0\n";
+    let points = |flavour| {
+        let mut filesystems = Filesystems::new(flavour);
+        let wanted = mounts.as_bytes().split(|byte| *byte == b'\n');
+        let wanted = wanted.filter_map(|line| filesystems.wanted(line));
+        wanted.map(|(_, point)| String::from_utf8(point).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(points(Flavour::Lxd), ["/", "/", "/b", "/c"]);
+    assert_eq!(points(Flavour::LxdOld), points(Flavour::Lxd));
+    assert_eq!(points(Flavour::Incus), ["/", "/", "/a", "/b", "/c", "/d d"]);
 }
 
 #[test]
