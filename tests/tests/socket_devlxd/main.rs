@@ -10,8 +10,9 @@ mod wire;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 
-use mote_tests::agent::Pair;
+use mote_tests::agent::{self, Pair};
 use mote_tests::host::NAME;
 
 fn lxd() -> Pair {
@@ -149,6 +150,22 @@ fn an_image_of_any_size_passes_in_constant_memory() {
     assert_eq!(copied, 200 * 1024 * 1024);
     let grown = pair.memory("VmHWM:") - before;
     assert!(grown < 1024, "grew by {grown} kB");
+}
+
+#[test]
+fn config_prints_all_keys_whatever_they_are_called() {
+    let config = ["user.%2F%=p", "user.?#=q", "user.a b=s", "user.empty=", "user.e\u{e9}=u"];
+    let config = [&config[..], &["user.k8s.io/role=cp", "user.last=z"]].concat();
+    for flavour in ["lxd", "lxd-5.0", "incus"] {
+        let pair = Pair::start(flavour, &config);
+        let mut command = agent::command(&pair.scratch.0, flavour, &pair.host.share);
+        let output = command.arg("config").stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+        let output = output.unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let lines = config.iter().map(|pair| pair.replacen('=', ": ", 1) + "\n");
+        assert_eq!(printed, lines.collect::<String>(), "{flavour}");
+        assert_eq!(output.status.code(), Some(0));
+    }
 }
 
 #[test]
