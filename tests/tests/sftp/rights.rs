@@ -66,6 +66,22 @@ fn set_modes(session: &mut Session, directory: &Path) {
 }
 
 #[test]
+fn a_session_without_limits_keeps_all_bits_of_a_mode() {
+    let scratch = Scratch::new();
+    let mut session = limited(&scratch, &[]);
+    let path = |name: &str| scratch.0.join(name).as_os_str().as_bytes().to_owned();
+    let flags = Int(open::WRITE | open::CREATE);
+    let opened = session.ask(kind::OPEN, &[Text(&path("a")), flags, Int(MODE), Int(0o4755)]);
+    assert!(matches!(opened, Reply::Handle(_)), "{opened:?}");
+    assert_eq!(mode(&scratch.0.join("a")), 0o4755);
+    session.done(kind::MKDIR, &[Text(&path("d")), Int(0)]);
+    for bits in [0o1777, 0o2775, 0o4755] {
+        session.done(kind::SETSTAT, &[Text(&path("d")), Int(MODE), Int(bits)]);
+        assert_eq!(mode(&scratch.0.join("d")), bits);
+    }
+}
+
+#[test]
 fn no_mode_beyond_the_ordinary_bits_is_set_below_a_directory() {
     if !by_root() {
         return;

@@ -31,7 +31,25 @@ pub(super) fn open(
             flags |= flag;
         }
     }
-    open_regular(path, flags, Mode::from_raw_mode(permissions.unwrap_or(0o644)))
+    let opened = open_regular(path, flags, Mode::from_raw_mode(permissions.unwrap_or(0o644)));
+    match opened {
+        Err(Refusal::System(Errno::ACCESS)) if is_protected(path) => Err(Refusal::Protected),
+        opened => opened,
+    }
+}
+
+/// Whether this is a file or link of another user's in a sticky directory that others can write.
+fn is_protected(path: &CStr) -> bool {
+    let bytes = path.to_bytes();
+    let name = bytes.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let directory = bytes.get(..name).filter(|path| !path.is_empty()).unwrap_or(b".");
+    let (Ok(file), Ok(directory)) = (rustix::fs::lstat(path), rustix::fs::stat(directory)) else {
+        return false;
+    };
+    let owners = [rustix::process::geteuid().as_raw(), directory.st_uid];
+    directory.st_mode & 0o1000 != 0
+        && directory.st_mode & 0o022 != 0
+        && !owners.contains(&file.st_uid)
 }
 
 /// Opens a regular file or directory, or creates a file. The kernel refuses to open a directory for
@@ -78,4 +96,37 @@ pub(super) fn write(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> Result<()
         offset = offset.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::scratch::scratch;
+    use std::ffi::CString;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+
+    #[test]
+    fn a_file_is_protected_if_it_is_anothers_in_a_sticky_directory_for_all() {
+        if !rustix::process::getuid().is_root() {
+            return;
+        }
+        let root = scratch("sticky");
+        let c = |name: &str| CString::new(root.join(name).as_os_str().as_bytes()).unwrap();
+        for name in ["his", "ours"] {
+            std::fs::write(root.join(name), "").unwrap();
+        }
+        symlink("ours", root.join("link")).unwrap();
+        for name in ["his", "link"] {
+            lchown(root.join(name), Some(65_534), None).unwrap();
+        }
+        for (mode, is) in [(0o1777, true), (0o1775, true), (0o1755, false), (0o777, false)] {
+            std::fs::set_permissions(&*root, PermissionsExt::from_mode(mode)).unwrap();
+            let found = ["his", "link", "ours", "none"].map(|name| is_protected(&c(name)));
+            assert_eq!(found, [is, is, false, false], "{mode:o}");
+        }
+        std::fs::set_permissions(&*root, PermissionsExt::from_mode(0o1777)).unwrap();
+        std::os::unix::fs::chown(&*root, Some(65_534), None).unwrap();
+        assert!(!is_protected(&c("his")));
+    }
 }

@@ -22,6 +22,8 @@ pub(super) enum Refusal {
     Denied(&'static str),
     /// There is no such file, or the guest's policy does not show it.
     Hidden,
+    /// A file or link of another user's in a sticky directory, where the kernel protects even root from it.
+    Protected,
     /// The error of a system call.
     System(Errno),
 }
@@ -32,7 +34,8 @@ impl Refusal {
     pub(super) fn code(&self) -> Code {
         match self {
             Self::Eof => Code::Eof,
-            Self::BadHandle | Self::NotRegular => Code::Failure,
+            // For what is denied, the servers' clients show a text of their own (P§4.4).
+            Self::BadHandle | Self::NotRegular | Self::Protected => Code::Failure,
             Self::Unsupported => Code::OpUnsupported,
             Self::Malformed => Code::BadMessage,
             Self::Denied(_) => Code::PermissionDenied,
@@ -57,6 +60,10 @@ impl fmt::Display for Refusal {
             Self::Malformed => "malformed message",
             Self::Denied(why) => return write!(out, "the guest's policy does not allow it: {why}"),
             Self::Hidden => "no such file, or the guest's policy does not show it",
+            Self::Protected => {
+                "permission denied: another user's, in a sticky directory \
+                 (fs.protected_regular, fs.protected_symlinks); remove it first"
+            }
             Self::System(errno) => return errno.fmt(out),
         })
     }

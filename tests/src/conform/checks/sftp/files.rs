@@ -114,6 +114,18 @@ pub(super) fn open_mode(agent: &Agent) -> Claim {
     same("the mode", agent.guest(&format!("stat -c %a {dir}/file"))?, "640")
 }
 
+pub(super) fn sticky(agent: &Agent) -> Claim {
+    let (mut sftp, dir) = session(agent, "sticky")?;
+    let file = format!("{dir}/file");
+    let _made = agent.guest(&format!(
+        "echo 2 >/proc/sys/fs/protected_regular && chmod 1777 {dir} && touch {file} && chown 1000 {file}"
+    ))?;
+    let body = Body::of(&file).u32(flag::WRITE | flag::CREATE | flag::TRUNCATE).u32(0);
+    let reply = sftp.call(kind::OPEN, &body)?;
+    let has_reason = matches!(&reply, Reply::Status(_, why) if why.contains("sticky"));
+    hold(format!("OPEN gives {}", reply.short()), has_reason)
+}
+
 pub(super) fn fsync(agent: &Agent) -> Claim {
     let (mut sftp, dir) = session(agent, "fsync")?;
     let handle = sftp.file(format!("{dir}/file"), flag::WRITE | flag::CREATE)?;

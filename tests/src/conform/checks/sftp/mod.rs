@@ -49,6 +49,12 @@ pub(super) const ALL: &[Check] = &[
     ),
     Check::new(GROUP, "P§4.4", "the place counts even if APPEND is given", files::append),
     Check::new(GROUP, "P§4.4", "OPEN makes a file with the mode that is given", files::open_mode),
+    Check::new(
+        GROUP,
+        "P§4.4",
+        "another user's file in a sticky directory is refused with the reason",
+        files::sticky,
+    ),
     Check::new(GROUP, "P§4.4", "SETSTAT changes mode, owner, times or size", attributes::setstat),
     Check::new(GROUP, "P§4.4", "SETSTAT changes all of these at once", attributes::setstat_all),
     Check::new(GROUP, "P§4.4", "FSETSTAT does, on an open file", attributes::fsetstat),
