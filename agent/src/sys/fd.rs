@@ -3,6 +3,7 @@
 pub(crate) use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::buffer::spare_capacity;
+use rustix::fs::{Gid, Uid, fchown};
 use rustix::io::Result;
 pub(crate) use rustix::io::write;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -30,6 +31,14 @@ pub(crate) fn append(from: impl AsFd, to: &mut Vec<u8>) -> Result<usize> {
 /// Any error of pipe(2).
 pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC)
+}
+
+/// Gives the file behind a descriptor to this user and group.
+///
+/// # Errors
+/// Any error of fchown(2).
+pub(crate) fn give(fd: impl AsFd, user: u32, group: u32) -> Result<()> {
+    fchown(fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
 }
 
 /// Two sockets that are connected to each other.

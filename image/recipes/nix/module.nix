@@ -23,7 +23,12 @@ in
     environment.systemPackages = [ package ];
     services.udev.packages = [ package ];
     systemd.packages = [ package ];
-    # Units of packages are not enabled by their [Install].
-    systemd.services.mote-agent.wantedBy = [ "multi-user.target" ];
+    systemd.services.mote-agent = {
+      # Units of packages are not enabled by their [Install].
+      wantedBy = [ "multi-user.target" ];
+      # A switch that the host runs by exec would end with the agent. The next boot starts the new one.
+      restartIfChanged = false;
+      # The host's commands get /run/current-system/sw/bin in their PATH from the agent itself.
+    };
   };
 }

@@ -18,7 +18,7 @@ use crate::net::websocket::WebSocket;
 use crate::runtime::children::{Child, Ended};
 use crate::runtime::reactor::Async;
 use crate::sys::Plan;
-use crate::sys::fd::{AsFd, OwnedFd, pipe};
+use crate::sys::fd::{AsFd, OwnedFd, give, pipe};
 
 /// Longest part of a command's name in the error if it could not be run, characters.
 const MAX_SHOWN_NAME: usize = 128;
@@ -44,6 +44,10 @@ impl Stdio {
         let (stdin, input) = pipe()?;
         let (output, stdout) = pipe()?;
         let (errors, stderr) = pipe()?;
+        // The command may open them by name, as /dev/stdout.
+        for pipe in [&stdin, &stdout, &stderr] {
+            give(pipe, request.user, request.group)?;
+        }
         let ours = Ours::Pipes {
             input: Async::new(input)?,
             output: Async::new(output)?,

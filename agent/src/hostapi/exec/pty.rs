@@ -4,11 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use mote_core::hostapi::exec::Size;
-use rustix::fs::{Gid, Uid, fchown};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+
+use crate::sys::fd::give;
 
 /// Opens a pseudoterminal of that size: its master, and the command's side, owned by `user` and `group`.
 ///
@@ -26,7 +27,7 @@ pub(super) fn open(size: Size, user: u32, group: u32) -> io::Result<(OwnedFd, Ow
     };
     unlockpt(&master)?;
     let slave = ioctl_tiocgptpeer(&master, flags)?;
-    fchown(&slave, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
+    give(&slave, user, group)?;
     resize(&master, size);
     // Backspace erases a whole UTF-8 character; the originals mean to set this and miss (P§9.5).
     let mut attributes = tcgetattr(&slave)?;

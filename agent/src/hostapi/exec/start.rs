@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use mote_core::hostapi::exec::{Refusal, Request, SNAP};
+use mote_core::hostapi::exec::{Refusal, Request};
 use mote_core::hostapi::operation::write_return;
 use mote_core::json::{Document, JsonError};
 use mote_core::limits;
@@ -44,8 +44,7 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     if agent.policy.get().lists_commands() {
         request.drop_environment();
     }
-    let snap = agent.options.root.join(SNAP.trim_start_matches([':', '/']));
-    request.add_defaults(snap.exists());
+    request.add_defaults(&|directory| agent.options.root.join(directory).exists());
     let pages = if body.len() > limits::HOST_SHORT { HELD_PAGES } else { 0 };
     share.shrink(request.held() + pages);
     let sockets = Sockets::new(request.interactive);

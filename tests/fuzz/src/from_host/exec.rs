@@ -21,7 +21,7 @@ fn request(data: &[u8]) {
         assert_eq!(u64::from(request.user), user);
     }
     assert!(request.size.width > 0 && request.size.height > 0);
-    request.add_defaults(data.len().is_multiple_of(2));
+    request.add_defaults(&|directory| data.len() % directory.len() < 5);
     assert!(request.variable("PATH").is_some() && !request.directory().is_empty());
     let program = request.program();
     for directory in program.directories() {

@@ -38,6 +38,7 @@ pub(super) const ALL: &[Check] = &[
     Check::new(GROUP, "P§4.1", "the working directory can be given", cwd),
     Check::new(GROUP, "P§4.1", "user and group are taken, without other groups", credentials),
     Check::new(GROUP, "P§4.1", "another user has no `HOME` and starts in `/`", other_user),
+    Check::new(GROUP, "P§4.1", "another user opens his pipes by name", own_pipes),
     Check::new(GROUP, "P§4.1", "root has no other groups either", root_groups),
     Check::new(GROUP, "P§4.1", "the command is looked for in the `PATH` asked for", path),
     Check::new(GROUP, "P§4.1", "it leads a session of its own", session),
@@ -156,6 +157,13 @@ fn credentials(agent: &Agent) -> Claim {
 fn other_user(agent: &Agent) -> Claim {
     let request = with(script("pwd; echo \"${HOME-none}\""), json!({"user": 1000, "group": 1000}));
     same("it", output(agent, &request)?.replace('\n', " "), "/ none")
+}
+
+fn own_pipes(agent: &Agent) -> Claim {
+    let text = "cat </dev/stdin; echo out >/dev/stdout; echo err >/dev/stderr";
+    let done = run(agent, &with(script(text), json!({"user": 1000, "group": 1000})), b"in ")?;
+    same("the output", done.out, "in out\n")?;
+    same("the errors", done.err, "err\n")
 }
 
 fn root_groups(agent: &Agent) -> Claim {

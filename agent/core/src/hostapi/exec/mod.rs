@@ -21,8 +21,8 @@ use crate::json::{JsonError, Value, Writer, quoted_length};
 
 /// `PATH` of a request without one (P§4.1).
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Appended to every `PATH` if this directory, without the colon, exists (P§4.1).
-pub const SNAP: &str = ":/snap/bin";
+/// Each is appended to every `PATH` if this directory, without the colon, exists (P§4.1): that of snaps, and NixOS'.
+const MORE: [&str; 2] = [":/snap/bin", ":/run/current-system/sw/bin"];
 /// Size of the terminal until the host sets another (P§4.1).
 pub const TERMINAL: Size = Size { width: 80, height: 25 };
 
@@ -123,10 +123,13 @@ impl Request {
     }
 
     /// Adds the variables that the Go agents add (P§4.1): `PATH`, `HOME`, `USER`, `LANG`.
-    pub fn add_defaults(&mut self, has_snap: bool) {
+    /// `has` tells whether a directory exists, by its path without the leading slash.
+    pub fn add_defaults(&mut self, has: &dyn Fn(&str) -> bool) {
         self.default("PATH", PATH);
-        if has_snap {
-            self.environment.extend("PATH=", SNAP);
+        for more in MORE {
+            if has(more.trim_start_matches([':', '/'])) {
+                self.environment.extend("PATH=", more);
+            }
         }
         if self.user == 0 {
             self.default("HOME", "/root");

@@ -70,15 +70,19 @@ fn a_size_counts_only_if_both_sides_do() {
 #[test]
 fn defaults_are_those_of_the_originals() {
     let mut request = parsed(r#""command":["ls"]"#).unwrap();
-    request.add_defaults(false);
+    request.add_defaults(&|_| false);
     let path = format!("PATH={PATH}");
     let all = [&*path, "HOME=/root", "USER=root", "LANG=C.UTF-8"];
     assert_eq!(words(&request.environment), all);
     assert_eq!(request.directory(), "/root");
     let mut user = parsed(r#""command":["ls"],"user":5,"environment":{"PATH":"/x"}"#).unwrap();
-    user.add_defaults(true);
+    user.add_defaults(&|directory| directory == "snap/bin");
     assert_eq!(user.variable("PATH"), Some("/x:/snap/bin"));
     assert_eq!((user.variable("HOME"), user.directory()), (None, "/"));
+    let mut on_nixos = parsed(r#""command":["ls"]"#).unwrap();
+    on_nixos.add_defaults(&|directory| directory == "run/current-system/sw/bin");
+    let path = format!("{PATH}:/run/current-system/sw/bin");
+    assert_eq!(on_nixos.variable("PATH"), Some(&*path));
 }
 
 #[test]
@@ -179,7 +183,7 @@ fn a_host_that_may_run_one_program_cannot_make_another_of_it() {
     )
     .unwrap();
     request.drop_environment();
-    request.add_defaults(false);
+    request.add_defaults(&|_| false);
     let mut left: Vec<_> = request.environment.texts().collect();
     left.sort_unstable();
     let path = std::format!("PATH={PATH}");
