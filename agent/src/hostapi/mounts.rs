@@ -1,19 +1,22 @@
 //! Shared directories (P§1.8, P§4.3): starts one worker process (`workers/mount`) per share and limits its time, so
 //! that a mount that hangs blocks no other.
 
+use std::cell::Cell;
+use std::fmt::Arguments;
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use mote_core::flavour::Flavour;
-use mote_core::hostapi::mount::{MAX_MOUNTS, Wanted, wanted};
+use mote_core::hostapi::mount::{MAX_MOUNTS, Wanted, is_answered, refusal, wanted};
 use mote_core::hostapi::policy::Capability;
 use mote_core::json::Value;
 
 use crate::agent::Agent;
 use crate::runtime::clock::within;
 use crate::runtime::digest::sha256;
-use crate::runtime::log;
 use crate::runtime::log::audit::{self, Quoted};
+use crate::runtime::log::{self, printable};
 use crate::workers::run;
 
 /// A worker's time limits: how long a device may take to appear, and when the worker is killed.
@@ -24,6 +27,8 @@ const START: Patience = (Duration::from_secs(2), Duration::from_secs(5));
 const PLUGGED: Patience = (Duration::from_millis(9500), Duration::from_secs(10));
 /// Longest delay of the answer to LXD, which expects the share to be mounted then and waits 3 s (P§3.2).
 const ANSWER: Duration = Duration::from_millis(2500);
+/// What a device event that waits for its turn takes beyond its bytes.
+const TASK: usize = 16 * 1024;
 /// Longest output of a worker, bytes; it is one line.
 const LINE: usize = 16 * 1024;
 
@@ -50,7 +55,7 @@ pub(crate) async fn at_start(agent: Rc<Agent>, list: Vec<u8>) {
         .take(MAX_MOUNTS)
         .map(|entry| {
             let (task, entry) = (agent.clone(), entry.raw().to_owned());
-            agent.task(async move { send(&task, entry.as_bytes(), START).await })
+            agent.task(async move { drop(send(&task, entry.as_bytes(), START).await) })
         })
         .collect();
     for task in tasks {
@@ -61,61 +66,69 @@ pub(crate) async fn at_start(agent: Rc<Agent>, list: Vec<u8>) {
 /// Mounts or unmounts as a device event asks. Under LXD this is waited for, at most [`ANSWER`]; under
 /// Incus it is not.
 ///
+/// Returns why the device is not mounted, in LXD's words, if its host is to get an error (P§4.3).
+///
 /// # Cancellation
 /// Under LXD the worker is killed, under Incus it goes on.
-pub(crate) async fn event(agent: &Rc<Agent>, event: Value<'_>) {
-    match wanted(agent.flavour, event, sha256) {
-        Ok(Wanted::Nothing) => return,
-        Ok(_) => {}
-        Err(why) => return agent.report_error(format_args!("device event: {why}")),
-    }
+pub(crate) async fn event(agent: &Rc<Agent>, event: Value<'_>) -> Option<String> {
+    let source = match wanted(agent.flavour, event, sha256) {
+        Ok(Wanted::Nothing) => return None,
+        Ok(Wanted::Mount { source, .. }) => source,
+        Ok(_) => String::new(),
+        Err(why) => {
+            let why = refusal(event, why);
+            agent.report_error(format_args!("device event: {why}"));
+            return answer(agent, event, format_args!("{why}"));
+        }
+    };
+    let why = carry_out(agent, event).await.err()?;
+    let source = Quoted(&source);
+    answer(agent, event, format_args!("Failed hotpluging device {source}: {why}"))
+}
+
+/// This text, if the host is to get one. It may hold names from the guest, and reaches a terminal of the
+/// host's.
+#[inline(never)] // its size
+fn answer(agent: &Agent, event: Value<'_>, text: Arguments<'_>) -> Option<String> {
+    is_answered(agent.flavour, event).then(|| printable(LINE, false, text))
+}
+
+/// Starts a worker for the event, after those before it. After [`ANSWER`] it goes on, as a slow guest may see the device
+/// late.
+async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
     let (task, document) = (agent.clone(), event.raw().to_owned());
-    let work = agent.task(async move {
+    // A worker may take 10 s, and a host may send events faster.
+    let Some(share) = agent.operations.memory.try_take_many(document.len() + TASK) else {
+        log::warn(format_args!("too many device events at once"));
+        return Err(io::Error::other("too many device events at once"));
+    };
+    let outcome = Rc::new(Cell::new(Ok(())));
+    let result = outcome.clone();
+    let mut work = agent.task(async move {
+        let _share = share;
         // One at a time and in order: a device that is added and removed must end up removed.
         let _permit = task.device_event_lock.clone().take().await;
-        if !task.policy.allows(Capability::Mounts) {
-            return log::info(format_args!("policy: a device event mounts nothing"));
-        }
-        send(&task, document.as_bytes(), PLUGGED).await;
+        result.set(if task.policy.allows(Capability::Mounts) {
+            send(&task, document.as_bytes(), PLUGGED).await
+        } else {
+            log::info(format_args!("policy: a device event mounts nothing"));
+            Err(io::Error::other("the guest's policy does not allow mounts"))
+        });
     });
-    match agent.flavour {
-        Flavour::Lxd | Flavour::LxdOld => {
-            let mut work = work;
-            if within(ANSWER, &mut work).await.is_none() {
-                log::info(format_args!("device {} is still being set up", name(event)));
-                work.detach();
-            }
-        }
-        Flavour::Incus => work.detach(),
+    if agent.flavour == Flavour::Incus {
+        work.detach();
+    } else if within(ANSWER, &mut work).await.is_none() {
+        work.detach();
+        return Err(io::Error::other("not mounted yet; the agent keeps trying for some seconds"));
     }
+    outcome.replace(Ok(()))
 }
 
-/// The device's name in the event; empty if there is none.
-fn name(event: Value<'_>) -> String {
-    let name = event.member("metadata").and_then(|device| device.member("name"));
-    name.and_then(|name| name.string().ok()).unwrap_or_default()
-}
-
-async fn send(agent: &Rc<Agent>, document: &[u8], (patience, limit): Patience) {
+async fn send(agent: &Rc<Agent>, document: &[u8], (patience, limit): Patience) -> io::Result<()> {
     let millis = patience.as_millis().to_string();
     let done = run::run(agent, &["mount-worker", &millis], document, LINE, limit).await;
-    match done {
-        Ok(line) => {
-            let line = String::from_utf8_lossy(&line);
-            audit::note(format_args!("mount {}", Quoted(line.trim_end())));
-        }
-        Err(why) => agent.report_error(format_args!("mount: {why}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_device_has_the_name_that_its_event_gives_it() {
-        let name = |event: &str| name(Value::parse(event.as_bytes()).unwrap());
-        assert_eq!(name(r#"{"type":"device","metadata":{"name":"d1"}}"#), "d1");
-        assert_eq!(name(r#"{"type":"device","metadata":null}"#), "");
-    }
+    let line = done.inspect_err(|why| agent.report_error(format_args!("mount: {why}")))?;
+    let line = String::from_utf8_lossy(&line);
+    audit::note(format_args!("mount {}", Quoted(line.trim_end())));
+    Ok(())
 }

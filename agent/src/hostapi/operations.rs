@@ -78,7 +78,7 @@ pub(crate) fn show(agent: &Agent, id: &str) -> Answer {
     }
 }
 
-/// `GET /1.0/operations/{id}/wait[?timeout=SECONDS]`.
+/// `GET /1.0/operations/{id}/wait[?timeout=SECONDS]`. For current LXD a failed operation is no failed wait.
 pub(crate) async fn wait(agent: &Agent, id: &str, request: &Request<'_>) -> Answer {
     let Some(operation) = agent.operations.find(id) else { return unknown(agent, 404, id) };
     let timeout = match query(request.query, "timeout").map(str::parse::<i64>) {
@@ -95,7 +95,9 @@ pub(crate) async fn wait(agent: &Agent, id: &str, request: &Request<'_>) -> Answ
     };
     match (ended, operation.state.get()) {
         (false, _) => error(500, "context deadline exceeded"),
-        (true, State::Failure) => error(FAILED, &operation.error.borrow()),
+        (true, State::Failure) if agent.flavour != Flavour::Lxd => {
+            error(FAILED, &operation.error.borrow())
+        }
         (true, _) => sync(operation.document(agent.flavour).value()),
     }
 }

@@ -311,8 +311,7 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     }
 }
 
-/// `POST /1.0/events` (P§4.3): publishes the event; a device event also mounts or unmounts, and has NICs named. A failed
-/// mount is not an error of the request.
+/// `POST /1.0/events` (P§4.3): publishes the event; a device event also mounts or unmounts, and has NICs named.
 async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let event = match Posted::parse(body) {
         Ok(event) => event,
@@ -323,8 +322,10 @@ async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         agent.nic_added.raise();
     }
     if built::MOUNTS && event.kind == DEVICE {
-        let mounted: BoxFuture<'_> = Box::pin(mounts::event(agent, event.whole));
-        mounted.await;
+        let mounted: BoxFuture<'_, _> = Box::pin(mounts::event(agent, event.whole));
+        if let Some(why) = mounted.await {
+            return error(500, &why);
+        }
     }
     sync(Value::NULL)
 }

@@ -52,7 +52,7 @@ pub(crate) async fn report(agent: &Agent, what: &str, most: usize) -> io::Result
 ///
 /// # Errors
 /// `TimedOut` after `limit`; `FileTooLarge` if `input` does not fit into a pipe or the output is longer
-/// than `most`; exit code and output of a worker that failed; any error of starting it.
+/// than `most`; output of a worker that failed, or its exit code if it has none; any error of starting it.
 pub(crate) async fn run(
     agent: &Agent,
     arguments: &[&str],
@@ -86,7 +86,10 @@ pub(crate) async fn run(
             Ended::Code(code) => {
                 let text = String::from_utf8_lossy(&printed);
                 let text = text.trim_end();
-                Err(io::Error::other(format!("exit code {code}: {text}")))
+                Err(io::Error::other(match text {
+                    "" => format!("exit code {code}"),
+                    text => text.to_owned(),
+                }))
             }
             Ended::Signal(signal) => Err(io::Error::other(format!("killed by signal {signal}"))),
         }

@@ -161,7 +161,7 @@ fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     for (key, value) in changes.iter().filter(|(key, _)| key.starts_with("user.")) {
         let old = before.config.get(key).map_or("", String::as_str);
         let metadata = json!({"key": key, "old_value": old, "value": value.as_str().unwrap_or("")});
-        tell_guest(daemon, name, "config", &metadata);
+        tell_guest(daemon, name, "config", &metadata)?;
     }
     Ok(Value::Null)
 }
@@ -205,23 +205,29 @@ fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     if flavour != Flavour::Incus || !instance.is_running() {
         share::write_devices(&daemon.root, &instance)?;
     }
-    tell_guest(daemon, name, "device", &metadata);
+    // The device is there all the same (P§4.3).
+    tell_guest(daemon, name, "device", &metadata)?;
     Ok(Value::Null)
 }
 
-/// Posts an event to the agent if there is one; a failure is logged and no more, as on a real host.
-fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) {
+/// Posts an event to the agent if there is one. A failed call is only logged.
+///
+/// # Errors
+/// The agent's answer is an error, which a real host shows to its user.
+fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) -> Result<()> {
     daemon.events.tell(name, kind, metadata);
     let instance = daemon.with(name, |live| {
         // Without a status channel, an agent that has called is there.
         (live.agent.is_started() || live.called).then(|| live.instance.clone())
     });
-    let Ok(Some(instance)) = instance else { return };
+    let Ok(Some(instance)) = instance else { return Ok(()) };
     let event = json!({"type": kind, "timestamp": now(), "metadata": metadata}).to_string();
-    if let Err(error) = client::post_event(&daemon.root, &instance, event.as_bytes()) {
-        let trouble = FailedCall::of(&error).map(|failed| failed.trouble);
-        daemon.failed(name, &format!("event not delivered: {error:#}"), trouble);
-    }
+    let Err(error) = client::post_event(&daemon.root, &instance, event.as_bytes()) else {
+        return Ok(());
+    };
+    let trouble = FailedCall::of(&error).map(|failed| failed.trouble);
+    daemon.failed(name, &format!("event not delivered: {error:#}"), trouble);
+    if trouble.is_some() { Ok(()) } else { Err(error) }
 }
 
 /// Any request to the agent, for tests.

@@ -45,7 +45,11 @@ pub const REASONS: &[Reason] = &[
     because("an unknown one is 500, in the server's words", LXD_AGENT, OLDER),
     because("waiting too long is 500 `context deadline exceeded`", LXD_AGENT, OLDER),
     because("waiting gives the operation when it has ended", LXD_AGENT, OLDER),
-    because("waiting for a failed one is an error reply", LXD_AGENT, OLDER),
+    because(
+        "waiting for a failed one gives the operation (LXD), or is an error reply (Incus)",
+        LXD_AGENT,
+        OLDER,
+    ),
     because("DELETE waits for the end (LXD), or is 400 (Incus)", LXD_AGENT, OLDER),
     sometimes(
         "a secret opens one socket, not two",
@@ -58,6 +62,21 @@ pub const REASONS: &[Reason] = &[
         "Each event is sent by a goroutine of its own, and may be overtaken.",
     ),
     because("without `type`, config and device are among them", LXD_AGENT, OLDER),
+    because(
+        "a disk that cannot be mounted is 500 with the reason (LXD) or 200 (Incus) within 3 s",
+        LXD_AGENT,
+        OLDER,
+    ),
+    because(
+        "another user's file in a sticky directory is refused with the reason",
+        GO,
+        "They pass on the error of the kernel alone.",
+    ),
+    because(
+        "another user opens his pipes by name",
+        GO,
+        "Their pipes belong to root, as lxc#3344 complained of in containers.",
+    ),
     because(
         "the command is looked for in the `PATH` asked for",
         GO,

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use crate::world::{Boot, LIMIT, whole};
 
 #[test]
-fn a_guest_that_denies_mounts_mounts_nothing_and_answers_all_the_same() {
+fn a_guest_that_denies_mounts_mounts_nothing_and_says_so() {
     let boot = Boot::new("lxd");
     boot.put("etc/mote-agent.yml", "features: {guestapi: true, exec: true}\n");
     boot.share(
@@ -23,7 +23,9 @@ fn a_guest_that_denies_mounts_mounts_nothing_and_answers_all_the_same() {
     let _agent = boot.start(&[]);
     boot.logged("agent-mounts.json is not read");
     boot.logged("CONNECTED");
-    boot.host.ok(&["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"]);
+    let add = ["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"];
+    let why = boot.host.try_run(&add).unwrap_err();
+    assert!(why.contains("the guest's policy does not allow mounts"), "{why}");
     boot.logged("a device event mounts nothing");
     assert!(!boot.root("mnt").exists());
 }

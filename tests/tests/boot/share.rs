@@ -6,10 +6,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::NAME;
 use mote_tests::{Process, by_root, wait};
+use serde_json::json;
 
-use crate::world::{Boot, LIMIT, NOBODY, terminate};
+use crate::world::{Boot, LIMIT, NOBODY, fifo, terminate};
 
 #[test]
 fn templates_are_applied_and_the_hostname_is_set_before_anybody_is_served() {
@@ -163,7 +165,7 @@ fn shares_are_tried_and_what_fails_holds_nothing_up_for_long() {
     let begun = Instant::now();
     let _agent = boot.start(&[]);
     boot.logged("mote-none on /mnt/a: virtiofs: ");
-    boot.logged("not a path to mount on");
+    boot.logged("Path must not contain '..'");
     boot.logged("neither virtiofs nor 9p");
     boot.logged("STARTED");
     assert!(
@@ -172,14 +174,45 @@ fn shares_are_tried_and_what_fails_holds_nothing_up_for_long() {
     assert!(boot.root("mnt/a").is_dir() && !boot.root("mnt/c").exists());
     let mode = fs::metadata(boot.root("mnt/a")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o755);
-    // A device event is answered well, whatever comes of it.
+    // Who adds a device hears why it is not mounted; the device is there all the same.
     boot.put("proc/filesystems", "nodev\ttmpfs\n");
     // The host tells agents that have called.
     boot.logged("CONNECTED");
-    boot.host.ok(&["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"]);
+    let add = ["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"];
+    let why = boot.host.try_run(&add).unwrap_err();
+    let said = "Failed hotpluging device \"lxd_disk1\": lxd_disk1 on /mnt/d: virtiofs: ";
+    assert!(why.contains(said), "{why}");
     boot.logged("lxd_disk1 on /mnt/d: virtiofs: ");
     boot.host.ok(&["device-remove", NAME, "disk1"]);
     boot.logged("nothing is mounted");
+}
+
+/// Posts a device event as the host does, but waits longer than that; the answer.
+fn post_device(boot: &Boot, action: &str, name: &str, path: &str) -> String {
+    let agent = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
+    let event = json!({"type": "device", "metadata": {"action": action, "name": name,
+        "config": {"type": "disk", "source": "/tmp", "path": path}}});
+    agent.ask("POST", "/1.0/events", &event.to_string()).expect("an answer").short()
+}
+
+/// The vectors of LXD's `lxd-agent/events_test.go`, and what others answer.
+#[test]
+fn a_device_that_cannot_be_mounted_is_an_error_for_lxds_host_alone() {
+    for flavour in ["lxd", "lxd-5.0", "incus"] {
+        let boot = Boot::new(flavour);
+        let _agent = boot.start(&[]);
+        boot.logged("STARTED");
+        let post = |action, path: &str| post_device(&boot, action, "d1", path);
+        let added = |path: &str, why: &str| {
+            let expected = if flavour == "lxd" { format!("500 {why}") } else { "200".into() };
+            assert_eq!(post("added", path), expected, "{flavour}");
+        };
+        added("/mnt/../d1", "Invalid path \"/mnt/../d1\": Path must not contain '..'");
+        added("/", "Invalid path \"/\": not a path to mount on");
+        added("/\u{1b}]0;x/..", "Invalid path \"/\\u{1b}]0;x/..\": Path must not contain '..'");
+        assert_eq!(post("removed", "/mnt/../d1"), "200");
+        assert_eq!(post("updated", "/mnt/../d1"), "200");
+    }
 }
 
 #[test]
@@ -198,16 +231,41 @@ fn a_mount_that_hangs_for_ever_is_killed_and_keeps_nobody_waiting_longer() {
     let took = begun.elapsed();
     assert!(took > Duration::from_secs(5) && took < Duration::from_secs(20), "{took:?}");
     let begun = Instant::now();
-    boot.host.ok(&["device-add", NAME, "disk1", "type=disk", "path=/mnt/d", "source=/srv"]);
+    let why = post_device(&boot, "added", "disk1", "/mnt/d");
     let took = begun.elapsed();
     assert!(took > Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}");
-    boot.logged("device disk1 is still being set up");
+    assert!(why.starts_with("500 ") && why.contains("\"lxd_disk1\": not mounted yet; "), "{why}");
     // It is still at it; others are served meanwhile, and nothing is left of it in the end.
     let workers = || children(&agent);
     assert_eq!(workers().len(), 1);
     assert_eq!(boot.ask(&["config"]).0, Some(0));
     wait("no worker", LIMIT, || workers().is_empty().then_some(()));
     assert_eq!(boot.log().matches("mount: timed out").count(), 2);
+}
+
+#[test]
+fn device_events_by_the_hundred_are_answered_and_only_so_many_are_kept() {
+    const EVENTS: usize = 120;
+    let boot = Boot::new("lxd");
+    fs::create_dir_all(boot.root("proc/self")).unwrap();
+    // Where each worker hangs.
+    fifo(&boot.root("proc/self/mountinfo"));
+    let _agent = boot.start(&[]);
+    boot.logged("CONNECTED");
+    let long = "./".repeat(30_000);
+    let post = |number: usize| {
+        post_device(&boot, "added", &format!("d{number}"), &format!("/{long}{number}"))
+    };
+    let answers: Vec<String> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..EVENTS).map(|number| scope.spawn(move || post(number))).collect();
+        all.into_iter().map(|one| one.join().expect("a thread")).collect()
+    });
+    let with = |why: &str| answers.iter().filter(|answer| answer.contains(why)).count();
+    let (waiting, busy) = (with("not mounted yet"), with("too many device events at once"));
+    assert!(waiting > 0 && busy > 0 && waiting + busy <= EVENTS, "{waiting} {busy}");
+    assert!(answers.iter().all(|answer| answer.starts_with("50")), "{answers:?}");
+    // Others are served meanwhile.
+    assert_eq!(boot.ask(&["config"]).0, Some(0));
 }
 
 /// The processes that this one has started, dead ones among them.

@@ -12,7 +12,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use mote_tests::agent::Pair;
-use mote_tests::{Noise, Private, Process, private, skipped, wait};
+use mote_tests::conform::exec::{Exec, plain};
+use mote_tests::{Noise, Private, Process, by_root, private, skipped, wait};
 
 /// An agent that has run a command.
 fn start() -> Pair {
@@ -52,6 +53,59 @@ fn a_missing_directory_is_told_from_a_missing_command() {
         assert!(
             text.starts_with("mote-host: Command not found: nonesuch, or what it runs (PATH is /")
         );
+    }
+}
+
+#[test]
+fn a_failed_operation_is_waited_for_as_each_server_does() {
+    for flavour in ["lxd", "lxd-5.0", "incus"] {
+        let pair = tried(Pair::start(flavour, &[]));
+        let agent = pair.client();
+        let exec = Exec::ask(&agent, &plain(&["/nothing/here"])).unwrap();
+        let target = |seconds| format!("{}/wait?timeout={seconds}", exec.operation);
+        let late = agent.ask("GET", &target(0), "").unwrap();
+        assert_eq!(late.short(), "500 context deadline exceeded");
+        let (other, early, after) = (pair.client(), target(-1), target(5));
+        let early = std::thread::spawn(move || other.ask("GET", &early, ""));
+        let _running = exec.connect(&agent).unwrap();
+        for answer in [early.join().unwrap().unwrap(), agent.ask("GET", &after, "").unwrap()] {
+            let json = answer.json();
+            let (of, why) = match flavour {
+                "lxd" => (&json["metadata"], "err"),
+                _ => (&json, "error"),
+            };
+            let text = of[why].as_str().unwrap();
+            assert!(text.starts_with("Failed to run \"/nothing/here\": "), "{json}");
+            let (status, kind) = if flavour == "lxd" { (200, "sync") } else { (500, "error") };
+            assert_eq!((answer.status, &json["type"]), (status, &kind.into()));
+            if flavour == "lxd" {
+                assert_eq!((&of["status"], &of["status_code"]), (&"Failure".into(), &400.into()));
+                assert_eq!(of["err_code"], 500);
+            }
+        }
+    }
+}
+
+#[test]
+fn another_users_command_opens_its_pipes_by_name() {
+    if !by_root() {
+        return;
+    }
+    let pair = start();
+    let text = "cat </dev/stdin; echo out >/dev/stdout; echo err >/dev/stderr";
+    let command = ["sh", "-c", text];
+    let exec = |user: &str| {
+        let options = ["-T", "--user", user, "--group", user];
+        let mut command = pair.host.exec_with(&options, &command);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = command.spawn().unwrap();
+        command.stdin.take().unwrap().write_all(b"in ").unwrap();
+        let output = command.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr), output.status.code())
+    };
+    for user in ["0", "1000"] {
+        assert_eq!(exec(user), ("in out\n".into(), "err\n".into(), Some(0)));
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) const ALL: &[Check] = &[
     Check::new(
         GROUP,
         "P§4.3",
-        "a disk that cannot be mounted is posted with 200 within 3 s",
+        "a disk that cannot be mounted is 500 with the reason (LXD) or 200 (Incus) within 3 s",
         device,
     )
     .slow(),
@@ -274,8 +274,18 @@ fn device(agent: &Agent) -> Claim {
         {"action": "added", "name": "nothing", "config":
         {"type": "disk", "path": "/tmp/nothing", "pool": "p", "source": "s"}}});
     let begun = Instant::now();
-    post_event(agent, &event)?;
-    hold("it took longer", begun.elapsed() < Duration::from_secs(3))
+    let answer = agent.ask("POST", "/1.0/events", &event.to_string())?.short();
+    hold("it took longer", begun.elapsed() < Duration::from_secs(3))?;
+    if agent.column.is_incus() {
+        return same("the answer to POST", answer, "200");
+    }
+    let reason = answer.strip_prefix("500 Failed hotpluging device \"lxd_nothing\": ");
+    hold(format!("it is {answer}"), reason.is_some_and(|reason| !reason.is_empty()))?;
+    let climbs = event.to_string().replace("/tmp/nothing", "/tmp/../nothing");
+    let said = "500 Invalid path \"/tmp/../nothing\": Path must not contain '..'";
+    same("a path with ..", agent.ask("POST", "/1.0/events", &climbs)?.short(), said)?;
+    let removed = climbs.replace("added", "removed");
+    same("what is removed", agent.ask("POST", "/1.0/events", &removed)?.short(), "200")
 }
 
 fn project(agent: &Agent) -> Claim {

@@ -33,7 +33,12 @@ pub(super) const ALL: &[Check] = &[
         wait_too_long,
     ),
     Check::new(GROUP, "P§4.2", "waiting gives the operation when it has ended", wait_ends),
-    Check::new(GROUP, "P§4.2", "waiting for a failed one is an error reply", wait_failed),
+    Check::new(
+        GROUP,
+        "P§4.2",
+        "waiting for a failed one gives the operation (LXD), or is an error reply (Incus)",
+        wait_failed,
+    ),
     Check::new(GROUP, "P§4.2", "an ended one can be asked for during some 5 s", retention).slow(),
     Check::new(GROUP, "P§4.2", "DELETE waits for the end (LXD), or is 400 (Incus)", delete),
     Check::new(GROUP, "P§4.2", "DELETE of an ended one is 400", delete_ended),
@@ -188,6 +193,13 @@ fn wait_failed(agent: &Agent) -> Claim {
     let operation = running.exec.ended(agent, PATIENCE)?;
     same("status", &operation["status"], &json!("Failure"))?;
     let answer = wait(agent, &running.exec.operation, 5)?;
+    if !agent.column.is_incus() {
+        same("the answer", answer.short(), "200")?;
+        let (waited, err) = (answer.metadata(), &operation["err"]);
+        same("status_code", &waited["status_code"], &json!(400))?;
+        same("err_code", &waited["err_code"], &json!(500))?;
+        return same("err", &waited["err"], err);
+    }
     hold(format!("it is {}", answer.status), answer.status >= 400)?;
     same("type", &answer.json()["type"], &json!("error"))
 }

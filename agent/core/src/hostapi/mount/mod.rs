@@ -1,6 +1,7 @@
 //! Shared directories: what to mount or unmount, from an entry of `agent-mounts.json` (P§1.8) or a
 //! device event (P§4.3). Retries and system calls are in the shell.
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -85,8 +86,10 @@ pub enum BadMount {
     Shape,
     /// The mount tag is missing, empty, or contains a NUL.
     Source,
-    /// No path to mount on: empty, the root, or one with `..`.
+    /// No path to mount on: empty or the root.
     Target,
+    /// A path with `..`.
+    Climbs,
     /// Neither virtiofs nor 9p.
     Kind,
 }
@@ -97,6 +100,7 @@ impl fmt::Display for BadMount {
             Self::Shape => "not JSON of the shape expected",
             Self::Source => "no mount tag",
             Self::Target => "not a path to mount on",
+            Self::Climbs => "Path must not contain '..'",
             Self::Kind => "neither virtiofs nor 9p",
         })
     }
@@ -111,6 +115,26 @@ pub fn wanted(flavour: Flavour, document: Value<'_>, hash: Hash) -> Result<Wante
         (Some(kind), Some(device)) if kind.is("device") => event(flavour, device, hash),
         (Some(_), _) => Ok(Wanted::Nothing),
         (None, _) => at_start(flavour, document),
+    }
+}
+
+/// Whether the host gets an error (P§4.3) if this event cannot be carried out.
+#[must_use]
+pub fn is_answered(flavour: Flavour, event: Value<'_>) -> bool {
+    let action = event.member("metadata").and_then(|device| device.member("action"));
+    flavour == Flavour::Lxd && action.is_some_and(|action| action.is("added"))
+}
+
+/// The text of that error if the event itself is refused.
+#[must_use]
+pub fn refusal(event: Value<'_>, why: BadMount) -> String {
+    let config = event.member("metadata").and_then(|device| device.member("config"));
+    let path = config.and_then(|config| text(config.member("path")).ok().flatten());
+    match (why, path) {
+        (BadMount::Climbs | BadMount::Target, Some(path)) => {
+            format!("Invalid path \"{path}\": {why}")
+        }
+        _ => format!("Invalid device event: {why}"),
     }
 }
 
@@ -134,7 +158,9 @@ fn options(list: Option<Value<'_>>) -> Result<Vec<String>, BadMount> {
 }
 
 fn target(path: &str) -> Result<String, BadMount> {
-    Target::parse(path).map(|path| path.below_root().into()).ok_or(BadMount::Target)
+    let climbs = path.split('/').any(|part| part == "..");
+    let why = if climbs { BadMount::Climbs } else { BadMount::Target };
+    Target::parse(path).map(|path| path.below_root().into()).ok_or(why)
 }
 
 fn at_start(flavour: Flavour, entry: Value<'_>) -> Result<Wanted, BadMount> {

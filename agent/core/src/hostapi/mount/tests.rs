@@ -50,9 +50,10 @@ fn what_is_no_mount_is_refused() {
     };
     let (tag, path, kind) = ("\"t\"", "\"/m\"", "\"virtiofs\"");
     assert!(entry(tag, path, kind).is_ok());
-    for target in ["\"/a/../b\"", "\"/\"", "\"\"", "null", "\"/a\\u0000\""] {
+    for target in ["\"/\"", "\"\"", "null", "\"/a\\u0000\""] {
         assert_eq!(entry(tag, target, kind), Err(BadMount::Target), "{target}");
     }
+    assert_eq!(entry(tag, "\"/a/../b\"", kind), Err(BadMount::Climbs));
     for source in ["\"\"", "null", "\"a\\u0000b\""] {
         assert_eq!(entry(source, path, kind), Err(BadMount::Source), "{source}");
     }
@@ -104,8 +105,23 @@ fn other_events_and_devices_are_nothing() {
         assert_eq!(lxd(&ADDED.replace(from, to)), Ok(Wanted::Nothing), "{to}");
     }
     let climbing = ADDED.replace("/mnt/d", "/mnt/../etc");
-    assert_eq!(lxd(&climbing), Err(BadMount::Target));
-    assert_eq!(lxd(&climbing.replace("added", "removed")), Err(BadMount::Target));
+    assert_eq!(lxd(&climbing), Err(BadMount::Climbs));
+    assert_eq!(lxd(&climbing.replace("added", "removed")), Err(BadMount::Climbs));
+}
+
+/// The vectors of LXD's `lxd-agent/events_test.go`.
+#[test]
+fn lxds_host_gets_an_error_for_what_is_added_and_only_for_that() {
+    let event = ADDED.replace("/mnt/d", "/mnt/../d1");
+    let added = Value::parse(event.as_bytes()).unwrap();
+    let why = lxd(&event).unwrap_err();
+    assert_eq!(refusal(added, why), "Invalid path \"/mnt/../d1\": Path must not contain '..'");
+    assert_eq!(refusal(added, BadMount::Source), "Invalid device event: no mount tag");
+    assert!(is_answered(Flavour::Lxd, added));
+    assert!(!is_answered(Flavour::Incus, added) && !is_answered(Flavour::LxdOld, added));
+    for other in [event.replace("added", "removed"), event.replace("action", "name"), "{}".into()] {
+        assert!(!is_answered(Flavour::Lxd, Value::parse(other.as_bytes()).unwrap()), "{other}");
+    }
 }
 
 #[test]
