@@ -243,4 +243,20 @@ mod tests {
         assert_eq!(mounted(list, "/c/"), Some("9p"));
         assert_eq!((mounted(list, "/d"), mounted(list, "/e")), (None, None));
     }
+
+    #[test]
+    fn a_share_is_exposed_if_a_guest_writes_as_root_where_others_may_enter() {
+        use std::fs::{Permissions, set_permissions};
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let of = |mode, access: &str| {
+            set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
+            Share::parse(&format!("{}:/m{access}", directory.path().display()))
+                .unwrap()
+                .is_exposed()
+        };
+        let nosuid = statvfs(directory.path()).unwrap().f_flag.contains(StatVfsMountFlags::NOSUID);
+        assert_eq!(of(0o755, ""), rustix::process::geteuid().is_root() && !nosuid);
+        assert!(!of(0o700, "") && !of(0o755, ":ro"));
+    }
 }
