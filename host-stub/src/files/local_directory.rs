@@ -82,7 +82,11 @@ pub(crate) fn report(path: &Path) -> Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let mode = Mode::from(0o666);
     let opened = match report_place(path)? {
-        Some((above, name)) => openat(&above.descriptor, name, flags | OFlags::NOFOLLOW, mode),
+        // A pipe that nobody reads is an error, and not waited for: another user may have put it there.
+        Some((above, name)) => {
+            let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            openat(&above.descriptor, name, flags, mode)
+        }
         None => openat(CWD, path, flags, mode),
     };
     Ok(opened.with_context(|| local(path))?.into())
@@ -167,11 +171,10 @@ impl LocalDirectory {
         }
     }
 
-    /// The file of that name which the user named, also a device or pipe that is there.
+    /// The file of that name which the user named, also a device that is there.
     pub(super) fn named_file(&self, name: &OsStr, mode: u32) -> Result<File> {
-        use FileType::{BlockDevice, CharacterDevice, Fifo};
         match self.kind(name) {
-            Ok(BlockDevice | CharacterDevice | Fifo) => {
+            Ok(FileType::BlockDevice | FileType::CharacterDevice) => {
                 let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let opened = openat(&self.descriptor, name, flags, Mode::empty());
                 Ok(opened.with_context(|| local(&self.path.join(name)))?.into())

@@ -137,6 +137,9 @@ fn devices_and_directories_that_are_in_the_way_are_left_alone() {
     assert!(fifo.success());
     let error = pulled(&host).unwrap_err();
     assert!(error.contains("neither a file nor a link"), "{error}");
+    let pipe = host.path("target/t/x");
+    let error = refused(&host, &["file", "pull", "vm1/t/f", pipe.to_str().unwrap()]);
+    assert!(error.contains("neither a file nor a link"), "{error}");
 }
 
 #[test]

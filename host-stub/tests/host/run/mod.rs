@@ -355,6 +355,13 @@ fn a_report_is_not_written_through_a_link() {
         assert!(said.contains("link is a symbolic link here"), "{option}: {said}");
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine", "{option}");
     }
+    let pipe = world.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for option in ["--result", "--junit", "--log"] {
+        let mut run = world.command(&["--accel", "tcg", option, &pipe]).spawn().unwrap();
+        let ended = wait("its end", SOON, || run.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(125), "{option}");
+    }
     let (_, said) = world.run(&["--accel", "tcg", "--result", "/dev/stderr"]);
     assert!(said.contains("\"outcome\":\"not-run\""), "{said}");
 }
