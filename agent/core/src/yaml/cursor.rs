@@ -14,7 +14,7 @@ pub(super) struct Cursor<'y> {
 
 /// True for the bytes that separate tokens, and at the end.
 fn is_blank(byte: Option<u8>) -> bool {
-    matches!(byte, None | Some(b' ' | b'\n' | b'\t'))
+    matches!(byte, None | Some(b' ' | b'\r' | b'\n' | b'\t'))
 }
 
 /// True for the indicators of flow style.
@@ -34,8 +34,10 @@ impl<'y> Cursor<'y> {
             YamlError { line: line_of(good), why: Why::Encoding }
         })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let bad = text.char_indices().find(|(_, character)| match character {
+        let bad = text.char_indices().find(|(at, character)| match character {
             '\n' | '\t' => false,
+            // Part of a line's end, and of nothing else.
+            '\r' => text.as_bytes().get(at + 1) != Some(&b'\n'),
             // The first two end lines in YAML 1.1 only.
             '\u{2028}' | '\u{2029}' | '\u{feff}' => true,
             character => character.is_control(),
@@ -91,8 +93,9 @@ impl<'y> Cursor<'y> {
         self.line_start = self.at;
     }
 
+    /// Moves over spaces, and over the carriage return of a line's end, which is as good as one there.
     pub(super) fn spaces(&mut self) {
-        while self.byte() == Some(b' ') {
+        while matches!(self.byte(), Some(b' ' | b'\r')) {
             self.at += 1;
         }
     }

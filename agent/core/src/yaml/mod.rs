@@ -3,7 +3,7 @@
 //! Supported: block and flow collections; plain, single and double quoted scalars, also over
 //! several lines; block scalars (skipped, their text is never needed); comments; one document with
 //! or without its markers. Everything else is an error with its line: anchors, aliases, tags,
-//! directives, `? ` keys, tabs between tokens, carriage returns. A full YAML 1.2 parser reads any
+//! directives, `? ` keys, tabs between tokens, carriage returns that end no line. A full YAML 1.2 parser reads any
 //! accepted document the same way; `tests/fuzz` checks that.
 //!
 //! Depth and key length are bounded, and nothing recurses or allocates.

@@ -18,7 +18,7 @@ impl<'y> Cursor<'y> {
             loop {
                 match self.byte() {
                     None | Some(b'\n') => break,
-                    Some(b' ') => {
+                    Some(b' ' | b'\r') => {
                         self.spaces();
                         if self.byte() == Some(b'#') {
                             break;
@@ -92,7 +92,7 @@ impl<'y> Cursor<'y> {
     fn escape(&mut self) -> Result<(), YamlError> {
         let bad = self.error(Why::Escape);
         let letter = self.ahead(1).ok_or(bad)?;
-        if letter == b'\n' {
+        if matches!(letter, b'\r' | b'\n') {
             // The caller moves over the line's end.
             self.advance(1);
             return Ok(());

@@ -17,6 +17,9 @@ pub struct Scalar<'y> {
     pub(super) style: Style,
 }
 
+/// White space, and the ends of lines.
+const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
+
 /// Takes a text piece by piece.
 type Sink<'s> = &'s mut dyn FnMut(&str);
 
@@ -77,7 +80,7 @@ impl<'y> Scalar<'y> {
         };
         while !rest.is_empty() {
             let special = |byte: u8| match byte {
-                b' ' | b'\t' | b'\n' => true,
+                b' ' | b'\t' | b'\r' | b'\n' => true,
                 b'\'' => self.style == Style::Single,
                 b'\\' => self.style == Style::Double,
                 _ => false,
@@ -103,13 +106,13 @@ impl<'y> Scalar<'y> {
 
 /// Decodes white space: kept within a line, folded around a line's end (§6.5).
 fn white<'y>(after: &'y str, sink: Sink<'_>) -> &'y str {
-    let next = after.trim_start_matches([' ', '\t']);
+    let next = after.trim_start_matches([' ', '\t', '\r']);
     if !next.starts_with('\n') {
         let (run, rest) = after.split_at(after.len() - next.len());
         sink(run);
         return rest;
     }
-    let rest = next.trim_start_matches([' ', '\t', '\n']);
+    let rest = next.trim_start_matches(BLANKS);
     let (run, rest) = next.split_at(next.len() - rest.len());
     match run.bytes().filter(|byte| *byte == b'\n').count() {
         1 => sink(" "),
@@ -122,9 +125,10 @@ fn white<'y>(after: &'y str, sink: Sink<'_>) -> &'y str {
 fn escape<'y>(after: &'y str, sink: Sink<'_>) -> &'y str {
     let Some(letter) = after.as_bytes().get(1).copied() else { return "" };
     let rest = after.get(2..).unwrap_or_default();
-    if letter == b'\n' {
+    if matches!(letter, b'\r' | b'\n') {
         // An escaped line end joins two lines; empty lines after it are kept.
-        let next = rest.trim_start_matches([' ', '\t', '\n']);
+        let rest = if letter == b'\r' { rest.get(1..).unwrap_or_default() } else { rest };
+        let next = rest.trim_start_matches(BLANKS);
         let (run, next) = rest.split_at(rest.len() - next.len());
         run.bytes().filter(|byte| *byte == b'\n').for_each(|_| sink("\n"));
         return next;

@@ -43,6 +43,9 @@ fn read(text: &str) -> Result<String, YamlError> {
 fn same(meaning: &str, ways: &[&str]) {
     for way in ways {
         assert_eq!(read(way).as_deref(), Ok(meaning), "{way}");
+        // As a Windows editor saves it.
+        let other = way.replace('\n', "\r\n");
+        assert_eq!(read(&other).as_deref(), Ok(meaning), "{other:?}");
     }
 }
 
@@ -152,7 +155,9 @@ fn unsupported_yaml_is_refused_with_its_line() {
         ("a\n---\nb", 2, Why::Unsupported("a second document")),
         ("[a: b]", 1, Why::Unsupported("a pair in a sequence")),
         ("{[a]: b}", 1, Why::Unsupported("a collection as a key")),
-        ("a: b\r\nc: d", 1, Why::Control),
+        ("a: b\rc: d", 1, Why::Control),
+        ("a: b\r\r\nc: d", 1, Why::Control),
+        ("a: b\r\nc: d\r", 2, Why::Control),
         ("a: b\nc: \u{1}", 2, Why::Control),
         ("a: b\n  c: d", 2, Why::Unexpected),
         ("a:\n  b: c\n d: e", 3, Why::Indent),
