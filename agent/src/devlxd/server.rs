@@ -18,7 +18,7 @@ use mote_core::dial::Retry;
 use mote_core::hostapi::event::Audience;
 use mote_core::hostapi::info::write_index;
 use mote_core::http::admission::Activity;
-use mote_core::http::head::{Method, Request};
+use mote_core::http::head::{Method, Request, lists};
 use mote_core::http::reply::{
     Head, LAST_CHUNK, Length, Persistence, write_chunk_head, write_reply,
 };
@@ -206,9 +206,13 @@ impl Guest {
         let _infallible = write_target(&mut target, ask, request.path, request.query);
         let mut extra = Vec::new();
         for (name, value) in request.headers.iter() {
-            if forwards(ask, name, value) {
-                let value = std::str::from_utf8(value);
-                extra.push((name, value.map_err(|_| "a header is not UTF-8")?));
+            // What the client names as its connection's own ends here (RFC 9110 §7.6.1).
+            if forwards(ask, name, value) && !request.headers.has_token("connection", name) {
+                let Ok(value) = std::str::from_utf8(value) else {
+                    let text = format!("Header {name} is not UTF-8");
+                    return Ok(Answer::Reply(Reply::text(400, &text)));
+                };
+                extra.push((name, value));
             }
         }
         if !body.is_empty() {
@@ -326,10 +330,11 @@ impl Guest {
         persistence: Persistence,
     ) -> Result<(), CallError> {
         let gone = |error: io::Error| CallError::from(format!("the guest client is gone: {error}"));
+        let connection = incoming.header("connection").unwrap_or_default();
         let extra: Vec<_> = incoming
             .headers
             .iter()
-            .filter(|(name, _)| returns(name))
+            .filter(|(name, _)| returns(name) && !lists(connection.as_bytes(), name))
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
         let mut head = String::with_capacity(512);

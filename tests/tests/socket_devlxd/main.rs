@@ -50,6 +50,15 @@ fn every_endpoint_answers_in_its_format() {
     assert!(!info.contains("environment"), "{info}");
     let (_, trusted) = pair.ask_with("GET", "/1.0", "Authorization: Bearer secret\r\n", "");
     assert!(trusted.contains("environment"), "{trusted}");
+    // A field that the client names as its connection's own is not passed on.
+    let own = "Connection: keep-alive, authorization\r\nAuthorization: Bearer secret\r\n";
+    let (status, untrusted) = pair.ask_with("GET", "/1.0", own, "");
+    assert!(status == 200 && !untrusted.contains("environment"), "{untrusted}");
+    let eight_bits =
+        b"GET /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer \xe9\r\n\r\n";
+    let refused = pair.talk(eight_bits);
+    assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
+    assert!(refused.contains("Header Authorization is not UTF-8"), "{refused}");
     let keys = "[\"/1.0/config/cloud-init.user-data\",\"/1.0/config/user.foo\",\
                 \"/1.0/config/user.quoted\"]\n";
     assert_eq!(pair.ask("GET", "/1.0/config"), (200, keys.into()));

@@ -67,6 +67,13 @@ pub struct Headers<'b> {
     fields: heapless::Vec<(&'b str, &'b [u8]), { limits::HEADERS }>,
 }
 
+/// Whether a comma-separated list has this token.
+#[must_use]
+pub fn lists(list: &[u8], token: &str) -> bool {
+    list.split(|byte| *byte == b',')
+        .any(|word| word.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+}
+
 impl<'b> Headers<'b> {
     fn new(fields: &[Header<'b>]) -> Self {
         let fields = fields.iter().map(|field| (field.name, field.value)).collect();
@@ -91,9 +98,7 @@ impl<'b> Headers<'b> {
     /// True if a field of that name has this token in its comma-separated list.
     #[must_use]
     pub fn has_token(&self, name: &str, token: &str) -> bool {
-        self.all(name)
-            .flat_map(|value| value.split(|byte| *byte == b','))
-            .any(|word| word.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+        self.all(name).any(|value| lists(value, token))
     }
 
     /// The body's framing. Contradictory fields are refused (request smuggling, RFC 9112 §6.3), as
