@@ -32,24 +32,25 @@ const NOW: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC
 /// # Errors
 /// `FileTooLarge`; it is there and not a regular file; any error of open(2) and read(2).
 pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
-    let is_there = |path: &&Path| match path.symlink_metadata() {
-        Ok(_) => true,
-        Err(error) => error.kind() != ErrorKind::NotFound,
-    };
     let file = match open(path, NOW, Mode::empty()) {
         Ok(file) => File::from(file),
-        Err(Errno::NOENT)
-            if (path.ancestors().find(is_there))
-                .is_none_or(|last| last != path && last.is_dir()) =>
-        {
-            return Ok(None);
-        }
+        Err(Errno::NOENT) if is_absent(path) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     read_to_end(file.as_fd(), most).map(Some)
+}
+
+/// Whether nothing has this name, in a directory that is one or is absent itself.
+fn is_absent(path: &Path) -> bool {
+    let is_there = |path: &&Path| match path.symlink_metadata() {
+        Ok(_) => true,
+        Err(error) => error.kind() != ErrorKind::NotFound,
+    };
+    let last = path.ancestors().find(is_there);
+    last.is_none_or(|last| last != path && last.is_dir())
 }
 
 /// Reads a whole file, as the kernel's are and our own: of any length.
