@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{FileType, stat};
 
-use crate::workers::command::{self, hooks};
+use crate::workers::command::{self, hooks, is_roots};
 
 /// Where they are: mote's, and qemu-ga's as its documents and as Red Hat's packages have them.
 const DIRECTORIES: [&str; 3] =
@@ -37,10 +37,7 @@ pub(super) fn list(root: &Path) -> Vec<PathBuf> {
 }
 
 fn is_program(path: &Path) -> bool {
-    stat(path).is_ok_and(|found| {
-        FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
-            && found.st_mode & 0o111 != 0
-    })
+    is_roots(path, FileType::RegularFile)
 }
 
 /// Tells all. If one fails, those that were told are told to undo it, and that one is.
@@ -115,6 +112,32 @@ mod tests {
         thaw(&all, LIMIT);
         let noted = fs::read_to_string(root.join("noted")).unwrap();
         assert_eq!(noted, "a freeze\nb freeze\nc freeze\nc thaw\nb thaw\na thaw\n");
+    }
+
+    #[test]
+    fn one_that_others_can_change_is_not_told() {
+        let root = hooks("others-hook", 0);
+        let names = || {
+            let name = |path: &PathBuf| path.file_name().unwrap().to_owned();
+            list(&root).iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(), ["a", "b", "c"]);
+        let mode = |path: &str, mode| {
+            fs::set_permissions(root.join(path), PermissionsExt::from_mode(mode)).unwrap();
+        };
+        let directory = "etc/mote/freeze.d";
+        for bits in [0o777, 0o775, 0o757] {
+            mode("etc/mote/freeze.d/a", bits);
+            assert_eq!(names(), ["b", "c"], "{bits:o}");
+            mode("etc/mote/freeze.d/a", 0o755);
+            mode(directory, bits);
+            assert_eq!(names(), ["c"], "{bits:o}");
+            mode(directory, 0o755);
+        }
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(root.join(directory).join("b"), Some(1000), None).unwrap();
+            assert_eq!(names(), ["a", "c"]);
+        }
     }
 
     #[test]

@@ -9,26 +9,45 @@ use std::time::Duration;
 
 use mote_core::freeze::is_hook;
 use mote_core::hostapi::exec::Program;
-use rustix::process::{WaitOptions, waitpid};
+use rustix::fs::{FileType, stat};
+use rustix::process::{WaitOptions, geteuid, waitpid};
 
+use crate::runtime::log;
 use crate::sys::{self, DIRECTORIES, PATH, Plan};
 use crate::system::devices::entries;
 
 /// Pause between two looks whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What may be a hook in a directory, by name. Sorted by hand: there are few, and std's sort is larger.
+/// The hooks in a directory that root alone can change, by name. Sorted by hand: there are few, and std's sort is larger.
 #[inline(never)] // its size
 pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
     let mut sorted = Vec::<PathBuf>::new();
+    if !is_roots(directory, FileType::Directory) {
+        return sorted;
+    }
     for path in entries(directory) {
-        if is_hook(path.as_os_str().as_bytes()) {
+        if is_hook(path.as_os_str().as_bytes()) && is_roots(&path, FileType::RegularFile) {
             let is_before = |other: &&PathBuf| other.as_os_str() < path.as_os_str();
             let at = sorted.iter().take_while(is_before).count();
             sorted.insert(at, path);
         }
     }
     sorted
+}
+
+/// Whether this is a program, or a directory of some, that nobody but root can change. Logs if others can.
+#[inline(never)] // its size
+pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
+    let Ok(found) = stat(path) else { return false };
+    if FileType::from_raw_mode(found.st_mode) != kind || found.st_mode & 0o111 == 0 {
+        return false;
+    }
+    let is_roots = found.st_uid == geteuid().as_raw() && found.st_mode & 0o022 == 0;
+    if !is_roots {
+        log::warn(format_args!("{}: not run: others than root can change it", path.display()));
+    }
+    is_roots
 }
 
 /// Runs a program, whose path or name is the first word, with this input and output; gives its exit code. One that takes longer is

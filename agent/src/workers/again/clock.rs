@@ -1,6 +1,6 @@
 //! Sets the clock by the host's: KVM's PTP device, or the hardware's clock at the turn of a second.
 
-use std::fs::File;
+use std::fs::{File, read_link};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -91,9 +91,14 @@ fn hardware() -> Option<i64> {
     None
 }
 
-/// Whether a program runs that sets the clock.
+/// Whether a program runs that sets the clock: a service of this system's, not of a container's, which may not set it. A service of
+/// systemd's may have mounts of its own, but it has no process ids of its own.
 fn has_setter(proc: &Path) -> bool {
-    let is_it = |process: &Path, name: &str| is_setter(name.as_bytes()) && is_of(process, SERVICES);
+    let ids = |process: &Path| read_link(process.join("ns/pid")).ok();
+    let ours = ids(&proc.join("self"));
+    let is_it = |process: &Path, name: &str| {
+        is_setter(name.as_bytes()) && is_of(process, SERVICES) && ids(process) == ours
+    };
     find(proc, "comm", &is_it).is_some()
 }
 
@@ -113,6 +118,17 @@ mod tests {
                 std::fs::write(directory.join("status"), status).unwrap();
             }
             assert_eq!(has_setter(&root), expected, "{user}");
+        }
+        // In a container that shares the user's ids.
+        std::fs::write(root.join("77/status"), "Name:\tntpd\nUid:\t0\t0\t0\t0\n").unwrap();
+        for (own, expected) in [("pid:[1]", true), ("pid:[2]", false)] {
+            for (process, ids) in [("self", "pid:[1]"), ("77", own)] {
+                std::fs::create_dir_all(root.join(process).join("ns")).unwrap();
+                let link = root.join(process).join("ns/pid");
+                drop(std::fs::remove_file(&link));
+                std::os::unix::fs::symlink(ids, link).unwrap();
+            }
+            assert_eq!(has_setter(&root), expected, "{own}");
         }
     }
 
