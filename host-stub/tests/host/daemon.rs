@@ -191,6 +191,8 @@ fn a_boot_does_not_take_a_daemon_that_is_about_to_end_for_one_that_serves() {
         wait("the daemon", SOON, || {
             host.try_run(&["get", "a", "x"]).err()?.contains("x").then_some(())
         });
+        // It ends only if it has seen an instance.
+        std::thread::sleep(Duration::from_millis(500));
         host.run(&["delete", "--force", "a"]);
         std::thread::sleep(Duration::from_millis(wait_for));
         let boot = ["boot", "b", "--accel", "tcg", "--qemu", &qemu, "--kernel", &qemu];
