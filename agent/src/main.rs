@@ -71,7 +71,10 @@ fn main() -> ExitCode {
         Command::MountWorker(limit) if built::MOUNTS => mount::run(&options, *limit),
         Command::ReadyWhen(list) if built::READY_WHEN => watch::run(&options.root, list),
         Command::Freeze(what) if built::FREEZE => freeze::run(&options.root, *what),
-        Command::Grow(is_live) if built::RESOURCES => grow::run(&options.root, *is_live),
+        Command::Grow(name) if built::RESOURCES => {
+            grow::by_hand(&options.root, name.as_deref(), options.dry_run)
+        }
+        Command::GrowWorker if built::RESOURCES => grow::work(&options.root),
         Command::Nics(first) if built::FIRST_BOOT => first_boot::nics::plugged(&options, *first),
         Command::Again(what) if built::RESTORE => again::run(what),
         Command::Init if built::INIT => init::run(),
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         | Command::Freeze(_)
         | Command::ReadyWhen(_)
         | Command::Grow(_)
+        | Command::GrowWorker
         | Command::Nics(_)
         | Command::Again(_)
         | Command::Init

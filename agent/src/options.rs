@@ -96,6 +96,8 @@ pub(crate) struct Options {
     pub(crate) length: Option<Duration>,
     /// Whether `freeze` only says what is frozen.
     pub(crate) asks: bool,
+    /// Whether `grow` only says what it would do.
+    pub(crate) dry_run: bool,
     /// Whether to print a JSON document.
     pub(crate) json: bool,
     /// Whether to log debug lines.
@@ -212,6 +214,9 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         Err(why) => return Err(why),
     }
     about_freeze(&mut options)?;
+    if options.dry_run && !matches!(options.command, Command::Grow(_)) {
+        return Err("--dry-run is for grow".into());
+    }
     if options.json && !matches!(options.command, Command::Status | Command::Check) {
         return Err("--json is for status and --check".into());
     }
@@ -235,6 +240,7 @@ fn unsaid(stands_in: bool) -> Options {
         intervals: [None; 3],
         length: None,
         asks: false,
+        dry_run: false,
         json: false,
         debug: false,
         stands_in,
@@ -316,6 +322,7 @@ fn flag(options: &mut Options, name: &str) -> bool {
     match name {
         "--no-wait" => options.wait = false,
         "--status" => options.asks = true,
+        "--dry-run" => options.dry_run = true,
         "--json" => options.json = true,
         "--no-replay-ready" => options.replay_ready = false,
         INITRAMFS => options.initramfs = Initramfs::Within,

@@ -1,5 +1,5 @@
 # fish completion for mote-agent. The words are those of its --help.
-set -l commands ready started get config metadata devices events status freeze thaw trim sync-time report version help
+set -l commands ready started get config metadata devices events status freeze thaw trim sync-time grow report version help
 set -l features guestapi exec files mounts port-forward metrics state templates network first-boot resources clock
 set -l first "not __fish_seen_subcommand_from $commands"
 complete -c mote-agent -f
@@ -15,11 +15,13 @@ complete -c mote-agent -n $first -a freeze -d 'freeze file systems for a snapsho
 complete -c mote-agent -n $first -a thaw -d 'thaw them'
 complete -c mote-agent -n $first -a trim -d 'tell the disks which blocks are not used'
 complete -c mote-agent -n $first -a sync-time -d "set the clock by the host's"
+complete -c mote-agent -n $first -a grow -d 'grow disks that have become larger'
 complete -c mote-agent -n $first -a report -d 'print what the host gets of this instance'
 complete -c mote-agent -n $first -a version -d 'print the version'
 complete -c mote-agent -n $first -a help -d 'print a summary'
 complete -c mote-agent -n '__fish_seen_subcommand_from freeze' -l for -x -d 'for so long at most'
 complete -c mote-agent -n '__fish_seen_subcommand_from freeze' -l status -d 'say what is frozen'
+complete -c mote-agent -n '__fish_seen_subcommand_from grow' -l dry-run -d 'say what would be done'
 complete -c mote-agent -n '__fish_seen_subcommand_from report' -a 'state metrics'
 complete -c mote-agent -l config-dir -r -a '(__fish_complete_directories)' -d 'directory of the certificate files'
 complete -c mote-agent -s s -l secrets-location -r -a '(__fish_complete_directories)' -d 'directory of these files alone'

@@ -14,6 +14,7 @@ commands=(
     'thaw:thaw them'
     'trim:tell the disks which blocks are not used'
     "sync-time:set the clock by the host's"
+    'grow:grow disks that have become larger'
     'report:print what the host gets of this instance'
     'version:print the version'
     'help:print a summary'
@@ -23,6 +24,7 @@ features=(guestapi exec files mounts port-forward metrics state templates networ
 _mote_agent_words() {
     case "$words[1]" in
     freeze) _arguments '--for=[for so long at most]:time' '--status[say what is frozen]' ;;
+    grow) _arguments '--dry-run[say what would be done]' '1:disk:_files -W /dev' ;;
     report) _values report state metrics ;;
     get) _message key ;;
     esac

@@ -65,6 +65,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         | Command::Again(_)
         | Command::Init
         | Command::Grow(_)
+        | Command::GrowWorker
         | Command::Nics(_)
         | Command::Leave(_) => Ok(()),
     }

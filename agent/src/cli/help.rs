@@ -21,6 +21,9 @@ Commands:
   thaw          end that; exit 0 if they were frozen until now
   trim          tell the disks which blocks are not used
   sync-time     set the clock by the host's; needs no agent
+  grow [--dry-run] [DEVICE]
+                grow the last partition and its file system on disks that have become larger,
+                or on this disk (mote-agent grow vda); needs no agent
   report state|metrics
                 print what the host gets of this instance; needs no agent
   version

@@ -6,8 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_lite::future::yield_now;
-use mote_core::follow::disk;
-use mote_core::follow::event::is_made_up;
+use mote_core::follow::event::{is_made_up, is_of_disk};
 use mote_core::hostapi::policy::Part;
 
 use crate::agent::Agent;
@@ -57,7 +56,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
             let event = socket.try_read(|socket| uevent::next(socket, &mut buffer));
             match event {
                 Ok(event) if is_made_up(event) => {}
-                Ok(event) if disk::is_event(event) => disks.raise(),
+                Ok(event) if is_of_disk(event) => disks.raise(),
                 Ok(event) => {
                     online.see(root, event, &uses);
                     nics.see(event);

@@ -26,8 +26,10 @@ pub(crate) enum Command {
     MountWorker(Duration),
     /// Do this for a VM that runs again: see `workers/again`.
     Again(String),
-    /// Grow what is on disks that have become larger; whether that was just now.
-    Grow(bool),
+    /// Grow what is on disks that have become larger, or on this one.
+    Grow(Option<String>),
+    /// The same for the agent.
+    GrowWorker,
     /// Name NICs that were plugged in, of this number or a higher one, by the host's files.
     Nics(u32),
     /// Freeze file systems, or what is about that.
@@ -82,6 +84,7 @@ impl Command {
             Self::Again(what) if what == SYNC => Starter::Guest,
             Self::MountWorker(_)
             | Self::Again(_)
+            | Self::GrowWorker
             | Self::Nics(_)
             | Self::ReadyWhen(_)
             | Self::SftpServer(_) => Starter::Agent,
@@ -186,7 +189,8 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
         }),
         SYNC => Command::Again(SYNC.to_owned()),
         "again" => Command::Again(words.next().unwrap_or_default().to_owned()),
-        "grow" => Command::Grow(words.next() == Some("live")),
+        "grow" => Command::Grow(words.next().map(str::to_owned)),
+        "grow-worker" => Command::GrowWorker,
         "nics" => Command::Nics(words.next().and_then(|first| first.parse().ok()).unwrap_or(1)),
         "freeze" => Command::Freeze(Freeze::For(FREEZE)),
         "thaw" => Command::Freeze(Freeze::Thaw),

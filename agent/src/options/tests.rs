@@ -21,12 +21,27 @@ fn values_come_after_a_space_or_an_equals_sign() {
 fn commands_take_exactly_their_arguments() {
     assert_eq!(parsed("get user.a").unwrap().command, Command::Get("user.a".into()));
     assert_eq!(parsed("--debug status").unwrap().command, Command::Status);
+    // What the agent starts itself has another name.
+    for (line, disk, dry_run) in [
+        ("grow", None, false),
+        ("grow --dry-run live", Some("live"), true),
+        ("grow vda", Some("vda"), false),
+    ] {
+        let options = parsed(line).unwrap();
+        let command = Command::Grow(disk.map(str::to_owned));
+        assert_eq!((options.command, options.dry_run), (command, dry_run));
+    }
     for bad in [
         "get",
         "get a b",
         "report",
         "report x",
         "status x",
+        "grow vda vdb",
+        "grow-worker live",
+        "grow-worker --dry-run",
+        "status --dry-run",
+        "--dry-run",
         "nope",
         "--nope",
         "--root",
@@ -168,7 +183,9 @@ fn a_worker_is_started_by_the_agent_alone_and_a_hosts_command_is_nothing_with_ot
     let may = |line: &str, by: Option<&str>| {
         parsed(line).unwrap().check_starter(by.map(OsStr::new)).is_ok()
     };
-    for worker in ["sftp-server", "mount-worker 9", "again clock", "nics 2", "ready-when init"] {
+    for worker in
+        ["sftp-server", "mount-worker 9", "again clock", "grow-worker", "nics 2", "ready-when init"]
+    {
         assert!(may(worker, Some(BY_AGENT)), "{worker}");
         for by in [None, Some(BY_HOST), Some(""), Some("agent ")] {
             assert!(!may(worker, by), "{worker} {by:?}");

@@ -7,9 +7,16 @@ pub fn is_made_up(event: &[u8]) -> bool {
     says(event, b"SYNTH_UUID=")
 }
 
+/// Whether it reports a disk that is new or has another size.
+#[must_use]
+pub fn is_of_disk(event: &[u8]) -> bool {
+    let is_new = event.starts_with(b"add@") && !event.starts_with(b"add@/devices/virtual/");
+    says(event, b"RESIZE=1") || is_new && says(event, b"DEVTYPE=disk")
+}
+
 /// Whether an event has a word that begins so.
 #[inline(never)] // its size
-pub(super) fn says(event: &[u8], beginning: &[u8]) -> bool {
+fn says(event: &[u8], beginning: &[u8]) -> bool {
     event.split(|byte| *byte == 0).any(|word| word.starts_with(beginning))
 }
 
@@ -27,6 +34,25 @@ mod tests {
             (b"", false),
         ] {
             assert_eq!(is_made_up(event), expected, "{}", event.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn events_of_disks_are_told_from_others() {
+        for (event, is_disk) in [
+            (
+                &b"change@/devices/virtio2/block/vda\0ACTION=change\0SUBSYSTEM=block\0RESIZE=1\0"[..],
+                true,
+            ),
+            (b"change@/devices/virtio2/block/vda\0ACTION=change\0SUBSYSTEM=block\0", false),
+            (b"add@/devices/virtio2/block/vda\0X=RESIZE=1\0", false),
+            (b"add@/devices/virtio2/block/vda\0ACTION=add\0DEVNAME=vda\0DEVTYPE=disk\0", true),
+            (b"add@/devices/virtio2/block/vda/vda1\0ACTION=add\0DEVTYPE=partition\0", false),
+            (b"add@/devices/virtual/block/loop0\0ACTION=add\0DEVTYPE=disk\0", false),
+            (b"remove@/devices/virtio2/block/vda\0ACTION=remove\0DEVTYPE=disk\0", false),
+            (b"", false),
+        ] {
+            assert_eq!(is_of_disk(event), is_disk, "{}", event.escape_ascii());
         }
     }
 }

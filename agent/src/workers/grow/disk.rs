@@ -4,12 +4,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use mote_core::follow::disk::{Duty, Last, Shape, Step, Table};
+use mote_core::follow::disk::{DiskGeometry, Last, Step, Table};
 use rustix::fs::{FlockOperation, Mode, OFlags, fdatasync, flock, open};
 use rustix::io::{pread, pwrite};
 
-use super::filesystem::Filesystem;
-use crate::runtime::log;
+use super::filesystem::{Filesystem, Size};
+use crate::runtime::small_files::is_there;
 use crate::sys::disk::resize_partition;
 use crate::sys::sleep;
 use crate::system::devices::number_of;
@@ -19,44 +19,66 @@ const UNIT: u64 = 512;
 /// How often a lock is tried that another program has, and the time between.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(200);
+/// Less room than this at the end of its device is none that a file system lacks, bytes.
+const NEAR: u64 = 1 << 20;
 
 /// Why a disk is left as it is.
 #[derive(Debug)]
-pub(super) struct Left(pub(super) &'static str);
+pub(super) struct NotGrown(pub(super) &'static str);
 
-const FAILS: Left = Left("it is locked, or fails");
+const FAILS: NotGrown = NotGrown("it is locked, cannot be opened or fails");
 
+/// What has grown, or would: the device of the file system, and its bytes.
+pub(super) type Grown = Option<(String, u64)>;
+
+#[expect(clippy::struct_excessive_bools, reason = "answers that have nothing in common")]
 pub(super) struct Disk<'d> {
     root: &'d Path,
     /// Its directory in sysfs.
     path: &'d Path,
-    name: &'d str,
-    /// Its size before it grew, in units; 0 if it is not known.
-    before: u64,
-    /// What is done; once it is known to have grown, that is to grow it.
-    pub(super) duty: Duty,
+    pub(super) name: &'d str,
+    /// Its size in units, and that before it grew; 0 if that is not known.
+    pub(super) units: u64,
+    pub(super) before: u64,
+    /// Whether a user has named it: then room that was free before is used, too.
+    pub(super) is_named: bool,
+    /// Whether nothing is changed.
+    pub(super) is_dry: bool,
+    /// Whether somebody expects it to grow: it has become larger, or is named.
+    pub(super) is_due: bool,
     /// Whether it is left for something that may pass, and else as long as it has this size.
     pub(super) may_pass: bool,
-    /// What a user can do in the agent's stead.
+    /// What a user can do instead.
     pub(super) todo: String,
 }
 
 impl<'d> Disk<'d> {
-    pub(super) fn new(
-        root: &'d Path,
-        path: &'d Path,
-        name: &'d str,
-        before: u64,
-        duty: Duty,
-    ) -> Self {
-        Self { root, path, name, before, duty, may_pass: true, todo: String::new() }
+    /// That of a directory in sysfs.
+    pub(super) fn new(root: &'d Path, path: &'d Path) -> Self {
+        Self {
+            root,
+            path,
+            name: path.file_name().and_then(|name| name.to_str()).unwrap_or_default(),
+            units: number_of(path, "size"),
+            before: 0,
+            is_named: false,
+            is_dry: false,
+            is_due: false,
+            may_pass: true,
+            todo: String::new(),
+        }
+    }
+
+    /// Whether nobody changes its media, and it is made of no other disks.
+    pub(super) fn is_fixed(&self) -> bool {
+        number_of(self.path, "removable") == 0 && is_there(self.path, "device")
     }
 
     /// The file system on a device, and what a user does for that.
-    fn find(&mut self, path: &Path, name: &str) -> Option<Filesystem> {
-        let found = Filesystem::on(self.root, path);
+    fn find<'n>(&mut self, path: &Path, name: &'n str) -> Option<Filesystem<'n>> {
+        let found = Filesystem::on(self.root, path, name);
         match &found {
-            Some(found) => found.advise(name, &mut self.todo),
+            Some(found) => found.advise(&mut self.todo),
             None => self.todo.push_str("the tool for what is there"),
         }
         found
@@ -64,97 +86,125 @@ impl<'d> Disk<'d> {
 
     /// Does all; says why not.
     #[inline(never)] // its size
-    pub(super) fn grow(&mut self, table: &mut Table, units: u64) -> Result<(), Left> {
-        if let Some(found) = self.find(self.path, self.name) {
-            // That the disk was smaller nothing else tells; nor is there a partition that somebody means to make smaller next.
-            return if self.duty >= Duty::Look { fill(&found, self.name, units) } else { Ok(()) };
+    pub(super) fn grow(&mut self, table: &mut Table) -> Result<Grown, NotGrown> {
+        let (path, name) = (self.path, self.name);
+        if let Some(found) = self.find(path, name) {
+            let length = self.units * UNIT;
+            let is_grown = self.lacks(&found, length)? && self.fill(&found, length)?;
+            return Ok(is_grown.then(|| (name.to_owned(), length)));
         }
         let sector = number_of(self.path, "queue/logical_block_size");
         let ratio = (sector / UNIT).max(1);
-        let (sectors, before) = (units / ratio, self.before / ratio);
-        let shape = Shape { sector: usize::try_from(sector).unwrap_or(0), sectors, before };
+        let (sectors, before) = (self.units / ratio, self.before / ratio);
+        let sector = usize::try_from(sector).unwrap_or(0);
+        let geometry = DiskGeometry { sector, sectors, before };
         let disk = self.open(OFlags::RDONLY).filter(lock).ok_or(FAILS)?;
         self.may_pass = false;
-        let read = table.read(&shape, &mut |step| access(&disk, &shape, step));
-        let last = read.ok_or(Left("no partition is known"))?;
-        if self.duty == Duty::Finish && !last.is_torn {
-            return Ok(());
-        }
-        self.follow(table, &shape, &last, disk)
+        let read = table.read(&geometry, &mut |step| access(&disk, &geometry, step));
+        let last = read.ok_or(NotGrown("it has no partition table that is known and whole"))?;
+        self.follow(table, &geometry, &last, disk)
     }
 
     /// Does it for the last partition, with the disk locked.
     fn follow(
         &mut self,
         table: &mut Table,
-        shape: &Shape,
+        geometry: &DiskGeometry,
         last: &Last,
         locked: OwnedFd,
-    ) -> Result<(), Left> {
-        let ratio = (shape.sector as u64 / UNIT).max(1);
+    ) -> Result<Grown, NotGrown> {
         let joint =
             if self.name.as_bytes().last().is_some_and(u8::is_ascii_digit) { "p" } else { "" };
         let name = format!("{}{joint}{}", self.name, last.number);
         let path = self.path.join(&name);
-        let (start, there) = (number_of(&path, "start"), number_of(&path, "size"));
-        // Where the kernel has more, the host has written the table that it had read before the guest wrote it.
-        let is_ours = last.was_at_end || there > (last.end + 1 - last.first) * ratio;
-        let has_room = last.has_room(shape);
-        if has_room && is_ours || last.is_torn {
-            self.duty = Duty::Grow;
-        }
+        let [start, there] = ["start", "size"].map(|place| number_of(&path, place) * UNIT);
         self.todo = format!("growpart /dev/{} {}; ", self.name, last.number);
         let found = self.find(&path, &name);
-        if has_room && !is_ours {
-            return Err(Left("it was free before"));
-        }
-        if !last.is_linux || start != last.first * ratio {
-            return Err(Left("the last partition is not Linux'"));
-        }
-        let found = found.ok_or(Left("no ext4, xfs or btrfs is mounted there"))?;
-        if !found.is_writable {
-            return Err(Left("it is mounted read-only"));
+        let place = |sector: u64| sector * geometry.sector as u64;
+        // Where the file system has more, the host has written the table that it had read before the guest wrote it.
+        let size = found.as_ref().and_then(Filesystem::size);
+        let has_more = |size: &Size| size.bytes > place(last.end + 1 - last.first);
+        let is_ours = last.was_at_end || size.as_ref().is_some_and(has_more);
+        let has_room = last.has_room(geometry);
+        if has_room && !is_ours && !self.is_named {
+            self.todo = format!("mote-agent grow {}", self.name);
+            return Err(NotGrown("the room behind its last partition was free before"));
         }
         let is_written = has_room || last.is_torn;
+        self.is_due |= is_written;
+        if !self.is_due {
+            // Where the file system is smaller than its partition, somebody may have meant it.
+            return Ok(None);
+        }
+        if is_written && last.is_reserved {
+            return Err(NotGrown("room is reserved behind the last usable block of its table"));
+        }
+        if start != place(last.first) {
+            return Err(NotGrown("the kernel has another partition table"));
+        }
+        let found =
+            found.ok_or(NotGrown("no ext4, xfs or btrfs is mounted on its last partition"))?;
         let end = if is_written { last.most } else { last.end };
-        let length = (end + 1 - last.first) * ratio;
-        let is_longer = length > there;
-        if self.duty < Duty::Grow && !is_longer {
-            // Where it is smaller than its partition, somebody may have meant it.
-            return Ok(());
+        let length = place(end + 1 - last.first);
+        if !self.lacks(&found, length)? && !is_written {
+            return Ok(None);
+        }
+        let grown = Some((name.clone(), length));
+        if self.is_dry {
+            return Ok(grown);
         }
         self.may_pass = true;
         let disk = self.open(OFlags::RDWR).ok_or(FAILS)?;
-        let step = &mut |step: Step<'_>| access(&disk, shape, step);
-        if is_written && !table.grow(shape, last, step) {
-            return Err(FAILS);
+        let resize = |length| resize_partition(disk.as_fd(), last.number, [start, length]).is_ok();
+        let step = &mut |step: Step<'_>| access(&disk, geometry, step);
+        // The kernel first: it may refuse, and forgets what it was told at the next start.
+        if length > there && !resize(length) {
+            return Err(NotGrown("the kernel does not take a longer partition"));
         }
-        let place = [start * UNIT, length * UNIT];
-        if is_longer && resize_partition(disk.as_fd(), last.number, place).is_err() {
-            return Err(Left("the kernel does not take it"));
+        if is_written && !table.grow(geometry, last, step) {
+            let _as_before = length > there && resize(there);
+            return Err(FAILS);
         }
         // It may be frozen, and then waits: others may have the disk meanwhile.
         drop(locked);
-        fill(&found, &name, length)?;
+        let is_grown = self.fill(&found, length)?;
         if is_written && lock(&disk) {
-            let _next_time = table.finish(shape, step);
+            let _next_time = table.finish(geometry, step);
         }
-        Ok(())
+        Ok(grown.filter(|_| is_written || is_grown))
+    }
+
+    /// Whether a file system is smaller than its device of so many bytes, and can grow.
+    fn lacks(&mut self, found: &Filesystem<'_>, length: u64) -> Result<bool, NotGrown> {
+        let size = found.size().ok_or(NotGrown(
+            "its file system is not found at its mount point, or has several devices",
+        ))?;
+        let is_smaller = size.bytes + NEAR <= length;
+        self.is_due |= is_smaller;
+        if is_smaller && !found.is_writable {
+            return Err(NotGrown("it is mounted read-only"));
+        }
+        Ok(is_smaller)
+    }
+
+    /// Has it fill that; whether it has become larger.
+    fn fill(&self, found: &Filesystem<'_>, length: u64) -> Result<bool, NotGrown> {
+        let refused = NotGrown("the file system does not take it (dmesg)");
+        if self.is_dry { Ok(true) } else { found.grow(length).map_err(|_| refused) }
     }
 
     /// Opens it past the kernel's cache, which does not know what the host has written.
     fn open(&self, how: OFlags) -> Option<OwnedFd> {
         let device = format!("/dev/{}", self.name);
-        open(&*device, how | OFlags::DIRECT, Mode::empty()).ok()
+        open(&*device, how | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()
     }
 }
 
-/// Has others that change a disk's table wait meanwhile (<https://systemd.io/BLOCK_DEVICE_LOCKING>), but not udev, which reads it: it
-/// is whole at each moment.
+/// Has others that change a disk's table wait meanwhile (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
 #[inline(never)] // its size
 fn lock(disk: &OwnedFd) -> bool {
     for _ in 0..TRIES {
-        if flock(disk, FlockOperation::NonBlockingLockShared).is_ok() {
+        if flock(disk, FlockOperation::NonBlockingLockExclusive).is_ok() {
             return true;
         }
         sleep(PAUSE);
@@ -162,17 +212,8 @@ fn lock(disk: &OwnedFd) -> bool {
     false
 }
 
-/// Grows a file system to so many units.
-#[inline(never)] // its size
-fn fill(found: &Filesystem, name: &str, units: u64) -> Result<(), Left> {
-    if found.grow(units * UNIT).map_err(|_| Left("the file system does not take it (dmesg)"))? {
-        log::info(format_args!("{name} and what is on it have {} MiB now", units >> 11));
-    }
-    Ok(())
-}
-
-fn access(disk: &OwnedFd, shape: &Shape, step: Step<'_>) -> bool {
-    let place = |at: u64| at * shape.sector as u64;
+fn access(disk: &OwnedFd, geometry: &DiskGeometry, step: Step<'_>) -> bool {
+    let place = |at: u64| at * geometry.sector as u64;
     match step {
         Step::Read(at, into) => pread(disk, &mut *into, place(at)) == Ok(into.len()),
         Step::Write(at, bytes) => pwrite(disk, bytes, place(at)) == Ok(bytes.len()),

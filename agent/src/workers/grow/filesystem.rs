@@ -1,11 +1,12 @@
 //! File systems that grow while they are mounted, each by its own call.
 
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use mote_core::report::proc::mountinfo::{Mounted, is_over};
-use rustix::fs::{Mode, OFlags, fstatfs, open};
+use mote_core::report::proc::mounts::unescape;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, fstatfs, major, minor, open, openat2};
+use rustix::io::{Errno, pread};
 
 use crate::runtime::small_files::text_of;
 use crate::sys::disk::control;
@@ -13,129 +14,203 @@ use crate::workers::report::lines::Lines;
 
 /// `EXT4_IOC_RESIZE_FS`: blocks.
 const EXT4_RESIZE: u32 = 0x4008_6610;
-/// `XFS_IOC_FSGEOMETRY_V1`: the limit of inodes in percent at 28.
+/// `XFS_IOC_FSGEOMETRY_V1`: bytes of a block at 0, the limit of inodes in percent at 28, blocks at 32.
 const XFS_GEOMETRY: u32 = 0x8070_5864;
-/// `XFS_IOC_FSGROWFSDATA`: blocks, that limit.
+/// `XFS_IOC_FSGROWFSDATA`: blocks, that limit. Fewer blocks shrink it.
 const XFS_GROW: u32 = 0x4010_586e;
+/// `BTRFS_IOC_FS_INFO`: the highest number of a device at 0, how many there are at 8.
+const BTRFS_INFO: u32 = 0x8400_941f;
+/// `BTRFS_IOC_DEV_INFO`: the device's number at 0, its bytes at 32, its path at 3072.
+const BTRFS_DEVICE: u32 = 0xd000_941e;
 /// `BTRFS_IOC_RESIZE`: `NUMBER:max` at 8.
 const BTRFS_RESIZE: u32 = 0x5000_9403;
+/// Where ext4's superblock is; in it the lower half of its blocks at 4, the higher one at 336, the shift of their size at 24.
+const EXT4_SUPER: u64 = 1024;
+
+/// Most mounts of one file system that are tried, and most numbers of a btrfs' device.
+const MOST: u32 = 64;
+
+/// `BTRFS_SUPER_MAGIC`.
+const BTRFS: i128 = 0x9123_683e;
 
 /// One that is mounted.
-pub(super) struct Filesystem {
+pub(super) struct Filesystem<'d> {
     /// The first letter of its kind: ext4, xfs, btrfs.
     kind: u8,
-    point: String,
+    /// A mount point, as the kernel shows it.
+    point: Vec<u8>,
     pub(super) is_writable: bool,
+    /// The device's name, and its number as `MAJOR:MINOR`.
+    name: &'d str,
+    number: String,
+    /// What is mounted there, open: whatever its path leads to later.
+    file: Option<OwnedFd>,
 }
 
-impl Filesystem {
-    /// That of a device of sysfs; of its mounts that nothing is mounted over one that can be written, if there is one. Where a
-    /// mount point has a space in its name it is not seen.
+/// How large a file system is.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    /// Its bytes.
+    pub(super) bytes: u64,
+    /// Those of a block.
+    block: u64,
+    /// What its call takes besides: the limit of inodes, the number of the device.
+    detail: u32,
+}
+
+impl<'d> Filesystem<'d> {
+    /// That of a device of sysfs, by a mount that can be written, if there is one.
     #[inline(never)] // its size
-    pub(super) fn on(root: &Path, device: &Path) -> Option<Self> {
-        let number = text_of(device, "dev");
-        let name = device.file_name()?.as_bytes();
+    pub(super) fn on(root: &Path, device: &Path, name: &'d str) -> Option<Self> {
+        let number = text_of(device, "dev").trim_ascii_end().to_owned();
         let mut lines = Lines::open(&root.join("proc/self/mountinfo"))?;
-        let (mut kind, mut point, mut is_writable) = (0, Vec::new(), false);
+        let mut points: Vec<(Vec<u8>, bool)> = Vec::new();
+        let mut kind = 0;
         while let Some(line) = lines.next() {
             let Some(mounted) = Mounted::parse(line) else { continue };
+            // The lines are in the order of mounting. What hides it may hang.
+            points.retain(|(point, _)| !is_over(mounted.point, point));
             let is_there = match mounted.kind {
-                b"ext4" | b"xfs" => mounted.device == number.trim_ascii_end().as_bytes(),
-                // Its mounts have a number of their own. One of more devices is grown on the first one.
-                b"btrfs" => mounted.source.strip_prefix(b"/dev/") == Some(name),
+                b"ext4" | b"xfs" => mounted.device == number.as_bytes(),
+                // Its mounts have a number of their own.
+                b"btrfs" => mounted.source.strip_prefix(b"/dev/") == Some(name.as_bytes()),
                 _ => false,
             };
-            // The lines are in the order of mounting.
-            if is_over(mounted.point, &point) {
-                (kind, is_writable) = (0, false);
-            }
-            if is_there && (mounted.is_writable || !is_writable) {
-                point.clear();
-                point.extend_from_slice(mounted.point);
-                (kind, is_writable) = (*mounted.kind.first()?, mounted.is_writable);
+            if is_there && points.len() < MOST as usize {
+                points.push((mounted.point.to_vec(), mounted.is_writable));
+                kind = *mounted.kind.first()?;
             }
         }
-        let point = String::from_utf8_lossy(&point).into_owned();
-        (kind > 0).then_some(Self { kind, point, is_writable })
+        points.sort_by_key(|(_, is_writable)| !is_writable);
+        let (point, is_writable) = points.first()?.clone();
+        let mut found = Self { kind, point, is_writable, name, number, file: None };
+        // Of a directory above, others than root may be the owners, and a file may be mounted, too.
+        for (point, is_writable) in points {
+            found.file = enter(&point);
+            if found.size().is_some() {
+                return Some(Self { point, is_writable, ..found });
+            }
+        }
+        Some(found)
     }
 
-    /// What a user does for it, on the device of this name.
-    pub(super) fn advise(&self, name: &str, out: &mut String) {
+    /// What a user does for it.
+    pub(super) fn advise(&self, out: &mut String) {
         if !self.is_writable {
             out.push_str("mount it rw; ");
         }
+        let point = String::from_utf8_lossy(&self.point);
         let (tool, what) = match self.kind {
-            b'e' => ("resize2fs /dev/", name),
-            b'x' => ("xfs_growfs ", &*self.point),
-            _ => ("btrfs filesystem resize max ", &*self.point),
+            b'e' => ("resize2fs /dev/", self.name),
+            b'x' => ("xfs_growfs ", &*point),
+            _ => ("btrfs filesystem resize max ", &*point),
         };
         out.push_str(tool);
         out.push_str(what);
     }
 
-    /// Has it fill so many bytes; whether it has become larger.
+    fn is_of_device(&self, file: &OwnedFd) -> bool {
+        let number = fstat(file).map_or(0, |about| about.st_dev);
+        self.number == format!("{}:{}", major(number), minor(number))
+    }
+
+    /// How large it is; `None` if it is not of the device.
+    #[inline(never)] // its size
+    pub(super) fn size(&self) -> Option<Size> {
+        let file = self.file.as_ref()?;
+        if self.kind == b'b' {
+            return self.btrfs_size(file);
+        }
+        if !self.is_of_device(file) {
+            return None;
+        }
+        let (mut block, mut count, mut detail) = ([0; 4], [0; 8], [0; 4]);
+        if self.kind == b'x' {
+            let mut geometry = [0; 112];
+            control(file.as_fd(), XFS_GEOMETRY, &mut geometry).ok()?;
+            block = chunk(&geometry, 0)?;
+            detail = chunk(&geometry, 28)?;
+            count = chunk(&geometry, 32)?;
+        }
+        if self.kind == b'e' {
+            let mut sector = [0; 1024];
+            let device = open(&*format!("/dev/{}", self.name), OFlags::RDONLY, Mode::empty());
+            pread(device.ok()?, &mut sector, EXT4_SUPER).ok()?;
+            let shift = u32::from_le_bytes(chunk(&sector, 24)?);
+            block = 1024u32.checked_shl(shift)?.to_ne_bytes();
+            let half = |at| chunk(&sector, at).map(u32::from_le_bytes).map(u64::from);
+            count = (half(4)? | half(336)? << 32).to_ne_bytes();
+        }
+        let [block, detail] = [block, detail].map(u32::from_ne_bytes);
+        let block = u64::from(block);
+        let bytes = u64::from_ne_bytes(count).checked_mul(block)?;
+        (block > 0).then_some(Size { bytes, block, detail })
+    }
+
+    /// That of a btrfs, of one device alone: of several nothing says which one is meant.
+    fn btrfs_size(&self, file: &OwnedFd) -> Option<Size> {
+        // Others may take these numbers for something else.
+        if i128::from(fstatfs(file).ok()?.f_type) != BTRFS {
+            return None;
+        }
+        let mut info = [0; 1024];
+        control(file.as_fd(), BTRFS_INFO, &mut info).ok()?;
+        if u64::from_ne_bytes(chunk(&info, 8)?) != 1 {
+            return None;
+        }
+        for detail in 1..=MOST {
+            let mut device = [0; 4096];
+            put(&mut device, 0, &u64::from(detail).to_ne_bytes());
+            if control(file.as_fd(), BTRFS_DEVICE, &mut device).is_ok() {
+                let path = device.get(3072..)?.split(|byte| *byte == 0).next()?;
+                let is_it = path.strip_prefix(b"/dev/") == Some(self.name.as_bytes());
+                let bytes = u64::from_ne_bytes(chunk(&device, 32)?);
+                return is_it.then_some(Size { bytes, block: 1, detail });
+            }
+        }
+        None
+    }
+
+    /// Has it fill so many bytes; whether it has become larger. What was opened is looked at once more: a btrfs may have moved.
     pub(super) fn grow(&self, bytes: u64) -> rustix::io::Result<bool> {
-        let file = open(&*self.point, OFlags::NONBLOCK, Mode::empty())?;
-        let before = fstatfs(&file)?;
-        let mut blocks = (bytes / u64::try_from(before.f_bsize).unwrap_or(0).max(1)).to_ne_bytes();
+        let (Some(file), Some(size)) = (&self.file, self.size()) else { return Err(Errno::XDEV) };
+        // XFS would become smaller.
+        if bytes <= size.bytes {
+            return Ok(false);
+        }
+        let mut blocks = (bytes / size.block).to_ne_bytes();
         match self.kind {
             b'e' => control(file.as_fd(), EXT4_RESIZE, &mut blocks)?,
             b'x' => {
-                let (mut geometry, mut order) = ([0; 112], [0; 16]);
-                control(file.as_fd(), XFS_GEOMETRY, &mut geometry)?;
-                copy(&mut order, 0, &blocks);
-                copy(&mut order, 8, geometry.get(28..32).unwrap_or_default());
+                let mut order = [0; 16];
+                put(&mut order, 0, &blocks);
+                put(&mut order, 8, &size.detail.to_ne_bytes());
                 control(file.as_fd(), XFS_GROW, &mut order)?;
             }
             _ => {
                 let mut page = [0; 4096];
-                copy(&mut page, 8, b"1:max");
+                put(&mut page, 8, format!("{}:max", size.detail).as_bytes());
                 control(file.as_fd(), BTRFS_RESIZE, &mut page)?;
             }
         }
-        Ok(fstatfs(&file)?.f_blocks > before.f_blocks)
+        Ok(self.size().is_some_and(|now| now.bytes > size.bytes))
     }
 }
 
-fn copy(to: &mut [u8], at: usize, from: &[u8]) {
+/// Opens the directory of a mount, by its path as the kernel shows it. No symbolic link is followed: there was none in it.
+fn enter(point: &[u8]) -> Option<OwnedFd> {
+    let path: Vec<u8> = unescape(point).collect();
+    let how = OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    openat2(CWD, path, how, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok()
+}
+
+fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+fn put(to: &mut [u8], at: usize, from: &[u8]) {
     to.iter_mut().skip(at).zip(from).for_each(|(to, from)| *to = *from);
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::runtime::scratch::scratch;
-
-    #[test]
-    fn one_that_another_is_mounted_over_is_not_reached_by_its_path() {
-        let root = scratch("grow-covered");
-        let device = root.join("sys/block/vdb");
-        for directory in [&device, &root.join("a/b"), &root.join("c"), &root.join("proc/self")] {
-            fs::create_dir_all(directory).unwrap();
-        }
-        fs::write(device.join("dev"), "254:16\n").unwrap();
-        let top = root.display();
-        let ours = |point: &str, how: &str| {
-            format!("1 2 254:16 / {top}/{point} {how} - ext4 /dev/vdb rw\n")
-        };
-        let other = |point: &str| format!("1 2 254:32 / {top}/{point} rw - ext4 /dev/vdc rw\n");
-        for (lines, expected) in [
-            (vec![ours("a/b", "rw"), other("c")], Some(("a/b", true))),
-            (vec![other("a"), ours("a/b", "rw")], Some(("a/b", true))),
-            (vec![ours("a/b", "rw"), other("a/b")], None),
-            (vec![ours("a/b", "rw"), other("a"), ours("c", "ro")], Some(("c", false))),
-            (vec![ours("a/b", "rw"), ours("c", "rw"), other("a")], Some(("c", true))),
-            (vec![ours("c", "ro"), ours("a/b", "rw")], Some(("a/b", true))),
-            (vec![ours("a/b", "rw"), ours("c", "ro")], Some(("a/b", true))),
-        ] {
-            fs::write(root.join("proc/self/mountinfo"), lines.concat()).unwrap();
-            let found = Filesystem::on(&root, &device);
-            let found = found.as_ref().map(|found| {
-                (found.point.strip_prefix(&format!("{top}/")).unwrap(), found.is_writable)
-            });
-            assert_eq!(found, expected, "{lines:?}");
-        }
-    }
-}
+mod tests;

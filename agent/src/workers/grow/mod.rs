@@ -1,4 +1,5 @@
-//! `mote-agent grow start|live`: grows the last partition of each disk that has become larger, and the file system on it.
+//! Grows the last partition of each disk that has become larger, and the file system on it: `mote-agent grow`, or, where the
+//! guest's policy wants it, `mote-agent grow-worker` at an agent's start and after each event.
 //! Writes to disks may hang, and a file system that is frozen does not grow until it is thawed.
 
 mod disk;
@@ -8,52 +9,110 @@ mod sizes;
 use std::path::Path;
 use std::process::ExitCode;
 
-use mote_core::follow::disk::{Duty, Table};
+use mote_core::follow::disk::Table;
+use rustix::process::geteuid;
 
-use self::disk::{Disk, Left};
+use self::disk::{Disk, NotGrown};
 use self::sizes::Sizes;
+use crate::print;
 use crate::runtime::log;
 use crate::runtime::small_files::is_there;
-use crate::system::devices::{entries, identity, number_of};
+use crate::system::devices::{entries, identity};
 
-/// What else may grow disks when a system starts. (What systemd does for `x-systemd.growfs` is no other than the end of what is
-/// done here.)
-const OTHERS: [&str; 5] = [
-    "usr/bin/cloud-init",
-    "usr/bin/growpart",
-    "usr/sbin/growpart",
-    "etc/repart.d",
-    "usr/lib/repart.d",
-];
+/// What else grows disks, below `/`: growpart, and systemd-repart where it has something to do.
+const OTHERS: [&str; 5] =
+    ["usr/bin/growpart", "usr/sbin/growpart", "etc/repart.d", "run/repart.d", "usr/lib/repart.d"];
+/// Where it is noted that others grow disks: the number of none.
+const TOLD: u64 = 0;
 
-/// Grows what there is to grow: after an event, or at an agent's start.
+/// What grows disks in this agent's stead.
+fn other(root: &Path) -> Option<&'static str> {
+    OTHERS.into_iter().find(|other| is_there(root, other))
+}
+
+/// Grows what there is to grow, unless others do, which is logged once in a boot.
 #[inline(never)] // the agent itself needs none of its stack
-pub(crate) fn run(root: &Path, is_live: bool) -> ExitCode {
-    let has_others = OTHERS.iter().any(|other| is_there(root, other));
+pub(crate) fn work(root: &Path) -> ExitCode {
     let mut sizes = Sizes::read(root);
+    if let Some(other) = other(root) {
+        if sizes.of(TOLD) == 0 {
+            log::info(format_args!("disks are not grown automatically: /{other} is there"));
+            sizes.note(TOLD, 1);
+        }
+        return ExitCode::SUCCESS;
+    }
     let mut table = Box::<Table>::default();
     for path in entries(&root.join("sys/block")) {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        // No media that somebody changes, nothing that is made of other disks.
-        if number_of(&path, "removable") != 0 || !is_there(&path, "device") {
+        let mut disk = Disk::new(root, &path);
+        let id = identity(&path);
+        disk.before = sizes.of(id);
+        if !disk.is_fixed() || disk.before == disk.units {
             continue;
         }
-        let (id, units) = (identity(&path), number_of(&path, "size"));
-        let before = sizes.of(id);
-        let duty = Duty::of(before, units, is_live, has_others);
-        let mut disk = Disk::new(root, &path, name, before, duty);
-        let left = if duty > Duty::Note { disk.grow(&mut table, units).err() } else { None };
-        if let Some(Left(why)) = left {
-            let log = if disk.duty == Duty::Grow { log::warn } else { log::debug };
-            log(format_args!("disk {name} has room that is not used: {why}; to do: {}", disk.todo));
+        let is_new = disk.before != 0 && disk.before < disk.units;
+        disk.is_due = is_new;
+        let grown = disk.grow(&mut table);
+        let name = disk.name;
+        match &grown {
+            Ok(Some((name, length))) => {
+                log::info(format_args!("{name} and its file system grew to {} MiB", length >> 20));
+            }
+            Ok(None) => {}
+            Err(NotGrown(why)) => {
+                let log = if disk.is_due { log::warn } else { log::debug };
+                log(format_args!("disk {name} is not grown: {why}; to do: {}", disk.todo));
+            }
         }
-        // What was cut off is done again, and what has failed once it is known to be new.
-        let is_again = duty == Duty::Grow && left.is_some() && disk.may_pass;
-        if duty > Duty::None && !is_again {
-            sizes.note(id, units);
+        // What has failed once it is known to be new is done again.
+        let is_again = is_new && grown.is_err() && disk.may_pass;
+        if !is_again {
+            sizes.note(id, disk.units);
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Grows a disk that a user names, or each that has become larger, or prints what would be done.
+#[inline(never)] // the agent itself needs none of its stack
+pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> ExitCode {
+    let named = named.map(|name| name.strip_prefix("/dev/").unwrap_or(name));
+    if !geteuid().is_root() {
+        print::complain(format_args!("only root can grow disks"));
+        return ExitCode::FAILURE;
+    }
+    if let Some(other) = other(root) {
+        print::complain(format_args!("note: /{other} is there, which may grow disks, too"));
+    }
+    let sizes = Sizes::read(root);
+    let (mut table, mut is_done, mut has_failed) = (Box::<Table>::default(), false, false);
+    for path in entries(&root.join("sys/block")) {
+        let mut disk = Disk::new(root, &path);
+        let name = disk.name;
+        if named.map_or(!disk.is_fixed(), |named| named != name) {
+            continue;
+        }
+        is_done = true;
+        disk.before = sizes.of(identity(&path));
+        (disk.is_named, disk.is_due, disk.is_dry) = (named.is_some(), named.is_some(), is_dry);
+        let told = match disk.grow(&mut table) {
+            Ok(Some((name, length))) => {
+                let grow = if is_dry { "would grow" } else { "grew" };
+                let mib = length >> 20;
+                print::out(format_args!("{name} and its file system {grow} to {mib} MiB\n"))
+            }
+            Ok(None) => print::out(format_args!("{name}: nothing to do\n")),
+            Err(NotGrown(why)) => {
+                has_failed |= disk.is_due;
+                print::out(format_args!("{name} is not grown: {why}; to do: {}\n", disk.todo))
+            }
+        };
+        has_failed |= told.is_err();
+    }
+    if let (Some(named), false) = (named, is_done) {
+        print::complain(format_args!("/sys/block has no disk {named}"));
+        return ExitCode::FAILURE;
+    }
+    ExitCode::from(u8::from(has_failed))
 }
 
 #[cfg(test)]
@@ -81,34 +140,46 @@ mod tests {
     }
 
     /// The size that is noted after a worker.
-    fn noted(root: &Path, is_live: bool) -> u64 {
-        assert_eq!(run(root, is_live), ExitCode::SUCCESS);
+    fn noted(root: &Path) -> u64 {
+        assert_eq!(work(root), ExitCode::SUCCESS);
         Sizes::read(root).of(identity(&root.join("sys/block").join(NAME)))
     }
 
     #[test]
     fn a_size_is_noted_once_nothing_is_left_to_do() {
         let root = machine("grow-noted");
-        assert_eq!(noted(&root, true), 2048, "it is as it was plugged in");
+        assert_eq!(noted(&root), 2048, "nothing says that it has become larger");
         let size = root.join("sys/block").join(NAME).join("size");
         fs::write(&size, "4096\n").unwrap();
-        for is_live in [true, false, true] {
-            assert_eq!(noted(&root, is_live), 2048, "it has not been grown");
+        for _ in 0..3 {
+            assert_eq!(noted(&root), 2048, "it has not been grown");
         }
         fs::write(&size, "1024\n").unwrap();
-        assert_eq!(noted(&root, true), 1024, "it has become smaller");
+        assert_eq!(noted(&root), 1024, "it has become smaller");
     }
 
     #[test]
     fn another_disk_of_the_same_name_is_not_taken_for_it() {
         let root = machine("grow-another");
-        assert_eq!(noted(&root, true), 2048);
+        assert_eq!(noted(&root), 2048);
         let (disk, away) = (root.join("sys/block").join(NAME), root.join("away"));
         // Kept, so that its number is not given again, as none is in sysfs.
         fs::rename(&disk, &away).unwrap();
         plug(&root);
         fs::write(disk.join("size"), "4096\n").unwrap();
-        assert_eq!(noted(&root, true), 4096, "it is as it was plugged in");
+        assert_eq!(noted(&root), 4096, "nothing says that it has become larger");
         assert_eq!(Sizes::read(&root).of(identity(&away)), 2048);
+    }
+
+    #[test]
+    fn where_others_grow_disks_they_are_left_to_these_which_is_logged_once() {
+        for (index, other) in OTHERS.into_iter().enumerate() {
+            let root = machine(&format!("grow-others-{index}"));
+            fs::create_dir_all(root.join(other)).unwrap();
+            for _ in 0..2 {
+                assert_eq!(noted(&root), 0, "{other}");
+                assert_eq!(fs::read(root.join(run_dir::SIZES)).unwrap().len(), 16, "{other}");
+            }
+        }
     }
 }

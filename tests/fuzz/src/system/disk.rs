@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use mote_core::follow::disk::{Shape, Step, Table, is_event};
+use mote_core::follow::disk::{DiskGeometry, Step, Table};
+use mote_core::follow::event::is_of_disk;
 
 use crate::input::Input;
 
@@ -73,10 +74,11 @@ fn disk(input: &mut Input<'_>, sectors: u64) -> BTreeMap<u64, Vec<u8>> {
 
 /// One input.
 pub fn run(data: &[u8]) {
-    let _told = is_event(data);
+    let _told = is_of_disk(data);
     let mut input = Input(data);
     let sectors = u64::from(input.word() % 100_000) + 1;
-    let shape = Shape { sector: SECTOR, sectors, before: u64::from(input.word() % 100_000) };
+    let geometry =
+        DiskGeometry { sector: SECTOR, sectors, before: u64::from(input.word() % 100_000) };
     let mut kept = disk(&mut input, sectors);
     let mut written = Vec::new();
     let mut access = |step: Step<'_>| {
@@ -101,17 +103,17 @@ pub fn run(data: &[u8]) {
         true
     };
     let mut table = Table::default();
-    let Some(last) = table.read(&shape, &mut access) else { return };
+    let Some(last) = table.read(&geometry, &mut access) else { return };
     assert!(last.number > 0 && last.first <= last.end && last.end <= last.most);
     assert!(last.most < sectors);
-    if !last.has_room(&shape) {
+    if !last.has_room(&geometry) || last.is_reserved {
         return;
     }
-    assert!(table.grow(&shape, &last, &mut access));
-    assert!(table.finish(&shape, &mut access));
-    let again = Table::default().read(&shape, &mut access).expect("the table that was written");
+    assert!(table.grow(&geometry, &last, &mut access));
+    assert!(table.finish(&geometry, &mut access));
+    let again = Table::default().read(&geometry, &mut access).expect("the table that was written");
     assert_eq!((again.number, again.first, again.end), (last.number, last.first, last.most));
-    assert!(!again.has_room(&shape) && !again.is_torn);
+    assert!(!again.has_room(&geometry) && !again.is_torn);
     assert!(written.iter().all(|place| *place < last.first || *place > last.most));
     assert!(written.iter().all(|place| *place < sectors));
 }

@@ -100,16 +100,33 @@ fn has_tools() -> bool {
     all
 }
 
-/// A VM with these disks, `/dev/vdb` and so on; each takes so many writes a second at most, if that is given.
-fn boot(disks: &[PathBuf], words: &str, writes: Option<u32>) -> World {
+/// A VM with these disks, `/dev/vdb` and so on; each takes so many writes a second at most, if that is given. Its agent waits
+/// for [`start`].
+fn boot(disks: &[PathBuf], writes: Option<u32>) -> World {
     let limit = writes.map(|most| format!(",throttling.iops-write={most}")).unwrap_or_default();
     let extra = disks.iter().enumerate().flat_map(|(index, path)| {
         let drive = format!("if=none,id=disk{index},format=raw,file={}{limit}", path.display());
         ["-drive".into(), drive, "-device".into(), format!("virtio-blk-pci,drive=disk{index}")]
     });
-    let spec = Spec { words: words.to_owned(), extra: extra.collect(), ..Spec::default() };
+    with(extra.collect())
+}
+
+fn with(extra: Vec<String>) -> World {
+    let spec = Spec { words: "mote.agent=later".to_owned(), extra, ..Spec::default() };
     World::of("lxd", &spec, &[])
 }
+
+/// Starts the agent with this for `resources` in its policy.
+fn start(world: &World, guest: &mut Guest, resources: &str) {
+    let policy = format!("features: {{resources: {resources}, exec: true}}");
+    guest.ok(&format!(
+        "echo '{policy}' >/etc/mote-agent.yml; start-stop-daemon -S -b -x /run/agent.start"
+    ));
+    world.host.connected(mote_tests::world::MOTE_BOOT);
+}
+
+/// With it disks are grown.
+const GROWS: &str = "{disks: true}";
 
 fn mount(guest: &mut Guest, device: &str) {
     guest.ok(&format!("mkdir -p /{device} && mount -t ext4 /dev/{device} /{device}"));
@@ -157,8 +174,9 @@ fn partition_and_file_system_are_grown_within_a_second_while_they_are_written() 
         .zip(tables)
         .map(|(name, table)| disk(&scratch.0, name, table))
         .collect();
-    let mut world = boot(&disks, "", None);
-    let mut guest = world.shell();
+    let mut world = boot(&disks, None);
+    let mut guest = world.vm.guest();
+    start(&world, &mut guest, GROWS);
     let devices = ["vdb1", "vdc1", "vdd", "vde1"];
     for device in devices {
         mount(&mut guest, device);
@@ -182,8 +200,8 @@ fn partition_and_file_system_are_grown_within_a_second_while_they_are_written() 
     std::thread::sleep(LATER);
     assert!(size(&mut guest, "vde1") < OLD);
     let log = guest.ok("cat /run/agent.log");
-    assert!(log.contains("vdb1 and what is on it have 198 MiB now"), "{log}");
-    let advice = "disk vde has room that is not used: the last partition is not Linux'; to do: growpart /dev/vde 2; ";
+    assert!(log.contains("vdb1 and its file system grew to 198 MiB"), "{log}");
+    let advice = "disk vde is not grown: no ext4, xfs or btrfs is mounted on its last partition; to do: growpart /dev/vde 2; ";
     assert!(log.contains(advice), "{log}");
     guest.ok("killall writer; sleep 1; umount /vdb1 /vdc1 /vdd /vde1");
     world.power_off(&mut guest);
@@ -202,12 +220,11 @@ fn a_file_system_that_is_smaller_on_purpose_is_left_and_nobody_is_locked_out() {
     // One without partitions, which was made larger while the VM was off.
     let whole = disk(&scratch.0, "whole", Table::None);
     OpenOptions::new().write(true).open(&whole).unwrap().set_len(NEW * MIB).expect("a larger disk");
-    let mut world = boot(&[path.clone(), whole], "mote.agent=later", None);
+    let mut world = boot(&[path.clone(), whole], None);
     let mut guest = world.vm.guest();
     mount(&mut guest, "vdb1");
     mount(&mut guest, "vdc");
-    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
-    world.host.connected(mote_tests::world::MOTE_BOOT);
+    start(&world, &mut guest, GROWS);
     wait("a file system as large as its disk", patient(SOON), || {
         (size(&mut guest, "vdc") > NEW * 8 / 10).then_some(())
     });
@@ -245,9 +262,9 @@ fn another_disk_of_the_same_name_is_as_it_was_plugged_in_and_grows_with_its_own(
         let path = disk(&scratch.0, name, *table);
         ["-drive".into(), format!("if=none,id={name},format=raw,file={}", path.display())]
     });
-    let spec = Spec { extra: extra.collect(), ..Spec::default() };
-    let mut world = World::of("lxd", &spec, &[]);
-    let mut guest = world.shell();
+    let mut world = with(extra.collect());
+    let mut guest = world.vm.guest();
+    start(&world, &mut guest, GROWS);
     let plug = |world: &World, guest: &mut Guest, name: &str, slot: u32| {
         let before = guest.sh("wc -c </run/mote/sizes").1;
         world.vm.attach(&format!("virtio-blk-pci,drive={name},id=at-{name},bus=slot{slot}"));
@@ -273,25 +290,42 @@ fn another_disk_of_the_same_name_is_as_it_was_plugged_in_and_grows_with_its_own(
     std::thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD);
     let log = guest.ok("cat /run/agent.log");
-    assert!(!log.contains("vdb1 and what"), "{log}");
+    assert!(!log.contains("vdb1 and its"), "{log}");
     world.power_off(&mut guest);
 }
 
 #[test]
-fn a_policy_without_disks_leaves_them_alone() {
+fn a_disk_is_left_alone_unless_the_policy_says_so_or_somebody_asks() {
     if !has_tools() {
         return;
     }
     let scratch = Scratch::new();
-    let mut world = boot(&[disk(&scratch.0, "gpt", Table::Gpt)], "mote.agent=later", None);
+    let mut world = boot(&[disk(&scratch.0, "gpt", Table::Gpt)], None);
     let mut guest = world.vm.guest();
-    guest.ok("echo 'features: {resources: {disks: false}, exec: true}' >/etc/mote-agent.yml");
-    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
-    world.host.connected(mote_tests::world::MOTE_BOOT);
     mount(&mut guest, "vdb1");
+    start(&world, &mut guest, "true");
     world.vm.resize("disk0", NEW * MIB);
     std::thread::sleep(LATER);
     assert!(size(&mut guest, "vdb1") < OLD);
+    // Nor where something else does it.
+    guest.ok("sed -i 's/resources: true/resources: {disks: true}/' /etc/mote-agent.yml");
+    guest.ok("mkdir -p /usr/bin; touch /usr/bin/growpart; killall -HUP mote-agent");
+    world.host.connected(mote_tests::world::MOTE_BOOT);
+    for size_of in [NEW + 1, NEW + 2] {
+        world.vm.resize("disk0", size_of * MIB);
+        std::thread::sleep(LATER);
+    }
+    assert!(size(&mut guest, "vdb1") < OLD);
+    let log = guest.ok("cat /run/agent.log");
+    let told = "disks are not grown automatically: /usr/bin/growpart is there";
+    assert_eq!(log.matches(told).count(), 1, "{log}");
+    let said = guest.ok("mote-agent grow --dry-run 2>&1");
+    assert!(said.contains("vdb1 and its file system would grow to 200 MiB"), "{said}");
+    assert!(said.contains("note: /usr/bin/growpart is there"), "{said}");
+    assert!(size(&mut guest, "vdb1") < OLD);
+    let said = guest.ok("mote-agent grow /dev/vdb");
+    assert!(said.contains("vdb1 and its file system grew to 200 MiB"), "{said}");
+    assert!(size(&mut guest, "vdb1") > NEW * 8 / 10);
     world.power_off(&mut guest);
 }
 
@@ -299,10 +333,10 @@ fn a_policy_without_disks_leaves_them_alone() {
 /// middle is in the journal, whose replay changes the number of blocks and not that of groups; the next resize minds. The
 /// start after that is right.
 fn is_ended(path: &PathBuf) -> bool {
-    let mut world = boot(std::slice::from_ref(path), "mote.agent=later", None);
+    let mut world = boot(std::slice::from_ref(path), None);
     let mut guest = world.vm.guest();
     mount(&mut guest, "vdb1");
-    guest.ok("start-stop-daemon -S -b -x /run/agent.start");
+    start(&world, &mut guest, GROWS);
     let (is_ended, _) = wait("the rest", patient(LATER), || {
         let has_grown = size(&mut guest, "vdb1") > NEW * 8 / 10;
         let has_bug = guest.sh(&format!("dmesg | grep '{RESIZE_BUG}'")).0 == 0;
@@ -329,8 +363,9 @@ fn after_a_power_cut_at_any_moment_table_and_file_system_are_whole_and_the_next_
     for cut in 0..cuts {
         let path = disk(&scratch.0, "gpt", Table::Gpt);
         // So few writes a second that each of the table's may be the last.
-        let mut world = boot(std::slice::from_ref(&path), "", Some(25));
-        let mut guest = world.shell();
+        let mut world = boot(std::slice::from_ref(&path), Some(25));
+        let mut guest = world.vm.guest();
+        start(&world, &mut guest, GROWS);
         mount(&mut guest, "vdb1");
         guest.ok(&format!("{WRITER} vdb1"));
         world.vm.resize("disk0", NEW * MIB);

@@ -9,8 +9,8 @@
 //! off, nothing else tells from a file system that somebody has made smaller than its partition.
 
 use super::bytes::{chunk, crc32, put, u32_at, u64_at};
+use super::geometry::{Disk, DiskGeometry, ENTRIES, Last, MOST, Step, Table, write};
 use super::mbr;
-use super::shape::{Disk, ENTRIES, Last, MOST, Shape, Step, Table, write};
 
 /// The first header, and the first entries where these are of no use.
 const HEADER: u64 = 1;
@@ -31,21 +31,6 @@ const ENTRIES_SUM: usize = 88;
 /// Length of a header at least.
 const LEAST: usize = 92;
 
-/// Types of Linux' file systems: data, the root of x86-64 and of aarch64, `/home`, `/srv`, `/var`.
-const LINUX: [u128; 6] = [
-    guid(0x0fc6_3daf, 0x8483, 0x4772, 0x8e79_3d69_d847_7de4),
-    guid(0x4f68_bce3, 0xe8cd, 0x4db1, 0x96e7_fbca_f984_b709),
-    guid(0xb921_b045, 0x1df0, 0x41c3, 0xaf44_4c6f_280d_3fae),
-    guid(0x933a_c7e1, 0x2eb4, 0x4f13, 0xb844_0e14_e2ae_f915),
-    guid(0x3b8f_8425, 0x20e0, 0x4f3b, 0x907f_1a25_a76f_98e8),
-    guid(0x4d21_b016, 0xb534, 0x45c2, 0xa9fb_5c16_e091_fd2d),
-];
-
-/// A GUID as a little-endian number of its bytes: the first three fields are stored so, the rest is not.
-const fn guid(a: u128, b: u128, c: u128, rest: u64) -> u128 {
-    a | b << 32 | c << 48 | (rest.swap_bytes() as u128) << 64
-}
-
 /// Whether these bytes are a header that is whole and at its place.
 fn is_header(sector: &[u8], place: u64) -> bool {
     let is_whole = || {
@@ -59,27 +44,31 @@ fn is_header(sector: &[u8], place: u64) -> bool {
 
 /// Reads it; `None` if its first half is not whole, or there is no partition.
 #[inline(never)] // its size
-pub(super) fn read(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> Option<Last> {
-    let header = table.header.get_mut(..shape.sector)?;
+pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> Option<Last> {
+    let header = table.header.get_mut(..geometry.sector)?;
     if !disk(Step::Read(HEADER, header)) || !is_header(header, HEADER) {
         return None;
     }
     let (count, size) = (u32_at(header, COUNT)? as usize, u32_at(header, SIZE)? as usize);
     let length = count.checked_mul(size).filter(|length| *length <= ENTRIES)?;
     table.length = length;
-    table.padded = length.next_multiple_of(shape.sector);
+    table.padded = length.next_multiple_of(geometry.sector);
     let [final_one, other, at] =
-        [shape.sectors.checked_sub(1)?, u64_at(header, OTHER)?, u64_at(header, AT)?];
+        [geometry.sectors.checked_sub(1)?, u64_at(header, OTHER)?, u64_at(header, AT)?];
     let (lowest, highest) = (u64_at(header, FIRST)?, u64_at(header, LAST)?);
     // Sectors of the entries; the last one before a copy of them and of the header.
-    let own = (table.padded / shape.sector) as u64;
-    let most = final_one.checked_sub(own + 1)?;
+    let own = (table.padded / geometry.sector) as u64;
+    let has_grown = other != final_one;
+    let most = if has_grown { final_one.checked_sub(own + 1)? } else { highest };
+    // What lies between, its author has put there.
+    let is_reserved = highest.checked_add(own + 1)? != other;
     let is_away = at > highest;
     let home = home(at, highest);
     let entries = table.entries.get_mut(..table.padded)?;
     let is_whole = size >= 128
         && lowest <= highest
         && highest <= final_one
+        && other <= final_one
         && HOME <= home
         && home <= lowest.saturating_sub(own)
         && disk(Step::Read(at, entries))
@@ -93,21 +82,21 @@ pub(super) fn read(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> Option<L
         let (first, end) = (u64_at(entry, 32)?, u64_at(entry, 40)?);
         if kind != 0 && end >= last.end {
             table.place = (number as usize - 1) * size;
-            let is_linux = LINUX.contains(&kind);
-            last = Last { number, first, end, is_linux, most, ..last };
+            last = Last { number, first, end, most, ..last };
         }
     }
     let fits = lowest <= last.first && last.first <= last.end && last.end <= highest.min(most);
     // What its header points to would be written.
-    let is_stuck = is_away && other != final_one && !last.has_room(shape);
+    let is_stuck = is_away && has_grown && !last.has_room(geometry);
     if !fits || is_stuck {
         return None;
     }
-    last.is_torn = is_away || mbr::is_short(table, last.end);
     // A copy that is not at the end was left there when the disk grew, unless the host has moved it.
-    last.was_at_end = other != final_one && last.end + shape.near() >= highest
-        || shape.was_at_end(last.end)
-        || has_copy_behind(table, shape, last.end, disk);
+    let is_moved = !has_grown && last.has_room(geometry);
+    let left = if is_moved { copy_behind(table, geometry, last.end, disk) } else { None };
+    last.is_torn = is_away || mbr::is_short(table, last.end);
+    last.was_at_end = has_grown && last.end + geometry.near() >= highest || left.is_some();
+    last.is_reserved = is_reserved || left == Some(true);
     Some(last)
 }
 
@@ -116,48 +105,58 @@ fn home(at: u64, highest: u64) -> u64 {
     if at > highest { HOME } else { at }
 }
 
-/// Whether a copy of the header was left right behind that sector: the disk ended there, before the host moved the copy to
-/// its new end.
+/// The copy of the header that was left right behind that sector, where the disk ended before the host moved the copy to its
+/// new end: whether something is kept before its entries, which the host's header no longer says.
 #[inline(never)] // its size
-fn has_copy_behind(table: &mut Table, shape: &Shape, end: u64, disk: Disk<'_>) -> bool {
-    let step = (ENTRIES / shape.sector) as u64;
-    let behind = end + shape.near() + MOST;
+fn copy_behind(
+    table: &mut Table,
+    geometry: &DiskGeometry,
+    end: u64,
+    disk: Disk<'_>,
+) -> Option<bool> {
+    let step = (ENTRIES / geometry.sector) as u64;
+    let behind = end + geometry.near() + MOST;
     let mut begin = end + 1;
     // The disk's last piece has the copy that counts.
     while begin < behind
-        && begin + step < shape.sectors
+        && begin + step < geometry.sectors
         && disk(Step::Read(begin, &mut table.piece))
     {
-        for sector in table.piece.chunks_exact(shape.sector) {
+        for sector in table.piece.chunks_exact(geometry.sector) {
             if is_header(sector, begin) && chunk::<16>(sector, DISK) == chunk(&table.header, DISK) {
-                return true;
+                return Some(u64_at(sector, LAST)?.checked_add(1) != u64_at(sector, AT));
             }
             begin += 1;
         }
     }
-    false
+    None
 }
 
 /// Writes it. After each sector the first header, and what it points to, is whole: the old one up to its first
 /// write, then the new one.
 #[inline(never)] // its size
-pub(super) fn grow(table: &mut Table, shape: &Shape, last: &Last, disk: Disk<'_>) -> bool {
+pub(super) fn grow(
+    table: &mut Table,
+    geometry: &DiskGeometry,
+    last: &Last,
+    disk: Disk<'_>,
+) -> bool {
     put(&mut table.entries, table.place + 40, &last.most.to_le_bytes());
     let sum = crc32(&[table.entries.get(..table.length).unwrap_or_default()]);
     let number = |place| u64_at(&table.header, place).unwrap_or(HOME);
     let home = home(number(AT), number(LAST));
-    let final_one = shape.sectors - 1;
-    let copy = final_one - (table.padded / shape.sector) as u64;
-    put(&mut table.header, LAST, &(copy - 1).to_le_bytes());
+    let final_one = geometry.sectors - 1;
+    let copy = final_one - (table.padded / geometry.sector) as u64;
+    put(&mut table.header, LAST, &last.most.to_le_bytes());
     put(&mut table.header, ENTRIES_SUM, &sum.to_le_bytes());
     // The host may have made it as long as the disk.
     let end = last.end.min(u64::from(u32::MAX) - 1);
-    (mbr::is_short(table, last.most) || mbr::cover(table, shape, end, disk))
+    (mbr::is_short(table, last.most) || mbr::cover(table, geometry, end, disk))
         && write_entries(table, copy, disk)
-        && write_header(table, shape, [final_one, HEADER, copy], disk)
-        && write_header(table, shape, [HEADER, final_one, copy], disk)
+        && write_header(table, geometry, [final_one, HEADER, copy], disk)
+        && write_header(table, geometry, [HEADER, final_one, copy], disk)
         && write_entries(table, home, disk)
-        && write_header(table, shape, [HEADER, final_one, home], disk)
+        && write_header(table, geometry, [HEADER, final_one, home], disk)
 }
 
 fn write_entries(table: &Table, at: u64, disk: Disk<'_>) -> bool {
@@ -165,7 +164,12 @@ fn write_entries(table: &Table, at: u64, disk: Disk<'_>) -> bool {
 }
 
 /// Writes a header with these places: its own, the other one's, the entries'.
-fn write_header(table: &mut Table, shape: &Shape, places: [u64; 3], disk: Disk<'_>) -> bool {
+fn write_header(
+    table: &mut Table,
+    geometry: &DiskGeometry,
+    places: [u64; 3],
+    disk: Disk<'_>,
+) -> bool {
     let [mine, ..] = places;
     let header = &mut table.header;
     for (place, value) in [MINE, OTHER, AT].iter().zip(places) {
@@ -175,5 +179,5 @@ fn write_header(table: &mut Table, shape: &Shape, places: [u64; 3], disk: Disk<'
     let length = u32_at(header, LENGTH).unwrap_or_default() as usize;
     let sum = crc32(&[header.get(..length).unwrap_or_default()]);
     put(header, SUM, &sum.to_le_bytes());
-    write(disk, mine, header.get(..shape.sector))
+    write(disk, mine, header.get(..geometry.sector))
 }

@@ -1,13 +1,12 @@
 //! The table of DOS in a disk's first sector: four partitions, one of which may hold others, which are left alone.
 
 use super::bytes::{chunk, put, u32_at};
-use super::shape::{Disk, Last, Shape, Step, Table};
+use super::geometry::{Disk, DiskGeometry, Last, Step, Table};
 
 /// Where the four entries are, and the length of one.
 const ENTRIES: usize = 446;
 const ENTRY: usize = 16;
-/// Types: Linux; what says that there is a table with GUIDs.
-const LINUX: u8 = 0x83;
+/// The type that says that there is a table with GUIDs.
 const PROTECTIVE: u8 = 0xee;
 /// The end by cylinder, head and sector, of what is beyond these.
 const FAR: [u8; 3] = [0xfe, 0xff, 0xff];
@@ -15,8 +14,8 @@ const FAR: [u8; 3] = [0xfe, 0xff, 0xff];
 /// Reads it. `None` if there is none, or no partition of it is on the disk; number 0 if it says that there is a table with
 /// GUIDs.
 #[inline(never)] // its size
-pub(super) fn read(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> Option<Last> {
-    let bytes = table.mbr.get_mut(..shape.sector)?;
+pub(super) fn read(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> Option<Last> {
+    let bytes = table.mbr.get_mut(..geometry.sector)?;
     if !disk(Step::Read(0, bytes)) || chunk(bytes, 510)? != [0x55, 0xaa] {
         return None;
     }
@@ -34,16 +33,15 @@ pub(super) fn read(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> Option<L
             return Some(Last::default());
         }
         // Its length has 32 bits.
-        let most = (first + u64::from(u32::MAX) - 1).min(shape.sectors - 1);
+        let most = (first + u64::from(u32::MAX) - 1).min(geometry.sectors - 1);
         let end = (first + count).saturating_sub(1);
         if kind != 0 && count != 0 && end >= last.end {
             table.place = place;
-            let is_linux = kind == LINUX;
-            let was_at_end = shape.was_at_end(end);
-            last = Last { number, first, end, most, is_linux, was_at_end, is_torn: false };
+            let was_at_end = geometry.was_at_end(end);
+            last = Last { number, first, end, most, was_at_end, ..Last::default() };
         }
     }
-    (last.first > 0 && last.end < shape.sectors).then_some(last)
+    (last.first > 0 && last.end < geometry.sectors).then_some(last)
 }
 
 /// Gives the entry at that place a length.
@@ -68,22 +66,22 @@ fn protects(table: &Table) -> bool {
 
 /// Has that entry end with this sector.
 #[inline(never)] // its size
-pub(super) fn cover(table: &mut Table, shape: &Shape, end: u64, disk: Disk<'_>) -> bool {
+pub(super) fn cover(table: &mut Table, geometry: &DiskGeometry, end: u64, disk: Disk<'_>) -> bool {
     if !protects(table) {
         return true;
     }
     stretch(table, ENTRIES, end);
-    write(table, shape, disk)
+    write(table, geometry, disk)
 }
 
 /// Has it end with the disk, in the sector as it is by now: it has a boot loader's code, too.
-pub(super) fn finish(table: &mut Table, shape: &Shape, disk: Disk<'_>) -> bool {
-    let end = shape.sectors - 1;
-    let bytes = table.mbr.get_mut(..shape.sector);
+pub(super) fn finish(table: &mut Table, geometry: &DiskGeometry, disk: Disk<'_>) -> bool {
+    let end = geometry.sectors - 1;
+    let bytes = table.mbr.get_mut(..geometry.sector);
     let is_read = bytes.is_some_and(|bytes| disk(Step::Read(0, bytes)));
-    is_read && (!is_short(table, end) || cover(table, shape, end, disk))
+    is_read && (!is_short(table, end) || cover(table, geometry, end, disk))
 }
 
-pub(super) fn write(table: &Table, shape: &Shape, disk: Disk<'_>) -> bool {
-    super::shape::write(disk, 0, table.mbr.get(..shape.sector))
+pub(super) fn write(table: &Table, geometry: &DiskGeometry, disk: Disk<'_>) -> bool {
+    super::geometry::write(disk, 0, table.mbr.get(..geometry.sector))
 }

@@ -27,8 +27,8 @@ impl Sim {
         Self { sector, sectors, kept: BTreeMap::new(), groups: vec![vec![]] }
     }
 
-    fn shape(&self, before: u64) -> Shape {
-        Shape { sector: self.sector, sectors: self.sectors, before }
+    fn geometry(&self, before: u64) -> DiskGeometry {
+        DiskGeometry { sector: self.sector, sectors: self.sectors, before }
     }
 
     fn step(&mut self, step: Step<'_>) -> bool {
@@ -78,17 +78,17 @@ impl Sim {
     }
 
     fn read(&mut self, before: u64) -> Option<(Table, Last)> {
-        let shape = self.shape(before);
+        let geometry = self.geometry(before);
         let mut table = Table::default();
-        let last = table.read(&shape, &mut |step| self.step(step))?;
+        let last = table.read(&geometry, &mut |step| self.step(step))?;
         Some((table, last))
     }
 
     fn grow(&mut self, before: u64) -> Last {
         let (mut table, last) = self.read(before).unwrap();
-        let shape = self.shape(before);
-        assert!(table.grow(&shape, &last, &mut |step| self.step(step)));
-        assert!(table.finish(&shape, &mut |step| self.step(step)));
+        let geometry = self.geometry(before);
+        assert!(table.grow(&geometry, &last, &mut |step| self.step(step)));
+        assert!(table.finish(&geometry, &mut |step| self.step(step)));
         last
     }
 
@@ -133,7 +133,7 @@ impl Sim {
 
     fn header(&self, place: u64, index: usize) -> Option<u64> {
         let header = &self.get(place, self.sector);
-        let final_one = self.shape(0).sectors - 1;
+        let final_one = self.geometry(0).sectors - 1;
         let mut bare = header[..92].to_vec();
         bare[16..20].fill(0);
         let number = |at| u64_at(header, at).unwrap();
@@ -197,7 +197,7 @@ fn gpt(sector: usize, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
 fn moved(sim: &Sim, sectors: u64, entries: &[(usize, Vec<u8>)]) -> Sim {
     let mut larger = sim.clone().larger(sectors);
     let new = gpt(sim.sector, sectors, entries);
-    let old = sim.shape(0).sectors;
+    let old = sim.geometry(0).sectors;
     for place in (0..2).chain(old..sectors) {
         let bytes = new.get(place, sim.sector);
         larger.put(place, &bytes);
@@ -242,9 +242,8 @@ fn after_a_cut_at_any_sector_linux_has_the_old_table_or_the_new_one_and_it_is_gr
             first: 8192,
             end: OLD - 34,
             most: NEW - 34,
-            is_linux: true,
             was_at_end: true,
-            is_torn: false,
+            ..Last::default()
         };
         assert_eq!(last, expected);
         let cuts = sim.cuts();
@@ -270,7 +269,7 @@ fn after_a_cut_at_any_sector_linux_has_the_old_table_or_the_new_one_and_it_is_gr
             let same = [cut.linux(0), cut.header(NEW - 1, 0)];
             assert_eq!(same, [Some(NEW - 34); 2]);
             let (_, last) = cut.read(0).unwrap();
-            assert!(!last.is_torn && !last.has_room(&cut.shape(0)));
+            assert!(!last.is_torn && !last.has_room(&cut.geometry(0)));
             // All else of it is as it was made.
             let all = gpt(512, NEW, &[(0, entry(&LINUX, 8192, NEW - 34)), usual()[1].clone()]);
             for (place, count) in [(1, 33), (NEW - 33, 33)] {
@@ -293,22 +292,19 @@ fn sectors_of_4096_bytes_are_the_same() {
 }
 
 #[test]
-fn a_partition_that_did_not_end_with_the_disk_or_is_no_file_system_is_told_from_one_that_is_grown()
-{
+fn a_partition_that_did_not_end_with_the_disk_is_told_from_one_that_is_grown() {
     let end = |last, kind: &[u8; 16]| [(0, entry(kind, 2048, last))];
     let read = |sim: Sim, before| sim.larger(NEW).read(before).unwrap().1;
     // Aligned to a MiB.
     assert!(read(gpt(512, OLD, &end(OLD - 2049, &LINUX)), 0).was_at_end);
     for (before, last) in [(0, OLD - 2083), (OLD, OLD - 2083), (0, 4095)] {
         let last = read(gpt(512, OLD, &end(last, &LINUX)), before);
-        assert!(!last.was_at_end && last.is_linux);
+        assert!(!last.was_at_end);
     }
-    assert!(!read(gpt(512, OLD, &end(OLD - 34, &[1; 16])), 0).is_linux);
-    // The host has moved the copy, and nothing tells where it was; or the guest knows how large the disk was.
+    // The host has moved the copy, and nothing tells where it was.
     let away = end(4095, &LINUX);
     let mut sim = moved(&gpt(512, OLD, &away), NEW, &away);
     assert!(!sim.read(0).unwrap().1.was_at_end);
-    assert!(sim.read(4096).unwrap().1.was_at_end);
     // Another disk's table, left from before.
     let whole = end(OLD - 34, &LINUX);
     let mut sim = moved(&gpt(512, OLD, &whole), NEW, &whole);
@@ -344,21 +340,15 @@ fn the_last_primary_partition_of_dos_is_grown_by_one_sector() {
     let mut sim = mbr(OLD, &[(0x83, 2048, 4096), (0x83, 6144, OLD as u32 - 6144)]).larger(NEW);
     let last = sim.grow(OLD);
     assert_eq!((last.number, last.end, last.most), (2, OLD - 1, NEW - 1));
-    assert!(last.is_linux && last.was_at_end && !last.is_torn);
+    assert!(last.was_at_end && !last.is_torn);
     assert_eq!(sim.groups.concat().len(), 1);
     sim.settle();
     let last = sim.read(OLD).unwrap().1;
-    assert_eq!((last.end, last.has_room(&sim.shape(OLD))), (NEW - 1, false));
+    assert_eq!((last.end, last.has_room(&sim.geometry(OLD))), (NEW - 1, false));
     // How large it was is not known.
     assert!(
         !mbr(OLD, &[(0x83, 2048, OLD as u32 - 2048)]).larger(NEW).read(0).unwrap().1.was_at_end
     );
-    for (kind, is_linux) in
-        [(0x83, true), (0x82, false), (0x05, false), (0x0f, false), (0x8e, false)]
-    {
-        let mut sim = mbr(OLD, &[(kind, 2048, OLD as u32 - 2048)]).larger(NEW);
-        assert_eq!(sim.read(OLD).unwrap().1.is_linux, is_linux, "{kind}");
-    }
     // Beyond the disk; none; a boot sector of FAT.
     assert!(mbr(OLD, &[(0x83, 2048, OLD as u32)]).read(OLD).is_none());
     assert!(mbr(OLD, &[]).read(OLD).is_none());
@@ -369,11 +359,11 @@ fn the_last_primary_partition_of_dos_is_grown_by_one_sector() {
 
 #[test]
 fn a_length_of_dos_has_32_bits() {
-    let shape = Shape { sector: 512, sectors: 1 << 33, before: OLD };
+    let geometry = DiskGeometry { sector: 512, sectors: 1 << 33, before: OLD };
     let mut sim = mbr(OLD, &[(0x83, 2048, OLD as u32 - 2048)]);
     let mut table = Table::default();
-    let last = table.read(&shape, &mut |step| sim.step(step)).unwrap();
-    assert!(table.grow(&shape, &last, &mut |step| sim.step(step)));
+    let last = table.read(&geometry, &mut |step| sim.step(step)).unwrap();
+    assert!(table.grow(&geometry, &last, &mut |step| sim.step(step)));
     sim.settle();
     assert_eq!(u32_at(&sim.get(0, 512), 458), Some(u32::MAX));
 }
@@ -382,9 +372,9 @@ fn a_length_of_dos_has_32_bits() {
 fn a_disk_that_fails_ends_it() {
     let mut sim = gpt(512, OLD, &usual()).larger(NEW);
     let (mut table, last) = sim.read(0).unwrap();
-    let shape = sim.shape(0);
+    let geometry = sim.geometry(0);
     let mut left = 3;
-    let done = table.grow(&shape, &last, &mut |_| {
+    let done = table.grow(&geometry, &last, &mut |_| {
         left -= 1;
         left > 0
     });
@@ -407,8 +397,10 @@ fn the_entry_that_protects_is_written_last_and_never_made_shorter_then_nor_is_an
         put(&mut first, 458, &(length as u32).to_le_bytes());
         sim.put(0, &first);
         assert_eq!(sim.read(0).unwrap().1.is_torn, kind == 0 && length < NEW);
-        assert!(table.finish(&sim.shape(0), &mut |step| sim.step(step)));
+        assert!(table.finish(&sim.geometry(0), &mut |step| sim.step(step)));
         sim.settle();
         assert_eq!(u32_at(&sim.get(0, 512), 458), Some(expected as u32));
     }
 }
+
+mod reserved;

@@ -141,8 +141,9 @@ fn read_limits(
         let value = parser.step()?;
         match limit {
             Limit::ReadOnly | Limit::Cpus | Limit::Memory | Limit::Disks => {
-                // One is a limit if it is true, the others are if they are not.
-                if boolean(parser, value, Null::IsBad, bad)? == (limit == Limit::ReadOnly) {
+                // What is on by itself is noted if it is off.
+                let is_on = matches!(limit, Limit::Cpus | Limit::Memory);
+                if boolean(parser, value, Null::IsBad, bad)? != is_on {
                     policy.limit(limit);
                 }
             }

@@ -275,21 +275,25 @@ fn files_are_limited_to_reading_and_to_directories() {
 }
 
 #[test]
-fn parts_of_what_the_host_adds_are_left_alone_one_by_one() {
+fn parts_of_what_the_host_adds_are_used_one_by_one_and_disks_only_where_the_file_says_so() {
     let parts = [Part::Cpus, Part::Memory, Part::Disks];
     let uses = |text: &str| {
         let policy = of(&format!("features: {{{text}}}"), Whose::Mote).unwrap();
         parts.map(|part| policy.uses(part))
     };
-    assert_eq!(uses("resources: true"), [true; 3]);
+    assert_eq!(uses("resources: true"), [true, true, false]);
     assert_eq!(uses("resources: false"), [false; 3]);
     assert_eq!(uses("state: true"), [false; 3]);
     assert_eq!(uses("resources: {disks: false}"), [true, true, false]);
     assert_eq!(uses("resources: {disks: true, cpus: no}"), [false, true, true]);
-    assert_eq!(uses("resources: {memory: false}"), [true, false, true]);
-    assert_eq!(parts.map(|part| Policy::from(Features::ALL).uses(part)), [true; 3]);
-    let policy = of("features: {resources: {disks: false}}", Whose::Mote).unwrap();
-    assert!(policy.to_string().ends_with("; limited: resources"), "{policy}");
+    assert_eq!(uses("resources: {memory: false}"), [true, false, false]);
+    assert_eq!(uses("resources: {memory: true}"), [true, true, false]);
+    assert_eq!(uses("resources: {disks: true}"), [true; 3]);
+    assert_eq!(parts.map(|part| Policy::from(Features::ALL).uses(part)), [true, true, false]);
+    for (limits, is_limited) in [("memory: false", true), ("disks: true", false)] {
+        let policy = of(&format!("features: {{resources: {{{limits}}}}}"), Whose::Mote).unwrap();
+        assert_eq!(policy.to_string().ends_with("; limited: resources"), is_limited, "{policy}");
+    }
     for (bad, why) in [
         ("disks: [sda]", "line 1: true or false expected"),
         (

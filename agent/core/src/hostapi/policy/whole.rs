@@ -30,7 +30,7 @@ pub(super) enum Limit {
     Cpus = b'o' as isize,
     /// Memory that is added is left alone.
     Memory = b'm' as isize,
-    /// Disks that grow are left alone.
+    /// Disks that become larger are grown: not a limit, since they are left alone unless the file asks for it.
     Disks = b'd' as isize,
 }
 
@@ -172,7 +172,9 @@ impl Policy {
     pub(super) fn limits(&self, capability: Capability) -> bool {
         let mut limits = Limit::ALL.iter();
         self.allows(capability)
-            && limits.any(|(_, limit, of)| *of == capability && self.has(*limit))
+            && limits.any(|(_, limit, of)| {
+                *of == capability && self.has(*limit) && *limit != Limit::Disks
+            })
     }
 
     /// Whether a limit allows a number; true if there is no such limit.
@@ -182,15 +184,15 @@ impl Policy {
         !self.has(limit) || self.items(limit).filter_map(range).any(is_in)
     }
 
-    /// Whether what the host adds of this kind is used.
+    /// Whether what the host adds of this kind is used: room on disks only where the file says so.
     #[must_use]
     pub fn uses(&self, part: Part) -> bool {
-        let limit = match part {
-            Part::Cpus => Limit::Cpus,
-            Part::Memory => Limit::Memory,
-            Part::Disks => Limit::Disks,
+        let is_used = match part {
+            Part::Cpus => !self.has(Limit::Cpus),
+            Part::Memory => !self.has(Limit::Memory),
+            Part::Disks => self.has(Limit::Disks),
         };
-        self.allows(Capability::Resources) && !self.has(limit)
+        self.allows(Capability::Resources) && is_used
     }
 
     /// Whether files can only be read.

@@ -26,7 +26,7 @@ pub type Disk<'d> = &'d mut dyn FnMut(Step<'_>) -> bool;
 
 /// What is known of the disk itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct DiskGeometry {
     /// Bytes of a sector.
     pub sector: usize,
     /// Number of sectors.
@@ -35,7 +35,7 @@ pub struct Shape {
     pub before: u64,
 }
 
-impl Shape {
+impl DiskGeometry {
     pub(super) fn near(&self) -> u64 {
         NEAR / self.sector as u64
     }
@@ -48,7 +48,7 @@ impl Shape {
 
 /// The partition behind which there is no other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "three answers that have nothing in common")]
+#[expect(clippy::struct_excessive_bools, reason = "answers that have nothing in common")]
 pub struct Last {
     /// Its number, from 1 on.
     pub number: u32,
@@ -58,10 +58,11 @@ pub struct Last {
     pub end: u64,
     /// The last sector that it could have.
     pub most: u64,
-    /// Whether its type is one of Linux' file systems.
-    pub is_linux: bool,
     /// Whether it ended where the disk ended before that grew.
     pub was_at_end: bool,
+    /// Whether something is kept between the last block that partitions may use and the copy of the table: nothing may be
+    /// written.
+    pub is_reserved: bool,
     /// Whether what was begun another time was cut off, its writes or the file system's growth, and is to be done again.
     pub is_torn: bool,
 }
@@ -69,8 +70,8 @@ pub struct Last {
 impl Last {
     /// Whether there is room behind it that is worth a write.
     #[must_use]
-    pub fn has_room(&self, shape: &Shape) -> bool {
-        self.most.saturating_sub(self.end) >= shape.near()
+    pub fn has_room(&self, geometry: &DiskGeometry) -> bool {
+        self.most.saturating_sub(self.end) >= geometry.near()
     }
 }
 

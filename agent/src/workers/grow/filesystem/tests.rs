@@ -1,0 +1,103 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use rustix::fs::{FileType, mknodat};
+
+use super::*;
+use crate::runtime::scratch::scratch;
+
+#[test]
+fn one_that_another_is_mounted_over_is_not_reached_by_its_path() {
+    let root = scratch("grow-covered");
+    let device = root.join("sys/block/vdb");
+    for directory in [&device, &root.join("a/b"), &root.join("c"), &root.join("proc/self")] {
+        fs::create_dir_all(directory).unwrap();
+    }
+    fs::write(device.join("dev"), "254:16\n").unwrap();
+    let top = root.display();
+    let ours =
+        |point: &str, how: &str| format!("1 2 254:16 / {top}/{point} {how} - ext4 /dev/vdb rw\n");
+    let other = |point: &str| format!("1 2 254:32 / {top}/{point} rw - ext4 /dev/vdc rw\n");
+    for (lines, expected) in [
+        (vec![ours("a/b", "rw"), other("c")], Some(("a/b", true))),
+        (vec![other("a"), ours("a/b", "rw")], Some(("a/b", true))),
+        (vec![ours("a/b", "rw"), other("a/b")], None),
+        (vec![ours("a/b", "rw"), other("a"), ours("c", "ro")], Some(("c", false))),
+        (vec![ours("a/b", "rw"), ours("c", "rw"), other("a")], Some(("c", true))),
+        (vec![ours("c", "ro"), ours("a/b", "rw")], Some(("a/b", true))),
+        (vec![ours("a/b", "rw"), ours("c", "ro")], Some(("a/b", true))),
+    ] {
+        fs::write(root.join("proc/self/mountinfo"), lines.concat()).unwrap();
+        let found = Filesystem::on(&root, &device, "vdb");
+        let found = found.as_ref().map(|found| {
+            let point = std::str::from_utf8(&found.point).unwrap();
+            (point.strip_prefix(&format!("{top}/")).unwrap(), found.is_writable)
+        });
+        assert_eq!(found, expected, "{lines:?}");
+    }
+}
+
+#[test]
+fn a_mount_point_is_opened_by_its_own_name_and_by_no_link() {
+    let root = scratch("grow-names");
+    let open = |escaped: &str| {
+        let point = [root.to_str().unwrap(), "/", escaped].concat();
+        let about = fstat(enter(point.as_bytes())?).unwrap();
+        Some((about.st_dev, about.st_ino))
+    };
+    for (name, escaped) in [
+        ("My Disk", r"My\040Disk"),
+        ("a\tb\nc", r"a\011b\012c"),
+        (r"back\slash", r"back\134slash"),
+        (r"My\040Disk", r"My\134040Disk"),
+        (" ", r"\040"),
+        ("\u{e4} #", "\u{e4}\\040#"),
+    ] {
+        fs::create_dir_all(root.join(name)).unwrap();
+        // The decoy is named as the kernel shows the other.
+        fs::create_dir_all(root.join(escaped)).unwrap();
+        let about = rustix::fs::stat(root.join(name)).unwrap();
+        assert_eq!(open(escaped), Some((about.st_dev, about.st_ino)), "{name:?}");
+    }
+    fs::create_dir_all(root.join("real/disk")).unwrap();
+    symlink("real", root.join("link")).unwrap();
+    symlink("real/disk", root.join("last")).unwrap();
+    fs::write(root.join("file"), "").unwrap();
+    mknodat(CWD, root.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    assert!(open("real/disk").is_some());
+    for point in ["link/disk", "last", "last/.", "file", "fifo", "none"] {
+        assert_eq!(open(point), None, "{point}");
+    }
+}
+
+#[test]
+fn what_is_of_another_device_is_not_grown() {
+    let root = scratch("grow-device");
+    let number = rustix::fs::stat(&*root).unwrap().st_dev;
+    let (major, minor) = (major(number), minor(number));
+    let found = |kind, number: String, path: &str| Filesystem {
+        kind,
+        point: path.as_bytes().to_vec(),
+        is_writable: true,
+        name: "mote-none",
+        number,
+        file: enter(path.as_bytes()),
+    };
+    let path = root.to_str().unwrap();
+    for (number, path, expected) in [
+        (format!("{major}:{minor}"), path, true),
+        (format!("{major}:{}", minor + 1), path, false),
+        (format!("{major}:{minor}0"), path, false),
+        (String::new(), path, false),
+        (format!("{major}:{minor}"), "/proc", false),
+    ] {
+        for kind in *b"exb" {
+            let found = found(kind, number.clone(), path);
+            assert_eq!(found.is_of_device(found.file.as_ref().unwrap()), expected, "{number}");
+            assert!(expected || found.size().is_none());
+            assert!(expected || found.grow(u64::MAX).is_err());
+        }
+    }
+    // Nothing could be opened.
+    assert!(found(b'x', format!("{major}:{minor}"), "/none").grow(1).is_err());
+}
