@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::vm::{self, Spec};
-use crate::{Process, tool, wait};
+use crate::{Process, output, tool, wait};
 
 /// The instance's name.
 pub const NAME: &str = "vm1";
@@ -115,7 +115,7 @@ impl Host {
     /// # Errors
     /// What it said.
     pub fn try_run(&self, args: &[&str]) -> Result<String, String> {
-        said(self.command(args).output())
+        said(output(&mut self.command(args)))
     }
 
     /// Runs a command in the guest, in pipes and without input.
@@ -123,7 +123,7 @@ impl Host {
     /// # Errors
     /// What it said.
     pub fn exec(&self, command: &[&str]) -> Result<String, String> {
-        said(self.exec_with(&["-T", "-n"], command).output())
+        said(output(&mut self.exec_with(&["-T", "-n"], command)))
     }
 
     /// The same of a script of the guest's shell.

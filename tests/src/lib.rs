@@ -30,7 +30,9 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use mote_checks::{Noise, noise};
-pub use mote_machine::{Private, in_private, patient, private, skipped, slowdown, wait};
+pub use mote_machine::{
+    Private, bounded, in_private, output, patient, private, skipped, slowdown, wait,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A file named by the environment, or where a plain `cargo build` leaves it.
@@ -118,6 +120,11 @@ impl Process {
     pub fn start(command: &mut Command) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
         Self(command.spawn().unwrap_or_else(|error| panic!("{name}: {error}")))
+    }
+
+    /// Starts one that a test reads from: [`bounded`].
+    pub fn bounded(command: &mut Command) -> Self {
+        Self(bounded(command).unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
     /// Kills it at once and waits.

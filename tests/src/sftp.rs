@@ -74,7 +74,7 @@ impl Session {
         command.envs([crate::AS_AGENT]);
         let (socket, theirs) = UnixStream::pair().expect("a socket");
         let theirs = OwnedFd::from(theirs);
-        let server = Process::start(
+        let server = Process::bounded(
             command
                 .stdin(Stdio::from(theirs.try_clone().expect("a descriptor")))
                 .stdout(Stdio::from(theirs))

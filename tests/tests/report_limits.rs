@@ -86,7 +86,7 @@ fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let mut command = Command::new(agent());
     command.args(["report", what, "--flavour", "lxd", "--root"]).arg(&scratch.0);
-    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = mote_tests::bounded(command.stdout(Stdio::piped())).unwrap();
     let mut out = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || std::io::read_to_string(&mut out).unwrap());
     let mut pipe = fs::File::options().write(true).open(&path).unwrap();
@@ -212,7 +212,7 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     let start = || {
         let mut command = Command::new(agent());
         command.args(["report", "metrics", "--flavour", "incus", "--root"]).arg(&scratch.0);
-        command.stdout(Stdio::piped()).spawn().unwrap()
+        mote_tests::bounded(command.stdout(Stdio::piped())).unwrap()
     };
     let read = |child: &mut std::process::Child| {
         let text = std::io::read_to_string(child.stdout.take().unwrap()).unwrap();

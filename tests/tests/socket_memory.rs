@@ -51,7 +51,7 @@ fn sftp(pair: &Pair) {
     let host = format!("{} --dir {} sftp {NAME}", host.display(), pair.host.directory.display());
     let mut client = Command::new("sftp");
     client.args(["-q", "-b", "-", "-D", &host]).stdin(Stdio::piped()).stdout(Stdio::null());
-    let mut client = client.stderr(Stdio::null()).spawn().unwrap();
+    let mut client = mote_tests::bounded(client.stderr(Stdio::null())).unwrap();
     let lines = "ls -l /etc\nget /bin/busybox /dev/null\n";
     std::io::Write::write_all(&mut client.stdin.take().unwrap(), lines.as_bytes()).unwrap();
     client.wait().unwrap();

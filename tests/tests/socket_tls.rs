@@ -74,7 +74,7 @@ impl Meeting {
         client.args(["s_client", "-tls1_3", "-unix", "vs.listen_8443", "-ign_eof"]);
         client.args(["-cert", "server.crt", "-key", "server.key"]).args(args);
         client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut client = client.spawn().unwrap();
+        let mut client = mote_tests::bounded(&mut client).unwrap();
         let request = b"GET /1.0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         // A refused caller's connection may be closed before it has written.
         let _refused = client.stdin.take().unwrap().write_all(request);

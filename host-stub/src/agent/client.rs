@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::io::Errno;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
@@ -17,8 +17,8 @@ use vsock::VsockStream;
 use super::trouble::{FailedCall, Trouble};
 use crate::common::json;
 use crate::common::limits;
-use crate::instance::store;
 use crate::instance::{Instance, Vsock};
+use crate::instance::{store, vsock_device};
 use crate::net::certs::{Pair, certificate};
 use crate::net::http::{Message, read_answer, write_request};
 use crate::net::pump;
@@ -33,6 +33,8 @@ const AGENT_PORT: u32 = 8443;
 const COMPLAINT: usize = 1000;
 /// vhost-device-vsock's answer is `OK <port>`.
 const ANSWER: usize = 64;
+/// For that, which the guest's kernel causes by itself. The kernel's own vsock waits for 2 s.
+const ACCEPTED: Duration = Duration::from_secs(20);
 
 /// A connection with TLS and a limit.
 pub(crate) type Stream = StreamOwned<ClientConnection, Timed>;
@@ -200,10 +202,18 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
         }
         Vsock::Uds(path) => {
             let mut socket = connect(path, Trouble::Unreachable)?;
-            say_connect(&mut socket).context("vsock").map_err(|error| {
-                let is_late = FailedCall::is_late(&error);
-                failed(error, if is_late { Trouble::NoAnswer } else { Trouble::Refused })
-            })?;
+            if let Some(why) = vsock_device::why_peer_stopped(&socket) {
+                return Err(failed(anyhow!(why), Trouble::DeviceStopped));
+            }
+            socket.limit(limit.at_most(ACCEPTED));
+            if let Err(error) = say_connect(&mut socket).context("vsock") {
+                if !FailedCall::is_late(&error) {
+                    return Err(failed(error, Trouble::Refused));
+                }
+                vsock_device::abandon(socket.into_inner());
+                return Err(failed(error, Trouble::NoAnswer));
+            }
+            socket.limit(limit);
             Ok(socket)
         }
     }

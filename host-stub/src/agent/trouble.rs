@@ -12,6 +12,8 @@ use crate::instance::Instance;
 pub(crate) enum Trouble {
     /// The agent shows another certificate than the instance's.
     AgentsCertificate,
+    /// What carries the guest's vsock on this machine runs, but serves it no longer.
+    DeviceStopped,
     /// The agent does not take ours.
     HostsCertificate,
     /// Nobody answers the attempt to connect.
@@ -28,8 +30,9 @@ pub(crate) enum Trouble {
 
 impl Trouble {
     /// All, by their names in JSON.
-    const NAMES: [(Self, &'static str); 7] = [
+    const NAMES: [(Self, &'static str); 8] = [
         (Self::AgentsCertificate, "agents-certificate"),
+        (Self::DeviceStopped, "vsock-stopped"),
         (Self::HostsCertificate, "hosts-certificate"),
         (Self::NoAnswer, "no-answer"),
         (Self::NoGuest, "no-guest"),
@@ -75,6 +78,9 @@ impl fmt::Display for Trouble {
             Self::AgentsCertificate => {
                 "the agent shows another certificate than this instance's: its config share (agent.crt) is \
                  another instance's, or older than init; make the config disk anew and boot again"
+            }
+            Self::DeviceStopped => {
+                "the guest cannot be reached: its vsock device has failed; stop the VM and start it again"
             }
             Self::HostsCertificate => {
                 "the agent does not take this host's certificate: its config share (server.crt, \

@@ -6,6 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -17,7 +18,7 @@ use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 use super::client;
 use super::trouble::FailedCall;
 use crate::common::limits;
-use crate::instance::Instance;
+use crate::instance::{Instance, vsock_device};
 use crate::net::http::unanswered;
 use crate::net::stream::{Limit, Timed};
 
@@ -70,6 +71,27 @@ struct Half {
     read: Timed,
     /// The reading half answers pings.
     write: Arc<Mutex<UnixStream>>,
+}
+
+impl Incoming {
+    /// Hangs up once the process that carries the guest's vsock stops serving it, of which a silent connection tells
+    /// nothing.
+    pub(crate) fn end_with_device(&self) {
+        const LOOK: Duration = Duration::from_secs(1);
+        let socket = Arc::downgrade(&self.0.get_ref().write);
+        thread::spawn(move || {
+            while let Some(socket) = socket.upgrade() {
+                let line = socket.lock().unwrap_or_else(PoisonError::into_inner);
+                if vsock_device::why_peer_stopped(&*line).is_some() {
+                    let _gone = line.shutdown(Shutdown::Both);
+                    return;
+                }
+                drop(line);
+                drop(socket);
+                thread::sleep(LOOK);
+            }
+        });
+    }
 }
 
 impl Read for Half {

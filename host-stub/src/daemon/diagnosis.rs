@@ -8,7 +8,7 @@ use super::fault::Fault;
 use super::live::Live;
 use super::vm::{End, Monitor, PANIC};
 use crate::agent::trouble::Trouble;
-use crate::instance::{Channel, Flavour};
+use crate::instance::{Channel, Flavour, vsock_device};
 
 /// A reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,6 +231,12 @@ fn stopped(live: &Live, is_ready: bool) -> Diagnosis {
 /// One of which nothing was heard by its port.
 fn silent(live: &Live) -> Diagnosis {
     const NOTHING: &str = "the VM runs, but nothing was heard of its agent";
+    if let Some(why) = vsock_device::why_stopped(&live.instance) {
+        return Diagnosis::new(
+            "vsock-stopped",
+            format!("nothing was heard of the agent, and {why}"),
+        );
+    }
     let name = live.instance.flavour.port_name();
     let port = format!("is there one with the name {name}, and the chardev qemu_serial-chardev?");
     let error = live.agent.last_error();

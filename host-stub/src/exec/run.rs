@@ -25,7 +25,7 @@ use crate::agent::{client, websocket};
 use crate::common::printable::{self, complain};
 use crate::control::known::{self, Known};
 use crate::files::session;
-use crate::instance::Instance;
+use crate::instance::{Instance, vsock_device};
 use crate::net::stream::Limit;
 
 /// For a request.
@@ -58,8 +58,7 @@ pub(crate) fn run(root: &Path, exec: &Exec) -> Result<u8> {
     let ended = Running::start(root, &instance, exec, events, asked, None)?.end();
     let End { outcome, body, lost: output } = ended;
     output.iter().for_each(|why| complain(why));
-    let code =
-        exit_code(outcome, || lost(root, &instance.name), || not_found(root, &instance, &body))?;
+    let code = exit_code(outcome, || lost(root, &instance), || not_found(root, &instance, &body))?;
     // What is not all there is no success.
     Ok(if output.is_empty() { code } else { code.max(INCOMPLETE) })
 }
@@ -81,7 +80,9 @@ pub(crate) fn knows_users(
 /// Listens to the agent's events, which tell of a command's end.
 pub(crate) fn listen(root: &Path, instance: &Instance, limit: Limit) -> Result<Incoming> {
     let socket = websocket::connect_within(root, instance, "/1.0/events", limit);
-    Ok(socket.context("events")?.incoming)
+    let events = socket.context("events")?.incoming;
+    events.end_with_device();
+    Ok(events)
 }
 
 /// A command that was asked for. Agents start it once they have its sockets.
@@ -158,10 +159,13 @@ impl<'a> Running<'a> {
 }
 
 /// What is said of a guest that was lost, with the reason if the daemon learns one within [`LEARNT`].
-fn lost(root: &Path, name: &str) -> String {
+fn lost(root: &Path, instance: &Instance) -> String {
+    if let Some(why) = vsock_device::why_stopped(instance) {
+        return format!("Disconnected: {why}");
+    }
     let until = Instant::now() + LEARNT;
     loop {
-        match known::known(root, name) {
+        match known::known(root, &instance.name) {
             Ok((_, Known::Absent(why) | Known::State(_, why))) if !why.is_empty() => {
                 return format!("Disconnected: {why}");
             }

@@ -175,6 +175,13 @@ pub(crate) struct Helper {
     pub(crate) directory: PathBuf,
 }
 
+impl Helper {
+    /// Where its output is.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.socket.with_extension("log")
+    }
+}
+
 /// A process that is killed when dropped, and waited for.
 #[derive(Debug)]
 pub(crate) struct Kept(Child);
@@ -183,6 +190,11 @@ impl Kept {
     /// Starts it.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         Ok(Self(command.spawn().context(OURSELVES)?))
+    }
+
+    /// Its number.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
     }
 
     /// How it ended, if it has.
@@ -210,7 +222,7 @@ impl Kept {
     /// Tells it to end.
     pub(crate) fn terminate(&self) {
         // Not waited for yet: the number is still its own.
-        let _gone = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        let _gone = kill_process(self.pid(), Signal::TERM);
     }
 }
 

@@ -253,6 +253,9 @@ impl Course<'_> {
                 None => self.diagnosis(None),
             });
         }
+        if let Some(why) = self.world.vsock_stopped() {
+            return Some(why);
+        }
         let is_still = self.world.stands_still();
         if panic.is_none() && !is_still {
             return None;

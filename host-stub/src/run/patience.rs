@@ -83,7 +83,9 @@ pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
         UnexpectedEof,
     ];
     match FailedCall::of(error).map(|failed| failed.trouble) {
-        Some(Trouble::AgentsCertificate | Trouble::HostsCertificate) => false,
+        Some(Trouble::AgentsCertificate | Trouble::DeviceStopped | Trouble::HostsCertificate) => {
+            false
+        }
         Some(_) => true,
         None => {
             let mut found = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());

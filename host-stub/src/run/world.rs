@@ -22,6 +22,7 @@ use crate::control::server;
 use crate::daemon::vm::Monitor;
 use crate::daemon::{Daemon, Live};
 use crate::instance::create::create;
+use crate::instance::vsock_device::Watch;
 use crate::instance::{Instance, store};
 
 /// Names of directories of runs begin so.
@@ -104,6 +105,8 @@ fn sweep(above: &Path) {
 /// What runs.
 pub(crate) struct World {
     pub(crate) qemu: Kept,
+    /// What stands in for the kernel's vsock.
+    vsock: Option<Watch>,
     _helpers: Vec<Kept>,
     pub(crate) host: Arc<Host>,
     described: Instance,
@@ -129,16 +132,20 @@ impl World {
             }
         });
         plan.write_files(root)?;
-        let mut helpers = Vec::new();
+        let (mut helpers, mut vsock) = (Vec::new(), None);
         for helper in plan.helpers() {
-            helpers.push(serve(&mut child::command(&helper.program), &helper)?);
+            let process = serve(&mut child::command(&helper.program), &helper)?;
+            if Some(&helper.program) == plan.vsock.as_ref() {
+                vsock = Some(Watch::new(process.pid(), helper.log()));
+            }
+            helpers.push(process);
         }
         let qemu_log = plan.beside("qemu.log");
         let mut command = child::command(&plan.qemu);
         command.args(plan.arguments(root, console, talk)?);
         let qemu = start(&mut command, &qemu_log)?;
         let described = plan.instance.clone();
-        Ok(Self { qemu, _helpers: helpers, host, described, qemu_log })
+        Ok(Self { qemu, vsock, _helpers: helpers, host, described, qemu_log })
     }
 
     /// The instance, as the host has it.
@@ -160,6 +167,11 @@ impl World {
     pub(crate) fn stands_still(&self) -> bool {
         let is_so = |live: &mut Live| live.vm.is_paused() && live.vm.does != "prelaunch";
         self.look(is_so).unwrap_or(false)
+    }
+
+    /// Why what stands in for the kernel's vsock no longer serves the guest, if that is so.
+    pub(crate) fn vsock_stopped(&mut self) -> Option<String> {
+        self.vsock.as_mut()?.why_stopped()
     }
 
     /// What QEMU complained of last.
@@ -197,7 +209,7 @@ pub(super) fn start(command: &mut Command, log: &Path) -> Result<Kept> {
 /// A process that listens at a socket, once it does.
 pub(super) fn serve(command: &mut Command, helper: &Helper) -> Result<Kept> {
     let Helper { program, socket, .. } = helper;
-    let log = socket.with_extension("log");
+    let log = helper.log();
     let mut process = start(command.args(&helper.arguments).current_dir(&helper.directory), &log)?;
     let begun = std::time::Instant::now();
     while !socket.exists() {

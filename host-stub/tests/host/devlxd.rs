@@ -155,7 +155,7 @@ fn followers_hear_of_one_instance_or_of_all() {
     let (host, guest) = started("lxd", &[]);
     host.init("other", "lxd", &[]);
     let follow = |args: &[&str]| {
-        let mut child = host.command(args).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = mote_machine::bounded(host.command(args).stdout(Stdio::piped())).unwrap();
         let (sender, receiver) = channel();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         std::thread::spawn(move || {

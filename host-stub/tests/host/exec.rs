@@ -26,7 +26,10 @@ fn world(flavour: &str, end: End) -> (Host, Qemu, Shell) {
 fn start(host: &Host, args: &[&str]) -> Child {
     let mut command = host.command(&[&["exec", "-T"], args].concat());
     command.env_remove("TERM");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    mote_machine::bounded(
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()),
+    )
+    .unwrap()
 }
 
 fn run(host: &Host, args: &[&str], input: &[u8]) -> Output {
@@ -92,7 +95,8 @@ fn output_that_cannot_be_written_is_told_and_a_reader_who_has_enough_is_not() {
     let said = |out: Stdio| {
         let mut command = host.command(&["exec", "-T", "vm1", "cat"]);
         let mut child =
-            command.stdin(Stdio::piped()).stdout(out).stderr(Stdio::piped()).spawn().unwrap();
+            mote_machine::bounded(command.stdin(Stdio::piped()).stdout(out).stderr(Stdio::piped()))
+                .unwrap();
         // The agent may have hung up.
         let _gone = child.stdin.take().unwrap().write_all(b"in");
         let output = child.wait_with_output().unwrap();

@@ -1,6 +1,6 @@
 //! Calls to an agent as its host makes them: its port, the certificates, and reuse of connections.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +54,14 @@ impl Way {
         socket.write_all(format!("CONNECT {port}\n").as_bytes()).map_err(text)?;
         let (mut line, mut byte) = (Vec::new(), [0]);
         while byte != *b"\n" {
-            socket.read_exact(&mut byte).map_err(|_| "connection refused".to_owned())?;
+            if let Err(error) = socket.read_exact(&mut byte) {
+                if error.kind() == ErrorKind::WouldBlock {
+                    // The device panics if it cannot write its answer (docs/run.md).
+                    std::mem::forget(socket);
+                    return Err("the guest did not accept the connection in time".into());
+                }
+                return Err("connection refused".into());
+            }
             line.push(byte[0]);
         }
         if line.starts_with(b"OK ") { Ok(socket) } else { Err("connection refused".into()) }

@@ -1,7 +1,7 @@
 //! `mote-host run` with the test image: for a test that needs a command's result of a VM and nothing else of it.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use super::Spec;
 use crate::{slowdown, tool};
@@ -31,7 +31,7 @@ pub fn architecture() -> Vec<String> {
 /// What it printed on both, and its code.
 #[must_use]
 pub fn output(mut run: Command) -> (String, String, Option<i32>) {
-    let output = run.output().expect("mote-host");
+    let output = crate::bounded(&mut run).and_then(Child::wait_with_output).expect("mote-host");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }

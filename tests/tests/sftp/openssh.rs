@@ -11,16 +11,16 @@ use mote_tests::{Scratch, agent};
 
 /// Runs a batch in `here` with a server; what the client printed.
 pub(crate) fn batch(here: &Path, server: &str, options: &[&str], lines: &str) -> String {
-    let mut client = Command::new("sftp")
+    let mut client = Command::new("sftp");
+    client
         .args(options)
         .args(["-b", "-", "-D", server])
         .current_dir(here)
         .env("TZ", "UTC")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("OpenSSH's sftp");
+        .stderr(Stdio::piped());
+    let mut client = mote_tests::bounded(&mut client).expect("OpenSSH's sftp");
     client.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("a reader");
     let output = client.wait_with_output().expect("its output");
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();

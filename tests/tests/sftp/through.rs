@@ -39,7 +39,7 @@ fn servers(pair: &Pair) -> Vec<u32> {
 /// A session whose input stays open: it waits for requests.
 fn session(pair: &Pair) -> Process {
     let mut command = pair.host.command(&["sftp", NAME]);
-    Process::start(command.stdin(Stdio::piped()).stdout(Stdio::null()))
+    Process::bounded(command.stdin(Stdio::piped()).stdout(Stdio::null()))
 }
 
 /// Stops the server that is there besides these, as on a mount whose own server is gone: from there it

@@ -31,7 +31,8 @@ fn a_command_has_two_lines_and_its_secrets_have_none() {
         &["-T", "--env", "TOKEN=hushed-env"],
         &["sh", "-c", "cat; exit 3", "a\"b\n\u{1b}[2J exit=0"],
     );
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        mote_tests::bounded(command.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
     child.stdin.take().unwrap().write_all(b"hushed-stdin").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"hushed-stdin"[..]));
@@ -108,7 +109,7 @@ fn a_forwarded_port_has_a_line() {
     let target = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = target.local_addr().unwrap().port().to_string();
     let mut command = pair.host.command(&["port-forward", NAME, "127.0.0.1:0", &port]);
-    let mut forward = Process::start(command.stdout(Stdio::piped()));
+    let mut forward = Process::bounded(command.stdout(Stdio::piped()));
     let mut local = String::new();
     let output = forward.0.stdout.take().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut local).unwrap();

@@ -115,7 +115,7 @@ fn a_gibibyte_goes_in_and_out_of_cat_unchanged() {
     const PIECES: usize = 1 << 14;
     let pair = start();
     let mut cat = pair.host.exec_with(&["-T"], &["cat"]);
-    let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut cat = mote_tests::bounded(cat.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap();
     let mut input = cat.stdin.take().unwrap();
     let writer = std::thread::spawn(move || {
         let (mut noise, mut piece) = (Noise::default(), vec![0; PIECE]);
@@ -145,7 +145,7 @@ fn two_hundred_at_once_each_get_their_own_output_and_exit_code() {
     let run = |number: i32| {
         let script = format!("echo {number}; cat; exit {}", number % 100);
         let mut command = pair.host.exec_with(&["-T"], &["sh", "-c", &script]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+        mote_tests::bounded(command.stdin(Stdio::piped()).stdout(Stdio::piped())).unwrap()
     };
     let children = || holdings(&pair).1.split_whitespace().count();
     let mut all = Vec::new();
@@ -202,7 +202,7 @@ fn a_command_that_writes_to_a_stalled_host_waits_and_costs_nothing() {
     let mut pair = start();
     let before = pair.memory("VmHWM");
     let mut yes = pair.host.exec_with(&["-T", "-n", "--fault", "stall=600"], &["yes"]);
-    let mut yes = yes.stdout(Stdio::null()).spawn().unwrap();
+    let mut yes = mote_tests::bounded(yes.stdout(Stdio::null())).unwrap();
     wait("yes", Duration::from_secs(20), || (!holdings(&pair).1.is_empty()).then_some(()));
     let child = holdings(&pair).1.trim().to_owned();
     // What it may write before it waits: the buffers between it and the host.

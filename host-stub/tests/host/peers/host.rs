@@ -104,7 +104,7 @@ impl Host {
 
     /// Runs a command; what it printed, or its complaint.
     pub(crate) fn try_run(&self, args: &[&str]) -> Result<String, String> {
-        let output = self.command(args).output().unwrap();
+        let output = mote_machine::output(&mut self.command(args)).unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
@@ -115,7 +115,8 @@ impl Host {
         let program = env!("CARGO_BIN_EXE_mote-host");
         command.args(["-c", &format!("ulimit -v {memory}; exec \"$@\""), "sh", program, "--dir"]);
         command.arg(&self.directory).args(args).stdin(Stdio::null());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child =
+            mote_machine::bounded(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap();
         let begun = Instant::now();
         while child.try_wait().unwrap().is_none() {
             if begun.elapsed() > mote_machine::patient(Duration::from_secs(60)) {

@@ -2,8 +2,9 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::process::Output;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use rustls::{ServerConnection, StreamOwned};
 
 use super::World;
 use crate::peers::agent::tls;
-use crate::peers::host::{SOON, wait};
+use crate::peers::host::{Host, SOON, text, wait};
 use crate::peers::qmp::Qemu;
 use crate::peers::sftp::{self, Said};
 use crate::peers::wire::{Message, accept_websocket, read_request};
@@ -148,4 +149,66 @@ fn a_list_of_mounts_without_an_end_is_given_up() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(125), "{said}");
     assert!(said.contains("/proc/mounts: ") && said.contains("longer than 1024 KiB"), "{said}");
+}
+
+/// A command's operation that does not end, with its sockets.
+fn endless(_: usize, request: &Message, stream: &mut Stream) -> std::io::Result<()> {
+    const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
+    let line = request.first_line();
+    if line.starts_with("POST /1.0/exec") {
+        let fds = r#"{"control":"control","0":"0","1":"1","2":"2"}"#;
+        let body = format!(
+            r#"{{"type":"async","operation":"/1.0/operations/{ID}","metadata":{{"id":"{ID}","metadata":{{"fds":{fds}}}}}}}"#
+        );
+        let status = format!("202 Accepted\r\nLocation: /1.0/operations/{ID}");
+        return say(stream, &status, &body);
+    }
+    if line.contains("/websocket") || line.starts_with("GET /1.0/events") {
+        accept_websocket(stream, request)?;
+        be_slow(stream);
+        return Ok(());
+    }
+    let body = format!(r#"{{"type":"sync","metadata":{{"id":"{ID}","status_code":103}}}}"#);
+    say(stream, "200 OK", &body)
+}
+
+/// The device's process goes on, and so do its connections.
+#[test]
+fn a_command_ends_with_the_thread_of_the_vsock_device() {
+    let mut host = Host::new();
+    let (vsock, monitor) = (host.path("vs"), host.path("qmp"));
+    let mut init = vec!["init", "vm1", "--flavour", "lxd", "--vsock-uds", text(&vsock)];
+    init.extend(["--vsock-cid", "7", "--qmp", text(&monitor)]);
+    let share = PathBuf::from(host.run(&init).trim());
+    let calls = agent(&vsock, &share, endless);
+    let qemu = Qemu::start(&monitor);
+    host.start();
+    qemu.say("STARTED\n");
+    host.wait_for("CONNECTED");
+    let script = "echo vring_worker >/proc/$$/comm; read end; echo sh >/proc/$$/comm; read end";
+    let vm =
+        format!("guest-cid=3,uds-path={},socket={}", vsock.display(), host.path("vhost").display());
+    std::fs::write(
+        host.path("vhost.log"),
+        "thread 'vring_worker' panicked at x.rs:1:\nwhy\n0: main\n",
+    )
+    .unwrap();
+    let mut device = std::process::Command::new("sh");
+    device.arg0("vhost-device-vsock").args(["-c", script, "--vm", &vm]).stdin(Stdio::piped());
+    let mut device = mote_machine::bounded(&mut device).unwrap();
+    let mut exec = host.command(&["exec", "-T", "-n", "vm1", "--", "true"]);
+    let exec = mote_machine::bounded(exec.stderr(Stdio::piped())).unwrap();
+    let sockets =
+        |calls: &[String]| calls.iter().filter(|call| call.contains("/websocket")).count();
+    wait("the command's sockets", SOON, || (sockets(&calls.lock().unwrap()) == 4).then_some(()));
+    device.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    let output = exec.wait_with_output().unwrap();
+    device.kill().unwrap();
+    device.wait().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let why = "vhost-device-vsock stopped serving: thread 'vring_worker' panicked at x.rs:1: why";
+    assert_eq!(
+        (output.status.code(), &*said),
+        (Some(129), &*format!("mote-host: Disconnected: {why}\n"))
+    );
 }

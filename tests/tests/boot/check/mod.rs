@@ -32,7 +32,7 @@ fn tree(directory: &Path, into: &mut BTreeMap<PathBuf, SystemTime>) {
 /// Begins `--check`.
 fn begin(mut command: Command, args: &[&str]) -> Child {
     let command = command.args(args).arg("--check").stdin(Stdio::null()).stdout(Stdio::piped());
-    command.spawn().expect("an agent")
+    mote_tests::bounded(command).expect("an agent")
 }
 
 /// Its exit code and what it prints.

@@ -44,13 +44,10 @@ enum Table {
 
 /// Runs a program of this machine; its exit code and what it said.
 fn run(program: &str, arguments: &[&str], input: &str) -> (Option<i32>, String) {
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect(program);
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = mote_tests::bounded(&mut command).expect(program);
     child.stdin.take().expect("input").write_all(input.as_bytes()).expect("input");
     let out = child.wait_with_output().expect(program);
     let said = [out.stdout, out.stderr].concat();

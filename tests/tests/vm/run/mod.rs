@@ -4,6 +4,7 @@ mod files;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use mote_tests::proc::{children, processes, runs};
 use mote_tests::vm::run::{architecture, output, run};
 use mote_tests::vm::{Spec, tells_off};
-use mote_tests::{Scratch, noise, patient, tool, wait};
+use mote_tests::{Scratch, bounded, noise, tool, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -82,20 +83,64 @@ fn the_commands_bytes_and_code_are_all_that_is_seen() {
 fn a_panic_ends_it_with_what_was_printed_before() {
     let scratch = Scratch::new();
     let script = "echo MARK; sleep 1; echo c >/proc/sysrq-trigger; sleep 1000";
-    let mut child = run(&scratch.0, &[], &["sh", "-c", script]).spawn().expect("mote-host");
+    let mut run = run(&scratch.0, &[], &["sh", "-c", script]);
+    let mut child = bounded(&mut run).expect("mote-host");
     let mut out = BufReader::new(child.stdout.take().expect("its output"));
     let mut line = String::new();
     out.read_line(&mut line).expect("a line");
-    let begun = Instant::now();
     let output = child.wait_with_output().expect("its end");
-    // One of them is the guest's.
-    assert!(begun.elapsed() < patient(Duration::from_secs(2)), "{:?}", begun.elapsed());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((line.as_str(), output.status.code()), ("MARK\n", Some(129)), "{said}");
     let first =
         "mote-host: guest panicked: \"Kernel panic - not syncing: sysrq triggered crash\"\n";
     assert!(said.starts_with(first), "{said}");
     assert_eq!(left(&scratch), [""; 0]);
+}
+
+/// Makes a device panic, as 0.3.0 does when the guest accepts a connection that its client has closed: clients do that
+/// when they have waited long enough for a busy guest.
+fn panic_device(socket: &Path, parts: &[u32]) {
+    let is_qemu = |pid: &u32| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.starts_with("qemu")
+    };
+    let qemu = *parts.iter().find(|pid| is_qemu(pid)).expect("QEMU");
+    let client = || {
+        let mut client = UnixStream::connect(socket).expect("the device");
+        client.write_all(b"CONNECT 8443\n").expect("the device");
+        client.set_read_timeout(Some(Duration::from_millis(500))).expect("a limit");
+        client
+    };
+    let is_unanswered = |mut client: &UnixStream| {
+        let error = client.read(&mut [0]).expect_err("the guest stands still");
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    };
+    kill_process(Pid::from_raw(qemu.cast_signed()).expect("QEMU"), Signal::STOP).expect("QEMU");
+    let (first, second) = (client(), client());
+    is_unanswered(&second);
+    drop(first);
+    is_unanswered(&second);
+    kill_process(Pid::from_raw(qemu.cast_signed()).expect("QEMU"), Signal::CONT).expect("QEMU");
+}
+
+/// What is said of it.
+fn tells_of_the_device(said: &str) -> bool {
+    let why = "vhost-device-vsock stopped serving: thread 'vring_worker'";
+    said.contains(why) && said.contains("BrokenPipe")
+}
+
+#[test]
+fn a_vsock_device_that_panics_ends_the_run_with_its_last_words() {
+    let scratch = Scratch::new();
+    let mut run = run(&scratch.0, &[], &["sh", "-c", "echo MARK; sleep 1000"]);
+    let mut child = bounded(&mut run).expect("mote-host");
+    child.stdout.as_mut().expect("its output").read_exact(&mut [0; 5]).expect("a line");
+    let socket = scratch.0.join(&left(&scratch)[0]).join("instances/run/vsock");
+    panic_device(&socket, &children(child.id()));
+    let output = child.wait_with_output().expect("its end");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(129), "{said}");
+    assert!(tells_of_the_device(&said), "{said}");
 }
 
 #[test]
@@ -144,7 +189,7 @@ fn a_commands_time_begins_with_it() {
     let ms = &result(Path::new(&file))["ms"];
     let phases = ["prepare", "boot", "start"].map(|phase| ms[phase].as_u64().expect("a phase"));
     let took = ms["total"].as_u64().expect("all") - phases.iter().sum::<u64>();
-    assert!((5000..6000).contains(&took), "{ms}");
+    assert!(took >= 5000, "{ms}");
 }
 
 #[test]
@@ -188,15 +233,15 @@ fn a_vm_that_stays_is_stopped_started_and_deleted_without_a_trace() {
     let scratch = Scratch::new();
     let image = Spec::default().image;
     let directory = scratch.0.join("d");
-    let host = |args: &[&str]| {
+    let command = |args: &[&str]| {
         let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
         command.env("MOTE_VSOCK", tool("MOTE_VSOCK", "target/vhost-device-vsock"));
         command.env(mote_machine::SLOWDOWN, mote_tests::slowdown().to_string());
-        output({
-            command.arg("--dir").arg(&directory).args(args).stdin(Stdio::null());
-            command
-        })
+        command.arg("--dir").arg(&directory).args(args).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
     };
+    let host = |args: &[&str]| output(command(args));
     let (kernel, initrd) = (image.join("vmlinuz"), image.join("initrd"));
     let (kernel, initrd) = (kernel.display().to_string(), initrd.display().to_string());
     let disk = scratch.0.join("disk");
@@ -220,6 +265,17 @@ fn a_vm_that_stays_is_stopped_started_and_deleted_without_a_trace() {
     let mark = directory.display().to_string();
     let ours = || processes().filter(|(_, line)| line.contains(&mark)).count();
     assert_eq!(ours(), 3, "QEMU, vsock and the daemon");
+    let mut exec = command(&["exec", "-T", "vm1", "--", "sh", "-c", "echo MARK; sleep 1000"]);
+    let mut exec = bounded(&mut exec).expect("mote-host");
+    exec.stdout.as_mut().expect("its output").read_exact(&mut [0; 5]).expect("a line");
+    let parts: Vec<_> = processes().filter(|(_, line)| line.contains(&mark)).collect();
+    let parts: Vec<_> = parts.into_iter().map(|(pid, _)| pid).collect();
+    panic_device(&directory.join("instances/vm1/vsock"), &parts);
+    let output = exec.wait_with_output().expect("its end");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(129) && tells_of_the_device(&said), "{said}");
+    let (_, said, code) = host(&["exec", "vm1", "--", "true"]);
+    assert!(code == Some(1) && tells_of_the_device(&said), "{said}");
     assert_eq!(host(&["delete", "--force", "vm1"]).2, Some(0));
     wait("the end of all of them", Duration::from_secs(10), || (ours() == 0).then_some(()));
     assert_eq!(std::fs::read_dir(directory.join("instances")).expect("a directory").count(), 0);
@@ -229,17 +285,16 @@ fn a_vm_that_stays_is_stopped_started_and_deleted_without_a_trace() {
 fn nothing_is_left_whichever_signal_ends_it() {
     for signal in SIGNALS {
         let scratch = Scratch::new();
-        let mut child: Child = run(&scratch.0, &[], &["sh", "-c", "echo START; sleep 1000"])
-            .spawn()
-            .expect("mote-host");
+        let mut run = run(&scratch.0, &[], &["sh", "-c", "echo START; sleep 1000"]);
+        let mut child: Child = bounded(&mut run).expect("mote-host");
         let mut start = [0; 6];
         child.stdout.as_mut().expect("its output").read_exact(&mut start).expect("a line");
         let processes = children(child.id());
         assert!(processes.len() >= 2, "{processes:?}");
         kill_process(Pid::from_child(&child), signal).expect("a process");
         let (status, _) =
-            wait("its end", Duration::from_secs(1), || child.try_wait().ok().flatten());
-        wait("their ends", Duration::from_secs(1), || {
+            wait("its end", Duration::from_secs(10), || child.try_wait().ok().flatten());
+        wait("their ends", Duration::from_secs(10), || {
             processes.iter().all(|pid| !runs(*pid)).then_some(())
         });
         if signal != Signal::KILL {

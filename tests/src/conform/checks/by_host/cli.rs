@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::conform::agent::Agent;
 use crate::host::NAME;
-use crate::patient;
+use crate::{bounded, patient};
 
 pub(super) const COMMANDS: &str = "By mote-host: commands";
 pub(super) const FILES: &str = "By mote-host: files";
@@ -31,7 +31,7 @@ pub(super) fn much(agent: &Agent) -> usize {
 pub(super) fn host(agent: &Agent, args: &[&str], input: &[u8]) -> Result<Output, String> {
     let mut command = agent.command(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("mote-host: {error}"))?;
+    let mut child = bounded(&mut command).map_err(|error| format!("mote-host: {error}"))?;
     let stdin = child.stdin.take();
     std::thread::scope(|threads| {
         // Whoever does not want it hangs up.
@@ -76,7 +76,7 @@ pub(super) fn started(
 ) -> Result<(Child, ChildStdout), String> {
     let mut command = agent.command(&[&["exec", "-T", "-n"], args].concat());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| format!("mote-host: {error}"))?;
+    let mut child = bounded(&mut command).map_err(|error| format!("mote-host: {error}"))?;
     let mut output = child.stdout.take().ok_or("no pipe")?;
     let mut said = vec![0; word.len()];
     output.read_exact(&mut said).map_err(|error| format!("no {word:?}: {error}"))?;

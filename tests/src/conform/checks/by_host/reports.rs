@@ -94,7 +94,7 @@ fn operations(agent: &Agent) -> Claim {
 fn forwarded(agent: &Agent) -> Claim {
     agent.guest("(nc -l -p 8080 -e sh -c 'read x; echo got $x' >/dev/null 2>&1 &); sleep 0.5")?;
     let mut command = agent.command(&["port-forward", NAME, "127.0.0.1:0", "8080"]);
-    let mut forward = Process::start(command.stdout(Stdio::piped()));
+    let mut forward = Process::bounded(command.stdout(Stdio::piped()));
     let mut address = String::new();
     let output = forward.0.stdout.take().ok_or("no pipe")?;
     let talk = || -> std::io::Result<String> {
