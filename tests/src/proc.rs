@@ -1,6 +1,6 @@
 //! Numbers out of `/proc/PID`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Prints, in a guest, the process id of its agent.
 pub const PID: &str = r#"sed -n 's/.*"pid": *\([0-9][0-9]*\).*/\1/p' /run/mote/status"#;
@@ -24,6 +24,25 @@ pub fn memory(pid: u32, file: &str, field: &str) -> u64 {
 pub fn ticks(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
     after_name(&text).skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+/// How much of the time that a process of this machine could have run in it did run, while that time passes. What it
+/// waited for a CPU, which others had, is not counted: 1 is a loop, on a busy machine too.
+#[must_use]
+pub fn busy(pid: u32, time: Duration) -> f64 {
+    let times = || {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"));
+        let text = text.expect("a living process");
+        let mut times =
+            text.split_whitespace().map(|field| field.parse::<f64>().expect("a number"));
+        [times.next(), times.next()].map(|time| time.expect("a time") / 1e9)
+    };
+    let (begun, [ran, waited]) = (Instant::now(), times());
+    std::thread::sleep(time);
+    let [ran, waited] = [times()[0] - ran, times()[1] - waited];
+    let free = begun.elapsed().as_secs_f64() - waited;
+    println!("{pid}: {ran:.3} s on a CPU, {waited:.3} s of waiting for one, {free:.3} s free");
+    ran / free.max(ran)
 }
 
 /// How often a process of this machine has touched a page that it had not, or no longer.
@@ -87,7 +106,7 @@ mod tests {
         assert_eq!(kilobytes(text, "Rss:"), None);
         assert_eq!(kilobytes(text, "State:"), None);
         assert!(memory(std::process::id(), "status", "VmRSS:") > 0);
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while ticks(std::process::id()) < 3 {
             assert!(begun.elapsed().as_secs() < 20);
         }

@@ -3,49 +3,44 @@
 
 use std::io::{Read, Write};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_tests::agent::Pair;
 use mote_tests::host::NAME;
-use mote_tests::kill;
+use mote_tests::{kill, patient};
 use rustix::process::Signal;
 
-/// As many ask at once; how long until all were answered, and how many of them made full handshakes.
-fn burst(pair: &Pair, guests: u64) -> (Duration, u64) {
+/// As many ask at once, and are answered; how many of them made full handshakes.
+fn burst(pair: &Pair, guests: u64) -> u64 {
     let counts = || {
         let state = pair.host.state();
         [&state["connections"], &state["resumed"]].map(|count| count.as_u64().unwrap())
     };
     let [all, resumed] = counts();
-    let begun = Instant::now();
     std::thread::scope(|threads| {
         for _ in 0..guests {
             threads.spawn(|| assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar"));
         }
     });
-    let took = begun.elapsed();
     let [all_then, resumed_then] = counts();
     assert_eq!(all_then - all, guests);
     let full = guests - (resumed_then - resumed);
-    println!("{guests} guests: {took:?}, {full} full handshakes");
-    (took, full)
+    println!("{guests} guests: {full} full handshakes");
+    full
 }
 
+/// How many of a burst make full handshakes is the core's (`tls/tickets`), where a call that waits its 250 ms out does
+/// not depend on what else the machine does.
 #[test]
-fn of_a_burst_few_make_full_handshakes_however_slow_the_host() {
+fn a_burst_is_answered_and_leaves_tickets_however_slow_the_host() {
     let pair = Pair::start("lxd", &["user.foo=bar"]);
     for millis in ["0", "100"] {
         pair.host.ok(&["fault", NAME, "slow", millis]);
-        // On a machine that does something else just then a call waits its 250 ms out, and makes one of its own:
-        // one of three bursts has to show it.
-        let few = || Some(burst(&pair, 60)).filter(|(_, full)| *full <= 16);
-        let (took, _) = (0..3).find_map(|_| few()).unwrap_or_else(|| panic!("with {millis} ms"));
-        // One after another it would be 6 s.
-        assert!(took < Duration::from_secs(3), "{took:?} with {millis} ms");
+        burst(&pair, 60);
     }
     // What the burst has left is enough for the next guest.
     pair.host.ok(&["fault", NAME, "none"]);
-    assert_eq!(burst(&pair, 1).1, 0);
+    assert_eq!(burst(&pair, 1), 0);
 }
 
 #[test]
@@ -56,14 +51,11 @@ fn a_host_that_gives_no_tickets_is_not_waited_for() {
     for _ in 0..2 {
         burst(&pair, 1);
     }
-    let (took, full) = burst(&pair, 30);
-    assert_eq!(full, 30);
-    // In twos it would be 7.5 s.
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    assert_eq!(burst(&pair, 30), 30);
     // One that begins to give some again is noticed.
     pair.host.ok(&["fault", NAME, "none"]);
     burst(&pair, 1);
-    assert_eq!(burst(&pair, 1).1, 0);
+    assert_eq!(burst(&pair, 1), 0);
 }
 
 #[test]
@@ -82,7 +74,7 @@ fn guests_who_come_while_it_is_busy_are_kept() {
         };
         threads.spawn(move || (0..GUESTS).for_each(|_| guest()));
         let mut guests = Vec::new();
-        while let Ok(guest) = came.recv_timeout(Duration::from_secs(5)) {
+        while let Ok(guest) = came.recv_timeout(patient(Duration::from_secs(10))) {
             guests.push(guest);
             if guests.len() == GUESTS {
                 break;

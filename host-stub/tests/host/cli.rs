@@ -106,7 +106,7 @@ fn the_directory_may_come_from_the_environment_and_is_the_users_own_otherwise() 
 #[test]
 fn a_daemon_that_was_just_started_is_waited_for() {
     let mut host = Host::with_instance("lxd", &[]);
-    let list = host.command(&["list", "-q"]).stdout(Stdio::piped()).spawn().unwrap();
+    let list = mote_machine::bounded(host.command(&["list", "-q"]).stdout(Stdio::piped())).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     host.start();
     let output = list.wait_with_output().unwrap();
@@ -203,16 +203,14 @@ fn waiting_ends_with_the_state_or_says_what_is_in_the_way() {
 fn a_daemon_that_is_being_started_is_waited_for_too() {
     let mut host = Host::with_instance("lxd", &[]);
     let mut waiting = host.command(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "0"]);
-    let waiting = waiting.stderr(Stdio::piped()).spawn().unwrap();
+    let waiting = mote_machine::bounded(waiting.stderr(Stdio::piped())).unwrap();
     std::thread::sleep(Duration::from_millis(300));
     host.start();
     let late = waiting.wait_with_output().unwrap();
     assert_eq!(late.status.code(), Some(124), "{}", errors(&late));
     host.kill();
-    let begun = Instant::now();
     let never = output(&host, &["wait", "vm1", "--for", "CONNECTED"]);
     assert!(errors(&never).contains("no daemon is running"), "{}", errors(&never));
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[test]

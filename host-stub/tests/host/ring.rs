@@ -25,6 +25,15 @@ fn world(flavour: &str, config: &[&str]) -> (Host, Qemu, Agent) {
     (host, qemu, agent)
 }
 
+/// Says it, and waits until the host has read the ring after that: twice, since what is read first is dealt with before.
+fn said_and_read(qemu: &Qemu, text: &str) {
+    for _ in 0..2 {
+        let before = qemu.reads();
+        qemu.say(text);
+        wait("a read", SOON, || (qemu.reads() > before).then_some(()));
+    }
+}
+
 fn put_ok(host: &Host) -> Option<bool> {
     host.state()["last_put"]["ok"].as_bool()
 }
@@ -44,10 +53,8 @@ fn started_brings_one_get_and_one_put_with_the_daemons_address() {
     assert_eq!(put.message.header("Connection"), Some("close"));
     // Heartbeats are no news.
     for _ in 0..3 {
-        qemu.say("STARTED\n");
-        std::thread::sleep(Duration::from_millis(50));
+        said_and_read(&qemu, "STARTED\n");
     }
-    assert_eq!(agent.lines().len(), 2);
     let state = host.state();
     assert_eq!((&state["started"], &state["last_put"]["ok"]), (&json!(true), &json!(true)));
     assert_eq!((&state["state"], &state["status"]), (&json!("CONNECTED"), &json!("Running")));
@@ -55,6 +62,11 @@ fn started_brings_one_get_and_one_put_with_the_daemons_address() {
     assert!(host.log().contains("vm1: PUT /1.0 ok in "));
     let readable = host.run(&["agent-state", "vm1"]);
     assert!(readable.starts_with("vm1: agent CONNECTED since "), "{readable}");
+    // Made by the same thread as the PUT of a heartbeat would be.
+    host.run(&["set", "vm1", "user.a=b"]);
+    agent.wait_for("POST /1.0/events", 1);
+    let puts = agent.lines().iter().filter(|line| line.starts_with("PUT ")).count();
+    assert_eq!(puts, 1);
 }
 
 #[test]
@@ -86,13 +98,14 @@ fn a_failed_put_is_not_repeated_before_the_agent_was_stopped() {
     assert_eq!(host.state()["last_put"]["error"], "PUT: status 500: no way back");
     assert_eq!(host.state()["state"], "STARTED");
     agent.mood(Mood::Well);
-    qemu.say("STARTED\n");
-    std::thread::sleep(Duration::from_millis(300));
+    said_and_read(&qemu, "STARTED\n");
     assert_eq!(put_ok(&host), Some(false));
     qemu.say("STOPPED\n");
     host.wait_for("STOPPED");
     qemu.say("STARTED\n");
     wait("the second PUT", SOON, || (put_ok(&host) == Some(true)).then_some(()));
+    let puts = agent.lines().iter().filter(|line| line.starts_with("PUT ")).count();
+    assert_eq!(puts, 2, "{:?}", agent.lines());
 }
 
 #[test]
@@ -102,8 +115,7 @@ fn a_dripping_agent_is_given_up_after_three_seconds() {
     let begun = Instant::now();
     qemu.say("STARTED\n");
     wait("the failure", SOON, || (put_ok(&host) == Some(false)).then_some(()));
-    let took = begun.elapsed();
-    assert!(took > Duration::from_millis(2900) && took < Duration::from_secs(5), "{took:?}");
+    assert!(begun.elapsed() > Duration::from_millis(2900), "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -194,12 +206,10 @@ fn a_vm_that_comes_late_is_found_and_one_that_goes_is_stopped() {
 }
 
 #[test]
-fn without_events_the_ring_is_read_every_ten_seconds() {
-    let (host, qemu, agent) = world("lxd", &[]);
+fn without_events_the_ring_is_read_now_and_then() {
+    let (_host, qemu, agent) = world("lxd", &[]);
     qemu.mutter("STARTED\n");
-    std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(host.state()["started"], false);
-    wait("the poll", Duration::from_secs(12), || (!agent.lines().is_empty()).then_some(()));
+    wait("the poll", 2 * SOON, || (!agent.lines().is_empty()).then_some(()));
 }
 
 #[test]
@@ -260,11 +270,12 @@ fn withheld_puts_are_withheld_until_the_fault_is_gone() {
     host.run(&["fault", "vm1", "deny-put"]);
     qemu.say("STARTED\n");
     wait("STARTED", SOON, || (host.state()["started"] == true).then_some(()));
-    std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(agent.lines().len(), 0);
+    said_and_read(&qemu, "STARTED\n");
     host.run(&["fault", "vm1", "none"]);
     qemu.say("STOPPED\n");
     host.wait_for("STOPPED");
     qemu.say("STARTED\n");
-    agent.wait_for("PUT ", 1);
+    host.wait_for("CONNECTED");
+    let puts = agent.lines().iter().filter(|line| line.starts_with("PUT ")).count();
+    assert_eq!(puts, 1, "{:?}", agent.lines());
 }

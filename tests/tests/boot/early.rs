@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mote_tests::host::NAME;
-use mote_tests::{Process, kill, put, wait};
+use mote_tests::{Process, kill, proc, put, wait};
 use rustix::process::Signal;
 
 use crate::world::{Boot, LIMIT, fifo, in_private_mounts, mount, terminate, whole};
@@ -29,13 +29,6 @@ fn arrive(boot: &Boot) {
         std::thread::sleep(Duration::from_millis(150));
         put(boot.host.share.join(name), text);
     }
-}
-
-/// Clock ticks of CPU that a process has used.
-fn ticks(process: &Process) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{}/stat", process.0.id())).expect("the guest");
-    let fields: Vec<_> = text.rsplit(')').next().expect("the guest").split_whitespace().collect();
-    fields[11].parse::<u64>().expect("the guest") + fields[12].parse::<u64>().expect("the guest")
 }
 
 #[test]
@@ -59,16 +52,11 @@ fn it_waits_for_the_hosts_files_and_says_so_to_everybody() {
     assert!(code == Some(3) && text.contains(&format!("it is still {what}")), "{text}");
     let (code, text) = boot.ask(&[]);
     assert!(code == Some(1) && text.contains("another mote-agent is running"), "{text}");
-    // Cheap: a hundredth of one CPU at most, at first too.
-    let (begun, before) = (Instant::now(), ticks(&agent));
-    std::thread::sleep(Duration::from_secs(4));
-    let (spent, passed) = (ticks(&agent) - before, begun.elapsed());
-    println!("{spent} ticks of CPU in {passed:?} of waiting");
-    assert!(spent <= 4, "{spent} ticks in {passed:?}");
+    // Cheap, at first too.
+    let busy = proc::busy(agent.0.id(), Duration::from_secs(4));
+    assert!(busy < 0.03, "{busy} of the time that it could have run");
     arrive(&boot);
-    let begun = Instant::now();
     boot.serves();
-    println!("served {:?} after the last file", begun.elapsed());
     boot.logged("CONNECTED");
     // What there was of certificates until then was not taken for one.
     assert!(boot.log().contains("agent.key: "), "{}", boot.log());
@@ -80,8 +68,8 @@ fn it_waits_for_the_hosts_files_and_says_so_to_everybody() {
 fn who_does_not_want_to_wait_is_told_at_once() {
     let boot = Boot::new("lxd");
     let mut agent = started_early(&boot, &["--no-wait"]);
-    let (status, took) = wait("its end", LIMIT, || agent.0.try_wait().unwrap());
-    assert!(status.code() == Some(1) && took < Duration::from_secs(2), "{status} after {took:?}");
+    let (status, _) = wait("its end", LIMIT, || agent.0.try_wait().unwrap());
+    assert_eq!(status.code(), Some(1));
     assert!(boot.log().contains("server.crt: copy them there; "), "{}", boot.log());
 }
 
@@ -111,13 +99,11 @@ fn a_port_is_told_once_whoever_names_it() {
 }
 
 #[test]
-fn it_ends_at_once_while_it_waits() {
+fn it_ends_while_it_waits() {
     let boot = Boot::new("lxd");
     let mut agent = started_early(&boot, &[]);
     boot.logged("waiting for the config files");
-    let begun = Instant::now();
     assert_eq!(terminate(&mut agent), Some(0));
-    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
 }
 
 /// systemd kills a unit that does not get ready in 90 s, and starts nothing that comes after it.
@@ -144,7 +130,7 @@ fn a_service_manager_is_told_ready_while_it_waits_and_that_it_lives() {
     let mut agent = Process::start(&mut command);
     let first = hear();
     assert!(first.starts_with("READY=1\nSTATUS=waiting for the config files in "), "{first}");
-    assert!(begun.elapsed() > Duration::from_secs(9) && begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() > Duration::from_secs(9), "{:?}", begun.elapsed());
     assert_eq!([hear(), hear()], ["WATCHDOG=1", "WATCHDOG=1"]);
     arrive(&boot);
     wait("its state", LIMIT, || (hear() == "STATUS=running").then_some(()));
@@ -171,10 +157,8 @@ fn a_port_that_comes_later_is_told_used_and_no_longer_the_last_error() {
         status().contains("error: waiting for the status").then_some(())
     });
     fifo(&boot.root("dev/vport0p1"));
-    let begun = Instant::now();
     let path = boot.root("dev/vport0p1").display().to_string();
     boot.logged(&format!("port {path} (lxd)"));
-    println!("used {:?} after it came", begun.elapsed());
     wait("no last error", LIMIT, || status().contains("last_error: -\n").then_some(()));
     assert!(status().contains(&format!("port: {path}\n")), "{}", status());
     assert_eq!(boot.log().matches("waiting for the status port").count(), 1, "{}", boot.log());
@@ -249,8 +233,7 @@ fn one_that_still_waits_comes_after_run_too() {
         || boot.text("run/mote/status").contains("waiting for the config files").then_some(());
     wait("the view", LIMIT, waiting);
     mount(&["-t", "tmpfs", "tmpfs"], &boot.root("run"));
-    let (_, took) = wait("the view in the other", LIMIT, waiting);
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    wait("the view in the other", LIMIT, waiting);
     let (code, text) = boot.ask(&[]);
     assert!(code == Some(1) && text.contains("another mote-agent is running"), "{text}");
     drop(_agent);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_tests::conform::client::{Client, Way};
 use mote_tests::host::{Host, NAME};
@@ -85,22 +85,21 @@ fn an_agent_that_was_killed_knows_its_host_though_nobody_tells_it() {
     let _agent = boot.start(&[]);
     let connected = format!(" CONNECTED 2:{}", told["port"]);
     let again = || boot.log()[before..].contains(&connected).then_some(());
-    let (_, took) = wait("CONNECTED again", LIMIT, again);
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    wait("CONNECTED again", LIMIT, again);
     assert!(boot.log()[before..].contains("(from /run/mote/known-host)\n"), "{}", boot.log());
     boot.serves();
     let quiet = boot.command(&["get", "user.none"]).stderr(Stdio::null()).status().unwrap();
     assert_eq!(quiet.code(), Some(1), "the host says that there is none");
 }
 
-/// As after the restore of a snapshot: bytes are there, and the kernel does not say so. They are read at the
-/// latest when the state's interval is over; in CONNECT that is far sooner than anything else is due.
+/// As after the restore of a snapshot: bytes are there, and the kernel does not say so. They are read when the state's
+/// interval is over, which is the core's (`status/tests`).
 #[test]
 fn a_port_whose_wake_ups_are_lost_is_read_all_the_same() {
-    for (fault, state, limit) in [
-        (["slow", "9000"], " (from CONNECT)\n", Duration::from_secs(1)),
-        (["none", "0"], " CONNECTED", Duration::from_secs(8)),
-        (["deny-put", "0"], " STARTED", Duration::from_secs(4)),
+    for (fault, state) in [
+        (["slow", "9000"], " (from CONNECT)\n"),
+        (["none", "0"], " CONNECTED"),
+        (["deny-put", "0"], " STARTED"),
     ] {
         let boot = Boot::new("lxd");
         boot.host.ok(&["fault", NAME, fault[0], fault[1]]);
@@ -119,13 +118,9 @@ fn a_port_whose_wake_ups_are_lost_is_read_all_the_same() {
             port.say(&format!("CONNECT {address}\n"));
         }
         boot.logged(state);
-        let begun = Instant::now();
         // Refused, and the log says so.
         port.say("CONNECT nowhere\n");
         boot.logged("serial line refused");
-        let took = begun.elapsed();
-        println!("read in{} after {took:?}", state.trim_end());
-        assert!(took < limit, "{state}: {took:?}");
     }
 }
 

@@ -236,7 +236,8 @@ fn locks_without_number_hold_no_start_up() {
         return flood(Path::new(&place));
     }
     let Some(boot) = guest() else { return };
-    let calm = started(&boot);
+    let fastest = || (0..3).map(|_| started(&boot)).min().unwrap();
+    let calm = fastest();
     let place = boot.scratch.0.join("locks");
     fs::create_dir(&place).unwrap();
     std::os::unix::fs::chown(&place, Some(NOBODY), None).unwrap();
@@ -249,9 +250,20 @@ fn locks_without_number_hold_no_start_up() {
     let _flooders: Vec<_> = (0..FLOODERS).map(flooder).collect();
     let all = || (0..FLOODERS).all(|number| place.join(format!("{number}.done")).exists());
     wait("all locks", LIMIT, || all().then_some(()));
-    let flooded = (0..3).map(|_| started(&boot)).min().unwrap();
-    println!("STARTED after {calm:?}, and {flooded:?} beside {LOCKS} locks");
-    assert!(flooded < calm + Duration::from_secs(1), "{calm:?} {flooded:?}");
+    let list = (0..3).map(|_| reads(Path::new("/proc/locks"))).min().unwrap();
+    let flooded = fastest();
+    println!(
+        "STARTED after {calm:?}, and {flooded:?} beside {LOCKS} locks; {list:?} for their list"
+    );
+    // It may read the list of all locks a few times.
+    assert!(flooded < 2 * calm + 20 * list, "{calm:?} {flooded:?}, {list:?} for their list");
+}
+
+/// How long it takes to read a file.
+fn reads(path: &Path) -> Duration {
+    let begun = Instant::now();
+    assert!(!fs::read(path).unwrap().is_empty());
+    begun.elapsed()
 }
 
 /// From an agent's start to STARTED.

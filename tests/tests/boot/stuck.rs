@@ -22,7 +22,7 @@ fn a_closed_output_is_an_exit_code() {
     for args in [&["--help"][..], &["--version"], &["--check"], &["status"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let mut child = boot.command(args).stdout(writer).spawn().unwrap();
+        let mut child = mote_tests::bounded(boot.command(args).stdout(writer)).unwrap();
         let (status, _) = wait("its end", LIMIT, || child.try_wait().ok().flatten());
         assert!(matches!(status.code(), Some(1 | 3)), "{args:?}: {status}");
     }
@@ -96,9 +96,7 @@ fn a_port_that_is_no_port_stops_nothing_and_ends_with_the_agent() {
         // A few turns of the status machine.
         std::thread::sleep(Duration::from_millis(1500));
         boot.serves();
-        let begun = Instant::now();
         assert_eq!(terminate(&mut agent), Some(0), "{}", port.display());
-        assert!(begun.elapsed() < Duration::from_secs(10), "{}", port.display());
     }
     assert_eq!(fs::read_to_string(path("file")).unwrap(), "");
 }
@@ -115,9 +113,7 @@ fn a_port_that_never_stops_talking_keeps_nobody_else_waiting() {
     std::thread::sleep(Duration::from_millis(1500));
     let (code, text) = boot.ask(&["config"]);
     assert_eq!(code, Some(0), "{text}");
-    let begun = Instant::now();
     assert_eq!(terminate(&mut agent), Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
@@ -136,7 +132,6 @@ fn the_client_says_whether_there_is_an_agent() {
     assert_eq!(ask(&["config"]), (Some(0), String::new()));
     // An agent that is stopped, and a queue before its socket that is full.
     kill(Signal::STOP, agent.0.id());
-    let begun = Instant::now();
     let (sender, queue) = std::sync::mpsc::channel();
     let socket = boot.root("dev/lxd/sock");
     std::thread::spawn(move || {
@@ -150,7 +145,6 @@ fn the_client_says_whether_there_is_an_agent() {
     }
     let (code, text) = ask(&["get", "user.x"]);
     assert!(code == Some(3) && text.contains("does not answer"), "{text}");
-    assert!(begun.elapsed() < LIMIT, "{} in the queue", kept.len());
 }
 
 /// Both ends of a pipe that takes nothing more; its reader does not wait.

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open, packet};
 use mote_tests::wait;
@@ -26,7 +26,6 @@ fn what_is_no_regular_file_is_not_opened_and_hangs_nothing() {
     let fifo = scratch.0.join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let _socket = std::os::unix::net::UnixListener::bind(scratch.0.join("sock")).unwrap();
-    let begun = Instant::now();
     // Its own input and output among them: nobody else would answer.
     let own = ["/proc/self/fd/0", "/proc/thread-self/fd/1", "/dev/stdin"].map(str::as_bytes);
     for path in [bytes(&fifo), b"sock", b"/dev/null", b"/dev/tty"].into_iter().chain(own) {
@@ -49,7 +48,6 @@ fn what_is_no_regular_file_is_not_opened_and_hangs_nothing() {
         }
     }
     assert_eq!(session.ask(kind::SETSTAT, &[Text(own[0]), Int(1), Long(0)]), FAILURE);
-    assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
 #[test]

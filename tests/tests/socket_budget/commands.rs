@@ -1,6 +1,6 @@
 //! Long commands, lists of them, and requests that are begun by the hundred.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_tests::conform::exec::{plain, run, with};
 use mote_tests::conform::wire::Wire;
@@ -75,10 +75,7 @@ fn a_long_path_times_a_long_name() {
     let environment = json!({"environment": {"PATH": path}});
     let request = with(plain(&[&"n".repeat(150_000)]), environment);
     assert!(request.to_string().len() > 380_000);
-    let begun = Instant::now();
     assert_eq!(run(&victim.host, &request, b"").unwrap().code, 127);
-    println!("PATH x name: {:?}", begun.elapsed());
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     victim.survived("a PATH of 40,000 directories and a name of 150 kB");
 }
 

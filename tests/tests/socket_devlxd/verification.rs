@@ -17,8 +17,6 @@ use mote_tests::{Process, wait};
 use super::lxd;
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// A CONNECT line is followed for 2 s, then the host is given up.
-const FOLLOWED: Duration = Duration::from_secs(3);
 /// Shorter than a verification may take.
 const DELAY: Duration = Duration::from_millis(1500);
 
@@ -41,11 +39,12 @@ fn socket(pair: &Pair, address: &str) -> PathBuf {
     pair.scratch.0.join(format!("vs_{port}"))
 }
 
-/// Another address of the host, on which each connection begins after [`DELAY`]. Returns how many have been made there.
-fn slow_way(pair: &Pair, slow: &str, host: &str) -> Arc<AtomicU32> {
+/// Another address of the host, on which each connection begins after [`DELAY`]. Returns how many have been made there, and
+/// of how many all was answered.
+fn slow_way(pair: &Pair, slow: &str, host: &str) -> [Arc<AtomicU32>; 2] {
     let listener = UnixListener::bind(socket(pair, slow)).expect("a listener");
-    let (to, made) = (socket(pair, host), Arc::new(AtomicU32::new(0)));
-    let count = made.clone();
+    let (to, counts) = (socket(pair, host), [(); 2].map(|()| Arc::new(AtomicU32::new(0))));
+    let [count, over] = counts.clone();
     spawn(move || {
         for agent in listener.incoming() {
             count.fetch_add(1, Ordering::SeqCst);
@@ -54,29 +53,36 @@ fn slow_way(pair: &Pair, slow: &str, host: &str) -> Arc<AtomicU32> {
                 (agent.expect("a connection"), UnixStream::connect(&to).expect("the host"));
             let (mut back, mut forth) =
                 (host.try_clone().expect("a socket"), agent.try_clone().expect("a socket"));
-            spawn(move || copy(&mut back, &mut forth));
+            let over = over.clone();
+            spawn(move || {
+                let _cut = copy(&mut back, &mut forth);
+                over.fetch_add(1, Ordering::SeqCst);
+            });
             spawn(move || copy(&mut agent, &mut host));
         }
     });
-    made
+    counts
 }
 
 #[test]
 fn a_host_that_is_not_there_is_not_connected() {
-    let (pair, port, _) = with_port();
+    let (pair, port, host) = with_port();
     port.say("CONNECT 2:9\n");
     wait("the line", LIMIT, || {
         pair.log().contains("host address 2:9 (from CONNECT)").then_some(())
     });
-    sleep(FOLLOWED);
-    let log = pair.log();
-    assert!(!log.contains("CONNECTED 2:9") && log.contains("cannot reach host 2:9"), "{log}");
+    wait("its end", LIMIT, || pair.log().contains("cannot reach host 2:9").then_some(()));
+    // One after the other: what would have come of the first comes before this.
+    let before = pair.log().len();
+    port.say(&format!("CONNECT {host}\n"));
+    wait("CONNECTED", LIMIT, || pair.log()[before..].contains(" CONNECTED ").then_some(()));
+    assert!(!pair.log().contains("CONNECTED 2:9"), "{}", pair.log());
 }
 
 #[test]
 fn an_answer_to_an_older_verification_does_not_count() {
     let (pair, port, host) = with_port();
-    let made = slow_way(&pair, "2:9", &host);
+    let [made, over] = slow_way(&pair, "2:9", &host);
     port.say("CONNECT 2:9\n");
     wait("the slow way", LIMIT, || (made.load(Ordering::SeqCst) > 0).then_some(()));
     let asked = || pair.log().matches(" GET /1.0 (").count();
@@ -84,7 +90,7 @@ fn an_answer_to_an_older_verification_does_not_count() {
     port.say(&format!("CONNECT {host}\n"));
     wait("the newer one", LIMIT, || (asked() > before).then_some(()));
     // Now the older one has its answer, too.
-    sleep(2 * DELAY);
+    wait("the older one's end", LIMIT, || (over.load(Ordering::SeqCst) > 0).then_some(()));
     std::fs::remove_file(socket(&pair, "2:9")).expect("the slow way");
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()), "{}", pair.log());
 }
@@ -116,8 +122,10 @@ fn want_of_own_descriptors_in_a_verification_is_no_loss_of_the_host() {
     wait("the shortage", LIMIT, || {
         pair.log()[before..].contains("cannot call the host now").then_some(())
     });
-    sleep(FOLLOWED);
     limit(1024);
+    let connected = || pair.log()[before..].matches(" CONNECTED ").count();
+    port.say(&format!("CONNECT {host}\n"));
+    wait("CONNECTED", LIMIT, || (connected() > 0).then_some(()));
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()));
     let log = pair.log();
     let since = &log[before..];

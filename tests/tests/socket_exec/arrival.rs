@@ -24,13 +24,11 @@ fn a_host_that_is_slow_to_connect_one_socket_after_the_other_is_waited_for() {
     let agent = pair.client();
     let exec = Exec::ask(&agent, &plain(&["echo", "hi"])).unwrap();
     let mut sockets = Vec::new();
-    let begun = Instant::now();
-    // 14 s for all of them.
+    // 6 s for all of them; each has 5 s.
     for name in ["control", "0", "1", "2"] {
-        sleep(Duration::from_millis(3500));
+        sleep(Duration::from_millis(1500));
         sockets.push(exec.socket(&agent, name).unwrap());
     }
-    assert!(begun.elapsed() > Duration::from_secs(14));
     assert_eq!(sockets[2].output().unwrap(), b"hi\n");
     assert_eq!(exec.code(&agent, Duration::from_secs(5)), Ok(0));
 }

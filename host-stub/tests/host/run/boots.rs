@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::Output;
-use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -18,14 +17,11 @@ fn a_boot_that_stops_in_its_initramfs_is_not_waited_out() {
         "printf 'Gave up.\\r\\n{ALERT}\\r\\n\\r\\n(initramfs) ' >\"$console\"; exec sleep 1000"
     );
     let world = World::new("initramfs", &script);
-    let begun = Instant::now();
-    let (code, said) = world.run(&["--accel", "tcg"]);
+    let (code, said) = world.run(&["--accel", "tcg", "--boot-timeout", "9999"]);
     assert_eq!(code, Some(125), "{said}");
     let first = format!("mote-host: the guest's boot stopped at \"{ALERT}\": ");
     assert!(said.starts_with(&first), "{said}");
     assert!(said.ends_with(&format!("  Gave up.\n  {ALERT}\n  (initramfs) \n")), "{said}");
-    let limit = mote_machine::patient(Duration::from_secs(20));
-    assert!(begun.elapsed() < limit, "{:?}", begun.elapsed());
     // One that restarts by itself instead, and one whose time is over before that.
     let script = format!("printf '{ALERT}\\r\\n' >\"$console\"; exit 0");
     let (code, said) = World::new("reboots", &script).run(&["--accel", "tcg"]);
