@@ -47,6 +47,12 @@ impl<'r> Table<'r> {
         (verdict.word(), note)
     }
 
+    /// Whether a reason is listed for a cell.
+    #[must_use]
+    pub fn explains(&self, column: usize, (group, name): (&str, &str)) -> bool {
+        self.reasons.iter().any(|reason| reason.fits(group, name, self.titles[column]))
+    }
+
     /// A cell of a column: word, and number of its note. Nothing was seen where the check does not apply.
     pub fn cell(&mut self, column: usize, check: (&str, &str), seen: Option<&Verdict>) -> String {
         let Some(verdict) = seen else { return "-".into() };

@@ -14,7 +14,7 @@ scripts/bench: mote beside Debian's lxd-agent and incus-agent
   --only ROW,...    only these; prints, and writes no page
   --before COMMIT   measure that build of mote, too
   --own             no Go agents; with --only
-  --hold            short: five rows, two rounds; fails if mote is much less ahead than docs/bench.json says
+  --hold            short: five rows, three rounds; fails if mote is much less ahead than docs/bench.json says
   --again           write the pages from docs/bench.json, measure nothing
 ";
 
@@ -46,7 +46,7 @@ fn bench() -> Result<(), String> {
             "--before" => (before, _) = (true, value()?),
             "--own" => own = true,
             "--hold" => {
-                (hold, options.rounds, options.only) = (true, 2, HELD.map(str::to_owned).into())
+                (hold, options.rounds, options.only) = (true, 3, HELD.map(str::to_owned).into())
             }
             "--again" => again = true,
             _ => return Err(format!("{HELP}\nRows: {}", rows::ROWS.map(|row| row.id).join(" "))),

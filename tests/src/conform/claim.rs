@@ -12,6 +12,27 @@ pub enum Miss {
     Differs(String),
 }
 
+impl Miss {
+    /// What is said of something that was too slow. The panic is that of a terminal on which nothing came.
+    const LATE: [&str; 8] = [
+        "in time",
+        "not within",
+        "no end within",
+        "took longer",
+        "takes longer",
+        "too long",
+        "timed out",
+        "a panic",
+    ];
+
+    /// Whether it may be due to a machine that is busy.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        let (Self::No(why) | Self::Differs(why)) = self;
+        Self::LATE.iter().any(|late| why.contains(late))
+    }
+}
+
 impl From<String> for Miss {
     fn from(text: String) -> Self {
         Self::No(text)

@@ -1,12 +1,12 @@
 //! Commands in a terminal (P§4.1).
 
 use std::process::Child;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use rustix::termios::{LocalModes, tcgetattr};
 
 use super::cli::{COMMANDS, ended, sh, signal};
+use crate::bounded;
 use crate::conform::agent::Agent;
 use crate::conform::{Check, Claim, equal, hold};
 use crate::host::NAME;
@@ -26,7 +26,7 @@ pub(super) const ALL: &[Check] = &[
 fn inside(agent: &Agent, terminal: &Terminal, args: &[&str]) -> Result<Child, String> {
     let mut command = agent.command(&[&["exec"], args].concat());
     command.stdin(terminal.side()).stdout(terminal.side()).stderr(terminal.side());
-    command.spawn().map_err(|error| format!("mote-host: {error}"))
+    bounded(&mut command).map_err(|error| format!("mote-host: {error}"))
 }
 
 fn modes(terminal: &Terminal) -> Result<LocalModes, String> {
@@ -37,16 +37,14 @@ fn modes(terminal: &Terminal) -> Result<LocalModes, String> {
 fn size(agent: &Agent) -> Claim {
     let mut terminal = Terminal::open(97, 31);
     let before = modes(&terminal)?;
-    let script =
-        "test -t 0 && test -t 1 && test -t 2 && stty size; read x; stty size; read x; exit 5";
+    let script = "test -t 0 && test -t 1 && test -t 2 && stty size; \
+                  until test \"$(stty size)\" = '40 120'; do sleep 0.1; done; echo resized; read x; exit 5";
     let mut child = inside(agent, &terminal, &[NAME, "--", "sh", "-c", script])?;
     terminal.until("31 97\r\n");
     terminal.resize(120, 40);
     // It is not our terminal's foreground process, so the kernel does not tell it.
     signal(&child, Signal::WINCH)?;
-    std::thread::sleep(Duration::from_secs(1));
-    terminal.say("\r");
-    terminal.until("40 120\r\n");
+    terminal.until("resized\r\n");
     terminal.say("\r");
     equal("the shell", ended(&mut child, "the shell")?, Some(5))?;
     hold("raw mode is not taken back", modes(&terminal)? == before)
@@ -58,8 +56,10 @@ fn editor(agent: &Agent) -> Claim {
     let mut terminal = Terminal::open(80, 25);
     let vi = ["--env", "TERM=linux", NAME, "--", "vi", "/tmp/lines"];
     let mut child = inside(agent, &terminal, &vi)?;
-    // The last line of 25 is vi's own; what is below shows when there is room.
+    // The last line of 25 is vi's own, which comes last: from then on it waits for keys, or for a signal. What is below shows when
+    // there is room.
     terminal.until("line-24.");
+    terminal.until("1/60");
     terminal.resize(80, 40);
     signal(&child, Signal::WINCH)?;
     terminal.until("line-39.");
