@@ -76,17 +76,17 @@ struct Half {
 impl Incoming {
     /// Hangs up once the process that carries the guest's vsock stops serving it, of which a silent connection tells
     /// nothing.
-    pub(crate) fn end_with_device(&self) {
+    pub(crate) fn end_with_device(&self, instance: &Instance) {
         const LOOK: Duration = Duration::from_secs(1);
+        let Some(device) = vsock_device::process(instance) else { return };
         let socket = Arc::downgrade(&self.0.get_ref().write);
         thread::spawn(move || {
             while let Some(socket) = socket.upgrade() {
-                let line = socket.lock().unwrap_or_else(PoisonError::into_inner);
-                if vsock_device::why_peer_stopped(&*line).is_some() {
+                if vsock_device::stopped(device).is_some() {
+                    let line = socket.lock().unwrap_or_else(PoisonError::into_inner);
                     let _gone = line.shutdown(Shutdown::Both);
                     return;
                 }
-                drop(line);
                 drop(socket);
                 thread::sleep(LOOK);
             }

@@ -81,7 +81,7 @@ pub(crate) fn knows_users(
 pub(crate) fn listen(root: &Path, instance: &Instance, limit: Limit) -> Result<Incoming> {
     let socket = websocket::connect_within(root, instance, "/1.0/events", limit);
     let events = socket.context("events")?.incoming;
-    events.end_with_device();
+    events.end_with_device(instance);
     Ok(events)
 }
 

@@ -1,9 +1,9 @@
 //! The process that stands in for the kernel's vsock, vhost-device-vsock: what our recipe started ends with the VM or
 //! the instance. Others' are theirs.
 //!
-//! Version 0.3.0 goes on as a process, and its socket accepts connections, after the thread that serves the guest has
-//! panicked. It does when a client closes its connection before the guest has accepted it (docs/run.md), and while a
-//! client that closes before it has sent its `CONNECT` line is there, it spins. So it is never probed by a connection.
+//! Version 0.3.0 goes on as a process, and its socket takes connections, after the thread that serves the guest has
+//! panicked: a client that closes its connection before the guest has accepted it causes that (docs/run.md). A client
+//! that closes before it has sent its `CONNECT` line makes the thread spin. So the device is not probed by connections.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -68,7 +68,8 @@ pub(crate) fn why_peer_stopped(connection: impl AsFd) -> Option<String> {
     stopped(socket_peercred(connection.as_fd()).ok()?.pid)
 }
 
-fn stopped(pid: Pid) -> Option<String> {
+/// Returns the same of the device with this process.
+pub(crate) fn stopped(pid: Pid) -> Option<String> {
     let line = command_line(pid);
     if !is_device(&line) || serves(pid) {
         return None;
@@ -138,8 +139,8 @@ fn told(log: &Path) -> String {
     format!("{PROGRAM} stopped serving: {}", log_line(&last))
 }
 
-/// The device of an instance, if it runs.
-fn process(instance: &Instance) -> Option<Pid> {
+/// The device's process of an instance, if it runs.
+pub(crate) fn process(instance: &Instance) -> Option<Pid> {
     let Vsock::Uds(socket) = &instance.vsock else { return None };
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut numbers =

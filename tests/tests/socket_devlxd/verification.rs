@@ -64,6 +64,14 @@ fn slow_way(pair: &Pair, slow: &str, host: &str) -> [Arc<AtomicU32>; 2] {
     counts
 }
 
+/// Has the agent verify that address, and waits until the host has answered.
+fn verified(pair: &Pair, port: &Terminal, host: &str) {
+    let asked = || pair.log().matches(" GET /1.0 (").count();
+    let before = asked();
+    port.say(&format!("CONNECT {host}\n"));
+    wait("the host's answer", LIMIT, || (asked() > before).then_some(()));
+}
+
 #[test]
 fn a_host_that_is_not_there_is_not_connected() {
     let (pair, port, host) = with_port();
@@ -73,9 +81,7 @@ fn a_host_that_is_not_there_is_not_connected() {
     });
     wait("its end", LIMIT, || pair.log().contains("cannot reach host 2:9").then_some(()));
     // One after the other: what would have come of the first comes before this.
-    let before = pair.log().len();
-    port.say(&format!("CONNECT {host}\n"));
-    wait("CONNECTED", LIMIT, || pair.log()[before..].contains(" CONNECTED ").then_some(()));
+    verified(&pair, &port, &host);
     assert!(!pair.log().contains("CONNECTED 2:9"), "{}", pair.log());
 }
 
@@ -85,10 +91,7 @@ fn an_answer_to_an_older_verification_does_not_count() {
     let [made, over] = slow_way(&pair, "2:9", &host);
     port.say("CONNECT 2:9\n");
     wait("the slow way", LIMIT, || (made.load(Ordering::SeqCst) > 0).then_some(()));
-    let asked = || pair.log().matches(" GET /1.0 (").count();
-    let before = asked();
-    port.say(&format!("CONNECT {host}\n"));
-    wait("the newer one", LIMIT, || (asked() > before).then_some(()));
+    verified(&pair, &port, &host);
     // Now the older one has its answer, too.
     wait("the older one's end", LIMIT, || (over.load(Ordering::SeqCst) > 0).then_some(()));
     std::fs::remove_file(socket(&pair, "2:9")).expect("the slow way");
@@ -123,9 +126,7 @@ fn want_of_own_descriptors_in_a_verification_is_no_loss_of_the_host() {
         pair.log()[before..].contains("cannot call the host now").then_some(())
     });
     limit(1024);
-    let connected = || pair.log()[before..].matches(" CONNECTED ").count();
-    port.say(&format!("CONNECT {host}\n"));
-    wait("CONNECTED", LIMIT, || (connected() > 0).then_some(()));
+    verified(&pair, &port, &host);
     assert_eq!(pair.ask("GET", "/1.0/config/user.foo"), (200, "bar".into()));
     let log = pair.log();
     let since = &log[before..];
