@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use mote_core::hostapi::mount::{BadMount, Entry, Kind, Wanted, Way, entries, removable, wanted};
+use mote_core::hostapi::mount::{BadMount, Entry, Kind, Wanted, Way, entries, shares, wanted};
 use mote_core::json::Value;
 use mote_core::report::proc::number;
 use rustix::io::Errno;
@@ -74,7 +74,7 @@ fn act(options: &Options, document: &[u8], end: Instant) -> Result<String, NotDo
             text.map_err(|NotDone(why)| NotDone(format!("{source} on /{target}: {why}")))
         }
         Wanted::UnmountTarget(target) => unmount_target(root, &target),
-        Wanted::UnmountSource(source) => unmount_all(root, |entry| entry.source == source)
+        Wanted::UnmountSource(source) => unmount_all(root, &|entry| entry.source == source)
             .map_err(|NotDone(why)| NotDone(format!("{source}: {why}"))),
         Wanted::Nothing => Ok("nothing to do".into()),
     }
@@ -212,26 +212,40 @@ fn table(root: &Path) -> Result<Vec<Entry>, NotDone> {
 
 /// Unmounts the shares at a path, which is how LXD names them. Other mounts there are left alone.
 fn unmount_target(root: &Path, target: &str) -> Result<String, NotDone> {
-    let open = match enter(root, target, false) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(format!("nothing is on /{target}"));
-        }
-        opened => opened,
+    let point = match enter(root, target, false).and_then(|open| real_path(&open)) {
+        // What covers the share may not have such a directory.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => root.join(target),
+        point => point.map_err(|error| NotDone(format!("/{target}: {error}")))?,
     };
-    let point = open.and_then(|open| real_path(&open));
-    let point = point.map_err(|error| NotDone(format!("/{target}: {error}")))?;
-    unmount_all(root, |entry| point.as_os_str() == &*entry.point)
+    unmount_all(root, &|entry| point.as_os_str() == &*entry.point)
 }
 
 /// Unmounts the shares that `chosen` selects, the last mounted first.
-fn unmount_all(root: &Path, chosen: impl Fn(&Entry) -> bool) -> Result<String, NotDone> {
+///
+/// # Errors
+/// That another mount covers all.
+#[inline(never)] // its size
+fn unmount_all(root: &Path, chosen: &dyn Fn(&Entry) -> bool) -> Result<String, NotDone> {
     let table = table(root)?;
-    let mut gone = Vec::new();
-    for share in removable(&table, chosen) {
-        take_off(share)?;
-        gone.push(format!("{} is off {}", share.source, share.point));
+    let (mut gone, mut kept) = (Vec::new(), None);
+    for (share, cover) in shares(&table, chosen) {
+        let Entry { source, point, .. } = share;
+        match cover {
+            None => {
+                take_off(share)?;
+                gone.push(format!("{source} is off {point}"));
+            }
+            Some(Entry { source: cover, kind, .. }) => {
+                kept = Some(format!("{source} stays on {point}: {cover} ({kind}) covers it"));
+            }
+        }
     }
-    Ok(if gone.is_empty() { "nothing is mounted".into() } else { gone.join(", ") })
+    match kept {
+        Some(why) if gone.is_empty() => Err(NotDone(why)),
+        None if gone.is_empty() => Ok("nothing is mounted".into()),
+        // Of two shares at one point the host means the later one.
+        _ => Ok(gone.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -316,11 +330,26 @@ mod tests {
             symlink("/srv", root.join(link)).unwrap();
             std::os::unix::fs::lchown(root.join(link), owner, None).unwrap();
         }
-        assert_eq!(unmount_target(&root, "home/none").unwrap(), "nothing is on /home/none");
+        assert_eq!(unmount_target(&root, "home/none").unwrap(), "nothing is mounted");
         assert_eq!(unmount_target(&root, "home").unwrap(), "nothing is mounted");
         if rustix::process::getuid().is_root() {
             let why = unmount_target(&root, "home/his/d").unwrap_err().0;
             assert!(why.contains("others than root") && shares(), "{why}");
+        }
+        // Something else covers it: at the same point, and above it, where no path leads to it.
+        for (cover, point) in [("over", "srv/d"), ("above", "srv")] {
+            let (place, _) = mount_point(&root, cover, point, true).unwrap();
+            attach(cover, &place, "tmpfs", 0, "").unwrap();
+            assert!(shares());
+            let stays = format!(
+                "share stays on {}: {cover} (tmpfs) covers it",
+                root.join("srv/d").display()
+            );
+            assert_eq!(unmount_target(&root, "srv/d").unwrap_err().0, stays);
+            assert_eq!(unmount_all(&root, &|entry| entry.source == "share").unwrap_err().0, stays);
+            let all = table(&root).unwrap();
+            take_off(all.iter().find(|entry| entry.source == cover).unwrap()).unwrap();
+            assert!(shares());
         }
         let off = format!("share is off {}", root.join("srv/d").display());
         assert_eq!(unmount_target(&root, "home/roots/d").unwrap(), off);

@@ -13,7 +13,7 @@ use crate::json::Value;
 mod table;
 mod tag;
 
-pub use table::{Entry, entries, removable};
+pub use table::{Entry, entries, shares};
 pub use tag::Hash;
 use tag::tag;
 

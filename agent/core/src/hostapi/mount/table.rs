@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Kind;
+use crate::report::proc::mountinfo::is_over;
 use crate::report::proc::number;
 
 /// One mount.
@@ -32,13 +33,17 @@ pub fn entries(table: &[u8]) -> impl DoubleEndedIterator<Item = Entry> {
     })
 }
 
-/// The shares for which `chosen` is true and which can be unmounted by path, latest first: umount(2) removes the
-/// mount that was made last at a path, which may be another one.
-pub fn removable(table: &[Entry], chosen: impl Fn(&Entry) -> bool) -> impl Iterator<Item = &Entry> {
+/// The shares for which `chosen` is true, latest first, each with the mount that covers it, which keeps it from being unmounted:
+/// umount(2) removes the mount that was made last at a path.
+pub fn shares(
+    table: &[Entry],
+    chosen: impl Fn(&Entry) -> bool,
+) -> impl Iterator<Item = (&Entry, Option<&Entry>)> {
     table.iter().enumerate().rev().filter_map(move |(at, entry)| {
-        let mut later = table.iter().skip(at + 1);
-        let on_top = !later.any(|other| other.point == entry.point);
-        (on_top && Kind::parse(&entry.kind).is_some() && chosen(entry)).then_some(entry)
+        let is_share = Kind::parse(&entry.kind).is_some() && chosen(entry);
+        let mut later = table.iter().skip(at + 1).rev();
+        let cover = later.find(|later| is_over(later.point.as_bytes(), entry.point.as_bytes()));
+        is_share.then_some((entry, cover))
     })
 }
 
@@ -90,21 +95,25 @@ mod tests {
     }
 
     #[test]
-    fn only_shares_that_nothing_is_mounted_over_are_removable() {
+    fn a_share_is_named_with_what_covers_it() {
         let table = b"1 0 0:1 / / rw - ext4 x rw\n\
             2 1 0:2 / /a rw - virtiofs one rw\n\
             3 1 0:3 / /b rw - virtiofs one rw\n\
             4 1 0:4 / /b rw - tmpfs one rw\n\
             5 1 0:5 / /c rw - 9p two rw\n\
-            6 1 0:6 / /c rw - virtiofs one rw\n";
+            6 1 0:6 / /c rw - virtiofs one rw\n\
+            7 1 0:7 / /d/e rw - virtiofs three rw\n\
+            8 1 0:8 / /d rw - tmpfs over rw\n";
         let table: Vec<_> = entries(table).collect();
-        let points = |chosen: fn(&Entry) -> bool| -> Vec<_> {
-            removable(&table, chosen).map(|entry| entry.point.as_str()).collect()
+        let found = |chosen: fn(&Entry) -> bool| -> Vec<_> {
+            let ids = |(share, cover): (&Entry, Option<&Entry>)| (share.id, cover.map(|by| by.id));
+            shares(&table, chosen).map(ids).collect()
         };
-        assert_eq!(points(|entry| entry.source == "one"), ["/c", "/a"]);
-        assert_eq!(points(|entry| entry.point == "/b"), Vec::<&str>::new());
-        assert_eq!(points(|entry| entry.source == "two"), Vec::<&str>::new());
-        assert_eq!(points(|_| true), ["/c", "/a"]);
+        assert_eq!(found(|entry| entry.source == "one"), [(6, None), (3, Some(4)), (2, None)]);
+        assert_eq!(found(|entry| entry.point == "/b"), [(3, Some(4))]);
+        assert_eq!(found(|entry| entry.source == "two"), [(5, Some(6))]);
+        assert_eq!(found(|entry| entry.source == "three"), [(7, Some(8))]);
+        assert_eq!(found(|entry| entry.source == "x"), []);
     }
 
     #[test]
