@@ -2,8 +2,8 @@
 
 use crate::Machine;
 
-/// A client. `fail` has the words of what is to fail.
-const CLIENT: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\n[ ! -e \"$HOME/fail\" ] || while read -r words; do case \"$*\" in *\"$words\"*) exit 1 ;; esac; done <\"$HOME/fail\"\n";
+/// A client. `fail` has the words of what is to fail, `code` how.
+const CLIENT: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\ncode=$(cat \"$HOME/code\" 2>/dev/null || echo 1)\n[ ! -e \"$HOME/fail\" ] || while read -r words; do case \"$*\" in *\"$words\"*) exit \"$code\" ;; esac; done <\"$HOME/fail\"\n";
 const BOTH: [(&str, &str); 2] = [("incus", CLIENT), ("lxc", CLIENT)];
 
 fn asked(machine: &Machine, arguments: &str) -> (Option<i32>, String) {
@@ -46,6 +46,10 @@ fn each_failure_has_its_exit_code_and_leaves_nothing_frozen() {
         assert_eq!(text.contains(" thaw\n"), is_thawed, "{fails}: {text}");
         assert_eq!(text.contains("snapshot"), fails != "freeze", "{fails}: {text}");
     }
+    // The snapshot is consistent, but a hook failed after it.
+    mote_tests::put(machine.0.0.join("fail"), "thaw\n");
+    mote_tests::put(machine.0.0.join("code"), "5\n");
+    assert_eq!(asked(&machine, "vm1").0, Some(5));
     for wrong in ["", "--for", "--volume a vm1", "--what vm1", "vm1 s1 more"] {
         assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
     }
@@ -90,4 +94,48 @@ fn a_project_is_that_of_what_is_frozen_too() {
     for wrong in ["vm1 s1 -- --project p", "vm1 s1 -- --no-expiry --project=p", "--project"] {
         assert_eq!(asked(&machine, wrong), (Some(2), String::new()), "{wrong}");
     }
+}
+
+/// A client of a guest that steers terminals, and says more than anybody reads, to both outputs.
+const HOSTILE: &str = "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\n[ \"$1\" = exec ] || exit 0\nsaid='a\\033]0;x\\007\\302\\233b\\r'\nprintf \"$said\"\nprintf \"$said\" >&2\n[ -e \"$HOME/floods\" ] || exit 0\nwhile :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy >&2; echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done\n";
+
+#[test]
+fn what_a_guest_says_is_bounded_and_steers_no_terminal() {
+    let machine = Machine::new(&[("incus", HOSTILE)]);
+    for floods in [false, true] {
+        if floods {
+            mote_tests::put(machine.0.0.join("floods"), "");
+        }
+        let (code, said) = machine.sh("/bin/sh image/packages/mote-snapshot vm1");
+        let is_plain = |byte: u8| byte == b'\n' || (b' '..=b'~').contains(&byte);
+        assert!(said.bytes().all(is_plain) && said.contains("a?]0;x???b?"), "{code:?}");
+        // Both outputs of each of two calls.
+        assert!(said.len() < 5 << 16, "{}", said.len());
+        assert_eq!(code, Some(i32::from(floods)));
+    }
+}
+
+#[test]
+fn a_guest_that_does_not_answer_is_not_waited_for() {
+    let hangs =
+        "#!/bin/bash\necho \"${0##*/} $*\" >>\"$HOME/asked\"\n[[ $* != *thaw* ]] || sleep 1000\n";
+    // It is told how long; the test does not wait as long.
+    let timeout = "#!/bin/bash\necho \"limit $*\" >>\"$HOME/asked\"\n[[ $1 != --* ]] || shift\n[ \"$1\" != -k ] || shift 2\nshift\nexec /usr/bin/timeout 1 \"$@\"\n";
+    let machine = Machine::new(&[("incus", hangs), ("timeout", timeout)]);
+    let (code, said) = machine.sh("/bin/sh image/packages/mote-snapshot --for 5m vm1");
+    assert_eq!(code, Some(3), "{said}");
+    let asked = machine.asked();
+    for limit in
+        ["660 incus exec vm1 -- mote-agent freeze", "600 incus exec vm1 -- mote-agent thaw"]
+    {
+        assert!(asked.contains(limit), "{asked}");
+    }
+}
+
+#[test]
+fn a_volumes_name_is_no_pattern() {
+    let machine = Machine::new(&BOTH);
+    let (code, text) = asked(&machine, "--volume 'image/*' vm1 s1");
+    assert_eq!(code, Some(0));
+    assert!(text.contains("incus storage volume snapshot create image * s1\n"), "{text}");
 }
