@@ -18,7 +18,7 @@ Commands:
   status        print the agent's own view
   freeze [--for 60s] [--status]
                 freeze this machine's file systems for a snapshot, for so long at most
-  thaw          end that; exit 0 if they were frozen until now
+  thaw          end that; exit 0 if they were frozen until now, 5 if only a hook failed
   trim          tell the disks which blocks are not used
   sync-time     set the clock by the host's; needs no agent
   grow [--dry-run] [DEVICE]

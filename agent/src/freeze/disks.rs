@@ -1,11 +1,7 @@
-//! The file systems that can be frozen, opened.
+//! The mount points of the file systems that can be frozen.
 
-use std::ffi::OsStr;
-use std::fs::File;
+use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use mote_core::freeze::filesystems::mounted;
@@ -16,48 +12,47 @@ use crate::runtime::small_files::read_bounded;
 /// Longest list of mounts, bytes.
 const MOUNTS: u64 = 1 << 24;
 
-/// In the opposite order of mounting.
+/// Mount points, in the order of freezing: the opposite one of mounting.
 #[derive(Debug, Default)]
-pub(super) struct Disks {
-    /// Their mount points.
-    pub(super) points: Vec<String>,
-    /// What is there, open for reading alone, which no frozen file system minds: so it is still found if something is mounted over
-    /// it, and cannot be unmounted while it is frozen.
-    pub(super) open: Vec<OwnedFd>,
-    /// Mount points of those that cannot be opened, each after a space.
-    pub(super) closed: String,
+pub(super) struct Points {
+    pub(super) all: Vec<CString>,
+    /// Those that something else covers, each after a space. They are not opened: the way there may lead into what hangs.
+    pub(super) covered: String,
 }
 
-impl Disks {
-    /// Opens all that can be.
+impl Points {
+    /// Reads the list of mounts.
     ///
     /// # Errors
-    /// Any error of reading the list of mounts.
+    /// Any error of reading it.
     #[inline(never)] // its size
-    pub(super) fn open(root: &Path) -> io::Result<Self> {
+    pub(super) fn read(root: &Path) -> io::Result<Self> {
         let mounts = read_bounded(&root.join("proc/self/mountinfo"), MOUNTS)?;
-        let mut disks = Self::default();
-        let mut how = File::options();
-        how.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-        for system in mounted(&mounts).iter().rev() {
-            let point: Vec<u8> = unescape(system.point).collect();
-            let disk = how.open(OsStr::from_bytes(&point));
-            let point = String::from_utf8_lossy(&point).into_owned();
-            match disk {
-                Ok(disk) if !system.is_covered => {
-                    disks.points.push(point);
-                    disks.open.push(disk.into());
-                }
-                Ok(_) | Err(_) => add(&mut disks.closed, &point),
+        let mut points = Self::default();
+        for system in mounted(&mounts) {
+            let point = CString::new(unescape(system.point).collect::<Vec<_>>())?;
+            if system.is_covered {
+                add(&mut points.covered, &point);
+            } else {
+                points.all.push(point);
             }
         }
-        Ok(disks)
+        Ok(points)
     }
 }
 
 /// Adds a mount point to a list.
 #[inline(never)] // its size
-pub(super) fn add(list: &mut String, point: &str) {
+pub(super) fn add(list: &mut String, point: &CStr) {
     list.push(' ');
-    list.push_str(point);
+    list.push_str(&point.to_string_lossy());
+}
+
+/// What is wrong with something, in words.
+#[inline(never)] // its size
+pub(super) fn about(what: &CStr, why: &str) -> String {
+    let mut text = what.to_string_lossy().into_owned();
+    text.push_str(": ");
+    text.push_str(why);
+    text
 }

@@ -8,14 +8,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::syncfs;
-use rustix::io::Errno;
 use rustix::process::{WaitOptions, wait};
 
 use crate::runtime::small_files::read_to_end;
 use crate::sys;
 use crate::sys::fd;
 
-use super::disks::{Disks, add};
+use super::disks::{Points, about, add};
+use super::hold::{Disks, hold};
 use super::hooks;
 use super::state::{End, State};
 
@@ -23,8 +23,8 @@ use super::state::{End, State};
 pub(super) const THAW: i32 = 15;
 /// Signals that end its wait: all with which others end programs, as at a shutdown.
 const SIGNALS: [i32; 4] = [1, 2, 3, THAW];
-/// The error of a file system that was not frozen in time: `ETIMEDOUT`.
-const TIMED_OUT: i32 = Errno::TIMEDOUT.raw_os_error();
+/// What is said of a file system that cannot be opened, written out or frozen in time.
+const LATE: &str = "out of time, or it hangs";
 /// Longest answer, bytes: each mount point is in it.
 const ANSWER: u64 = 1 << 20;
 /// Beginning of the answer once all is frozen.
@@ -37,17 +37,30 @@ const NO_GROUP: [&str; 2] = ["sys/fs/cgroup/cgroup.procs", "sys/fs/cgroup/system
 /// # Errors
 /// Why nothing is.
 pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
+    if State::look(root).guard.is_some() {
+        return Err(State::taken());
+    }
+    let points = Points::read(root)?;
     let (answer, tell) = fd::pipe()?;
     if sys::freeze::fork()? {
         // Else the caller's end is not seen.
         drop(answer);
-        let mut guard = Guard { tell: Some(tell), length, until: Duration::ZERO };
-        if let Err(why) = guard.run(root) {
+        let mut guard = Guard { tell: Some(tell), length, hung: None };
+        if let Err(why) = guard.run(root, &points) {
             guard.answer(&format!("-{why}"));
         }
+        guard.linger();
         std::process::exit(0);
     }
     drop(tell);
+    // What hangs meanwhile holds nothing: neither the lock nor a hook.
+    let until = sys::since_boot() + length;
+    for point in &points.all {
+        if !sys::readable(answer.as_fd(), until) {
+            return Err(io::Error::other(about(point, LATE)));
+        }
+        fd::read(&answer, &mut [0])?;
+    }
     let answer = read_to_end(answer.as_fd(), ANSWER)?;
     let (kind, text) = answer.split_first().unwrap_or((&b'-', b"its guard was killed"));
     let text = String::from_utf8_lossy(text).into_owned();
@@ -58,7 +71,8 @@ struct Guard {
     /// Where the answer goes.
     tell: Option<OwnedFd>,
     length: Duration,
-    until: Duration,
+    /// A file system that may be frozen later: its freezing hangs.
+    hung: Option<OwnedFd>,
 }
 
 impl Guard {
@@ -68,76 +82,144 @@ impl Guard {
     }
 
     /// All of it.
-    fn run(&mut self, root: &Path) -> io::Result<()> {
+    fn run(&mut self, root: &Path, points: &Points) -> io::Result<()> {
+        NO_GROUP.iter().for_each(|path| drop(fs::write(root.join(path), "0")));
+        sys::lower_oom_score();
+        let until = sys::since_boot() + self.length;
+        let mut disks = Vec::new();
+        for point in &points.all {
+            // It is found even if something is mounted over it, and cannot be unmounted while it is frozen.
+            let disk = sys::freeze::open(point).ok();
+            // What is written now need not be written while all others wait.
+            let _written = disk.as_ref().map(syncfs);
+            disks.push(disk);
+            // Who is gone makes no snapshot.
+            self.tell.as_ref().map_or(Ok(0), |tell| fd::write(tell, b"."))?;
+        }
         let signals = sys::signals_of(&SIGNALS)?;
         let state = State::take(root)?;
         let hooks = hooks::list(root);
-        NO_GROUP.iter().for_each(|path| drop(fs::write(root.join(path), "0")));
-        sys::lower_oom_score();
         sys::freeze::stay_in_memory()?;
-        hooks::freeze(&hooks, self.length)?;
-        let done = Disks::open(root).and_then(|disks| self.freeze(&disks, &state, &signals));
-        hooks::thaw(&hooks, self.length);
-        done
+        hooks::freeze(&hooks, until, note)?;
+        let (length, mut failed) = (self.length, String::new());
+        let mut real = Real {
+            guard: self,
+            disks: &disks,
+            points,
+            state: &state,
+            signals,
+            failed: &mut failed,
+        };
+        let (mut end, failure) = hold(&mut real, disks.len(), length);
+        if end == End::Late {
+            log("file systems thawed, as the time was over");
+        }
+        let is_well = hooks::thaw(&hooks, &mut failed, note);
+        if end == End::Asked && !is_well {
+            end = End::Hooks;
+        }
+        state.end(end, &failed);
+        let Some((at, error)) = failure else { return Ok(()) };
+        let is_hung = error == libc::ETIMEDOUT;
+        let mut why = match points.all.get(at) {
+            Some(point) => about(point, &if is_hung { LATE.to_owned() } else { words(error) }),
+            None => "nothing here can be frozen".to_owned(),
+        };
+        why.push_str(&failed);
+        if is_hung {
+            self.hung = disks.into_iter().nth(at).flatten();
+        }
+        Err(io::Error::other(why))
     }
 
-    /// Freezes, waits and thaws.
-    fn freeze(&mut self, disks: &Disks, state: &State, signals: &OwnedFd) -> io::Result<()> {
-        for disk in &disks.open {
-            // What is written now need not be written while all others wait.
-            let _written = syncfs(disk);
-        }
-        self.until = sys::since_boot() + self.length;
-        state.say(self.until, End::None);
-        let (errors, failure) = sys::freeze::freeze(&disks.open, self.until);
-        let is_frozen = failure == 0 && errors.contains(&0);
-        let mut end = End::None;
-        if is_frozen {
-            // Who is gone makes no snapshot.
-            let is_asked = !self.answer(&self.told(disks, &errors))
-                || sys::readable(signals.as_fd(), self.until);
-            end = if is_asked { End::Asked } else { End::Late };
-        }
-        // The last one first.
-        let frozen = errors.iter().zip(&disks.open).rev().filter(|(error, _)| **error == 0);
-        for (_, disk) in frozen {
-            if !sys::freeze::thaw(disk) {
-                end = End::Before;
+    /// Waits for what hangs, without the lock: its file system is frozen if the call that hangs ends after all.
+    fn linger(&self) {
+        while let Some(disk) = &self.hung {
+            let is_over = wait(WaitOptions::empty()).is_err();
+            sys::freeze::thaw_here(disk.as_fd());
+            if is_over {
+                break;
             }
         }
-        if let Some(disk) = disks.open.get(errors.len()).filter(|_| failure == TIMED_OUT) {
-            // Whoever hung there goes on now.
-            while wait(WaitOptions::empty()).is_ok() {}
-            let _thawed = sys::freeze::thaw(disk);
-        }
-        state.say(Duration::ZERO, end);
-        if end == End::Late
-            && let Ok(mut log) = File::options().write(true).open("/dev/kmsg")
-        {
-            let _told =
-                log.write_all(b"<4>mote-agent: file systems thawed, as the time was over\n");
-        }
-        if is_frozen {
-            return Ok(());
-        }
-        Err(io::Error::other(match disks.points.get(errors.len()) {
-            Some(point) => format!("{point}: {}", io::Error::from_raw_os_error(failure)),
-            None => "nothing here can be frozen".to_owned(),
-        }))
+    }
+}
+
+/// An error's number in words.
+fn words(error: i32) -> String {
+    io::Error::from_raw_os_error(error).to_string()
+}
+
+/// Notes and logs what was not thawed.
+#[inline(never)] // its size
+fn note(failed: &mut String, text: &str) {
+    log(text);
+    failed.push_str("; ");
+    failed.push_str(text);
+}
+
+/// Writes a line to the kernel's log.
+#[inline(never)] // its size
+fn log(text: &str) {
+    if let Ok(mut log) = File::options().write(true).open("/dev/kmsg") {
+        let _told = log.write_all(format!("<4>mote-agent: {text}\n").as_bytes());
+    }
+}
+
+/// The file systems as they are.
+struct Real<'g> {
+    guard: &'g mut Guard,
+    disks: &'g [Option<OwnedFd>],
+    points: &'g Points,
+    state: &'g State,
+    signals: OwnedFd,
+    /// What could not be thawed, in words.
+    failed: &'g mut String,
+}
+
+impl Disks for Real<'_> {
+    fn now(&self) -> Duration {
+        sys::since_boot()
     }
 
-    /// What the caller is told: which are frozen and which not.
-    fn told(&self, disks: &Disks, errors: &[i32]) -> String {
-        let mut text = format!("+frozen for {} s:", self.length.as_secs());
+    fn note(&mut self, until: Duration) {
+        self.state.say(until, End::None);
+    }
+
+    fn freeze(&mut self, disk: usize, until: Duration) -> i32 {
+        match self.disks.get(disk) {
+            Some(Some(disk)) => sys::freeze::freeze(disk.as_fd(), until),
+            // It cannot be opened.
+            _ => libc::EOPNOTSUPP,
+        }
+    }
+
+    fn tell(&mut self, errors: &[i32]) -> bool {
+        let mut text = format!("+frozen for {} s:", self.guard.length.as_secs());
         let mut others = String::new();
-        for (point, error) in disks.points.iter().zip(errors) {
+        for (point, error) in self.points.all.iter().zip(errors) {
             add(if *error == 0 { &mut text } else { &mut others }, point);
         }
-        others.push_str(&disks.closed);
+        others.push_str(&self.points.covered);
         if !others.is_empty() {
             text.push_str("\nleft out:");
             text.push_str(&others);
         }
-        text
+        self.guard.answer(&text)
+    }
+
+    fn wait(&mut self, until: Duration) -> bool {
+        sys::readable(self.signals.as_fd(), until)
+    }
+
+    fn thaw(&mut self, disk: usize, until: Duration) -> i32 {
+        let (Some(Some(open)), Some(point)) = (self.disks.get(disk), self.points.all.get(disk))
+        else {
+            return 0;
+        };
+        let error = sys::freeze::thaw(open.as_fd(), until);
+        if error != 0 && error != libc::EINVAL {
+            note(self.failed, &about(point, &words(error)));
+        }
+        error
     }
 }

@@ -10,65 +10,112 @@ use std::time::Duration;
 
 use rustix::fs::{FileType, stat};
 
+use crate::runtime::small_files::read_bounded;
+use crate::sys;
 use crate::workers::command::{self, hooks, is_roots};
 
-/// Where they are: mote's, and qemu-ga's as its documents and as Red Hat's packages have them.
-const DIRECTORIES: [&str; 3] =
-    ["etc/mote/freeze.d", "etc/qemu/fsfreeze-hook.d", "etc/qemu-ga/fsfreeze-hook.d"];
+use super::disks::about;
 
-/// All hooks, each directory's by name.
+/// Where they are: mote's, and qemu-ga's as its documents and as Red Hat's packages have them, each with the program that qemu-ga runs.
+const PLACES: [(&str, &str); 3] = [
+    ("etc/mote/freeze.d", ""),
+    ("etc/qemu/fsfreeze-hook.d", "etc/qemu/fsfreeze-hook"),
+    ("etc/qemu-ga/fsfreeze-hook.d", "etc/qemu-ga/fsfreeze-hook"),
+];
+/// Longest script that is searched for the name of its directory, bytes; qemu-ga's has 1,200.
+const SCRIPT: u64 = 64 * 1024;
+/// Longest time for one of them to thaw.
+const THAW: Duration = Duration::from_secs(60);
+
+/// All hooks, each directory's by name, behind the program that qemu-ga would run.
 pub(super) fn list(root: &Path) -> Vec<PathBuf> {
-    let (mut all, mut seen) = (Vec::<PathBuf>::new(), [(0, 0); DIRECTORIES.len()]);
-    for (at, directory) in DIRECTORIES.iter().enumerate() {
-        let directory = root.join(directory);
+    let (mut all, mut seen) = (Vec::<PathBuf>::new(), Vec::new());
+    for (directory, one) in &PLACES {
+        let (directory, one) = (root.join(directory), root.join(one));
         // One may be a link to another.
-        let Ok(found) = stat(&directory) else { continue };
-        if seen.contains(&(found.st_dev, found.st_ino)) {
-            continue;
+        let mut is_new = |path: &Path| {
+            let Ok(found) = stat(path) else { return false };
+            let found = (found.st_dev, found.st_ino);
+            let is_new = !seen.contains(&found);
+            seen.push(found);
+            is_new
+        };
+        if is_program(&one) && !runs_its_directory(&one) && is_new(&one) {
+            all.push(one);
         }
-        seen.get_mut(at).iter_mut().for_each(|seen| **seen = (found.st_dev, found.st_ino));
-        for path in hooks(&directory) {
-            if is_program(&path) {
-                all.push(path);
-            }
+        if is_new(&directory) {
+            all.extend(hooks(&directory).into_iter().filter(|path| is_program(path)));
         }
     }
     all
 }
 
+/// Whether it is qemu-ga's script, which runs what is in its directory: we do that, as it ignores failures.
+fn runs_its_directory(program: &Path) -> bool {
+    const NAME: &[u8] = b"fsfreeze-hook.d";
+    let text = read_bounded(program, SCRIPT).unwrap_or_default();
+    text.windows(NAME.len()).any(|part| part == NAME)
+}
+
+#[inline(never)] // its size
 fn is_program(path: &Path) -> bool {
     is_roots(path, FileType::RegularFile)
 }
 
-/// Tells all. If one fails, those that were told are told to undo it, and that one is.
+/// Which hook failed and how, in words.
+struct Failed(String);
+
+/// Adds what failed to a text and logs it.
+type Note = fn(&mut String, &str);
+
+/// Tells all, until this time since boot. If one fails, those that were told are told to undo it, and that one is.
 ///
 /// # Errors
 /// Which one failed, and how.
-pub(super) fn freeze(hooks: &[PathBuf], limit: Duration) -> io::Result<()> {
+pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Result<()> {
     for (at, hook) in hooks.iter().enumerate() {
-        if let Err(why) = call(hook, c"freeze", limit) {
-            thaw(hooks.get(..=at).unwrap_or_default(), limit);
-            return Err(io::Error::other(format!("{}: {why}", hook.display())));
+        let limit = until.saturating_sub(sys::since_boot());
+        if let Err(Failed(mut why)) = call(hook, c"freeze", limit) {
+            thaw(hooks.get(..=at).unwrap_or_default(), &mut why, note);
+            return Err(io::Error::other(why));
         }
     }
     Ok(())
 }
 
-/// Tells these to go on, the last one first. Whether one can changes nothing.
-pub(super) fn thaw(hooks: &[PathBuf], limit: Duration) {
+/// Tells these to go on, the last one first, whether another can or not; false if one cannot, which is noted.
+#[inline(never)] // its size
+pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
+    let mut is_well = true;
     for hook in hooks.iter().rev() {
-        let _whatever = call(hook, c"thaw", limit);
+        if let Err(Failed(why)) = call(hook, c"thaw", THAW) {
+            note(failed, &why);
+            is_well = false;
+        }
     }
+    is_well
 }
 
 /// Runs one to its end. It has no output: what it leaves running would keep that open.
-fn call(hook: &Path, what: &CStr, limit: Duration) -> io::Result<()> {
-    let hook = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();
+///
+/// # Errors
+/// What failed and how, in words.
+#[inline(never)] // its size
+fn call(hook: &Path, what: &CStr, limit: Duration) -> Result<(), Failed> {
+    let name = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();
     // The guard has nothing else there.
-    match command::run(&[&hook, what], io::stdin().as_fd(), limit)? {
-        0 => Ok(()),
-        code => Err(io::Error::other(format!("exit code {code}"))),
-    }
+    let why = match command::run(&[&name, what], io::stdin().as_fd(), limit) {
+        Ok(0) => return Ok(()),
+        Ok(code) => format!("exit code {code}"),
+        Err(error) if error.raw_os_error() == Some(libc::ENOEXEC) => {
+            "not a program, nor a script with #! in its first line".to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    let mut name = name.into_bytes();
+    name.push(b' ');
+    name.extend_from_slice(what.to_bytes());
+    Err(Failed(about(&CString::new(name).unwrap_or_default(), &why)))
 }
 
 #[cfg(test)]
@@ -104,12 +151,20 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(20);
 
+    fn note(failed: &mut String, text: &str) {
+        *failed += &format!("; {text}");
+    }
+
+    /// Tells all, as if there were so much time left.
+    fn told(root: &Path, left: Duration) -> io::Result<()> {
+        freeze(&list(root), sys::since_boot() + left, note)
+    }
+
     #[test]
     fn hooks_are_told_in_order_and_back() {
         let root = hooks("hooks", 0);
-        let all = list(&root);
-        freeze(&all, LIMIT).unwrap();
-        thaw(&all, LIMIT);
+        told(&root, LIMIT).unwrap();
+        assert!(thaw(&list(&root), &mut String::new(), note));
         let noted = fs::read_to_string(root.join("noted")).unwrap();
         assert_eq!(noted, "a freeze\nb freeze\nc freeze\nc thaw\nb thaw\na thaw\n");
     }
@@ -144,21 +199,70 @@ mod tests {
     fn one_that_fails_undoes_all_before_it_and_itself() {
         let root = hooks("failing-hook", 3);
         put(&root, "etc/qemu/fsfreeze-hook.d/z", "#!/bin/sh\nexit 0\n", 0o755);
-        let why = freeze(&list(&root), LIMIT).unwrap_err().to_string();
-        assert!(why.ends_with("/c: exit code 3"), "{why}");
+        let why = told(&root, LIMIT).unwrap_err().to_string();
+        assert!(
+            why.contains("/c freeze: exit code 3; ") && why.ends_with("/c thaw: exit code 3"),
+            "{why}"
+        );
         let noted = fs::read_to_string(root.join("noted")).unwrap();
         assert_eq!(noted, "a freeze\nb freeze\nc freeze\nc thaw\nb thaw\na thaw\n");
-        let missing = call(Path::new("/nowhere"), c"freeze", LIMIT).unwrap_err().to_string();
-        assert_eq!(missing, "exit code 127");
+    }
+
+    #[test]
+    fn one_that_fails_as_it_thaws_is_named_and_keeps_no_other_from_it() {
+        let root = hooks("failing-thaw", 3);
+        let mut failed = String::new();
+        assert!(!thaw(&list(&root), &mut failed, note));
+        assert!(failed.starts_with("; /") && failed.ends_with("/c thaw: exit code 3"), "{failed}");
+        assert_eq!(fs::read_to_string(root.join("noted")).unwrap(), "c thaw\nb thaw\na thaw\n");
+    }
+
+    #[test]
+    fn one_that_cannot_be_executed_is_named_with_the_reason() {
+        let root = scratch("no-program");
+        for (text, wanted) in [
+            ("echo there\n", "not a program, nor a script with #! in its first line"),
+            ("#!/nowhere/sh\n", "No such file or directory (os error 2)"),
+        ] {
+            put(&root, "etc/mote/freeze.d/a", text, 0o755);
+            let why = told(&root, LIMIT).unwrap_err().to_string();
+            assert!(why.contains(&format!("/a freeze: {wanted}")), "{why}");
+        }
     }
 
     #[test]
     fn one_that_hangs_is_killed() {
         let root = scratch("hangs");
-        put(&root, "etc/mote/freeze.d/a", "#!/bin/sh\nsleep 60\n", 0o755);
+        put(&root, "etc/mote/freeze.d/a", "#!/bin/sh\n[ $1 = thaw ] || sleep 60\n", 0o755);
+        put(&root, "etc/mote/freeze.d/b", "#!/bin/sh\nsleep 60\n", 0o755);
         let begun = std::time::Instant::now();
-        let why = freeze(&list(&root), Duration::from_millis(300)).unwrap_err().to_string();
-        assert!(why.ends_with("/a: timed out"), "{why}");
+        let why = told(&root, Duration::from_millis(300)).unwrap_err().to_string();
+        assert!(why.ends_with("/a freeze: timed out"), "{why}");
         assert!(begun.elapsed() < LIMIT);
+    }
+
+    #[test]
+    fn what_qemu_ga_would_run_is_run_unless_it_runs_its_directory() {
+        let root = hooks("one-hook", 0);
+        let names = || {
+            let name = |path: &PathBuf| path.strip_prefix(&root).unwrap().display().to_string();
+            list(&root).iter().map(name).collect::<Vec<_>>()
+        };
+        let all = ["etc/mote/freeze.d/a", "etc/mote/freeze.d/b", "etc/qemu/fsfreeze-hook.d/c"];
+        let theirs = "#!/bin/sh\nFSFREEZE_D=$(dirname -- \"$0\")/fsfreeze-hook.d\n";
+        for (text, mode, is_run) in
+            [("#!/bin/sh\n", 0o755, true), ("#!/bin/sh\n", 0o644, false), (theirs, 0o755, false)]
+        {
+            put(&root, "etc/qemu/fsfreeze-hook", text, mode);
+            let mut wanted = all.to_vec();
+            if is_run {
+                wanted.insert(2, "etc/qemu/fsfreeze-hook");
+            }
+            assert_eq!(names(), wanted);
+        }
+        // Without a directory.
+        fs::remove_dir_all(root.join("etc/qemu/fsfreeze-hook.d")).unwrap();
+        put(&root, "etc/qemu/fsfreeze-hook", "#!/bin/sh\n", 0o755);
+        assert_eq!(names().last().unwrap(), "etc/qemu/fsfreeze-hook");
     }
 }

@@ -3,9 +3,11 @@
 
 mod disks;
 mod guard;
+mod hold;
 mod hooks;
 mod state;
 
+use std::ffi::CString;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,32 +19,37 @@ use crate::print;
 use crate::runtime::log::frozen;
 use crate::sys;
 
-use self::disks::{Disks, add};
-use self::state::{End, State};
+use self::disks::{Points, add};
+use self::state::{End, Known, State};
+
+/// Exit code of a thaw whose hooks failed: the snapshot is consistent.
+const HOOKS: u8 = 5;
 
 /// Runs the command.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(root: &Path, what: Freeze) -> ExitCode {
+    let mut code = 1;
     let done = match what {
         // Others cannot see what is frozen, and would be told that nothing is.
         _ if !geteuid().is_root() => Err(io::ErrorKind::PermissionDenied.into()),
         Freeze::For(length) => guard::start(root, length),
         Freeze::Status => Ok(status(root)),
-        Freeze::Thaw => thaw(root),
+        Freeze::Thaw => thaw(root, &mut code),
         Freeze::Trim => trim(root),
     };
     let done = done.and_then(|text| {
         let told = print::out(format_args!("{text}\n"));
         if told.is_err() && matches!(what, Freeze::For(_)) {
             // It is an error to the caller, who makes no snapshot.
-            let _thawed = thaw(root);
+            let _thawed = thaw(root, &mut code);
         }
         told
     });
-    if let Err(why) = &done {
-        print::complain(format_args!("{why}"));
+    match done {
+        Ok(()) => code = 0,
+        Err(why) => print::complain(format_args!("{why}")),
     }
-    ExitCode::from(u8::from(done.is_err()))
+    ExitCode::from(code)
 }
 
 fn status(root: &Path) -> String {
@@ -56,35 +63,42 @@ fn status(root: &Path) -> String {
 
 /// Ends the guard's wait. Without one, thaws what is frozen, whoever did it.
 #[inline(never)] // its size
-fn thaw(root: &Path) -> io::Result<String> {
+fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
     let state = State::look(root);
     if let Some(guard) = state.guard {
         sys::kill(guard, guard::THAW);
-        return match State::left_by(root).end {
+        let Known { end, failed, .. } = State::left_by(root);
+        return match end {
             End::Asked => Ok("thawed".to_owned()),
-            end @ (End::None | End::Late | End::Before) => Err(io::Error::other(end.words())),
+            End::None | End::Hooks | End::Late | End::Before | End::Stuck => {
+                if end == End::Hooks {
+                    *code = HOOKS;
+                }
+                Err(io::Error::other(format!("{}{failed}", end.words())))
+            }
         };
     }
-    let disks = Disks::open(root)?;
     // Each of them, not only the first; the last one first: thawing one that lies in a file of another writes to that.
-    let unguarded = disks.open.iter().rev().filter(|disk| sys::freeze::thaw(disk)).count();
+    let thawed =
+        |path: &&CString| sys::freeze::thaw_path(path, sys::since_boot() + hold::THAW) == 0;
+    let unguarded = Points::read(root)?.all.iter().rev().filter(thawed).count();
     // Else who writes a log waits until the time of a guard that was killed.
     frozen::forget(root);
     Err(io::Error::other(if unguarded > 0 {
-        "thawed what was frozen without a guard"
+        "thawed what was frozen without a guard".to_owned()
     } else {
-        state.end.words()
+        state.end.words().to_owned() + &state.failed
     }))
 }
 
 /// Tells the disks what is not used. Those that take no such thing are left out.
 fn trim(root: &Path) -> io::Result<String> {
-    let disks = Disks::open(root)?;
     let mut text = "trimmed:".to_owned();
-    for (point, disk) in disks.points.iter().zip(&disks.open) {
-        if let Ok(bytes) = sys::freeze::trim(disk) {
+    for point in &Points::read(root)?.all {
+        if let Ok(bytes) = sys::freeze::open(point).and_then(|disk| sys::freeze::trim(&disk)) {
             add(&mut text, point);
-            add(&mut text, &bytes.to_string());
+            text.push(' ');
+            text.push_str(&bytes.to_string());
         }
     }
     Ok(text)

@@ -3,36 +3,48 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, ftruncate};
 use rustix::process::{Pid, getpid};
 
 use crate::runtime::log::frozen;
 use crate::runtime::run_dir;
-use crate::runtime::small_files::make_directory;
+use crate::runtime::small_files::{make_directory, read_to_end};
+
+/// Length of what has a fixed one, bytes.
+const SIZE: usize = 13;
+/// Longest file, bytes: hooks that failed are named in it.
+const LONGEST: u64 = 1 << 20;
 
 /// How a freeze has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
     /// There was none.
     None,
     /// All were frozen until somebody asked to thaw them.
     Asked,
+    /// So it was, but a hook failed after it.
+    Hooks,
     /// Nobody had asked when the time was over.
     Late,
     /// Another program had thawed one before.
     Before,
+    /// One cannot be thawed.
+    Stuck,
 }
 
 impl End {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::None | Self::Asked => "not frozen",
+            Self::Hooks => "thawed, but a hook failed",
             Self::Late => "not frozen any more: the time was over",
             Self::Before => "not frozen any more: another program had thawed",
+            Self::Stuck => "not everything is thawed",
         }
     }
 }
@@ -46,6 +58,8 @@ pub(super) struct Known {
     pub(super) until: Duration,
     /// How the last one has ended.
     pub(super) end: End,
+    /// What failed as it ended, in words, each after a semicolon.
+    pub(super) failed: String,
 }
 
 /// Written by the guard.
@@ -62,11 +76,23 @@ impl State {
         let mut options = File::options();
         let options = options.read(true).write(true).create(true).mode(0o600);
         let file = options.open(root.join(run_dir::FREEZE))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| io::Error::other("something is frozen already"))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| Self::taken())?;
         let state = Self(file);
-        state.say(Duration::ZERO, End::None);
+        state.end(End::None, "");
         Ok(state)
+    }
+
+    /// What is said of a lock that another one has.
+    pub(super) fn taken() -> io::Error {
+        io::Error::other("something is frozen already")
+    }
+
+    /// Says that nothing is frozen, how that has ended, and what failed.
+    #[inline(never)] // its size
+    pub(super) fn end(&self, end: End, failed: &str) {
+        self.say(Duration::ZERO, end);
+        let _cut = ftruncate(&self.0, SIZE as u64);
+        let _told = self.0.write_all_at(failed.as_bytes(), SIZE as u64);
     }
 
     /// Says until when all is frozen, or how that has ended. A reader sees the old text or the new one.
@@ -81,20 +107,24 @@ impl State {
     /// What is known now.
     #[inline(never)] // its size
     pub(super) fn look(root: &Path) -> Known {
-        let mut known = Known { guard: None, until: Duration::ZERO, end: End::None };
+        let (guard, failed) = (None, String::new());
+        let mut known = Known { guard, until: Duration::ZERO, end: End::None, failed };
         let Ok(file) = File::open(root.join(run_dir::FREEZE)) else { return known };
         let is_held = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
-        let mut bytes = [0; 13];
-        let _short = file.read_at(&mut bytes, 0);
-        let [until @ .., a, b, c, d, end] = bytes;
+        let all = read_to_end(file.as_fd(), LONGEST).unwrap_or_default();
+        let (bytes, failed) = all.split_first_chunk::<SIZE>().unwrap_or((&[0; SIZE], b""));
+        known.failed = String::from_utf8_lossy(failed).into_owned();
+        let [until @ .., a, b, c, d, end] = *bytes;
         if is_held {
             known.guard = Pid::from_raw(i32::from_le_bytes([a, b, c, d]));
             known.until = frozen::until(until);
         }
         known.end = match end {
             1 => End::Asked,
-            2 => End::Late,
-            3 => End::Before,
+            2 => End::Hooks,
+            3 => End::Late,
+            4 => End::Before,
+            5 => End::Stuck,
             _ => End::None,
         };
         known

@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -103,7 +104,11 @@ impl Looks {
         }
         let nothing = File::options().read(true).write(true).open("/dev/null");
         let code = nothing.and_then(|nothing| command::run(&all, nothing.as_fd(), COMMAND));
-        if matches!(code, Ok(MISSING)) && !std::mem::replace(&mut self.is_missed, true) {
+        let is_missing = match &code {
+            Ok(code) => *code == MISSING,
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        if is_missing && !std::mem::replace(&mut self.is_missed, true) {
             log::warn(format_args!("ready-when: {words}: no such program"));
         }
         code.is_ok_and(|code| code <= most)

@@ -1,14 +1,17 @@
 //! The ioctls that freeze, thaw and trim a file system (ioctl_fsfreeze(2), linux/fs.h), and a process that stays in memory.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::stdio::stdin;
 
+use super::call_in_fork;
 use super::disk::control;
-use super::fd::{pipe, read, write};
 
 /// `_IOWR('X', 119, int)`.
 const FREEZE: u32 = 0xc004_5877;
@@ -27,9 +30,46 @@ pub(crate) fn stay_in_memory() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Thaws the file system of an open directory; false if it was not frozen.
-pub(crate) fn thaw(directory: &OwnedFd) -> bool {
-    control(directory.as_fd(), THAW, &mut [0; 4]).is_ok()
+/// Freezes the file system of an open directory, until this time since boot; returns 0 or the error's number. Done by a child: it
+/// hangs as long as what the disk is made of does. If the time is over (`ETIMEDOUT`), it may be frozen once the child has ended.
+pub(crate) fn freeze(directory: BorrowedFd<'_>, until: Duration) -> i32 {
+    call_in_fork(until, directory, &|| call(stdin(), FREEZE))
+}
+
+/// Thaws the file system of an open directory, in the same way.
+pub(crate) fn thaw(directory: BorrowedFd<'_>, until: Duration) -> i32 {
+    match call_in_fork(until, directory, &|| call(stdin(), THAW)) {
+        // Rather at the risk of hanging than not at all.
+        libc::EAGAIN | libc::ENOMEM => thaw_here(directory),
+        error => error,
+    }
+}
+
+/// Thaws the file system of an open directory in this process, which hangs if that does.
+pub(crate) fn thaw_here(directory: BorrowedFd<'_>) -> i32 {
+    call(directory, THAW)
+}
+
+/// Opens a directory and thaws its file system, in the same way: the path may hang, too.
+pub(crate) fn thaw_path(path: &CStr, until: Duration) -> i32 {
+    call_in_fork(until, stdin(), &|| match open(path) {
+        Ok(directory) => call(directory.as_fd(), THAW),
+        Err(error) => error.raw_os_error(),
+    })
+}
+
+/// Opens a directory, for reading alone: no frozen file system minds.
+///
+/// # Errors
+/// Any error of open(2).
+#[inline(never)] // its size
+pub(crate) fn open(path: &CStr) -> rustix::io::Result<OwnedFd> {
+    let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open(path, how, Mode::empty())
+}
+
+fn call(directory: BorrowedFd<'_>, number: u32) -> i32 {
+    control(directory, number, &mut [0; 4]).err().map_or(0, Errno::raw_os_error)
 }
 
 /// Tells the disk which blocks the file system of an open directory does not use; returns how many bytes these are.
@@ -42,60 +82,6 @@ pub(crate) fn trim(directory: &OwnedFd) -> Result<u64, Errno> {
     control(directory.as_fd(), TRIM, range.as_flattened_mut())?;
     let [_, trimmed, _] = range;
     Ok(u64::from_ne_bytes(trimmed))
-}
-
-/// Freezes the file systems of open directories one after the other, up to this time since boot or the first that fails; those that are frozen
-/// already or cannot be are no failure. Done by a child: it may hang, and only who does not can thaw. Returns what
-/// became of each, 0 or the error's number, and the error of the next one, 0 if there is none. That is `ETIMEDOUT` if time was over or the
-/// child is gone: then it may be frozen, too; the child has ended or ends once nothing holds it.
-///
-/// This process must have no other threads.
-pub(crate) fn freeze(directories: &[OwnedFd], until: Duration) -> (Vec<i32>, i32) {
-    let mut results = Vec::new();
-    let (report, tell) = match pipe() {
-        Ok(pipe) => pipe,
-        Err(error) => return (results, error.raw_os_error()),
-    };
-    // SAFETY: there are no other threads, so the child may do anything; it never returns.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: this takes no pointers. Without its parent nobody would thaw what it goes on to freeze.
-        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
-        for directory in directories {
-            let frozen = control(directory.as_fd(), FREEZE, &mut [0; 4]);
-            let error = frozen.err().map_or(0, Errno::raw_os_error);
-            if write(&tell, &error.to_ne_bytes()).is_err() || !is_no_failure(error) {
-                break;
-            }
-        }
-        // SAFETY: ends without the destructors of what the parent has.
-        unsafe { libc::_exit(0) }
-    }
-    drop(tell);
-    let mut failure = 0;
-    while failure == 0 && results.len() < directories.len() {
-        let mut number = [0; 4];
-        let is_told = super::readable(report.as_fd(), until)
-            && read(&report, &mut number) == Ok(number.len());
-        match i32::from_ne_bytes(number) {
-            _ if !is_told => failure = libc::ETIMEDOUT,
-            error if is_no_failure(error) => results.push(error),
-            error => failure = error,
-        }
-    }
-    if child > 0 {
-        // SAFETY: the child is not reaped yet; a null pointer asks for no status.
-        unsafe {
-            libc::kill(child, libc::SIGKILL);
-            libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG);
-        }
-    }
-    (results, failure)
-}
-
-/// Whether others can still be frozen: one that is frozen already, or cannot be, is left out as qemu-ga does.
-fn is_no_failure(error: i32) -> bool {
-    matches!(error, 0 | libc::EBUSY | libc::EOPNOTSUPP)
 }
 
 /// Forks; true in the child, which leads a session of its own and has no descriptors but these of the caller's own making.

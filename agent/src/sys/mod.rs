@@ -21,7 +21,8 @@ pub(crate) use plan::{DIRECTORIES, PATH, Plan};
 pub(crate) use process::{kill_group, reap};
 pub(crate) use signalled::{Ended, Signalled};
 pub(crate) use spawn::{
-    become_user, descriptors, lower_oom_score, raise_file_limit, reexec, run_in_fork, spawn,
+    become_user, call_in_fork, descriptors, lower_oom_score, raise_file_limit, reexec, run_in_fork,
+    spawn,
 };
 
 use std::ffi::CStr;

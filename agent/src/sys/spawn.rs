@@ -5,15 +5,15 @@
 
 use std::ffi::{CStr, c_char};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mote_core::hostapi::exec::MAX_PATH;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
+use rustix::stdio::stdin;
 
 use super::plan::Plan;
 
@@ -77,38 +77,47 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
-/// Does work that may hang in a child process, which is left alone with it after `limit`. The child has
-/// none of the agent's descriptors. False also if it has not ended by then, or cannot be started.
-///
-/// The work must not allocate: another thread may be at it at the moment of the fork.
-#[inline(never)] // its size
+/// Does work that may hang in a child process, as [`call_in_fork`] does; false also if it has not ended by then, or cannot be
+/// started.
 pub(crate) fn run_in_fork(limit: Duration, work: &dyn Fn() -> bool) -> bool {
-    let Ok((done, report)) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK) else {
-        return false;
+    let until = super::since_boot() + limit;
+    call_in_fork(until, stdin(), &|| i32::from(!work())) == 0
+}
+
+/// Makes a call that may hang in a child process, which is left alone with it at this time since boot. The child has none of this
+/// process's descriptors, but this one as its standard input. Returns 0 or the error's number: `ETIMEDOUT` also if the child was
+/// killed.
+///
+/// The call must not allocate: another thread may be at it at the moment of the fork.
+#[inline(never)] // its size
+pub(crate) fn call_in_fork(until: Duration, input: BorrowedFd<'_>, call: &dyn Fn() -> i32) -> i32 {
+    let (done, report) = match pipe_with(PipeFlags::CLOEXEC) {
+        Ok(pipe) => pipe,
+        Err(error) => return error.raw_os_error(),
     };
     // SAFETY: the child does what the caller promises, and never returns.
     match unsafe { libc::fork() } {
-        // SAFETY: as in `spawn`; one byte of a constant is written.
+        -1 => errno(),
+        // SAFETY: as in `spawn`; the bytes of a local number are written.
         0 => unsafe {
-            if keep_only(report.as_raw_fd()) && work() {
-                libc::write(REPORT, c"y".as_ptr().cast(), 1);
+            if redirect(&[input]) && keep_only(report.as_raw_fd()) {
+                let error = call();
+                libc::write(REPORT, (&raw const error).cast(), size_of_val(&error));
             }
             libc::_exit(0)
         },
         child => {
             drop(report);
-            let limit = Timespec::try_from(limit).unwrap_or_default();
-            let _ready = poll(&mut [PollFd::new(&done, PollFlags::IN)], Some(&limit));
-            let said = rustix::io::read(&done, &mut [0]);
-            if child > 0 {
-                // SAFETY: the child is not reaped yet; a null pointer asks for no status.
-                unsafe {
-                    libc::kill(child, libc::SIGKILL);
-                    // If it has not ended yet, it is reaped with the other children.
-                    libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG);
-                }
+            let mut error = [0; 4];
+            let is_told = super::readable(done.as_fd(), until)
+                && rustix::io::read(&done, &mut error) == Ok(error.len());
+            // SAFETY: the child is not reaped yet; a null pointer asks for no status.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                // If it has not ended yet, it is reaped with the other children.
+                libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG);
             }
-            said == Ok(1)
+            if is_told { i32::from_ne_bytes(error) } else { libc::ETIMEDOUT }
         }
     }
 }

@@ -13,7 +13,7 @@ use rustix::fs::{FileType, stat};
 use rustix::process::{WaitOptions, geteuid, waitpid};
 
 use crate::runtime::log;
-use crate::sys::{self, DIRECTORIES, PATH, Plan};
+use crate::sys::{self, DIRECTORIES, PATH, Plan, fd};
 use crate::system::devices::entries;
 
 /// Pause between two looks whether it has ended.
@@ -54,10 +54,10 @@ pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
 /// killed.
 ///
 /// # Errors
-/// The end by a signal, the time, any error of starting it.
+/// The end by a signal, the time, any error of starting it: `ENOEXEC` of a script without `#!`.
 #[inline(never)] // its size
 pub(crate) fn run(words: &[&CStr], stdio: BorrowedFd<'_>, limit: Duration) -> io::Result<i32> {
-    let (child, _report) = sys::spawn(&Plan {
+    let (child, failure) = sys::spawn(&Plan {
         program: Program { name: words.first().copied().unwrap_or_default(), path: DIRECTORIES },
         arguments: words,
         environment: &[PATH],
@@ -70,6 +70,10 @@ pub(crate) fn run(words: &[&CStr], stdio: BorrowedFd<'_>, limit: Duration) -> io
     loop {
         match waitpid(Some(child), WaitOptions::NOHANG) {
             Ok(Some((_, status))) => {
+                let mut error = [0; 4];
+                if fd::read(&failure, &mut error) == Ok(error.len()) {
+                    return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(error)));
+                }
                 return status.exit_status().ok_or_else(|| io::Error::other("killed"));
             }
             Ok(None) if sys::since_boot() < until => sys::sleep(LOOK),

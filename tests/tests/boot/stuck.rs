@@ -1,6 +1,7 @@
 //! Who reads nothing, writes without end, or is stopped, stops nobody else.
 
 mod dead;
+mod freeze;
 pub(crate) mod fuse;
 
 use std::fs::{self, File};

@@ -1,0 +1,163 @@
+//! The sequence of freezing, waiting and thawing, whichever of these calls fails or hangs.
+
+use std::time::Duration;
+
+use super::state::End;
+
+/// Longest time for the thawing of one file system.
+pub(super) const THAW: Duration = Duration::from_secs(10);
+
+/// The file systems, by their numbers in the order of freezing, and the caller.
+pub(super) trait Disks {
+    /// Time since boot.
+    fn now(&self) -> Duration;
+    /// Records until when all are frozen.
+    fn note(&mut self, until: Duration);
+    /// Freezes one; returns 0 or the error's number, which is `ETIMEDOUT` at this time.
+    fn freeze(&mut self, disk: usize, until: Duration) -> i32;
+    /// Tells the caller what became of each; returns whether that is still there.
+    fn tell(&mut self, errors: &[i32]) -> bool;
+    /// Waits; returns false if nobody has asked to thaw by this time.
+    fn wait(&mut self, until: Duration) -> bool;
+    /// Thaws one; as `freeze`.
+    fn thaw(&mut self, disk: usize, until: Duration) -> i32;
+}
+
+/// Holds as many file systems for so long. Returns how that has ended, and, if nothing was frozen, the number of the one that failed
+/// and its error; a number beyond all says that none can be frozen.
+pub(super) fn hold(
+    disks: &mut dyn Disks,
+    count: usize,
+    length: Duration,
+) -> (End, Option<(usize, i32)>) {
+    let until = disks.now() + length;
+    disks.note(until);
+    let mut errors = Vec::new();
+    let mut failure = 0;
+    while failure == 0 && errors.len() < count {
+        let error = disks.freeze(errors.len(), until);
+        // One that is frozen already, or cannot be, is left out as qemu-ga does.
+        if matches!(error, 0 | libc::EBUSY | libc::EOPNOTSUPP) {
+            errors.push(error);
+        } else {
+            failure = error;
+        }
+    }
+    let is_frozen = failure == 0 && errors.contains(&0);
+    let mut end = End::None;
+    if is_frozen {
+        // Who is gone makes no snapshot.
+        let is_asked = !disks.tell(&errors) || disks.wait(until);
+        end = if is_asked { End::Asked } else { End::Late };
+    }
+    // The last one first: one that lies in a file of another writes to that.
+    for (at, _) in errors.iter().enumerate().rev().filter(|(_, error)| **error == 0) {
+        let error = disks.thaw(at, disks.now() + THAW);
+        if error == libc::EINVAL {
+            end = end.max(End::Before);
+        } else if error != 0 {
+            end = End::Stuck;
+        }
+    }
+    (end, (!is_frozen).then_some((errors.len(), failure)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTH: Duration = Duration::from_secs(60);
+    const BEGUN: Duration = Duration::from_secs(1000);
+
+    /// What the caller does once all are frozen.
+    #[derive(Default, PartialEq)]
+    enum Caller {
+        #[default]
+        Asks,
+        Forgets,
+        IsGone,
+    }
+
+    /// Disks that answer so.
+    #[derive(Default)]
+    struct Fake {
+        freeze: Vec<i32>,
+        thaw: Vec<i32>,
+        caller: Caller,
+        seen: String,
+        until: Duration,
+    }
+
+    impl Disks for Fake {
+        fn now(&self) -> Duration {
+            BEGUN
+        }
+        fn note(&mut self, until: Duration) {
+            self.until = until;
+        }
+        fn freeze(&mut self, disk: usize, until: Duration) -> i32 {
+            assert_eq!(until, self.until);
+            self.seen += &format!("+{disk} ");
+            self.freeze[disk]
+        }
+        fn tell(&mut self, errors: &[i32]) -> bool {
+            self.seen += &format!("told {} ", errors.len());
+            self.caller != Caller::IsGone
+        }
+        fn wait(&mut self, until: Duration) -> bool {
+            assert_eq!(until, BEGUN + LENGTH);
+            self.seen += "waited ";
+            self.caller == Caller::Asks
+        }
+        fn thaw(&mut self, disk: usize, until: Duration) -> i32 {
+            assert_eq!(until, BEGUN + THAW);
+            self.seen += &format!("-{disk} ");
+            self.thaw.get(disk).copied().unwrap_or_default()
+        }
+    }
+
+    /// Holds these; returns how it ended and what was done.
+    fn held(mut fake: Fake) -> (End, Option<(usize, i32)>, String) {
+        let count = fake.freeze.len();
+        let (end, failure) = hold(&mut fake, count, LENGTH);
+        assert_eq!(fake.until, BEGUN + LENGTH);
+        (end, failure, fake.seen)
+    }
+
+    const BUSY: i32 = libc::EBUSY;
+
+    #[test]
+    fn all_are_held_as_long_as_asked_and_thawed_in_the_opposite_order() {
+        let all = "+0 +1 +2 told 3 waited -2 -0 ";
+        for (caller, end) in [(Caller::Asks, End::Asked), (Caller::Forgets, End::Late)] {
+            let fake = Fake { freeze: vec![0, BUSY, 0], caller, ..Fake::default() };
+            assert_eq!(held(fake), (end, None, all.to_owned()));
+        }
+        let fake = Fake { freeze: vec![0], caller: Caller::IsGone, ..Fake::default() };
+        assert_eq!(held(fake), (End::Asked, None, "+0 told 1 -0 ".to_owned()));
+    }
+
+    #[test]
+    fn one_that_fails_or_hangs_undoes_the_others() {
+        for error in [libc::EIO, libc::ETIMEDOUT] {
+            let fake = Fake { freeze: vec![0, libc::EOPNOTSUPP, error, 0], ..Fake::default() };
+            let undone = "+0 +1 +2 -0 ".to_owned();
+            assert_eq!(held(fake), (End::None, Some((2, error)), undone));
+        }
+        let fake = Fake { freeze: vec![BUSY], ..Fake::default() };
+        assert_eq!(held(fake), (End::None, Some((1, 0)), "+0 ".to_owned()));
+    }
+
+    #[test]
+    fn one_that_cannot_be_thawed_keeps_no_other_frozen() {
+        for (thaw, end) in [
+            (vec![0, libc::EINVAL, 0], End::Before),
+            (vec![0, 0, libc::ETIMEDOUT], End::Stuck),
+            (vec![libc::EINVAL, libc::ETIMEDOUT, libc::EINVAL], End::Stuck),
+        ] {
+            let fake = Fake { freeze: vec![0; 3], thaw, ..Fake::default() };
+            let all = "+0 +1 +2 told 3 waited -2 -1 -0 ".to_owned();
+            assert_eq!(held(fake), (end, None, all));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `freeze` and `thaw` end, and hooks are told back, whatever hangs or fails. A file names the mounts: nothing of the machine that
+//! runs the test is frozen.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use mote_tests::{is_root, skipped, wait};
+
+use super::fuse::Fuse;
+use crate::world::{Boot, LIMIT, in_private_mounts, mount};
+
+/// A guest with these mounts, and a hook that notes how it is called.
+fn guest(mounts: &[(&str, &Path)]) -> Boot {
+    let boot = Boot::new("lxd");
+    let line = |(at, (kind, point)): (usize, &(&str, &Path))| {
+        format!("1 2 8:{at} / {} rw - {kind} /dev/x rw\n", point.display())
+    };
+    boot.put("proc/self/mountinfo", &mounts.iter().enumerate().map(line).collect::<String>());
+    hook(&boot, "exit 0");
+    boot
+}
+
+/// Has the hook note how it is called, and do this.
+fn hook(boot: &Boot, then: &str) {
+    let noted = boot.root("noted");
+    boot.put(
+        "etc/mote/freeze.d/hook",
+        &format!("#!/bin/sh\necho $1 >>{}\n{then}\n", noted.display()),
+    );
+    let mode = PermissionsExt::from_mode(0o755);
+    fs::set_permissions(boot.root("etc/mote/freeze.d/hook"), mode).expect("it works");
+}
+
+/// Runs a command to its end, which must come; exit code and what it said.
+fn says(boot: &Boot, args: &[&str]) -> (Option<i32>, String) {
+    let mut command = boot.command(args);
+    let said = boot.scratch.0.join("said");
+    let file = fs::File::create(&said).expect("it works");
+    command.stdout(file.try_clone().expect("it works")).stderr(file).stdin(Stdio::null());
+    let mut child = command.spawn().expect("it works");
+    let (status, _) = wait("its end", LIMIT, || child.try_wait().expect("it works"));
+    (status.code(), fs::read_to_string(said).expect("it works"))
+}
+
+/// Whether this test can do what it needs to.
+fn can(test: &str, needs: &str) -> bool {
+    if !is_root() || !Path::new(needs).exists() {
+        skipped(&format!("root and {needs}"));
+        return false;
+    }
+    in_private_mounts(&format!("stuck::freeze::{test}"))
+}
+
+#[test]
+fn hooks_are_told_back_if_freezing_fails() {
+    if !can("hooks_are_told_back_if_freezing_fails", "/proc") {
+        return;
+    }
+    // It cannot be frozen.
+    let boot = guest(&[("ext4", Path::new("/proc"))]);
+    let (code, said) = says(&boot, &["freeze"]);
+    assert_eq!((code, said.as_str()), (Some(1), "mote-agent: nothing here can be frozen\n"));
+    assert_eq!(boot.text("noted"), "freeze\nthaw\n");
+    hook(&boot, "exit 3");
+    let (code, said) = says(&boot, &["freeze"]);
+    let hook = boot.root("etc/mote/freeze.d/hook").display().to_string();
+    let why = format!("mote-agent: {hook} freeze: exit code 3; {hook} thaw: exit code 3\n");
+    assert_eq!((code, said), (Some(1), why));
+}
+
+#[test]
+fn what_hangs_as_it_is_opened_holds_neither_hooks_nor_thaw() {
+    if !can("what_hangs_as_it_is_opened_holds_neither_hooks_nor_thaw", "/dev/fuse") {
+        return;
+    }
+    let place = mote_tests::Scratch::new();
+    let dead = Fuse::mount(&place.0);
+    dead.fall_silent();
+    let file = dead.file();
+    // The way there leads through it.
+    let boot = guest(&[("ext4", Path::new("/proc")), ("ext4", &file)]);
+    let (code, said) = says(&boot, &["freeze", "--for", "1s"]);
+    let why = format!("mote-agent: {}: out of time, or it hangs\n", file.display());
+    assert_eq!((code, said), (Some(1), why));
+    assert_eq!(boot.text("noted"), "", "a hook was called");
+    for (command, answer) in
+        [(&["thaw"][..], "mote-agent: not frozen\n"), (&["freeze", "--status"], "not frozen\n")]
+    {
+        assert_eq!(says(&boot, command).1, answer);
+    }
+    // It covers the way there: nobody goes it.
+    let _asked = dead.read.try_iter().count();
+    let boot = guest(&[("ext4", &file), ("fuse", &place.0), ("ext4", Path::new("/proc"))]);
+    let (code, said) = says(&boot, &["freeze"]);
+    assert_eq!((code, said.as_str()), (Some(1), "mote-agent: nothing here can be frozen\n"));
+    assert_eq!(dead.read.try_iter().count(), 0, "it was asked");
+}
+
+/// An ext4 in a file.
+fn disk(boot_dir: &Path) -> PathBuf {
+    let (image, point) = (boot_dir.join("image"), boot_dir.join("point"));
+    fs::File::create(&image).expect("it works").set_len(4 << 20).expect("it works");
+    let made = Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image).status();
+    assert!(made.expect("it works").success());
+    fs::create_dir(&point).expect("it works");
+    mount(&["-o", "loop", &image.display().to_string()], &point);
+    point
+}
+
+#[test]
+fn a_hook_that_fails_as_it_thaws_is_reported() {
+    if !can("a_hook_that_fails_as_it_thaws_is_reported", "/dev/loop-control") {
+        return;
+    }
+    let place = mote_tests::Scratch::new();
+    let point = disk(&place.0);
+    let boot = guest(&[("ext4", &point)]);
+    let frozen = format!("frozen for 60 s: {}\n", point.display());
+    hook(&boot, "[ $1 = freeze ] || exit 3");
+    assert_eq!(says(&boot, &["freeze"]), (Some(0), frozen.clone()));
+    let hook_path = boot.root("etc/mote/freeze.d/hook").display().to_string();
+    let why = format!("mote-agent: thawed, but a hook failed; {hook_path} thaw: exit code 3\n");
+    assert_eq!(says(&boot, &["thaw"]), (Some(5), why));
+    fs::write(point.join("file"), "it is thawed").unwrap();
+    // The next one knows nothing of it.
+    hook(&boot, "exit 0");
+    assert_eq!(says(&boot, &["freeze"]), (Some(0), frozen));
+    assert_eq!(says(&boot, &["thaw"]), (Some(0), "thawed\n".to_owned()));
+    fs::write(point.join("file"), "it is thawed").unwrap();
+}
