@@ -166,3 +166,33 @@ fn a_command_is_not_run_where_exec_is_denied_or_limited_nor_from_a_policy_that_h
     mote_tests::kill(Signal::HUP, agent.0.id());
     wait("the command", LIMIT, || ran.exists().then_some(()));
 }
+
+#[test]
+fn an_application_that_is_faster_by_a_moment_is_not_overruled() {
+    let boot = Boot::new("lxd");
+    let check = boot.scratch.0.join("check");
+    // Found by its number.
+    let line = format!("/usr/bin/test -e {}", check.display());
+    boot.put("etc/mote-agent.yml", &format!("ready-when: [command {line}]\n"));
+    let agent = boot.start(&[]);
+    connected(&boot, 1);
+    let looks = || {
+        let parent = format!("/proc/{0}/task/{0}/children", agent.0.id());
+        !std::fs::read_to_string(parent).unwrap_or_default().trim().is_empty()
+    };
+    wait("the process that looks", LIMIT, || looks().then_some(()));
+    // What the application says is on its way as all conditions hold.
+    boot.host.ok(&["fault", mote_tests::host::NAME, "slow", "3000"]);
+    let mut application = boot.command(&["ready"]).spawn().unwrap();
+    let asked = || (boot.host.state()["last_request"] == "PATCH /1.0").then_some(());
+    wait("the host asked", LIMIT, asked);
+    mote_tests::put(&check, "");
+    wait("the end of the process that looks", LIMIT, || (!looks()).then_some(()));
+    assert!(application.try_wait().unwrap().is_none(), "too slow to be a race");
+    boot.host.ok(&["fault", mote_tests::host::NAME, "none"]);
+    assert!(application.wait().unwrap().success());
+    // Its next word waits for what `ready-when` would have said.
+    assert_eq!(boot.ask(&["started"]).0, Some(0));
+    assert_eq!(boot.host.log().matches("PATCH /1.0 200").count(), 2, "{}", boot.host.log());
+    assert!(!boot.log().contains("ready-when holds"));
+}
