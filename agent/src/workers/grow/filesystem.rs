@@ -81,14 +81,18 @@ impl<'d> Filesystem<'d> {
                 kind = *mounted.kind.first()?;
             }
         }
-        points.sort_by_key(|(_, is_writable)| !is_writable);
-        let (point, is_writable) = points.first()?.clone();
+        let best = points.iter().find(|(_, is_writable)| *is_writable).or(points.first())?;
+        let (point, is_writable) = best.clone();
         let mut found = Self { kind, point, is_writable, name, number, file: None };
         // Of a directory above, others than root may be the owners, and a file may be mounted, too.
-        for (point, is_writable) in points {
-            found.file = enter(&point);
-            if found.size().is_some() {
-                return Some(Self { point, is_writable, ..found });
+        for wanted in [true, false] {
+            for (point, is_writable) in &points {
+                found.file = if *is_writable == wanted { enter(point) } else { None };
+                if found.size().is_some() {
+                    found.point.clone_from(point);
+                    found.is_writable = wanted;
+                    return Some(found);
+                }
             }
         }
         Some(found)
