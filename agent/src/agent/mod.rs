@@ -82,9 +82,9 @@ pub(crate) struct Agent {
     pub(crate) nic_added: Signal,
     /// Whether somebody has set the wall clock.
     pub(crate) clock_set: Cell<bool>,
-    /// When the wall clock may be compared with the hardware's again.
+    /// Earliest time of the next comparison of the wall clock with the hardware's.
     pub(crate) next_look: Cell<Uptime>,
-    /// One permit, taken while random numbers and clock are set after a resume.
+    /// One permit, held from a resume until the random number generator is reseeded and the clock is set.
     pub(crate) resuming: Rc<Semaphore>,
     /// The host, once known.
     pub(crate) link: RefCell<Option<Rc<Link>>>,
@@ -240,12 +240,12 @@ impl Agent {
         *self.errors.borrow_mut().about(about) = None;
     }
 
-    /// Has a resume noticed now, and waits until random numbers are new and the clock is right. Otherwise a command of a host that
-    /// has just resumed the VM would see the time of before the pause.
+    /// Looks for a resume now and, after one, waits until the random number generator is reseeded and the clock is set. Otherwise the
+    /// host's first command after a resume would see the time of before the pause.
     pub(crate) async fn settled(&self) {
         self.next_look.take();
         self.woken.raise();
-        // Lets the task of `follow::restore` look, which was woken first.
+        // The task of `follow::restore`, which was woken before, looks first.
         yield_now().await;
         drop(self.resuming.clone().take().await);
     }

@@ -27,9 +27,10 @@ use crate::system::signs;
 use crate::workers::again::{CLOCK, STOPPED_CLOCK};
 use crate::workers::run;
 
-/// Least time between two looks at the hardware's clock, unless [`Agent::settled`] asks for one: the agent may be woken much more often.
+/// Shortest interval between two reads of the hardware's clock, since the agent may wake much more often; [`Agent::settled`] does
+/// not wait for it.
 const LOOKS: Duration = Duration::from_secs(3);
-/// Longest time for the random numbers and the clock, also for what waits for them in [`Agent::settled`].
+/// Upper bound for reseeding and setting the clock, and so for the wait of [`Agent::settled`].
 const LIMIT: Duration = Duration::from_secs(10);
 /// This machine's own.
 const ROOT: &str = "/";
