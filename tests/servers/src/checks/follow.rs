@@ -14,9 +14,9 @@ pub(super) const CHECKS: &[Check] = &[
     Check::new("follow", "clock_after_pause", clock_after_pause),
 ];
 
-/// Length of a pause: a clock that is behind by it is told from a slow `exec`, and current clients of Incus give a connection
-/// up that was silent for 30 s.
-const PAUSE: Duration = Duration::from_secs(40);
+/// Length of a pause: long enough to tell a clock that is behind by it from a slow `exec`. Incus 7.0.2 gives up a connection of a
+/// running command that is silent for 30 s: after a pause of 40 s the client had ended.
+const PAUSE: Duration = Duration::from_secs(18);
 /// So far behind the host's clock at most in the first command after a resume, seconds. `date` prints whole ones.
 const RIGHT: u64 = 2;
 /// So far from the host's clock at most where the guest can read that, milliseconds.
@@ -38,7 +38,7 @@ fn limits_cpu(world: &World) -> Seen {
     let online = || world.sh("cat /sys/devices/system/cpu/online");
     same("before", online()?.trim(), "0")?;
     let seen = with_set(world, "limits.cpu", "2", "1", || {
-        let took = world.until("another CPU in use", 20, || Ok(online()?.trim() == "0-1"))?;
+        let took = world.until("another CPU in use", 10, || Ok(online()?.trim() == "0-1"))?;
         Ok(format!("in use {took} s after the command"))
     })?;
     let gone = world.until("one CPU", 20, || Ok(online()?.trim() == "0"))?;
@@ -66,7 +66,7 @@ fn nic_plugged_in(world: &World) -> Seen {
         ["config", "device", "add", VM, "later", "nic", "nictype=p2p", "name=lan9", "mtu=1400"];
     world.cli(&add).within(world.limit(120)).text()?;
     let mtu = || world.sh("cat /sys/class/net/lan9/mtu 2>/dev/null || ls /sys/class/net");
-    let named = world.until("lan9", 20, || Ok(mtu()?.trim() == "1400"));
+    let named = world.until("lan9", 10, || Ok(mtu()?.trim() == "1400"));
     let last = mtu();
     unplug(world, "later")?;
     let gone = world.until("no lan9", 20, || Ok(mtu()?.trim() != "1400"));
