@@ -150,10 +150,9 @@ fn a_hook_that_fails_leaves_nothing_frozen_and_all_hooks_undone() {
         vm.guest.ok(&format!("mkdir -p {directory}; printf '{text}' >{file}; chmod 755 {file}"));
     }
     let (code, why) = vm.guest.sh("mote-agent freeze 2>&1");
-    assert!(
-        code == 1 && why == "mote-agent: /etc/qemu/fsfreeze-hook.d/b: exit code 3\n",
-        "{code} {why}"
-    );
+    let hook = "/etc/qemu/fsfreeze-hook.d/b";
+    let expected = format!("mote-agent: {hook} freeze: exit code 3; {hook} thaw: exit code 3\n");
+    assert!(code == 1 && why == expected, "{code} {why}");
     assert_eq!(vm.guest.ok("cat /run/hooks"), "a freeze\nb freeze\nb thaw\na thaw\n");
     assert_eq!(vm.guest.ok("mote-agent freeze --status"), "not frozen\n");
     vm.write_later();
