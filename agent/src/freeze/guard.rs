@@ -99,8 +99,9 @@ impl Guard {
         let signals = sys::signals_of(&SIGNALS)?;
         let state = State::take(root)?;
         let hooks = hooks::list(root);
-        sys::freeze::stay_in_memory()?;
-        hooks::freeze(&hooks, until, note)?;
+        sys::freeze::stay_in_memory()
+            .and_then(|()| hooks::freeze(&hooks, until, note))
+            .inspect_err(|_| state.end(End::None, ""))?;
         let (length, mut failed) = (self.length, String::new());
         let mut real = Real {
             guard: self,
@@ -151,7 +152,7 @@ fn words(error: i32) -> String {
 
 /// Notes and logs what was not thawed.
 #[inline(never)] // its size
-fn note(failed: &mut String, text: &str) {
+pub(super) fn note(failed: &mut String, text: &str) {
     log(text);
     failed.push_str("; ");
     failed.push_str(text);
@@ -182,7 +183,7 @@ impl Disks for Real<'_> {
     }
 
     fn note(&mut self, until: Duration) {
-        self.state.say(until, End::None);
+        let _told = self.state.say(until, End::Open);
     }
 
     fn freeze(&mut self, disk: usize, until: Duration) -> i32 {

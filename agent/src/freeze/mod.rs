@@ -61,34 +61,35 @@ fn status(root: &Path) -> String {
     }
 }
 
-/// Ends the guard's wait. Without one, thaws what is frozen, whoever did it.
+/// Ends the guard's wait. Without one, thaws what is frozen, whoever did it, and tells the hooks of a guard that was killed.
 #[inline(never)] // its size
 fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
-    let state = State::look(root);
-    if let Some(guard) = state.guard {
+    let Known { guard, mut end, mut failed, .. } = State::look(root);
+    if let Some(guard) = guard {
         sys::kill(guard, guard::THAW);
-        let Known { end, failed, .. } = State::left_by(root);
-        return match end {
-            End::Asked => Ok("thawed".to_owned()),
+        Known { end, failed, .. } = State::left_by(root);
+        match end {
+            End::Asked => return Ok("thawed".to_owned()),
+            End::Open => {}
             End::None | End::Hooks | End::Late | End::Before | End::Stuck => {
                 if end == End::Hooks {
                     *code = HOOKS;
                 }
-                Err(io::Error::other(format!("{}{failed}", end.words())))
+                return Err(io::Error::other(format!("{}{failed}", end.words())));
             }
-        };
+        }
     }
     // Each of them, not only the first; the last one first: thawing one that lies in a file of another writes to that.
     let thawed =
         |path: &&CString| sys::freeze::thaw_path(path, sys::since_boot() + hold::THAW) == 0;
     let unguarded = Points::read(root)?.all.iter().rev().filter(thawed).count();
+    if end == End::Open {
+        hooks::thaw(&hooks::list(root), &mut failed, guard::note);
+    }
     // Else who writes a log waits until the time of a guard that was killed.
     frozen::forget(root);
-    Err(io::Error::other(if unguarded > 0 {
-        "thawed what was frozen without a guard".to_owned()
-    } else {
-        state.end.words().to_owned() + &state.failed
-    }))
+    let words = if unguarded > 0 { "thawed what was frozen without a guard" } else { end.words() };
+    Err(io::Error::other(words.to_owned() + &failed))
 }
 
 /// Tells the disks what is not used. Those that take no such thing are left out.

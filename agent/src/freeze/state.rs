@@ -25,6 +25,8 @@ const LONGEST: u64 = 1 << 20;
 pub(super) enum End {
     /// There was none.
     None,
+    /// It has not: its guard is there, or was killed.
+    Open,
     /// All were frozen until somebody asked to thaw them.
     Asked,
     /// So it was, but a hook failed after it.
@@ -40,7 +42,7 @@ pub(super) enum End {
 impl End {
     pub(super) fn words(self) -> &'static str {
         match self {
-            Self::None | Self::Asked => "not frozen",
+            Self::None | Self::Open | Self::Asked => "not frozen",
             Self::Hooks => "thawed, but a hook failed",
             Self::Late => "not frozen any more: the time was over",
             Self::Before => "not frozen any more: another program had thawed",
@@ -70,7 +72,7 @@ impl State {
     /// Takes the lock.
     ///
     /// # Errors
-    /// That another has it; any error of open(2) and flock(2).
+    /// That another has it; any error of open(2), flock(2) and pwrite(2): nothing is frozen of which nobody would know.
     pub(super) fn take(root: &Path) -> io::Result<Self> {
         make_directory(&root.join(run_dir::DIRECTORY))?;
         let mut options = File::options();
@@ -78,7 +80,8 @@ impl State {
         let file = options.open(root.join(run_dir::FREEZE))?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| Self::taken())?;
         let state = Self(file);
-        state.end(End::None, "");
+        ftruncate(&state.0, SIZE as u64)?;
+        state.say(Duration::ZERO, End::Open)?;
         Ok(state)
     }
 
@@ -90,18 +93,21 @@ impl State {
     /// Says that nothing is frozen, how that has ended, and what failed.
     #[inline(never)] // its size
     pub(super) fn end(&self, end: End, failed: &str) {
-        self.say(Duration::ZERO, end);
+        let _told = self.say(Duration::ZERO, end);
         let _cut = ftruncate(&self.0, SIZE as u64);
         let _told = self.0.write_all_at(failed.as_bytes(), SIZE as u64);
     }
 
     /// Says until when all is frozen, or how that has ended. A reader sees the old text or the new one.
+    ///
+    /// # Errors
+    /// Any error of pwrite(2).
     #[inline(never)] // its size
-    pub(super) fn say(&self, until: Duration, end: End) {
+    pub(super) fn say(&self, until: Duration, end: End) -> io::Result<()> {
         let process = u128::from(getpid().as_raw_nonzero().get().unsigned_abs());
         // 8 bytes, 4, 1.
         let all = until.as_millis() | process << 64 | u128::from(end as u8) << 96;
-        let _told = self.0.write_all_at(&all.to_le_bytes(), 0);
+        self.0.write_all_at(all.to_le_bytes().get(..SIZE).unwrap_or_default(), 0)
     }
 
     /// What is known now.
@@ -120,11 +126,12 @@ impl State {
             known.until = frozen::until(until);
         }
         known.end = match end {
-            1 => End::Asked,
-            2 => End::Hooks,
-            3 => End::Late,
-            4 => End::Before,
-            5 => End::Stuck,
+            1 => End::Open,
+            2 => End::Asked,
+            3 => End::Hooks,
+            4 => End::Late,
+            5 => End::Before,
+            6 => End::Stuck,
             _ => End::None,
         };
         known

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use mote_tests::{is_root, skipped, wait};
+use mote_tests::{is_root, kill, skipped, wait};
+use rustix::process::Signal;
 
 use super::fuse::Fuse;
 use crate::world::{Boot, LIMIT, in_private_mounts, mount};
@@ -129,4 +130,55 @@ fn a_hook_that_fails_as_it_thaws_is_reported() {
     assert_eq!(says(&boot, &["freeze"]), (Some(0), frozen));
     assert_eq!(says(&boot, &["thaw"]), (Some(0), "thawed\n".to_owned()));
     fs::write(point.join("file"), "it is thawed").unwrap();
+}
+
+#[test]
+fn hooks_are_told_back_by_thaw_if_the_guard_was_killed() {
+    if !can("hooks_are_told_back_by_thaw_if_the_guard_was_killed", "/dev/loop-control") {
+        return;
+    }
+    let place = mote_tests::Scratch::new();
+    let point = disk(&place.0);
+    let boot = guest(&[("ext4", &point)]);
+    let kill_guard = || {
+        let state = fs::read(boot.root("run/mote/freeze")).expect("it works");
+        let guard = u32::from_le_bytes(state[8..12].try_into().expect("it works"));
+        kill(Signal::KILL, guard);
+        let status = || says(&boot, &["freeze", "--status"]).1;
+        wait("its end", LIMIT, || (status() == "not frozen\n").then_some(()));
+    };
+    assert_eq!(says(&boot, &["freeze"]).0, Some(0));
+    kill_guard();
+    let unguarded = "mote-agent: thawed what was frozen without a guard\n".to_owned();
+    assert_eq!(says(&boot, &["thaw"]), (Some(1), unguarded));
+    fs::write(point.join("file"), "it is thawed").unwrap();
+    assert_eq!(boot.text("noted"), "freeze\nthaw\n");
+    // Once, and of those that it has told alone.
+    assert_eq!(says(&boot, &["thaw"]), (Some(1), "mote-agent: not frozen\n".to_owned()));
+    assert_eq!(boot.text("noted"), "freeze\nthaw\n");
+    // While it calls them.
+    hook(&boot, "[ $1 = thaw ] || sleep 9999");
+    let mut freeze = boot.command(&["freeze"]).stderr(Stdio::null()).spawn().expect("it works");
+    wait("its call", LIMIT, || boot.text("noted").ends_with("thaw\nfreeze\n").then_some(()));
+    kill_guard();
+    assert_eq!(wait("its end", LIMIT, || freeze.try_wait().expect("it works")).0.code(), Some(1));
+    assert_eq!(says(&boot, &["thaw"]).0, Some(1));
+    assert_eq!(boot.text("noted"), "freeze\nthaw\nfreeze\nthaw\n");
+}
+
+#[test]
+fn nothing_is_frozen_where_it_cannot_be_noted() {
+    if !can("nothing_is_frozen_where_it_cannot_be_noted", "/dev/loop-control") {
+        return;
+    }
+    let place = mote_tests::Scratch::new();
+    let point = disk(&place.0);
+    let boot = guest(&[("ext4", &point)]);
+    boot.put("run/mote/x", "");
+    mount(&["-t", "tmpfs", "-o", "size=4k", "none"], &boot.root("run/mote"));
+    fs::write(boot.root("run/mote/full"), [1; 4096]).expect("it works");
+    let (code, said) = says(&boot, &["freeze"]);
+    assert!(code == Some(1) && said.contains("No space left"), "{code:?} {said}");
+    fs::write(point.join("file"), "it is not frozen").unwrap();
+    assert_eq!(boot.text("noted"), "");
 }
