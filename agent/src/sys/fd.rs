@@ -33,12 +33,14 @@ pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC)
 }
 
-/// Gives the file behind a descriptor to this user and group.
+/// Gives the file behind a descriptor to this user and group. The highest number is no user's: it changes nothing.
 ///
 /// # Errors
 /// Any error of fchown(2).
 pub(crate) fn give(fd: impl AsFd, user: u32, group: u32) -> Result<()> {
-    fchown(fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))
+    let user = (user != u32::MAX).then(|| Uid::from_raw(user));
+    let group = (group != u32::MAX).then(|| Gid::from_raw(group));
+    fchown(fd, user, group)
 }
 
 /// Two sockets that are connected to each other.
@@ -55,4 +57,18 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
 /// Any error of ioctl(2).
 pub(crate) fn unblock(fd: impl AsFd) -> Result<()> {
     rustix::io::ioctl_fionbio(fd, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_that_is_no_users_leaves_the_owner_as_it_is() {
+        let (read, _write) = pipe().unwrap();
+        let owner = || rustix::fs::fstat(&read).map(|about| (about.st_uid, about.st_gid));
+        let before = owner();
+        assert_eq!(give(&read, u32::MAX, u32::MAX), Ok(()));
+        assert_eq!(owner(), before);
+    }
 }
