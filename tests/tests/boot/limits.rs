@@ -5,6 +5,8 @@ use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use mote_tests::conform::client::{Client, Way};
@@ -14,7 +16,7 @@ use mote_tests::host::NAME;
 use mote_tests::{Process, agent, by_root, is_root, kill, wait};
 use rustix::process::Signal;
 
-use crate::world::{Boot, LIMIT};
+use crate::world::{Boot, LIMIT, in_private_mounts, mount};
 
 /// An agent with this policy beside devlxd.
 fn under(flavour: &'static str, features: &str) -> (Boot, Process) {
@@ -91,6 +93,25 @@ fn the_agents_program_as_a_listed_command_gives_the_host_nothing_of_roots() {
     }
     assert!(!touched.exists() && fs::read_dir(other).unwrap().next().is_none());
     assert!(exec(&["version"]).unwrap().starts_with("mote-agent "));
+}
+
+#[test]
+fn sysvinits_keeper_starts_an_agent_whoever_has_it_restarted() {
+    let test = "limits::sysvinits_keeper_starts_an_agent_whoever_has_it_restarted";
+    if !is_root() || !in_private_mounts(test) {
+        return;
+    }
+    for place in ["/usr/sbin", "/var/log"] {
+        mount(&["-t", "tmpfs", "none"], Path::new(place));
+    }
+    let program = Path::new("/usr/sbin/mote-agent");
+    fs::write(program, "#!/bin/sh\necho \"by ${MOTE_STARTED_BY-root}\"\n").unwrap();
+    fs::set_permissions(program, PermissionsExt::from_mode(0o755)).unwrap();
+    let keeper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/services/respawn");
+    // As by apt-get, if the policy lists that and the package's scripts restart the service.
+    let mut keeper = Command::new(keeper);
+    assert!(keeper.env("MOTE_STARTED_BY", "host").status().unwrap().success());
+    assert_eq!(fs::read_to_string("/var/log/mote-agent.log").unwrap(), "by root\n");
 }
 
 #[test]
@@ -174,7 +195,7 @@ fn files_below_a_directory_are_all_that_the_host_sees() {
     let copy = boot.scratch.0.join("copy");
     fs::write(&copy, "text").unwrap();
     let copy = copy.to_str().unwrap();
-    let there = |path: &std::path::Path| format!("{NAME}{}", path.display());
+    let there = |path: &Path| format!("{NAME}{}", path.display());
     if !is_root() {
         // It cannot be limited, so nothing is allowed.
         let why = boot.host.try_run(&["file", "pull", &there(&hidden), copy]).unwrap_err();
