@@ -72,10 +72,13 @@ pub(crate) fn run(root: &Path, mut args: InitArgs) -> Result<()> {
     let share = create(root, &instance, agent.as_deref(), &templates)?;
     writeln!(stdout(), "{}", share.display())?;
     to_stderr(format_args!("{}", Recipe::of(root, &instance, &share)));
-    // A daemon that runs is told; if there is none, the next one finds it.
-    if is_running(root) {
-        let target = format!("/1.0/instances/{}/adopt", instance.name);
-        ask(root, "POST", &target, &Value::Null)?;
+    // A daemon that runs is told; if there is none, or it was about to end, the next one finds it.
+    let target = format!("/1.0/instances/{}/adopt", instance.name);
+    if is_running(root)
+        && let Err(error) = ask(root, "POST", &target, &Value::Null)
+        && is_running(root)
+    {
+        return Err(error);
     }
     Ok(())
 }
