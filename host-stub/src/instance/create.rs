@@ -31,7 +31,9 @@ pub(crate) fn create(
         bail!("there is an instance {} already", instance.name);
     }
     let share = share(root, &instance.name);
-    make_private(&directory)?;
+    for directory in [root, &directory] {
+        make_private(directory).with_context(|| directory.display().to_string())?;
+    }
     fs::create_dir_all(share.join("files"))?;
     Pair::load_or_make(&share, "agent")?;
     let client = Pair::load_or_make(&directory, "agent-client")?;

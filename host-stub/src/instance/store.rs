@@ -10,11 +10,12 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::OFlags;
+use rustix::process::geteuid;
 
 use super::Instance;
 use crate::common::whole_file::write_whole;
@@ -25,9 +26,17 @@ pub(crate) fn directory(root: &Path, name: &str) -> PathBuf {
 }
 
 /// Makes a directory, and those above it that are missing, which only this user may enter: instances have keys, credentials and
-/// user-data in them.
+/// user-data in them. An error if one that is there is not this user's alone.
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory)
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let about = fs::metadata(directory)?;
+    if about.uid() != geteuid().as_raw() || about.mode() & 0o002 != 0 {
+        let who = about.uid();
+        return Err(io::Error::other(format!(
+            "user {who} owns it or others can write to it, who may have put links there; name another directory"
+        )));
+    }
+    Ok(())
 }
 
 /// The share that its guest sees.
@@ -112,7 +121,7 @@ pub(crate) const IS_LOCKED: &str = "another daemon runs in";
 
 /// Makes this process the only daemon of a directory, for as long as the file is kept.
 pub(crate) fn lock(root: &Path) -> Result<File> {
-    make_private(root)?;
+    make_private(root).with_context(|| root.display().to_string())?;
     let file = open_lock(root, OpenOptions::new().write(true).create(true).mode(0o600))?;
     // Those that are older than this rule may be everybody's. Who can open the lock can also lock it.
     file.set_permissions(Permissions::from_mode(0o600))?;

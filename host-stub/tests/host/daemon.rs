@@ -49,6 +49,28 @@ fn a_daemon_killed_while_it_writes_leaves_a_readable_state() {
 }
 
 #[test]
+fn a_directory_in_which_others_write_is_not_used() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let host = Host::new();
+    let set = |mode| {
+        std::fs::set_permissions(&host.directory, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let refused = |args: &[&str]| {
+        let error = host.try_run(args).unwrap_err();
+        assert!(error.contains("others can write to it"), "{args:?}: {error}");
+    };
+    let all: [&[&str]; 2] = [&["daemon"], &["init", "a", "--vsock-cid", "7"]];
+    set(0o777);
+    all.iter().for_each(|args| refused(args));
+    set(0o700);
+    if rustix::process::geteuid().is_root() {
+        chown(&host.directory, Some(1000), None).unwrap();
+        all.iter().for_each(|args| refused(args));
+    }
+    assert_eq!(std::fs::read_dir(&host.directory).unwrap().count(), 0);
+}
+
+#[test]
 fn sigterm_ends_it_with_zero_and_its_sockets_are_gone() {
     let mut host = Host::with_instance("lxd", &[]);
     host.start();
