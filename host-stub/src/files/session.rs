@@ -1,7 +1,6 @@
 //! An SFTP session with a guest, and how paths on its two sides are called.
 
 use std::io::stdout;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,15 +12,15 @@ use crate::agent::upgrade::{upgrade, upgrade_within};
 use crate::common::printable;
 use crate::control::known;
 use crate::instance::Instance;
-use crate::net::stream::Limit;
+use crate::net::stream::{Limit, Timed};
 
 /// A session with an agent.
-pub(crate) type Session = Client<UnixStream>;
+pub(crate) type Session = Client<Timed>;
 
 /// For a look at a directory after a command failed.
 const PATH_LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// A guest that neither says nor takes anything for so long is given up; a file system that hangs comes back in less.
-const SILENCE: Duration = Duration::from_secs(120);
+pub(crate) const SILENCE: Duration = Duration::from_secs(120);
 
 /// A path in the guest, for people who may take it for one of theirs.
 pub(crate) fn guest(path: &Path) -> String {
@@ -47,19 +46,14 @@ pub(crate) fn start(root: &Path, name: &str) -> Result<Session> {
 /// The same of an agent that is known to be there, open by then.
 pub(crate) fn open_within(root: &Path, instance: &Instance, limit: Limit) -> Result<Session> {
     let request = ("GET", "/1.0/sftp");
-    session(upgrade_within(root, instance, request, "sftp", b"", limit)?, SILENCE)
+    let stream = upgrade_within(root, instance, request, "sftp", b"", limit)?;
+    Client::start(Timed::new(stream, Limit::Each(SILENCE)))
 }
 
 /// A session in which each answer has to come within that time.
 fn open(root: &Path, instance: &Instance, silence: Duration) -> Result<Session> {
     let stream = upgrade(root, instance, ("GET", "/1.0/sftp"), "sftp", b"")?;
-    session(stream, silence)
-}
-
-fn session(stream: UnixStream, silence: Duration) -> Result<Session> {
-    stream.set_read_timeout(Some(silence))?;
-    stream.set_write_timeout(Some(silence))?;
-    Client::start(stream)
+    Client::start(Timed::new(stream, Limit::Each(silence)))
 }
 
 /// Whether this is known to be no directory; what cannot be looked at is not known.

@@ -14,9 +14,10 @@ use crate::exec::request::Exec;
 use crate::exec::run::{self as exec, Asked, End, Running};
 use crate::exec::wait::Outcome as Ended;
 use crate::files::local_directory::{Missing, Target, place};
-use crate::files::session::{self, Session};
+use crate::files::session::{self, SILENCE, Session};
 use crate::files::tree::{self, Owner};
 use crate::instance::Instance;
+use crate::net::stream::Limit;
 
 /// What is to be done.
 #[derive(Debug)]
@@ -122,7 +123,10 @@ impl Job {
     fn before(&self, tell: &Sender<Step>) -> Result<()> {
         let mut session = self.session(Patience::until(self.until))?;
         if !self.shares.is_empty() {
+            // A guest that sends a byte now and then is not waited for.
+            session.stream.limit(Patience::until(self.until).whole());
             let list = self.mounts(&mut session)?;
+            session.stream.limit(Limit::Each(SILENCE));
             for share in &self.shares {
                 let way = match mounted(&list, &share.target) {
                     Some("virtiofs") => "virtiofs",
@@ -149,7 +153,7 @@ impl Job {
     fn mounts(&self, session: &mut Session) -> Result<String> {
         let end = Instant::now() + MOUNTS;
         loop {
-            let mut list = Bounded::new(limits::MOUNTS, self.until);
+            let mut list = Bounded::new(limits::MOUNTS);
             tree::pull_file(session, Path::new("/proc/mounts"), &mut list)?;
             let list = String::from_utf8_lossy(&list.bytes).into_owned();
             let is_there = |share: &Share| mounted(&list, &share.target).is_some();

@@ -20,7 +20,7 @@ const ENTRY: usize = 128;
 
 /// A session.
 pub(crate) struct Client<S> {
-    stream: S,
+    pub(crate) stream: S,
     next: u32,
     /// What the server can do besides.
     pub(crate) extensions: BTreeMap<String, String>,

@@ -49,6 +49,8 @@ pub(crate) enum Said {
     Numbers(u64),
     /// Answers to requests that nobody made, without end.
     Flood,
+    /// Data that comes byte by byte, for half a minute.
+    Trickle,
 }
 
 /// A host whose guest `vm1` has such files.
@@ -125,6 +127,15 @@ fn tell(stream: &mut Stream, id: &[u8], path: &str, said: Said) -> std::io::Resu
         Said::Numbers(number) => say(stream, 201, &[id, &number.to_be_bytes().repeat(11)].concat()),
         Said::End => say(stream, STATUS, &status(END_OF_FILE)),
         Said::Done => say(stream, STATUS, &status(0)),
+        Said::Trickle => {
+            stream.write_all(&[0, 0, 0x40, 0, 103])?;
+            for _ in 0..150 {
+                stream.write_all(&[0])?;
+                stream.flush()?;
+                std::thread::sleep(std::time::Duration::from_millis(200));
+            }
+            Ok(())
+        }
         Said::Flood => {
             let big = [&0xffff_0000u32.to_be_bytes()[..], &[0; 60_000]].concat();
             loop {

@@ -130,24 +130,37 @@ fn an_agent_that_never_answers_is_asked_until_the_boots_time_is_over() {
     assert!(took >= Duration::from_secs(10), "{took:?}");
 }
 
-#[test]
-fn a_list_of_mounts_without_an_end_is_given_up() {
-    let share = std::env::temp_dir().display().to_string();
-    let (output, _) =
-        run("mounts", &["--share", &format!("{share}:/m:ro")], |_, request, stream| {
-            if request.first_line().starts_with("GET /1.0/events") {
-                accept_websocket(stream, request)?;
-                be_slow(stream);
-                return Ok(());
-            }
-            sftp::serve(request, stream, &|asked| match asked.kind {
-                sftp::READ => Said::Data(vec![b'x'; 32 * 1024]),
-                _ => sftp::of_tree(asked, |_| Said::File, &[]),
-            })
-        });
+/// A run whose guest answers so when its list of mounts is read; what is said.
+fn with_mounts<const TRICKLES: bool>(name: &str) -> String {
+    let share = format!("{}:/m:ro", std::env::temp_dir().display());
+    let options = ["--boot-timeout", "5", "--share", &share];
+    let (output, _) = run(name, &options, |_, request, stream| {
+        if request.first_line().starts_with("GET /1.0/events") {
+            accept_websocket(stream, request)?;
+            be_slow(stream);
+            return Ok(());
+        }
+        sftp::serve(request, stream, &|asked| match asked.kind {
+            sftp::READ if TRICKLES => Said::Trickle,
+            sftp::READ => Said::Data(vec![b'x'; 32 * 1024]),
+            _ => sftp::of_tree(asked, |_| Said::File, &[]),
+        })
+    });
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(125), "{said}");
+    said
+}
+
+#[test]
+fn a_list_of_mounts_without_an_end_is_given_up() {
+    let said = with_mounts::<false>("mounts");
     assert!(said.contains("/proc/mounts: ") && said.contains("longer than 1024 KiB"), "{said}");
+}
+
+#[test]
+fn a_list_of_mounts_that_comes_byte_by_byte_is_given_up_at_the_boots_time() {
+    let said = with_mounts::<true>("trickle");
+    assert!(said.contains("/proc/mounts: ") && said.contains("does not answer"), "{said}");
 }
 
 /// A command's operation that does not end, with its sockets.
