@@ -6,17 +6,20 @@
 //! clippy.toml forbids the functions of `std` that open for writing to the modules that pull.
 
 use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, chmodat, mkdirat, openat, stat, statat, symlinkat,
-    unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, chmodat, fstat, mkdirat, openat, readlinkat, stat,
+    statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::{geteuid, umask};
 
 use super::session::local;
 
@@ -24,6 +27,8 @@ use super::session::local;
 #[derive(Debug)]
 pub(crate) struct LocalDirectory {
     descriptor: OwnedFd,
+    /// Whether this pull made it.
+    is_new: bool,
     /// Where it was found, for messages.
     path: PathBuf,
 }
@@ -92,12 +97,13 @@ pub(crate) fn report(path: &Path) -> Result<File> {
     Ok(opened.with_context(|| local(path))?.into())
 }
 
-/// Returns where such a file is; `None` for devices, which alone are reached through links: `/dev/stdout` is one.
+/// Returns where such a file is; `None` for devices, which alone are reached through links: `/dev/stdout` is one. Not those
+/// below `/dev/shm`, where pulls go.
 pub(crate) fn report_place(path: &Path) -> Result<Option<(LocalDirectory, &OsStr)>> {
-    let Some(name) = path.file_name().filter(|_| !path.starts_with("/dev")) else {
-        return Ok(None);
-    };
-    let above = LocalDirectory::open(path.parent().unwrap_or(Path::new("")), Missing::Refuse)?;
+    let above = path.parent().unwrap_or(Path::new(""));
+    let is_device = ["/dev", "/dev/fd"].map(Path::new).contains(&above);
+    let Some(name) = path.file_name().filter(|_| !is_device) else { return Ok(None) };
+    let above = LocalDirectory::open(above, Missing::Refuse)?;
     if above.kind(name) == Ok(FileType::Symlink) {
         bail!(is_a_link(path));
     }
@@ -106,7 +112,8 @@ pub(crate) fn report_place(path: &Path) -> Result<Option<(LocalDirectory, &OsStr
 
 fn is_a_link(path: &Path) -> String {
     format!(
-        "{} is a symbolic link here: nothing is written through it, as a guest may have made it",
+        "{} is a symbolic link here: nothing is written through it, as a guest may have made it; if you made it, name the \
+         place it leads to (realpath)",
         local(path)
     )
 }
@@ -130,21 +137,40 @@ fn from_here(path: &Path) -> Cow<'_, Path> {
 impl LocalDirectory {
     /// Opens one that the user named.
     pub(crate) fn open(path: &Path, missing: Missing) -> Result<Self> {
-        let near = from_here(path);
-        let root = if near.is_absolute() { "/" } else { "." };
-        let opened = openat(CWD, root, DIRECTORY, Mode::empty()).with_context(|| local(path))?;
-        let mut directory = Self { descriptor: opened, path: root.into() };
-        for component in near.components() {
+        /// Of links in a path, as in Linux.
+        const LINKS: usize = 40;
+        let directory = Self::root(".")?.walked(&from_here(path), missing, LINKS)?;
+        Ok(Self { path: path.to_owned(), ..directory })
+    }
+
+    fn root(path: &str) -> Result<Self> {
+        let descriptor = openat(CWD, path, DIRECTORY, Mode::empty()).context(path.to_owned())?;
+        Ok(Self { descriptor, is_new: false, path: path.into() })
+    }
+
+    fn walked(self, path: &Path, missing: Missing, links: usize) -> Result<Self> {
+        let mut directory = self;
+        for component in path.components() {
             directory = match component {
-                Component::RootDir | Component::CurDir | Component::Prefix(_) => continue,
+                Component::CurDir | Component::Prefix(_) => continue,
+                Component::RootDir => Self::root("/")?,
                 Component::ParentDir => directory.existing("..".as_ref())?,
-                Component::Normal(name) if missing == Missing::Make => {
-                    directory.made(name, Mode::from(0o777))?
-                }
-                Component::Normal(name) => directory.existing(name)?,
+                Component::Normal(name) => match (directory.link_of_root(name), missing) {
+                    (Some(to), _) if links > 0 => directory.walked(&to, missing, links - 1)?,
+                    (_, Missing::Make) => directory.made(name, Mode::from(0o777))?,
+                    (_, Missing::Refuse) => directory.existing(name)?,
+                },
             };
         }
-        Ok(Self { path: path.to_owned(), ..directory })
+        Ok(directory)
+    }
+
+    /// Where a link leads that no pull of this user's has made, as root alone writes where it is: `/home` may be one.
+    fn link_of_root(&self, name: &OsStr) -> Option<PathBuf> {
+        let about = fstat(&self.descriptor).ok()?;
+        let is_roots = about.st_uid == 0 && about.st_mode & 0o022 == 0 && !geteuid().is_root();
+        let link = readlinkat(&self.descriptor, name, Vec::new()).ok().filter(|_| is_roots)?;
+        Some(OsString::from_vec(link.into_bytes()).into())
     }
 
     /// One in it, made unless it is there.
@@ -155,7 +181,8 @@ impl LocalDirectory {
 
     fn made(&self, name: &OsStr, mode: Mode) -> Result<Self> {
         match mkdirat(&self.descriptor, name, mode) {
-            Ok(()) | Err(Errno::EXIST) => self.existing(name),
+            Ok(()) => Ok(Self { is_new: true, ..self.existing(name)? }),
+            Err(Errno::EXIST) => self.existing(name),
             Err(error) => Err(error).with_context(|| local(&self.path.join(name))),
         }
     }
@@ -163,7 +190,7 @@ impl LocalDirectory {
     fn existing(&self, name: &OsStr) -> Result<Self> {
         let path = self.path.join(name);
         match openat(&self.descriptor, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty()) {
-            Ok(descriptor) => Ok(Self { descriptor, path }),
+            Ok(descriptor) => Ok(Self { descriptor, is_new: false, path }),
             Err(Errno::NOTDIR | Errno::LOOP) if self.kind(name) == Ok(FileType::Symlink) => {
                 bail!(is_a_link(&path))
             }
@@ -198,10 +225,17 @@ impl LocalDirectory {
         symlinkat(to, &self.descriptor, name).with_context(|| local(&path))
     }
 
-    /// Its permissions, when it is full: one that forbids writing could not be filled.
+    /// Its permissions, when it is full: one that forbids writing could not be filled. One that was there keeps its own.
     pub(super) fn finish(&self, mode: u32) -> Result<()> {
-        let changed = chmodat(&self.descriptor, ".", Mode::from(mode & 0o777), AtFlags::empty());
-        changed.with_context(|| local(&self.path))
+        // Asking means to set it for a moment, here for all threads.
+        static UMASK: LazyLock<Mode> = LazyLock::new(|| {
+            let mask = umask(UNFINISHED.complement());
+            umask(mask);
+            mask
+        });
+        let mode = Mode::from(mode & 0o777).difference(*UMASK);
+        let changed = self.is_new.then(|| chmodat(&self.descriptor, ".", mode, AtFlags::empty()));
+        changed.unwrap_or(Ok(())).with_context(|| local(&self.path))
     }
 
     /// Takes away the file or link of that name, if there is one.
@@ -271,6 +305,69 @@ mod tests {
         report(Path::new("/dev/null")).unwrap();
         report(&at("real/file")).unwrap();
         assert_eq!(std::fs::read_to_string(at("real/file")).unwrap(), "");
+    }
+
+    #[test]
+    fn a_report_below_dev_follows_links_to_devices_only() {
+        let shared = Path::new("/dev/shm");
+        if !shared.is_dir() {
+            return;
+        }
+        let directory = tempfile::tempdir_in(shared).unwrap();
+        let [link, victim] = ["link", "victim"].map(|name| directory.path().join(name));
+        std::fs::write(&victim, "mine").unwrap();
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        for path in [link, "/dev/../dev/shm".into(), directory.path().join("../../fd/1")] {
+            assert!(report(&path).is_err(), "{}", path.display());
+        }
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "mine");
+    }
+
+    #[test]
+    fn a_link_that_only_root_can_have_made_is_followed_for_another_user() {
+        use std::fs::{Permissions, set_permissions};
+        use std::os::unix::fs::PermissionsExt;
+        let other = rustix::process::Uid::from_raw(65_534);
+        if !geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::create_dir_all(at("real/open/there")).unwrap();
+        for (link, to) in [("home", "real"), ("real/open/in", "there"), ("loop", "loop")] {
+            std::os::unix::fs::symlink(to, at(link)).unwrap();
+        }
+        std::os::unix::fs::symlink(at("real/open/in"), at("through")).unwrap();
+        set_permissions(at("real/open"), Permissions::from_mode(0o777)).unwrap();
+        set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+        let opens = |path: &str| LocalDirectory::open(&at(path), Missing::Refuse).is_ok();
+        assert!(opens("real/open/there") && !opens("home/open"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Of this thread alone.
+                rustix::thread::set_thread_res_uid(other, other, other).unwrap();
+                assert!(opens("home/open/there") && opens("home"));
+                // Others can have made these.
+                assert!(!opens("home/open/in") && !opens("through") && !opens("loop"));
+            });
+        });
+    }
+
+    #[test]
+    fn a_new_directory_gets_no_more_rights_than_this_process_gives_and_others_keep_theirs() {
+        use std::fs::Permissions;
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::create_dir(at("there")).unwrap();
+        std::fs::set_permissions(at("there"), Permissions::from_mode(0o700)).unwrap();
+        std::fs::create_dir(at("usual")).unwrap();
+        let here = LocalDirectory::open(directory.path(), Missing::Refuse).unwrap();
+        let mode = |name: &str| std::fs::metadata(at(name)).unwrap().mode() & 0o7777;
+        for name in ["there", "new"] {
+            here.directory(name.as_ref()).unwrap().finish(0o777).unwrap();
+        }
+        assert_eq!((mode("there"), mode("new")), (0o700, mode("usual")));
     }
 
     #[test]
