@@ -1,20 +1,25 @@
 //! Files that are replaced whole, and the ends of files.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 /// The end of a file: at most so many bytes.
-pub(crate) fn end_of(path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
+pub(crate) fn end_of(file: &File, most: usize) -> std::io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(most).min(most)];
+    let begin = length - u64::try_from(bytes.len()).unwrap_or(length);
+    file.read_exact_at(&mut bytes, begin)?;
     Ok(bytes)
+}
+
+/// The end of a log of QEMU's or of a process beside it, of which a guest may have made any amount.
+pub(crate) fn end_of_log(path: &Path) -> String {
+    let bytes = File::open(path).and_then(|file| end_of(&file, 64 * 1024));
+    String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
 /// Replaces a file: after a crash there is the old or the new content, never a mixture.

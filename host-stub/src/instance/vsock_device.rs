@@ -21,7 +21,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use super::store;
 use super::{Instance, Vsock};
 use crate::common::printable::log_line;
-use crate::common::whole_file::end_of;
+use crate::common::whole_file::end_of_log;
 
 /// QEMU's way to it, beside the instance.
 pub(crate) const DEVICE: &str = "vhost";
@@ -35,8 +35,6 @@ const WORKER: &str = "vring_worker";
 const RESTART: Duration = Duration::from_millis(500);
 /// Between two looks at its threads.
 const LOOK: Duration = Duration::from_millis(200);
-/// Of what it printed, bytes.
-const LAST_WORDS: u64 = 64 * 1024;
 /// How long a connection that nobody waits for any longer stays open for the guest's answer.
 const ABANDONED: Duration = Duration::from_secs(60);
 
@@ -128,8 +126,7 @@ fn serves(pid: Pid) -> bool {
 
 /// What is said of a device that has stopped, with its last lines.
 fn told(log: &Path) -> String {
-    let text = end_of(log, LAST_WORDS).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+    let text = end_of_log(log);
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     // A panic's place and reason, before its backtrace.
     let last = match lines.clone().position(|line| line.contains(" panicked at ")) {

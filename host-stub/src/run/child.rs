@@ -22,6 +22,7 @@ use rustix::mount::{
 use rustix::process::{
     Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal, setsid,
 };
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 #[expect(deprecated, reason = "only unsharing descriptors is unsafe")]
 use rustix::thread::{UnshareFlags, unshare};
 use serde::{Deserialize, Serialize};
@@ -116,6 +117,9 @@ fn become_one(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     let parent = words.next().context("no parent")?;
     let lock = words.next().context("no lock")?;
     let program = words.next().context("no program")?;
+    // A guest makes no device on this machine in what it shares with a program of root's, QEMU's 9p included. Another user's
+    // program has no such right, and no right to drop it.
+    let _has_none = remove_capability_from_bounding_set(CapabilitySet::MKNOD);
     if parent == NOBODY {
         // A terminal that is closed is not its.
         setsid()?;

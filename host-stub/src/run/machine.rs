@@ -9,7 +9,7 @@ use super::accel::{self, Used};
 use super::args::{Arch, Network, VmArgs};
 use super::check;
 use super::child::{self, Helper};
-use super::share::{self, Share, Virtiofs};
+use super::share::{self, Access, Share, Virtiofs};
 use crate::common::printable::complain;
 use crate::common::random::uuid;
 use crate::common::whole_file::write_whole;
@@ -61,7 +61,15 @@ impl Plan {
         let virtiofsd = if args.share.is_empty() { None } else { share::virtiofsd() };
         let (used, why_tcg) = accel::choose(hardware.accel, &qemu, arch.name(), scratch);
         let mut shares = args.share.clone();
+        let own = root.canonicalize()?;
         for share in &mut shares {
+            if share.access == Access::Write && own.starts_with(&share.source) {
+                let (own, share) = (own.display(), share.source.display());
+                bail!(
+                    "--share {share}: the guest could change this program's own files in {own}; add :ro, share a directory \
+                     below it, or set TMPDIR (of boot: --dir) to one that is not shared"
+                );
+            }
             if share.is_exposed() {
                 let said = "as root, and other users can enter it: what the guest makes setuid there is setuid here. \
                             Add :ro, close the directory above to others, or run this as another user";

@@ -151,9 +151,8 @@ fn finished(args: &RunArgs, root: &Path, job: &Job) -> Result<(usize, Case, Valu
         }
     }
     let name = format!("{kernel}: {}", args.command.join(" "));
-    let most = u64::try_from(TAIL)?;
-    let end = |what| end_of(&file(root, number, what), most).unwrap_or_default();
-    let output = ["out", "err"].map(end);
+    let end = |what| File::open(file(root, number, what)).and_then(|file| end_of(&file, TAIL));
+    let output = ["out", "err"].map(|what| end(what).unwrap_or_default());
     Ok((number, Case { name, failure, took, output }, result))
 }
 

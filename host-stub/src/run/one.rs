@@ -98,15 +98,18 @@ fn staged(
     }
     // What an earlier run has left there is not this one's.
     report(&path)?;
+    let echo = if args.verbose { Echo::Stderr } else { Echo::No };
+    let keeps = if args.console.is_some() { Keeps::All } else { Keeps::End };
+    let mut console = Console::new(path.clone(), echo, keeps);
+    // Opens it, before a guest with a share can put another file there.
+    console.look();
     let log = log(args, root)?;
     let world = World::start(root, &plan, &path, talk, log)?;
     phases.booted = Some(Instant::now());
-    let echo = if args.verbose { Echo::Stderr } else { Echo::No };
-    let keeps = if args.console.is_some() { Keeps::All } else { Keeps::End };
     let (sender, news) = signals;
     let mut course = Course {
         world,
-        console: Console::new(path, echo, keeps),
+        console,
         news,
         limits: limits(args, plan.used),
         kept: args.console.is_some(),

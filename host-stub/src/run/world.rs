@@ -16,7 +16,7 @@ use super::child::{self, Helper, Kept};
 use super::machine::{Plan, Talk};
 use crate::common::printable::log_line;
 use crate::common::random;
-use crate::common::whole_file::end_of;
+use crate::common::whole_file::end_of_log;
 use crate::control::host::{Host, Whose};
 use crate::control::server;
 use crate::daemon::vm::Monitor;
@@ -29,8 +29,6 @@ use crate::instance::{Instance, store};
 const PREFIX: &str = "mote-run-";
 /// For a process that makes a socket.
 const SOCKET: Duration = Duration::from_secs(10);
-/// Of the end of a log that is looked at, bytes.
-const LAST_WORDS: u64 = 64 * 1024;
 
 /// A run's directory; removed when dropped.
 #[derive(Debug)]
@@ -176,8 +174,7 @@ impl World {
 
     /// What QEMU complained of last.
     pub(crate) fn last_words(&self) -> String {
-        let text = end_of(&self.qemu_log, LAST_WORDS).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
+        let text = end_of_log(&self.qemu_log);
         let lines = text.lines().filter(|line| !line.trim().is_empty());
         // It warns of what processors lack, and goes on.
         let lines: Vec<&str> = lines.filter(|line| !line.contains(": warning: ")).collect();
@@ -195,9 +192,7 @@ impl Drop for World {
 
 /// The last line of a log, of which a guest may have made many.
 pub(super) fn last_line(log: &Path) -> String {
-    let text = end_of(log, LAST_WORDS).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    text.lines().last().map_or_else(|| "it says nothing".to_owned(), log_line)
+    end_of_log(log).lines().last().map_or_else(|| "it says nothing".to_owned(), log_line)
 }
 
 /// A process that writes only to a log.

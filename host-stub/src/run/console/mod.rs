@@ -19,7 +19,7 @@ use crate::common::whole_file::end_of;
 const PANIC: &str = "Kernel panic - not syncing";
 /// Of the end of a console that is shown, lines and bytes.
 const TAIL: usize = 20;
-const TAIL_BYTES: u64 = 16 * 1024;
+const TAIL_BYTES: usize = 16 * 1024;
 /// Longest part of a line that is kept until its end comes, bytes.
 const LINE: usize = 4096;
 /// Bytes of a console that are read at a time, in pieces: a guest may print without end.
@@ -156,9 +156,10 @@ impl Console {
         self.agent.as_deref()
     }
 
-    /// Its last lines, for people.
+    /// Its last lines, for people; of the file that was opened, as a guest with a share may have put another there since.
     pub(crate) fn tail(&self) -> String {
-        last_lines(&cleaned(&end_of(&self.path, TAIL_BYTES).unwrap_or_default()))
+        let end = self.file.as_ref().and_then(|file| end_of(file, TAIL_BYTES).ok());
+        last_lines(&cleaned(&end.unwrap_or_default()))
     }
 }
 
@@ -236,6 +237,21 @@ mod tests {
         assert!(tail.starts_with("  line 11\n") && tail.ends_with("not syncing: x\n"), "{tail}");
         std::fs::remove_file(path).unwrap();
     }
+
+    #[test]
+    fn what_is_put_in_its_place_is_not_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, secret] = ["console", "secret"].map(|name| directory.path().join(name));
+        std::fs::write(&secret, "mine\n").unwrap();
+        std::fs::write(&path, "printed\n").unwrap();
+        let mut console = Console::new(path.clone(), Echo::No, Keeps::All);
+        console.look();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        console.look();
+        assert_eq!(console.tail(), "  printed\n");
+    }
+
     #[test]
     fn of_a_guest_that_prints_without_end_the_end_is_kept() {
         let path = std::env::temp_dir().join(format!("mote-host-endless-{}", std::process::id()));

@@ -358,6 +358,35 @@ fn a_run_is_nobody_elses() {
 }
 
 #[test]
+fn a_guest_gets_no_way_to_what_the_run_itself_reads_and_makes_no_device() {
+    let world = World::new("own", "grep CapBnd /proc/self/status >\"$0.caps\"; exit 1");
+    let share = world.path("");
+    let (code, said) = world.run(&["--accel", "tcg", "--share", &format!("{share}:/m")]);
+    assert_eq!(code, Some(125), "{said}");
+    assert!(said.contains("the guest could change this program's own files"), "{said}");
+    assert!(!world.pid_file("qemu").exists() && world.left() == 0);
+    let (_, said) = world.run(&["--accel", "tcg", "--share", &format!("{share}:/m:ro")]);
+    assert!(said.contains("QEMU ended"), "{said}");
+    if rustix::process::geteuid().is_root() {
+        /// CAP_MKNOD.
+        const MKNOD: u64 = 1 << 27;
+        let caps = fs::read_to_string(world.path("qemu.caps")).unwrap();
+        let caps = caps.trim_start_matches("CapBnd:").trim();
+        assert_eq!(u64::from_str_radix(caps, 16).unwrap() & MKNOD, 0, "{caps}");
+    }
+}
+
+#[test]
+fn a_console_that_a_guest_has_replaced_is_not_read() {
+    // By what a share would let the guest do.
+    let qemu = "rm \"$console\"; ln -s secret \"$console\"; sleep 0.2; exit 1";
+    let world = World::new("replaced", qemu);
+    fs::write(world.path("secret"), "mine\n").unwrap();
+    let (_, said) = world.run(&["--accel", "tcg", "--console", &world.path("console")]);
+    assert!(said.contains("QEMU ended") && !said.contains("mine"), "{said}");
+}
+
+#[test]
 fn a_report_is_not_written_through_a_link() {
     let world = World::new("reports", "exit 1");
     let (victim, link) = (world.path("victim"), world.path("link"));
