@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
@@ -112,8 +112,8 @@ pub(crate) fn report_place(path: &Path) -> Result<Option<(LocalDirectory, &OsStr
 
 fn is_a_link(path: &Path) -> String {
     format!(
-        "{} is a symbolic link here: nothing is written through it, as a guest may have made it; if you made it, name the \
-         place it leads to (realpath)",
+        "{} is a symbolic link here, and is not followed, as a guest may have made it; if you made it, name the place it \
+         leads to (realpath)",
         local(path)
     )
 }
@@ -254,7 +254,11 @@ impl LocalDirectory {
         }
     }
 
-    fn kind(&self, name: &OsStr) -> Result<FileType, Errno> {
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    pub(super) fn kind(&self, name: &OsStr) -> Result<FileType, Errno> {
         let about = statat(&self.descriptor, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileType::from_raw_mode(about.st_mode))
     }

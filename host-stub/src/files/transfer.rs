@@ -1,13 +1,13 @@
 //! `file push` and `file pull`: what goes where. Each error says on which side it is.
 
 use std::io::stdin;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
 use super::args::{PullArgs, PushArgs, before, inside, path};
 use super::local_directory::{Missing, Target, place};
-use super::session::{start, unbuffered_stdout};
+use super::session::{local, start, unbuffered_stdout};
 use super::tree::{self, Owner};
 use super::unlike::Unlike;
 
@@ -38,12 +38,23 @@ pub(super) fn push(root: &Path, args: PushArgs) -> Result<()> {
             let unlike = &mut Unlike::default();
             tree::push_file(session, &mut stdin().lock(), ("-", 0), &to, (mode, owner), unlike)?;
         } else if args.recursive {
-            tree::push(session, source, &to, args.mode, owner)?;
+            tree::push(session, &named(source)?, &to, args.mode, owner)?;
         } else {
             tree::push_one(session, source, &to, args.mode, owner)?;
         }
     }
     Ok(())
+}
+
+/// The path of what was named, which may be a link, without links that lead to it.
+fn named(path: &Path) -> Result<PathBuf> {
+    let parent = path.parent().filter(|parent| *parent != Path::new(""));
+    let (above, name) = match path.file_name() {
+        Some(name) => (parent.unwrap_or(Path::new(".")), name),
+        None => (path, "".as_ref()),
+    };
+    let above = above.canonicalize().with_context(|| local(above))?;
+    Ok(if name.is_empty() { above } else { above.join(name) })
 }
 
 /// `pull`.

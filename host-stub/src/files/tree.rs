@@ -2,16 +2,19 @@
 //! followed, and a guest is not trusted: what it lists goes below one directory here (`local_directory`), and what is
 //! held of its lists is bounded.
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, openat, readlinkat, statat};
+use rustix::io::Errno;
 
-use super::local_directory::{LocalDirectory, Place};
+use super::local_directory::{LocalDirectory, Missing, Place};
 use super::progress;
 use super::session::{Session, guest, local};
 use super::sftp::client::{self, Entry};
@@ -128,7 +131,7 @@ fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> a
     }
 }
 
-/// Pushes a tree.
+/// Pushes a tree. No link leads to it: a guest that shares what it is in may have put one there since the user named it.
 pub(crate) fn push(
     session: &mut Session,
     source: &Path,
@@ -136,53 +139,56 @@ pub(crate) fn push(
     mode: Option<u32>,
     owner: Owner,
 ) -> Result<()> {
-    let about = source.symlink_metadata().with_context(|| local(source))?.file_type();
-    if !about.is_symlink() && !about.is_file() && !about.is_dir() {
+    let above = LocalDirectory::open(source.parent().unwrap_or(source), Missing::Refuse)?;
+    let name = source.file_name().unwrap_or(".".as_ref());
+    let kind = above.kind(name).with_context(|| local(source))?;
+    if !matches!(kind, FileType::Symlink | FileType::RegularFile | FileType::Directory) {
         bail!("{} is neither a file nor a directory nor a link", local(source));
     }
-    push_below(session, source, target, (mode, owner), &mut Unlike::default())
+    let place = (above.descriptor(), name, source);
+    push_below(session, place, target, (mode, owner), &mut Unlike::default())
 }
 
+/// Pushes a name in a directory, whose path may lead elsewhere when the guest has answered.
 fn push_below(
     session: &mut Session,
-    source: &Path,
+    (above, name, source): (BorrowedFd<'_>, &OsStr, &Path),
     target: &Path,
     (mode, owner): (Option<u32>, Owner),
     unlike: &mut Unlike,
 ) -> Result<()> {
     let (here, there) = (|| local(source), || guest(target));
-    let about = source.symlink_metadata().with_context(here)?;
-    if about.is_symlink() {
+    let about = statat(above, name, AtFlags::SYMLINK_NOFOLLOW).with_context(here)?;
+    let kind = FileType::from_raw_mode(about.st_mode);
+    if kind == FileType::Symlink {
+        let link = readlinkat(above, name, Vec::new()).with_context(here)?;
         if session.find(target).with_context(there)?.is_some() {
             session.remove(target).with_context(there)?;
         }
-        let link = fs::read_link(source).with_context(here)?;
-        return session.symlink(&link, target).with_context(there);
+        let link = Path::new(OsStr::from_bytes(link.to_bytes()));
+        return session.symlink(link, target).with_context(there);
     }
-    if !about.is_dir() {
-        // Opening a pipe would wait for its other end, and what was a file may be one by now.
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let open = || rustix::fs::open(source, flags, Mode::empty());
-        if about.is_file() {
-            let file = File::from(open().with_context(here)?);
-            if file.metadata().with_context(here)?.is_file() {
-                return push_open(session, (file, source), target, (mode, owner), unlike);
-            }
-        }
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
         unlike.skip(here());
         return Ok(());
     }
+    // Opening a pipe would wait for its other end, and what was a file may be one by now.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(above, name, flags, Mode::empty()).with_context(here)?);
+    let about = file.metadata().with_context(here)?;
+    if about.is_file() {
+        return push_open(session, (file, source), target, (mode, owner), unlike);
+    }
+    let mut names = names(&file).with_context(here)?;
+    names.sort();
     if session.find(target).with_context(there)?.is_none()
         && let Err(error) = session.mkdir(target, &Attrs::default())
     {
         return Err(why_not_made(session, target, error));
     }
-    let entries = fs::read_dir(source).with_context(here)?;
-    let mut entries = entries.collect::<Result<Vec<_>, _>>().with_context(here)?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let target = target.join(entry.file_name());
-        push_below(session, &entry.path(), &target, (mode, owner), unlike)?;
+    for name in names {
+        let place = (file.as_fd(), &*name, &*source.join(&name));
+        push_below(session, place, &target.join(&name), (mode, owner), unlike)?;
     }
     // Last: a directory that forbids writing could not be filled by others than root.
     let now = session.stat(target).with_context(there)?;
@@ -190,6 +196,14 @@ fn push_below(
     let attrs = Attrs { mode: Some(mode), owner: owner.over(now.owner), ..Attrs::default() };
     session.setstat(target, &attrs).with_context(there)?;
     unlike.check(mode, target, || session.stat(target)).with_context(there)
+}
+
+/// The names in a directory.
+fn names(directory: &File) -> Result<Vec<OsString>, Errno> {
+    let entries = Dir::read_from(directory)?;
+    let name = |entry: DirEntry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
+    let all = entries.map(|entry| entry.map(name));
+    all.filter(|name| !name.as_ref().is_ok_and(|name| name == "." || name == "..")).collect()
 }
 
 /// Makes a directory and those above it.

@@ -30,7 +30,8 @@ pub(crate) struct Job {
     /// What is run after all, to have on disk what was written.
     pub(crate) sync: Option<Exec>,
     pub(crate) shares: Vec<Share>,
-    pub(crate) push: Vec<(String, String)>,
+    /// Without links that lead there: the guest may make some.
+    pub(crate) push: Vec<(PathBuf, PathBuf)>,
     pub(crate) pull: Vec<(String, String)>,
     /// When the agent has to have answered, and the command to be started.
     pub(crate) until: Instant,
@@ -132,7 +133,7 @@ impl Job {
                     Some("virtiofs") => "virtiofs",
                     Some(_) => "9p",
                     None => {
-                        copy(&mut session, &share.source, &share.target)?;
+                        copy(&mut session, &share.source, Path::new(&share.target))?;
                         if share.access == Access::Write {
                             complain(&format!(
                                 "{} is a copy in the guest, and what is written there is lost: this machine and the \
@@ -146,7 +147,7 @@ impl Job {
                 let _heard = tell.send(Step::Shared(share.target.clone(), way));
             }
         }
-        self.push.iter().try_for_each(|(from, to)| copy(&mut session, Path::new(from), to))
+        self.push.iter().try_for_each(|(from, to)| copy(&mut session, from, to))
     }
 
     /// The guest's mounts, as soon as the shares are among them, or after a while.
@@ -205,19 +206,24 @@ impl Job {
     }
 }
 
-/// Copies something into the guest, to that path or, if that ends with a slash, into it. A link that is named stands for what it
-/// leads to, which is not there; those in a directory stay links.
-fn copy(session: &mut Session, from: &Path, to: &str) -> Result<()> {
+/// What is pushed from where, a path without links, and to where. A link that is named stands for what it leads to, which is not
+/// there; those in a directory stay links.
+pub(crate) fn pushed((from, to): &(String, String)) -> Result<(PathBuf, PathBuf)> {
+    let from = Path::new(from);
     let here = from.canonicalize().with_context(|| from.display().to_string())?;
     let mut target = Path::new("/").join(to);
-    let above = if to.ends_with('/') { Some(target.as_path()) } else { target.parent() };
-    if let Some(above) = above {
-        tree::make_parents(session, above)?;
-    }
     if to.ends_with('/') {
         // By the name that was said, unless that is none, as `.` is.
         let name = from.file_name().or(here.file_name());
         target.push(name.context("/ cannot be copied as a whole")?);
     }
-    tree::push(session, &here, &target, None, Owner::default())
+    Ok((here, target))
+}
+
+/// Copies something into the guest.
+fn copy(session: &mut Session, from: &Path, to: &Path) -> Result<()> {
+    if let Some(above) = to.parent() {
+        tree::make_parents(session, above)?;
+    }
+    tree::push(session, from, to, None, Owner::default())
 }

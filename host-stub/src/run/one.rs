@@ -14,7 +14,7 @@ use super::args::RunArgs;
 use super::check;
 use super::console::{Console, Echo, Keeps};
 use super::course::{Course, Limits, News, watch_signals};
-use super::guest::Job;
+use super::guest::{Job, pushed};
 use super::machine::{Plan, Talk};
 use super::outcome::junit::{self, Case};
 use super::outcome::{Outcome, Phases, result};
@@ -103,6 +103,7 @@ fn staged(
     let mut console = Console::new(path.clone(), echo, keeps);
     // Opens it, before a guest with a share can put another file there.
     console.look();
+    let push = args.push.iter().map(pushed).collect::<Result<_>>()?;
     let log = log(args, root)?;
     let world = World::start(root, &plan, &path, talk, log)?;
     phases.booted = Some(Instant::now());
@@ -123,6 +124,7 @@ fn staged(
     };
     let mut job = job(args, root, &plan);
     job.exec.tails = tails.clone();
+    job.push = push;
     let outcome = course.run(job, sender, phases);
     if outcome.has_exited() && args.vm.write {
         course.switch_off();
@@ -172,7 +174,7 @@ fn job(args: &RunArgs, root: &Path, plan: &Plan) -> Job {
         sync: args.vm.write.then(|| Exec::plain(NAME, sync)),
         shell: has_shell.then(|| Exec::plain(NAME, shell)),
         shares: plan.shares.clone(),
-        push: args.push.clone(),
+        push: Vec::new(),
         pull: args.pull.clone(),
         until: Instant::now(),
     }

@@ -98,7 +98,7 @@ fn a_directory_is_never_filled_through_a_link() {
         std::os::unix::fs::symlink(&host.directory, host.path(link)).unwrap();
         let error = pulled(&host).unwrap_err();
         is_untouched(&host);
-        assert!(error.contains("is a symbolic link here: nothing is written through"), "{error}");
+        assert!(error.contains("is a symbolic link here, and is not followed"), "{error}");
     }
 }
 
@@ -280,7 +280,7 @@ fn no_pull_follows_a_link_that_an_earlier_one_made() {
         (&["-p", "vm1/outside"], "target/new/outside"),
     ] {
         let error = pull(args, to).unwrap_err();
-        assert!(error.contains("is a symbolic link here: nothing is written"), "{to}: {error}");
+        assert!(error.contains("is a symbolic link here, and"), "{to}: {error}");
     }
     assert_eq!(fs::read_dir(host.path("elsewhere")).unwrap().count(), 0);
     // Where the path begins as the shell calls this directory, links in that name are the user's.
@@ -332,6 +332,32 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_copied() {
     assert!(output.status.success(), "{said}");
     let names = format!("{source}/p, {source}/s\n");
     assert!(said.starts_with("mote-host: skipped, ") && said.ends_with(&names), "{said}");
+}
+
+#[test]
+fn a_directory_that_is_replaced_during_a_push_shows_nothing_else() {
+    // As a guest does it that writes to a share with the source: before it answers, a link takes the directory's place.
+    let source = Arc::new(OnceLock::<PathBuf>::new());
+    let opened = Arc::new(AtomicBool::new(false));
+    let (ours, seen) = (source.clone(), opened.clone());
+    let host = guest(move |asked| {
+        if asked.kind == LSTAT && asked.path.ends_with("/d") {
+            let d = ours.get().unwrap().join("d");
+            fs::rename(&d, d.with_extension("old")).unwrap();
+            std::os::unix::fs::symlink("../secrets", d).unwrap();
+        }
+        seen.fetch_or(asked.kind == OPEN && asked.path.ends_with("key"), Ordering::Relaxed);
+        let is_file = asked.path.ends_with("key") || asked.path.ends_with("/f");
+        of_tree(asked, |_| if is_file { Said::File } else { Said::Directory }, &[])
+    });
+    let here = host.path("source");
+    for (directory, file) in [(here.join("d"), "f"), (host.path("secrets"), "key")] {
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(file), "mine").unwrap();
+    }
+    source.set(here.clone()).unwrap();
+    host.run(&["file", "push", "-r", here.to_str().unwrap(), "vm1/t"]);
+    assert!(here.join("d").is_symlink() && !opened.load(Ordering::Relaxed));
 }
 
 #[test]

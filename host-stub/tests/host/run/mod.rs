@@ -359,7 +359,7 @@ fn a_run_is_nobody_elses() {
 
 #[test]
 fn a_guest_gets_no_way_to_what_the_run_itself_reads_and_makes_no_device() {
-    let world = World::new("own", "grep CapBnd /proc/self/status >\"$0.caps\"; exit 1");
+    let world = World::new("own", "grep CapEff /proc/self/status >\"$0.caps\"; exit 1");
     let share = world.path("");
     let (code, said) = world.run(&["--accel", "tcg", "--share", &format!("{share}:/m")]);
     assert_eq!(code, Some(125), "{said}");
@@ -371,7 +371,7 @@ fn a_guest_gets_no_way_to_what_the_run_itself_reads_and_makes_no_device() {
         /// CAP_MKNOD.
         const MKNOD: u64 = 1 << 27;
         let caps = fs::read_to_string(world.path("qemu.caps")).unwrap();
-        let caps = caps.trim_start_matches("CapBnd:").trim();
+        let caps = caps.trim_start_matches("CapEff:").trim();
         assert_eq!(u64::from_str_radix(caps, 16).unwrap() & MKNOD, 0, "{caps}");
     }
 }

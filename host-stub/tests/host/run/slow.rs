@@ -68,7 +68,10 @@ fn be_slow(stream: &mut Stream) {
 
 /// A run with such an agent; gives its calls.
 fn run(name: &str, options: &[&str], answer: Answer) -> (Output, Vec<String>) {
-    let world = World::new(name, "exec sleep 1000");
+    run_in(&World::new(name, "exec sleep 1000"), options, answer)
+}
+
+fn run_in(world: &World, options: &[&str], answer: Answer) -> (Output, Vec<String>) {
     let options = [&["--accel", "tcg"][..], options].concat();
     let run = mote_machine::bounded(&mut world.command(&options)).unwrap();
     let instance = world.instance();
@@ -128,6 +131,34 @@ fn an_agent_that_never_answers_is_asked_until_the_boots_time_is_over() {
     assert_eq!(calls.len(), 2, "{calls:?}");
     let took = begun.elapsed();
     assert!(took >= Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_link_that_a_guest_puts_in_the_place_of_what_is_pushed_is_not_followed() {
+    // As a guest with a share does it while it boots.
+    let world = World::new("pushed", "cd \"${0%/*}\"; ln -sf secret conf; exec sleep 1000");
+    let conf = world.path("conf");
+    std::fs::write(&conf, "").unwrap();
+    std::fs::write(world.path("secret"), "mine").unwrap();
+    let push = format!("{conf}:/conf");
+    let (output, _) = run_in(&world, &["--push", &push], |_, request, stream| {
+        let first = request.first_line();
+        if first.starts_with("GET /1.0/events") {
+            accept_websocket(stream, request)?;
+            be_slow(stream);
+            return Ok(());
+        }
+        if !first.starts_with("GET /1.0/sftp") {
+            return say(stream, "403 Forbidden", r#"{"type":"error","error":"enough"}"#);
+        }
+        sftp::serve(request, stream, &|asked| match (asked.kind, asked.path.as_str()) {
+            (sftp::OPEN, _) => Said::Refused(4),
+            (sftp::LSTAT, "/conf") => Said::Refused(2),
+            _ => sftp::of_tree(asked, |_| Said::Directory, &[]),
+        })
+    });
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(Path::new(&conf).is_symlink() && said.contains("enough"), "{said}");
 }
 
 /// A run whose guest answers so when its list of mounts is read; what is said.
