@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use mote_checks::{Noise, noise};
 pub use mote_machine::{
-    Private, bounded, in_private, output, patient, private, skipped, slowdown, wait,
+    Private, bounded, in_private, in_time, output, patient, private, skipped, slowdown, wait,
 };
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -8,4 +8,4 @@ mod speed;
 
 pub use bounded::{bounded, output};
 pub use rights::{Private, in_private, private, skipped};
-pub use speed::{SLOWDOWN, patient, slowdown, wait};
+pub use speed::{SLOWDOWN, in_time, patient, slowdown, wait};

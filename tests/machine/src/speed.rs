@@ -43,23 +43,29 @@ pub fn patient(limit: Duration) -> Duration {
     limit.mul_f64(slowdown())
 }
 
+/// Whether what took so long here takes no longer than `limit` on an idle machine. Measures the machine again before it denies that:
+/// others may have begun meanwhile.
+#[must_use]
+pub fn in_time(took: Duration, limit: Duration) -> bool {
+    took < patient(limit) || {
+        see(measured());
+        took < patient(limit)
+    }
+}
+
 /// Looks until there is something; gives it and how long that took.
 ///
 /// # Panics
-/// After [`patient`]'s time. The machine is measured again by then: others may have begun meanwhile.
+/// If it is not there [`in_time`].
 #[track_caller]
 pub fn wait<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> (T, Duration) {
     let begun = Instant::now();
-    let mut again = false;
     loop {
         if let Some(found) = look() {
             return (found, begun.elapsed());
         }
-        if begun.elapsed() >= patient(limit) {
-            assert!(!again, "waited {:?} for {what}, {limit:?} on an idle machine", patient(limit));
-            see(measured());
-            again = true;
-        }
+        let is_early = in_time(begun.elapsed(), limit);
+        assert!(is_early, "waited {:?} for {what}, {limit:?} on an idle machine", patient(limit));
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::client::Client;
 use super::wire::PATIENCE;
 use super::ws::Ws;
+use crate::in_time;
 
 /// Result of a command.
 #[derive(Clone, Debug)]
@@ -112,7 +113,7 @@ impl Exec {
             if operation["status_code"].as_u64().is_some_and(|code| code >= 200) {
                 return Ok(operation);
             }
-            if begun.elapsed() > limit {
+            if !in_time(begun.elapsed(), limit) {
                 return Err("the command did not end in time".into());
             }
             std::thread::sleep(Duration::from_millis(25));

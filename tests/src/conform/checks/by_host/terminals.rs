@@ -56,8 +56,8 @@ fn editor(agent: &Agent) -> Claim {
     let mut terminal = Terminal::open(80, 25);
     let vi = ["--env", "TERM=linux", NAME, "--", "vi", "/tmp/lines"];
     let mut child = inside(agent, &terminal, &vi)?;
-    // The last line of 25 is vi's own; what is below shows when there is room.
-    terminal.until("line-24.");
+    // The last line of 25 is vi's own, and drawn last: from then on it waits for keys, or for a signal.
+    terminal.until(" 1/60 ");
     terminal.resize(80, 40);
     signal(&child, Signal::WINCH)?;
     terminal.until("line-39.");
