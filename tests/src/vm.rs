@@ -260,7 +260,7 @@ fn start_vsock(directory: &Path) -> Process {
     }
     let config =
         format!("guest-cid=3,uds-path={},socket={}", vsock(directory).display(), vhost.display());
-    let log = File::create(directory.join("vsock.log")).expect("a log");
+    let log = File::create(directory.join("vhost.log")).expect("a log");
     let process = Process::start(
         Command::new(program).args(["--vm", &config]).stdin(Stdio::null()).stderr(log),
     );

@@ -314,7 +314,7 @@ impl Demo<'_> {
         end_of("the guest's console", "console");
         end_of("mote-host", "host/daemon.log");
         end_of("QEMU", "qemu.log");
-        end_of("vhost-device-vsock", "vsock.log");
+        end_of("vhost-device-vsock", "vhost.log");
         println!("\nWhat to try: {hint}.");
         println!(
             "MOTE_KEEP=1 scripts/run keeps all files of it; 'scripts/run --shell' is a shell in the guest."

@@ -161,7 +161,7 @@ fn a_boot_that_fails_is_told_and_not_waited_for() {
         err.starts_with("mote-host: guest panicked: \"Kernel panic - not syncing: VFS: "),
         "{err}"
     );
-    let limit = (booted.as_secs() * 2).to_string();
+    let limit = (booted.as_secs() * 4).to_string();
     let options = ["--append", "mote.agent=no", "--boot-timeout", &limit];
     let (_, err, code) = output(run(&scratch.0, &options, &["true"]));
     assert_eq!(code, Some(125), "{err}");
