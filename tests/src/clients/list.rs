@@ -77,8 +77,8 @@ use Place::{Guest, Host, Inside};
 pub const CLIENTS: &[Client] = &[
     Client::new(
         "Incus' Go client",
-        "`github.com/lxc/incus/v6/client` 6.0.4 over the HTTP client that incusd makes for a VM \
-         (Debian: `golang-github-lxc-incus-dev`).",
+        "`github.com/lxc/incus/v7/client` 7.0.2 over the HTTP client that incusd makes for a VM \
+         (Debian: `golang-github-lxc-incus-v7-dev`).",
         &["built", "incus"],
         Host,
         20,
@@ -163,13 +163,13 @@ pub const CLIENTS: &[Client] = &[
     )
     .needs(&["cloud-init-22.4"]),
     Client::new(
-        "cloud-init 25.1",
-        "Its LXD data source (Debian 13: `cloud-init`).",
-        &["python", "python/cloud_init.py", "cloud-init-25.1"],
+        "cloud-init 26.2",
+        "Its LXD data source (Debian sid: `cloud-init`).",
+        &["python", "python/cloud_init.py", "cloud-init-26.2"],
         Guest,
         1,
     )
-    .needs(&["cloud-init-25.1"]),
+    .needs(&["cloud-init-26.2"]),
     Client::new(
         "LXD's devlxd test client",
         "`test/devlxd-client` 5.0.2, unchanged (Debian: the source of `lxd`).",
@@ -180,7 +180,7 @@ pub const CLIENTS: &[Client] = &[
     .needs(&["lxd-devlxd-client"]),
     Client::new(
         "Incus' devlxd test client",
-        "`test/dev_incus-client` 6.0.4, unchanged (Debian: `golang-github-lxc-incus-dev`).",
+        "`test/dev_incus-client` 7.0.2, unchanged (Debian: `golang-github-lxc-incus-v7-dev`).",
         &["bash", "shell/devlxd-client", "incus-devlxd-client"],
         Guest,
         4,

@@ -12,7 +12,7 @@ import (
 	"os"
 	"time"
 
-	localtls "github.com/lxc/incus/v6/shared/tls"
+	localtls "github.com/lxc/incus/v7/shared/tls"
 
 	"mote/report"
 )

@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
-	incus "github.com/lxc/incus/v6/client"
-	"github.com/lxc/incus/v6/shared/api"
+	incus "github.com/lxc/incus/v7/client"
+	"github.com/lxc/incus/v7/shared/api"
 
 	"mote/agent"
 	"mote/report"
