@@ -1,15 +1,17 @@
 //! Websockets to an agent. Two threads may use one: the half that reads and the half that writes share
 //! nothing but the socket, into which a frame goes whole.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use rustix::net::{SendFlags, send};
+use rustix::process::Pid;
 use tungstenite::error::ProtocolError;
 use tungstenite::handshake::client::{ClientHandshake, Response};
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode};
@@ -20,10 +22,16 @@ use super::trouble::FailedCall;
 use crate::common::limits;
 use crate::instance::{Instance, vsock_device};
 use crate::net::http::unanswered;
-use crate::net::stream::{Limit, Timed};
+use crate::net::stream::{Limit, Timed, patient};
 
 /// For connecting, TLS and the upgrade together (P§3.2).
 const CONNECT: Duration = Duration::from_secs(10);
+/// Between looks at a connection on which nothing arrives.
+const TICK: Duration = Duration::from_secs(1);
+/// Between pings on it, ticks.
+const PING: u32 = 5;
+/// A guest that is silent for longer is lost, ticks.
+const SILENCE: u32 = 15;
 
 /// What comes in.
 #[derive(Debug)]
@@ -62,7 +70,10 @@ impl Line {
 }
 
 /// The reading half.
-pub(crate) struct Incoming(WebSocket<Half>);
+pub(crate) struct Incoming {
+    socket: WebSocket<Half>,
+    watch: Option<Watch>,
+}
 
 /// The writing half.
 pub(crate) struct Outgoing(WebSocket<Half>);
@@ -70,39 +81,112 @@ pub(crate) struct Outgoing(WebSocket<Half>);
 struct Half {
     read: Timed,
     /// The reading half answers pings.
-    write: Arc<Mutex<UnixStream>>,
+    wire: Arc<Wire>,
+}
+
+/// What both halves share.
+struct Wire {
+    write: Mutex<UnixStream>,
+    /// Counts what has arrived.
+    arrived: AtomicU64,
+}
+
+/// Tells whether the peer still answers.
+#[derive(Clone)]
+pub(crate) struct Pulse(Arc<Wire>);
+
+impl Pulse {
+    /// Returns a number that grows with whatever arrives.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.0.arrived.load(Ordering::Acquire)
+    }
+
+    /// Pings the peer, unless frames wait for it already. A guest that was suspended has lost its connections, and its
+    /// kernel resets one only when something arrives on it.
+    pub(crate) fn ping(&self) {
+        /// Without payload, masked as a client's frames are (RFC 6455, 5.2).
+        const PING: [u8; 6] = [0x89, 0x80, 0, 0, 0, 0];
+        if let Ok(line) = self.0.write.try_lock() {
+            let _gone = send(&*line, &PING, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+}
+
+/// How long a peer has been silent, in reads of [`TICK`] that got nothing.
+struct Watch {
+    is_paused: Box<dyn Fn() -> bool + Send>,
+    /// The process that carries the guest's vsock.
+    device: Option<Pid>,
+    arrived: u64,
+    ticks: u32,
+}
+
+/// The guest has not answered pings, although its VM runs.
+#[derive(Debug)]
+pub(crate) struct Silent;
+
+impl std::error::Error for Silent {}
+
+impl std::fmt::Display for Silent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the guest has not answered for {SILENCE} s")
+    }
+}
+
+impl Watch {
+    /// Looks why nothing has arrived for another [`TICK`].
+    ///
+    /// # Errors
+    /// Why nothing will.
+    fn tick(&mut self, pulse: &Pulse) -> Result<()> {
+        if let Some(why) = self.device.and_then(vsock_device::stopped) {
+            bail!(why);
+        }
+        let arrived = pulse.arrived();
+        self.ticks = if arrived == self.arrived { self.ticks + 1 } else { 1 };
+        self.arrived = arrived;
+        if self.ticks.is_multiple_of(PING) {
+            pulse.ping();
+        }
+        // In the second half only: a VM that was paused before has had the time to answer.
+        if self.ticks > SILENCE / 2 && (self.is_paused)() {
+            self.ticks = 0;
+        }
+        if TICK * self.ticks < patient(TICK * SILENCE) { Ok(()) } else { bail!(Silent) }
+    }
 }
 
 impl Incoming {
-    /// Hangs up once the process that carries the guest's vsock stops serving it, of which a silent connection tells
-    /// nothing.
-    pub(crate) fn end_with_device(&self, instance: &Instance) {
-        const LOOK: Duration = Duration::from_secs(1);
-        let Some(device) = vsock_device::process(instance) else { return };
-        let socket = Arc::downgrade(&self.0.get_ref().write);
-        thread::spawn(move || {
-            while let Some(socket) = socket.upgrade() {
-                if vsock_device::stopped(device).is_some() {
-                    let line = socket.lock().unwrap_or_else(PoisonError::into_inner);
-                    let _gone = line.shutdown(Shutdown::Both);
-                    return;
-                }
-                drop(socket);
-                thread::sleep(LOOK);
-            }
-        });
+    /// Ends with an error from now on if the guest is silent while its VM is not paused, or if what carries its vsock
+    /// stops, of which the connection tells nothing.
+    pub(crate) fn watch(
+        &mut self,
+        instance: &Instance,
+        is_paused: impl Fn() -> bool + Send + 'static,
+    ) {
+        let device = vsock_device::process(instance);
+        let is_paused = Box::new(is_paused);
+        self.watch = Some(Watch { is_paused, device, arrived: 0, ticks: 0 });
+        self.socket.get_mut().read.limit(Limit::Each(TICK));
+    }
+
+    /// Tells whether the peer still answers.
+    pub(crate) fn pulse(&self) -> Pulse {
+        Pulse(self.socket.get_ref().wire.clone())
     }
 }
 
 impl Read for Half {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.read.read(buffer)
+        let count = self.read.read(buffer)?;
+        self.wire.arrived.fetch_add(1, Ordering::AcqRel);
+        Ok(count)
     }
 }
 
 impl Write for Half {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.write.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)?;
+        self.wire.write.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)?;
         Ok(bytes.len())
     }
 
@@ -124,9 +208,10 @@ pub(crate) fn connect_within(
     limit: Limit,
 ) -> Result<Socket> {
     let socket = client::plain(root, instance, limit)?;
-    let write = Arc::new(Mutex::new(socket.try_clone()?));
+    let write = Mutex::new(socket.try_clone()?);
+    let wire = Arc::new(Wire { write, arrived: AtomicU64::new(0) });
     let half = |limit: Limit| -> Result<Half> {
-        Ok(Half { read: Timed::new(socket.try_clone()?, limit), write: write.clone() })
+        Ok(Half { read: Timed::new(socket.try_clone()?, limit), wire: wire.clone() })
     };
     // Each frame at once: nobody comes by to flush.
     let config = WebSocketConfig::default().write_buffer_size(0);
@@ -144,8 +229,8 @@ pub(crate) fn connect_within(
     incoming.get_mut().read.limit(Limit::Never);
     socket.set_read_timeout(None)?;
     let outgoing = WebSocket::from_raw_socket(half(Limit::Never)?, Role::Client, config);
-    let (incoming, outgoing) = (Incoming(incoming), Outgoing(outgoing));
-    Ok(Socket { incoming, outgoing, line: Line(socket) })
+    let incoming = Incoming { socket: incoming, watch: None };
+    Ok(Socket { incoming, outgoing: Outgoing(outgoing), line: Line(socket) })
 }
 
 /// The body of an answer other than an upgrade: the handshake gives what came with its head. Its status is told
@@ -178,7 +263,7 @@ impl Incoming {
     /// Waits for what comes next. Pings are answered on the way.
     pub(crate) fn next(&mut self) -> Result<Piece> {
         loop {
-            match self.0.read() {
+            match self.socket.read() {
                 Ok(Message::Binary(bytes)) => return Ok(Piece::Bytes(bytes)),
                 Ok(Message::Text(text)) => return Ok(Piece::Text(text.to_string())),
                 Ok(Message::Close(frame)) => match frame.map(|frame| frame.code) {
@@ -191,6 +276,13 @@ impl Incoming {
                         "websocket: a message is longer than {} MiB",
                         limits::MESSAGE / 1024 / 1024
                     )
+                }
+                Err(Error::Io(error)) if error.kind() == ErrorKind::TimedOut => {
+                    let pulse = self.pulse();
+                    let Some(watch) = &mut self.watch else {
+                        return Err(error).context("websocket");
+                    };
+                    watch.tick(&pulse)?;
                 }
                 Err(error) => return Err(error).context("websocket"),
             }

@@ -160,7 +160,7 @@ pub(crate) fn events(root: &Path, name: &str, types: Option<&str>) -> Result<()>
     client::greet(root, &instance, Limit::within(REQUEST))?;
     let target = types.map_or("/1.0/events".into(), |types| format!("/1.0/events?type={types}"));
     let mut socket = websocket::connect(root, &instance, &target).context("events")?;
-    socket.incoming.end_with_device(&instance);
+    socket.incoming.watch(&instance, known::pauses(root, name));
     loop {
         match socket.incoming.next()? {
             Piece::Text(text) => {

@@ -38,6 +38,15 @@ impl Known {
     }
 }
 
+/// Returns what asks the daemon whether the VM stands still and may go on.
+pub(crate) fn pauses(root: &Path, name: &str) -> impl Fn() -> bool + Send + 'static {
+    let (root, target) = (root.to_owned(), format!("/1.0/internal/{name}/agent"));
+    move || {
+        let said = client::ask(&root, "GET", &target, &Value::Null).unwrap_or_default();
+        matches!(said["why"]["cause"].as_str(), Some("paused" | "no-space"))
+    }
+}
+
 /// Asks the daemon.
 pub(crate) fn known(root: &Path, name: &str) -> Result<(Instance, Known)> {
     let target = format!("/1.0/internal/{name}/agent");

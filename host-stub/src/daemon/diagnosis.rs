@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::agent_state::{LastError, Word};
 use super::fault::Fault;
 use super::live::Live;
-use super::vm::{End, Monitor, PANIC};
+use super::vm::{End, Monitor, PANIC, SUSPENDED};
 use crate::agent::trouble::Trouble;
 use crate::instance::{Channel, Flavour, vsock_device};
 
@@ -93,9 +93,10 @@ fn of_the_vm(live: &Live) -> Option<Diagnosis> {
         (Monitor::Connected, _) if vm.is_paused() => Some(Diagnosis::new(
             "paused",
             format!(
-                "the VM stands still (QEMU says {}): nothing in it can answer; cont on its other monitor, \
+                "the VM stands still (QEMU says {}): nothing in it can answer; {} on its other monitor, \
                  {path}.yours, lets it run",
-                vm.does
+                vm.does,
+                if vm.does == SUSPENDED { "system_wakeup" } else { "cont" }
             ),
         )),
         (Monitor::Connected, _) => None,

@@ -35,6 +35,8 @@ pub(crate) enum News {
     Resumed,
     /// QEMU ends, or would: its reason.
     ShutDown(String),
+    /// The guest has suspended itself to memory.
+    Suspended,
 }
 
 impl News {
@@ -46,9 +48,10 @@ impl News {
                 Self::NoSpace
             }
             "GUEST_PANICKED" => Self::Panicked,
-            "RESUME" => Self::Resumed,
+            "RESUME" | "WAKEUP" => Self::Resumed,
             "SHUTDOWN" => Self::ShutDown(data["reason"].as_str().unwrap_or_default().to_owned()),
             "STOP" => Self::Paused,
+            "SUSPEND" => Self::Suspended,
             "VSERPORT_CHANGE" if data["open"] == true && data["id"] == "qemu_serial" => {
                 Self::PortOpened
             }
@@ -94,6 +97,9 @@ pub(crate) const PANIC: &str = "guest-panic";
 
 /// Our word for one that QEMU has stopped as this machine has no room for what it writes; QEMU's is that of any such error.
 pub(crate) const NO_SPACE: &str = "nospace";
+
+/// QEMU's word for a guest that has suspended itself to memory.
+pub(crate) const SUSPENDED: &str = "suspended";
 
 /// What is known.
 #[derive(Debug, Default)]
@@ -144,6 +150,7 @@ impl Vm {
             News::Paused => self.does = "paused".into(),
             News::PortOpened => self.port_opened = true,
             News::Resumed => self.does = "running".into(),
+            News::Suspended => self.does = SUSPENDED.into(),
             News::ShutDown(reason) => self.end = Some(End { reason, heard: false }),
         }
     }

@@ -6,7 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::agent::websocket::Line;
+use super::terminal;
+use crate::agent::websocket::{Line, Pulse};
+use crate::net::stream::patient;
 
 /// Tells when all output was written, and which stream was cut.
 pub(crate) struct AllOutput {
@@ -66,6 +68,26 @@ impl AllOutput {
 }
 
 impl Flow {
+    /// Ends this process by a signal if nothing at all comes from the guest, which then cannot act on it.
+    pub(super) fn end_if_silent(&self, guest: &Pulse, signal: i32) {
+        const ANSWER: Duration = Duration::from_secs(2);
+        let arrived = || (guest.arrived(), self.pieces.load(Ordering::Acquire));
+        loop {
+            let before = arrived();
+            guest.ping();
+            sleep(patient(ANSWER));
+            match arrived() {
+                now if now == before => {
+                    terminal::restore();
+                    std::process::exit(128 + signal);
+                }
+                (answers, _) if answers != before.0 => return,
+                // Output that was on its way.
+                _ => {}
+            }
+        }
+    }
+
     /// Ends this process by a signal if nobody reads the output here: the command ends by it or does not, but its output, which
     /// is waited for, never does.
     pub(super) fn end_if_unread(&self, signal: i32) {

@@ -46,6 +46,8 @@ pub(crate) const NOT_EXECUTABLE: &str = "Command not executable";
 const IDENTITY: &str = "container_exec_user_group_cwd";
 /// What a caller gets who lost the guest.
 const DISCONNECTED: u8 = 129;
+/// What is said of output that is missing then.
+const RESET: &str = "the guest has lost its connections, as after a suspend; output may be missing";
 /// And who lost output of a command that ended with 0.
 const INCOMPLETE: u8 = 1;
 
@@ -58,7 +60,8 @@ pub(crate) fn run(root: &Path, exec: &Exec) -> Result<u8> {
     let ended = Running::start(root, &instance, exec, events, asked, None)?.end();
     let End { outcome, body, lost: output } = ended;
     output.iter().for_each(|why| complain(why));
-    let code = exit_code(outcome, || lost(root, &instance), || not_found(root, &instance, &body))?;
+    let code =
+        exit_code(outcome, |why| lost(root, &instance, why), || not_found(root, &instance, &body))?;
     // What is not all there is no success.
     Ok(if output.is_empty() { code } else { code.max(INCOMPLETE) })
 }
@@ -80,8 +83,8 @@ pub(crate) fn knows_users(
 /// Listens to the agent's events, which tell of a command's end.
 pub(crate) fn listen(root: &Path, instance: &Instance, limit: Limit) -> Result<Incoming> {
     let socket = websocket::connect_within(root, instance, "/1.0/events", limit);
-    let events = socket.context("events")?.incoming;
-    events.end_with_device(instance);
+    let mut events = socket.context("events")?.incoming;
+    events.watch(instance, known::pauses(root, &instance.name));
     Ok(events)
 }
 
@@ -138,11 +141,15 @@ impl<'a> Running<'a> {
 
     /// Waits for its end and for its output's.
     pub(crate) fn end(mut self) -> End {
-        let outcome = wait::wait(self.root, self.instance, &self.id, &mut self.events);
+        let ended = wait::wait(self.root, self.instance, &self.id, &mut self.events);
+        let is_reset = ended.as_ref().is_ok_and(|(_, is_reset)| *is_reset);
+        let outcome = ended.map(|(outcome, _)| outcome);
         let cuts = match &outcome {
+            // The guest has lost the other connections as well, and nothing arrives on them to have it say so.
+            Ok(Outcome { error: None, .. }) if is_reset => self.output.wait_while_it_flows(REST),
             Ok(Outcome { error: None, .. }) => self.output.wait_while_it_flows(STILL),
             Ok(Outcome { error: Some(_), .. }) => self.output.wait(REST),
-            Err(Disconnected) => Vec::new(),
+            Err(Disconnected(_)) => Vec::new(),
         };
         drop(self.raw);
         let mut lost = Vec::new();
@@ -150,6 +157,7 @@ impl<'a> Running<'a> {
             for cut in cuts {
                 match cut {
                     Cut::Lost(why) => lost.push(why),
+                    Cut::Open(_) if is_reset => lost.push(RESET.to_owned()),
                     Cut::Open(why) => complain(why),
                 }
             }
@@ -159,7 +167,10 @@ impl<'a> Running<'a> {
 }
 
 /// What is said of a guest that was lost, with the reason if the daemon learns one within [`LEARNT`].
-fn lost(root: &Path, instance: &Instance) -> String {
+fn lost(root: &Path, instance: &Instance, why: &str) -> String {
+    if !why.is_empty() {
+        return format!("Disconnected: {why}");
+    }
     if let Some(why) = vsock_device::why_stopped(instance) {
         return format!("Disconnected: {why}");
     }
@@ -203,7 +214,7 @@ fn no_command(body: &Value) -> String {
 /// What a real client makes of the end.
 pub(crate) fn exit_code(
     outcome: Result<Outcome, Disconnected>,
-    lost: impl FnOnce() -> String,
+    lost: impl FnOnce(&str) -> String,
     not_found: impl FnOnce() -> String,
 ) -> Result<u8> {
     let say = |text: &str, code| {
@@ -211,7 +222,7 @@ pub(crate) fn exit_code(
         Ok(code)
     };
     match outcome {
-        Err(Disconnected) => say(&lost(), DISCONNECTED),
+        Err(Disconnected(why)) => say(&lost(&why), DISCONNECTED),
         Ok(Outcome { code: Some(127), .. }) => say(&not_found(), 127),
         Ok(Outcome { code: Some(126), .. }) => say(NOT_EXECUTABLE, 126),
         Ok(Outcome { error: Some(error), .. }) => bail!("{error}"),
@@ -244,7 +255,7 @@ mod tests {
     #[test]
     fn exit_codes_are_the_commands_or_say_what_went_wrong() {
         let exit_code = |outcome| {
-            exit_code(outcome, || "Disconnected".to_owned(), || "nothing there".to_owned())
+            exit_code(outcome, |_| "Disconnected".to_owned(), || "nothing there".to_owned())
         };
         let ended = |code: i64| Ok(Outcome { code: Some(code), error: None });
         assert_eq!(exit_code(ended(0)).unwrap(), 0);
@@ -254,7 +265,7 @@ mod tests {
         assert_eq!(exit_code(failed(127)).unwrap(), 127);
         assert_eq!(exit_code(failed(126)).unwrap(), 126);
         assert_eq!(exit_code(failed(-1)).unwrap_err().to_string(), "why");
-        assert_eq!(exit_code(Err(Disconnected)).unwrap(), 129);
+        assert_eq!(exit_code(Err(Disconnected(String::new()))).unwrap(), 129);
         assert!(exit_code(Ok(Outcome { code: None, error: None })).is_err());
     }
 }

@@ -21,7 +21,7 @@ use super::output::{AllOutput, Cut, Flow};
 use super::request::{self, Exec, Fault, Input};
 use super::tail::Stream;
 use super::terminal::{self, write_all};
-use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Socket};
+use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Pulse, Socket};
 use crate::common::printable::complain;
 use crate::instance::{Flavour, Instance};
 use crate::net::stream::Limit;
@@ -99,13 +99,14 @@ impl Sockets {
     /// Moves everything, in threads.
     pub(crate) fn serve(self, exec: &Exec) -> Result<AllOutput> {
         let (control, orders) = channel();
+        let pulse = self.control.as_ref().map(|socket| socket.incoming.pulse());
         if let Some(socket) = self.control {
             spawn(move || drain(socket.incoming));
             spawn(move || steer(socket.outgoing, &socket.line, &orders));
         }
         let is_interactive = matches!(self.data, Data::Terminal(_));
         let mut outputs = Outputs { stall: exec.stall(), ..Outputs::default() };
-        watch_signals(control.clone(), is_interactive, exec.signals, &outputs.flow)?;
+        watch_signals(control.clone(), is_interactive, exec.signals, &outputs.flow, pulse)?;
         for fault in &exec.faults {
             if let Fault::DropControl(after) = *fault {
                 let control = control.clone();
@@ -245,17 +246,25 @@ fn watch_signals(
     is_interactive: bool,
     whose: request::Signals,
     flow: &Arc<Flow>,
+    guest: Option<Pulse>,
 ) -> Result<()> {
     const ENDS: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP];
     let mut signals = Signals::new([SIGCONT, SIGUSR1, SIGUSR2, SIGWINCH])?;
     if whose == request::Signals::Command {
         ENDS.iter().try_for_each(|signal| signals.add_signal(*signal))?;
     }
-    let mut flow = Some(flow.clone()).filter(|_| !is_interactive);
+    let flow = flow.clone();
+    let mut unread = Some(flow.clone()).filter(|_| !is_interactive);
     spawn(move || {
         for signal in signals.forever() {
-            if let Some(flow) = flow.take_if(|_| ENDS[..4].contains(&signal)) {
-                spawn(move || flow.end_if_unread(signal));
+            if ENDS[..4].contains(&signal) {
+                if let Some(flow) = unread.take() {
+                    spawn(move || flow.end_if_unread(signal));
+                }
+                if let Some(guest) = guest.clone() {
+                    let flow = flow.clone();
+                    spawn(move || flow.end_if_silent(&guest, signal));
+                }
             }
             let order = match (signal, terminal::size()) {
                 (SIGWINCH, Some((width, height))) if is_interactive => {

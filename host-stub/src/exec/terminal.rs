@@ -1,6 +1,7 @@
 //! Our own terminal: whether there is one, its size, and raw mode that is always taken back.
 
 use std::io::{stdin, stdout};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
@@ -17,7 +18,18 @@ pub(crate) fn size() -> Option<(u16, u16)> {
 }
 
 /// Raw mode; ends when dropped.
-pub(crate) struct Raw(Termios);
+pub(crate) struct Raw(());
+
+/// What our terminal was before raw mode, while it is in it.
+static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Ends raw mode, if it is on.
+pub(crate) fn restore() {
+    if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // Drained: what the command wrote last is shown as it meant it.
+        let _gone = tcsetattr(stdin(), OptionalActions::Drain, &before);
+    }
+}
 
 impl Raw {
     /// Begins, if stdin is a terminal.
@@ -29,14 +41,14 @@ impl Raw {
         let mut raw = before.clone();
         raw.make_raw();
         tcsetattr(stdin(), OptionalActions::Now, &raw)?;
-        Ok(Some(Self(before)))
+        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        Ok(Some(Self(())))
     }
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // Drained: what the command wrote last is shown as it meant it.
-        let _gone = tcsetattr(stdin(), OptionalActions::Drain, &self.0);
+        restore();
     }
 }
 

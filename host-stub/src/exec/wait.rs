@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::agent::client;
-use crate::agent::websocket::{Incoming, Piece};
+use crate::agent::websocket::{Incoming, Piece, Silent};
 use crate::common::json;
 use crate::instance::Instance;
 use crate::net::stream::Limit;
@@ -29,22 +29,22 @@ pub(crate) struct Outcome {
     pub(crate) error: Option<String>,
 }
 
-/// Nobody knows how it ended; the caller gets 129.
+/// Nobody knows how it ended, and why if that is known; the caller gets 129.
 #[derive(Debug)]
-pub(crate) struct Disconnected;
+pub(crate) struct Disconnected(pub(crate) String);
 
-/// Waits for the end of `id`, of which `events` tells.
+/// Waits for the end of `id`, of which `events` tells; returns also whether that connection was lost.
 pub(crate) fn wait(
     root: &Path,
     instance: &Instance,
     id: &str,
     events: &mut Incoming,
-) -> Result<Outcome, Disconnected> {
+) -> Result<(Outcome, bool), Disconnected> {
     // It may have ended before anybody listened.
     if let Ok(Some(outcome)) = look(root, instance, id) {
-        return Ok(outcome);
+        return Ok((outcome, false));
     }
-    loop {
+    let is_lost = loop {
         match events.next() {
             Ok(Piece::Text(text)) => {
                 let Ok(event) = json::parse(text.as_bytes()) else { continue };
@@ -53,16 +53,19 @@ pub(crate) fn wait(
                     continue;
                 }
                 match outcome(operation) {
-                    Ok(Some(outcome)) => return Ok(outcome),
+                    Ok(Some(outcome)) => return Ok((outcome, false)),
                     Ok(None) => {}
-                    Err(_) => return Err(Disconnected),
+                    Err(_) => return Err(Disconnected(String::new())),
                 }
             }
             Ok(Piece::Bytes(_)) => {}
-            Ok(Piece::Closed) | Err(_) => break,
+            Ok(Piece::Closed) => break false,
+            Err(error) if error.is::<Silent>() => return Err(Disconnected(error.to_string())),
+            Err(_) => break true,
         }
-    }
-    look(root, instance, id).ok().flatten().ok_or(Disconnected)
+    };
+    let outcome = look(root, instance, id).ok().flatten();
+    Ok((outcome.ok_or_else(|| Disconnected(String::new()))?, is_lost))
 }
 
 /// Asks for the operation.

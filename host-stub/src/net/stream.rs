@@ -24,6 +24,11 @@ pub(crate) fn be_patient() {
     }
 }
 
+/// Returns the duration that peers get instead of this one.
+pub(crate) fn patient(duration: Duration) -> Duration {
+    duration * SLOWDOWN.load(Ordering::Relaxed) / 100
+}
+
 /// How long a peer may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
@@ -38,7 +43,7 @@ pub(crate) enum Limit {
 impl Limit {
     /// From now on.
     pub(crate) fn within(duration: Duration) -> Self {
-        Self::Until(Instant::now() + duration * SLOWDOWN.load(Ordering::Relaxed) / 100)
+        Self::Until(Instant::now() + patient(duration))
     }
 
     /// The same, and over after `duration` from now.
@@ -111,8 +116,14 @@ impl AsFd for Timed {
 
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(self.limit.left()?)?;
-        self.socket.read(buffer).map_err(on_time)
+        loop {
+            self.socket.set_read_timeout(self.limit.left()?)?;
+            match self.socket.read(buffer) {
+                // By a signal, which no handler restarts after on a socket with a timeout.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read.map_err(on_time),
+            }
+        }
     }
 }
 

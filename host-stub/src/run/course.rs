@@ -176,7 +176,7 @@ impl Course<'_> {
                 phases.started = Some(Instant::now());
                 *stage = Stage::Command;
             }
-            Step::Ended(Some(code)) => {
+            Step::Ended(Ok(code)) => {
                 phases.ended = Some(Instant::now());
                 *stage = Stage::After(code);
             }
@@ -184,12 +184,15 @@ impl Course<'_> {
                 complain(&why);
                 self.cannot_run = Some(why);
             }
-            Step::Ended(None) => {
+            Step::Ended(Err(silent)) => {
                 // Usually the VM has ended, which is seen soon.
                 let end = Instant::now() + LAST_WORDS;
                 let why = loop {
                     if let Some(why) = self.is_over(&mut Some(Instant::now())) {
                         break why;
+                    }
+                    if !silent.is_empty() {
+                        break silent;
                     }
                     if Instant::now() > end {
                         break self.diagnosis(None);
@@ -330,9 +333,9 @@ impl Course<'_> {
             let left = end.saturating_duration_since(Instant::now());
             match self.news.recv_timeout(left) {
                 Ok(News::Signal(signal)) => return Outcome::Signal(signal),
-                Ok(News::Guest(Step::Ended(Some(code)))) => stage = Stage::After(code),
+                Ok(News::Guest(Step::Ended(Ok(code)))) => stage = Stage::After(code),
                 Ok(News::Guest(Step::CannotRun(why))) => self.cannot_run = Some(why),
-                Ok(News::Guest(Step::Ended(None))) | Err(_) => break,
+                Ok(News::Guest(Step::Ended(Err(_)))) | Err(_) => break,
                 Ok(News::Guest(Step::Lacks(why))) => self.lacks.push(why),
                 Ok(News::Guest(_)) => {}
             }

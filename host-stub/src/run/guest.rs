@@ -12,7 +12,7 @@ use crate::common::limits::{self, Bounded};
 use crate::common::printable::{self, complain};
 use crate::exec::request::Exec;
 use crate::exec::run::{self as exec, Asked, End, Running};
-use crate::exec::wait::Outcome as Ended;
+use crate::exec::wait::{Disconnected, Outcome as Ended};
 use crate::files::local_directory::{Missing, Target, place};
 use crate::files::session::{self, SILENCE, Session};
 use crate::files::tree::{self, Owner};
@@ -44,8 +44,8 @@ pub(crate) enum Step {
     Shared(String, &'static str),
     /// The command was started.
     Started,
-    /// The command has ended; with this code if the guest was not lost.
-    Ended(Option<u8>),
+    /// The command has ended with this code, or the guest was lost, and why if that is known.
+    Ended(Result<u8, String>),
     /// The guest could not run it, and why; its end follows.
     CannotRun(String),
     /// It could not be started.
@@ -70,8 +70,8 @@ impl Job {
         match self.command(tell) {
             Err(error) => drop(say(Step::NotRun(error))),
             Ok(code) => {
-                let is_heard = say(Step::Ended(code));
-                if let (true, Some(code)) = (is_heard, code) {
+                let is_heard = say(Step::Ended(code.clone()));
+                if let (true, Ok(code)) = (is_heard, code) {
                     if let Err(error) = self.after(code) {
                         say(Step::Lacks(format!("{error:#}")));
                     }
@@ -81,8 +81,8 @@ impl Job {
         }
     }
 
-    /// The command, with what comes before; its code if the guest was not lost.
-    fn command(&self, tell: &Sender<Step>) -> Result<Option<u8>> {
+    /// The command, with what comes before; its code, or why the guest was lost.
+    fn command(&self, tell: &Sender<Step>) -> Result<Result<u8, String>> {
         let (root, instance, patience) = (&self.root, &self.instance, Patience::until(self.until));
         let events = patience.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
         if self.exec.needs_identity() {
@@ -103,15 +103,15 @@ impl Job {
             let _heard = tell.send(Step::Lacks(why));
         }
         match outcome {
-            Err(_) => Ok(None),
+            Err(Disconnected(why)) => Ok(Err(why)),
             Ok(Ended { code: Some(code @ (126 | 127)), error: Some(_) }) => {
                 let why = || exec::not_found(root, instance, &body);
                 let why = if code == 127 { why() } else { exec::NOT_EXECUTABLE.to_owned() };
                 let _heard = tell.send(Step::CannotRun(why));
-                Ok(Some(u8::try_from(code)?))
+                Ok(Ok(u8::try_from(code)?))
             }
-            Ok(Ended { code: Some(code), error: None }) => Ok(Some(u8::try_from(code & 0xff)?)),
-            ended => exec::exit_code(ended, String::new, String::new).map(Some),
+            Ok(Ended { code: Some(code), error: None }) => Ok(Ok(u8::try_from(code & 0xff)?)),
+            ended => exec::exit_code(ended, str::to_owned, String::new).map(Ok),
         }
     }
 

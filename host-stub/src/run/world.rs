@@ -19,7 +19,7 @@ use crate::common::random;
 use crate::common::whole_file::end_of_log;
 use crate::control::host::{Host, Whose};
 use crate::control::server;
-use crate::daemon::vm::Monitor;
+use crate::daemon::vm::{Monitor, SUSPENDED};
 use crate::daemon::{Daemon, Live};
 use crate::instance::create::create;
 use crate::instance::vsock_device::Watch;
@@ -161,9 +161,11 @@ impl World {
         self.look(|live| live.vm.monitor == Monitor::Connected).unwrap_or(false)
     }
 
-    /// Whether the VM was stopped by QEMU, which somebody would have to go on with.
+    /// Whether the VM was stopped by QEMU, which somebody would have to go on with. A suspended one wakes by its clock.
     pub(crate) fn stands_still(&self) -> bool {
-        let is_so = |live: &mut Live| live.vm.is_paused() && live.vm.does != "prelaunch";
+        let is_so = |live: &mut Live| {
+            live.vm.is_paused() && !matches!(live.vm.does.as_str(), "prelaunch" | SUSPENDED)
+        };
         self.look(is_so).unwrap_or(false)
     }
 

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::peers::host::{Host, SOON, wait};
@@ -24,7 +26,11 @@ fn world(flavour: &str, end: End) -> (Host, Qemu, Shell) {
 }
 
 fn start(host: &Host, args: &[&str]) -> Child {
-    let mut command = host.command(&[&["exec", "-T"], args].concat());
+    start_with(host, "-T", args)
+}
+
+fn start_with(host: &Host, terminal: &str, args: &[&str]) -> Child {
+    let mut command = host.command(&[&["exec", terminal], args].concat());
     command.env_remove("TERM");
     mote_machine::bounded(
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()),
@@ -38,6 +44,11 @@ fn run(host: &Host, args: &[&str], input: &[u8]) -> Output {
     stdin.write_all(input).unwrap();
     drop(stdin);
     child.wait_with_output().unwrap()
+}
+
+/// Waits until the command runs.
+fn runs(shell: &Shell) {
+    wait("the sockets", SOON, || (shell.order().last()?.starts_with("/1.0/op")).then_some(()));
 }
 
 fn errors(output: &Output) -> String {
@@ -154,10 +165,9 @@ fn a_lost_guest_is_129_and_an_absent_one_is_an_error() {
 
 #[test]
 fn our_signals_go_to_control() {
-    use rustix::process::{Pid, Signal, kill_process};
     let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
     let mut child = start(&host, &["vm1", "cat"]);
-    wait("the sockets", SOON, || (shell.order().last()?.starts_with("/1.0/op")).then_some(()));
+    runs(&shell);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let said = shell.control().len();
         kill_process(Pid::from_child(&child), signal).unwrap();
@@ -172,15 +182,54 @@ fn our_signals_go_to_control() {
 
 #[test]
 fn a_signal_ends_it_whose_output_nobody_reads() {
-    use rustix::process::{Pid, Signal, kill_process};
     for signal in [Signal::TERM, Signal::INT] {
         let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
         let mut child = start(&host, &["vm1", "cat"]);
-        wait("the sockets", SOON, || (shell.order().last()?.starts_with("/1.0/op")).then_some(()));
+        runs(&shell);
         // More than a pipe holds.
         child.stdin.take().unwrap().write_all(&[b'x'; 1_000_000]).unwrap();
         kill_process(Pid::from_child(&child), signal).unwrap();
         let ended = wait("its end", SOON, || child.try_wait().unwrap());
         assert_eq!(ended.code(), Some(128 + signal.as_raw()));
     }
+}
+
+#[test]
+fn a_signal_ends_it_whose_guest_is_silent() {
+    for (signal, terminal) in [(Signal::TERM, "-T"), (Signal::INT, "-T"), (Signal::TERM, "-t")] {
+        let (host, _qemu, shell) = world("lxd", End::Silent);
+        let mut child = start_with(&host, terminal, &["vm1", "cat"]);
+        runs(&shell);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let ended = wait("its end", SOON, || child.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(128 + signal.as_raw()), "{terminal}");
+    }
+}
+
+#[test]
+fn a_silent_guest_is_lost_unless_its_vm_stands_still() {
+    let [(host, _qemu, shell), (other, still, others)] =
+        [world("incus", End::Silent), world("lxd", End::Silent)];
+    let limit = Duration::from_secs(30);
+    let paused = |is| {
+        let of = || other.state()["why"]["cause"].as_str() == Some("paused");
+        wait("the news", SOON, || (of() == is).then_some(()));
+    };
+    still.event("SUSPEND");
+    paused(true);
+    let mut waiting = start(&other, &["vm1", "cat"]);
+    runs(&others);
+    let begun = Instant::now();
+    let mut lost = start(&host, &["vm1", "cat"]);
+    runs(&shell);
+    wait("its end", limit, || lost.try_wait().unwrap());
+    let output = lost.wait_with_output().unwrap();
+    let said = "mote-host: Disconnected: the guest has not answered for 15 s\n";
+    assert_eq!((output.status.code(), &*errors(&output)), (Some(129), said));
+    std::thread::sleep(begun.elapsed() / 4);
+    assert!(waiting.try_wait().unwrap().is_none());
+    still.event("WAKEUP");
+    paused(false);
+    let ended = wait("its end", limit, || waiting.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(129));
 }

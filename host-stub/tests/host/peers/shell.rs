@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use rustls::{ServerConnection, StreamOwned};
 use serde_json::{Value, json};
@@ -25,6 +26,8 @@ pub(crate) enum End {
     Asked { code: i64 },
     /// The agent dies: everything is closed, nobody answers.
     Gone,
+    /// The guest falls silent once the command runs: everything stays open, nothing is read or answered.
+    Silent,
 }
 
 #[derive(Default)]
@@ -34,7 +37,6 @@ struct Seen {
     control: Vec<String>,
     input: Option<Vec<u8>>,
     ended: bool,
-    events: Option<Stream>,
 }
 
 /// The agent.
@@ -44,6 +46,9 @@ pub(crate) struct Shell {
     end: End,
     server: &'static str,
 }
+
+/// Between looks whether all has ended.
+const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
 
@@ -106,6 +111,9 @@ impl Shell {
             return Ok(());
         }
         self.change(|seen| seen.order.push(name.clone()));
+        if self.end == End::Silent && name.starts_with("/1.0/operations/") {
+            park(&stream);
+        }
         match name.as_str() {
             "/1.0" => {
                 let extensions = ["container_exec_user_group_cwd"];
@@ -116,8 +124,7 @@ impl Shell {
             "/1.0/exec" => self.begin(&mut stream, &message),
             "/1.0/events" => {
                 accept_websocket(&mut stream, &message)?;
-                self.change(|seen| seen.events = Some(stream));
-                Ok(())
+                self.events_socket(stream)
             }
             "control" => self.control_socket(stream, &message),
             "0" => self.input_socket(stream, &message),
@@ -131,7 +138,7 @@ impl Shell {
             _ => {
                 let code = match self.end {
                     End::Asked { code } => self.wait(|seen| seen.ended.then_some(code)),
-                    End::Event { .. } | End::Gone => None,
+                    End::Event { .. } | End::Gone | End::Silent => None,
                 };
                 sync(&mut stream, &operation(code))
             }
@@ -140,7 +147,10 @@ impl Shell {
 
     fn begin(&self, stream: &mut Stream, message: &Message) -> std::io::Result<()> {
         self.change(|seen| seen.body = message.json());
-        let fds = json!({"control": "control", "0": "0", "1": "1", "2": "2"});
+        let fds = match message.json()["interactive"] == true {
+            true => json!({"control": "control", "0": "0"}),
+            false => json!({"control": "control", "0": "0", "1": "1", "2": "2"}),
+        };
         let mut started = operation(None);
         started["metadata"] = json!({ "fds": fds });
         let path = format!("/1.0/operations/{ID}");
@@ -152,7 +162,14 @@ impl Shell {
     /// Ends everything when the host says goodbye, which it does after all output.
     fn control_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
         accept_websocket(&mut stream, message)?;
+        if self.end == End::Silent {
+            park(&stream);
+        }
         while let Ok((opcode, payload)) = next_frame(&mut stream) {
+            if opcode == 9 {
+                frame(&mut stream, 10, &payload)?;
+                continue;
+            }
             let text = String::from_utf8_lossy(&payload).into_owned();
             let note = if opcode == 8 { "goodbye".to_owned() } else { text };
             self.change(|seen| seen.control.push(note));
@@ -160,18 +177,34 @@ impl Shell {
                 break;
             }
         }
-        let events = self.seen().events.take();
         self.change(|seen| seen.ended = true);
-        if let (End::Event { code }, Some(mut events)) = (self.end, events) {
+        Ok(())
+    }
+
+    /// Answers pings until all ends.
+    fn events_socket(&self, mut stream: Stream) -> std::io::Result<()> {
+        if self.end == End::Silent {
+            park(&stream);
+        }
+        while !self.seen().ended {
+            stream.sock.set_read_timeout(Some(LOOK))?;
+            // A ping without payload.
+            if stream.read(&mut [0; 1]).is_ok() {
+                stream.sock.set_read_timeout(None)?;
+                stream.read_exact(&mut [0; 5])?;
+                frame(&mut stream, 10, b"")?;
+            }
+        }
+        if let End::Event { code } = self.end {
             let event = json!({"type": "operation", "metadata": operation(Some(code))});
             // Somebody else's first.
             frame(
-                &mut events,
+                &mut stream,
                 1,
                 br#"{"type":"operation","metadata":{"id":"x","status_code":200}}"#,
             )?;
-            frame(&mut events, 1, event.to_string().as_bytes())?;
-            until_hang_up(&mut events);
+            frame(&mut stream, 1, event.to_string().as_bytes())?;
+            until_hang_up(&mut stream);
         }
         Ok(())
     }
@@ -254,6 +287,13 @@ fn next_frame(stream: &mut Stream) -> std::io::Result<(u8, Vec<u8>)> {
     let payload = take(length)?;
     let payload = payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
     Ok((head[0] & 0x0f, payload.collect()))
+}
+
+/// Keeps a connection open and does nothing with it.
+fn park(_stream: &Stream) -> ! {
+    loop {
+        std::thread::park();
+    }
 }
 
 fn until_hang_up(stream: &mut Stream) {
