@@ -68,11 +68,6 @@ pub const REASONS: &[Reason] = &[
         OLDER,
     ),
     because(
-        "another user's file in a sticky directory is refused with the reason",
-        GO,
-        "They pass on the error of the kernel alone.",
-    ),
-    because(
         "another user opens his pipes by name",
         GO,
         "Their pipes belong to root, as lxc#3344 complained of in containers.",
