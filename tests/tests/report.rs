@@ -108,8 +108,8 @@ fn mounts_are_chosen_as_each_server_does_and_one_that_fails_costs_only_itself() 
     let lxd = lxd["filesystem"].as_object().unwrap();
     let names: Vec<_> = lxd.keys().map(String::as_str).collect();
     assert_eq!(names, ["/dev/vda1", "none"]);
-    // The later mount of a device stands; the escaped space is one.
-    assert_eq!(lxd["/dev/vda1"]["mountpoint"], "/srv");
+    // A bind mount of the root's device does not hide `/`; the escaped space is one.
+    assert_eq!(lxd["/dev/vda1"]["mountpoint"], "/");
     assert_eq!(lxd["none"]["mountpoint"], "/run/user 1000");
     let incus = report(&scratch.0, "incus", "metrics");
     let list = incus["filesystem"].as_array().unwrap();
