@@ -99,11 +99,10 @@ const SUBJECTS: &[(&str, &[&str])] = &[
         "disk",
         &[
             "follow/disk/bytes.rs",
-            "follow/disk/duty.rs",
+            "follow/disk/geometry.rs",
             "follow/disk/gpt.rs",
             "follow/disk/mbr.rs",
             "follow/disk/mod.rs",
-            "follow/disk/shape.rs",
         ],
     ),
     ("netlink", &["netlink.rs"]),

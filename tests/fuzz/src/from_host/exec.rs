@@ -2,7 +2,7 @@
 //! hold: no panic; what is read is what serde_json reads there; nothing that no program can be given
 //! gets through; the metadata we answer with is JSON that says the same.
 
-use mote_core::hostapi::exec::{Control, MAX_PATH, Request, SHOWN, control};
+use mote_core::hostapi::exec::{BY_HOST, Control, MAX_PATH, Request, SHOWN, STARTED_BY, control};
 use mote_core::json::Document;
 use serde_json::Value;
 
@@ -90,9 +90,11 @@ fn made_up(mut input: Input<'_>) {
             let mut kept = request;
             kept.drop_environment();
             let texts: Vec<&str> = kept.environment.texts().collect();
+            let (started_by, others) = texts.split_last().expect("who started the command");
+            assert_eq!(*started_by, [STARTED_BY, "=", BY_HOST].concat());
             let is_plain =
                 |text: &&str| ["TERM=", "LANG=", "LC_"].iter().any(|one| text.starts_with(one));
-            assert!(texts.iter().all(is_plain), "{texts:?}");
+            assert!(others.iter().all(is_plain), "{others:?}");
         }
         Err(why) => assert!(!is_good || is_odd, "{body}: {why:?}"),
     }
