@@ -1,7 +1,7 @@
 //! mote-host: plays the LXD or Incus host, so that an agent can be run and tested without either.
 //! It shares no code with the agent, so that the two cannot agree on a mistake.
 //!
-//! A folder imports only from those below it (tests/tests/layout checks that there is no cycle):
+//! A folder imports only from those below it:
 //!
 //! ```text
 //! cli       the command line

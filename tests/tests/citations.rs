@@ -1,0 +1,186 @@
+//! Checks the project's text: each citation of `docs/protocol` has its heading, each link leads to a file or heading, and no
+//! text names a file that readers do not have. `docs/protocol/README.md` says how to write a citation. In the agent's code, only
+//! `json` writes JSON, and errors have types.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use mote_tests::source::{Sources, none, root, tracked};
+
+/// What stands before a number, and the page whose headings or numbered items it cites; without one, those of `docs/protocol`.
+const MARKS: [(&str, Option<&str>); 3] = [
+    ("P\u{a7}", None),
+    (concat!("decis", "ions \u{a7}"), Some("decisions.md")),
+    (concat!("compl", "aint "), Some("complaints.md")),
+];
+/// Files that no reader of the project has.
+const ELSEWHERE: [&str; 3] =
+    [concat!("../", "shared/"), concat!("house", ".md"), concat!("findings", ".md")];
+
+/// Returns the lines outside of code fences, numbered from 1.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        !fenced && !fence
+    })
+}
+
+/// Parses the section number at the start of a text: digits with dots between them.
+fn number(text: &str) -> Option<&str> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    let number = text[..end.unwrap_or(text.len())].trim_end_matches('.');
+    (!number.is_empty()).then_some(number)
+}
+
+/// Returns everything that can be cited, and the numbers that occur twice.
+fn headings(sources: &Sources) -> (BTreeSet<String>, Vec<String>) {
+    let (mut known, mut twice) = (BTreeSet::new(), Vec::new());
+    for (path, text) in sources {
+        let named =
+            MARKS.into_iter().find(|(_, page)| page.is_some_and(|page| path.ends_with(page)));
+        let Some((mark, _)) = named.or(path.starts_with("docs/protocol").then_some(MARKS[0]))
+        else {
+            continue;
+        };
+        for (line, text) in lines(text) {
+            let heading = text.trim_start_matches('#');
+            // The complaints are a numbered list.
+            let can_be_cited =
+                if mark == MARKS[2].0 { text.contains(". ") } else { heading != text };
+            let Some(number) = number(heading.trim_start()).filter(|_| can_be_cited) else {
+                continue;
+            };
+            if !known.insert(format!("{mark}{number}")) {
+                twice.push(format!("{}:{line}: {number} is not unique", path.display()));
+            }
+        }
+    }
+    (known, twice)
+}
+
+/// Returns the citations of a text with their lines.
+fn citations(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        let small = text.to_ascii_lowercase();
+        for (mark, _) in MARKS {
+            let mark_small = mark.to_ascii_lowercase();
+            let cited = small.split(&mark_small).skip(1).filter_map(number);
+            found.extend(cited.map(|number| (line, format!("{mark}{number}"))));
+        }
+    }
+    found
+}
+
+/// Returns the links of a page that lead to no file, or to no heading of a page.
+fn dead(path: &Path, text: &str) -> Vec<String> {
+    let links = lines(text).flat_map(|(number, line)| {
+        let links = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        links.map(move |link| (number, link))
+    });
+    let dead = links.filter(|(_, link)| !link.contains("://") && !leads(path, link));
+    dead.map(|(number, link)| format!("{}:{number}: {link}", path.display())).collect()
+}
+
+fn leads(page: &Path, link: &str) -> bool {
+    let (target, heading) = link.split_once('#').unwrap_or((link, ""));
+    let page = root().join(page);
+    let target = if target.is_empty() { page } else { page.with_file_name("").join(target) };
+    let is_it = |line: &str| line.starts_with('#') && slug(line) == heading;
+    if heading.is_empty() {
+        return target.exists();
+    }
+    std::fs::read_to_string(target).is_ok_and(|page| lines(&page).any(|(_, line)| is_it(line)))
+}
+
+/// Returns a heading's name in links.
+fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    text.chars().filter(kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+#[test]
+fn citations_and_links_lead_somewhere() {
+    let sources = tracked();
+    let (headings, mut troubles) = headings(&sources);
+    let mut count = 0;
+    for (path, text) in &sources {
+        let cited = citations(text);
+        count += cited.len();
+        let missing = cited.iter().filter(|(_, cited)| !headings.contains(cited));
+        troubles.extend(
+            missing
+                .map(|(line, cited)| format!("{}:{line}: {cited} has no heading", path.display())),
+        );
+        let outside = ELSEWHERE.iter().filter(|word| text.contains(**word));
+        troubles.extend(outside.map(|word| format!("{}: {word} is not here", path.display())));
+        // Below tests/src are templates, with the links of the page that is made of them.
+        if path.extension().is_some_and(|kind| kind == "md") && !path.starts_with("tests/src") {
+            troubles.extend(dead(path, text));
+        }
+    }
+    none("texts", troubles);
+    assert!(count > 400 && headings.len() > 60, "{count} citations, {} headings", headings.len());
+}
+
+/// Pieces of JSON as they look in a literal, and an error that is a text.
+const NOT_IN_AGENT: [&str; 13] = [
+    r#"{\""#,
+    r#"\"}"#,
+    r#"[\""#,
+    r#"\"]"#,
+    r##"#"{"##,
+    r##"#"["##,
+    r#" '{'"#,
+    r#"('{'"#,
+    r#""{""#,
+    r#""}""#,
+    r#""[""#,
+    r#""]""#,
+    ", String>",
+];
+
+/// Returns the lines of the agent's code, without its tests, that write JSON by hand or return a text as error.
+fn by_hand(path: &Path, text: &str) -> Vec<String> {
+    let is_code = path.extension().is_some_and(|kind| kind == "rs") && path.starts_with("agent");
+    let apart = ["agent/sim", "agent/core/src/json"].iter().any(|folder| path.starts_with(folder));
+    if !is_code || apart || path.iter().any(|part| part == "tests" || part == "tests.rs") {
+        return Vec::new();
+    }
+    let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let wrong = |line: &str| {
+        // In a sentence, a space follows the colon.
+        let names = line.split(r#"\":"#).skip(1).any(|rest| !rest.starts_with(' '));
+        let found = |piece: &&str| line.contains(*piece);
+        !line.trim_start().starts_with("//") && (names || NOT_IN_AGENT.iter().any(found))
+    };
+    let lines = (1..).zip(shipped.lines()).filter(|(_, line)| wrong(line));
+    lines.map(|(number, line)| format!("{}:{number}: {}", path.display(), line.trim())).collect()
+}
+
+#[test]
+fn the_agent_writes_no_json_by_hand_and_its_errors_are_types() {
+    none("lines", tracked().iter().flat_map(|(path, text)| by_hand(path, text)));
+    for line in [
+        r#"push_str("{\"type\":");"#,
+        r#"format!("{{\"a\":{b}}}")"#,
+        "fn a() -> Result<(), String> {",
+    ] {
+        assert_eq!(by_hand(Path::new("agent/src/a.rs"), line).len(), 1, "{line}");
+    }
+}
+
+#[test]
+fn a_wrong_citation_and_a_dead_link_are_found() {
+    let text = "# 4.1 x\n## 4.1 y\n[1](ready.md) [2](no.md) [3](#no)\n```\n# 7\n[4](no.md)\n```\n";
+    let page = Path::new("docs/protocol/README.md");
+    let (known, twice) = headings(&[(page.to_owned(), text.to_owned())].into());
+    assert_eq!((known.len(), twice.len()), (1, 1), "{known:?} {twice:?}");
+    let cited = citations(&format!("see {0}4.1.\n{0}7, {1}2", MARKS[0].0, MARKS[2].0));
+    assert_eq!(cited.iter().filter(|(_, cited)| !known.contains(cited)).count(), 2);
+    let expected = ["no.md", "#no"].map(|link| format!("docs/protocol/README.md:3: {link}"));
+    assert_eq!(dead(page, text), expected);
+}
