@@ -7,7 +7,7 @@ use crate::terminal::Terminal;
 use crate::world::{VM, World, same};
 
 /// What a client gives back when its command's agent or instance is gone, if the server sees to it as with
-/// containers: 128 and SIGHUP (docs/protocol/exec.md, "When the agent goes").
+/// containers: 128 and SIGHUP (docs/protocol/exec.md, "When the agent ends").
 pub(super) const GONE: i32 = 129;
 /// From the command's first word on, for the server to wait for its end.
 const SETTLED: Duration = Duration::from_secs(2);
