@@ -1,4 +1,4 @@
-//! Other people's clients on mote over sockets: what `docs/clients.md` says of mote. `MOTE_ONLY` (part of a client's name) runs less.
+//! Other people's clients on mote over sockets: what `docs/results/clients.md` says of mote. `MOTE_ONLY` (part of a client's name) runs less.
 
 use mote_tests::clients::{CLIENTS, Subject, page, run_all};
 use mote_tests::pages::file;
@@ -9,5 +9,9 @@ fn mote_does_what_the_page_says() {
     let wanted: Vec<_> = CLIENTS.iter().filter(|client| client.heading.contains(&only)).collect();
     let seen = run_all(&Subject::ON_SOCKETS, &wanted);
     let differing = page::differences(&file::committed(page::NAME), &seen, &wanted);
-    assert!(differing.is_empty(), "docs/clients.md says otherwise:\n{}", differing.join("\n"));
+    assert!(
+        differing.is_empty(),
+        "docs/results/clients.md says otherwise:\n{}",
+        differing.join("\n")
+    );
 }

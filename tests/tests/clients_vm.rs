@@ -1,6 +1,6 @@
 //! Other people's clients on every agent: mote over sockets, mote in VMs, Debian's Go agents in VMs.
 //! `MOTE_COLUMNS` (part of an agent's name), `MOTE_ONLY` (part of a client's) and `MOTE_PART` (`1/3`: every
-//! third client, from the first on) run less. `MOTE_WRITE_DOCS=1` writes `docs/clients.md`, from this run
+//! third client, from the first on) run less. `MOTE_WRITE_DOCS=1` writes `docs/results/clients.md`, from this run
 //! and, for what it leaves out, from what was kept of earlier ones.
 
 use mote_tests::clients::{CLIENTS, Client, Subject, kept, page, run_all};
@@ -32,7 +32,11 @@ fn each_agent_does_what_the_page_says() {
         file::hold(page::NAME, &made.text);
     }
     let differing = page::differences(&file::committed(page::NAME), &seen, &clients);
-    assert!(differing.is_empty(), "docs/clients.md says otherwise:\n{}", differing.join("\n"));
+    assert!(
+        differing.is_empty(),
+        "docs/results/clients.md says otherwise:\n{}",
+        differing.join("\n")
+    );
 }
 
 /// The clients whose name has `only` in it, and of these the share that `part` names.

@@ -33,11 +33,11 @@ fn each_agent_does_what_the_page_says() {
     }
     let whole = whole && page.unknown.is_empty();
     if whole {
-        file::write("conformance.md", &page.text);
+        file::write("results/conformance.md", &page.text);
     }
     assert!(page.unexplained.is_empty(), "without a reason:\n{}", page.unexplained.join("\n"));
     if whole {
-        file::hold("conformance.md", &page.text);
+        file::hold("results/conformance.md", &page.text);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Guest instructions, the kernel's included, of what the shipped agent does in the VM: held by
 //! `tests/budgets/instructions-KERNEL`. `MOTE_RECORD=1` writes it.
 //!
-//! docs/cost.md counts the agent's own in user mode, to the last one. It would not see an agent that makes the kernel
+//! docs/results/cost.md counts the agent's own in user mode, to the last one. It would not see an agent that makes the kernel
 //! work: one that is woken twice for each event, or maps a buffer for each record.
 
 use mote_tests::bench::quiet::counted;

@@ -92,7 +92,7 @@ fn the_page_says_what_the_tally_and_the_targets_say() {
     let all = tally::read(&read_to_string(tally::file()).unwrap());
     let targets: BTreeSet<&str> = TARGETS.iter().copied().collect();
     assert_eq!(all.keys().map(String::as_str).collect::<BTreeSet<_>>(), targets);
-    let text = read_to_string(here("../../docs/fuzzing.md")).unwrap();
+    let text = read_to_string(here("../../docs/results/fuzzing.md")).unwrap();
     let expected = page(&text, &(table(&all) + &about())).unwrap();
-    assert!(text == expected, "docs/fuzzing.md is out of date: run `scripts/fuzz --page`");
+    assert!(text == expected, "docs/results/fuzzing.md is out of date: run `scripts/fuzz --page`");
 }

@@ -23,7 +23,7 @@ scripts/real-server incus|incus-6.0|lxd [options]: drives an agent by a real ser
   --slow N           time limits N times as long (1)
   --keep             when all is said, leave the outer VM running until Enter, and say how to get in
   --list             the checks' names
-  --page             write docs/servers.md from the record, without a run
+  --page             write docs/results/servers.md from the record, without a run
   --qemu OPTION      one more option for QEMU, for trying
 ";
 

@@ -1,4 +1,4 @@
-//! The tables: the whole one for `docs/bench.md` and the terminal, the short one for README.
+//! The tables: the whole one for `docs/results/bench.md` and the terminal, the short one for README.
 
 use std::fmt::Write;
 
@@ -11,108 +11,70 @@ use crate::column::Column;
 const BEGIN: &str = "<!-- bench:begin -->\n";
 const END: &str = "<!-- bench:end -->";
 
-/// Notes on the method, below the table.
+/// Method, below the table.
 const HOW: &str = "\
-mote is measured twice, as LXD's agent and as Incus', and held against the Go agent of the same server.
-The Go agents are Debian's packages, unpacked. A ratio is that of the medians and says how many times
-better mote is, whichever way is better. In each round each agent gets a VM of its own, in turn: mote
-as LXD's, lxd-agent, mote as Incus', incus-agent, and back from the last to the first in the next
-round, as who comes second finds a faster machine. All boot the same image; the host is
-`mote-host`, the clients are the same program for all, without keep-alive, as the servers' own clients.
+Each round boots one VM per agent from the same image: mote as LXD's agent, lxd-agent, mote as Incus' agent, incus-agent. The next
+round reverses the order, because later VMs run faster. The host is `mote-host`. The Go agents are Debian's packages. A ratio
+compares medians; above 1 is better for mote.
 
-- **Binary**: the file as it ships, static and stripped.
-- **Memory, threads**: `/proc/PID/smaps_rollup` and `/proc/PID/task`. The 300 calls are 200 `GET
-  /1.0/config` and 100 `GET /`, one after another.
-- **Smallest VM**: by bisection in steps of 2 MiB, with an image that holds just that agent. Once.
-- **Start**: from a line that the guest's shell writes before it starts the agent, to what the host saw,
-  by the host's clock. The Go agents' set-up (modules, links, a copy of the config share), which a script
-  does before them, is counted; mote does that by itself. The kernel's random numbers are ready before:
-  without a device for them, which real VMs have, the first to ask waits for a second, whoever it is.
-- **Told to CONNECTED**: how long the host's `PUT /1.0` took, in which the agent calls the host back;
-  under LXD with the `GET /1.0` that comes before it.
-- **After the host was down**: killed, 2 s later started again on another port; from then on until the
-  agent has answered the host's new `PUT`.
-- **devlxd**: a client in the guest, a new connection for each call. 200 calls one after another, 64 by 8
-  clients, 128 by 64 clients.
-- **Instructions**: QEMU's `-icount` makes the guest's clock count instructions, and the kernel counts
-  that clock for each thread of the agent (`schedstat`): user space and kernel together, also when idle,
-  and hardly different on a busy machine. For calls: 50 after 20 others, once.
-- **Image export**: 32 MiB, read by a client in the guest. LXD 5.0.2 and Incus have none.
-- **Commands, files, metrics**: `mote-host` as a process of its own for each call, TLS included: 8 x `exec
-  true`; `dd` of 16 MiB; 16 MiB put into a tmpfs and got from it; the middle one of 5 calls for metrics.
-- **Idle**: all agents side by side, each in its VM, from 10 s after CONNECTED on, as many times 30 s
-  as there are rounds. Wake-ups are context switches of all threads, asked for or not.
+- **Binary**: the static, stripped file as it ships.
+- **Memory**: `/proc/PID/smaps_rollup`. The 300 calls are 200 `GET /1.0/config` and 100 `GET /`, one after another.
+- **Start**: from the guest's shell starting the agent, until the host has an answer, by the host's clock. It includes the script
+  that a Go agent needs (modules, mount of the config share).
+- **PUT to CONNECTED**: the duration of the host's `PUT /1.0`, in which the agent calls the host back.
+- **devlxd calls**: 200, each on its own connection, one after another.
+- **exec, SFTP**: one `mote-host` process per call, TLS included: 8 commands; 16 MiB into a tmpfs.
+- **Wake-ups**: context switches of all threads, from 10 s after CONNECTED, with the VMs of all agents running side by side.
 ";
 
-/// Composition of the time of a start.
+/// Where the time of a start goes.
 const START: &str = "\
-- **Start**: half goes by before STARTED, in which modules are loaded and the config share is found, mounted and read
-  (the Go agents' script does the same). Then the host's call and ours back are one full handshake each, of 20 million
-  instructions on our side; nine tenths of them are signatures with P-384, made and checked by ring (docs/cost.md). A
-  faster P-384, or a second CPU, is what would be needed.
+- **Start**: half of the time loads modules and reads the config share. The rest is two full TLS handshakes, mostly ring's P-384.
 ";
 
-/// Composition of the time of a call to the host.
+/// Where the time of a call to the host goes.
 const CALL: &str = "\
-- **`GET /1.0/config`**: a call is a TLS 1.3 handshake with the host, resumed. Of what the agent executes in user mode 59 %
-  is X25519 and 14 % the key schedule's SHA-256 (callgrind, docs/cost.md); the rest is spread thin. The row of
-  instructions says the same without the machine's noise. ring's large tables for X25519 would take 13 % off
-  for 32 KB, which the goals for size and memory do not have. The first half of it, the keys, is made while the
-  host is dialled.
+- **`GET /1.0/config`**: one resumed TLS handshake: 59 % of the agent's instructions are X25519, 14 % SHA-256 (callgrind). ring's
+  larger X25519 tables would save 13 % and cost 32 kB.
 ";
 
-/// Composition of the time of a local answer.
+/// Where the time of a local answer goes.
 const ROOT: &str = "\
-- **`GET /`**: connecting, switching and closing, which are the kernel's, are nearly all of it. A program that does nothing
-  but accept, read, write and close, asked by the same client, shows how far an agent could get:
+- **`GET /`**: nearly all of it is the kernel's connect, switch and close. The baseline is a program that only accepts, reads,
+  writes and closes:
 ";
 
-/// Composition of the time of what takes full handshakes.
+/// Where the time of full handshakes goes.
 const HANDSHAKES: &str = "\
-- **Told to CONNECTED, `exec true`**: they are full TLS handshakes, two and four, and those are signatures with P-384: 79 of
-  the 80 million instructions of a command. incus-agent makes and checks them with Go's P-384 on the same emulated CPU.
-  A faster P-384 was tried, and is more than half of the agent's size (docs/optimizations.md).
+- **PUT to CONNECTED, `exec true`**: two and four full TLS handshakes, and P-384 is 79 of the 80 million instructions of a command.
 ";
 
-/// Composition of the time of a file that is put.
+/// Where the time of an upload goes.
 const PUT: &str = "\
-- **SFTP put**: the guest's CPU is busy throughout, and four sevenths of that in the kernel (`/proc/stat`: 0.6 s of user and
-  0.8 s of system for 16 MiB). vsock's buffers hold 4 KiB, so 16 MiB are about 9,500 interrupts and as many wake-ups; and
-  files are written by a process of their own, so that a file system that hangs holds up nothing else, which costs a pipe
-  between both. A program that takes as many bytes from vsock, in records sealed beforehand as TLS seals them, opens them
-  with ring and writes them to the same file system, and does nothing else, shows how far an agent could get:
+- **SFTP put**: vsock buffers are 4 KiB, so 16 MiB are about 9,500 interrupts, and four sevenths of the CPU time is the kernel's.
+  The baseline is a program that only reads vsock, decrypts with ring and writes the file:
 ";
 
-/// Renders `docs/bench.md`: the book of QEMU's default CPU, and those of other CPUs.
+/// Renders `docs/results/bench.md`.
 #[must_use]
-pub fn whole(book: &Book, others: &[&Book]) -> String {
+pub fn whole(book: &Book) -> String {
     let mut page = format!(
-        "# mote beside the Go agents\n\nMade by `scripts/bench` at {}, from [bench.json](bench.json).\n\n\
+        "# mote and the Go agents\n\nGenerated by `scripts/bench` at {}. [bench.json](bench.json) has the samples of all {} rows.\n\n\
          Median, and (smallest - largest) where they differ.\n\n",
-        book.said(COMMIT)
+        book.said(COMMIT),
+        agents_rows(book).count()
     );
-    page += &table(book);
-    page += &older(book);
-    for other in others {
-        let _ok = write!(
-            page,
-            "\n## On another CPU: {}\n\nAt {}; rounds: {}.\n\n{}",
-            other.said(CPU),
-            other.said(COMMIT),
-            other.said("rounds"),
-            table(other)
-        );
-    }
+    page += &table(book, &PAGE);
     page += &shortfalls(book);
-    page += "\n## On what\n\n| | |\n| --- | --- |\n";
+    page += "\n## Machine\n\n| | |\n| --- | --- |\n";
     for (name, value) in &book.machine {
         let _ok = writeln!(page, "| {name} | {value} |");
     }
-    page += "\n## How\n\n";
+    page += "\n## Method\n\n";
     page += HOW;
     let misses: Vec<_> = book.misses().collect();
     if !misses.is_empty() {
-        page += "\n## What failed\n\n";
+        page += "\n## Failed measurements\n\n";
         for (row, column, why) in misses {
             let why = why.lines().next().unwrap_or_default();
             let title = find(row).map_or(row, |row| row.title);
@@ -143,10 +105,10 @@ fn shortfalls(book: &Book) -> String {
         text += PUT;
         text += &limit_of("put", book);
     }
-    if text.is_empty() { text } else { format!("\n## Short of a goal\n\n{text}") }
+    if text.is_empty() { text } else { format!("\n## Missed goals\n\n{text}") }
 }
 
-/// How much better than the Go agents any agent could be in this row.
+/// Returns the upper bound of the ratio in this row, as the baseline program shows it.
 fn limit_of(id: &str, book: &Book) -> String {
     let (Some(row), Some((limit, _))) = (find(id), LIMITS.iter().find(|(_, of)| *of == id)) else {
         return String::new();
@@ -158,11 +120,11 @@ fn limit_of(id: &str, book: &Book) -> String {
         let (Some(limit), Some(agent)) = (limit, agent) else { continue };
         let _ok = writeln!(
             text,
-            "  Beside {} it has {} {} in mote's VM, so that no agent there could be more than {} better.",
-            theirs.title(),
+            "  {} {}, so no agent can be more than {} better than {}.",
             number(limit.median),
             row.unit,
-            times(row.ratio(limit.median, agent.median))
+            times(row.ratio(limit.median, agent.median)),
+            theirs.title()
         );
     }
     text
@@ -174,7 +136,7 @@ fn agents_rows(book: &Book) -> impl Iterator<Item = &'static Row> {
     rows_of(book).into_iter().filter(move |row| !is_limit(row))
 }
 
-/// mote beside an older build of it, if that was measured.
+/// Compares mote with an older build, if that was measured.
 #[must_use]
 pub fn older(book: &Book) -> String {
     let commit = book.said(BEFORE);
@@ -182,7 +144,7 @@ pub fn older(book: &Book) -> String {
         return String::new();
     }
     let mut text = format!(
-        "\n## Beside an older build\n\nThat of {commit}, in the same run. Above 1 is better than it was.\n\n\
+        "\nCompared with {commit} in the same run; above 1 is better.\n\n\
          | | | now | {commit} | ratio |\n| --- | --- | --: | --: | --: |\n"
     );
     for row in agents_rows(book) {
@@ -195,16 +157,16 @@ pub fn older(book: &Book) -> String {
     text
 }
 
-/// The table of all rows.
+/// Returns the table of these rows, or of all if none is named.
 #[must_use]
-pub fn table(book: &Book) -> String {
+pub fn table(book: &Book, only: &[&str]) -> String {
     let mut table = String::from("| | |");
     for theirs in [Column::LxdAgent, Column::IncusAgent] {
         let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
         let _ok = write!(table, " {} | {} | ratio |", ours.title(), theirs.title());
     }
     table += " goal |\n| --- | --- | --: | --: | --: | --: | --: | --: | --- |\n";
-    for row in agents_rows(book) {
+    for row in agents_rows(book).filter(|row| only.is_empty() || only.contains(&row.id)) {
         let _ok = write!(table, "| {} | {} |", row.title, row.unit);
         for theirs in [Column::LxdAgent, Column::IncusAgent] {
             let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
@@ -222,15 +184,18 @@ pub fn table(book: &Book) -> String {
     table
 }
 
-/// Rows of README's table; the page beside it has all.
-const FRONT: [&str; 8] = ["bytes", "pss", "answered", "config", "root", "exec", "put", "wakeups"];
+/// Rows of the page.
+const PAGE: [&str; 10] =
+    ["bytes", "pss", "pss300", "answered", "told", "config", "root", "exec", "put", "wakeups"];
+/// Rows of README.
+const FRONT: [&str; 6] = ["bytes", "pss", "answered", "config", "exec", "put"];
 
 /// README's table.
 #[must_use]
 pub fn short(book: &Book) -> String {
     let mut table = String::from(
-        "| median | mote | lxd-agent 5.0.2 | | incus-agent 6.0.4 | |\n\
-         | --- | --: | --: | --: | --: | --: |\n",
+        "| median | mote | lxd-agent 5.0.2 | | incus-agent 6.0.4 | | goal |\n\
+         | --- | --: | --: | --: | --: | --: | --- |\n",
     );
     for row in rows_of(book).into_iter().filter(|row| FRONT.contains(&row.id)) {
         let cell = |column| {
@@ -239,13 +204,14 @@ pub fn short(book: &Book) -> String {
         let unit = if row.unit.is_empty() { String::new() } else { format!(", {}", row.unit) };
         let _ok = writeln!(
             table,
-            "| {}{unit} | {} | {} | {} | {} | {} |",
+            "| {}{unit} | {} | {} | {} | {} | {} | {} |",
             row.title,
             cell(Column::MoteLxd),
             cell(Column::LxdAgent),
             ratio(book, row, Column::LxdAgent),
             cell(Column::IncusAgent),
-            ratio(book, row, Column::IncusAgent)
+            ratio(book, row, Column::IncusAgent),
+            goal(book, row)
         );
     }
     table
@@ -256,10 +222,8 @@ pub fn into_readme(readme: &str, book: &Book) -> Result<String, String> {
     let (before, rest) = readme.split_once(BEGIN).ok_or("README has no mark for the beginning")?;
     let (_, after) = rest.split_once(END).ok_or("README has no mark for the end")?;
     Ok(format!(
-        "{before}{BEGIN}{}\nBy `scripts/bench` at {}: rounds: {}; {} CPUs, QEMU {} with an emulated CPU ({}, {}; KVM was not \
-         measured), kernel {}.\nmote's column is as LXD's agent; ratios to incus-agent are mote's as Incus'. \
-         More rows, spreads, methods: \
-         [docs/bench.md](docs/bench.md).\n{END}{after}",
+        "{before}{BEGIN}{}\nMeasured by `scripts/bench` at {}: {} rounds, {} CPUs, QEMU {} with an emulated CPU ({}, {}), kernel {}. KVM was \
+         not measured.\nThe mote column is mote as LXD's agent; the ratio to incus-agent is that of mote as Incus' agent. More rows and the method:\n[docs/results/bench.md](docs/results/bench.md).\n{END}{after}",
         short(book),
         book.said(COMMIT),
         book.said("rounds"),
@@ -307,17 +271,17 @@ mod tests {
     #[test]
     fn a_row_of_readme_has_medians_and_ratios() {
         let table = short(&book());
-        let row = "| binary, bytes | 2 | 30 | 15.0× | 24 | 12.0× |\n";
+        let row = "| binary, bytes | 2 | 30 | 15.0× | 24 | 12.0× | 13×: **missed** |\n";
         assert!(table.contains(row), "{table}");
-        let row = "| start to the host having seen it answer, ms | 2 | 30 | 15.0× | 24 | 12.0× |\n";
+        let row = "| start to the first answer to the host, ms | 2 | 30 | 15.0× | 24 | 12.0× | 5×: met |\n";
         assert!(table.contains(row), "{table}");
     }
 
     #[test]
-    fn the_page_shows_the_spread_and_what_is_missing() {
+    fn the_page_shows_the_spread_and_failed_measurements() {
         let mut book = book();
         book.add(Column::LxdAgent, vec![("bytes", Ok(31.0)), ("bytes", Ok(40.5))]);
-        let page = whole(&book, &[]);
+        let page = whole(&book);
         assert!(page.contains("| binary | bytes | 2 | 30.5 (30 - 40.5) | 15.2× |"), "{page}");
         assert!(page.contains("\n- image export, incus-agent 6.0.4: 404\n"), "{page}");
         // A row without samples is left out.
@@ -325,32 +289,26 @@ mod tests {
     }
 
     #[test]
-    fn an_older_build_and_another_cpu_have_tables_of_their_own() {
+    fn the_page_has_ten_rows_and_the_terminal_all() {
         let mut book = book();
         book.machine.push((BEFORE.into(), "037de6b".into()));
         book.add(Column::Before, vec![("root", Ok(3.0))]);
-        let mut other = Book::on(vec![(CPU.into(), "1 x max".into())]);
-        other.add(Column::MoteLxd, vec![("root", Ok(0.5))]);
-        let page = whole(&book, &[&other]);
-        assert!(page.contains("| `GET /`, p50 | ms | 2 | 3 | 1.50× |"), "{page}");
-        assert!(page.contains("\n## On another CPU: 1 x max\n"), "{page}");
-        assert!(
-            page.contains("| `GET /`, p50 | ms | 0.500 | - | - | - | - | - | 5×: not known |"),
-            "{page}"
-        );
+        assert!(older(&book).contains("| `GET /`, p50 | ms | 2 | 3 | 1.50× |"));
+        let rows = |text: &str| text.lines().filter(|line| line.contains("×")).count();
+        assert!(rows(&table(&book, &[])) > PAGE.len());
+        assert_eq!(rows(&table(&book, &PAGE)), PAGE.len());
     }
 
     #[test]
     fn a_missed_goal_is_explained_with_the_floor() {
         let mut book = book();
-        assert!(!whole(&book, &[]).contains("a good half goes by"));
-        assert!(!whole(&book, &[]).contains("- **`GET /`**: connecting"));
+        assert!(!whole(&book).contains("- **`GET /`**: nearly all"));
         book.add(Column::MoteLxd, vec![("root", Ok(20.0)); 9]);
         book.add(Column::MoteLxd, vec![(LIMITS[0].0, Ok(10.0))]);
-        let page = whole(&book, &[]);
-        let said = "Beside lxd-agent 5.0.2 it has 10 ms in mote's VM, so that no agent there could be more \
-                    than 3.00× better.";
+        let page = whole(&book);
+        let said = "  10 ms, so no agent can be more than 3.00× better than lxd-agent 5.0.2.";
         assert!(page.contains(said), "{page}");
+        assert!(page.contains("- **`GET /`**: nearly all"), "{page}");
         assert!(!page.contains("nothing else, p50"), "{page}");
     }
 

@@ -1,4 +1,4 @@
-//! `docs/bench.json`: the samples that the pages are made of, a book for each CPU of the VM. It is kept in the
+//! `docs/results/bench.json`: the samples that the pages are made of, a book for each CPU of the VM. It is kept in the
 //! repository, so that `scripts/test` can say when they are of an agent that is too old.
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ const DEFAULT_CPU: &str = "1 x qemu64";
 pub struct Results(BTreeMap<String, Book>);
 
 impl Results {
-    /// Reads `docs/bench.json`; nothing if it is not there.
+    /// Reads `docs/results/bench.json`; nothing if it is not there.
     #[must_use]
     pub fn load() -> Self {
-        let text = std::fs::read_to_string(path("docs/bench.json")).unwrap_or_default();
+        let text = std::fs::read_to_string(path("docs/results/bench.json")).unwrap_or_default();
         Self::parse(&text)
     }
 
@@ -62,12 +62,10 @@ impl Results {
     pub fn pages(&self) -> Result<Vec<(&'static str, String)>, String> {
         let nothing = Book::default();
         let book = self.of(DEFAULT_CPU).unwrap_or(&nothing);
-        let others = self.0.iter().filter(|(cpu, _)| *cpu != DEFAULT_CPU);
-        let others: Vec<_> = others.map(|(_, book)| book).collect();
         let readme = std::fs::read_to_string(path("README.md")).map_err(|why| why.to_string())?;
         Ok(vec![
-            ("docs/bench.json", self.to_text()),
-            ("docs/bench.md", page::whole(book, &others)),
+            ("docs/results/bench.json", self.to_text()),
+            ("docs/results/bench.md", page::whole(book)),
             ("README.md", page::into_readme(&readme, book)?),
         ])
     }
@@ -123,7 +121,7 @@ mod tests {
     fn kept() -> Option<Results> {
         let results = Some(Results::load()).filter(|results| *results != Results::default());
         if results.is_none() {
-            crate::skipped("docs/bench.json, which scripts/bench makes on a quiet machine");
+            crate::skipped("docs/results/bench.json, which scripts/bench makes on a quiet machine");
         }
         results
     }
@@ -135,7 +133,7 @@ mod tests {
             let kept = std::fs::read_to_string(path(name)).unwrap();
             assert!(
                 kept == text,
-                "{name} is not what scripts/bench --again makes of docs/bench.json"
+                "{name} is not what scripts/bench --again makes of docs/results/bench.json"
             );
         }
     }
@@ -147,11 +145,11 @@ mod tests {
         match age(commit) {
             Some(age) => assert!(
                 age <= MAX_AGE,
-                "docs/bench.json is of {commit}, {age} commits to agent/ ago: scripts/bench"
+                "docs/results/bench.json is of {commit}, {age} commits to agent/ ago: scripts/bench"
             ),
-            None => {
-                crate::skipped(&format!("the age of docs/bench.json: no history back to {commit}"))
-            }
+            None => crate::skipped(&format!(
+                "the age of docs/results/bench.json: no history back to {commit}"
+            )),
         }
     }
 }

@@ -14,13 +14,13 @@ scripts/bench: mote beside Debian's lxd-agent and incus-agent
   --only ROW,...    only these; prints, and writes no page
   --before COMMIT   measure that build of mote, too
   --own             no Go agents; with --only
-  --hold            short: five rows, three rounds; fails if mote is much less ahead than docs/bench.json says
-  --again           write the pages from docs/bench.json, measure nothing
+  --hold            short: five rows, three rounds; fails if mote is much less ahead than docs/results/bench.json says
+  --again           write the pages from docs/results/bench.json, measure nothing
 ";
 
 /// What `--hold` measures: a start, both ways of a call, a command, a file.
 const HELD: [&str; 5] = ["answered", "config", "root", "exec", "put"];
-/// Of the ratio in docs/bench.json so much must be left: rounds are few, and machines busy.
+/// Of the ratio in docs/results/bench.json so much must be left: rounds are few, and machines busy.
 const SHARE: f64 = 0.5;
 
 fn main() -> ExitCode {
@@ -67,13 +67,14 @@ fn bench() -> Result<(), String> {
         return results.write();
     }
     let book = run(&options);
-    println!("{}", page::table(&book));
+    println!("{}", page::table(&book, &[]));
     print!("{}", page::older(&book));
     for (row, column, why) in book.misses() {
         println!("{row}, {}: {why}", column.title());
     }
     if hold {
-        let recorded = results.of(book.said(CPU)).ok_or("docs/bench.json has no such CPU")?;
+        let recorded =
+            results.of(book.said(CPU)).ok_or("docs/results/bench.json has no such CPU")?;
         let below = book.below(SHARE, recorded);
         return if below.is_empty() { Ok(()) } else { Err(below.join("\n")) };
     }

@@ -1,4 +1,4 @@
-//! Renders `docs/clients.md`, and parses it, so that a run of a few agents can be compared with it.
+//! Renders `docs/results/clients.md`, and parses it, so that a run of a few agents can be compared with it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use super::reasons::{NOT_RUN, REASONS};
 use super::{CLIENTS, Cells, Client, NOT_HERE, Seen, Subject, cells};
 
 /// File name of the page in `docs/`.
-pub const NAME: &str = "clients.md";
+pub const NAME: &str = "results/clients.md";
 
 /// The generated page, and the gaps in the reasons.
 #[derive(Clone, Debug)]
@@ -23,18 +23,13 @@ pub struct Page {
 const HEAD: &str = "\
 # Clients
 
-Written by `scripts/clients` (`tests/tests/clients_vm.rs`): programs that nobody here wrote, as they are, used
-on mote and on Debian's Go agents by small programs in `tests/clients`. It fails if this page and what it
-sees are not the same. mote runs on this machine with unix sockets for its vsock, and again in a VM, where
-it has to show the same; the Go agents run in VMs. A guest's clients reach the devlxd socket of a VM
-through a bridge; some run in the VM itself. `scripts/test` holds mote's columns on sockets.
+`scripts/clients` (`tests/tests/clients_vm.rs`) runs unmodified third-party programs against mote and Debian's Go agents. It fails
+if this page differs from what it sees. mote runs on the build machine with unix sockets instead of vsock, and again in a VM; both
+must agree. The Go agents run in VMs, where most programs reach devlxd through a bridge. The seconds below a heading are mote's on two
+CPUs; a Go agent in an emulated VM takes four to ten times as long.
 
-The seconds under a heading are what mote takes with two processors, on sockets where it is not in the
-VM; a Go agent in an emulated VM takes four to ten times as long.
-
-**yes**: as it should be by the RFC, by docs/protocol, or by what the servers' own agents do.
-**differs**: something else; the number is a note below. **sometimes**: not always. **-**: not for this
-server, or asked in the column of a newer LXD.
+**yes**: as the RFC, the protocol pages or the server's own agent. **differs**: something else; the number is a note below.
+**sometimes**: not always. **-**: does not apply to this server, or covered by the column of a newer LXD.
 ";
 
 /// Renders the page from the results of its columns.

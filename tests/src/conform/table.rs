@@ -1,4 +1,4 @@
-//! Writes the results of all agents side by side, as `docs/conformance.md`.
+//! Writes the results of all agents side by side, as `docs/results/conformance.md`.
 
 use std::fmt::Write;
 
@@ -22,14 +22,13 @@ pub struct Page {
 const HEAD: &str = "\
 # Conformance
 
-Written by `scripts/test` (`tests/tests/conformance.rs`), which boots a VM for each column and checks
-each row on the wire; it fails if this page and what it sees are not the same. The checks
-(`tests/src/conform/`) are written from [the protocol pages](protocol/README.md), not from any agent; P§n
-is the section there that a row comes from. Rows say what the agents of a *current* LXD or Incus do; Debian's agents are older.
-Those by mote-host are what its user does to the VM: the Go agents' cells say that the host's half is right, too.
+`scripts/test` (`tests/tests/conformance.rs`) boots a VM for each column and checks each row on the wire. It fails if this page
+differs from what it sees. The checks (`tests/src/conform/`) are written from [the protocol pages](../protocol/README.md), not from
+an agent; P§n is the source of a row there. Rows describe the agents of current LXD and Incus; Debian's are older. Rows with
+`mote-host` check the host's half.
 
-**yes**: as the row says. **no**: not there, or an error instead. **differs**: something else happens.
-**sometimes**: not always. **-**: the server of this column has no such thing. Numbers are notes below the table.
+**yes**: as described. **no**: absent or an error. **differs**: something else happens. **sometimes**: not always. **-**: does not
+apply to this server. Numbers are notes below the table.
 ";
 
 /// Renders the page; if it is `whole`, each reason is for something that was seen.

@@ -1,4 +1,4 @@
-//! Renders `docs/cost.md` from the measurements.
+//! Renders `docs/results/cost.md` from the measurements.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -51,9 +51,9 @@ impl Table<'_> {
 }
 
 const TOP: &str = "\
-# What one more of each thing costs
+# Cost of one more of each thing
 
-Made by `cargo test -p mote-tests --test cost` with `MOTE_WRITE_DOCS=1`, from the shipped binary over unix
-sockets. Each figure is the cost of one, with 1, 10, 100 and 1,000 of them there. `scripts/test` fails when one
-that is in `tests/budgets/cost` is exceeded by more than 3 %, of short calls 10 %.
+`MOTE_WRITE_DOCS=1 cargo test -p mote-tests --test cost` generates this page from the shipped binary over unix sockets. A column is
+the number that is present, a figure the cost of each. `scripts/test` fails if a figure exceeds `tests/budgets/cost` by more than
+3 % (short calls: 10 %).
 ";

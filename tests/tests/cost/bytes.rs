@@ -22,8 +22,8 @@ use crate::steps::steps;
 pub(crate) const TEXT: &str = "\
 ## Bytes
 
-What the agent's own memory (`Anonymous` of `/proc/PID/smaps_rollup`) grows by, divided by how many there
-are. With few, a page is most of it. When all are gone, at most 256 KiB and 3 % of it are left (asserted).";
+Growth of the agent's anonymous memory (`/proc/PID/smaps_rollup`), divided by the number. With few, most of it is one page. When
+all are gone, at most 256 KiB and 3 % remain (asserted).";
 
 /// What may be left of anything when it is gone, bytes; and 3 % of what it was.
 const SLACK: u64 = 256 * 1024;

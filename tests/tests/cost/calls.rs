@@ -12,9 +12,8 @@ use crate::bytes::World;
 pub(crate) const TEXT: &str = "\
 ## Instructions
 
-Of the agent's process, in user mode, as valgrind's callgrind counts them on the shipped binary: what the
-kernel, the host and a command do for it is not in it. valgrind shows a CPU with AES and AVX2, without the
-SHA and ADX instructions.";
+User-mode instructions of the agent's process, counted by callgrind, which emulates a CPU with AES and AVX2 and without SHA and
+ADX. The kernel, the host and commands are not included.";
 
 /// A MiB, and the command that writes it.
 const MIB: usize = 1 << 20;

@@ -1,5 +1,5 @@
 //! What one more of each thing costs the shipped agent: held by `tests/budgets/cost`, told by
-//! `docs/cost.md`.
+//! `docs/results/cost.md`.
 //!
 //! `MOTE_RECORD=1` writes the budget, `MOTE_LONG=1` also goes to 1,000 where that takes minutes, and
 //! `MOTE_WRITE_DOCS=1` does so too and writes the page.
@@ -53,7 +53,7 @@ fn nothing_costs_more_than_the_budget_says() {
             table(others::TEXT, "instructions, with so many", &others),
             table(sftp::TEXT, "instructions, with so many", &sftp),
         ]);
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cost.md");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results/cost.md");
         std::fs::write(path, page).unwrap();
     }
     budget::COST.hold(&rows);

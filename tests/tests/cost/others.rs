@@ -13,9 +13,9 @@ use crate::calls::{Counted, run};
 use crate::steps::steps;
 
 pub(crate) const TEXT: &str = "\
-## The same call while others are there
+## Calls while others are connected
 
-The columns say how many others: a call costs the same whoever else is there.";
+A column is the number of the others. They do not change the cost of a call.";
 
 const EVENT: &str = r#"{"type":"config","metadata":{"key":"user.x","old_value":"","value":"y"}}"#;
 

@@ -12,7 +12,7 @@ use crate::steps::steps;
 pub(crate) const TEXT: &str = "\
 ## SFTP
 
-Of the server's process; its columns say how many handles are open.";
+Of the SFTP server's process; a column is the number of open handles.";
 
 /// What is read and written at a time.
 const PIECE: u32 = 32 * 1024;

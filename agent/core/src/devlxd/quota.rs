@@ -10,7 +10,7 @@ use crate::token_bucket::TokenBucket;
 /// asks one by one all the time gets its first 1.5 s at full speed.
 const BURST: u32 = 2000;
 /// Time until another call may be made: 100 a second, about what a Go agent manages on one CPU (a fifteenth of our
-/// 1,300, `docs/bench.md`). So a guest loads its host no more than before. A call without a token waits for it.
+/// 1,300, `docs/results/bench.md`). So a guest loads its host no more than before. A call without a token waits for it.
 const REFILL: Duration = Duration::from_millis(10);
 
 /// Whose a connection is. What others do takes nothing from root that it needs, and the reverse.

@@ -1,5 +1,5 @@
 //! Decides which call to the host resumes a TLS session and which makes a full handshake, at twelve
-//! times the work (docs/cost.md). The host gives a ticket in each connection, for one use (RFC 8446
+//! times the work (docs/results/cost.md). The host gives a ticket in each connection, for one use (RFC 8446
 //! §4.6.1, C.4). Without a limit, many calls at once would all make full handshakes for want of
 //! tickets. So only a few do at a time, and the others wait for the tickets that those get. A call
 //! uses one ticket and gets another, so the number of tickets grows with each full handshake and a

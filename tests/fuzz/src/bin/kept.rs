@@ -3,7 +3,7 @@
 //!   pack TARGET FOLDER        keeps the inputs of a folder, the smallest first, as many as there is room for
 //!   ran TARGET EXECUTIONS SECONDS EDGES OF    adds a run to the tally
 //!   covered TARGET LINES OF   notes the lines that the kept inputs reach
-//!   page                      writes the table into docs/fuzzing.md
+//!   page                      writes the table into docs/results/fuzzing.md
 //!   replay TARGET             gives a target its kept inputs
 //!   targets | files TARGET    lists the targets, the source files that one is for
 
@@ -57,7 +57,7 @@ fn change(target: &str, how: impl FnOnce(&mut Count)) -> std::io::Result<()> {
 }
 
 fn write_page() -> std::io::Result<()> {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/fuzzing.md");
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/fuzzing.md");
     let table = table(&read(&fs::read_to_string(file())?)) + &about();
     let text = page(&fs::read_to_string(&place)?, &table).expect("a place for the table");
     fs::write(place, text)

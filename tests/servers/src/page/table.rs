@@ -1,4 +1,4 @@
-//! What was seen, for people: on the terminal and as `docs/servers.md`.
+//! What was seen, for people: on the terminal and as `docs/results/servers.md`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -97,7 +97,7 @@ pub fn write(server: Server, columns: &[Column]) -> Result<(), String> {
 }
 
 fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/servers.md")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/results/servers.md")
 }
 
 fn marks(server: Server) -> [String; 2] {
