@@ -1,4 +1,4 @@
-//! What is read from a guest at most. Nothing else says how much that may be, and docs/security.md has the same numbers.
+//! The limits on what is read from a guest. Nothing else defines them; docs/explanation/security.md has the same numbers.
 
 use std::io::{Error, ErrorKind, Result, Write};
 

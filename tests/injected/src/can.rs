@@ -1,4 +1,4 @@
-//! What docs/security.md says that it still can.
+//! What docs/explanation/security.md says that it still can.
 
 use std::fs;
 use std::os::unix::net::SocketAddr;

@@ -26,7 +26,7 @@ impl Outcome {
     }
 }
 
-/// What was tried, and what went otherwise than docs/security.md says.
+/// What was tried, and what went otherwise than docs/explanation/security.md says.
 #[derive(Debug, Default)]
 pub struct Report {
     /// System calls made.

@@ -175,6 +175,6 @@ pub const NOT_RUN: &[(&str, &str)] = &[
     ),
     (
         "a certificate that has run out",
-        "mote-host's certificates are good for years; docs/security.md says what mote does with one, and why.",
+        "mote-host's certificates are good for years; docs/explanation/security.md says what mote does with one, and why.",
     ),
 ];

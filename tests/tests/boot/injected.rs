@@ -1,4 +1,4 @@
-//! Code that got into a running agent in its sandbox: what docs/security.md says that it could do and could not, tried by system
+//! Code that got into a running agent in its sandbox: what docs/explanation/security.md says that it could do and could not, tried by system
 //! calls that the agent itself makes.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 

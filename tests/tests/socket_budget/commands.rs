@@ -52,7 +52,7 @@ fn many_commands_and_many_lists_of_them_that_nobody_reads() {
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     let body = plain(&words).to_string();
     // By two at a time: a connection that sends a long command takes 60 kB more while it lasts, and those are
-    // bounded by count alone (docs/security.md). Eight at once, which linger when the machine is busy, took 0.4 MB.
+    // bounded by count alone (docs/explanation/security.md). Eight at once, which linger when the machine is busy, took 0.4 MB.
     let done = at_once(2, 100, |_| post(&victim, &body));
     assert!(done.contains(&202), "{done:?}");
     let lists: Vec<_> = (0..12)

@@ -1,7 +1,7 @@
 //! Attacks on the socket by clients that come back whenever they are closed, while the agent has 8 MiB for itself and
 //! what the kernel holds for it: whoever else comes is answered soon, root too, and the agent survives.
 //!
-//! `MOTE_SAMPLES=100` shows more exact figures, those of docs/security.md.
+//! `MOTE_SAMPLES=100` shows more exact figures, those of docs/explanation/security.md.
 
 use std::fs::{Permissions, set_permissions};
 use std::io::{Read, Write};
@@ -20,7 +20,7 @@ use rustix::process::getuid;
 /// Connections of an attack that all fit, nearly, and of one that fills the kernel's queue.
 const FEW: usize = 500;
 const MANY: usize = 4000;
-/// What newcomers wait at most beside these, on a machine that does something else too; docs/security.md has the goals,
+/// What newcomers wait at most beside these, on a machine that does something else too; docs/explanation/security.md has the goals,
 /// which are a fifth and an eighth of it, and what was measured. A newcomer may be behind all others in the kernel's queue.
 const SOON: [(usize, Duration); 2] =
     [(FEW, Duration::from_millis(500)), (MANY, Duration::from_secs(2))];

@@ -2,7 +2,7 @@
 //! once; forwarded values keep their bytes. Answers and reports are written by a [`Writer`], piece by
 //! piece; the status file, whose shape is fixed, by `serde-json-core` ([`View`](crate::status::view::View)).
 //!
-//! Depth is bounded and nothing recurses, so no document can exhaust the stack. docs/optimizations.md has the reason
+//! Depth is bounded and nothing recurses, so no document can exhaust the stack. docs/explanation/decisions.md has the reason
 //! why `serde-json-core` does no more.
 
 #[cfg(feature = "alloc")]
