@@ -77,7 +77,7 @@ use Place::{Guest, Host, Inside};
 pub const CLIENTS: &[Client] = &[
     Client::new(
         "Incus' Go client",
-        "`github.com/lxc/incus/v7/client` 7.0.2 over the HTTP client that incusd makes for a VM \
+        "`github.com/lxc/incus/v7/client` 7.0.2 over the HTTP client that incusd uses for a VM \
          (Debian: `golang-github-lxc-incus-v7-dev`).",
         &["built", "incus"],
         Host,
@@ -94,7 +94,7 @@ pub const CLIENTS: &[Client] = &[
     .of(false),
     Client::new(
         "pkg/sftp",
-        "What both servers and both command lines speak SFTP with (Debian: `golang-github-pkg-sftp-dev`).",
+        "The SFTP library of both servers and their command lines (Debian: `golang-github-pkg-sftp-dev`).",
         &["built", "sftp"],
         Host,
         4,
@@ -117,7 +117,7 @@ pub const CLIENTS: &[Client] = &[
     .needs(&["sshfs", "sftp", "git", "pipe"]),
     Client::new(
         "openssl s_client",
-        "Mutual TLS by hand (Debian: `openssl`).",
+        "Manual mutual TLS (Debian: `openssl`).",
         &["bash", "shell/openssl"],
         Host,
         7,
@@ -140,15 +140,14 @@ pub const CLIENTS: &[Client] = &[
     ),
     Client::new(
         "pylxd",
-        "With the agent in place of a server, over TCP that leads to it (PyPI: `pylxd` 2.4.2).",
+        "With the agent instead of a server, over forwarded TCP (PyPI: `pylxd` 2.4.2).",
         &["venv", "python/with_pylxd.py"],
         Host,
         2,
     ),
     Client::new(
         "inside the VM",
-        "curl, `nc`, busybox wget and the servers' devlxd test clients in the VM itself, on its own \
-         socket; nothing lies between.",
+        "curl, `nc`, busybox wget and the servers' devlxd test clients in the VM itself, on its own socket, without a bridge.",
         &["inside", "shell/inside"],
         Inside,
         60,
@@ -197,7 +196,7 @@ pub const CLIENTS: &[Client] = &[
     .needs(&["curl"]),
     Client::new(
         "nc, typed by hand",
-        "Lines as people type them (Debian: `netcat-openbsd`).",
+        "Requests as a user types them (Debian: `netcat-openbsd`).",
         &["bash", "shell/nc"],
         Guest,
         4,
@@ -205,7 +204,7 @@ pub const CLIENTS: &[Client] = &[
     .needs(&["nc"]),
     Client::new(
         "wget and busybox wget",
-        "Over TCP that leads to the socket (Debian: `wget`, `busybox-static`).",
+        "Over TCP forwarded to the socket (Debian: `wget`, `busybox-static`).",
         &["bash", "shell/wget"],
         Guest,
         1,
@@ -220,7 +219,7 @@ pub const CLIENTS: &[Client] = &[
     ),
     Client::new(
         "node's http",
-        "`socketPath`, with connections that are kept (Debian: `nodejs`).",
+        "`socketPath`, with keep-alive (Debian: `nodejs`).",
         &["node", "node/http.js"],
         Guest,
         5,
@@ -243,7 +242,7 @@ pub const CLIENTS: &[Client] = &[
         .needs(&["/usr/share/nodejs/ws"]),
     Client::new(
         "ab",
-        "Apache's, over TCP that leads to the socket (Debian: `apache2-utils`).",
+        "Apache's, over TCP forwarded to the socket (Debian: `apache2-utils`).",
         &["bash", "shell/ab"],
         Guest,
         1,
@@ -251,7 +250,7 @@ pub const CLIENTS: &[Client] = &[
     .needs(&["ab"]),
     Client::new(
         "wrk",
-        "Over TCP that leads to the socket (Debian: `wrk`).",
+        "Over TCP forwarded to the socket (Debian: `wrk`).",
         &["bash", "shell/wrk"],
         Guest,
         6,
@@ -259,8 +258,7 @@ pub const CLIENTS: &[Client] = &[
     .needs(&["wrk"]),
     Client::new(
         "many idle clients",
-        "1,200 connections of node's (200 in a VM) that were answered once and rest, say nothing, or stop \
-         half-way.",
+        "1,200 connections by node (200 in a VM) that are idle after an answer, silent, or incomplete.",
         &["node", "node/crowd.js"],
         Guest,
         6,

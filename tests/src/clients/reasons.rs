@@ -17,8 +17,8 @@ const GO_CLIENTS: Names = &["Incus' Go client", "LXD's Go client"];
 const WEBSOCKETS: Names = &["Python's websockets", "node's ws"];
 const LOADS: Names = &["ab", "wrk", "many idle clients", "slowhttptest"];
 
-const EMULATED: &str = "It may take longer than the client waits: each key costs it two signatures in an \
-                        emulated CPU.";
+const EMULATED: &str =
+    "It may exceed the client's limit: each key costs two signatures on an emulated CPU.";
 
 /// All known differences.
 pub const REASONS: &[Reason] = &[
@@ -26,85 +26,86 @@ pub const REASONS: &[Reason] = &[
         GO_CLIENTS,
         "the extension `resources`*",
         MOTE,
-        "No agent has `/1.0/resources`; who looks for the extension is better told so.",
+        "No agent has `/1.0/resources`, so mote does not list the extension.",
     ),
-    because(GO_CLIENTS, "exec, death by a signal*", GO, "It predates 128 plus the signal."),
+    because(
+        GO_CLIENTS,
+        "exec, death by a signal*",
+        GO,
+        "It is older than the rule of 128 plus the signal.",
+    ),
     because(
         GO_CLIENTS,
         "exec, 2 MiB of arguments that JSON doubles*",
         MOTE,
-        "mote takes 3 MiB of JSON for a command, \
-         so that what it holds fits into 8 MiB of memory.",
+        "mote limits a command's JSON to 3 MiB, so that it fits into 8 MiB of memory.",
     ),
     sometimes(
         GO_CLIENTS,
         "exec, 2 MiB of arguments*",
         GO,
-        "It repeats them in its answer and in each event; emulated, that may take longer than the 5 s \
-         that a command waits for its sockets.",
+        "It repeats them in its answer and in each event, which may take longer than the 5 s limit under emulation.",
     ),
     sometimes(
         GO_CLIENTS,
         "exec, a terminal*",
         LXD_AGENT,
-        "The last words on a terminal may be lost.",
+        "The last output on a terminal may be lost.",
     ),
     sometimes(
         GO_CLIENTS,
         "exec, 30 commands in turn*",
         GO,
-        "Now and then it refuses a socket of a command that it has just started.",
+        "It sometimes refuses a socket of a command that it has just started.",
     ),
     sometimes(
         GO_CLIENTS,
         "exec, 20 commands at once*",
         GO,
-        "Emulated, the handshakes for 100 sockets may take longer than the 5 s that a command waits for \
-         its own.",
+        "The handshakes of 100 sockets may take longer than the 5 s limit under emulation.",
     ),
     sometimes(
         GO_CLIENTS,
         "the agent lives on*",
         GO,
-        "It has died of a nil pointer when many commands ran at once.",
+        "It has crashed with a nil pointer when many commands ran at once.",
     ),
-    because(&["pkg/sftp"], "modes and times*", GO, "pkg/sftp's server leaves the setuid bit out."),
+    because(&["pkg/sftp"], "modes and times*", GO, "pkg/sftp's server drops the setuid bit."),
     because(
         &["curl, as the host"],
         "exec of nothing*",
         GO,
-        "It takes the command, and dies of it once its sockets are there (P§9.4).",
+        "It accepts the command and crashes when the sockets arrive (P§9.4).",
     ),
     because(
         &["curl, as the host"],
         "HTTP/2 is offered*",
         GO,
-        "Go's server has HTTP/2 for whoever offers it; hosts do not.",
+        "Go's server accepts HTTP/2; hosts do not offer it.",
     ),
     because(
         &["Python's websockets, as the host"],
         "the exit code, by /wait*",
         LXD_AGENT,
-        "It predates `/wait`.",
+        "It is older than `/wait`.",
     ),
     because(
         &["Python's websockets, as the host"],
         "an exit code, by events*",
         LXD_AGENT,
-        "It predates `/wait`.",
+        "It is older than `/wait`.",
     ),
     because(
         &["nc, typed by hand"],
         "a length and chunks*",
         LXD_AGENT,
-        "Its Go drops the length, which RFC 9112 6.1 leaves to it; the newer one's 400 is for the empty \
-         body.",
+        "Its Go ignores the length, as RFC 9112 6.1 allows; the newer one's 400 is for the empty body.",
     ),
     because(
         &["nc, typed by hand"],
         "an empty line*",
         GO,
-        "Go's server passes none over; RFC 9112 2.2 asks for it.",
+        "Go's server skips no empty line; RFC 9112 2.2 recommends it.",
     ),
     sometimes(&["requests over unix sockets"], "60 keys*", GO, EMULATED),
     sometimes(&["node's http"], "64 keys*", GO, EMULATED),
@@ -112,19 +113,19 @@ pub const REASONS: &[Reason] = &[
         &["node's http"],
         "events come*",
         GO,
-        "The lines of its stream's head end in LF alone, which node refuses.",
+        "Its stream's head lines end in LF only, which node refuses.",
     ),
     because(
         &["gorilla/websocket"],
         "a length with its top bit*",
         GO,
-        "gorilla's server cuts the connection.",
+        "gorilla's server closes the connection.",
     ),
     because(
         WEBSOCKETS,
         "a close of one byte*",
         GO,
-        "gorilla's server echoes a close without a code.",
+        "gorilla's server answers with a close without a code.",
     ),
     sometimes(LOADS, "ab,*", GO, EMULATED),
     sometimes(LOADS, "a key,*", GO, EMULATED),
@@ -136,45 +137,36 @@ pub const REASONS: &[Reason] = &[
 pub const NOT_RUN: &[(&str, &str)] = &[
     (
         "`AF_VSOCK` of this machine's kernel",
-        "the machine that this was run on has no vhost-vsock, so the VMs have it by vhost-device-vsock, whose host \
-         side is unix sockets; every client reaches it through them.",
+        "the build machine has no vhost-vsock, so the VMs use vhost-device-vsock, whose host side is unix sockets.",
     ),
-    (
-        "socat",
-        "its part, TCP that leads to a unix socket, is played by the harness, which finds a free port.",
-    ),
+    ("socat", "the harness forwards TCP to the unix socket instead."),
     (
         "pylxd as a guest's client",
-        "it knows the API of servers only; devlxd has no envelope. It is used with the agent's port.",
+        "it supports only the API of servers, so it is used with the agent's port.",
     ),
-    (
-        "busybox wget with `-T`",
-        "busybox 1.35 dies of it, whatever the server (`Segmentation fault`).",
-    ),
+    ("busybox wget with `-T`", "busybox 1.35 crashes with any server (`Segmentation fault`)."),
     (
         "200 connections of wrk and 1,200 idle or slow ones from this machine into a VM",
-        "vhost-device-vsock stalls at 200 busy connections: there wrk has 64 and the others 200; inside the VM \
-         wrk has 120 and slowhttptest 600.",
+        "vhost-device-vsock stalls at 200 busy connections, so wrk has 64 and the others 200; inside the VM wrk has 120 and slowhttptest 600.",
     ),
     (
         "programs inside the VMs of the Go agents",
-        "an emulated Go agent is behind with what slowhttptest leaves for minutes; they are watched from outside.",
+        "an emulated Go agent needs minutes to recover from slowhttptest; they are checked from outside.",
     ),
     (
         "cloud-init 22.4 on Debian 13",
-        "its adapter for unix sockets does not go with `requests` 2.32 of that release; on Debian 12 it is run.",
+        "its adapter for unix sockets is incompatible with `requests` 2.32 of that release; it runs on Debian 12.",
     ),
     (
         "sshfs, node and Python inside the VM",
-        "the image has neither FUSE's tools nor interpreters; they reach the agent of the VM over vsock, and \
-         its devlxd socket through the bridge.",
+        "the image has neither FUSE tools nor interpreters; they reach the VM's agent over vsock, and devlxd through the bridge.",
     ),
     (
         "`mote-host` between a client and the agent",
-        "it is no server that other clients could speak to; `tests/servers` has real ones.",
+        "it does not serve other clients; `tests/servers` has real servers.",
     ),
     (
-        "a certificate that has run out",
-        "mote-host's certificates are good for years; docs/explanation/security.md says what mote does with one, and why.",
+        "an expired certificate",
+        "mote-host's certificates are valid for years; docs/explanation/security.md describes what mote does.",
     ),
 ];

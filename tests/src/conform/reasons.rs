@@ -17,20 +17,20 @@ const GO: Names = &["lxd-agent 5.0.2", "incus-agent 6.0.4"];
 const LXD_AGENT: Names = &["lxd-agent 5.0.2"];
 const INCUS_AGENT: Names = &["incus-agent 6.0.4"];
 
-const OLDER: &str = "It predates this.";
-const SIGNALS: &str = "It predates 128 plus the signal.";
+const OLDER: &str = "It is older than this behaviour.";
+const SIGNALS: &str = "It is older than the rule of 128 plus the signal.";
 
 /// All known differences.
 pub const REASONS: &[Reason] = &[
     because(
         "refused callers are told 500 `Not authorized`",
         MOTE,
-        "mote proves who calls before it reads anything (P§9.7, not copied); hosts never come here.",
+        "mote authenticates the caller before it reads anything (P§9.7, not copied); hosts never get here.",
     ),
     because(
         "`GET /` is answered without a certificate",
         MOTE,
-        "Nobody needs it, and a stranger gets nothing (P§9.7, not copied).",
+        "No client needs it, and untrusted callers get nothing (P§9.7, not copied).",
     ),
     because("a connection without a head is closed after 3 s", GO, OLDER),
     because("an unknown path is LXD's list, or Incus' 404", LXD_AGENT, OLDER),
@@ -39,7 +39,7 @@ pub const REASONS: &[Reason] = &[
     because(
         "403 counts as reachable on LXD, as an error on Incus",
         MOTE_INCUS,
-        "A host that says no is there; Incus' never says it here.",
+        "A host that refuses is reachable; Incus never refuses here.",
     ),
     because("`may_cancel` and `resources` are as this server has them", LXD_AGENT, OLDER),
     because("an unknown one is 500, in the server's words", LXD_AGENT, OLDER),
@@ -54,12 +54,12 @@ pub const REASONS: &[Reason] = &[
     sometimes(
         "a secret opens one socket, not two",
         GO,
-        "A second socket may be let in: the upgrade comes before the question whether there is one.",
+        "It may accept a second socket, because it upgrades before it checks.",
     ),
     sometimes(
         "in this order: Running, Running with `return`, Success, five times of five",
         GO,
-        "Each event is sent by a goroutine of its own, and may be overtaken.",
+        "Each event has its own goroutine, so events may overtake each other.",
     ),
     because("without `type`, config and device are among them", LXD_AGENT, OLDER),
     because(
@@ -70,17 +70,17 @@ pub const REASONS: &[Reason] = &[
     because(
         "another user opens his pipes by name",
         GO,
-        "Their pipes belong to root, as lxc#3344 complained of in containers.",
+        "Their pipes belong to root (lxc#3344 is the same fault in containers).",
     ),
     because(
         "the command is looked for in the `PATH` asked for",
         GO,
-        "It is looked for in the agent's own `PATH` (P§9.4, not copied).",
+        "It searches the agent's own `PATH` (P§9.4, not copied).",
     ),
     sometimes(
         "what a command writes right before it ends arrives, 30 times of 30",
         LXD_AGENT,
-        "The last words on a terminal may be lost.",
+        "The last output on a terminal may be lost.",
     ),
     because("death by a signal is 128 and the signal", GO, SIGNALS),
     because("a signal on the control socket arrives", GO, SIGNALS),
@@ -88,27 +88,27 @@ pub const REASONS: &[Reason] = &[
     because(
         "but not if its output had ended before",
         GO,
-        "They kill it; but the host has heard all there is, and the command may be at work.",
+        "They kill the command, which may still be working although its output has ended.",
     ),
     because("with a terminal, such a child is not waited for", LXD_AGENT, OLDER),
     because("REALPATH `.` is the agent's directory (LXD), or `/` (Incus)", INCUS_AGENT, OLDER),
     because(
         "the place counts even if APPEND is given",
         MOTE,
-        "Who asks to append, appends, as with OpenSSH's server; the servers never ask.",
+        "mote appends, like OpenSSH's server; LXD and Incus never ask for it.",
     ),
     because("OPEN makes a file with the mode that is given", GO, "pkg/sftp ignores the mode."),
     because(
         "SETSTAT changes all of these at once",
         GO,
-        "pkg/sftp reads the attributes in an order that is not the protocol's.",
+        "pkg/sftp reads the attributes in an order that differs from the protocol's.",
     ),
-    because("`fsync@openssh.com` is there", GO, "pkg/sftp has none."),
+    because("`fsync@openssh.com` is there", GO, "pkg/sftp does not support it."),
     because("`memory` is what /proc/meminfo says", LXD_AGENT, OLDER),
     because(
         "`processes` counts 1 and its descendants (LXD), or all (Incus)",
         INCUS_AGENT,
-        "It counts the children of 1 alone, as LXD's did for a while (P§9.1).",
+        "It counts only the children of process 1, as LXD did for some time (P§9.1).",
     ),
     because("`memory` has its members; totals are those of /proc/meminfo", LXD_AGENT, OLDER),
     because("`procs_total` is more than 0, `cpus` is there", LXD_AGENT, OLDER),
@@ -121,12 +121,12 @@ pub const REASONS: &[Reason] = &[
     because(
         "POST where only GET is known: 501 (LXD), as GET (Incus)",
         LXD_AGENT,
-        "It predates the 501.",
+        "It is older than the 501.",
     ),
     because(
         "POST where only GET is known: 501 (LXD), as GET (Incus)",
         MOTE_INCUS,
-        "A write that reads hides a mistake.",
+        "Answering a write like a read would hide a mistake.",
     ),
     because("an unknown path there is LXD's list, or Incus' 404", LXD_AGENT, OLDER),
     because("the host's 403 is shown as it is", LXD_AGENT, OLDER),
@@ -141,6 +141,6 @@ pub const REASONS: &[Reason] = &[
     because(
         "an empty command is 400, and the agent lives",
         GO,
-        "It takes the command, and dies of it (P§9.4).",
+        "It accepts the command and crashes (P§9.4).",
     ),
 ];
