@@ -90,7 +90,7 @@ pub(crate) fn run(
     let policy = InForce::new();
     policy.take(policies);
     let flavour = or_default(flavour);
-    // Before the agent is visible: first boot may reboot the system (complaint 13).
+    // Before the agent is visible: first boot may reboot the system (lxd#8148).
     if built::FIRST_BOOT
         && !options.is_early()
         && first_boot::run(&options.root, policy.get().features, &applied, &files, &signals)

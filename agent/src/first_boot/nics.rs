@@ -52,7 +52,7 @@ fn bring(root: &Path, wanted: &[Wanted], first: u32) {
     if wanted.is_empty() {
         return;
     }
-    // The Go agents missed NICs whose driver was not loaded yet (complaint 32).
+    // The Go agents missed NICs whose driver was not loaded yet (incus ea1436650a).
     for module in ["virtio_pci", "virtio_net"] {
         if let Err(why) = modules::load(root, module) {
             // It may be built in without being listed.

@@ -3,7 +3,7 @@
 //! that the document is carried out. A mount whose host is dead blocks only this process.
 //!
 //! It uses mount(2), since an initramfs has no mount(8). A device may appear after its event
-//! (complaint 30), so a missing tag is tried again, with growing pauses, until the time is over.
+//! (incus#1881), so a missing tag is tried again, with growing pauses, until the time is over.
 
 use std::ffi::CString;
 use std::fmt::Display;

@@ -75,7 +75,7 @@ fn what_the_host_prepared_is_done_before_anybody_is_told_and_shares_come_and_go(
 }
 
 fn a_share_is_plugged_in(world: &mut World, guest: &mut Guest) {
-    // The event before its device, as it may well be (complaint 30).
+    // The event before its device, which may happen (incus#1881).
     let source = directory(&world.host.directory, "plugged");
     std::thread::scope(|scope| {
         let add = ["device-add", NAME, "plug", "type=disk", "path=/mnt/plug", "source=/srv"];

@@ -1,7 +1,7 @@
 //! Parsers for lines of `/proc`, `/sys` and some files of `/etc`.
 //!
 //! No input makes them panic: a malformed line gives `None`, and too large a number saturates. The
-//! Go agents have crashed on such files (complaint 35).
+//! Go agents have crashed on such files (lxd 073fd4038a).
 
 pub mod memory;
 pub mod mountinfo;
