@@ -5,8 +5,8 @@ use std::future::pending;
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
-use futures_lite::FutureExt;
 use mote_core::leave::{Leave, Load};
+use smol::future::FutureExt;
 
 use crate::agent::{Agent, HOST_REQUEST_PERMITS, READY_LOCK_PERMITS, SESSIONS};
 use crate::built;

@@ -6,8 +6,8 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::FutureExt;
-use futures_lite::future::ready;
+use smol::future::FutureExt;
+use smol::future::ready;
 
 use crate::agent::Agent;
 use crate::agent::errors::About;

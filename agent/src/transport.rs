@@ -320,7 +320,7 @@ fn is_one_of(error: &io::Error, those: &[Errno]) -> bool {
 mod tests {
     use super::*;
     use crate::runtime::run::block_on;
-    use futures_lite::FutureExt;
+    use smol::future::FutureExt;
     use std::io::Read;
     use std::os::unix::fs::FileTypeExt;
     use std::os::unix::net::UnixStream;
@@ -390,7 +390,7 @@ mod tests {
         let strangers = [(); 40].map(|()| UnixStream::connect(&path).expect("a connection"));
         let mut last = strangers.last().expect("one of them");
         last.set_nonblocking(true).expect("a socket");
-        let executor = async_executor::LocalExecutor::new();
+        let executor = smol::LocalExecutor::new();
         let other = executor.spawn(async move { last.read(&mut [0]).map_err(|why| why.kind()) });
         let seen = block_on(&executor, async {
             let listener = Watched { transport: Transport::Vsock, socket: listener };

@@ -6,8 +6,8 @@ use std::ffi::CStr;
 use std::io;
 use std::rc::Rc;
 
-use futures_lite::future::{pending, zip};
 use rustix::process::Pid;
+use smol::future::{pending, zip};
 
 use crate::agent::SESSIONS;
 use crate::below::here::{Here, here};

@@ -186,9 +186,9 @@ fn stamped(kind: &str, metadata: Value<'_>) -> Document {
 
 #[cfg(test)]
 mod tests {
-    use async_executor::LocalExecutor;
-    use futures_lite::future::yield_now;
     use mote_core::hostapi::event::{CONFIG, OPERATION};
+    use smol::LocalExecutor;
+    use smol::future::yield_now;
 
     use super::*;
     use crate::runtime::run::block_on;

@@ -14,13 +14,13 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::future::yield_now;
 use mote_core::devlxd::ready::Ready;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::policy::Capability;
 use mote_core::log_limit::LogLimit;
 use mote_core::status::{Intervals, State, Status};
 use mote_core::time::Uptime;
+use smol::future::yield_now;
 
 use crate::agent::errors::{About, Called, Errors, REFUSED};
 use crate::agent::event_bus::Events;

@@ -5,10 +5,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::future::{poll_once, yield_now};
 use mote_core::devlxd::quota::{Bounds, Class, Quota, Quotas};
 use mote_core::http::admission::{Activity, Connected, GRACE, eviction_candidate};
 use mote_core::time::Uptime;
+use smol::future::{poll_once, yield_now};
 
 use crate::built::BoxFuture;
 use crate::net::serve::Limiter;

@@ -6,8 +6,6 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::FutureExt;
-use futures_lite::future::{pending, yield_now};
 use mote_core::devlxd::answer::{Body, show, show_within, unreachable};
 use mote_core::devlxd::forward::{
     forwards, lacks_type, returns, volume_type, write_target, write_typed,
@@ -24,6 +22,8 @@ use mote_core::http::reply::{
 };
 use mote_core::json::{Document, Value};
 use mote_core::limits;
+use smol::future::FutureExt;
+use smol::future::{pending, yield_now};
 
 use crate::agent::Agent;
 use crate::agent::host::HOST_CALL_TIMEOUT;

@@ -5,9 +5,9 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::future::yield_now;
 use mote_core::follow::event::{is_made_up, is_of_disk};
 use mote_core::hostapi::policy::Part;
+use smol::future::yield_now;
 
 use crate::agent::Agent;
 use crate::built;

@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::FutureExt;
 use mote_core::follow::nics::Plugged;
 use mote_core::hostapi::policy::Capability;
+use smol::future::FutureExt;
 
 use crate::agent::Agent;
 use crate::runtime::clock::now;

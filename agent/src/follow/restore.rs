@@ -8,14 +8,14 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::FutureExt;
-use futures_lite::future::pending;
 use mote_core::follow::clock::{Cause, Difference};
 use mote_core::follow::restore::{Returns, Signs, Told};
 use mote_core::hostapi::event::RESTORED;
 use mote_core::hostapi::policy::Capability;
 use mote_core::json::Document;
 use rustix::io::{pread, pwrite, read};
+use smol::future::FutureExt;
+use smol::future::pending;
 
 use crate::agent::Agent;
 use crate::runtime::clock::now;

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use futures_lite::FutureExt;
+use smol::future::FutureExt;
 
 use crate::agent::Agent;
 use crate::agent::envelope::error;

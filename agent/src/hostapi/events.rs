@@ -6,11 +6,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::FutureExt;
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::event::{Audience, Subscription};
 use mote_core::http::head::Request;
 use mote_core::ws::Opcode;
+use smol::future::FutureExt;
 
 use crate::agent::Agent;
 use crate::agent::event_bus::Listener;

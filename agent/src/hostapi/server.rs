@@ -8,8 +8,6 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::FutureExt;
-use futures_lite::future::{pending, ready};
 use mote_core::hostapi::event::{Audience, DEVICE, Posted, adds_nic};
 use mote_core::hostapi::host_info::HostInfo;
 use mote_core::hostapi::host_peer::HostPeer;
@@ -20,6 +18,8 @@ use mote_core::http::head::{Framing, Request};
 use mote_core::json::{Document, Value};
 use mote_core::limits;
 use mote_core::status::State;
+use smol::future::FutureExt;
+use smol::future::{pending, ready};
 
 use crate::agent::Agent;
 use crate::agent::envelope::{error, error_by, error_reply, sync, sync_reply};

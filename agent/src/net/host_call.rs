@@ -4,7 +4,6 @@
 use std::io;
 use std::time::Duration;
 
-use futures_lite::future::zip;
 use mote_core::dial::{Failure, Retry, Tries};
 use mote_core::host_address::HostAddress;
 use mote_core::http::body::Decoder;
@@ -12,6 +11,7 @@ use mote_core::http::head::{self, Framing, Method};
 use mote_core::http::reply::{RequestLine, write_request};
 use mote_core::limits;
 use rustix::io::Errno;
+use smol::future::zip;
 
 use crate::net::stream::Stream;
 use crate::net::tls::{self, Pin};

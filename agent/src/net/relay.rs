@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
-use futures_lite::FutureExt;
+use smol::future::FutureExt;
 
 use crate::net::stream::Stream;
 use crate::runtime::clock::within;

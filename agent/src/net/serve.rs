@@ -15,8 +15,8 @@ use crate::net::stream::Stream;
 use crate::net::upgrade::Upgrade;
 use crate::runtime::clock::{now, until};
 use crate::runtime::permits::Permit;
-use futures_lite::FutureExt;
-use futures_lite::future::yield_now;
+use smol::future::FutureExt;
+use smol::future::yield_now;
 
 /// Initial buffer, bytes: nearly all requests fit. For one that is longer, or may be, [`Limiter::enlarge`] is asked
 /// before any more of it is kept.

@@ -356,7 +356,7 @@ mod tests {
     use std::pin::pin;
 
     use crate::runtime::reactor::Async;
-    use async_executor::LocalExecutor;
+    use smol::LocalExecutor;
 
     use super::*;
     use crate::runtime::run::block_on;

@@ -114,7 +114,7 @@ impl std::fmt::Debug for Store {
 mod tests {
     use super::*;
     use crate::runtime::run::block_on;
-    use async_executor::LocalExecutor;
+    use smol::LocalExecutor;
 
     #[test]
     fn a_call_without_an_answer_says_nothing_of_a_hosts_tickets() {

@@ -265,8 +265,8 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
-    use async_executor::LocalExecutor;
-    use futures_lite::future::zip;
+    use smol::LocalExecutor;
+    use smol::future::zip;
 
     use super::*;
     use crate::runtime::reactor::Async;

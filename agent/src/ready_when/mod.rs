@@ -6,10 +6,10 @@ pub(crate) mod watch;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::FutureExt;
-use futures_lite::future::pending;
 use mote_core::devlxd::ready::ReadyState;
 use mote_core::status::State;
+use smol::future::FutureExt;
+use smol::future::pending;
 
 use crate::agent::{Agent, READY_LOCK_PERMITS};
 use crate::runtime::children::Ended;

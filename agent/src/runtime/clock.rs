@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::runtime::reactor::Timer;
-use futures_lite::future::pending;
 use mote_core::time::Uptime;
 use pin_project_lite::pin_project;
+use smol::future::pending;
 
 /// Pause between two tries of [`look_for`].
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);

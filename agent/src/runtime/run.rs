@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use async_executor::LocalExecutor;
-pub(crate) use async_executor::Task;
+use smol::LocalExecutor;
+pub(crate) use smol::Task;
 
 use crate::runtime::reactor;
 
@@ -61,7 +61,7 @@ mod tests {
     use crate::runtime::reactor::Async;
 
     use super::*;
-    use futures_lite::future::yield_now;
+    use smol::future::yield_now;
 
     use crate::runtime::clock::{now, sleep, until, within};
 

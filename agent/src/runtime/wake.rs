@@ -117,8 +117,8 @@ mod tests {
     use std::cell::Cell;
     use std::rc::Rc;
 
-    use async_executor::LocalExecutor;
-    use futures_lite::future::{yield_now, zip};
+    use smol::LocalExecutor;
+    use smol::future::{yield_now, zip};
 
     use super::*;
     use crate::runtime::clock::within;
@@ -154,7 +154,7 @@ mod tests {
             let leaves = async {
                 // Registers and is dropped while the other waits.
                 let wait = signal.after(signal.seen());
-                futures_lite::future::or(wait, async { yield_now().await }).await;
+                smol::future::or(wait, async { yield_now().await }).await;
             };
             let stays = async {
                 signal.after(signal.seen()).await;

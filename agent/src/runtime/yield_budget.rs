@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 
-use futures_lite::future::yield_now;
+use smol::future::yield_now;
 
 /// Operations before a yield. They take some milliseconds, beside which the cost of a yield does not count.
 const BUDGET: u32 = 16;
@@ -32,7 +32,7 @@ mod tests {
     use std::rc::Rc;
 
     use crate::runtime::reactor::Async;
-    use async_executor::LocalExecutor;
+    use smol::LocalExecutor;
 
     use super::*;
     use crate::net::stream::Stream;

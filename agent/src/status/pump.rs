@@ -5,10 +5,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
-use futures_lite::FutureExt;
-use futures_lite::future::yield_now;
 use mote_core::host_address::HostAddress;
 use mote_core::status::{Action, State};
+use smol::future::FutureExt;
+use smol::future::yield_now;
 
 use crate::agent::Agent;
 use crate::agent::errors::About;

@@ -5,9 +5,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures_lite::FutureExt;
 use mote_core::hostapi::policy::Capability;
 use mote_core::status::{STARTED_LINE, STOPPED_LINES, State};
+use smol::future::FutureExt;
 
 use crate::agent::Agent;
 use crate::agent::errors::About;

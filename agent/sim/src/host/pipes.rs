@@ -3,8 +3,8 @@
 
 use std::rc::Rc;
 
-use futures_lite::future::zip;
 use mote_core::flavour::Flavour;
+use smol::future::zip;
 
 use super::caller::{LIMIT, connect};
 use super::daemon::Host;

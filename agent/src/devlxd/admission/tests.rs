@@ -1,5 +1,5 @@
-use async_executor::LocalExecutor;
-use futures_lite::future::pending;
+use smol::LocalExecutor;
+use smol::future::pending;
 
 use super::*;
 use crate::runtime::run::block_on;

@@ -5,10 +5,10 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::rc::Rc;
 
-use futures_lite::FutureExt;
-use futures_lite::future::{pending, zip};
 use mote_core::hostapi::exec::{Request, exit};
 use rustix::io::Errno;
+use smol::future::FutureExt;
+use smol::future::{pending, zip};
 
 use super::outcome::{Failure, Held};
 use super::{pty, pump};

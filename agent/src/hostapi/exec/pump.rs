@@ -6,9 +6,9 @@ use std::io;
 use std::time::Duration;
 
 use crate::runtime::reactor::Async;
-use futures_lite::FutureExt;
 use mote_core::hostapi::exec::{Control, control as read_control};
 use mote_core::ws::Opcode;
+use smol::future::FutureExt;
 
 use super::pty;
 use crate::agent::operation_table::Operations;

@@ -3,11 +3,11 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use futures_lite::FutureExt;
-use futures_lite::future::{yield_now, zip};
+use smol::future::FutureExt;
+use smol::future::{yield_now, zip};
 
 use super::*;
-use async_executor::LocalExecutor;
+use smol::LocalExecutor;
 
 use crate::runtime::clock::{sleep, within};
 use crate::runtime::run::block_on;
