@@ -1,4 +1,4 @@
-//! The agents that are held side by side, each under its server.
+//! The agents that are compared, each under its server.
 
 /// An agent, and the server it runs under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Those that are held side by side, in the table's order.
+    /// The compared agents, in the table's order.
     pub const ALL: [Self; 4] = [Self::MoteLxd, Self::LxdAgent, Self::MoteIncus, Self::IncusAgent];
 
     /// All that the bench measures: an older build of mote too.

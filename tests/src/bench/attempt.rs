@@ -1,8 +1,8 @@
-//! What the harness panics with, as an error.
+//! Turns a panic of the harness into an error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs it; what it panics with is why it failed. The harness panics when a deadline is over.
+/// Runs `it` and returns its panic as an error. The harness panics when a deadline is over.
 pub(super) fn attempt<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

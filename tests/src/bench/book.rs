@@ -105,7 +105,7 @@ impl Book {
         }
     }
 
-    /// Such a ratio, if the other agent had always been as good as it was once: in a busy hour it may be slow in most rounds.
+    /// Returns the ratio to the other agent's best round, because a busy hour may slow down most rounds.
     fn least_ratio(&self, row: &Row, theirs: Column) -> Option<f64> {
         let ours = theirs.pick(Column::MoteLxd, Column::MoteIncus);
         let other = self.summary(row.id, theirs)?;
@@ -113,7 +113,7 @@ impl Book {
         Some(ratio(other.min)?.min(ratio(other.max)?)).filter(|ratio| ratio.is_finite())
     }
 
-    /// The ratios that are below this share of the least of another run, each as a line.
+    /// Returns a line for each ratio that is below this share of the smallest recorded one.
     #[must_use]
     pub fn below(&self, share: f64, recorded: &Self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -135,7 +135,7 @@ impl Book {
     #[must_use]
     pub fn to_json(&self) -> Value {
         let sample = |((row, column), values): (&(&str, Column), &Vec<f64>)| {
-            // Not all digits of a double are read as they were written.
+            // A double with all its digits may read back differently.
             let values: Vec<f64> = values.iter().map(|value| (value * 1e6).round() / 1e6).collect();
             json!({"row": row, "agent": column.title(), "values": values})
         };
@@ -147,7 +147,7 @@ impl Book {
         })
     }
 
-    /// Reads a book from JSON; rows and agents that no longer exist are left out.
+    /// Reads a book from JSON; ignores rows and agents that no longer exist.
     #[must_use]
     pub fn from_json(json: &Value) -> Self {
         let mut book = Self::default();

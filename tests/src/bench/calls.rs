@@ -7,7 +7,7 @@ use super::rows::FLOOR;
 use super::visit::{IMAGE, Visit};
 use crate::column::Column;
 
-/// For one run of the client.
+/// Time limit of one run of the client.
 const LIMIT: Duration = Duration::from_secs(180);
 /// Target of the calls that the host answers.
 pub(super) const CONFIG: &str = "/1.0/config";

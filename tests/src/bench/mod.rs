@@ -53,8 +53,7 @@ pub fn run(options: &Options) -> Book {
     let say = |what: &str| eprintln!("[{:4.0} s] {what}", begun.elapsed().as_secs_f64());
     let wants = |row: &str| options.wants(row);
     for round in 1..=options.rounds {
-        // Forwards and backwards in turn: who comes after another finds the machine otherwise, which made the start of
-        // one and the same build differ by 8 %.
+        // The order alternates: the position changed the start of the same build by 8 %.
         let mut columns = options.columns.to_vec();
         if round % 2 == 0 {
             columns.reverse();
@@ -91,7 +90,7 @@ pub fn run(options: &Options) -> Book {
     book
 }
 
-/// On what and how it was measured.
+/// Describes the machine and the run.
 fn machine(options: &Options) -> Vec<(String, String)> {
     let say = |program: &str, args: &[&str]| {
         let output = Command::new(program).args(args).output().ok();

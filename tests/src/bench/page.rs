@@ -1,4 +1,4 @@
-//! The tables: the whole one for `docs/results/bench.md` and the terminal, the short one for README.
+//! Renders the tables of `docs/results/bench.md`, the terminal and README.
 
 use std::fmt::Write;
 
@@ -130,7 +130,7 @@ fn limit_of(id: &str, book: &Book) -> String {
     text
 }
 
-/// The rows of agents.
+/// Returns the rows without those of the baseline programs.
 fn agents_rows(book: &Book) -> impl Iterator<Item = &'static Row> {
     let is_limit = |row: &Row| LIMITS.iter().any(|(limit, _)| *limit == row.id);
     rows_of(book).into_iter().filter(move |row| !is_limit(row))
@@ -284,7 +284,7 @@ mod tests {
         let page = whole(&book);
         assert!(page.contains("| binary | bytes | 2 | 30.5 (30 - 40.5) | 15.2× |"), "{page}");
         assert!(page.contains("\n- image export, incus-agent 6.0.4: 404\n"), "{page}");
-        // A row without samples is left out.
+        // The page skips a row without samples.
         assert!(!page.contains("| image export |"), "{page}");
     }
 

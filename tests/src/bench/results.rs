@@ -1,5 +1,5 @@
-//! `docs/results/bench.json`: the samples that the pages are made of, a book for each CPU of the VM. It is kept in the
-//! repository, so that `scripts/test` can say when they are of an agent that is too old.
+//! Reads and writes `docs/results/bench.json`: the samples of all pages, one book per CPU of the VM. A test fails if the agent
+//! they were measured on is too old.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::book::{Book, CPU};
 use super::page;
 use crate::source;
 
-/// The CPU of the pages' first table: QEMU's default.
+/// The CPU of the pages: QEMU's default.
 const DEFAULT_CPU: &str = "1 x qemu64";
 
 /// Books by the CPU of the VM.
@@ -18,7 +18,7 @@ const DEFAULT_CPU: &str = "1 x qemu64";
 pub struct Results(BTreeMap<String, Book>);
 
 impl Results {
-    /// Reads `docs/results/bench.json`; nothing if it is not there.
+    /// Reads `docs/results/bench.json`; empty if it does not exist.
     #[must_use]
     pub fn load() -> Self {
         let text = std::fs::read_to_string(path("docs/results/bench.json")).unwrap_or_default();
@@ -31,7 +31,7 @@ impl Results {
         Self(books.map(|(cpu, book)| (cpu.clone(), Book::from_json(book))).collect())
     }
 
-    /// Takes a book in place of an earlier one of that CPU.
+    /// Replaces the book of that CPU.
     pub fn keep(&mut self, book: Book) {
         self.0.insert(book.said(CPU).to_owned(), book);
     }
@@ -42,7 +42,7 @@ impl Results {
         self.0.get(cpu)
     }
 
-    /// A line for each row and agent, so that a change of one is a change of a line.
+    /// Writes a line for each row and agent, so that diffs are small.
     fn to_text(&self) -> String {
         let book = |(cpu, book): (&String, &Book)| {
             let json = book.to_json();
@@ -58,7 +58,7 @@ impl Results {
         format!("{{{}}}\n", books.join(",\n"))
     }
 
-    /// The files that are made of the results: their names, their texts.
+    /// Returns the names and texts of the generated files.
     pub fn pages(&self) -> Result<Vec<(&'static str, String)>, String> {
         let nothing = Book::default();
         let book = self.of(DEFAULT_CPU).unwrap_or(&nothing);
@@ -92,10 +92,10 @@ mod tests {
 
     use super::*;
 
-    /// How many commits to `agent/` the figures may be old. It was 20 before the 38 small commits of the security findings.
+    /// The number of commits to `agent/` after which the figures are too old.
     const MAX_AGE: u32 = 50;
 
-    /// Number of commits to `agent/` since then; `None` where there is no history to ask.
+    /// Returns the number of commits to `agent/` since then; `None` without a git history.
     fn age(commit: &str) -> Option<u32> {
         let range = format!("{commit}..HEAD");
         let mut git = Command::new("git");
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(Results::default().to_text(), "{}\n");
     }
 
-    /// The results, or a word that there are none yet.
+    /// Returns the results; reports a skipped test if there are none.
     fn kept() -> Option<Results> {
         let results = Some(Results::load()).filter(|results| *results != Results::default());
         if results.is_none() {
@@ -133,7 +133,7 @@ mod tests {
             let kept = std::fs::read_to_string(path(name)).unwrap();
             assert!(
                 kept == text,
-                "{name} is not what scripts/bench --again makes of docs/results/bench.json"
+                "{name} differs from docs/results/bench.json; run scripts/bench --again"
             );
         }
     }
@@ -145,7 +145,7 @@ mod tests {
         match age(commit) {
             Some(age) => assert!(
                 age <= MAX_AGE,
-                "docs/results/bench.json is of {commit}, {age} commits to agent/ ago: scripts/bench"
+                "docs/results/bench.json was measured {age} commits to agent/ ago ({commit}); run scripts/bench"
             ),
             None => crate::skipped(&format!(
                 "the age of docs/results/bench.json: no history back to {commit}"

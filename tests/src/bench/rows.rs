@@ -37,7 +37,7 @@ pub struct Row {
     pub better: Better,
     /// Goal for mote.
     pub goal: Goal,
-    /// True if it is in the picture.
+    /// True if the tests' sample book has it.
     pub short: bool,
 }
 
@@ -67,11 +67,11 @@ impl Row {
     }
 }
 
-/// Not an agent's row, but the least time of a call.
+/// The row of a baseline program: the shortest time of a call.
 pub const FLOOR: &str = "floor";
-/// The same for a file that is put: the most bytes.
+/// The same for an upload: the highest rate.
 pub const SINK: &str = "sink";
-/// Such rows, which are shown below the table, each with the one of which it is the limit.
+/// Baseline rows, shown below the table, each with the row that it limits.
 pub const LIMITS: [(&str, &str); 2] = [(FLOOR, "root"), (SINK, "put")];
 
 /// All rows in the page's order.

@@ -1,5 +1,4 @@
-//! What is measured of one agent in one VM, row by row. Each step gives its rows; one that fails says why
-//! in place of them, and the next goes on.
+//! Measures one agent in one VM, row by row. A failed step returns its reason instead of its rows, and the next one runs.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ struct Step {
     run: fn(&mut Visit) -> Found,
 }
 
-/// In this order. The first starts the agent, and is not left out.
+/// The steps in their order. The first starts the agent and always runs.
 const STEPS: [Step; 10] = [
     Step { rows: &["started", "answered", "told"], run: start::start },
     Step { rows: &["pss", "dirty"], run: |visit| memory(visit, SETTLED, ["pss", "dirty"]) },
@@ -37,7 +36,7 @@ const STEPS: [Step; 10] = [
     Step { rows: &["back"], run: start::recover },
 ];
 
-/// Whether any of these rows are.
+/// Returns whether any of these rows is wanted.
 pub(super) fn is_wanted(wanted: &dyn Fn(&str) -> bool) -> bool {
     STEPS.iter().flat_map(|step| step.rows).any(|row| wanted(row))
 }
@@ -52,7 +51,7 @@ pub(super) fn visit(column: Column, wanted: &dyn Fn(&str) -> bool) -> Found {
     };
     let mut found = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
-        // What "300 calls" means must not depend on what else is asked for.
+        // "300 calls" must mean the same, whatever else is measured.
         let after = ["pss300", "dirty300", "threads"].iter().any(|row| wanted(row));
         let calls = step.rows.contains(&"config") && after;
         if index > 0 && !calls && !step.rows.iter().any(|row| wanted(row)) {

@@ -1,4 +1,4 @@
-//! One agent in one VM, which is started when we say so.
+//! One agent in one VM, started on request.
 
 use crate::column::Column;
 use crate::guest::Guest;
@@ -8,7 +8,7 @@ use crate::world::World;
 /// Memory of the VM, MiB.
 pub(super) const MEMORY: u32 = 384;
 
-/// What an image has, bytes.
+/// Size of an exported image, bytes.
 pub(super) const IMAGE: usize = 32 << 20;
 
 /// An agent that is being measured.

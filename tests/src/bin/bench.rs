@@ -1,4 +1,4 @@
-//! `mote-bench`, behind `scripts/bench`: measures, prints the table, keeps the samples, writes the pages.
+//! `mote-bench`, the program of `scripts/bench`: measures, prints the table, stores the samples, writes the pages.
 
 use std::process::ExitCode;
 
@@ -8,19 +8,19 @@ use mote_tests::bench::{Options, page, rows, run};
 use mote_tests::column::Column;
 
 const HELP: &str = "\
-scripts/bench: mote beside Debian's lxd-agent and incus-agent
+scripts/bench: compares mote with Debian's lxd-agent and incus-agent
 
-  --rounds N        boot and measure each agent so often (5)
-  --only ROW,...    only these; prints, and writes no page
-  --before COMMIT   measure that build of mote, too
-  --own             no Go agents; with --only
-  --hold            short: five rows, three rounds; fails if mote is much less ahead than docs/results/bench.json says
-  --again           write the pages from docs/results/bench.json, measure nothing
+  --rounds N        boot and measure each agent N times (5)
+  --only ROW,...    measure only these rows, and write no page
+  --before COMMIT   measure that older build of mote, too
+  --own             skip the Go agents; needs --only
+  --hold            measure five rows in three rounds; fail if mote's lead shrank to half of docs/results/bench.json
+  --again           write the pages from docs/results/bench.json, without measuring
 ";
 
 /// What `--hold` measures: a start, both ways of a call, a command, a file.
 const HELD: [&str; 5] = ["answered", "config", "root", "exec", "put"];
-/// Of the ratio in docs/results/bench.json so much must be left: rounds are few, and machines busy.
+/// The share of the recorded ratio that must remain; low, because of few rounds on busy machines.
 const SHARE: f64 = 0.5;
 
 fn main() -> ExitCode {
@@ -60,7 +60,7 @@ fn bench() -> Result<(), String> {
     }
     options.columns = Column::benched(own, before);
     if own && options.only.is_empty() {
-        return Err("--own needs --only: the pages are beside the Go agents".to_owned());
+        return Err("--own needs --only, because the pages show the Go agents".to_owned());
     }
     let mut results = Results::load();
     if again {

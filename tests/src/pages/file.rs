@@ -1,22 +1,22 @@
-//! The pages of `docs/` that tests make and hold.
+//! Reads, writes and compares generated pages in `docs/`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Writes a page of `docs/`, where `MOTE_WRITE_DOCS` says so.
+/// Writes a page of `docs/` if `MOTE_WRITE_DOCS` is set.
 pub fn write(name: &str, page: &str) {
     if std::env::var_os("MOTE_WRITE_DOCS").is_some() {
         std::fs::write(path(name), page).expect("a page");
     }
 }
 
-/// A page of `docs/` as it is.
+/// Returns a page of `docs/`.
 #[must_use]
 pub fn committed(name: &str) -> String {
     std::fs::read_to_string(path(name)).unwrap_or_default()
 }
 
-/// The page with another text between its two marks.
+/// Replaces the text between the two marks of a page.
 #[must_use]
 pub fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
     let (before, rest) = page.split_once(begin).expect("the begin's mark");
@@ -24,14 +24,14 @@ pub fn between(page: &str, [begin, end]: [&str; 2], text: &str) -> String {
     format!("{before}{begin}{text}{end}{after}")
 }
 
-/// Demands that a page of `docs/` is this.
+/// Fails if a page of `docs/` differs from this.
 pub fn hold(name: &str, page: &str) {
     let committed = committed(name);
     let differing = || {
         let new = page.lines().filter(|line| !committed.lines().any(|old| old == *line));
         new.collect::<Vec<_>>().join("\n")
     };
-    assert!(committed == page, "docs/{name} says otherwise:\n{}", differing());
+    assert!(committed == page, "docs/{name} differs:\n{}", differing());
 }
 
 fn path(name: &str) -> PathBuf {
@@ -75,7 +75,7 @@ impl Rows {
     }
 }
 
-/// For a row. A commit would not do: it has another name once it is in the history that users see.
+/// Returns the date of a row. A commit would not do, because its name changes when it is published.
 pub(super) fn today() -> String {
     let said = Command::new("date").args(["-u", "+%F"]).output().expect("date");
     String::from_utf8_lossy(&said.stdout).trim().to_owned()

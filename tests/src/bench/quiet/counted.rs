@@ -17,7 +17,7 @@ const MIB: u32 = 4;
 const SETTLED: Duration = Duration::from_secs(3);
 /// What the guest may still do after the host has its answer: sockets are closed, children reaped.
 const TRAILING: Duration = Duration::from_millis(300);
-/// Of the same thing, one after the other; the least counts, as the kernel's own work only adds.
+/// Repetitions; the smallest counts, because the kernel's own work only adds.
 const TIMES: usize = 3;
 /// Length of the measurement of idleness.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -85,7 +85,7 @@ fn run(visit: &Visit, command: &[&str], bytes: u32) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The whole guest's instructions for this: of the kernel's threads, which move the packets, too.
+/// Counts the instructions of the whole guest, including the kernel threads that move packets.
 fn least(visit: &mut Visit, action: &dyn Fn(&mut Visit)) -> u64 {
     action(visit);
     let mut count = |act: bool| {

@@ -56,7 +56,7 @@ impl Spent {
         self.instructions as u64
     }
 
-    /// How often it went to sleep, or another was let run: a whole number too.
+    /// The context switches, a whole number.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of u64")]
     pub(super) fn wakeups(self) -> u64 {
         self.switches as u64
@@ -112,7 +112,7 @@ pub(super) fn idle(columns: &[Column], windows: u32) -> Vec<(Column, Found)> {
 /// A VM whose clock advances by 1 ns per instruction, and in real time while it sleeps. The
 /// kernel's CPU times use that clock, so they do not depend on the load of the machine.
 pub(super) fn counting(column: Column) -> Spec {
-    // The hardware's clock is the same: on a busy machine this one falls behind the host's, which the agent would take for a pause.
+    // The RTC uses the same clock. Otherwise the guest's clock would fall behind on a busy machine, and the agent would see a pause.
     let words = ["-icount", "shift=0,sleep=on", "-rtc", "clock=vm"];
     let extra = words.map(str::to_owned).into();
     Spec { memory: MEMORY, extra, ..world::spec(column) }
