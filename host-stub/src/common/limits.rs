@@ -1,4 +1,4 @@
-//! The limits on what is read from a guest. Nothing else defines them; docs/explanation/security.md has the same numbers.
+//! The limits on what is read from a guest. docs/explanation/security.md lists the most important.
 
 use std::io::{Error, ErrorKind, Result, Write};
 
