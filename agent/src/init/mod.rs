@@ -1,4 +1,4 @@
-//! Process 1 of a VM whose image has nothing but this program (docs/images.md, "One file"). The agent is its child:
+//! Process 1 of a VM whose image has nothing but this program (docs/how-to/one-file-vm.md). The agent is its child:
 //! one that is killed is started again, where the end of process 1 would be the kernel's panic. One thread, which
 //! waits in poll(2); nothing here may panic.
 

@@ -2,8 +2,9 @@
 //! the instance. Others' are theirs.
 //!
 //! Version 0.3.0 goes on as a process, and its socket takes connections, after the thread that serves the guest has
-//! panicked: a client that closes its connection before the guest has accepted it causes that (docs/run.md). A client
-//! that closes before it has sent its `CONNECT` line makes the thread spin. So the device is not probed by connections.
+//! panicked: a client that closes its connection before the guest has accepted it causes that
+//! (docs/how-to/troubleshoot.md). A client that closes before it has sent its `CONNECT` line makes the thread spin. So the
+//! device is not probed by connections.
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! The table of kernels in `docs/compatibility.md`. The test that boots one records its row. With `MOTE_WRITE_DOCS` set,
+//! The table of kernels in `docs/results/kernels.md`. The test that boots one records its row. With `MOTE_WRITE_DOCS` set,
 //! the row is kept in `tests/kernels`, and the table is written from all rows that are kept there.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ const FROM: [(&str, &str); 5] = [
 ];
 const ROWS: Rows = Rows {
     folder: "kernels",
-    page: "compatibility.md",
+    page: "results/kernels.md",
     marks: ["<!-- kernels:begin -->\n", "<!-- kernels:end -->"],
 };
 

@@ -1,4 +1,4 @@
-//! The table of `docs/images.md`: ways to add mote to an image that were booted here, and how long each takes. A test that
+//! The table of `docs/results/boots.md`: ways to add mote to an image that were booted here, and how long each takes. A test that
 //! boots one records its row. With `MOTE_WRITE_DOCS` set, the row is kept in `tests/ways`, and the table is written
 //! from all rows that are kept there.
 
@@ -23,7 +23,7 @@ const WAYS: [&str; 10] = [
 ];
 const ROWS: Rows = Rows {
     folder: "ways",
-    page: "images.md",
+    page: "results/boots.md",
     marks: ["<!-- ways:begin -->\n", "<!-- ways:end -->"],
 };
 
@@ -107,6 +107,10 @@ mod tests {
     #[test]
     fn the_page_shows_the_rows_that_are_kept() {
         let page = committed(ROWS.page);
-        assert_eq!(ROWS.shown(&table(&rows())), page, "docs/images.md differs from tests/ways");
+        assert_eq!(
+            ROWS.shown(&table(&rows())),
+            page,
+            "docs/results/boots.md differs from tests/ways"
+        );
     }
 }

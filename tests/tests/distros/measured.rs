@@ -1,8 +1,8 @@
-//! The list of figures in `docs/images.md` that these tests measure, one line each.
+//! The list of figures in `docs/results/boots.md` that these tests measure, one line each.
 
 use mote_tests::pages::file::{committed, write};
 
-const PAGE: &str = "images.md";
+const PAGE: &str = "results/boots.md";
 
 /// Prints a figure, and writes it to its line of the page where `MOTE_WRITE_DOCS` says so.
 pub(crate) fn measured(what: &str, figure: &str) {

@@ -1,4 +1,4 @@
-//! A home-made initramfs of busybox, and its `switch_root` into a disk: the example of docs/images.md as it is written there.
+//! A home-made initramfs of busybox, and its `switch_root` into a disk: the example of docs/how-to/initramfs.md as it is written there.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -38,11 +38,12 @@ modules_into "$3" "${XDG_CACHE_HOME:-$HOME/.cache}/mote/kernel" "$(image/initram
     $(grep -v '^#' image/modules) ext4 crc32c_generic
 "#;
 
-/// `/init` as docs/images.md has it.
+/// `/init` as docs/how-to/initramfs.md has it.
 fn init() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/images.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/how-to/initramfs.md");
     let page = fs::read_to_string(page).expect("the page");
-    let (_, example) = page.split_once("\n### An initramfs of your own\n").expect("the example");
+    let (_, example) =
+        page.split_once("\n## Continue in a root file system\n").expect("the example");
     let (_, text) = example.split_once("```sh\n").expect("its text");
     text.split_once("```").expect("its end").0.to_owned()
 }

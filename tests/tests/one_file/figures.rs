@@ -1,4 +1,4 @@
-//! What such an image costs, beside the same with a Go agent and busybox. A row of docs/images.md each run; its table
+//! What such an image costs, beside the same with a Go agent and busybox. A row of docs/results/boots.md each run; its table
 //! of three images, for which each is booted with ever less memory, only with `MOTE_WRITE_DOCS`.
 
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use mote_tests::{wait, world};
 
 use crate::world::{World, image};
 
-const PAGE: &str = "images.md";
+const PAGE: &str = "results/boots.md";
 const BEGIN: &str = "<!-- one-file:begin -->\n";
 const END: &str = "<!-- one-file:end -->";
 /// Between two looks: each takes the time of the emulated CPU.

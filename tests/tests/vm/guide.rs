@@ -1,4 +1,4 @@
-//! The example of docs/guest.md, run as it is written there: own initramfs, boot, CONNECTED, Ready.
+//! The example of docs/how-to/initramfs.md, run as it is written there: own initramfs, boot, CONNECTED, Ready.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,9 +12,9 @@ const FIRST: &str = "cp \"kernel/boot/vmlinuz-$version\" vmlinuz\n";
 
 /// The example's commands, in order.
 fn commands() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guest.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/how-to/initramfs.md");
     let page = std::fs::read_to_string(page).expect("the page");
-    let (_, example) = page.split_once("\n## An example\n").expect("the example");
+    let (_, example) = page.split_once("\n## Build your own\n").expect("the example");
     let (example, _) = example.split_once("\n## ").expect("its end");
     let blocks = example.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
     let all: String = blocks.collect();

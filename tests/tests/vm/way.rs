@@ -1,4 +1,4 @@
-//! What an agent costs in the tests' own image, for the table of `docs/images.md`: the row of an architecture that is
+//! What an agent costs in the tests' own image, for the table of `docs/results/boots.md`: the row of an architecture that is
 //! not the one of the other rows.
 
 use std::time::{Duration, Instant};

@@ -56,7 +56,7 @@ const CUT_OFF: &str = "The agent exits without reporting how its commands end, a
 
 const FORGOTTEN: &str = "The server forgets Ready when it restarts. Its agent does not repeat it; mote does (docs/protocol/ready.md).";
 
-const NOT_FOLLOWED: &str = "The agent leaves this to the guest's udev rules, modules and time service; this guest has none (docs/follow.md).";
+const NOT_FOLLOWED: &str = "The agent leaves this to the guest's udev rules, modules and time service; this guest has none (docs/reference/hot-plug.md).";
 
 const ASKED_BACK: &str = "The agent calls the server back before it answers `PUT /1.0`, and LXD 5.0.2 refuses the call because its database \
     still says that the guest API is off. mote answers first.";
