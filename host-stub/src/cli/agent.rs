@@ -8,16 +8,16 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use crate::agent::client::{self, metadata};
-use crate::agent::websocket::{self, Piece};
-use crate::common::json;
-use crate::common::printable::{self, Shape, text};
-use crate::common::units;
-use crate::control::client::ask;
-use crate::control::known::{self, Known};
-use crate::instance::Instance;
-use crate::net::stream::Limit;
-use crate::report::{metrics, state};
+use mote_client::agent::client::{self, metadata};
+use mote_client::agent::websocket::{self, Piece};
+use mote_client::common::json;
+use mote_client::common::printable::{self, Shape, text};
+use mote_client::common::units;
+use mote_client::daemon::client::ask;
+use mote_client::daemon::known::{self, Known};
+use mote_client::instance::Instance;
+use mote_client::net::stream::Limit;
+use mote_client::report::{metrics, state};
 
 /// For a request and the greeting before it.
 const REQUEST: Duration = Duration::from_secs(20);
@@ -162,7 +162,7 @@ pub(crate) fn events(root: &Path, name: &str, types: Option<&str>) -> Result<()>
     let mut socket = websocket::connect(root, &instance, &target).context("events")?;
     socket.incoming.watch(&instance, known::pauses(root, name));
     loop {
-        match socket.incoming.next()? {
+        match socket.incoming.receive()? {
             Piece::Text(text) => {
                 let event = json::parse(text.as_bytes()).context("an event")?;
                 writeln!(stdout(), "{}", printable::json(&event))?;

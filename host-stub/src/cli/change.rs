@@ -9,12 +9,12 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::{look, wait, why};
-use crate::common::pair::pair;
-use crate::control::client::{ask, is_running};
-use crate::daemon::fault::{self, Fault};
-use crate::instance::{store, vsock_device};
-use crate::run::args::VmArgs;
-use crate::run::boot;
+use mote_client::common::pair::pair;
+use mote_client::daemon::client::{ask, is_running};
+use mote_client::instance::{store, vsock_device};
+use mote_run::args::VmArgs;
+use mote_run::boot;
+use mote_stub::daemon::fault::{self, Fault};
 
 /// `set`.
 #[derive(Debug, Args)]

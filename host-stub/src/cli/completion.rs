@@ -11,7 +11,7 @@ use clap_complete::engine::{
 use clap_complete::env::{CompleteEnv, Shells};
 
 use super::values::directory;
-use crate::instance::store;
+use mote_client::instance::store;
 
 /// The variable by which the shells' scripts ask.
 const ASKED: &str = "MOTE_HOST_COMPLETE";

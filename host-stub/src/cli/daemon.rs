@@ -9,12 +9,12 @@ use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::common::random;
-use crate::control::host::Host;
-use crate::control::server;
-use crate::daemon::Daemon;
-use crate::instance::store;
-use crate::net::slots;
+use mote_client::common::random;
+use mote_client::instance::store;
+use mote_client::net::slots;
+use mote_stub::control::host::Host;
+use mote_stub::control::server;
+use mote_stub::daemon::Daemon;
 
 /// `daemon`.
 #[derive(Debug, Args)]

@@ -9,15 +9,15 @@ use clap::Args;
 use serde_json::Value;
 
 use super::values::{context_id, nic};
-use crate::common::pair::pair;
-use crate::common::printable::to_stderr;
-use crate::common::random::uuid;
-use crate::control::client::{ask, is_running};
-use crate::instance::create::create;
-use crate::instance::recipe::{Recipe, YOURS};
-use crate::instance::share::{Device, Template};
-use crate::instance::store;
-use crate::instance::{Channel, Flavour, GENERATION, Instance, UUID, VSOCK_ID, Vsock};
+use mote_client::common::pair::pair;
+use mote_client::common::printable::to_stderr;
+use mote_client::common::random::uuid;
+use mote_client::daemon::client::{ask, is_running};
+use mote_client::instance::create::create;
+use mote_client::instance::share::{Device, Template};
+use mote_client::instance::store;
+use mote_client::instance::{Channel, Flavour, GENERATION, Instance, UUID, VSOCK_ID, Vsock};
+use mote_vm::recipe::{Recipe, YOURS};
 
 /// An instance to make.
 #[derive(Debug, Args)]

@@ -9,9 +9,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{look, why};
-use crate::common::printable::{self, Shape, text};
-use crate::common::units;
-use crate::control::client::ask;
+use mote_client::common::printable::{self, Shape, text};
+use mote_client::common::units;
+use mote_client::daemon::client::ask;
 
 /// The agent's port (P§3.2).
 const AGENT_PORT: u32 = 8443;

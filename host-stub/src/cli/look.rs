@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::agent;
 use super::why;
-use crate::agent::client;
-use crate::agent::trouble::{FailedCall, Trouble};
-use crate::common::printable::{self, Shape, text};
-use crate::control::client::{ask, print_events};
-use crate::control::known::{self, Known};
-use crate::net::stream::Limit;
+use mote_client::agent::client;
+use mote_client::agent::trouble::{FailedCall, Trouble};
+use mote_client::common::printable::{self, Shape, text};
+use mote_client::daemon::client::{ask, print_events};
+use mote_client::daemon::known::{self, Known};
+use mote_client::net::stream::Limit;
 
 /// `get`.
 #[derive(Debug, Args)]

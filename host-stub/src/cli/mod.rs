@@ -20,13 +20,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::exec::request::{ExecArgs, ShellArgs};
-use crate::exec::run as exec;
-use crate::files::args::{FileCommand, SftpArgs};
-use crate::files::commands;
-use crate::net::stream::be_patient;
-use crate::run;
-use crate::run::args::RunArgs;
+use mote_client::exec::request::{ExecArgs, ShellArgs};
+use mote_client::exec::run as exec;
+use mote_client::files::args::{FileCommand, SftpArgs};
+use mote_client::files::commands;
+use mote_client::net::stream::be_patient;
+use mote_run::args::RunArgs;
 
 /// Plays the LXD or Incus host for a guest agent, so that an agent or an image can be tried without
 /// either.
@@ -137,7 +136,7 @@ enum Command {
     /// As lxc's, by QEMU's monitor. Where that does not answer, the host is only told that the VM is off.
     Stop(change::StopArgs),
     /// Let the host misbehave to this instance; without KIND, show the fault in force
-    #[command(after_help = crate::daemon::fault::HELP)]
+    #[command(after_help = mote_stub::daemon::fault::HELP)]
     Fault(change::FaultArgs),
     /// Print completions for a shell
     Completions {
@@ -195,7 +194,7 @@ pub(crate) fn act_on_line() -> Result<u8> {
         // A command in a VM may end with 2 as well.
         Err(error) if error.use_stderr() && is_run(std::env::args_os().skip(1)) => {
             error.print()?;
-            return Ok(run::outcome::NOT_RUN);
+            return Ok(mote_run::NOT_RUN);
         }
         Err(error) => error.exit(),
     };
@@ -209,7 +208,7 @@ pub(crate) fn act_on_line() -> Result<u8> {
     }
     if let Command::Run(args) = asked {
         be_patient();
-        return Ok(run::run(&args));
+        return Ok(mote_run::run(&args));
     }
     let root = values::directory(dir).context(
         "where the instances are kept is not known, as there is no HOME: give --dir DIR, or set \

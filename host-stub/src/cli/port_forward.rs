@@ -11,11 +11,11 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 
-use crate::agent::upgrade::upgrade;
-use crate::common::printable::complain;
-use crate::control::known;
-use crate::instance::{Flavour, Instance};
-use crate::net::slots::{AT_ONCE, Slots};
+use mote_client::agent::upgrade::upgrade;
+use mote_client::common::printable::complain;
+use mote_client::daemon::known;
+use mote_client::instance::{Flavour, Instance};
+use mote_client::net::slots::{AT_ONCE, Slots};
 
 /// `port-forward`.
 #[derive(Debug, Args)]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Args;
 
-use crate::instance::recipe::{MEMORY, Recipe, root_disk};
-use crate::instance::store;
+use mote_client::instance::store;
+use mote_vm::recipe::{MEMORY, Recipe, root_disk};
 
 /// `qemu`.
 #[derive(Debug, Args)]

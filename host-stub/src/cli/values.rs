@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::common::pair::pair;
-use crate::instance::share::Device;
+use mote_client::common::pair::pair;
+use mote_client::instance::share::Device;
 
 /// Where the instances are: as it was said, else by the environment, else where a user's programs keep such things.
 pub(crate) fn directory(said: Option<OsString>) -> Option<PathBuf> {

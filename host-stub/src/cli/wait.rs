@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::{look, why};
-use crate::common::printable::complain;
-use crate::control::client::is_running;
+use mote_client::common::printable::complain;
+use mote_client::daemon::client::is_running;
 
 /// The exit code for too late, as of timeout(1).
 const LATE: u8 = 124;

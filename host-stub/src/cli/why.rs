@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::units;
+use mote_client::common::units;
 
 /// The last PUT.
 pub(crate) fn last_put(state: &Value) -> String {

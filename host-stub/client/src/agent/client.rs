@@ -1,0 +1,250 @@
+//! Calls to an agent: vsock (or what stands in for it), TLS with exactly its certificate, one
+//! request a connection (P§3.2).
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::io::Errno;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use serde_json::Value;
+use vsock::VsockStream;
+
+use super::trouble::{FailedCall, Trouble};
+use crate::common::json;
+use crate::common::limits;
+use crate::instance::{Instance, Vsock};
+use crate::instance::{store, vsock_device};
+use crate::net::certs::{Pair, certificate};
+use crate::net::http::{Message, read_answer, write_request};
+use crate::net::pump;
+use crate::net::stream::{Limit, Timed};
+use crate::net::tls;
+
+/// For a whole PUT or event, the preceding GET included (P§3.2).
+const DEADLINE: Duration = Duration::from_secs(3);
+/// Where agents listen.
+const AGENT_PORT: u32 = 8443;
+/// Of what an agent complains about, characters.
+const COMPLAINT: usize = 1000;
+/// vhost-device-vsock's answer is `OK <port>`.
+const ANSWER: usize = 64;
+/// For that, which the guest's kernel causes by itself. The kernel's own vsock waits for 2 s.
+const ACCEPTED: Duration = Duration::from_secs(20);
+
+/// A connection with TLS and a limit.
+pub type Stream = StreamOwned<ClientConnection, Timed>;
+
+/// Tells the agent where we are.
+pub fn put(root: &Path, instance: &Instance, body: &[u8]) -> Result<()> {
+    tell(root, instance, "PUT", "/1.0", body)
+}
+
+/// Posts an event to the agent's listeners.
+pub fn post_event(root: &Path, instance: &Instance, event: &[u8]) -> Result<()> {
+    tell(root, instance, "POST", "/1.0/events", event)
+}
+
+fn tell(root: &Path, instance: &Instance, method: &str, path: &str, body: &[u8]) -> Result<()> {
+    let limit = Limit::Until(Instant::now() + DEADLINE);
+    if instance.flavour.greets() {
+        greet(root, instance, limit)?;
+    }
+    let answer = request(root, instance, method, path, body, limit)?;
+    success(method, &answer)
+}
+
+/// What clients ask first: who are you, and what can you do (P§3.4)?
+pub fn greet(root: &Path, instance: &Instance, limit: Limit) -> Result<Vec<String>> {
+    let info = metadata(root, instance, "GET", "/1.0", limit)?;
+    let server = &info["environment"]["server"];
+    if server != instance.flavour.agent() {
+        let expected = instance.flavour.agent();
+        bail!(
+            "the agent calls itself {server} and not {expected}: has the status port the name of \
+             another server?"
+        );
+    }
+    let extensions: Option<Vec<String>> =
+        serde_json::from_value(info["api_extensions"].clone()).context("api_extensions")?;
+    Ok(extensions.unwrap_or_default())
+}
+
+fn success(method: &str, answer: &Message) -> Result<()> {
+    if answer.status == 200 {
+        return Ok(());
+    }
+    bail!("{method}: status {}: {}", answer.status, complaint(&answer.body))
+}
+
+/// What an agent says is wrong: an envelope's error, or the text itself, as far as it is worth reading.
+pub fn complaint(body: &[u8]) -> String {
+    let envelope = json::parse(body).ok();
+    let error = envelope.and_then(|body| body["error"].as_str().map(str::to_owned));
+    let error = error.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned());
+    error.chars().take(COMPLAINT).collect()
+}
+
+/// The `metadata` of a sync answer; any other is an error.
+pub fn metadata(
+    root: &Path,
+    instance: &Instance,
+    method: &str,
+    target: &str,
+    limit: Limit,
+) -> Result<Value> {
+    let answer = request(root, instance, method, target, b"", limit)?;
+    success(method, &answer)?;
+    let mut envelope = answer.json()?;
+    if envelope["type"] != "sync" {
+        bail!("{method} {target}: not a sync answer: {envelope}");
+    }
+    Ok(envelope["metadata"].take())
+}
+
+/// Any request.
+pub fn request(
+    root: &Path,
+    instance: &Instance,
+    method: &str,
+    target: &str,
+    body: &[u8],
+    limit: Limit,
+) -> Result<Message> {
+    let mut stream = open(root, instance, limit)?;
+    let mut call = || {
+        write_request(&mut stream, method, target, body)?;
+        read_answer(&mut stream, limits::ANSWER)
+    };
+    let answer = call();
+    answer.map_err(|error| explained(error, instance, &mut stream))
+}
+
+/// What a failed call means. An agent that refuses us says so and closes; who still writes then meets a broken pipe, and
+/// the reason is there to be read.
+pub(super) fn explained(
+    error: anyhow::Error,
+    instance: &Instance,
+    stream: &mut Stream,
+) -> anyhow::Error {
+    let is_cut = error.downcast_ref().is_some_and(|error: &std::io::Error| {
+        matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+    });
+    let reason = is_cut.then(|| refusal(stream)).flatten();
+    FailedCall::explained(reason.unwrap_or(error).context("agent"), instance)
+}
+
+/// What the agent said before it closed.
+fn refusal(stream: &mut Stream) -> Option<anyhow::Error> {
+    let mut read = || {
+        stream.conn.read_tls(&mut stream.sock).ok().filter(|count| *count > 0)?;
+        let reason = stream.conn.process_new_packets().err()?;
+        Some(std::io::Error::new(ErrorKind::InvalidData, reason).into())
+    };
+    // The first try may only give what broke the pipe.
+    read().or_else(read)
+}
+
+/// A connection for something longer than a request, as a socket without TLS or a limit.
+pub fn plain(root: &Path, instance: &Instance, limit: Limit) -> Result<UnixStream> {
+    let mut stream = open(root, instance, limit)?;
+    // The handshake has to keep to the limit, nothing after it does.
+    let handshake = stream.conn.complete_io(&mut stream.sock).context("agent");
+    handshake.map_err(|error| FailedCall::explained(error, instance))?;
+    pump::plain(stream)
+}
+
+/// Dials and prepares TLS; the handshake comes with the first byte.
+pub fn open(root: &Path, instance: &Instance, limit: Limit) -> Result<Stream> {
+    let socket = dial(instance, limit)?;
+    let directory = store::directory(root, &instance.name);
+    let pair = Pair::load_or_make(&directory, "agent-client")?;
+    let agent = certificate(&store::share(root, &instance.name).join("agent.crt"))?;
+    let config = tls::client(&pair, agent)?;
+    let connection = ClientConnection::new(config, ServerName::try_from("unspecified")?)?;
+    Ok(StreamOwned::new(connection, socket))
+}
+
+/// Connects to the agent's port.
+fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
+    let failed = |error: anyhow::Error, trouble| FailedCall::of_trouble(error, instance, trouble);
+    // To a socket that stands in for vsock.
+    let connect = |path: &Path, trouble| {
+        let connected = Timed::connect(path, limit).with_context(|| path.display().to_string());
+        connected.map_err(|error| {
+            let is_late = FailedCall::is_late(&error);
+            failed(error, if is_late { Trouble::NoAnswer } else { trouble })
+        })
+    };
+    match &instance.vsock {
+        Vsock::Cid(cid) => {
+            // The kernel gives up by itself after 2 s.
+            let stream = VsockStream::connect_with_cid_port(*cid, AGENT_PORT);
+            let stream = stream.map_err(|error| {
+                let trouble = by_the_kernel(&error);
+                let error = anyhow::Error::from(error).context("vsock");
+                match trouble {
+                    Some(trouble) => failed(error, trouble),
+                    None => error,
+                }
+            })?;
+            // Any stream socket will do from here on.
+            Ok(Timed::new(UnixStream::from(stream.as_fd().try_clone_to_owned()?), limit))
+        }
+        Vsock::Plain(prefix) => {
+            let mut path = prefix.as_os_str().to_owned();
+            path.push(format!(".listen_{AGENT_PORT}"));
+            connect(&PathBuf::from(path), Trouble::Refused)
+        }
+        Vsock::Uds(path) => {
+            let mut socket = connect(path, Trouble::Unreachable)?;
+            if let Some(why) = vsock_device::why_peer_stopped(&socket) {
+                return Err(failed(anyhow!(why), Trouble::DeviceStopped));
+            }
+            socket.limit(limit.at_most(ACCEPTED));
+            if let Err(error) = say_connect(&mut socket).context("vsock") {
+                if !FailedCall::is_late(&error) {
+                    return Err(failed(error, Trouble::Refused));
+                }
+                vsock_device::abandon(socket.into_inner());
+                return Err(failed(error, Trouble::NoAnswer));
+            }
+            socket.limit(limit);
+            Ok(socket)
+        }
+    }
+}
+
+/// What the kernel means where it carries vsock itself.
+fn by_the_kernel(error: &std::io::Error) -> Option<Trouble> {
+    let kind = error.kind();
+    if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) {
+        return Some(Trouble::NoGuest);
+    }
+    if matches!(kind, ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused) {
+        return Some(Trouble::Refused);
+    }
+    (kind == ErrorKind::TimedOut).then_some(Trouble::NoAnswer)
+}
+
+/// vhost-device-vsock's preamble. Nothing more may be sent before its OK: it would be lost.
+fn say_connect(socket: &mut Timed) -> Result<()> {
+    socket.write_all(format!("CONNECT {AGENT_PORT}\n").as_bytes())?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\n") {
+        // Byte by byte, so as not to take what belongs to TLS.
+        let mut byte = [0];
+        if socket.read(&mut byte)? == 0 || answer.len() == ANSWER {
+            bail!("connection refused");
+        }
+        answer.push(byte[0]);
+    }
+    if !answer.starts_with(b"OK ") {
+        bail!("{}", String::from_utf8_lossy(&answer).trim());
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! Calls to an agent, as a host makes them.
+
+pub mod client;
+pub mod trouble;
+pub mod upgrade;
+pub mod websocket;

@@ -1,0 +1,192 @@
+//! What a failed call means for people: the cause first, with what to do, then the system's or TLS' own words.
+
+use std::fmt;
+use std::io;
+
+use rustls::{AlertDescription, CertificateError};
+
+use crate::instance::Instance;
+
+/// A cause that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The agent shows another certificate than the instance's.
+    AgentsCertificate,
+    /// What carries the guest's vsock on this machine runs, but serves it no longer.
+    DeviceStopped,
+    /// The agent does not take ours.
+    HostsCertificate,
+    /// Nobody answers the attempt to connect.
+    NoAnswer,
+    /// No VM has the instance's context id.
+    NoGuest,
+    /// The guest's kernel says that nobody listens.
+    Refused,
+    /// Connected, but nothing more came in time.
+    Slow,
+    /// What carries the guest's vsock on this machine is not there.
+    Unreachable,
+}
+
+impl Trouble {
+    /// All, by their names in JSON.
+    const NAMES: [(Self, &'static str); 8] = [
+        (Self::AgentsCertificate, "agents-certificate"),
+        (Self::DeviceStopped, "vsock-stopped"),
+        (Self::HostsCertificate, "hosts-certificate"),
+        (Self::NoAnswer, "no-answer"),
+        (Self::NoGuest, "no-guest"),
+        (Self::Refused, "refused"),
+        (Self::Slow, "slow"),
+        (Self::Unreachable, "unreachable"),
+    ];
+
+    /// Its name in JSON.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(trouble, _)| *trouble == self).map_or("", |(_, name)| name)
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(trouble, _)| *trouble)
+    }
+
+    /// What an error on a connection means.
+    pub fn meant(error: &io::Error) -> Option<Self> {
+        use rustls::Error::{AlertReceived, InvalidCertificate};
+        // What agents answer whose certificates do not fit.
+        const REFUSALS: [AlertDescription; 5] = [
+            AlertDescription::AccessDenied,
+            AlertDescription::BadCertificate,
+            AlertDescription::CertificateExpired,
+            AlertDescription::CertificateUnknown,
+            AlertDescription::UnknownCA,
+        ];
+        const OTHER: CertificateError = CertificateError::ApplicationVerificationFailure;
+        match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
+            Some(InvalidCertificate(why)) if *why == OTHER => Some(Self::AgentsCertificate),
+            Some(AlertReceived(alert)) if REFUSALS.contains(alert) => Some(Self::HostsCertificate),
+            Some(_) => None,
+            None => (error.kind() == io::ErrorKind::TimedOut).then_some(Self::Slow),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::AgentsCertificate => {
+                "the agent shows another certificate than this instance's: its config share (agent.crt) is \
+                 another instance's, or older than init; make the config disk anew and boot again"
+            }
+            Self::DeviceStopped => {
+                "the guest cannot be reached: its vsock device has failed; stop the VM and start it again"
+            }
+            Self::HostsCertificate => {
+                "the agent does not take this host's certificate: its config share (server.crt, \
+                 agent.conf) is another instance's, or older than init; make the config disk anew and \
+                 boot again"
+            }
+            Self::NoAnswer => {
+                "the guest does not answer on vsock: it has no driver for it \
+                 (vmw_vsock_virtio_transport), or it hangs"
+            }
+            Self::NoGuest => {
+                "no VM on this machine has the instance's context id (init --vsock-cid, QEMU's \
+                 guest-cid)"
+            }
+            Self::Refused => {
+                "no agent listens in the guest (vsock port 8443): it has not been started or has \
+                 ended, or the guest has no driver for vsock (vmw_vsock_virtio_transport)"
+            }
+            Self::Slow => "the agent was reached, but did not answer in time",
+            Self::Unreachable => {
+                "what carries the guest's vsock does not run: vhost-device-vsock has to be started \
+                 before QEMU (mote-host qemu NAME prints how)"
+            }
+        })
+    }
+}
+
+/// A call to an instance's agent that failed for a known cause.
+#[derive(Debug)]
+pub struct FailedCall {
+    /// The instance's name.
+    pub instance: String,
+    /// The cause.
+    pub trouble: Trouble,
+}
+
+impl FailedCall {
+    /// The one in an error.
+    pub fn of(error: &anyhow::Error) -> Option<&Self> {
+        error.downcast_ref()
+    }
+
+    /// Whether the time was over.
+    pub fn is_late(error: &anyhow::Error) -> bool {
+        let late = |cause: &io::Error| cause.kind() == io::ErrorKind::TimedOut;
+        error.downcast_ref().is_some_and(late)
+    }
+
+    /// An error of a call to this instance's agent, with what it means in front.
+    pub fn of_trouble(
+        error: impl Into<anyhow::Error>,
+        instance: &Instance,
+        trouble: Trouble,
+    ) -> anyhow::Error {
+        error.into().context(Self { instance: instance.name.clone(), trouble })
+    }
+
+    /// The same, if it can be told what it means and has not been told.
+    pub fn explained(error: anyhow::Error, instance: &Instance) -> anyhow::Error {
+        let found = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+        match found.filter_map(Trouble::meant).next() {
+            Some(trouble) if Self::of(&error).is_none() => {
+                Self::of_trouble(error, instance, trouble)
+            }
+            Some(_) | None => error,
+        }
+    }
+}
+
+impl fmt::Display for FailedCall {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.trouble.fmt(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::Flavour;
+    use crate::instance::tests::instance;
+    use anyhow::anyhow;
+
+    #[test]
+    fn each_has_a_name_and_is_found_by_it() {
+        for (trouble, name) in Trouble::NAMES {
+            assert_eq!((trouble.name(), Trouble::named(name)), (name, Some(trouble)));
+        }
+        assert_eq!(Trouble::named("x"), None);
+    }
+
+    #[test]
+    fn the_cause_comes_first_and_once() {
+        let vm = instance(Flavour::Lxd, &[]);
+        let denied = rustls::Error::AlertReceived(AlertDescription::AccessDenied);
+        let raw = io::Error::new(io::ErrorKind::InvalidData, denied);
+        let explained = FailedCall::explained(anyhow::Error::from(raw).context("agent"), &vm);
+        let explained = FailedCall::explained(explained, &vm).context("exec");
+        let text = format!("{explained:#}");
+        assert!(
+            text.starts_with("exec: the agent does not take this host's certificate: "),
+            "{text}"
+        );
+        assert!(text.ends_with(": agent: received fatal alert: AccessDenied"), "{text}");
+        assert_eq!(text.matches("the agent does not").count(), 1, "{text}");
+        let failed = FailedCall::of(&explained).unwrap();
+        assert_eq!((failed.instance.as_str(), failed.trouble), ("vm1", Trouble::HostsCertificate));
+        assert!(FailedCall::of(&FailedCall::explained(anyhow!("something else"), &vm)).is_none());
+    }
+}

@@ -1,0 +1,310 @@
+//! Websockets to an agent. Two threads may use one: the half that reads and the half that writes share
+//! nothing but the socket, into which a frame goes whole.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::net::{SendFlags, send};
+use rustix::process::Pid;
+use tungstenite::error::ProtocolError;
+use tungstenite::handshake::client::{ClientHandshake, Response};
+use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode};
+use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
+
+use super::client;
+use super::trouble::FailedCall;
+use crate::common::limits;
+use crate::instance::{Instance, vsock_device};
+use crate::net::http::unanswered;
+use crate::net::stream::{Limit, Timed, patient};
+
+/// For connecting, TLS and the upgrade together (P§3.2).
+const CONNECT: Duration = Duration::from_secs(10);
+/// Between looks at a connection on which nothing arrives.
+const TICK: Duration = Duration::from_secs(1);
+/// Between pings on it, ticks.
+const PING: u32 = 5;
+/// A guest that is silent for longer is lost, ticks.
+const SILENCE: u32 = 15;
+
+/// What comes in.
+#[derive(Debug)]
+pub enum Piece {
+    /// Payload.
+    Bytes(Bytes),
+    /// Text: on a data socket it is the barrier, whatever it says (P§4.1).
+    Text(String),
+    /// The peer closed with 1000.
+    Closed,
+}
+
+/// A connected websocket.
+pub struct Socket {
+    /// The reading half.
+    pub incoming: Incoming,
+    /// The writing half.
+    pub outgoing: Outgoing,
+    /// For hanging up from elsewhere.
+    pub line: Line,
+}
+
+/// The connection below.
+pub struct Line(UnixStream);
+
+impl Line {
+    /// Another handle.
+    pub fn again(&self) -> Result<Self> {
+        Ok(Self(self.0.try_clone()?))
+    }
+
+    /// Hangs up without a close frame, as Go's `Conn.Close` does; the peer gets what was sent before.
+    pub fn hang_up(&self) {
+        let _gone = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// The reading half.
+pub struct Incoming {
+    socket: WebSocket<Half>,
+    watch: Option<Watch>,
+}
+
+/// The writing half.
+pub struct Outgoing(WebSocket<Half>);
+
+struct Half {
+    read: Timed,
+    /// The reading half answers pings.
+    wire: Arc<Wire>,
+}
+
+/// What both halves share.
+struct Wire {
+    write: Mutex<UnixStream>,
+    /// Counts what has arrived.
+    arrived: AtomicU64,
+}
+
+/// Tells whether the peer still answers.
+#[derive(Clone)]
+pub struct Pulse(Arc<Wire>);
+
+impl Pulse {
+    /// Returns a number that grows with whatever arrives.
+    pub fn arrived(&self) -> u64 {
+        self.0.arrived.load(Ordering::Acquire)
+    }
+
+    /// Pings the peer, unless frames wait for it already. A guest that was suspended has lost its connections, and its
+    /// kernel resets one only when something arrives on it.
+    pub fn ping(&self) {
+        /// Without payload, masked as a client's frames are (RFC 6455, 5.2).
+        const PING: [u8; 6] = [0x89, 0x80, 0, 0, 0, 0];
+        if let Ok(line) = self.0.write.try_lock() {
+            let _gone = send(&*line, &PING, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+}
+
+/// How long a peer has been silent, in reads of [`TICK`] that got nothing.
+struct Watch {
+    is_paused: Box<dyn Fn() -> bool + Send>,
+    /// The process that carries the guest's vsock.
+    device: Option<Pid>,
+    arrived: u64,
+    ticks: u32,
+}
+
+/// The guest has not answered pings, although its VM runs.
+#[derive(Debug)]
+pub struct Silent;
+
+impl std::error::Error for Silent {}
+
+impl std::fmt::Display for Silent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the guest has not answered for {SILENCE} s")
+    }
+}
+
+impl Watch {
+    /// Looks why nothing has arrived for another [`TICK`].
+    ///
+    /// # Errors
+    /// Why nothing will.
+    fn tick(&mut self, pulse: &Pulse) -> Result<()> {
+        if let Some(why) = self.device.and_then(vsock_device::stopped) {
+            bail!(why);
+        }
+        let arrived = pulse.arrived();
+        self.ticks = if arrived == self.arrived { self.ticks + 1 } else { 1 };
+        self.arrived = arrived;
+        if self.ticks.is_multiple_of(PING) {
+            pulse.ping();
+        }
+        // In the second half only: a VM that was paused before has had the time to answer.
+        if self.ticks > SILENCE / 2 && (self.is_paused)() {
+            self.ticks = 0;
+        }
+        if TICK * self.ticks < patient(TICK * SILENCE) { Ok(()) } else { bail!(Silent) }
+    }
+}
+
+impl Incoming {
+    /// Ends with an error from now on if the guest is silent while its VM is not paused, or if what carries its vsock
+    /// stops, of which the connection tells nothing.
+    pub fn watch(&mut self, instance: &Instance, is_paused: impl Fn() -> bool + Send + 'static) {
+        let device = vsock_device::process(instance);
+        let is_paused = Box::new(is_paused);
+        self.watch = Some(Watch { is_paused, device, arrived: 0, ticks: 0 });
+        self.socket.get_mut().read.limit(Limit::Each(TICK));
+    }
+
+    /// Tells whether the peer still answers.
+    pub fn pulse(&self) -> Pulse {
+        Pulse(self.socket.get_ref().wire.clone())
+    }
+}
+
+impl Read for Half {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let count = self.read.read(buffer)?;
+        self.wire.arrived.fetch_add(1, Ordering::AcqRel);
+        Ok(count)
+    }
+}
+
+impl Write for Half {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.wire.write.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Connects to a path of the agent's, in the usual time.
+pub fn connect(root: &Path, instance: &Instance, target: &str) -> Result<Socket> {
+    connect_within(root, instance, target, Limit::within(CONNECT))
+}
+
+/// The same in another time.
+pub fn connect_within(
+    root: &Path,
+    instance: &Instance,
+    target: &str,
+    limit: Limit,
+) -> Result<Socket> {
+    let socket = client::plain(root, instance, limit)?;
+    let write = Mutex::new(socket.try_clone()?);
+    let wire = Arc::new(Wire { write, arrived: AtomicU64::new(0) });
+    let half = |limit: Limit| -> Result<Half> {
+        Ok(Half { read: Timed::new(socket.try_clone()?, limit), wire: wire.clone() })
+    };
+    // Each frame at once: nobody comes by to flush.
+    let config = WebSocketConfig::default().write_buffer_size(0);
+    let config =
+        Some(config.max_frame_size(Some(limits::MESSAGE)).max_message_size(Some(limits::MESSAGE)));
+    let url = format!("ws://custom.socket{target}");
+    let mut incoming = match tungstenite::client::client_with_config(url, half(limit)?, config) {
+        Ok((incoming, _)) => incoming,
+        Err(HandshakeError::Failure(Error::Http(answer))) => {
+            let body = whole_body(&answer, &mut half(limit)?);
+            bail!("status {}: {}", answer.status().as_u16(), client::complaint(&body));
+        }
+        Err(error) => return Err(FailedCall::explained(meant(error), instance)),
+    };
+    incoming.get_mut().read.limit(Limit::Never);
+    socket.set_read_timeout(None)?;
+    let outgoing = WebSocket::from_raw_socket(half(Limit::Never)?, Role::Client, config);
+    let incoming = Incoming { socket: incoming, watch: None };
+    Ok(Socket { incoming, outgoing: Outgoing(outgoing), line: Line(socket) })
+}
+
+/// The body of an answer other than an upgrade: the handshake gives what came with its head. Its status is told
+/// also where the rest does not come.
+fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
+    let mut body = answer.body().clone().unwrap_or_default();
+    let length = answer.headers().get("Content-Length").and_then(|text| text.to_str().ok());
+    let length: usize = length.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let missing = length.min(limits::ANSWER).saturating_sub(body.len());
+    #[expect(clippy::disallowed_methods, reason = "no more than the limit lets through")]
+    let _cut = rest.take(missing as u64).read_to_end(&mut body);
+    body
+}
+
+/// What a handshake failed of: the system's error stays one, so that it can be told what it means.
+fn meant(error: HandshakeError<ClientHandshake<Half>>) -> anyhow::Error {
+    match error {
+        HandshakeError::Failure(Error::Io(error)) => anyhow::Error::from(error),
+        HandshakeError::Failure(Error::Protocol(ProtocolError::HandshakeIncomplete)) => {
+            unanswered().into()
+        }
+        error @ (HandshakeError::Interrupted(_) | HandshakeError::Failure(_)) => {
+            anyhow!("{error}")
+        }
+    }
+    .context("websocket")
+}
+
+impl Incoming {
+    /// Waits for what comes next. Pings are answered on the way.
+    pub fn receive(&mut self) -> Result<Piece> {
+        loop {
+            match self.socket.read() {
+                Ok(Message::Binary(bytes)) => return Ok(Piece::Bytes(bytes)),
+                Ok(Message::Text(text)) => return Ok(Piece::Text(text.to_string())),
+                Ok(Message::Close(frame)) => match frame.map(|frame| frame.code) {
+                    Some(CloseCode::Normal) => return Ok(Piece::Closed),
+                    code => bail!("closed with {}", code.map_or(0, u16::from)),
+                },
+                Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {}
+                Err(Error::Capacity(_)) => {
+                    bail!(
+                        "websocket: a message is longer than {} MiB",
+                        limits::MESSAGE / 1024 / 1024
+                    )
+                }
+                Err(Error::Io(error)) if error.kind() == ErrorKind::TimedOut => {
+                    let pulse = self.pulse();
+                    let Some(watch) = &mut self.watch else {
+                        return Err(error).context("websocket");
+                    };
+                    watch.tick(&pulse)?;
+                }
+                Err(error) => return Err(error).context("websocket"),
+            }
+        }
+    }
+}
+
+impl Outgoing {
+    /// Payload.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        Ok(self.0.send(Message::Binary(Bytes::copy_from_slice(bytes)))?)
+    }
+
+    /// Text.
+    pub fn text(&mut self, text: String) -> Result<()> {
+        Ok(self.0.send(Message::Text(text.into()))?)
+    }
+
+    /// The end of a stream, after which the socket stays (P§4.1).
+    pub fn barrier(&mut self) -> Result<()> {
+        self.text(String::new())
+    }
+
+    /// Says goodbye.
+    pub fn close(&mut self) -> Result<()> {
+        let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        Ok(self.0.close(Some(frame))?)
+    }
+}

@@ -1,0 +1,58 @@
+//! JSON that somebody else wrote. A text of some MiB may stand for many times as many bytes, so the values in it are
+//! counted before they are made.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::limits::VALUES;
+
+/// Parses it.
+pub fn parse(text: &[u8]) -> Result<Value> {
+    if values(text) > VALUES {
+        bail!("more than {VALUES} values");
+    }
+    serde_json::from_slice(text).context("not JSON")
+}
+
+/// At least as many as there are: each has one of these marks before it, or is the first.
+fn values(text: &[u8]) -> usize {
+    let (mut count, mut in_string, mut is_escaped) = (1, false, false);
+    for byte in text {
+        match (in_string, byte) {
+            (true, _) if is_escaped => is_escaped = false,
+            (true, b'\\') => is_escaped = true,
+            (_, b'"') => in_string = !in_string,
+            (false, b',' | b':' | b'[' | b'{') => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_are_counted_and_marks_in_strings_are_not() {
+        for (text, least, most) in [
+            ("7", 1, 1),
+            ("[]", 1, 2),
+            ("[1,2]", 3, 3),
+            (r#"{"a":1,"b":[2]}"#, 4, 7),
+            (r#"["a,b:c[d{", "\",,", "\\", 1]"#, 5, 5),
+        ] {
+            let count = values(text.as_bytes());
+            assert!((least..=most).contains(&count), "{text}: {count}");
+        }
+    }
+
+    #[test]
+    fn a_short_text_of_many_values_is_refused() {
+        assert_eq!(parse(b"[1]").unwrap(), json!([1]));
+        let many = format!("[{}0]", "0,".repeat(VALUES));
+        assert!(parse(many.as_bytes()).unwrap_err().to_string().contains("500000 values"));
+        assert!(parse(b"[").is_err());
+    }
+}

@@ -1,0 +1,11 @@
+//! What every other room uses.
+
+pub mod clock;
+pub mod json;
+pub mod limits;
+pub mod pair;
+pub mod printable;
+pub mod random;
+pub mod shell;
+pub mod units;
+pub mod whole_file;

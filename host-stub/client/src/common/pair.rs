@@ -1,0 +1,9 @@
+//! `KEY=VALUE` on the command line.
+
+use anyhow::{Context, Result};
+
+/// `KEY=VALUE`.
+pub fn pair(text: &str) -> Result<(String, String)> {
+    let (key, value) = text.split_once('=').with_context(|| format!("{text} is no KEY=VALUE"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}

@@ -1,0 +1,10 @@
+//! `exec` and `shell`: the host's half.
+
+pub mod operation;
+mod output;
+pub mod request;
+pub mod run;
+pub mod sockets;
+pub mod tail;
+pub mod terminal;
+pub mod wait;

@@ -1,0 +1,105 @@
+//! Output on its way: whether it comes, whether anybody takes it here, and what of it was cut.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::terminal;
+use crate::agent::websocket::{Line, Pulse};
+use crate::net::stream::patient;
+
+/// Tells when all output was written, and which stream was cut.
+pub struct AllOutput {
+    pub(super) cuts: Receiver<Cut>,
+    pub(super) flow: Arc<Flow>,
+    pub(super) lines: Vec<Line>,
+}
+
+/// A stream that has not ended as it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Not all of it is here.
+    Lost(String),
+    /// The command has ended, and somebody else has it open still.
+    Open(&'static str),
+}
+
+/// Whether output comes, or waits for us.
+#[derive(Default)]
+pub(super) struct Flow {
+    pub(super) pieces: AtomicU64,
+    /// Streams whose last piece is not written yet.
+    pub(super) writing: AtomicUsize,
+}
+
+impl AllOutput {
+    /// Waits for that, so long.
+    pub fn wait(self, limit: Duration) -> Vec<Cut> {
+        let end = Instant::now() + limit;
+        let left = || end.saturating_duration_since(Instant::now());
+        std::iter::from_fn(|| self.cuts.recv_timeout(left()).ok()).collect()
+    }
+
+    /// Waits for that while there is output, also if nobody reads it here; `still` is how long none may come.
+    pub fn wait_while_it_flows(self, still: Duration) -> Vec<Cut> {
+        let mut cuts = Vec::new();
+        loop {
+            let pieces = self.flow.pieces.load(Ordering::Acquire);
+            match self.cuts.recv_timeout(still) {
+                Ok(cut) => cuts.push(cut),
+                Err(RecvTimeoutError::Disconnected) => return cuts,
+                Err(RecvTimeoutError::Timeout) => {
+                    let moved = self.flow.pieces.load(Ordering::Acquire) != pieces;
+                    if !moved && self.flow.writing.load(Ordering::Acquire) == 0 {
+                        return [cuts, self.cut()].concat();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hangs up on what has not ended.
+    fn cut(&self) -> Vec<Cut> {
+        self.lines.iter().for_each(Line::hang_up);
+        vec![Cut::Open("the command has ended, but its output has not: given up")]
+    }
+}
+
+impl Flow {
+    /// Ends this process by a signal if nothing at all comes from the guest, which then cannot act on it.
+    pub(super) fn end_if_silent(&self, guest: &Pulse, signal: i32) {
+        const ANSWER: Duration = Duration::from_secs(2);
+        let arrived = || (guest.arrived(), self.pieces.load(Ordering::Acquire));
+        loop {
+            let before = arrived();
+            guest.ping();
+            sleep(patient(ANSWER));
+            match arrived() {
+                now if now == before => {
+                    terminal::restore();
+                    std::process::exit(128 + signal);
+                }
+                (answers, _) if answers != before.0 => return,
+                // Output that was on its way.
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends this process by a signal if nobody reads the output here: the command ends by it or does not, but its output, which
+    /// is waited for, never does.
+    pub(super) fn end_if_unread(&self, signal: i32) {
+        const UNREAD: Duration = Duration::from_millis(500);
+        loop {
+            let pieces = self.pieces.load(Ordering::Acquire);
+            sleep(UNREAD);
+            let is_writing = self.writing.load(Ordering::Acquire) > 0;
+            if is_writing && self.pieces.load(Ordering::Acquire) == pieces {
+                // The other threads wait for a reader that does not come.
+                std::process::exit(128 + signal);
+            }
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! What `exec` was asked to do, and the request that follows from it: the host fills in what the
+//! caller left out (P§4.1).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::tail::Tails;
+use super::terminal;
+use crate::common::pair::pair;
+use crate::instance::Instance;
+
+/// An `exec`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exec {
+    /// Where.
+    pub instance: String,
+    command: Vec<String>,
+    environment: BTreeMap<String, String>,
+    user: Option<u32>,
+    group: Option<u32>,
+    cwd: Option<String>,
+    mode: Mode,
+    /// Where the command's input comes from.
+    pub input: Input,
+    defaults: Defaults,
+    /// Who ends by signals.
+    pub signals: Signals,
+    /// What goes wrong on purpose.
+    pub faults: Vec<Fault>,
+    /// The ends of its output.
+    pub tails: Tails,
+}
+
+/// Whose the signals are that end a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Signals {
+    /// The command's, as all others.
+    #[default]
+    Command,
+    /// Ours.
+    Ours,
+}
+
+/// Whether there is a terminal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Mode {
+    /// If we have one.
+    #[default]
+    Auto,
+    Interactive,
+    Pipes,
+}
+
+/// Where input comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Input {
+    /// An empty stream.
+    Nothing,
+    /// Ours.
+    #[default]
+    Stdin,
+}
+
+/// Whether the host fills in what was left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Defaults {
+    /// As real hosts do.
+    #[default]
+    Host,
+    /// Only what was said is sent, to see what the agent makes of it.
+    Agent,
+}
+
+/// What a host may do wrong in an exec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// This socket is asked for with a secret that nobody gave out.
+    BadSecret(String),
+    /// The control socket ends without a word after that long.
+    DropControl(Duration),
+    /// The input's socket ends without a barrier.
+    NoBarrier,
+    /// This socket is never connected.
+    Skip(String),
+    /// Output is not read for that long.
+    Stall(Duration),
+    /// This socket is asked for a second time.
+    Twice(String),
+}
+
+/// `exec`, as it is written.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The instance
+    name: String,
+    /// What to run, with its arguments
+    #[arg(required = true, trailing_var_arg = true)]
+    command: Vec<String>,
+    /// Run it as this user id
+    #[arg(long, value_name = "ID")]
+    user: Option<u32>,
+    /// Run it as this group id
+    #[arg(long, value_name = "ID")]
+    group: Option<u32>,
+    /// Run it in this directory
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<String>,
+    /// Leave the defaults (environment, directory) to the agent
+    #[arg(long)]
+    bare: bool,
+    #[command(flatten)]
+    terminal: TerminalArgs,
+    #[command(flatten)]
+    input: InputArgs,
+    /// Set a variable of its environment
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
+    env: Vec<(String, String)>,
+    /// Go wrong: skip=S, bad-secret=S, twice=S (S: control, 0, 1, 2), no-barrier,
+    /// drop-control=MILLISECONDS, stall=SECONDS (output is not read)
+    #[arg(long = "fault", value_name = "KIND", value_parser = Fault::parse)]
+    faults: Vec<Fault>,
+}
+
+/// `shell`, as it is written.
+#[derive(Debug, Args)]
+pub struct ShellArgs {
+    /// The instance
+    name: String,
+    #[command(flatten)]
+    terminal: TerminalArgs,
+    /// Set a variable of its environment
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
+    env: Vec<(String, String)>,
+}
+
+/// Whether there is a terminal, as it is written.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+struct TerminalArgs {
+    /// With a terminal (otherwise: if we have one)
+    #[arg(short = 't', long, overrides_with = "force_noninteractive")]
+    force_interactive: bool,
+    /// Without a terminal
+    #[arg(short = 'T', long)]
+    force_noninteractive: bool,
+}
+
+#[derive(Debug, Args)]
+struct InputArgs {
+    /// No input
+    #[arg(short = 'n', long)]
+    no_stdin: bool,
+}
+
+impl From<TerminalArgs> for Mode {
+    fn from(args: TerminalArgs) -> Self {
+        match (args.force_interactive, args.force_noninteractive) {
+            (true, _) => Self::Interactive,
+            (false, true) => Self::Pipes,
+            (false, false) => Self::Auto,
+        }
+    }
+}
+
+impl From<ExecArgs> for Exec {
+    fn from(args: ExecArgs) -> Self {
+        Self {
+            instance: args.name,
+            command: args.command,
+            environment: args.env.into_iter().collect(),
+            user: args.user,
+            group: args.group,
+            cwd: args.cwd,
+            mode: args.terminal.into(),
+            input: if args.input.no_stdin { Input::Nothing } else { Input::Stdin },
+            defaults: if args.bare { Defaults::Agent } else { Defaults::Host },
+            signals: Signals::Command,
+            faults: args.faults,
+            tails: Tails::default(),
+        }
+    }
+}
+
+impl From<ShellArgs> for Exec {
+    /// What `lxc shell` runs.
+    fn from(args: ShellArgs) -> Self {
+        Self {
+            instance: args.name,
+            command: ["su", "-l"].map(String::from).into(),
+            environment: args.env.into_iter().collect(),
+            mode: args.terminal.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// What `run` asks for.
+#[derive(Clone, Debug, Default)]
+pub struct Plain {
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Variables.
+    pub environment: BTreeMap<String, String>,
+    /// User and group id; the agent's own without.
+    pub user: Option<(u32, u32)>,
+    /// The working directory.
+    pub cwd: Option<String>,
+    /// Where stdin comes from.
+    pub input: Input,
+    /// Whether the command gets a terminal.
+    pub terminal: Terminal,
+}
+
+/// Whether the command gets a terminal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Terminal {
+    /// It does.
+    Yes,
+    /// It gets pipes.
+    #[default]
+    No,
+}
+
+impl Exec {
+    /// A command in this instance, with none of our signals.
+    pub fn plain(instance: &str, plain: Plain) -> Self {
+        Self {
+            instance: instance.to_owned(),
+            command: plain.command,
+            environment: plain.environment,
+            user: plain.user.map(|(user, _)| user),
+            group: plain.user.map(|(_, group)| group),
+            cwd: plain.cwd,
+            mode: match plain.terminal {
+                Terminal::Yes => Mode::Interactive,
+                Terminal::No => Mode::Pipes,
+            },
+            input: plain.input,
+            signals: Signals::Ours,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the command gets a terminal.
+    pub fn is_interactive(&self) -> bool {
+        match self.mode {
+            Mode::Interactive => true,
+            Mode::Pipes => false,
+            Mode::Auto => terminal::is_both(),
+        }
+    }
+
+    /// Whether the agent has to know about users, groups and directories (P§3.4).
+    pub fn needs_identity(&self) -> bool {
+        self.user.is_some() || self.group.is_some() || self.cwd.is_some()
+    }
+
+    /// How long output is left unread.
+    pub fn stall(&self) -> Duration {
+        let stall = |fault: &Fault| if let Fault::Stall(time) = fault { Some(*time) } else { None };
+        self.faults.iter().find_map(stall).unwrap_or_default()
+    }
+
+    /// The body of `POST /1.0/exec`.
+    pub fn body(&self, instance: &Instance, interactive: bool) -> Value {
+        let mut environment = self.environment.clone();
+        let mut cwd = self.cwd.clone().unwrap_or_default();
+        if self.defaults == Defaults::Host {
+            fill(&mut environment, instance, self.user);
+            if cwd.is_empty() {
+                cwd = environment.get("HOME").map_or("/", String::as_str).to_owned();
+            }
+        }
+        let (width, height) = interactive.then(terminal::size).flatten().unwrap_or((0, 0));
+        json!({
+            "command": self.command,
+            "wait-for-websocket": true,
+            "interactive": interactive,
+            "environment": environment,
+            "width": width,
+            "height": height,
+            "record-output": false,
+            "user": self.user.unwrap_or(0),
+            "group": self.group.unwrap_or(0),
+            "cwd": cwd,
+        })
+    }
+}
+
+/// `environment.*` of the instance, and what every command finds.
+fn fill(environment: &mut BTreeMap<String, String>, instance: &Instance, user: Option<u32>) {
+    let set = |environment: &mut BTreeMap<String, String>, key: &str, value: &str| {
+        environment.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+    };
+    if let Ok(term) = std::env::var("TERM") {
+        set(environment, "TERM", &term);
+    }
+    for (key, value) in &instance.config {
+        if let Some(key) = key.strip_prefix("environment.") {
+            set(environment, key, value);
+        }
+    }
+    set(environment, "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    if user.unwrap_or(0) == 0 {
+        set(environment, "HOME", "/root");
+        set(environment, "USER", "root");
+    }
+    set(environment, "LANG", "C.UTF-8");
+}
+
+impl Fault {
+    fn parse(text: &str) -> Result<Self> {
+        let (kind, value) = text.split_once('=').unwrap_or((text, ""));
+        let number = || value.parse().with_context(|| format!("{kind} needs a number"));
+        let socket = || match value {
+            "control" | "0" | "1" | "2" => Ok(value.to_owned()),
+            _ => bail!("{kind} needs control, 0, 1 or 2"),
+        };
+        Ok(match kind {
+            "bad-secret" => Self::BadSecret(socket()?),
+            "drop-control" => Self::DropControl(Duration::from_millis(number()?)),
+            "no-barrier" => Self::NoBarrier,
+            "skip" => Self::Skip(socket()?),
+            "stall" => Self::Stall(Duration::from_secs(number()?)),
+            "twice" => Self::Twice(socket()?),
+            other => bail!(
+                "there is no fault {other}; there are bad-secret=S, drop-control=MILLISECONDS, \
+                 no-barrier, skip=S, stall=SECONDS, twice=S"
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    use crate::instance::Flavour;
+    use crate::instance::tests::instance;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ExecArgs,
+    }
+
+    fn parse(line: &str) -> Result<Exec> {
+        let line = Line::try_parse_from(["exec"].into_iter().chain(line.split_whitespace()))?;
+        Ok(line.args.into())
+    }
+
+    #[test]
+    fn what_follows_the_name_or_two_dashes_is_the_command() {
+        let exec = parse("--user 5 vm1 --cwd /x -T -- ls --user 6").unwrap();
+        assert_eq!((exec.instance.as_str(), exec.user), ("vm1", Some(5)));
+        assert_eq!(exec.command, ["ls", "--user", "6"]);
+        assert_eq!(parse("vm1 ls -t").unwrap().command, ["ls", "-t"]);
+        assert_eq!(parse("vm1 -T ls -- -t").unwrap().command, ["ls", "--", "-t"]);
+        assert_eq!(parse("vm1 -- -odd").unwrap().command, ["-odd"]);
+        assert_eq!(parse("vm1 -t -T ls").unwrap().mode, Mode::Pipes);
+        assert_eq!(parse("vm1 -T -t ls").unwrap().mode, Mode::Interactive);
+        assert_eq!(parse("vm1 -eA=b --env C=d=e ls").unwrap().environment["C"], "d=e");
+        for line in ["vm1", "vm1 --", "vm1 --what -- ls", "-- ls", "vm1 --user x -- ls"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_host_fills_in_what_was_left_out_unless_told_not_to() {
+        let config = [("environment.A", "of the instance"), ("environment.B", "b")];
+        let instance = instance(Flavour::Lxd, &config);
+        let body = parse("vm1 -T --env A=mine -- id").unwrap().body(&instance, false);
+        let environment = &body["environment"];
+        assert_eq!((&environment["A"], &environment["B"]), (&json!("mine"), &json!("b")));
+        assert_eq!((&environment["HOME"], &body["cwd"]), (&json!("/root"), &json!("/root")));
+        assert_eq!(body["wait-for-websocket"], true);
+        let other = parse("vm1 -T --user 1 -- id").unwrap().body(&instance, false);
+        assert_eq!((&other["environment"]["HOME"], &other["cwd"]), (&Value::Null, &json!("/")));
+        let bare = parse("vm1 --bare -T -- id").unwrap().body(&instance, false);
+        assert_eq!((&bare["environment"], &bare["cwd"]), (&json!({}), &json!("")));
+    }
+}

@@ -1,0 +1,366 @@
+//! The websockets of one exec and the threads that serve them (P§4.1). A stream ends with a barrier;
+//! output that is not read here is not read from the agent either.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{JoinHandle, scope, sleep, spawn};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::stdio::{stderr, stdin, stdout};
+use serde_json::{Value, json};
+use signal_hook::consts::{
+    SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
+};
+use signal_hook::iterator::Signals;
+
+use super::operation::Operation;
+use super::output::{AllOutput, Cut, Flow};
+use super::request::{self, Exec, Fault, Input};
+use super::tail::Stream;
+use super::terminal::{self, write_all};
+use crate::agent::websocket::{self, Incoming, Line, Outgoing, Piece, Pulse, Socket};
+use crate::common::printable::complain;
+use crate::instance::{Flavour, Instance};
+use crate::net::stream::Limit;
+
+/// A stream is moved in such pieces, as Go does.
+const PIECE: usize = 32 * 1024;
+
+/// All of them; one is missing only if a fault says so.
+pub struct Sockets {
+    control: Option<Socket>,
+    data: Data,
+}
+
+enum Data {
+    /// One for both directions.
+    Terminal(Option<Box<Socket>>),
+    /// stdin, stdout, stderr.
+    Pipes(Box<[Option<Socket>; 3]>),
+}
+
+/// What goes out on the control socket.
+enum Control {
+    Resize(u16, u16),
+    Signal(i32),
+    /// All output is over.
+    Goodbye,
+    /// A fault: it is over without a word.
+    Cut,
+}
+
+impl Sockets {
+    /// Control first. LXD connects the others all at once, Incus and older ones one after the other.
+    pub fn connect(
+        root: &Path,
+        instance: &Instance,
+        operation: &Operation,
+        exec: &Exec,
+        limit: Option<Limit>,
+    ) -> Result<Self> {
+        let is_interactive = exec.is_interactive();
+        let names: &[&str] = if is_interactive { &["0"] } else { &["0", "1", "2"] };
+        let secrets = operation.fds.as_object().context("an operation without fds")?;
+        if secrets.len() != names.len() + 1 {
+            bail!("wrong set of fds: {}", operation.fds);
+        }
+        let connect = |name: &str| -> Result<Option<Socket>> {
+            let secret = secrets.get(name).and_then(Value::as_str);
+            let secret = secret.with_context(|| format!("no secret for {name}"))?;
+            let target = Target { id: &operation.id, name, secret, faults: &exec.faults, limit };
+            connect_one(root, instance, &target).with_context(|| format!("socket {name}"))
+        };
+        let control = connect("control")?;
+        let data: Vec<Option<Socket>> = if instance.flavour == Flavour::Lxd {
+            scope(|threads| {
+                let all: Vec<_> =
+                    names.iter().map(|name| threads.spawn(|| connect(name))).collect();
+                let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                    thread.join().unwrap_or_else(|_| bail!("a thread panicked"))
+                };
+                all.into_iter().map(join).collect::<Result<_>>()
+            })?
+        } else {
+            names.iter().map(|name| connect(name)).collect::<Result<_>>()?
+        };
+        let mut data = data.into_iter();
+        let mut next = || data.next().flatten();
+        let data = if is_interactive {
+            Data::Terminal(next().map(Box::new))
+        } else {
+            Data::Pipes(Box::new([next(), next(), next()]))
+        };
+        Ok(Self { control, data })
+    }
+
+    /// Moves everything, in threads.
+    pub fn serve(self, exec: &Exec) -> Result<AllOutput> {
+        let (control, orders) = channel();
+        let pulse = self.control.as_ref().map(|socket| socket.incoming.pulse());
+        if let Some(socket) = self.control {
+            spawn(move || drain(socket.incoming));
+            spawn(move || steer(socket.outgoing, &socket.line, &orders));
+        }
+        let is_interactive = matches!(self.data, Data::Terminal(_));
+        let mut outputs = Outputs { stall: exec.stall(), ..Outputs::default() };
+        watch_signals(control.clone(), is_interactive, exec.signals, &outputs.flow, pulse)?;
+        for fault in &exec.faults {
+            if let Fault::DropControl(after) = *fault {
+                let control = control.clone();
+                spawn(move || {
+                    sleep(after);
+                    let _over = control.send(Control::Cut);
+                });
+            }
+        }
+        let tail = |stream| {
+            let tails = exec.tails.clone();
+            move |piece: &[u8]| tails.take(stream, piece)
+        };
+        let (out, err) = (tail(Stream::Out), tail(Stream::Err));
+        let input = match self.data {
+            Data::Terminal(None) => None,
+            Data::Terminal(Some(socket)) => {
+                let Socket { incoming, outgoing, line } = *socket;
+                outputs.receive("terminal", incoming, line.again()?, move |piece| {
+                    out(piece);
+                    write_all(stdout(), piece)
+                })?;
+                Some((outgoing, line))
+            }
+            Data::Pipes(sockets) => {
+                let [input, output, errors] = *sockets;
+                if let Some(Socket { incoming, line, .. }) = output {
+                    outputs.receive("stdout", incoming, line, move |piece| {
+                        out(piece);
+                        write_all(stdout(), piece)
+                    })?;
+                }
+                if let Some(Socket { incoming, line, .. }) = errors {
+                    outputs.receive("stderr", incoming, line, move |piece| {
+                        err(piece);
+                        write_all(stderr(), piece)
+                    })?;
+                }
+                input.map(|Socket { incoming, outgoing, line }| {
+                    spawn(move || drain(incoming));
+                    (outgoing, line)
+                })
+            }
+        };
+        let input_line = input.as_ref().map(|(_, line)| line.again()).transpose()?;
+        if let Some((outgoing, line)) = input {
+            let (source, faults) = (exec.input, exec.faults.clone());
+            spawn(move || send(outgoing, &line, source, is_interactive, &faults));
+        }
+        Ok(finish(outputs, input_line, control))
+    }
+}
+
+/// When all output is over, input is hung up on, then control hears of it, as with real hosts.
+fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> AllOutput {
+    let (done, cuts) = channel();
+    let Outputs { threads, flow, lines, .. } = outputs;
+    spawn(move || {
+        for output in threads {
+            if let Some(cut) = output.join().unwrap_or_default() {
+                let _gone = done.send(Cut::Lost(cut));
+            }
+        }
+        if let Some(line) = input {
+            line.hang_up();
+        }
+        let _over = control.send(Control::Goodbye);
+        drop(done);
+    });
+    AllOutput { cuts, flow, lines }
+}
+
+/// One of an operation's sockets.
+struct Target<'a> {
+    id: &'a str,
+    name: &'a str,
+    secret: &'a str,
+    faults: &'a [Fault],
+    /// If not the usual one.
+    limit: Option<Limit>,
+}
+
+fn connect_one(root: &Path, instance: &Instance, of: &Target<'_>) -> Result<Option<Socket>> {
+    let Target { id, name, secret, faults, limit } = *of;
+    let is = |fault: fn(String) -> Fault| faults.contains(&fault(name.to_owned()));
+    if is(Fault::Skip) {
+        return Ok(None);
+    }
+    let secret = if is(Fault::BadSecret) { "0".repeat(64) } else { secret.to_owned() };
+    let target = format!("/1.0/operations/{id}/websocket?secret={secret}");
+    let socket = match limit {
+        Some(limit) => websocket::connect_within(root, instance, &target, limit)?,
+        None => websocket::connect(root, instance, &target)?,
+    };
+    if is(Fault::Twice) {
+        match websocket::connect(root, instance, &target) {
+            Ok(_) => complain(&format!("socket {name}: connected twice")),
+            Err(error) => complain(&format!("socket {name} again: {error:#}")),
+        }
+    }
+    Ok(Some(socket))
+}
+
+/// Takes what comes in and means nothing: pings are answered on the way.
+fn drain(mut incoming: Incoming) {
+    while incoming.receive().is_ok_and(|piece| !matches!(piece, Piece::Closed)) {}
+}
+
+/// The control socket's writer.
+fn steer(mut control: Outgoing, line: &Line, orders: &Receiver<Control>) {
+    for order in orders {
+        let sent = match order {
+            Control::Resize(width, height) => {
+                // Numbers as strings, and the signal always there.
+                let args = json!({"width": width.to_string(), "height": height.to_string()});
+                control.text(
+                    json!({"command": "window-resize", "args": args, "signal": 0}).to_string(),
+                )
+            }
+            Control::Signal(signal) => control
+                .text(json!({"command": "signal", "args": null, "signal": signal}).to_string()),
+            Control::Goodbye => control.close(),
+            Control::Cut => {
+                line.hang_up();
+                return;
+            }
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+/// Passes our signals on; a new size too, if there is a terminal.
+fn watch_signals(
+    control: Sender<Control>,
+    is_interactive: bool,
+    whose: request::Signals,
+    flow: &Arc<Flow>,
+    guest: Option<Pulse>,
+) -> Result<()> {
+    const ENDS: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP];
+    let mut signals = Signals::new([SIGCONT, SIGUSR1, SIGUSR2, SIGWINCH])?;
+    if whose == request::Signals::Command {
+        ENDS.iter().try_for_each(|signal| signals.add_signal(*signal))?;
+    }
+    let flow = flow.clone();
+    let mut unread = Some(flow.clone()).filter(|_| !is_interactive);
+    spawn(move || {
+        for signal in signals.forever() {
+            if ENDS[..4].contains(&signal) {
+                if let Some(flow) = unread.take() {
+                    spawn(move || flow.end_if_unread(signal));
+                }
+                if let Some(guest) = guest.clone() {
+                    let flow = flow.clone();
+                    spawn(move || flow.end_if_silent(&guest, signal));
+                }
+            }
+            let order = match (signal, terminal::size()) {
+                (SIGWINCH, Some((width, height))) if is_interactive => {
+                    Control::Resize(width, height)
+                }
+                (SIGWINCH, _) => continue,
+                (signal, _) => Control::Signal(signal),
+            };
+            if control.send(order).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// The output streams, each with its thread.
+#[derive(Default)]
+struct Outputs {
+    threads: Vec<JoinHandle<Option<String>>>,
+    lines: Vec<Line>,
+    flow: Arc<Flow>,
+    stall: Duration,
+}
+
+impl Outputs {
+    /// One of them, to its barrier. Then we hang up.
+    fn receive(
+        &mut self,
+        name: &'static str,
+        mut incoming: Incoming,
+        line: Line,
+        mut write: impl FnMut(&[u8]) -> std::io::Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let (stall, flow) = (self.stall, self.flow.clone());
+        self.lines.push(line.again()?);
+        self.threads.push(spawn(move || {
+            flow.writing.fetch_add(1, Ordering::AcqRel);
+            sleep(stall);
+            let cut = loop {
+                flow.writing.fetch_sub(1, Ordering::AcqRel);
+                let next = incoming.receive();
+                flow.pieces.fetch_add(1, Ordering::AcqRel);
+                flow.writing.fetch_add(1, Ordering::AcqRel);
+                match next {
+                    // If nobody reads, the command is to notice. A disk that is full is no reader who had enough.
+                    Ok(Piece::Bytes(bytes)) => match write(&bytes) {
+                        Ok(()) => {}
+                        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break None,
+                        Err(error) => break Some(format!("{name} is lost: {error}")),
+                    },
+                    Ok(Piece::Text(_)) => break None,
+                    Ok(Piece::Closed) => {
+                        break Some(format!("{name} was closed without a barrier"));
+                    }
+                    Err(error) => break Some(format!("{name}: {error:#}")),
+                }
+            };
+            flow.writing.fetch_sub(1, Ordering::AcqRel);
+            line.hang_up();
+            cut
+        }));
+        Ok(())
+    }
+}
+
+/// Our stdin, to its end and a barrier. Pipes are hung up on at once after it, as real clients do; a
+/// terminal's socket is needed for output.
+fn send(
+    mut outgoing: Outgoing,
+    line: &Line,
+    source: Input,
+    is_interactive: bool,
+    faults: &[Fault],
+) {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let count = match source {
+            Input::Stdin => {
+                rustix::io::retry_on_intr(|| rustix::io::read(stdin(), &mut piece)).unwrap_or(0)
+            }
+            Input::Nothing => 0,
+        };
+        match piece.get(..count) {
+            Some([]) | None => break,
+            Some(bytes) => {
+                if outgoing.bytes(bytes).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+    if !faults.contains(&Fault::NoBarrier) && outgoing.barrier().is_err() {
+        return;
+    }
+    if !is_interactive || faults.contains(&Fault::NoBarrier) {
+        line.hang_up();
+    }
+}

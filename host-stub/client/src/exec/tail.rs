@@ -1,0 +1,78 @@
+//! The last of what a command has written, for who reports on it afterwards.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Of each stream, bytes.
+pub const TAIL: usize = 32 * 1024;
+
+/// The ends of stdout and stderr, if they are kept.
+#[derive(Clone, Debug, Default)]
+pub struct Tails(Option<Arc<[Mutex<VecDeque<u8>>; 2]>>);
+
+/// Which stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// stdout
+    Out,
+    /// stderr
+    Err,
+}
+
+impl Tails {
+    /// They are.
+    pub fn kept() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// Takes a piece.
+    pub(super) fn take(&self, stream: Stream, piece: &[u8]) {
+        let Some(both) = &self.0 else { return };
+        let [out, err] = both.as_ref();
+        let kept = if stream == Stream::Out { out } else { err };
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(piece.get(piece.len().saturating_sub(TAIL)..).unwrap_or_default());
+        let over = kept.len().saturating_sub(TAIL);
+        kept.drain(..over);
+    }
+
+    /// What is there of both.
+    pub fn both(&self) -> [Vec<u8>; 2] {
+        let Some(both) = &self.0 else { return [Vec::new(), Vec::new()] };
+        both.each_ref().map(|kept| {
+            let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.iter().copied().collect()
+        })
+    }
+}
+
+impl PartialEq for Tails {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
+            (None, None) => true,
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+}
+
+impl Eq for Tails {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_kept_and_no_more_of_it_than_that() {
+        let tails = Tails::kept();
+        tails.take(Stream::Out, b"first");
+        tails.take(Stream::Err, b"other");
+        tails.take(Stream::Out, &vec![b'x'; 3 * TAIL]);
+        tails.take(Stream::Out, b"last");
+        let [out, err] = tails.both();
+        assert_eq!((out.len(), out.ends_with(b"xlast"), err), (TAIL, true, b"other".to_vec()));
+        let none = Tails::default();
+        none.take(Stream::Out, b"x");
+        assert_eq!(none.both(), [b"", b""]);
+    }
+}

@@ -1,0 +1,112 @@
+//! Waiting for an operation's end as real hosts do: by the agent's event stream, and by a look at the
+//! operation where events may have come too early or come no more (P§4.1).
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::agent::client;
+use crate::agent::websocket::{Incoming, Piece, Silent};
+use crate::common::json;
+use crate::instance::Instance;
+use crate::net::stream::Limit;
+
+/// For a look at the operation.
+const OPERATION_LOOK_TIMEOUT: Duration = Duration::from_secs(5);
+/// From here on a status is final.
+const FINAL: u64 = 200;
+/// The one that is success.
+const SUCCESS: u64 = 200;
+
+/// How an operation ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// `metadata.return`.
+    pub code: Option<i64>,
+    /// Why it failed, if it did.
+    pub error: Option<String>,
+}
+
+/// Nobody knows how it ended, and why if that is known; the caller gets 129.
+#[derive(Debug)]
+pub struct Disconnected(pub String);
+
+/// Waits for the end of `id`, of which `events` tells; returns also whether that connection was lost.
+pub fn wait(
+    root: &Path,
+    instance: &Instance,
+    id: &str,
+    events: &mut Incoming,
+) -> Result<(Outcome, bool), Disconnected> {
+    // It may have ended before anybody listened.
+    if let Ok(Some(outcome)) = look(root, instance, id) {
+        return Ok((outcome, false));
+    }
+    let is_lost = loop {
+        match events.receive() {
+            Ok(Piece::Text(text)) => {
+                let Ok(event) = json::parse(text.as_bytes()) else { continue };
+                let operation = &event["metadata"];
+                if event["type"] != "operation" || operation["id"] != id {
+                    continue;
+                }
+                match outcome(operation) {
+                    Ok(Some(outcome)) => return Ok((outcome, false)),
+                    Ok(None) => {}
+                    Err(_) => return Err(Disconnected(String::new())),
+                }
+            }
+            Ok(Piece::Bytes(_)) => {}
+            Ok(Piece::Closed) => break false,
+            Err(error) if error.is::<Silent>() => return Err(Disconnected(error.to_string())),
+            Err(_) => break true,
+        }
+    };
+    let outcome = look(root, instance, id).ok().flatten();
+    Ok((outcome.ok_or_else(|| Disconnected(String::new()))?, is_lost))
+}
+
+/// Asks for the operation.
+fn look(root: &Path, instance: &Instance, id: &str) -> Result<Option<Outcome>> {
+    let target = format!("/1.0/operations/{id}");
+    let shown =
+        client::metadata(root, instance, "GET", &target, Limit::within(OPERATION_LOOK_TIMEOUT))?;
+    if shown["id"] != id {
+        bail!("asked for operation {id}, got {}", shown["id"]);
+    }
+    outcome(&shown)
+}
+
+/// How it ended, if it has.
+fn outcome(operation: &Value) -> Result<Option<Outcome>> {
+    let status = operation["status_code"].as_u64().context("an operation without a status")?;
+    if status < FINAL {
+        return Ok(None);
+    }
+    let error = operation["err"].as_str().unwrap_or_default();
+    let error = match (status, error) {
+        (SUCCESS, _) => None,
+        (_, "") => Some(format!("operation ended with status {status}")),
+        (_, text) => Some(text.to_owned()),
+    };
+    Ok(Some(Outcome { code: operation["metadata"]["return"].as_i64(), error }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_from_200_on_an_operation_has_ended() {
+        assert_eq!(outcome(&json!({"status_code": 103, "metadata": {"return": 3}})).unwrap(), None);
+        let ended = json!({"status_code": 200, "err": "", "metadata": {"return": 3}});
+        assert_eq!(outcome(&ended).unwrap(), Some(Outcome { code: Some(3), error: None }));
+        let failed = json!({"status_code": 400, "err": "why", "metadata": {"return": 127}});
+        let expected = Outcome { code: Some(127), error: Some("why".into()) };
+        assert_eq!(outcome(&failed).unwrap(), Some(expected));
+        assert!(outcome(&json!({})).is_err());
+    }
+}

@@ -1,0 +1,276 @@
+//! `file`, as it is written. Paths in the guest are named as `lxc file` names them, NAME/path, or after
+//! the instance: NAME path.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+
+use super::tree::Owner;
+use crate::instance::store;
+
+/// A command on files.
+#[derive(Debug, Subcommand)]
+pub enum FileCommand {
+    /// Push files into the guest
+    ///
+    /// With -r, a target that is not there becomes the copy itself, as with cp -r; lxc makes it inside: TARGET/NAME. With a
+    /// slash at its end, or a directory that is there, it is as with lxc. Pipes, sockets and devices in a directory are skipped.
+    #[command(override_usage = "mote-host file push [OPTIONS] FILE ... NAME/PATH\n       \
+                                mote-host file push [OPTIONS] NAME FILE ... PATH")]
+    Push(PushArgs),
+    /// Pull files from the guest
+    ///
+    /// With -r, a target that is not there becomes the copy itself, as with cp -r; lxc makes it inside: TARGET/NAME. Nothing
+    /// is written outside of the target, whatever the guest lists; a file that is in the way is replaced, and no symbolic link in
+    /// the target's path is followed. Pipes, sockets and devices are skipped; setuid, setgid and sticky bits are dropped.
+    #[command(override_usage = "mote-host file pull [OPTIONS] NAME/PATH ... FILE\n       \
+                                mote-host file pull [OPTIONS] NAME PATH ... FILE")]
+    Pull(PullArgs),
+    /// List a directory
+    Ls(ListArgs),
+    /// Remove files and empty directories
+    #[command(visible_alias = "delete")]
+    Rm(RemoveArgs),
+    /// Make directories
+    Mkdir(MakeArgs),
+    /// Print attributes (JSON)
+    Stat(WhereArgs),
+    /// Print where links point to
+    Readlink(WhereArgs),
+    /// Print paths without links and dots
+    Realpath(WhereArgs),
+    /// Make a link
+    #[command(override_usage = "mote-host file ln [-s] TARGET NAME/PATH\n       \
+                                mote-host file ln [-s] NAME TARGET PATH")]
+    Ln(LinkArgs),
+    /// Rename
+    #[command(override_usage = "mote-host file mv NAME/FROM NAME/TO\n       \
+                                mote-host file mv NAME FROM TO")]
+    Mv(WhereArgs),
+    /// Change permissions; MODE is octal: 0644
+    #[command(override_usage = "mote-host file chmod MODE NAME/PATH ...\n       \
+                                mote-host file chmod NAME MODE PATH ...")]
+    Chmod(WhereArgs),
+    /// Print how much room there is, in bytes (JSON)
+    Df(WhereArgs),
+}
+
+/// `sftp`.
+#[derive(Debug, Args)]
+pub struct SftpArgs {
+    /// The instance
+    pub name: String,
+}
+
+/// Paths in the guest.
+#[derive(Debug, Args)]
+pub struct WhereArgs {
+    /// NAME/PATH ..., or NAME PATH ...
+    #[arg(required = true, value_name = "NAME/PATH")]
+    pub(super) paths: Vec<String>,
+}
+
+/// `file ls`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    pub(super) paths: WhereArgs,
+    /// As JSON, a line for each name
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// `file push`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+pub struct PushArgs {
+    /// Files here (- is stdin), and where in the guest
+    #[arg(required = true, num_args = 2.., value_name = "FILE")]
+    pub(super) paths: Vec<String>,
+    /// Directories with all that is in them
+    #[arg(short, long)]
+    pub(super) recursive: bool,
+    /// Make the directories above too
+    #[arg(short = 'p', long)]
+    pub(super) create_dirs: bool,
+    /// Permissions, octal as of chmod: 0644
+    #[arg(long, value_name = "OCTAL", value_parser = octal)]
+    pub(super) mode: Option<u32>,
+    #[command(flatten)]
+    pub(super) owner: OwnerArgs,
+}
+
+/// `file pull`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+pub struct PullArgs {
+    /// Files in the guest, and where here (- is stdout)
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    pub(super) paths: Vec<String>,
+    /// Directories with all that is in them
+    #[arg(short, long)]
+    pub(super) recursive: bool,
+    /// Make the target directory too
+    #[arg(short = 'p', long)]
+    pub(super) create_dirs: bool,
+}
+
+/// `file rm`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
+pub struct RemoveArgs {
+    #[command(flatten)]
+    pub(super) paths: WhereArgs,
+    /// Directories with all that is in them
+    #[arg(short, long)]
+    pub(super) recursive: bool,
+    /// Taken as rm takes it; nothing is asked anyway
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// `file mkdir`.
+#[derive(Debug, Args)]
+pub struct MakeArgs {
+    #[command(flatten)]
+    pub(super) paths: WhereArgs,
+    /// Make the directories above too
+    #[arg(short = 'p', long)]
+    pub(super) create_dirs: bool,
+    /// Permissions, octal as of chmod: 0644
+    #[arg(long, value_name = "OCTAL", value_parser = octal)]
+    pub(super) mode: Option<u32>,
+    #[command(flatten)]
+    pub(super) owner: OwnerArgs,
+}
+
+/// `file ln`.
+#[derive(Debug, Args)]
+pub struct LinkArgs {
+    /// What it points to, and where it is
+    #[arg(required = true, num_args = 2..=3, value_name = "PATH")]
+    pub(super) paths: Vec<String>,
+    /// A symbolic link
+    #[arg(short, long)]
+    pub(super) symbolic: bool,
+}
+
+/// Who is to own it.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct OwnerArgs {
+    /// User id of the owner
+    #[arg(long)]
+    uid: Option<u32>,
+    /// Group id of the owner
+    #[arg(long)]
+    gid: Option<u32>,
+}
+
+impl From<OwnerArgs> for Owner {
+    fn from(args: OwnerArgs) -> Self {
+        Self { user: args.uid, group: args.gid }
+    }
+}
+
+/// A mode as chmod takes it.
+pub(super) fn octal(text: &str) -> Result<u32> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
+    mode.with_context(|| format!("{text} is no octal mode such as 644"))
+}
+
+/// A path in the guest; as with real hosts, all are absolute.
+pub(super) fn path(text: &str) -> PathBuf {
+    Path::new("/").join(text)
+}
+
+/// The instance and the path of `NAME/PATH`.
+fn place(text: &str) -> Option<(&str, &str)> {
+    let (name, _) = text.split_once('/')?;
+    let is_name = !name.is_empty() && name.chars().all(store::is_usable);
+    is_name.then(|| text.split_at(name.len()))
+}
+
+/// The instance, and paths of which all are in it: `NAME PATH ...` or `NAME/PATH ...`.
+pub(super) fn inside(paths: Vec<String>) -> Result<(String, Vec<String>)> {
+    let Some((name, _)) = paths.first().and_then(|first| place(first)) else {
+        let mut paths = paths.into_iter();
+        let name = paths.next().context("an instance is needed")?;
+        return Ok((name, paths.collect()));
+    };
+    let name = name.to_owned();
+    let inside = paths.iter().map(|text| match place(text) {
+        Some((theirs, path)) if theirs == name => Ok(path.to_owned()),
+        _ => bail!("{text} is not in {name}: it has to begin with {name}/"),
+    });
+    let inside = inside.collect::<Result<Vec<_>>>()?;
+    Ok((name, inside))
+}
+
+/// The instance, what comes before its paths, and the last path, which is in it: `NAME A ... PATH` or
+/// `A ... NAME/PATH`. If both the first and the last argument could be the guest's, the first is, provided that it
+/// begins with the name of an instance.
+pub(super) fn before(root: &Path, mut paths: Vec<String>) -> Result<(String, Vec<String>, String)> {
+    let last = paths.pop().context("a path is needed")?;
+    let is_first = paths.len() > 1 && paths.first().is_some_and(|first| store::exists(root, first));
+    match place(&last) {
+        Some((name, path)) if !is_first => Ok((name.to_owned(), paths, path.to_owned())),
+        _ if paths.len() > 1 => {
+            let name = paths.remove(0);
+            Ok((name, paths, last))
+        }
+        _ => bail!("{last} is not in an instance: NAME/PATH is needed"),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "of the files that a test makes")]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// A directory with an instance vm1.
+    fn root() -> PathBuf {
+        let root = std::env::temp_dir().join(format!("mote-host-args-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("instances/vm1")).unwrap();
+        std::fs::write(root.join("instances/vm1/instance.json"), "{}").unwrap();
+        root
+    }
+
+    #[test]
+    fn paths_in_the_guest_come_with_or_after_the_instance() {
+        let inside = |line: &str| inside(words(line)).ok();
+        let both = |paths: &str| Some(("vm1".to_owned(), words(paths)));
+        assert_eq!(inside("vm1 /a b/c"), both("/a b/c"));
+        assert_eq!(inside("vm1/a vm1/b/c"), both("/a /b/c"));
+        assert_eq!(inside("vm1/"), both("/"));
+        assert_eq!(inside("vm1"), both(""));
+        assert_eq!(inside("vm1/a other/b"), None);
+    }
+
+    #[test]
+    fn the_last_path_of_a_push_says_where_to() {
+        let root = root();
+        let before = |line: &str| before(&root, words(line)).ok();
+        let as_vm1 = |files: &str, path: &str| Some(("vm1".into(), words(files), path.into()));
+        assert_eq!(before("vm1 f /x"), as_vm1("f", "/x"));
+        assert_eq!(before("f g vm1/x/"), as_vm1("f g", "/x/"));
+        // A relative path in the guest that looks like an instance's.
+        assert_eq!(before("vm1 f x/y"), as_vm1("f", "x/y"));
+        // A file that is called like an instance.
+        assert_eq!(before("./vm1 f vm1/x"), as_vm1("./vm1 f", "/x"));
+        assert_eq!(before("vm1 vm1/x"), as_vm1("vm1", "/x"));
+        assert_eq!(before("other f /x"), Some(("other".into(), words("f"), "/x".into())));
+        assert_eq!(before("f /x"), None);
+        std::fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_mode_is_octal() {
+        assert_eq!(octal("0640").unwrap(), 0o640);
+        assert!(octal("8").is_err() && octal("10000").is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! `file`: push, pull and the rest over the agent's SFTP, with the requests that real hosts send
+//! (P§4.4); and `sftp`, the bare stream for somebody else's client.
+
+use std::io::{Write, stdin, stdout};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::args::{FileCommand, LinkArgs, MakeArgs, RemoveArgs, before, inside, octal, path};
+use super::session::{Session, guest, start, unbuffered_stdout};
+use super::sftp::wire::Attrs;
+use super::{transfer, tree};
+use crate::agent::upgrade::upgrade;
+use crate::common::limits::LISTING;
+use crate::common::printable::{self, Shape};
+use crate::daemon::known;
+use crate::instance::store;
+
+/// Runs one of the commands.
+pub fn run(root: &Path, command: FileCommand) -> Result<()> {
+    let (name, paths) = match command {
+        FileCommand::Push(args) => return transfer::push(root, args),
+        FileCommand::Pull(args) => return transfer::pull(root, args),
+        FileCommand::Ln(args) => return link(root, args),
+        FileCommand::Chmod(args) => return change_mode(root, args.paths),
+        FileCommand::Rm(args) => return remove(root, args),
+        FileCommand::Mkdir(args) => return make_directories(root, args),
+        FileCommand::Ls(ref args) => inside(args.paths.paths.clone())?,
+        FileCommand::Stat(ref args)
+        | FileCommand::Readlink(ref args)
+        | FileCommand::Realpath(ref args)
+        | FileCommand::Mv(ref args)
+        | FileCommand::Df(ref args) => inside(args.paths.clone())?,
+    };
+    let mut session = start(root, &name)?;
+    let each = |session: &mut Session, act: fn(&mut Session, &Path) -> Result<()>| {
+        if paths.is_empty() {
+            bail!("a path in {name} is needed");
+        }
+        paths
+            .iter()
+            .map(|text| path(text))
+            .try_for_each(|path| act(session, &path).with_context(|| guest(&path)))
+    };
+    let only = || match paths.as_slice() {
+        [] => Ok(path("/")),
+        [one] => Ok(path(one)),
+        _ => bail!("one path is enough"),
+    };
+    match command {
+        FileCommand::Stat(_) => each(&mut session, show),
+        FileCommand::Readlink(_) => {
+            each(&mut session, |session, path| print_path(&session.readlink(path)?))
+        }
+        FileCommand::Realpath(_) => {
+            each(&mut session, |session, path| print_path(&session.realpath(path)?))
+        }
+        FileCommand::Mv(_) => {
+            let [from, to] = paths.as_slice() else { bail!("two paths are needed, from and to") };
+            let (from, to) = (path(from), path(to));
+            session
+                .extended("posix-rename@openssh.com", &from, &to)
+                .with_context(|| format!("{} to {}", guest(&from), printable::name(&to)))
+        }
+        FileCommand::Df(_) => {
+            only().and_then(|path| free(&mut session, &path).with_context(|| guest(&path)))
+        }
+        FileCommand::Ls(args) => {
+            let shape = args.json.into();
+            only().and_then(|path| list(&mut session, &path, shape).with_context(|| guest(&path)))
+        }
+        FileCommand::Push(_)
+        | FileCommand::Pull(_)
+        | FileCommand::Ln(_)
+        | FileCommand::Chmod(_)
+        | FileCommand::Rm(_)
+        | FileCommand::Mkdir(_) => Ok(()),
+    }
+}
+
+fn print_path(path: &Path) -> Result<()> {
+    let mut line = path.as_os_str().as_encoded_bytes().to_vec();
+    line.push(b'\n');
+    if std::io::IsTerminal::is_terminal(&stdout()) {
+        line = format!("{}\n", printable::name(path)).into_bytes();
+    }
+    Ok(stdout().write_all(&line)?)
+}
+
+/// `sftp`: stdin and stdout are the stream.
+pub fn pipe(root: &Path, name: &str) -> Result<()> {
+    let instance = known::reach(root, name)?;
+    let stream = upgrade(root, &instance, ("GET", "/1.0/sftp"), "sftp", b"")?;
+    let mut sending = stream.try_clone()?;
+    std::thread::spawn(move || {
+        // The end of our input is told; the server ends then.
+        let _cut = std::io::copy(&mut stdin().lock(), &mut sending);
+        let _told = sending.shutdown(std::net::Shutdown::Write);
+    });
+    let mut receiving = stream;
+    std::io::copy(&mut receiving, &mut unbuffered_stdout()?)?;
+    Ok(())
+}
+
+fn list(session: &mut Session, path: &Path, shape: Shape) -> Result<()> {
+    for entry in session.list(path, LISTING)?.entries {
+        let at = path.join(&entry.name);
+        match shape {
+            Shape::Json => {
+                let mut shown = described(session, &at, &entry.attrs)?;
+                shown["name"] = json!(entry.name.to_string_lossy());
+                writeln!(stdout(), "{}", printable::json(&shown))?;
+            }
+            Shape::Text => {
+                let mut line = printable::text(&entry.long);
+                if entry.attrs.is_link() {
+                    line += &format!(" -> {}", printable::name(session.readlink(&at)?));
+                }
+                writeln!(stdout(), "{line}")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn remove(root: &Path, args: RemoveArgs) -> Result<()> {
+    let recursive = args.recursive;
+    on_each(root, args.paths.paths, |session, path| {
+        if recursive { tree::remove(session, path) } else { session.remove(path) }
+    })
+}
+
+fn make_directories(root: &Path, args: MakeArgs) -> Result<()> {
+    let MakeArgs { paths, create_dirs, mode, owner } = args;
+    on_each(root, paths.paths, |session, path| {
+        if create_dirs {
+            tree::make_parents(session, path)?;
+        } else {
+            session.mkdir(path, &Attrs::default())?;
+        }
+        let attrs = Attrs {
+            mode: Some(mode.unwrap_or(0o755)),
+            owner: tree::Owner::from(owner).over(Some((0, 0))),
+            ..Attrs::default()
+        };
+        session.setstat(path, &attrs)
+    })
+}
+
+/// Does the same to each of these paths.
+fn on_each(
+    root: &Path,
+    paths: Vec<String>,
+    mut act: impl FnMut(&mut Session, &Path) -> Result<()>,
+) -> Result<()> {
+    let (name, paths) = inside(paths)?;
+    if paths.is_empty() {
+        bail!("a path in {name} is needed");
+    }
+    let mut session = start(root, &name)?;
+    paths
+        .iter()
+        .map(|text| path(text))
+        .try_for_each(|path| act(&mut session, &path).with_context(|| guest(&path)))
+}
+
+/// `chmod NAME MODE PATH ...` or `chmod MODE NAME/PATH ...`.
+fn change_mode(root: &Path, mut words: Vec<String>) -> Result<()> {
+    if words.len() < 2 {
+        bail!("a mode and a path are needed");
+    }
+    let mode_is_first = !store::exists(root, &words[0]) && octal(&words[0]).is_ok();
+    let mode = octal(&words.remove(usize::from(!mode_is_first)))?;
+    let attrs = Attrs { mode: Some(mode), ..Attrs::default() };
+    on_each(root, words, |session, path| session.setstat(path, &attrs))
+}
+
+fn link(root: &Path, args: LinkArgs) -> Result<()> {
+    let (name, targets, link) = before(root, args.paths)?;
+    let [target] = targets.as_slice() else { bail!("a target and a path are needed") };
+    let mut session = start(root, &name)?;
+    let link = path(&link);
+    let made = if args.symbolic {
+        // What a link says is not ours to make absolute.
+        session.symlink(Path::new(target), &link)
+    } else {
+        let target = target.strip_prefix(&format!("{name}/")).unwrap_or(target);
+        session.extended("hardlink@openssh.com", &path(target), &link)
+    };
+    made.with_context(|| guest(&link))
+}
+
+/// Attributes, the thing's own first, as JSON.
+fn show(session: &mut Session, path: &Path) -> Result<()> {
+    let attrs = session.lstat(path)?;
+    Ok(writeln!(stdout(), "{}", printable::json(&described(session, path, &attrs)?))?)
+}
+
+fn described(session: &mut Session, path: &Path, attrs: &Attrs) -> Result<Value> {
+    let kind = match () {
+        () if attrs.is_directory() => "directory",
+        () if attrs.is_link() => "symlink",
+        () if attrs.is_file() => "file",
+        () => "other",
+    };
+    let (Some((user, group)), Some(mode), Some((_, changed))) =
+        (attrs.owner, attrs.permissions(), attrs.times)
+    else {
+        // A real host shows these, and has nothing else to take them from (P§4.4).
+        bail!("attributes are missing: {attrs:?}");
+    };
+    let mut shown = json!({"type": kind, "size": attrs.size, "uid": user, "gid": group,
+        "mode": format!("{mode:04o}"), "mtime": changed});
+    if attrs.is_link() {
+        shown["target"] = json!(session.readlink(path)?.to_string_lossy());
+    }
+    Ok(shown)
+}
+
+fn free(session: &mut Session, path: &Path) -> Result<()> {
+    let [_, unit, blocks, free, available, files, free_files, ..] = session.statvfs(path)?;
+    // A guest may say anything.
+    let bytes = |blocks: u64| unit.saturating_mul(blocks);
+    let shown = json!({"size": bytes(blocks), "free": bytes(free), "available": bytes(available),
+        "files": files, "free_files": free_files});
+    Ok(writeln!(stdout(), "{}", printable::json(&shown))?)
+}

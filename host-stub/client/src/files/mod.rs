@@ -1,0 +1,11 @@
+//! `file` and `sftp`: the host's half.
+
+pub mod args;
+pub mod commands;
+pub mod local_directory;
+mod progress;
+pub mod session;
+pub mod sftp;
+mod transfer;
+pub mod tree;
+mod unlike;

@@ -1,0 +1,389 @@
+//! An SFTP client: one request and its answer after the other. Files' contents, where many are under
+//! way at once, are in `transfer`. A peer is not trusted: lengths are bounded, names are single.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::packet::{receive, send};
+use super::wire::{Attrs, END, NO_SUCH_FILE, Reader, Refused, Writer, kind};
+use crate::common::limits::LISTING;
+use crate::common::printable;
+
+/// The version that everybody speaks.
+const VERSION: u32 = 3;
+/// What an entry takes besides its texts, bytes.
+const ENTRY: usize = 128;
+
+/// A session.
+pub struct Client<S> {
+    /// What it runs over.
+    pub stream: S,
+    next: u32,
+    /// What the server can do besides.
+    pub extensions: BTreeMap<String, String>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    kind: u8,
+    body: Vec<u8>,
+}
+
+/// An open file or directory.
+#[derive(Clone, Debug)]
+pub struct Handle(pub Vec<u8>);
+
+/// The names in a directory.
+#[derive(Debug)]
+pub struct Listing {
+    /// All but `.` and `..`, sorted.
+    pub entries: Vec<Entry>,
+    /// What they take of [`LISTING`], bytes.
+    pub cost: usize,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: OsString,
+    /// As `ls -l` shows it.
+    pub long: String,
+    /// Its attributes.
+    pub attrs: Attrs,
+}
+
+impl Answer {
+    /// What it is if it is not that kind: the server's refusal, or nonsense.
+    fn expect(&self, wanted: u8) -> Result<Reader<'_>> {
+        if self.kind == wanted {
+            return Ok(Reader(&self.body));
+        }
+        if self.kind == kind::STATUS {
+            return Err(Reader(&self.body).status()?.into());
+        }
+        bail!("answer {} where {wanted} was expected", self.kind)
+    }
+
+    /// Done, or why not.
+    pub fn done(&self) -> Result<()> {
+        let refused = self.expect(kind::STATUS)?.status()?;
+        if refused.code == 0 { Ok(()) } else { Err(refused.into()) }
+    }
+
+    /// A piece of a file; `None` at its end.
+    pub fn data(&self) -> Result<Option<&[u8]>> {
+        match self.expect(kind::DATA) {
+            Ok(mut reader) => {
+                let bytes = reader.bytes()?;
+                reader.end()?;
+                Ok(Some(bytes))
+            }
+            Err(error) if code(&error) == Some(END) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The server's code, if it is the server that refused.
+pub fn code(error: &anyhow::Error) -> Option<u32> {
+    error.downcast_ref::<Refused>().map(|refused| refused.code)
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Begins a session.
+    pub fn start(mut stream: S) -> Result<Self> {
+        send(&mut stream, kind::INIT, &Writer::default().u32(VERSION).0)?;
+        let (kind, body) = receive(&mut stream).context("sftp")?;
+        let mut reader = Reader(&body);
+        let version = reader.u32()?;
+        if kind != kind::VERSION || version != VERSION {
+            bail!("packet {kind} with version {version} where VERSION 3 was expected");
+        }
+        let mut extensions = BTreeMap::new();
+        while !reader.0.is_empty() {
+            extensions.insert(reader.text()?, reader.text()?);
+        }
+        Ok(Self { stream, next: 0, extensions })
+    }
+
+    /// The stream, when the session is over.
+    #[cfg(test)]
+    pub fn into_inner(self) -> S {
+        self.stream
+    }
+
+    /// Sends a request; gives its number.
+    pub fn ask(&mut self, kind: u8, body: Writer) -> Result<u32> {
+        let id = self.next;
+        self.next = self.next.wrapping_add(1);
+        let mut numbered = Writer::default().u32(id);
+        numbered.0.extend_from_slice(&body.0);
+        send(&mut self.stream, kind, &numbered.0)?;
+        Ok(id)
+    }
+
+    /// The next answer, to whichever request.
+    pub fn any_answer(&mut self) -> Result<(u32, Answer)> {
+        let (kind, mut body) = receive(&mut self.stream).context("sftp")?;
+        let id = Reader(&body).u32()?;
+        body.drain(..4);
+        Ok((id, Answer { kind, body }))
+    }
+
+    /// One request and its answer. No other is under way.
+    fn call(&mut self, kind: u8, body: Writer) -> Result<Answer> {
+        let wanted = self.ask(kind, body)?;
+        match self.any_answer()? {
+            (id, answer) if id == wanted => Ok(answer),
+            _ => bail!("an answer to no request"),
+        }
+    }
+
+    /// Attributes of what a link points to.
+    pub fn stat(&mut self, path: &Path) -> Result<Attrs> {
+        self.call(kind::STAT, Writer::default().path(path))?.expect(kind::ATTRS)?.attrs()
+    }
+
+    /// Attributes of the thing itself.
+    pub fn lstat(&mut self, path: &Path) -> Result<Attrs> {
+        self.call(kind::LSTAT, Writer::default().path(path))?.expect(kind::ATTRS)?.attrs()
+    }
+
+    /// The same; `None` if nothing is there.
+    pub fn find(&mut self, path: &Path) -> Result<Option<Attrs>> {
+        match self.lstat(path) {
+            Ok(attrs) => Ok(Some(attrs)),
+            Err(error) if code(&error) == Some(NO_SUCH_FILE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Attributes of an open file.
+    pub fn fstat(&mut self, handle: &Handle) -> Result<Attrs> {
+        let body = Writer::default().bytes(&handle.0);
+        self.call(kind::FSTAT, body)?.expect(kind::ATTRS)?.attrs()
+    }
+
+    /// Changes attributes by path.
+    pub fn setstat(&mut self, path: &Path, attrs: &Attrs) -> Result<()> {
+        attrs.one_by_one().try_for_each(|attrs| {
+            self.call(kind::SETSTAT, Writer::default().path(path).attrs(&attrs))?.done()
+        })
+    }
+
+    /// Changes attributes of an open file.
+    pub fn fsetstat(&mut self, handle: &Handle, attrs: &Attrs) -> Result<()> {
+        attrs.one_by_one().try_for_each(|attrs| {
+            self.call(kind::FSETSTAT, Writer::default().bytes(&handle.0).attrs(&attrs))?.done()
+        })
+    }
+
+    /// Opens a file.
+    pub fn open(&mut self, path: &Path, flags: u32, attrs: &Attrs) -> Result<Handle> {
+        let body = Writer::default().path(path).u32(flags).attrs(attrs);
+        let answer = self.call(kind::OPEN, body)?;
+        Ok(Handle(answer.expect(kind::HANDLE)?.bytes()?.to_vec()))
+    }
+
+    /// Closes it; what was written is there if this succeeds.
+    pub fn close(&mut self, handle: Handle) -> Result<()> {
+        self.call(kind::CLOSE, Writer::default().bytes(&handle.0))?.done()
+    }
+
+    /// The names in a directory, as far as they fit into `room` bytes. A name that leads elsewhere is refused.
+    pub fn list(&mut self, path: &Path, room: usize) -> Result<Listing> {
+        let answer = self.call(kind::OPENDIR, Writer::default().path(path))?;
+        let handle = Handle(answer.expect(kind::HANDLE)?.bytes()?.to_vec());
+        let (mut entries, mut cost) = (Vec::new(), 0);
+        loop {
+            let answer = self.call(kind::READDIR, Writer::default().bytes(&handle.0))?;
+            let mut reader = match answer.expect(kind::NAME) {
+                Ok(reader) => reader,
+                Err(error) if code(&error) == Some(END) => break,
+                Err(error) => return Err(error),
+            };
+            let count = reader.u32()?;
+            if count == 0 {
+                // Nothing says that there will ever be one.
+                bail!("a list of no names where names or the end of the list were expected");
+            }
+            for _ in 0..count {
+                let (name, long, attrs) = (reader.path()?, reader.text()?, reader.attrs()?);
+                cost += ENTRY + name.len() + long.len();
+                if cost > room {
+                    let most = LISTING / 1024 / 1024;
+                    bail!("the list, with those above it, is longer than {most} MiB: given up");
+                }
+                if name == "." || name == ".." {
+                    continue;
+                }
+                if name.is_empty() || name.as_encoded_bytes().contains(&b'/') {
+                    bail!("a directory has an entry called {}", printable::name(name));
+                }
+                entries.push(Entry { name, long, attrs });
+            }
+        }
+        self.close(handle)?;
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(Listing { entries, cost })
+    }
+
+    /// Where a link points to.
+    pub fn readlink(&mut self, path: &Path) -> Result<PathBuf> {
+        self.one_name(kind::READLINK, path)
+    }
+
+    /// A path without links and dots.
+    pub fn realpath(&mut self, path: &Path) -> Result<PathBuf> {
+        self.one_name(kind::REALPATH, path)
+    }
+
+    fn one_name(&mut self, kind: u8, path: &Path) -> Result<PathBuf> {
+        let answer = self.call(kind, Writer::default().path(path))?;
+        let mut reader = answer.expect(kind::NAME)?;
+        match reader.u32()? {
+            1 => Ok(reader.path()?.into()),
+            count => bail!("{count} names where one was expected"),
+        }
+    }
+
+    /// A symbolic link. The order is OpenSSH's, which all servers follow: first the target.
+    pub fn symlink(&mut self, target: &Path, link: &Path) -> Result<()> {
+        self.call(kind::SYMLINK, Writer::default().path(target).path(link))?.done()
+    }
+
+    /// Makes a directory.
+    pub fn mkdir(&mut self, path: &Path, attrs: &Attrs) -> Result<()> {
+        self.call(kind::MKDIR, Writer::default().path(path).attrs(attrs))?.done()
+    }
+
+    /// Removes a file, or else an empty directory: in this order, as Go's client does.
+    pub fn remove(&mut self, path: &Path) -> Result<()> {
+        let Err(error) = self.call(kind::REMOVE, Writer::default().path(path))?.done() else {
+            return Ok(());
+        };
+        if code(&error) == Some(NO_SUCH_FILE) {
+            return Err(error);
+        }
+        match self.call(kind::RMDIR, Writer::default().path(path))?.done() {
+            Ok(()) => Ok(()),
+            Err(second) if self.lstat(path).is_ok_and(|attrs| attrs.is_directory()) => Err(second),
+            Err(_) => Err(error),
+        }
+    }
+
+    /// An extension with two paths.
+    pub fn extended(&mut self, name: &str, from: &Path, to: &Path) -> Result<()> {
+        if !self.extensions.contains_key(name) {
+            bail!("the server has no {name}");
+        }
+        let body = Writer::default().bytes(name.as_bytes()).path(from).path(to);
+        self.call(kind::EXTENDED, body)?.done()
+    }
+
+    /// `statvfs@openssh.com`: its eleven numbers.
+    pub fn statvfs(&mut self, path: &Path) -> Result<[u64; 11]> {
+        let body = Writer::default().bytes(b"statvfs@openssh.com").path(path);
+        let answer = self.call(kind::EXTENDED, body)?;
+        let mut reader = answer.expect(kind::EXTENDED_REPLY)?;
+        let mut numbers = [0; 11];
+        for number in &mut numbers {
+            *number = reader.u64()?;
+        }
+        reader.end()?;
+        Ok(numbers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    /// A server that has said all it will say.
+    struct Script {
+        said: Cursor<Vec<u8>>,
+        heard: Vec<u8>,
+    }
+
+    impl Read for Script {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.said.read(buffer)
+        }
+    }
+
+    impl Write for Script {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.heard.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn session(answers: &[(u8, Writer)]) -> Client<Script> {
+        let mut said = Vec::new();
+        send(&mut said, kind::VERSION, &Writer::default().u32(3).0).unwrap();
+        for (kind, body) in answers {
+            send(&mut said, *kind, &body.0).unwrap();
+        }
+        Client::start(Script { said: Cursor::new(said), heard: Vec::new() }).unwrap()
+    }
+
+    fn directory(name: &str) -> Vec<(u8, Writer)> {
+        let handle = Writer::default().u32(0).bytes(b"h");
+        let names = Writer::default().u32(1).u32(1).path(name).bytes(b"long");
+        let end = Writer::default().u32(2).u32(END).bytes(b"EOF").bytes(b"");
+        vec![
+            (kind::HANDLE, handle),
+            (kind::NAME, names.attrs(&Attrs::default())),
+            (kind::STATUS, end),
+            (kind::STATUS, Writer::default().u32(3).u32(0)),
+        ]
+    }
+
+    #[test]
+    fn a_name_that_leads_elsewhere_is_refused() {
+        let list = |name: &str| session(&directory(name)).list(Path::new("/x"), LISTING);
+        assert_eq!(list("fine").unwrap().entries[0].name, "fine");
+        assert!(list("..").unwrap().entries.is_empty());
+        for name in ["a/b", "/etc/passwd", ""] {
+            assert!(list(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_list_costs_what_it_takes_and_no_more_than_there_is() {
+        let cost = ENTRY + "fine".len() + "long".len();
+        let list = |room: usize| session(&directory("fine")).list(Path::new("/x"), room);
+        assert_eq!(list(cost).unwrap().cost, cost);
+        assert!(list(cost - 1).is_err());
+    }
+
+    #[test]
+    fn an_answer_to_no_request_ends_the_session() {
+        let attrs = Writer::default().u32(0).attrs(&Attrs::default());
+        let other = Writer::default().u32(1).u32(0);
+        assert!(session(&[(kind::ATTRS, attrs.clone())]).stat(Path::new("/x")).is_ok());
+        let mut early = session(&[(kind::STATUS, other), (kind::ATTRS, attrs)]);
+        assert_eq!(early.stat(Path::new("/x")).unwrap_err().to_string(), "an answer to no request");
+    }
+
+    #[test]
+    fn a_refusal_keeps_the_servers_code_and_words() {
+        let body = Writer::default().u32(0).u32(3).bytes(b"not you").bytes(b"");
+        let error = session(&[(kind::STATUS, body)]).stat(Path::new("/x")).unwrap_err();
+        assert_eq!(
+            (code(&error), error.to_string().as_str()),
+            (Some(3), "permission denied: not you")
+        );
+    }
+}

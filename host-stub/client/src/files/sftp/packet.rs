@@ -1,0 +1,66 @@
+//! Packets of SFTP on a stream: whole, and no longer than they may be.
+
+use std::io::{self, ErrorKind, Read, Write};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use crate::common::limits::SFTP_PACKET;
+
+/// Writes one, whole.
+pub(crate) fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> Result<()> {
+    let length = u32::try_from(body.len() + 1)?;
+    let mut packet = Vec::with_capacity(body.len() + 5);
+    packet.extend(length.to_be_bytes());
+    packet.push(kind);
+    packet.extend_from_slice(body);
+    stream.write_all(&packet).map_err(in_words).context("sftp")
+}
+
+/// A peer's silence is what the stream's time limit ends.
+fn in_words(error: io::Error) -> anyhow::Error {
+    if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
+        return anyhow!("the guest does not answer any more");
+    }
+    if error.kind() == ErrorKind::UnexpectedEof {
+        return anyhow!("the guest ended the session");
+    }
+    error.into()
+}
+
+/// Reads one: its kind and its body.
+pub(crate) fn receive(stream: &mut impl Read) -> Result<(u8, Vec<u8>)> {
+    let mut head = [0; 5];
+    stream.read_exact(&mut head).map_err(in_words)?;
+    let [a, b, c, d, kind] = head;
+    let length = usize::try_from(u32::from_be_bytes([a, b, c, d]))?;
+    if length == 0 || length > SFTP_PACKET {
+        bail!("a packet of {length} bytes");
+    }
+    let mut body = vec![0; length - 1];
+    stream.read_exact(&mut body).map_err(in_words)?;
+    Ok((kind, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use std::time::Duration;
+
+    #[test]
+    fn a_guest_that_says_no_more_is_given_up() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let error = receive(&mut ours).unwrap_err();
+        assert_eq!(error.to_string(), "the guest does not answer any more");
+        drop(theirs);
+        assert_eq!(receive(&mut ours).unwrap_err().to_string(), "the guest ended the session");
+    }
+
+    #[test]
+    fn a_packet_is_never_longer_than_it_may_be() {
+        assert!(receive(&mut &[0xff; 5][..]).is_err());
+        assert!(receive(&mut &[0; 5][..]).is_err());
+        assert_eq!(receive(&mut &[0, 0, 0, 1, 7][..]).unwrap(), (7, vec![]));
+    }
+}

@@ -1,0 +1,347 @@
+//! Files and trees between here and the guest. A tree's symbolic links stay what they are and are never
+//! followed, and a guest is not trusted: what it lists goes below one directory here (`local_directory`), and what is
+//! held of its lists is bounded.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType, Mode, OFlags, openat, readlinkat, statat};
+use rustix::io::Errno;
+
+use super::local_directory::{LocalDirectory, Missing, Place};
+use super::progress;
+use super::session::{Session, guest, local};
+use super::sftp::client::{self, Entry};
+use super::sftp::transfer::{download, upload};
+use super::sftp::wire::{Attrs, NO_SUCH_FILE, PERMISSION_DENIED, open};
+use super::unlike::Unlike;
+use crate::common::limits::{LEVELS, LISTING};
+use crate::common::printable;
+
+/// Who is to own what is pushed; nobody said means root, as with real hosts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Owner {
+    /// User.
+    pub user: Option<u32>,
+    /// Group.
+    pub group: Option<u32>,
+}
+
+impl Owner {
+    /// What was said, over what there is. `None` if there is nothing to change.
+    pub fn over(self, now: Option<(u32, u32)>) -> Option<(u32, u32)> {
+        if self.user.is_none() && self.group.is_none() {
+            return None;
+        }
+        let (user, group) = now.unwrap_or((0, 0));
+        Some((self.user.unwrap_or(user), self.group.unwrap_or(group)))
+    }
+}
+
+/// Pushes one file.
+pub fn push_one(
+    session: &mut Session,
+    source: &Path,
+    target: &Path,
+    mode: Option<u32>,
+    owner: Owner,
+) -> Result<()> {
+    let file = File::open(source).with_context(|| local(source))?;
+    push_open(session, (file, source), target, (mode, owner), &mut Unlike::default())
+}
+
+/// Pushes a file that is open.
+fn push_open(
+    session: &mut Session,
+    (mut file, source): (File, &Path),
+    target: &Path,
+    (mode, owner): (Option<u32>, Owner),
+    unlike: &mut Unlike,
+) -> Result<()> {
+    let here = || local(source);
+    let about = file.metadata().with_context(here)?;
+    if about.is_dir() {
+        bail!("{} is a directory; -r pushes directories", here());
+    }
+    let mode = mode.unwrap_or(about.mode() & 0o7777);
+    let name = source.file_name().map_or_else(String::new, |name| name.display().to_string());
+    push_file(session, &mut file, (&name, about.len()), target, (mode, owner), unlike)
+}
+
+/// Pushes what can be read. `shown` is its name and length.
+pub fn push_file(
+    session: &mut Session,
+    source: &mut impl Read,
+    shown: (&str, u64),
+    target: &Path,
+    (mode, owner): (u32, Owner),
+    unlike: &mut Unlike,
+) -> Result<()> {
+    // As real hosts open it: read and write, created, emptied.
+    let flags = open::READ | open::WRITE | open::CREATE | open::TRUNCATE;
+    let there = || guest(target);
+    let handle = match session.open(target, flags, &Attrs::default()) {
+        Ok(handle) => handle,
+        Err(error) => return Err(why_not_made(session, target, error)),
+    };
+    let now = session.fstat(&handle).with_context(there)?;
+    let attrs = Attrs { mode: Some(mode), owner: owner.over(now.owner), ..Attrs::default() };
+    let bar = progress::bar(shown.0, shown.1);
+    let sent = upload(session, &handle, source, |count| bar.inc(count));
+    bar.finish_and_clear();
+    let result = sent
+        .and_then(|_| session.fsetstat(&handle, &attrs))
+        .and_then(|()| unlike.check(mode, target, || session.fstat(&handle)));
+    session.close(handle).with_context(there)?;
+    result.with_context(there)
+}
+
+/// Adds why a file cannot be made: there is no directory for it, or Linux protects the file of somebody else.
+fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> anyhow::Error {
+    /// The sticky bit of a mode.
+    const STICKY: u32 = 0o1000;
+    let Some(parent) = target.parent() else { return error.context(guest(target)) };
+    let above = session.stat(parent);
+    match (client::code(&error), &above) {
+        (Some(NO_SUCH_FILE), Err(missing)) if client::code(missing) == Some(NO_SUCH_FILE) => {
+            anyhow!("in the guest, there is no directory {}; -p makes it", local(parent))
+        }
+        (Some(PERMISSION_DENIED), Ok(Attrs { mode: Some(mode), owner, .. }))
+            if mode & STICKY != 0 =>
+        {
+            let theirs = session.lstat(target).ok().and_then(|attrs| attrs.owner);
+            match theirs {
+                Some((user, _)) if user != 0 && owner.is_some_and(|(above, _)| above != user) => {
+                    error.context(format!(
+                        "{}: it belongs to user {user}, and in a sticky directory fs.protected_regular lets nobody \
+                         else open it, not even root; remove it first",
+                        guest(target)
+                    ))
+                }
+                _ => error.context(guest(target)),
+            }
+        }
+        _ => error.context(guest(target)),
+    }
+}
+
+/// Pushes a tree. No link leads to it: a guest that shares what it is in may have put one there since the user named it.
+pub fn push(
+    session: &mut Session,
+    source: &Path,
+    target: &Path,
+    mode: Option<u32>,
+    owner: Owner,
+) -> Result<()> {
+    let above = LocalDirectory::open(source.parent().unwrap_or(source), Missing::Refuse)?;
+    let name = source.file_name().unwrap_or(".".as_ref());
+    let kind = above.kind(name).with_context(|| local(source))?;
+    if !matches!(kind, FileType::Symlink | FileType::RegularFile | FileType::Directory) {
+        bail!("{} is neither a file nor a directory nor a link", local(source));
+    }
+    let place = (above.descriptor(), name, source);
+    push_below(session, place, target, (mode, owner), &mut Unlike::default())
+}
+
+/// Pushes a name in a directory, whose path may lead elsewhere when the guest has answered.
+fn push_below(
+    session: &mut Session,
+    (above, name, source): (BorrowedFd<'_>, &OsStr, &Path),
+    target: &Path,
+    (mode, owner): (Option<u32>, Owner),
+    unlike: &mut Unlike,
+) -> Result<()> {
+    let (here, there) = (|| local(source), || guest(target));
+    let about = statat(above, name, AtFlags::SYMLINK_NOFOLLOW).with_context(here)?;
+    let kind = FileType::from_raw_mode(about.st_mode);
+    if kind == FileType::Symlink {
+        let link = readlinkat(above, name, Vec::new()).with_context(here)?;
+        if session.find(target).with_context(there)?.is_some() {
+            session.remove(target).with_context(there)?;
+        }
+        let link = Path::new(OsStr::from_bytes(link.to_bytes()));
+        return session.symlink(link, target).with_context(there);
+    }
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+        unlike.skip(here());
+        return Ok(());
+    }
+    // Opening a pipe would wait for its other end, and what was a file may be one by now.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(above, name, flags, Mode::empty()).with_context(here)?);
+    let about = file.metadata().with_context(here)?;
+    if about.is_file() {
+        return push_open(session, (file, source), target, (mode, owner), unlike);
+    }
+    let mut names = names(&file).with_context(here)?;
+    names.sort();
+    if session.find(target).with_context(there)?.is_none()
+        && let Err(error) = session.mkdir(target, &Attrs::default())
+    {
+        return Err(why_not_made(session, target, error));
+    }
+    for name in names {
+        let place = (file.as_fd(), &*name, &*source.join(&name));
+        push_below(session, place, &target.join(&name), (mode, owner), unlike)?;
+    }
+    // Last: a directory that forbids writing could not be filled by others than root.
+    let now = session.stat(target).with_context(there)?;
+    let mode = about.mode() & 0o7777;
+    let attrs = Attrs { mode: Some(mode), owner: owner.over(now.owner), ..Attrs::default() };
+    session.setstat(target, &attrs).with_context(there)?;
+    unlike.check(mode, target, || session.stat(target)).with_context(there)
+}
+
+/// The names in a directory.
+fn names(directory: &File) -> Result<Vec<OsString>, Errno> {
+    let entries = Dir::read_from(directory)?;
+    let name = |entry: DirEntry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
+    let all = entries.map(|entry| entry.map(name));
+    all.filter(|name| !name.as_ref().is_ok_and(|name| name == "." || name == "..")).collect()
+}
+
+/// Makes a directory and those above it.
+pub fn make_parents(session: &mut Session, path: &Path) -> Result<()> {
+    let above: Vec<&Path> = path.ancestors().collect();
+    for directory in above.into_iter().rev() {
+        match session.stat(directory) {
+            Ok(attrs) if attrs.is_directory() => {}
+            Ok(_) => bail!("{} is no directory", guest(directory)),
+            Err(_) => {
+                let made = session.mkdir(directory, &Attrs::default());
+                made.with_context(|| guest(directory))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Pulls the contents of one file.
+pub fn pull_file(session: &mut Session, from: &Path, to: &mut impl Write) -> Result<()> {
+    let there = || guest(from);
+    let attrs = session.stat(from).with_context(there)?;
+    if attrs.is_directory() {
+        bail!("{} is a directory; -r pulls directories", there());
+    }
+    let handle = session.open(from, open::READ, &Attrs::default()).with_context(there)?;
+    let name = from.file_name().map_or_else(String::new, |name| name.display().to_string());
+    let bar = progress::bar(&name, attrs.size.unwrap_or(0));
+    let received = download(session, &handle, to, |count| bar.inc(count));
+    bar.finish_and_clear();
+    // After a failure answers may be under way, and the session is of no use.
+    received.with_context(there)?;
+    session.close(handle).with_context(there)
+}
+
+/// Pulls one file to that place.
+pub fn pull_one(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
+    let attrs = session.stat(from).with_context(|| guest(from))?;
+    let (directory, Some(name)) = to else {
+        bail!("{} is a directory; -r pulls directories", guest(from));
+    };
+    if attrs.is_directory() {
+        bail!("{} is a directory; -r pulls directories", guest(from));
+    }
+    let mut file = directory.named_file(name, attrs.permissions().unwrap_or(0o644))?;
+    pull_file(session, from, &mut file)
+}
+
+/// How much further into a guest's tree: levels, each of which is a descriptor here and a call on the stack, and bytes
+/// of lists that are held on the way.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    levels: usize,
+    bytes: usize,
+}
+
+impl Left {
+    const ALL: Self = Self { levels: LEVELS, bytes: LISTING };
+
+    /// The names in a directory, each once, and what is left with these in memory.
+    fn list(self, session: &mut Session, path: &Path) -> Result<(Vec<Entry>, Self)> {
+        let there = || guest(path);
+        let Some(levels) = self.levels.checked_sub(1) else {
+            bail!("{}: the tree is deeper than {LEVELS} directories", there());
+        };
+        let listing = session.list(path, self.bytes).with_context(there)?;
+        let twice = listing.entries.windows(2).find(|two| two[0].name == two[1].name);
+        if let Some([entry, _]) = twice {
+            bail!("{} lists {} twice", there(), printable::name(&entry.name));
+        }
+        Ok((listing.entries, Self { levels, bytes: self.bytes - listing.cost }))
+    }
+}
+
+/// Pulls a tree to that place.
+pub fn pull(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
+    let unlike = &mut Unlike::default();
+    match to {
+        (above, Some(name)) => pull_into(session, from, &above, name, Left::ALL, unlike),
+        (directory, None) => fill(session, from, &directory, Left::ALL, unlike),
+    }
+}
+
+/// Pulls something to a name in a directory here.
+fn pull_into(
+    session: &mut Session,
+    from: &Path,
+    above: &LocalDirectory,
+    name: &OsStr,
+    left: Left,
+    unlike: &mut Unlike,
+) -> Result<()> {
+    let there = || guest(from);
+    let attrs = session.lstat(from).with_context(there)?;
+    let mode = attrs.permissions();
+    if attrs.is_link() {
+        return above.link(name, &session.readlink(from).with_context(there)?);
+    }
+    if attrs.is_file() {
+        return pull_file(session, from, &mut above.file(name, mode.unwrap_or(0o644))?);
+    }
+    if !attrs.is_directory() {
+        if left.levels == LEVELS {
+            bail!("{} is neither a file nor a directory nor a link", there());
+        }
+        unlike.skip(local(from));
+        return Ok(());
+    }
+    let directory = above.directory(name)?;
+    fill(session, from, &directory, left, unlike)?;
+    directory.finish(mode.unwrap_or(0o755))
+}
+
+/// Pulls all that is in a directory.
+fn fill(
+    session: &mut Session,
+    from: &Path,
+    to: &LocalDirectory,
+    left: Left,
+    unlike: &mut Unlike,
+) -> Result<()> {
+    let (entries, left) = left.list(session, from)?;
+    entries.iter().try_for_each(|entry| {
+        pull_into(session, &from.join(&entry.name), to, &entry.name, left, unlike)
+    })
+}
+
+/// Removes a tree. Links are removed, not what they point to.
+pub fn remove(session: &mut Session, path: &Path) -> Result<()> {
+    remove_below(session, path, Left::ALL)
+}
+
+fn remove_below(session: &mut Session, path: &Path, left: Left) -> Result<()> {
+    if session.lstat(path)?.is_directory() {
+        let (entries, left) = left.list(session, path)?;
+        for entry in entries {
+            remove_below(session, &path.join(entry.name), left)?;
+        }
+    }
+    session.remove(path)
+}

@@ -1,0 +1,55 @@
+//! A new instance: its directory, its certificates, its share.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use super::share::{self, Template};
+use super::store::{
+    directory, exists, is_usable, last_port, make_private, save, share, write_conf,
+};
+use super::{Channel, Instance};
+use crate::common::whole_file::write_whole;
+use crate::net::certs::Pair;
+
+/// Written to agent.conf if no daemon ever ran here; nobody listens there.
+const NO_PORT: u32 = 1024;
+
+/// Makes a new one: certificates, and what the guest gets to see of them (P§1.2). Gives the share.
+pub fn create(
+    root: &Path,
+    instance: &Instance,
+    agent: Option<&Path>,
+    templates: &[Template],
+) -> Result<PathBuf> {
+    if instance.name.is_empty() || !instance.name.chars().all(is_usable) {
+        bail!("an instance's name has letters, digits and dashes");
+    }
+    let directory = directory(root, &instance.name);
+    if exists(root, &instance.name) {
+        bail!("there is an instance {} already", instance.name);
+    }
+    let share = share(root, &instance.name);
+    for directory in [root, &directory] {
+        make_private(directory).with_context(|| directory.display().to_string())?;
+    }
+    fs::create_dir_all(share.join("files"))?;
+    Pair::load_or_make(&share, "agent")?;
+    let client = Pair::load_or_make(&directory, "agent-client")?;
+    write_whole(&share.join("server.crt"), client.pem.as_bytes(), 0o644)?;
+    share::write_templates(root, &instance.name, templates)?;
+    share::write_devices(root, instance)?;
+    if let Some(agent) = agent {
+        let name = agent.file_name().context("--agent needs a file")?;
+        fs::copy(agent, share.join(name)).with_context(|| agent.display().to_string())?;
+    }
+    if matches!(instance.channel, Channel::Serial { .. }) {
+        // Nobody will PUT: the certificate and whether there is devlxd come from here. The port may
+        // be one that no longer counts; CONNECT tells the right one.
+        let daemon = Pair::load_or_make(root, "server")?;
+        write_conf(root, instance, last_port(root).unwrap_or(NO_PORT), &daemon.pem)?;
+    }
+    save(root, instance)?;
+    fs::canonicalize(&share).with_context(|| share.display().to_string())
+}

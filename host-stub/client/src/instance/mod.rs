@@ -1,0 +1,15 @@
+//! Instances: what they are, and how they are kept.
+
+pub mod create;
+mod flavour;
+mod model;
+pub mod share;
+pub mod store;
+pub mod vsock_device;
+
+pub use flavour::Flavour;
+#[cfg(test)]
+pub(crate) use model::tests;
+pub use model::{
+    AGENT, CONFIG_DISK, Channel, GENERATION, Instance, POWER, READY, UUID, VSOCK_ID, Vsock,
+};

@@ -1,0 +1,234 @@
+//! An instance: what it is and what follows from its configuration. No files, no sockets; those are
+//! in `store` and with the threads.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Flavour;
+
+/// How the VM's vsock is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Vsock {
+    /// AF_VSOCK, where the host's kernel has it: the guest's context id.
+    Cid(u32),
+    /// Plain unix sockets: an agent that runs without a VM.
+    Plain(PathBuf),
+    /// vhost-device-vsock's socket.
+    Uds(PathBuf),
+}
+
+impl Vsock {
+    /// For people and tests.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Cid(cid) => json!({ "cid": cid }),
+            Self::Plain(prefix) => json!({ "plain": prefix }),
+            Self::Uds(path) => json!({ "uds": path }),
+        }
+    }
+
+    /// Where a host listens so that its guest finds it at `port`, if that is a unix socket.
+    pub fn host_socket(&self, port: u32) -> Option<PathBuf> {
+        match self {
+            Self::Plain(path) | Self::Uds(path) => {
+                let mut path = path.as_os_str().to_owned();
+                path.push(format!("_{port}"));
+                Some(path.into())
+            }
+            Self::Cid(_) => None,
+        }
+    }
+}
+
+/// How the agent's status is heard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Channel {
+    /// QEMU's ring buffer, by way of QMP.
+    Qmp(PathBuf),
+    /// A socket or tty that carries the port both ways.
+    Serial {
+        /// Where.
+        path: PathBuf,
+        /// Whether to give back every byte, as shared memory would.
+        shared: bool,
+    },
+}
+
+impl Channel {
+    /// For people and tests.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Qmp(path) => json!({ "qmp": path }),
+            Self::Serial { path, shared } => json!({"serial": path, "shared": shared}),
+        }
+    }
+}
+
+/// One instance.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Instance {
+    /// Its name.
+    pub name: String,
+    /// The server it believes in.
+    pub flavour: Flavour,
+    /// Its vsock.
+    pub vsock: Vsock,
+    /// Its status channel.
+    pub channel: Channel,
+    /// Configuration, `volatile.*` included.
+    pub config: BTreeMap<String, String>,
+    /// Devices.
+    pub devices: BTreeMap<String, BTreeMap<String, String>>,
+    /// Storage volumes and snapshots by their API path.
+    #[serde(default)]
+    pub volumes: BTreeMap<String, Value>,
+}
+
+/// Whether an application said Ready (P§6).
+pub const READY: &str = "volatile.last_state.ready";
+/// Whether the VM runs, as far as the host was told.
+pub const POWER: &str = "volatile.last_state.power";
+/// Incus' note of the agent (P§6).
+pub const AGENT: &str = "volatile.last_state.agent";
+/// The instance's UUID, made with it.
+pub const UUID: &str = "volatile.uuid";
+/// Of its memory and disks: as the UUID, until they are restored from a snapshot.
+pub const GENERATION: &str = "volatile.uuid.generation";
+/// The guest's context id.
+pub const VSOCK_ID: &str = "volatile.vsock_id";
+
+/// The config share as QEMU knows it, also when it is asked how much of it was read.
+pub const CONFIG_DISK: &str = "config";
+
+impl Instance {
+    /// Returns an instance without configuration, devices and volumes.
+    pub fn new(name: &str, flavour: Flavour, vsock: Vsock, channel: Channel) -> Self {
+        Self {
+            name: name.to_owned(),
+            flavour,
+            vsock,
+            channel,
+            config: BTreeMap::new(),
+            devices: BTreeMap::new(),
+            volumes: BTreeMap::new(),
+        }
+    }
+
+    /// What `PUT /1.0` and agent.conf say (P§3.3).
+    pub fn told(&self, port: u32, certificate: &str) -> Value {
+        let mut told = json!({ "cid": 2, "port": port, "certificate": certificate });
+        if self.allows_guests() {
+            told[self.flavour.flag()] = json!(true);
+        }
+        told
+    }
+
+    /// Whether guests may use devlxd: yes, unless the configuration says no.
+    pub fn allows_guests(&self) -> bool {
+        !self.is_false(self.flavour.gate())
+    }
+
+    /// Whether a key is set to no.
+    pub fn is_false(&self, key: &str) -> bool {
+        let no = |value: &String| {
+            matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "off")
+        };
+        self.config.get(key).is_some_and(no)
+    }
+
+    /// Whether a key is set to yes.
+    pub fn is_true(&self, key: &str) -> bool {
+        let yes = |value: &String| {
+            matches!(value.to_ascii_lowercase().as_str(), "true" | "1" | "yes" | "on")
+        };
+        self.config.get(key).is_some_and(yes)
+    }
+
+    /// SMBIOS' strings of type 11, which only Incus has: its own keys, and credentials for systemd.
+    pub fn smbios11(&self) -> Vec<String> {
+        const KEYS: [(&str, &str); 3] = [
+            ("smbios11.", ""),
+            ("systemd.credential-binary.", "io.systemd.credential.binary:"),
+            ("systemd.credential.", "io.systemd.credential:"),
+        ];
+        let is_incus = self.flavour == Flavour::Incus;
+        let strings = |(key, value): (&String, &String)| {
+            let shown = |(begin, shown): &(&str, &str)| {
+                Some(format!("{shown}{}={value}", key.strip_prefix(begin)?))
+            };
+            KEYS.iter().find_map(shown)
+        };
+        self.config.iter().filter(|_| is_incus).filter_map(strings).collect()
+    }
+
+    /// Whether the instance said Ready.
+    pub fn is_ready(&self) -> bool {
+        self.is_true(READY)
+    }
+
+    /// Whether the VM is marked as running.
+    pub fn is_running(&self) -> bool {
+        self.config.get(POWER).is_some_and(|power| power == "RUNNING")
+    }
+
+    /// Its devices as guests see them: a NIC's address comes from `volatile.*` (P§5.3).
+    pub fn shown_devices(&self) -> BTreeMap<String, BTreeMap<String, String>> {
+        let mut devices = self.devices.clone();
+        for (name, device) in &mut devices {
+            let is_nic = device.get("type").is_some_and(|kind| kind == "nic");
+            let hwaddr = self.config.get(&format!("volatile.{name}.hwaddr"));
+            if let (true, false, Some(hwaddr)) = (is_nic, device.contains_key("hwaddr"), hwaddr) {
+                device.insert("hwaddr".into(), hwaddr.clone());
+            }
+        }
+        devices
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// An instance for tests.
+    pub(crate) fn instance(flavour: Flavour, config: &[(&str, &str)]) -> Instance {
+        let channel = Channel::Qmp("/nowhere".into());
+        let mut instance = Instance::new("vm1", flavour, Vsock::Plain("/tmp/p".into()), channel);
+        let pairs = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        instance.config = pairs.collect();
+        instance
+    }
+
+    #[test]
+    fn each_flavour_tells_its_own_flag_and_only_if_it_is_on() {
+        let told = instance(Flavour::Lxd, &[]).told(5, "PEM");
+        assert_eq!(told, json!({"cid": 2, "port": 5, "certificate": "PEM", "devlxd": true}));
+        let told = instance(Flavour::Incus, &[]).told(5, "PEM");
+        assert_eq!(told["dev_incus"], true);
+        // The other server's key means nothing.
+        assert!(instance(Flavour::Incus, &[("security.devlxd", "false")]).allows_guests());
+        let off = instance(Flavour::Incus, &[("security.guestapi", "FALSE")]);
+        assert_eq!(off.told(5, "PEM").get("dev_incus"), None);
+    }
+
+    #[test]
+    fn a_nic_shows_the_address_that_the_host_chose() {
+        let mut instance = instance(Flavour::Lxd, &[("volatile.eth0.hwaddr", "00:16:3e:00:00:01")]);
+        for (name, kind) in [("eth0", "nic"), ("disk", "disk")] {
+            instance.devices.insert(name.into(), [("type".into(), kind.into())].into());
+        }
+        let shown = instance.shown_devices();
+        assert_eq!(shown["eth0"]["hwaddr"], "00:16:3e:00:00:01");
+        assert!(!shown["disk"].contains_key("hwaddr"));
+    }
+
+    #[test]
+    fn only_stand_ins_for_vsock_have_a_socket_file() {
+        let (uds, plain) = (Vsock::Uds("/a/vs".into()), Vsock::Plain("/a/p".into()));
+        assert_eq!(uds.host_socket(7), Some("/a/vs_7".into()));
+        assert_eq!(plain.host_socket(7), Some("/a/p_7".into()));
+        assert_eq!(Vsock::Cid(3).host_socket(7), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! What the config share says of mounts, NICs and templates (P§1.7, P§1.8, P§1.9), and how a share is
+//! called: its mount tag.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use super::store;
+use super::{Flavour, Instance};
+use crate::common::whole_file::write_whole;
+
+/// A device's configuration.
+pub type Device = BTreeMap<String, String>;
+
+/// A file that the agent makes from the image's templates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// Where in the guest.
+    target: String,
+    /// What, here.
+    file: PathBuf,
+    /// `create_only`, `mode`, `uid`, `gid`.
+    options: BTreeMap<String, String>,
+}
+
+impl Template {
+    /// Reads `TARGET=FILE[,create_only][,mode=M][,uid=N][,gid=N]`.
+    pub fn parse(text: &str) -> Result<Self> {
+        let (target, rest) = text.split_once('=').context("a template is TARGET=FILE")?;
+        let (mut file, mut options) = (rest, BTreeMap::new());
+        // A file's name may have commas.
+        while let Some((before, part)) = file.rsplit_once(',') {
+            let (key, value) = part.split_once('=').unwrap_or((part, "true"));
+            if !["create_only", "mode", "uid", "gid"].contains(&key) {
+                break;
+            }
+            options.entry(key.to_owned()).or_insert_with(|| value.to_owned());
+            file = before;
+        }
+        if file.contains(',') && !Path::new(file).exists() {
+            anyhow::bail!("there is no file {file}, and a template has no such option");
+        }
+        Ok(Self { target: target.to_owned(), file: file.into(), options })
+    }
+}
+
+/// Writes `files/`: what each template became, and which there are.
+pub fn write_templates(root: &Path, instance: &str, templates: &[Template]) -> Result<()> {
+    let directory = store::share(root, instance).join("files");
+    let mut text = String::from("templates:");
+    text += if templates.is_empty() { " {}\n" } else { "\n" };
+    for (number, template) in templates.iter().enumerate() {
+        let name = format!("{number}.tpl");
+        let content = fs::read(&template.file);
+        let content = content.with_context(|| template.file.display().to_string())?;
+        write_whole(&directory.join(format!("{name}.out")), &content, 0o644)?;
+        // JSON is YAML too: no target can break out of its quotes.
+        let _never = write!(
+            text,
+            "  {}:\n    when:\n      - create\n      - start\n    template: {name}\n    \
+             properties: {{}}\n",
+            json!(template.target),
+        );
+        for (key, value) in &template.options {
+            let value = if key == "create_only" { value.clone() } else { json!(value).to_string() };
+            let _never = writeln!(text, "    {key}: {value}");
+        }
+    }
+    write_whole(&directory.join("metadata.yaml"), text.as_bytes(), 0o644)
+}
+
+/// Writes `agent-mounts.json` and `nics/`.
+pub fn write_devices(root: &Path, instance: &Instance) -> Result<()> {
+    let share = store::share(root, &instance.name);
+    let mounts = format!("{}\n", mounts(instance));
+    write_whole(&share.join("agent-mounts.json"), mounts.as_bytes(), 0o400)?;
+    let nics = share.join("nics");
+    if nics.exists() {
+        fs::remove_dir_all(&nics)?;
+    }
+    if !instance.is_true("agent.nic_config") {
+        return Ok(());
+    }
+    fs::create_dir(&nics)?;
+    for (name, device) in instance.shown_devices().iter().filter(|(_, device)| is(device, "nic")) {
+        let text = |key: &str| device.get(key).map_or("", String::as_str);
+        let mtu: u32 = text("mtu").parse().unwrap_or(0);
+        let nic = json!({"device_name": name, "nic_name": text("name"),
+            "mac_address": text("hwaddr").to_ascii_lowercase(), "mtu": mtu});
+        let path = nics.join(format!("{}.json", encode(name)));
+        write_whole(&path, nic.to_string().as_bytes(), 0o700)?;
+    }
+    Ok(())
+}
+
+/// The mounts that an agent makes when it starts.
+fn mounts(instance: &Instance) -> Value {
+    let disks = instance.devices.iter().filter(|(_, device)| is_share(device));
+    let mounts: Vec<Value> =
+        disks.map(|(name, device)| mount(instance.flavour, name, device)).collect();
+    json!(mounts)
+}
+
+fn mount(flavour: Flavour, name: &str, device: &Device) -> Value {
+    let bus = device.get("io.bus").map(String::as_str);
+    let is_9p = match flavour {
+        // Has nothing else to say; agents try virtiofs first by themselves.
+        Flavour::LxdOld => true,
+        Flavour::Lxd | Flavour::Incus => bus == Some("9p"),
+    };
+    let mut options: Vec<&str> = Vec::new();
+    if is_9p {
+        options.push("trans=virtio,msize=33554432");
+    }
+    options.extend(is_readonly(device).then_some("ro"));
+    json!({
+        "source": tag(flavour, name, device),
+        "target": device.get("path"),
+        "fstype": if is_9p { "9p" } else { "virtiofs" },
+        "options": if options.is_empty() { Value::Null } else { json!(options) },
+    })
+}
+
+/// The `mount` of a device event; only LXD has one, for what was added (P§4.3).
+pub fn event_mount(flavour: Flavour, name: &str, device: &Device) -> Option<Value> {
+    if flavour != Flavour::Lxd || !is_share(device) {
+        return None;
+    }
+    let options: &[&str] = if is_readonly(device) { &["ro"] } else { &[] };
+    Some(json!({"source": tag(flavour, name, device), "target": "", "fstype": "",
+        "options": options}))
+}
+
+/// How a share is called on its bus, cut to what the bus takes.
+pub fn tag(flavour: Flavour, name: &str, device: &Device) -> String {
+    let is_9p = device.get("io.bus").is_some_and(|bus| bus == "9p");
+    let (prefix, name, longest) = match (flavour, is_9p) {
+        (Flavour::Lxd | Flavour::LxdOld, _) => ("lxd_", encode(name), 31),
+        (Flavour::Incus, true) => ("incus_", name.to_owned(), 25),
+        (Flavour::Incus, false) => ("incus_", name.to_owned(), 30),
+    };
+    let mut tag = format!("{prefix}{name}");
+    if tag.len() > longest {
+        tag = format!("{prefix}{}", base64(digest(&SHA256, name.as_bytes()).as_ref()));
+        tag.truncate(longest);
+    }
+    tag
+}
+
+/// A name without slashes, as both servers write it.
+fn encode(name: &str) -> String {
+    name.replace('-', "--").replace('/', "-")
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte))
+            << (8 * (3 - three.len()));
+        for place in 0..=three.len() {
+            let index = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or(0);
+            text.push(char::from(ALPHABET[index]));
+        }
+    }
+    text
+}
+
+fn is(device: &Device, kind: &str) -> bool {
+    device.get("type").is_some_and(|found| found == kind)
+}
+
+/// Whether the guest is to mount it.
+fn is_share(device: &Device) -> bool {
+    is(device, "disk") && device.get("path").is_some_and(|path| path != "/")
+}
+
+fn is_readonly(device: &Device) -> bool {
+    device.get("readonly").is_some_and(|value| value == "true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::tests::instance;
+
+    fn with_disk(flavour: Flavour, name: &str, pairs: &[(&str, &str)]) -> Instance {
+        let mut instance = instance(flavour, &[]);
+        let all = [&[("type", "disk"), ("path", "/mnt/x")], pairs].concat();
+        let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        instance.devices.insert(name.into(), all.iter().map(pair).collect());
+        instance
+    }
+
+    #[test]
+    fn each_server_describes_the_same_share_in_its_own_way() {
+        let lxd = mounts(&with_disk(Flavour::Lxd, "my-disk", &[]));
+        assert_eq!(
+            lxd,
+            json!([{"source": "lxd_my--disk", "target": "/mnt/x", "fstype": "virtiofs", "options": null}])
+        );
+        let old = mounts(&with_disk(Flavour::LxdOld, "d", &[("readonly", "true")]));
+        let options = json!(["trans=virtio,msize=33554432", "ro"]);
+        assert_eq!((&old[0]["fstype"], &old[0]["options"]), (&json!("9p"), &options));
+        let incus = mounts(&with_disk(Flavour::Incus, "my-disk", &[]));
+        assert_eq!(
+            (&incus[0]["source"], &incus[0]["fstype"]),
+            (&json!("incus_my-disk"), &json!("virtiofs"))
+        );
+        let incus = mounts(&with_disk(Flavour::Incus, "d", &[("io.bus", "9p")]));
+        assert_eq!(incus[0]["fstype"], "9p");
+        assert_eq!(mounts(&instance(Flavour::Lxd, &[])), json!([]));
+    }
+
+    #[test]
+    fn a_long_name_is_hashed_to_what_fits() {
+        let device = Device::new();
+        let long = "a".repeat(40);
+        for (flavour, length) in [(Flavour::Lxd, 31), (Flavour::Incus, 30)] {
+            let tag = tag(flavour, &long, &device);
+            assert_eq!(tag.len(), length);
+            assert!(!tag.contains("aaaa"), "{tag}");
+        }
+        assert_eq!(base64(b"\xff\xfe\xfd\xfc"), "__79_A");
+    }
+
+    #[test]
+    fn a_template_says_where_what_and_how() {
+        let template = Template::parse("/etc/x=/f,create_only,mode=600").unwrap();
+        assert_eq!((template.target.as_str(), template.file), ("/etc/x", "/f".into()));
+        assert_eq!(template.options["create_only"], "true");
+        assert_eq!(template.options["mode"], "600");
+        assert!(Template::parse("/etc/x").is_err());
+        assert!(Template::parse("/etc/x=/f,mod=600").is_err());
+    }
+}

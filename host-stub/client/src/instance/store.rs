@@ -1,0 +1,149 @@
+//! Instances on disk: one JSON file each, replaced whole, so that a daemon killed at any moment
+//! leaves it readable. The same for everything else that is written.
+//!
+//! ```text
+//! DIR/server.{crt,key}  port  lock  control.sock
+//! DIR/instances/NAME/instance.json  agent-client.{crt,key}
+//!                   /config/  the share: agent.{crt,key} server.crt agent.conf files/metadata.yaml
+//!                             agent-mounts.json nics/
+//! ```
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+
+use super::Instance;
+use crate::common::whole_file::write_whole;
+
+/// An instance's directory below the daemon's.
+pub fn directory(root: &Path, name: &str) -> PathBuf {
+    root.join("instances").join(name)
+}
+
+/// Makes a directory, and those above it that are missing, which only this user may enter: instances have keys, credentials and
+/// user-data in them. An error if one that is there is not this user's alone.
+pub fn make_private(directory: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let about = fs::metadata(directory)?;
+    if about.uid() != geteuid().as_raw() || about.mode() & 0o002 != 0 {
+        let who = about.uid();
+        return Err(io::Error::other(format!(
+            "user {who} owns it or others can write to it, who may have put links there; name another directory"
+        )));
+    }
+    Ok(())
+}
+
+/// The share that its guest sees.
+pub fn share(root: &Path, name: &str) -> PathBuf {
+    directory(root, name).join("config")
+}
+
+/// Reads one.
+pub fn load(root: &Path, name: &str) -> Result<Instance> {
+    let path = directory(root, name).join("instance.json");
+    if !exists(root, name) {
+        bail!("no instance is called {name} in {}", root.display());
+    }
+    let text = fs::read(&path).with_context(|| path.display().to_string())?;
+    serde_json::from_slice(&text).with_context(|| path.display().to_string())
+}
+
+/// Whether there is one of that name.
+pub fn exists(root: &Path, name: &str) -> bool {
+    let is_name = !name.is_empty() && name.chars().all(is_usable);
+    is_name && directory(root, name).join("instance.json").exists()
+}
+
+/// What a name is made of.
+pub fn is_usable(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '-'
+}
+
+/// The names of all. A directory without a file is an `init` that was killed: it never existed.
+pub fn names(root: &Path) -> Vec<String> {
+    let entries = fs::read_dir(root.join("instances")).into_iter().flatten().flatten();
+    let all = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<_> = all.filter(|name| exists(root, name)).collect();
+    names.sort();
+    names
+}
+
+/// Reads all.
+pub fn load_all(root: &Path) -> Result<Vec<Instance>> {
+    names(root).iter().map(|name| load(root, name)).collect()
+}
+
+/// Longest description of an instance, bytes: a guest with a token may add volumes and devices.
+const MAX_DESCRIPTION: usize = 4 * 1024 * 1024;
+
+/// Writes one.
+pub fn save(root: &Path, instance: &Instance) -> Result<()> {
+    let path = directory(root, &instance.name).join("instance.json");
+    let text = serde_json::to_vec_pretty(instance)?;
+    if text.len() > MAX_DESCRIPTION {
+        bail!("{} would be larger than {} MiB", instance.name, MAX_DESCRIPTION / 1024 / 1024);
+    }
+    write_whole(&path, &text, 0o600)
+}
+
+/// Removes one. First the file that makes it an instance: what a crash leaves of the rest is none.
+pub fn remove(root: &Path, name: &str) -> Result<()> {
+    let directory = directory(root, name);
+    let file = directory.join("instance.json");
+    fs::remove_file(&file).with_context(|| file.display().to_string())?;
+    fs::remove_dir_all(&directory).with_context(|| directory.display().to_string())
+}
+
+/// Writes agent.conf into the share (P§3.3).
+pub fn write_conf(root: &Path, instance: &Instance, port: u32, pem: &str) -> Result<()> {
+    let text = format!("{}\n", instance.told(port, pem));
+    write_whole(&share(root, &instance.name).join("agent.conf"), text.as_bytes(), 0o644)
+}
+
+/// The port of the daemon that last ran here.
+pub fn last_port(root: &Path) -> Option<u32> {
+    fs::read_to_string(root.join("port")).ok()?.trim().parse().ok()
+}
+
+/// Remembers the port.
+pub fn save_port(root: &Path, port: u32) -> Result<()> {
+    write_whole(&root.join("port"), format!("{port}\n").as_bytes(), 0o600)
+}
+
+/// What is said where another process is the daemon.
+pub const IS_LOCKED: &str = "another daemon runs in";
+
+/// Makes this process the only daemon of a directory, for as long as the file is kept.
+pub fn lock(root: &Path) -> Result<File> {
+    make_private(root).with_context(|| root.display().to_string())?;
+    let file = open_lock(root, OpenOptions::new().write(true).create(true).mode(0o600))?;
+    // Those that are older than this rule may be everybody's. Who can open the lock can also lock it.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits())?;
+    if let Ok(all) = OpenOptions::new().read(true).custom_flags(flags).open(root.join("instances"))
+    {
+        all.set_permissions(Permissions::from_mode(0o700))?;
+    }
+    if file.try_lock().is_err() {
+        bail!("{IS_LOCKED} {}", root.display());
+    }
+    Ok(file)
+}
+
+/// Opens the lock in a directory; an error if it is anything but a file, for which nothing waits.
+pub fn open_lock(root: &Path, options: &mut OpenOptions) -> Result<File> {
+    let path = root.join("lock");
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(i32::try_from(flags.bits())?).open(&path);
+    let file = file.with_context(|| path.display().to_string())?;
+    if !file.metadata()?.is_file() {
+        bail!("{} is not a regular file", path.display());
+    }
+    Ok(file)
+}

@@ -1,0 +1,229 @@
+//! The process that stands in for the kernel's vsock, vhost-device-vsock: what our recipe started ends with the VM or
+//! the instance. Others' are theirs.
+//!
+//! Version 0.3.0 goes on as a process, and its socket takes connections, after the thread that serves the guest has
+//! panicked: a client that closes its connection before the guest has accepted it causes that
+//! (docs/how-to/troubleshoot.md). A client that closes before it has sent its `CONNECT` line makes the thread spin. So the
+//! device is not probed by connections.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::store;
+use super::{Instance, Vsock};
+use crate::common::printable::log_line;
+use crate::common::whole_file::end_of_log;
+
+/// QEMU's way to it, beside the instance.
+pub const DEVICE: &str = "vhost";
+/// Locked by the recipe for as long as it runs.
+pub const DEVICE_LOCK: &str = "vhost.lock";
+/// Its program.
+const PROGRAM: &str = "vhost-device-vsock";
+/// The name of its thread that serves the guest's queues.
+const WORKER: &str = "vring_worker";
+/// The device ends that thread and starts another one when QEMU disconnects.
+const RESTART: Duration = Duration::from_millis(500);
+/// Between two looks at its threads.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a connection that nobody waits for any longer stays open for the guest's answer.
+const ABANDONED: Duration = Duration::from_secs(60);
+
+/// Ends the instance's, if our recipe started it; whether there was one.
+pub fn end(root: &Path, instance: &Instance) -> Result<bool> {
+    let lock = store::directory(root, &instance.name).join(DEVICE_LOCK);
+    match File::open(&lock) {
+        // Free: there is none. Not there: another way started it, if any.
+        Ok(lock) if lock.try_lock().is_err() => {}
+        Ok(_) | Err(_) => return Ok(false),
+    }
+    let Some(pid) = process(instance) else { return Ok(false) };
+    let process = pidfd_open(pid, PidfdFlags::empty()).context(PROGRAM)?;
+    // The number cannot become another process' from here on.
+    if self::process(instance) != Some(pid) {
+        return Ok(false);
+    }
+    pidfd_send_signal(&process, Signal::TERM).context(PROGRAM)?;
+    Ok(true)
+}
+
+/// Returns why the instance's device no longer serves the guest, if it runs and does not.
+pub fn why_stopped(instance: &Instance) -> Option<String> {
+    stopped(process(instance)?)
+}
+
+/// Returns the same of the device at the other end of a connection.
+pub fn why_peer_stopped(connection: impl AsFd) -> Option<String> {
+    stopped(socket_peercred(connection.as_fd()).ok()?.pid)
+}
+
+/// Returns the same of the device with this process.
+pub fn stopped(pid: Pid) -> Option<String> {
+    let line = command_line(pid);
+    if !is_device(&line) || serves(pid) {
+        return None;
+    }
+    thread::sleep(RESTART);
+    (command_line(pid) == line && !serves(pid)).then(|| told(&log(&line)))
+}
+
+/// Keeps a connection open that nobody waits for any longer until the guest has answered, since the device panics when
+/// it cannot write that answer.
+pub fn abandon(mut connection: UnixStream) {
+    thread::spawn(move || {
+        let limit = connection.set_read_timeout(Some(ABANDONED));
+        let _answer = limit.and_then(|()| connection.read(&mut [0]));
+    });
+}
+
+/// Looks whether a device that was started as a child still serves the guest.
+#[derive(Debug)]
+pub struct Watch {
+    pid: Pid,
+    log: PathBuf,
+    has_served: bool,
+    looked: Instant,
+    gone: Option<Instant>,
+}
+
+impl Watch {
+    /// Watches the process of this number, whose output is in `log`.
+    pub fn new(pid: Pid, log: PathBuf) -> Self {
+        Self { pid, log, has_served: serves(pid), looked: Instant::now(), gone: None }
+    }
+
+    /// Returns why it no longer serves, if it does not; looks at it now and then.
+    pub fn why_stopped(&mut self) -> Option<String> {
+        if self.looked.elapsed() < LOOK {
+            return None;
+        }
+        self.looked = Instant::now();
+        if serves(self.pid) {
+            (self.has_served, self.gone) = (true, None);
+        } else if self.has_served && self.gone.get_or_insert(self.looked).elapsed() > RESTART {
+            return Some(told(&self.log));
+        }
+        None
+    }
+}
+
+/// Whether that process has a thread that serves the guest.
+fn serves(pid: Pid) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
+    let mut names =
+        threads.into_iter().flatten().flatten().map(|thread| thread.path().join("comm"));
+    names.any(|name| fs::read_to_string(name).is_ok_and(|name| name.trim_end() == WORKER))
+}
+
+/// What is said of a device that has stopped, with its last lines.
+fn told(log: &Path) -> String {
+    let text = end_of_log(log);
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    // A panic's place and reason, before its backtrace.
+    let last = match lines.clone().position(|line| line.contains(" panicked at ")) {
+        Some(at) => lines.skip(at).take(2).collect::<Vec<_>>().join(" "),
+        None => lines.next_back().unwrap_or("it printed nothing here").to_owned(),
+    };
+    format!("{PROGRAM} stopped serving: {}", log_line(&last))
+}
+
+/// The device's process of an instance, if it runs.
+pub fn process(instance: &Instance) -> Option<Pid> {
+    let Vsock::Uds(socket) = &instance.vsock else { return None };
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut numbers =
+        all.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    numbers.find(|pid| {
+        let line = command_line(*pid);
+        is_device(&line) && value(&line, b"uds-path=") == Some(socket.as_os_str().as_bytes())
+    })
+}
+
+fn command_line(pid: Pid) -> Vec<u8> {
+    fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default()
+}
+
+fn is_device(line: &[u8]) -> bool {
+    let program = line.split(|byte| *byte == 0).next().unwrap_or_default();
+    program.rsplit(|byte| *byte == b'/').next() == Some(PROGRAM.as_bytes())
+}
+
+/// The value of a key of `--vm`.
+fn value<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    line.split(|byte| matches!(byte, 0 | b',')).find_map(|part| part.strip_prefix(key))
+}
+
+/// Where its output is, if it was started by `run` or `boot`.
+fn log(line: &[u8]) -> PathBuf {
+    let socket = value(line, b"socket=").unwrap_or_default();
+    Path::new(std::ffi::OsStr::from_bytes(socket)).with_extension("log")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use rustix::process::getpid;
+
+    use super::*;
+
+    #[test]
+    fn only_the_program_with_this_socket_is_it() {
+        let of = |words: &[&str]| {
+            let line = words.join("\0").into_bytes();
+            is_device(&line) && value(&line, b"uds-path=") == Some(b"/d/vs")
+        };
+        let vm = "guest-cid=3,uds-path=/d/vs,socket=/d/vhost";
+        assert!(of(&["vhost-device-vsock", "--vm", vm]));
+        assert!(of(&["/usr/bin/vhost-device-vsock", "--vm", vm]));
+        assert!(!of(&["sh", "vhost-device-vsock", vm]));
+        assert!(!of(&["vhost-device-vsock", "--vm", "guest-cid=3,uds-path=/d/vs2,socket=/x"]));
+        assert!(!of(&["vhost-device-vsock"]) && !of(&[""]));
+        assert_eq!(log(vm.as_bytes()), Path::new("/d/vhost.log"));
+    }
+
+    #[test]
+    fn a_device_without_its_thread_has_stopped_once_it_has_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        let text = "\nthread 'vring_worker' panicked at src/x.rs:1:2:\ncalled `unwrap()`: EPIPE\n  0: main\n";
+        fs::write(&log, text).unwrap();
+        let mut watch = Watch::new(getpid(), log.clone());
+        let mut look = || {
+            watch.looked = Instant::now().checked_sub(LOOK).unwrap();
+            watch.why_stopped()
+        };
+        // One that has not started its thread yet.
+        assert_eq!((look(), look()), (None, None));
+        let (end, until) = channel::<()>();
+        let worker = thread::Builder::new().name(WORKER.to_owned());
+        let worker = worker.spawn(move || until.recv()).unwrap();
+        while !serves(getpid()) {
+            thread::yield_now();
+        }
+        assert_eq!(look(), None);
+        drop(end);
+        assert!(worker.join().unwrap().is_err());
+        while serves(getpid()) {
+            thread::yield_now();
+        }
+        // It may be about to start another one.
+        assert_eq!(look(), None);
+        let said = "vhost-device-vsock stopped serving: thread 'vring_worker' panicked at src/x.rs:1:2: called \
+                    `unwrap()`: EPIPE";
+        let why = std::iter::repeat_with(look).flatten().next();
+        assert_eq!(why.as_deref(), Some(said));
+        fs::write(&log, "one\nlast\n\n").unwrap();
+        assert_eq!(told(&log), "vhost-device-vsock stopped serving: last");
+    }
+}

@@ -1,0 +1,30 @@
+//! A client of guest agents that calls them as LXD and Incus do. It shares no code with the agent, so that the two cannot
+//! agree on a mistake.
+//!
+//! ```text
+//! exec      commands in the guest      files   SFTP      report   state and metrics
+//! daemon    what mote-host's daemon knows of an agent
+//! agent     calls to an agent
+//! instance  what an instance is, and its files
+//! net       TLS, HTTP, time limits     common  clock, text, random numbers
+//! ```
+
+#![forbid(unsafe_code)]
+#![allow(
+    missing_debug_implementations,
+    reason = "only this workspace links it, and nothing prints them"
+)]
+#![allow(clippy::disallowed_methods, reason = "only for the modules below that read from guests")]
+
+#[deny(clippy::disallowed_methods)]
+pub mod agent;
+pub mod common;
+pub mod daemon;
+#[deny(clippy::disallowed_methods)]
+pub mod exec;
+#[deny(clippy::disallowed_methods)]
+pub mod files;
+pub mod instance;
+pub mod net;
+#[deny(clippy::disallowed_methods)]
+pub mod report;

@@ -1,0 +1,133 @@
+//! Certificates as LXD and Incus make them: self-signed, P-384, keys as SEC1 PEM (P§1.2).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use ring::digest::{SHA256, digest};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::common::whole_file::write_whole;
+
+/// A certificate and its key.
+pub struct Pair {
+    /// DER.
+    pub certificate: CertificateDer<'static>,
+    /// PEM, as files and the PUT have it.
+    pub pem: String,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Pair {
+    /// Reads `NAME.crt` and `NAME.key`; makes them first if they are not there.
+    pub fn load_or_make(directory: &Path, name: &str) -> Result<Self> {
+        let (crt, key) = paths(directory, name);
+        // The certificate is written last: where it is, its key is too.
+        if !crt.exists() {
+            fs::create_dir_all(directory)?;
+            make(&crt, &key)?;
+        }
+        let pem = fs::read_to_string(&crt).with_context(|| crt.display().to_string())?;
+        Ok(Self { certificate: certificate(&crt)?, pem, key: PrivateKeyDer::from_pem_file(&key)? })
+    }
+
+    /// A key that rustls may take away.
+    pub fn key(&self) -> PrivateKeyDer<'static> {
+        self.key.clone_key()
+    }
+
+    /// SHA-256 of the DER, in hex.
+    pub fn fingerprint(&self) -> String {
+        digest(&SHA256, &self.certificate)
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+fn paths(directory: &Path, name: &str) -> (PathBuf, PathBuf) {
+    (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")))
+}
+
+/// The certificate in a PEM file.
+pub fn certificate(path: &Path) -> Result<CertificateDer<'static>> {
+    CertificateDer::from_pem_file(path).with_context(|| path.display().to_string())
+}
+
+/// What both of our TLS ends compute with.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn make(crt: &Path, key: &Path) -> Result<()> {
+    let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384)?;
+    // The name that both servers put into theirs, and that Go clients ask for (P§3.1).
+    let mut params = rcgen::CertificateParams::new(vec!["unspecified".to_owned()])?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, "mote-host");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "root@mote-host");
+    params.key_usages =
+        vec![rcgen::KeyUsagePurpose::DigitalSignature, rcgen::KeyUsagePurpose::KeyEncipherment];
+    params.extended_key_usages = vec![
+        rcgen::ExtendedKeyUsagePurpose::ServerAuth,
+        rcgen::ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    let certificate = params.self_signed(&pair)?;
+    write_whole(key, pem("EC PRIVATE KEY", &sec1(&pair.serialize_der())?).as_bytes(), 0o600)?;
+    write_whole(crt, certificate.pem().as_bytes(), 0o644)
+}
+
+/// PKCS#8 as ring writes it → RFC 5915 with its curve, which Go wants to see.
+fn sec1(pkcs8: &[u8]) -> Result<Vec<u8>> {
+    let after = |marker: &[u8], length: usize| -> Option<&[u8]> {
+        let at = pkcs8.windows(marker.len()).position(|window| window == marker)? + marker.len();
+        pkcs8.get(at..at + length)
+    };
+    // version 1, then the key; the public key as a bit string.
+    let (private, public) = (after(&[2, 1, 1, 4, 48], 48), after(&[3, 98, 0], 97));
+    let (Some(private), Some(public)) = (private, public) else { bail!("not a P-384 key") };
+    let mut out = vec![0x30, 0x81, 164, 2, 1, 1, 4, 48];
+    out.extend(private);
+    // secp384r1.
+    out.extend([0xa0, 7, 6, 5, 0x2b, 0x81, 4, 0, 0x22, 0xa1, 100, 3, 98, 0]);
+    out.extend(public);
+    Ok(out)
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in der.chunks(3) {
+        let bits = three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte))
+            << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let index = usize::try_from(bits >> (18 - 6 * place) & 63).unwrap_or(0);
+            text.push(if place > three.len() { '=' } else { char::from(ALPHABET[index]) });
+        }
+    }
+    let lines: Vec<&str> =
+        text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap_or("")).collect();
+    format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_made_pair_is_read_back_and_belongs_together() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let pair = Pair::load_or_make(directory, "x").unwrap();
+        assert!(fs::read_to_string(directory.join("x.key")).unwrap().contains("EC PRIVATE KEY"));
+        let key = rustls::crypto::ring::sign::any_supported_type(&pair.key()).unwrap();
+        let certified = rustls::sign::CertifiedKey::new(vec![pair.certificate.clone()], key);
+        certified.keys_match().unwrap();
+        let again = Pair::load_or_make(directory, "x").unwrap();
+        assert_eq!(again.fingerprint(), pair.fingerprint());
+    }
+}

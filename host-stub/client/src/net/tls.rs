@@ -1,0 +1,139 @@
+//! TLS as both servers have it: 1.3 only, certificates compared byte by byte instead of verified by
+//! names and dates (P§3.1, P§3.5).
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::ring::Ticketer;
+use rustls::crypto::verify_tls13_signature;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
+};
+
+use super::certs::{Pair, provider};
+
+/// For calls to an agent that must show exactly this certificate.
+pub fn client(pair: &Pair, agent: CertificateDer<'static>) -> Result<Arc<ClientConfig>> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Exactly(agent)))
+        .with_client_auth_cert(vec![pair.certificate.clone()], pair.key())?;
+    Ok(Arc::new(config))
+}
+
+/// For guests, whose certificate is asked for and looked at when they are answered. As Go's servers do
+/// it, a ticket is sealed and holds all that is remembered.
+pub fn server(pair: &Pair, tickets: usize) -> Result<Arc<ServerConfig>> {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(Arc::new(Anybody))
+        .with_single_cert(vec![pair.certificate.clone()], pair.key())?;
+    config.ticketer = Ticketer::new()?;
+    config.send_tls13_tickets = tickets;
+    Ok(Arc::new(config))
+}
+
+fn verify(
+    message: &[u8],
+    cert: &CertificateDer<'_>,
+    dss: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    verify_tls13_signature(message, cert, dss, &provider().signature_verification_algorithms)
+}
+
+fn only_tls13() -> Result<HandshakeSignatureValid, Error> {
+    Err(Error::General("only TLS 1.3".into()))
+}
+
+/// Accepts one certificate and no other.
+#[derive(Debug)]
+struct Exactly(CertificateDer<'static>);
+
+impl ServerCertVerifier for Exactly {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if *end_entity == self.0 {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(CertificateError::ApplicationVerificationFailure.into())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        only_tls13()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Takes any certificate whose key the guest has, or none.
+#[derive(Debug)]
+struct Anybody;
+
+impl ClientCertVerifier for Anybody {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        only_tls13()
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}

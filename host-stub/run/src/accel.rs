@@ -1,0 +1,125 @@
+//! Whether KVM can be used. That the device is there and opens says little: on some machines QEMU aborts with it, on
+//! others a VM never runs. So a VM of nine bytes is run, with a limit, by the QEMU that is to run the real one.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::child::{self, Kept};
+
+/// How a VM is run, as it is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Accel {
+    /// KVM if a VM runs with it, else TCG
+    #[default]
+    Auto,
+    /// By the processor
+    Kvm,
+    /// By emulation: everywhere, and some ten times slower
+    Tcg,
+}
+
+/// How it is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Used {
+    Kvm,
+    Tcg,
+}
+
+impl Used {
+    /// As QEMU has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Kvm => "kvm",
+            Self::Tcg => "tcg",
+        }
+    }
+}
+
+/// For the probe.
+const LIMIT: Duration = Duration::from_secs(2);
+/// The device.
+const KVM: &str = "/dev/kvm";
+/// What the probe's VM tells QEMU, and the code with which that ends.
+const TOLD: u8 = 0x10;
+const CODE: i32 = (TOLD as i32) << 1 | 1;
+
+/// Chooses; with the reason if KVM was wanted and is not used.
+pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (Used, String) {
+    let because = |why: &str| (Used::Tcg, why.to_owned());
+    match asked {
+        Accel::Kvm => return (Used::Kvm, String::new()),
+        Accel::Tcg => return (Used::Tcg, String::new()),
+        Accel::Auto => {}
+    }
+    if arch != std::env::consts::ARCH {
+        return because("the VM has another architecture than this machine");
+    }
+    if arch != "x86_64" {
+        return because("KVM is tried on x86_64 only: --accel kvm takes it untried");
+    }
+    let mode = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
+    if let Err(error) = rustix::fs::access(KVM, mode) {
+        let why = std::io::Error::from(error).kind();
+        return because(&format!("{KVM}: {why}"));
+    }
+    match runs(qemu, scratch) {
+        Ok(None) => (Used::Kvm, String::new()),
+        Ok(Some(why)) => because(&why),
+        Err(error) => because(&format!("{KVM} could not be tried: {error:#}")),
+    }
+}
+
+/// Why KVM runs no VM, if it does not.
+fn runs(qemu: &Path, scratch: &Path) -> Result<Option<String>> {
+    let firmware = scratch.join("probe");
+    std::fs::File::create(&firmware)?.write_all(&self::firmware())?;
+    let mut command = child::command(qemu);
+    command.args(["-nodefaults", "-no-user-config", "-display", "none", "-m", "1M"]);
+    command.args(["-machine", "pc,accel=kvm", "-cpu", "max", "-device", "isa-debug-exit"]);
+    command.arg("-bios").arg(&firmware);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let ended = Kept::start(&mut command)?.ends_within(LIMIT);
+    std::fs::remove_file(&firmware)?;
+    Ok(match ended.map(|status| status.code()) {
+        Some(Some(CODE)) => None,
+        Some(_) => Some(format!("{KVM} is there, but QEMU fails with it")),
+        None => Some(format!("{KVM} is there, but hangs")),
+    })
+}
+
+/// 64 KiB that end at the top of the first MiB, where the processor begins 16 bytes below the end:
+/// mov dx, 0x501; mov al, TOLD; out dx, al; hlt; jmp to the hlt.
+fn firmware() -> Vec<u8> {
+    const SIZE: usize = 64 * 1024;
+    const START: [u8; 9] = [0xba, 0x01, 0x05, 0xb0, TOLD, 0xee, 0xf4, 0xeb, 0xfd];
+    let mut bytes = vec![0xf4; SIZE - 16];
+    bytes.extend(START);
+    bytes.resize(SIZE, 0xf4);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_not_tried() {
+        let choose =
+            |asked, arch| choose(asked, Path::new("/nowhere"), arch, Path::new("/nowhere")).0;
+        assert_eq!(choose(Accel::Kvm, "x86_64"), Used::Kvm);
+        assert_eq!(choose(Accel::Tcg, "x86_64"), Used::Tcg);
+        assert_eq!(choose(Accel::Auto, "sparc"), Used::Tcg);
+    }
+
+    #[test]
+    fn the_firmware_begins_where_the_processor_does() {
+        let firmware = firmware();
+        assert_eq!(firmware.len(), 65_536);
+        assert_eq!(firmware[65_520..65_525], [0xba, 0x01, 0x05, 0xb0, 0x10]);
+    }
+}

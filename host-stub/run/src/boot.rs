@@ -1,0 +1,169 @@
+//! `boot`: a VM that stays, as an instance of the daemon's. What was started for it is written down, so that it can be
+//! started again.
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::args::VmArgs;
+use super::child::{self, Helper};
+use super::machine::{Plan, Talk, write_config};
+use super::world::{Scratch, last_line, serve, start};
+use mote_client::common::whole_file::write_whole;
+use mote_client::daemon::client::{ask, is_running};
+use mote_client::instance::create::create;
+use mote_client::instance::store;
+
+/// What is started for a VM.
+#[derive(Debug, Serialize, Deserialize)]
+struct Commands {
+    helpers: Vec<Helper>,
+    qemu: (PathBuf, Vec<String>),
+}
+
+/// For a daemon that is started.
+const DAEMON: Duration = Duration::from_secs(10);
+/// For a VM to be seen.
+const MONITOR: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(20);
+
+fn file(root: &Path, name: &str) -> PathBuf {
+    store::directory(root, name).join("machine.json")
+}
+
+/// Whether `boot` has made it.
+pub fn is_ours(root: &Path, name: &str) -> bool {
+    file(root, name).exists()
+}
+
+/// Makes an instance and starts its VM.
+pub fn boot(root: &Path, name: &str, args: &VmArgs) -> Result<()> {
+    if args.kernel.len() > 1 {
+        bail!("one VM has one kernel");
+    }
+    let root = &std::path::absolute(root)?;
+    store::make_private(root).with_context(|| root.display().to_string())?;
+    let scratch = Scratch::new()?;
+    let mut plan = Plan::new(root, name, args, scratch.path())?;
+    drop(scratch);
+    create(root, &plan.instance, None, &[])?;
+    let made = make(root, &mut plan).and_then(|()| {
+        serve_by_daemon(root, name)?;
+        power_on(root, name)
+    });
+    // One that cannot be booted is none.
+    made.inspect_err(|_| {
+        let _gone = if is_running(root) {
+            ask(root, "POST", &format!("/1.0/instances/{name}/delete-running"), &Value::Null)
+                .map(drop)
+        } else {
+            store::remove(root, name)
+        };
+    })
+}
+
+/// Its files.
+fn make(root: &Path, plan: &mut Plan) -> Result<()> {
+    plan.overlay_disk()?;
+    plan.write_files(root)?;
+    let console = plan.beside("console");
+    let qemu = (plan.qemu.clone(), plan.arguments(root, &console, Talk::Quiet)?);
+    let commands = Commands { helpers: plan.helpers(), qemu };
+    let text = serde_json::to_vec_pretty(&commands)?;
+    write_whole(&file(root, &plan.instance.name), &text, 0o600)
+}
+
+/// Has a daemon serve an instance. One that runs may be about to end, with what was its last instance; then another is
+/// started, which finds this one by itself.
+fn serve_by_daemon(root: &Path, name: &str) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        run_daemon(root)?;
+        match ask(root, "POST", &format!("/1.0/instances/{name}/adopt"), &Value::Null) {
+            Err(_) if state(root, name).is_ok() => return Ok(()),
+            Err(_) if !is_running(root) && begun.elapsed() < DAEMON => {}
+            adopted => return adopted.map(drop),
+        }
+    }
+}
+
+/// A daemon for the directory, if there is none: it ends with its last instance.
+fn run_daemon(root: &Path) -> Result<()> {
+    if is_running(root) {
+        return Ok(());
+    }
+    let path = root.join("daemon.log");
+    let log = fs::File::options().append(true).create(true).mode(0o600).open(&path);
+    let log = log.with_context(|| path.display().to_string())?;
+    let mut command = child::detached(Path::new("/proc/self/exe"), Path::new(""));
+    command.arg("--dir").arg(root).args(["daemon", "--until-empty"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let mut daemon = command.spawn()?;
+    let begun = Instant::now();
+    while !is_running(root) {
+        let has_ended = daemon.try_wait()?.is_some();
+        let said = if has_ended { last_line(&path) } else { String::new() };
+        if begun.elapsed() > DAEMON || has_ended && !said.contains(store::IS_LOCKED) {
+            bail!("the daemon does not run: {}", last_line(&path));
+        }
+        // The one before it has not quite ended.
+        if has_ended {
+            daemon = command.spawn()?;
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Starts the VM of an instance that `boot` has made.
+pub fn power_on(root: &Path, name: &str) -> Result<()> {
+    let state = state(root, name)?;
+    if state["vm"]["monitor"] == "connected" {
+        bail!("{name} runs already");
+    }
+    let text =
+        fs::read(file(root, name)).with_context(|| format!("{name} was not made by boot"))?;
+    let commands: Commands = serde_json::from_slice(&text)?;
+    // The share is written anew, and its disk of it.
+    ask(root, "POST", &format!("/1.0/instances/{name}/start"), &Value::Null)?;
+    let started = started(root, name, &commands);
+    started.inspect_err(|_| {
+        let force = serde_json::json!({"force": true});
+        let _off = ask(root, "POST", &format!("/1.0/instances/{name}/stop"), &force);
+    })
+}
+
+fn started(root: &Path, name: &str, commands: &Commands) -> Result<()> {
+    write_config(root, &store::load(root, name)?)?;
+    let mut helpers = Vec::new();
+    for helper in &commands.helpers {
+        let _stale = fs::remove_file(&helper.socket);
+        helpers.push(serve(&mut child::detached(&helper.program, &helper.lock), helper)?);
+    }
+    let directory = store::directory(root, name);
+    let log = directory.join("qemu.log");
+    let (program, arguments) = &commands.qemu;
+    let mut command = child::detached(program, Path::new(""));
+    let mut qemu = start(command.args(arguments), &log)?;
+    let begun = Instant::now();
+    while state(root, name)?["vm"]["monitor"] != "connected" {
+        if qemu.ended().is_some() || begun.elapsed() > MONITOR {
+            bail!("QEMU does not run: {}", last_line(&log));
+        }
+        std::thread::sleep(LOOK);
+    }
+    // From here on they are the daemon's.
+    helpers.into_iter().for_each(child::Kept::leave);
+    qemu.leave();
+    Ok(())
+}
+
+fn state(root: &Path, name: &str) -> Result<Value> {
+    ask(root, "GET", &format!("/1.0/internal/{name}/agent-state"), &Value::Null)
+}

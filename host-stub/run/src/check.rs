@@ -1,0 +1,188 @@
+//! What can be known before anything is started: it is said then, and with the option's name.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{Access, access};
+
+use super::args::{RunArgs, VmArgs};
+use mote_client::common::printable;
+use mote_client::files::local_directory::{Missing, Target, place, report_place};
+use mote_vm::recipe::root_disk;
+
+/// What an image of QEMU's own format begins with.
+const QCOW2: [u8; 4] = *b"QFI\xfb";
+
+/// An error if what a run reads is not there, or if there is no place for what it fetches.
+pub(crate) fn inputs(args: &RunArgs) -> Result<()> {
+    vm(&args.vm)?;
+    if args.command.first().is_some_and(String::is_empty) {
+        bail!("the command's name is empty");
+    }
+    for (from, _) in &args.push {
+        let path = Path::new(from);
+        if !fs::metadata(path).with_context(|| at("push", path))?.is_dir() {
+            readable("push", path)?;
+        }
+    }
+    for (_, to) in &args.pull {
+        let path = Path::new(to);
+        let into = if path.is_dir() { path } else { above(path) };
+        directory(into).with_context(|| at("pull", path))?;
+        place(Path::new("/file"), path, Target::Any, Missing::Refuse)
+            .with_context(|| at("pull", path))?;
+    }
+    Ok(())
+}
+
+/// An error if what it reports cannot be written.
+pub(crate) fn outputs(args: &RunArgs) -> Result<()> {
+    let outputs = [
+        ("console", &args.console),
+        ("log", &args.log),
+        ("result", &args.result),
+        ("junit", &args.junit),
+    ];
+    for (option, path) in outputs {
+        if let Some(path) = path {
+            writable(path).with_context(|| at(option, path))?;
+            report_place(path).with_context(|| at(option, path))?;
+        }
+    }
+    // It is emptied, written by another process and read by this one.
+    if let Some(path) = &args.console
+        && fs::metadata(path).is_ok_and(|about| !about.is_file())
+    {
+        bail!("{}: this is no file; -v shows the console on stderr", at("console", path));
+    }
+    Ok(())
+}
+
+/// An error if a VM's files cannot be read: QEMU names them less plainly.
+pub(crate) fn vm(args: &VmArgs) -> Result<()> {
+    let (kernels, initrds) = (args.kernel.len(), args.initrd.len());
+    if kernels == 0 && args.disk.is_none() {
+        bail!("there is nothing to boot: --kernel FILE or --disk FILE is needed");
+    }
+    if initrds > 1 && initrds != kernels {
+        bail!("{kernels} kernels have {initrds} initramfs: one for all, or one for each");
+    }
+    let hardware = &args.hardware;
+    if let Some((arch, firmware)) = hardware.arch.and_then(|arch| Some((arch, arch.firmware()?)))
+        && kernels == 0
+        && hardware.qemu_arg.is_empty()
+    {
+        let arch = arch.name();
+        bail!(
+            "QEMU has no firmware for {arch}: --kernel FILE is needed, or --qemu-arg '{firmware}"
+        );
+    }
+    let of = |option, files: &'_ [std::path::PathBuf]| {
+        files.iter().try_for_each(|file| readable(option, file).map(drop))
+    };
+    of("kernel", &args.kernel)?;
+    of("initrd", &args.initrd)?;
+    of("mote", args.mote.as_slice())?;
+    of("user-data", args.user_data.as_slice())?;
+    if let Some(said) = &args.disk {
+        disk(said)?;
+    }
+    for share in &args.share {
+        fs::read_dir(&share.source).with_context(|| at("share", &share.source))?;
+    }
+    Ok(())
+}
+
+/// A format is never guessed: a guest writes what it likes into a raw disk. But a qcow2 image that is booted as raw boots
+/// nothing, and says nothing.
+fn disk(said: &str) -> Result<()> {
+    let (file, format) = root_disk(said)?;
+    let mut start = [0; QCOW2.len()];
+    let is_read = readable("disk", &file)?.read_exact(&mut start).is_ok();
+    if is_read && start == QCOW2 && format == "raw" && !said.ends_with("=raw") {
+        let said = printable::name(said);
+        bail!(
+            "--disk {said}: this begins as a qcow2 image does, and its name does not say so: say {said}=qcow2, or {said}=raw"
+        );
+    }
+    Ok(())
+}
+
+fn at(option: &str, path: &Path) -> String {
+    format!("--{option} {}", printable::name(path))
+}
+
+/// Not opened before it is known that this does not wait for a writer.
+fn readable(option: &str, file: &Path) -> Result<File> {
+    let kind = fs::metadata(file).with_context(|| at(option, file))?.file_type();
+    if kind.is_dir() {
+        bail!("{}: this is a directory", at(option, file));
+    }
+    if kind.is_fifo() || kind.is_socket() {
+        bail!("{}: this is a pipe or a socket, and no file", at(option, file));
+    }
+    File::open(file).with_context(|| at(option, file))
+}
+
+/// Nothing is made or changed yet: a run that is refused leaves the results of the last one.
+fn writable(path: &Path) -> Result<()> {
+    match fs::metadata(path) {
+        Ok(about) if about.is_dir() => bail!("this is a directory"),
+        Ok(_) => Ok(access(path, Access::WRITE_OK)?),
+        Err(_) => directory(above(path)),
+    }
+}
+
+fn above(path: &Path) -> &Path {
+    match path.parent() {
+        Some(above) if above != Path::new("") => above,
+        _ => Path::new("."),
+    }
+}
+
+fn directory(path: &Path) -> Result<()> {
+    if !fs::metadata(path).with_context(|| printable::name(path))?.is_dir() {
+        bail!("{} is no directory", printable::name(path));
+    }
+    access(path, Access::WRITE_OK | Access::EXEC_OK).with_context(|| printable::name(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_written_needs_a_directory_and_is_not_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("result");
+        writable(&file).unwrap();
+        assert!(!file.exists());
+        fs::write(&file, "the last one's").unwrap();
+        writable(&file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "the last one's");
+        writable(Path::new("in-this-directory")).unwrap();
+        for path in [directory.path(), &directory.path().join("a/b"), &file.join("c")] {
+            assert!(writable(path).is_err(), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_qcow2_image_is_not_taken_for_a_raw_one_unless_that_is_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        for name in ["disk.img", "disk.qcow2"] {
+            fs::write(path(name), b"QFI\xfb\0\0\0\x03").unwrap();
+        }
+        fs::write(path("raw.img"), b"\xfbIFQ").unwrap();
+        fs::write(path("short.img"), b"QFI").unwrap();
+        let error = disk(&path("disk.img")).unwrap_err().to_string();
+        assert!(error.contains(&format!("say {}=qcow2, or", path("disk.img"))), "{error}");
+        for said in ["disk.qcow2", "disk.img=qcow2", "disk.img=raw", "raw.img", "short.img"] {
+            disk(&path(said)).unwrap();
+        }
+        assert!(disk(&path("absent")).unwrap_err().to_string().starts_with("--disk "));
+    }
+}

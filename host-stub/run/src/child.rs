@@ -1,0 +1,275 @@
+//! Processes that end with this one, however it ends. The kernel kills them when their parent is gone; that has to be
+//! asked for by the process itself, between fork and exec, where only unsafe code could run. So this program is
+//! started a second time, asks for it, and becomes the other.
+//!
+//! The parent is a thread to the kernel: they are started by the main one.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::IntoRawFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount_bind_recursive, mount_change, mount_remount,
+};
+use rustix::process::{
+    Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal, setsid,
+};
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
+#[expect(deprecated, reason = "only unsharing descriptors is unsafe")]
+use rustix::thread::{UnshareFlags, unshare};
+use serde::{Deserialize, Serialize};
+
+/// First argument of this program when it is to become another one.
+const MARK: &str = "--mote-host-child";
+/// The same, if that is to find its directory read-only.
+const READ_ONLY: &str = "--mote-host-read-only";
+/// The parent of a process that goes on by itself.
+const NOBODY: &str = "-";
+/// This program, also after its file was replaced.
+const OURSELVES: &str = "/proc/self/exe";
+/// Between looks whether one has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Becomes another program if that is what this process was started for; gives why it could not.
+pub fn become_another() -> Option<anyhow::Error> {
+    let mut words = std::env::args_os().skip(1);
+    let first = words.next()?;
+    match () {
+        () if first == MARK => become_one(words).err(),
+        () if first == READ_ONLY => become_reader(words).err(),
+        () => None,
+    }
+}
+
+/// A command line, but for its arguments, of a program that cannot write in the directory it is started in, and listens at this
+/// socket, which may be there: its last argument is `--fd=` with that.
+pub(crate) fn read_only(program: &Path, socket: &Path) -> (PathBuf, Vec<String>) {
+    let words = [socket, program].map(|path| path.display().to_string());
+    (OURSELVES.into(), [vec![READ_ONLY.to_owned()], words.into()].concat())
+}
+
+/// Whether this process may make such mounts.
+pub(crate) fn can_mount_read_only(directory: &Path) -> bool {
+    let mut tried = Command::new(OURSELVES);
+    tried.arg(READ_ONLY).args(["", "true"]).current_dir(directory);
+    let tried = tried.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// Mounts the current directory read-only where only this process sees it, with all that is mounted below it.
+fn become_reader(mut words: impl Iterator<Item = OsString>) -> Result<()> {
+    let socket = words.next().context("no socket")?;
+    let program = words.next().context("no program")?;
+    let mut command = Command::new(&program);
+    command.args(words);
+    if !socket.is_empty() {
+        let listener = UnixListener::bind(&socket).with_context(|| socket.display().to_string())?;
+        fcntl_setfd(&listener, FdFlags::empty())?;
+        command.arg(format!("--fd={}", listener.into_raw_fd()));
+    }
+    let here = std::env::current_dir()?;
+    #[expect(deprecated, reason = "only unsharing descriptors is unsafe")]
+    unshare(UnshareFlags::NEWNS).context("mount namespace")?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    mount_bind_recursive(&here, &here)?;
+    for mount in mounts(&std::fs::read("/proc/self/mountinfo")?) {
+        let flags = MountFlags::BIND | MountFlags::RDONLY;
+        let changed = mount_remount(&mount, flags, c"");
+        // All others too, as far as that is possible: the program is told a path, where something else may be by now.
+        if mount.starts_with(&here) {
+            changed.with_context(|| mount.display().to_string())?;
+        }
+    }
+    // Not the directory below the mount, where it is still.
+    std::env::set_current_dir(&here)?;
+    Err(command.exec()).with_context(|| program.display().to_string())
+}
+
+/// Where something is mounted, by mountinfo.
+fn mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
+    let lines = mountinfo.split(|byte| *byte == b'\n');
+    let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
+    points.map(unescaped).collect()
+}
+
+/// A path without the octal numbers of spaces, tabs, line ends and backslashes.
+fn unescaped(path: &[u8]) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::new(), path);
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| *first == b'\\');
+        let octal =
+            digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(octal.unwrap_or(*first));
+        rest = after.get(if octal.is_some() { 3 } else { 0 }..).unwrap_or_default();
+    }
+    OsString::from_vec(bytes).into()
+}
+
+fn become_one(mut words: impl Iterator<Item = OsString>) -> Result<()> {
+    let parent = words.next().context("no parent")?;
+    let lock = words.next().context("no lock")?;
+    let program = words.next().context("no program")?;
+    // A guest makes no device on this machine in what it shares with a program of root's, QEMU's 9p included. Another user's
+    // program has no such right, and no right to drop it.
+    let _has_none = remove_capability_from_bounding_set(CapabilitySet::MKNOD);
+    if parent == NOBODY {
+        // A terminal that is closed is not its.
+        setsid()?;
+    } else {
+        end_with(&parent)?;
+    }
+    if !lock.is_empty() {
+        let file = File::options().append(true).create(true).open(&lock)?;
+        file.try_lock().with_context(|| lock.display().to_string())?;
+        // It stays open in the other program, and locked for as long as that runs.
+        fcntl_setfd(&file, FdFlags::empty())?;
+        std::mem::forget(file);
+    }
+    let error = Command::new(&program).args(words).exec();
+    Err(error).with_context(|| program.display().to_string())
+}
+
+fn end_with(parent: &OsStr) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // It may have ended before we asked.
+    let is_there = getppid().map(Pid::as_raw_nonzero).map(|pid| pid.to_string());
+    if is_there.as_deref().map(OsStr::new) != Some(parent) {
+        bail!("the parent has ended");
+    }
+    Ok(())
+}
+
+/// A command line of a program that ends with this process. A terminal's signals are not for it.
+pub(crate) fn command(program: &Path) -> Command {
+    as_child_of(&getpid().as_raw_nonzero().to_string(), Path::new(""), program)
+}
+
+/// One of a program that goes on by itself, and locks a file meanwhile if one is named.
+pub(crate) fn detached(program: &Path, lock: &Path) -> Command {
+    as_child_of(NOBODY, lock, program)
+}
+
+fn as_child_of(parent: &str, lock: &Path, program: &Path) -> Command {
+    let mut command = Command::new(OURSELVES);
+    command.arg(MARK).arg(parent).arg(lock).arg(program);
+    if parent != NOBODY {
+        command.process_group(0);
+    }
+    command
+}
+
+/// A process beside QEMU.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Helper {
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+    /// Where QEMU finds it.
+    pub(crate) socket: PathBuf,
+    /// What it locks if it goes on by itself, if anything.
+    pub(crate) lock: PathBuf,
+    /// Where it runs.
+    pub(crate) directory: PathBuf,
+}
+
+impl Helper {
+    /// Where its output is.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.socket.with_extension("log")
+    }
+}
+
+/// A process that is killed when dropped, and waited for.
+#[derive(Debug)]
+pub(crate) struct Kept(Child);
+
+impl Kept {
+    /// Starts it.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        Ok(Self(command.spawn().context(OURSELVES)?))
+    }
+
+    /// Its number.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().ok().flatten()
+    }
+
+    /// The same, within that time.
+    pub(crate) fn ends_within(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let end = Instant::now() + limit;
+        loop {
+            let ended = self.ended();
+            if ended.is_some() || Instant::now() >= end {
+                return ended;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Lets it go on by itself.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self);
+    }
+
+    /// Tells it to end.
+    pub(crate) fn terminate(&self) {
+        // Not waited for yet: the number is still its own.
+        let _gone = kill_process(self.pid(), Signal::TERM);
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // One that hangs in the kernel dies when it comes back; nobody waits for that.
+        const DEATH: Duration = Duration::from_secs(2);
+        let _gone = self.0.kill();
+        self.ends_within(DEATH);
+    }
+}
+
+/// Where a program is: a path, or a name that is looked for in PATH and these directories.
+pub(crate) fn find(program: &Path, others: &[&str]) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return is_program(program).then(|| program.to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::env::split_paths(&path).chain(others.iter().map(PathBuf::from));
+    all.map(|directory| directory.join(program)).find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    let is_ours = rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+    is_ours && path.is_file()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_by_name_or_path() {
+        assert!(find(Path::new("sh"), &[]).is_some());
+        assert_eq!(find(Path::new("/bin/sh"), &[]), Some("/bin/sh".into()));
+        assert_eq!(find(Path::new("/etc/passwd"), &[]), None);
+        assert_eq!(find(Path::new("no-such-program"), &["/bin"]), None);
+    }
+
+    #[test]
+    fn mounts_have_their_real_names() {
+        let info = b"1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:5 / /a\\040b rw - tmpfs t rw\n\
+                     3 2 0:6 / /a\\040b/c\\134d ro - tmpfs t rw\n";
+        assert_eq!(mounts(info), ["/", "/a b", "/a b/c\\d"].map(PathBuf::from));
+    }
+}

@@ -1,0 +1,412 @@
+//! What happens while the VM runs: what ends it first decides, and is waited for no longer than it takes.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::guest::{Job, Step};
+use super::outcome::{Outcome, Phases};
+use super::world::World;
+use mote_client::agent::client;
+use mote_client::agent::trouble::{FailedCall, Trouble};
+use mote_client::common::printable::{complain, to_stderr};
+use mote_client::common::shell::quoted;
+use mote_client::net::stream::Limit;
+use mote_stub::daemon::diagnosis::diagnose;
+use mote_vm::console::Console;
+
+/// What this waits for, besides the VM.
+#[derive(Debug)]
+pub(crate) enum News {
+    Signal(i32),
+    Guest(Step),
+}
+
+/// Between two looks at the VM.
+const LOOK: Duration = Duration::from_millis(10);
+/// After QEMU's end, for its last words on the monitor, and for what the guest sent before.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+/// A kernel that panics ends QEMU at once, or never; then the agent is asked.
+const PANICKED: Duration = Duration::from_millis(400);
+/// For that.
+const ANSWER: Duration = Duration::from_millis(500);
+/// What mote says that finds a vsock device, as a run's VM has one, and no driver in the kernel or its modules.
+const NO_DRIVER: &str = "no driver (vmw_vsock_virtio_transport)";
+/// A boot that has stopped comes to its agent all the same, or it does not.
+const STUCK: Duration = Duration::from_secs(10);
+/// What is said of a VM that has read nothing and printed nothing.
+const NOTHING_BOOTED: &str = "nothing was booted: the guest has read nothing of its config share, and its console is \
+                              empty. Has the disk a boot loader for this machine's firmware, and the kernel \
+                              console=ttyS0 on its command line?";
+/// For a guest that is told to switch itself off.
+const OFF: Duration = Duration::from_secs(10);
+
+/// How long what may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) boot: Duration,
+    pub(crate) command: Option<Duration>,
+}
+
+/// A VM that runs.
+pub(crate) struct Course<'a> {
+    pub(crate) world: World,
+    pub(crate) console: Console,
+    pub(crate) news: Receiver<News>,
+    pub(crate) limits: Limits,
+    /// Whether the console stays.
+    pub(crate) kept: bool,
+    pub(crate) why_tcg: String,
+    /// Where what the guest writes is kept.
+    pub(crate) written_to: PathBuf,
+    /// Where the VM is reached by other commands, if it is to stay.
+    pub(crate) keep: Option<PathBuf>,
+    pub(crate) about: &'a mut Value,
+    /// How much is to be fetched after the command.
+    pub(crate) pulls: usize,
+    /// Why the guest could not run the command.
+    pub(crate) cannot_run: Option<String>,
+    /// Why not all is here that the command wrote.
+    pub(crate) lacks: Vec<String>,
+}
+
+/// The signals that end a process, as news. A second one ends this process at once; the kernel ends the others.
+pub(crate) fn watch_signals() -> Result<(Sender<News>, Receiver<News>)> {
+    let (sender, receiver) = channel();
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM])?;
+    let news = sender.clone();
+    thread::spawn(move || {
+        let mut is_told = false;
+        for signal in signals.forever() {
+            if is_told || news.send(News::Signal(signal)).is_err() {
+                #[expect(clippy::exit, reason = "whoever says it twice does not want to wait")]
+                std::process::exit(128 + signal);
+            }
+            is_told = true;
+        }
+    });
+    Ok((sender, receiver))
+}
+
+/// Where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Boot,
+    /// The agent is there: files are pushed.
+    Before,
+    Command,
+    /// The command has ended.
+    After(u8),
+    /// Only somebody who is to look at it is there.
+    Kept(u8),
+}
+
+impl Course<'_> {
+    /// Lets it happen.
+    pub(crate) fn run(&mut self, job: Job, tell: Sender<News>, phases: &mut Phases) -> Outcome {
+        let outcome = self.until_it_ends(job, &tell, phases);
+        match outcome.cause() {
+            Some(_) if matches!(outcome, Outcome::CannotRun(..)) => {
+                self.lacks.iter().for_each(|why| complain(why));
+            }
+            Some(cause) if outcome.has_exited() => complain(&cause),
+            Some(cause) => self.complain(&cause),
+            None => {}
+        }
+        outcome
+    }
+
+    fn until_it_ends(&mut self, job: Job, tell: &Sender<News>, phases: &mut Phases) -> Outcome {
+        let mut job = Some(job);
+        let mut stage = Stage::Boot;
+        let begun = Instant::now();
+        let mut panicked = None;
+        loop {
+            match self.news.recv_timeout(LOOK) {
+                Ok(News::Signal(signal)) => return self.told(stage, signal),
+                Ok(News::Guest(step)) => {
+                    if let Some(outcome) = self.stepped(step, &mut stage, phases) {
+                        return outcome;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+            if let Some(why) = self.is_over(&mut panicked) {
+                return self.lost(stage, why, phases);
+            }
+            let spent = |since: Option<Instant>| since.unwrap_or(begun).elapsed();
+            match (stage, self.limits.command) {
+                (Stage::Boot, _) if self.is_reachable() => {
+                    phases.connected = Some(Instant::now());
+                    stage = Stage::Before;
+                    if let Some(job) = job.take() {
+                        let job = Job { until: begun + self.limits.boot, ..job };
+                        begin(job, tell.clone());
+                    }
+                }
+                (Stage::Boot, _) if self.is_stuck() => {
+                    return Outcome::NotRun(self.stopped("its agent was not heard of"));
+                }
+                (Stage::Boot, _) if begun.elapsed() > self.limits.boot => {
+                    let limit = self.limits.boot.as_secs_f64();
+                    let why = self.why_silent(None);
+                    let why = self.stopped(&why);
+                    return Outcome::NotRun(format!("no agent after {limit} s: {why}"));
+                }
+                (Stage::Command, Some(limit)) if spent(phases.started) > limit => {
+                    let limit = limit.as_secs_f64();
+                    return Outcome::TimedOut(format!("the command has not ended after {limit} s"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What follows from what was done in the guest.
+    fn stepped(&mut self, step: Step, stage: &mut Stage, phases: &mut Phases) -> Option<Outcome> {
+        match step {
+            Step::Shared(target, way) => self.about["shares"][target] = json!(way),
+            Step::Started => {
+                phases.started = Some(Instant::now());
+                *stage = Stage::Command;
+            }
+            Step::Ended(Ok(code)) => {
+                phases.ended = Some(Instant::now());
+                *stage = Stage::After(code);
+            }
+            Step::CannotRun(why) => {
+                complain(&why);
+                self.cannot_run = Some(why);
+            }
+            Step::Ended(Err(silent)) => {
+                // Usually the VM has ended, which is seen soon.
+                let end = Instant::now() + LAST_WORDS;
+                let why = loop {
+                    if let Some(why) = self.is_over(&mut Some(Instant::now())) {
+                        break why;
+                    }
+                    if !silent.is_empty() {
+                        break silent;
+                    }
+                    if Instant::now() > end {
+                        break self.diagnosis(None);
+                    }
+                    thread::sleep(LOOK);
+                };
+                return Some(self.lost(*stage, why, phases));
+            }
+            Step::NotRun(error) => {
+                let trouble = FailedCall::of(&error).map(|failed| failed.trouble);
+                let why = format!("{error:#}");
+                return Some(Outcome::NotRun(match trouble {
+                    Some(_) => format!("{} ({why})", self.why_silent(trouble)),
+                    None => why,
+                }));
+            }
+            Step::Lacks(why) => self.lacks.push(why),
+            Step::Done(code) => match &self.keep {
+                Some(root) => {
+                    let root = quoted(&root.display().to_string());
+                    let name = &self.world.instance().name;
+                    complain(&format!(
+                        "exit code {code}; the VM stays until Ctrl-C: mote-host --dir {root} exec {name} -- ..."
+                    ));
+                    *stage = Stage::Kept(code);
+                    self.lacks.iter().for_each(|why| complain(why));
+                }
+                None => return Some(self.exited(code)),
+            },
+        }
+        None
+    }
+
+    /// A signal has come. Who only looks at a VM ends that.
+    fn told(&self, stage: Stage, signal: i32) -> Outcome {
+        match stage {
+            Stage::Kept(code) if signal == SIGINT => self.exited(code),
+            Stage::Boot | Stage::Before | Stage::Command | Stage::After(_) | Stage::Kept(_) => {
+                Outcome::Signal(signal)
+            }
+        }
+    }
+
+    /// Why the VM is over, if it is.
+    fn is_over(&mut self, panicked: &mut Option<Instant>) -> Option<String> {
+        let panic = self.console.look().map(str::to_owned);
+        if let Some(status) = self.world.qemu.ended() {
+            let end = Instant::now() + LAST_WORDS;
+            while self.world.is_monitored() && Instant::now() < end {
+                thread::sleep(Duration::from_millis(1));
+            }
+            // What it printed last.
+            let panic = self.console.look().map(str::to_owned);
+            let last = self.world.last_words();
+            return Some(match panic {
+                Some(panic) => said(&panic),
+                None if !status.success() => {
+                    let last = if last.is_empty() { "it says nothing" } else { &last };
+                    format!("QEMU ended ({status}): {last}")
+                }
+                None => self.diagnosis(None),
+            });
+        }
+        if let Some(why) = self.world.vsock_stopped() {
+            return Some(why);
+        }
+        let is_still = self.world.stands_still();
+        if panic.is_none() && !is_still {
+            return None;
+        }
+        let since = *panicked.get_or_insert_with(Instant::now);
+        if since.elapsed() < PANICKED {
+            return None;
+        }
+        // A program may print such a line; a kernel that has panicked runs none.
+        if !is_still && self.answers() {
+            *panicked = Some(Instant::now() + Duration::from_secs(60));
+            return None;
+        }
+        Some(panic.map_or_else(|| self.diagnosis(None), |panic| said(&panic)))
+    }
+
+    /// Whether the agent does.
+    fn answers(&self) -> bool {
+        let (root, instance) = (&self.world.host.daemon.root, self.world.instance());
+        let limit = Limit::Until(Instant::now() + ANSWER);
+        client::metadata(root, &instance, "GET", "/1.0", limit).is_ok()
+    }
+
+    fn is_reachable(&self) -> bool {
+        self.world.look(|live| live.agent.is_started() || live.called).unwrap_or(false)
+    }
+
+    /// Whether the boot has stopped for good, as its console says.
+    fn is_stuck(&mut self) -> bool {
+        self.console.stuck().is_some_and(|stuck| stuck.since.elapsed() > STUCK)
+    }
+
+    /// Why it does not come to its agent: where it has stopped, if that is known.
+    fn stopped(&mut self, why: &str) -> String {
+        match self.console.stuck() {
+            Some(stuck) => format!("the guest's boot stopped at \"{}\": {why}", stuck.line),
+            None => why.to_owned(),
+        }
+    }
+
+    fn diagnosis(&self, trouble: Option<Trouble>) -> String {
+        if self.world.look(|live| live.vm.has_no_space()) == Some(true) {
+            return format!(
+                "{} is full, where what the guest writes to its disk is kept, and QEMU has stopped the VM",
+                self.written_to.display()
+            );
+        }
+        let is_unread = self.world.look(|live| live.vm.share_read == Some(0)) == Some(true);
+        if is_unread && self.about["kernel"].is_null() && self.console.is_empty() {
+            return NOTHING_BOOTED.to_owned();
+        }
+        let text = self.world.look(|live| diagnose(live, trouble).text);
+        text.unwrap_or_else(|| "the VM is gone".to_owned())
+    }
+
+    /// Why there is no agent. What it says of that itself is on the console of many images.
+    fn why_silent(&self, trouble: Option<Trouble>) -> String {
+        let diagnosis = self.diagnosis(trouble);
+        match self.console.agent() {
+            Some(said) if said.contains(NO_DRIVER) => format!("this kernel has no vsock: {said}"),
+            Some(said) => format!("{diagnosis}; the agent said last: {said}"),
+            None => diagnosis,
+        }
+    }
+
+    /// The VM is over: what the guest sent before is still written.
+    fn lost(&mut self, stage: Stage, why: String, phases: &mut Phases) -> Outcome {
+        phases.ended.get_or_insert_with(Instant::now);
+        let end = Instant::now() + LAST_WORDS;
+        let mut stage = stage;
+        while stage == Stage::Command {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.news.recv_timeout(left) {
+                Ok(News::Signal(signal)) => return Outcome::Signal(signal),
+                Ok(News::Guest(Step::Ended(Ok(code)))) => stage = Stage::After(code),
+                Ok(News::Guest(Step::CannotRun(why))) => self.cannot_run = Some(why),
+                Ok(News::Guest(Step::Ended(Err(_)))) | Err(_) => break,
+                Ok(News::Guest(Step::Lacks(why))) => self.lacks.push(why),
+                Ok(News::Guest(_)) => {}
+            }
+        }
+        match stage {
+            Stage::Boot => Outcome::NotRun(self.stopped(&why)),
+            Stage::Before => Outcome::NotRun(why),
+            Stage::Command => Outcome::Lost(why),
+            Stage::After(code) => {
+                if self.pulls > 0 {
+                    self.lacks
+                        .push(format!("the guest was lost before its files were here: {why}"));
+                }
+                self.exited(code)
+            }
+            Stage::Kept(code) => self.exited(code),
+        }
+    }
+
+    fn exited(&self, code: u8) -> Outcome {
+        let lacks = self.lacks.join("; ");
+        match &self.cannot_run {
+            Some(why) => Outcome::CannotRun(code, why.clone()),
+            None if lacks.is_empty() => Outcome::Exited(code),
+            None => Outcome::Incomplete(code, lacks),
+        }
+    }
+
+    /// Says what is wrong, and shows the end of the console.
+    fn complain(&self, cause: &str) {
+        complain(cause);
+        let tail = self.console.tail();
+        if !tail.is_empty() {
+            to_stderr(format_args!("the console's last lines:\n{tail}"));
+        }
+        if self.kept {
+            to_stderr(format_args!("all of it: {}\n", self.console.path().display()));
+        }
+        if !self.why_tcg.is_empty() {
+            let why = &self.why_tcg;
+            to_stderr(format_args!("the VM was emulated (TCG), which is slow: {why}\n"));
+        }
+    }
+
+    /// Switches the VM off as its power button does, so that its disk has all that was written.
+    pub(crate) fn switch_off(&mut self) {
+        let ordered = self.world.look(|live| live.vm.order("system_powerdown").unwrap_or(false));
+        if ordered == Some(true) && self.world.qemu.ends_within(OFF).is_some() {
+            return;
+        }
+        complain(
+            "the guest does not listen to its power button, and was switched off; what it wrote was synced before",
+        );
+        let _gone = self.world.look(|live| live.vm.order("quit").unwrap_or(false));
+        self.world.qemu.ends_within(Duration::from_secs(2));
+    }
+}
+
+fn said(panic: &str) -> String {
+    format!("guest panicked: \"{panic}\"")
+}
+
+/// Does the job in a thread.
+fn begin(job: Job, tell: Sender<News>) {
+    let (steps, all) = channel();
+    thread::spawn(move || job.run(&steps));
+    thread::spawn(move || {
+        for step in all {
+            if tell.send(News::Guest(step)).is_err() {
+                return;
+            }
+        }
+    });
+}

@@ -1,0 +1,62 @@
+//! `run`: a command in a VM that is there for it alone. The host, QEMU's monitor and the client are this process.
+//!
+//! ```text
+//! machine: what is booted ─▶ world: it runs ─▶ course: until it ends ─▶ outcome: code, words, files
+//!                                              guest: files, the command, files (a thread)
+//! ```
+
+#![forbid(unsafe_code)]
+#![allow(
+    missing_debug_implementations,
+    reason = "only this workspace links it, and nothing prints them"
+)]
+#![allow(clippy::disallowed_methods, reason = "only for the module below that reads from guests")]
+
+mod accel;
+pub mod args;
+pub mod boot;
+mod check;
+mod child;
+mod course;
+#[deny(clippy::disallowed_methods)]
+mod guest;
+mod machine;
+mod matrix;
+mod one;
+mod outcome;
+mod patience;
+mod share;
+mod world;
+
+pub use self::child::become_another;
+
+use anyhow::Result;
+
+use self::args::RunArgs;
+pub use self::outcome::NOT_RUN;
+use mote_client::common::printable::complain;
+
+/// Runs it; gives the exit code. What goes wrong that is not the command's is told, and has one code.
+pub fn run(args: &RunArgs) -> u8 {
+    code(checked(args))
+}
+
+/// The code of what came of it.
+pub fn code(result: Result<u8>) -> u8 {
+    result.unwrap_or_else(|error| {
+        complain(&format!("{error:#}"));
+        NOT_RUN
+    })
+}
+
+fn checked(args: &RunArgs) -> Result<u8> {
+    if let Some(one) = matrix::only(args)? {
+        return one::run(&one);
+    }
+    check::outputs(args)?;
+    if args.vm.kernel.len() > 1 && !args.dry_run {
+        check::inputs(args)?;
+        return matrix::run(args);
+    }
+    one::run(args)
+}

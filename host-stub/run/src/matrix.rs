@@ -1,0 +1,187 @@
+//! Several kernels: each is run by a process of its own, and has a line in the end.
+
+use std::fs::{self, File};
+use std::io::{Write, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::args::RunArgs;
+use super::child::{self, Kept};
+use super::outcome::junit::{self, Case};
+use super::world::Scratch;
+use mote_client::common::printable;
+use mote_client::common::whole_file::end_of;
+use mote_client::exec::tail::TAIL;
+use mote_client::files::local_directory::report;
+
+/// Between looks at those that run.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Tells a process which of the kernels is its own, and where its result is to be.
+const ONLY: &str = "MOTE_HOST_RUN_ONLY";
+/// For those that are told to end.
+const ENDING: Duration = Duration::from_secs(3);
+
+/// One that runs.
+struct Job {
+    number: usize,
+    process: Kept,
+    begun: Instant,
+}
+
+/// The arguments of one kernel alone, if this process was started for one. One that does not know which must not take
+/// itself for the first process: it would start as many again.
+pub(super) fn only(args: &RunArgs) -> Result<Option<RunArgs>> {
+    let Some(said) = std::env::var_os(ONLY) else { return Ok(None) };
+    let one = said.to_str().and_then(|said| {
+        let (number, result) = said.split_once(':')?;
+        one_of(args, number.parse().ok()?, Path::new(result))
+    });
+    one.map(Some).with_context(|| {
+        format!("{ONLY} is for processes of this program, and wrong: {}", printable::name(&said))
+    })
+}
+
+fn one_of(args: &RunArgs, number: usize, result: &Path) -> Option<RunArgs> {
+    let mut one = args.clone();
+    one.vm.kernel = vec![args.vm.kernel.get(number)?.clone()];
+    one.vm.initrd = match args.vm.initrd.as_slice() {
+        [] => Vec::new(),
+        [all] => vec![all.clone()],
+        each => vec![each.get(number)?.clone()],
+    };
+    one.result = Some(result.to_owned());
+    one.junit = None;
+    Some(one)
+}
+
+/// Runs all of them, `--jobs` at once; gives the worst code.
+pub(super) fn run(args: &RunArgs) -> Result<u8> {
+    if args.terminal
+        || args.keep
+        || args.shell_on_failure
+        || args.console.is_some()
+        || args.log.is_some()
+    {
+        bail!("-t, --keep, --shell-on-failure, --console and --log are for one kernel");
+    }
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let scratch = Scratch::new()?;
+    let root = scratch.path();
+    let (count, jobs) = (args.vm.kernel.len(), usize::try_from(args.jobs)?);
+    let (mut running, mut next) = (Vec::<Job>::new(), 0);
+    let mut done: Vec<(usize, Case, Value)> = Vec::new();
+    while done.len() < count {
+        if let Some(signal) = signals.pending().next() {
+            // They clear up by themselves when they are told.
+            running.iter_mut().for_each(|job| job.process.terminate());
+            running.iter_mut().for_each(|job| {
+                job.process.ends_within(ENDING);
+            });
+            return Ok(u8::try_from(128 + signal)?);
+        }
+        while running.len() < jobs && next < count {
+            running.push(start(root, next)?);
+            next += 1;
+        }
+        let at = running.iter_mut().position(|job| job.process.ended().is_some());
+        match at.map(|at| running.swap_remove(at)) {
+            Some(job) => done.push(finished(args, root, &job)?),
+            None => std::thread::sleep(LOOK),
+        }
+    }
+    done.sort_by_key(|(number, ..)| *number);
+    let codes = done.iter().filter_map(|(.., result)| result["code"].as_u64());
+    let worst = u8::try_from(codes.max().unwrap_or(0))?;
+    if let Some(path) = &args.junit {
+        let cases: Vec<Case> = done.iter().map(|(_, case, _)| case.clone()).collect();
+        junit::write(path, &cases)?;
+    }
+    if let Some(path) = &args.result {
+        let all: Value = done.into_iter().map(|(.., result)| result).collect();
+        let written = report(path)?.write_all(format!("{all}\n").as_bytes());
+        written.with_context(|| path.display().to_string())?;
+    }
+    Ok(worst)
+}
+
+fn file(root: &Path, number: usize, what: &str) -> PathBuf {
+    root.join(format!("{number}.{what}"))
+}
+
+fn start(root: &Path, number: usize) -> Result<Job> {
+    let mut command = child::command(Path::new("/proc/self/exe"));
+    command.args(std::env::args_os().skip(1)).stdin(Stdio::null());
+    command.env(ONLY, format!("{number}:{}", file(root, number, "result").display()));
+    command.stdout(File::create(file(root, number, "out"))?);
+    command.stderr(File::create(file(root, number, "err"))?);
+    Ok(Job { number, process: Kept::start(&mut command)?, begun: Instant::now() })
+}
+
+/// Says how one ended; what it printed too if it failed.
+fn finished(args: &RunArgs, root: &Path, job: &Job) -> Result<(usize, Case, Value)> {
+    let number = job.number;
+    let text = fs::read(file(root, number, "result")).unwrap_or_default();
+    let unknown = || json!({"outcome": "not-run", "code": 125, "cause": "its process was killed"});
+    let result: Value = serde_json::from_slice(&text).unwrap_or_else(|_| unknown());
+    let kernel = args.vm.kernel.get(number).map(|path| path.display().to_string());
+    let kernel = kernel.unwrap_or_default();
+    let took = job.begun.elapsed();
+    let code = &result["code"];
+    let failure = match (code == 0, result["cause"].as_str()) {
+        (true, _) => None,
+        (false, Some(cause)) => Some(cause.to_owned()),
+        (false, None) => Some(format!("exit code {code}")),
+    };
+    let mark = if failure.is_none() { "ok    " } else { "FAILED" };
+    let why = failure.as_ref().map_or(String::new(), |why| format!("  {}", printable::text(why)));
+    writeln!(stdout(), "{mark} {:6.1} s  {}{why}", took.as_secs_f64(), printable::name(&kernel))?;
+    if failure.is_some() {
+        for what in ["out", "err"] {
+            // As much as the guest has written.
+            if let Ok(mut said) = File::open(file(root, number, what)) {
+                std::io::copy(&mut said, &mut stderr())?;
+            }
+        }
+    }
+    let name = format!("{kernel}: {}", args.command.join(" "));
+    let end = |what| File::open(file(root, number, what)).and_then(|file| end_of(&file, TAIL));
+    let output = ["out", "err"].map(|what| end(what).unwrap_or_default());
+    Ok((number, Case { name, failure, took, output }, result))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: RunArgs,
+    }
+
+    #[test]
+    fn each_kernel_has_its_own_initramfs_or_the_one_of_all() {
+        let one = |line: &str, number| {
+            let words = ["run"].into_iter().chain(line.split(' '));
+            let args = Line::try_parse_from(words).unwrap().args;
+            let one = one_of(&args, number, Path::new("/result"))?;
+            let name = |path: Option<&PathBuf>| path.map(|path| path.display().to_string());
+            Some((name(one.vm.kernel.first()), name(one.vm.initrd.first())))
+        };
+        let named = |kernel: &str, initrd: &str| Some((Some(kernel.into()), Some(initrd.into())));
+        let three = "--kernel a --kernel b --kernel c --initrd i";
+        assert_eq!(one(&format!("{three} x"), 2), named("c", "i"));
+        assert_eq!(one(&format!("{three} --initrd j --initrd k x"), 1), named("b", "j"));
+        // Refused before it comes to this; whoever comes here all the same runs nothing.
+        assert_eq!(one(&format!("{three} --initrd j x"), 2), None);
+        assert_eq!(one(&format!("{three} x"), 3), None);
+    }
+}

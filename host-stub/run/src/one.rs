@@ -1,0 +1,195 @@
+//! A run of one VM, from its arguments to its exit code.
+
+use std::fs::File;
+use std::io::{IsTerminal, Write, stderr, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::args::RunArgs;
+use super::check;
+use super::course::{Course, Limits, News, watch_signals};
+use super::guest::{Job, pushed};
+use super::machine::{Plan, Talk};
+use super::outcome::junit::{self, Case};
+use super::outcome::{Outcome, Phases, result};
+use super::world::{Scratch, World};
+use crate::accel::Used;
+use mote_client::common::printable::complain;
+use mote_client::common::shell::quoted;
+use mote_client::exec::request::{Exec, Input, Plain, Terminal};
+use mote_client::exec::tail::Tails;
+use mote_client::exec::terminal::Kept;
+use mote_client::files::local_directory::report;
+use mote_vm::console::{Console, Echo, Keeps};
+
+/// The instance's name.
+const NAME: &str = "run";
+/// For the agent.
+const BOOT: Duration = Duration::from_secs(60);
+const BOOT_WITH_TCG: Duration = Duration::from_secs(180);
+
+/// Runs it; gives the exit code.
+pub(super) fn run(args: &RunArgs) -> Result<u8> {
+    let mut phases = Phases::new();
+    // Before anything is there that they would leave.
+    let signals = watch_signals()?;
+    let terminal = Kept::now();
+    let mut about = Value::Null;
+    let tails = if args.junit.is_some() { Tails::kept() } else { Tails::default() };
+    let outcome = staged(args, &mut phases, signals, &mut about, &tails);
+    drop(terminal);
+    let outcome = match outcome {
+        Ok(Some(outcome)) => outcome,
+        Ok(None) => return Ok(0),
+        Err(error) => {
+            let why = format!("{error:#}");
+            complain(&why);
+            Outcome::NotRun(why)
+        }
+    };
+    if let Some(path) = &args.result {
+        let text = format!("{}\n", result(&outcome, &phases, &about));
+        report(path)?.write_all(text.as_bytes()).with_context(|| path.display().to_string())?;
+    }
+    if let Some(path) = &args.junit {
+        let booted = args.vm.kernel.first().map(|path| path.display().to_string());
+        let booted = booted.or_else(|| args.vm.disk.clone()).unwrap_or_default();
+        let name = format!("{booted}: {}", args.command.join(" "));
+        let case = Case::of(name, &outcome, phases.total(), tails.both());
+        junit::write(path, &[case])?;
+    }
+    Ok(outcome.code())
+}
+
+/// With a directory, which is gone afterwards. `None`: nothing was to be run.
+fn staged(
+    args: &RunArgs,
+    phases: &mut Phases,
+    signals: (Sender<News>, Receiver<News>),
+    about: &mut Value,
+    tails: &Tails,
+) -> Result<Option<Outcome>> {
+    check::inputs(args)?;
+    if args.terminal && !stdin().is_terminal() {
+        bail!("-t needs a terminal on stdin");
+    }
+    let scratch = Scratch::new()?;
+    let root = scratch.path();
+    let plan = Plan::new(root, NAME, &args.vm, root)?;
+    let usual = root.join("console");
+    let path = args.console.as_ref().map(std::path::absolute).transpose()?.unwrap_or(usual);
+    let talk = if args.verbose { Talk::Usual } else { Talk::Quiet };
+    if args.dry_run {
+        print(&plan, root, &path, talk)?;
+        return Ok(None);
+    }
+    *about = json!({"accel": plan.used.name(), "why_tcg": plan.why_tcg,
+        "kernel": args.vm.kernel.first(), "disk": args.vm.disk});
+    if plan.used == Used::Tcg && (args.verbose || stderr().is_terminal()) {
+        let why = if plan.why_tcg.is_empty() { "asked for" } else { &plan.why_tcg };
+        complain(&format!("the VM is emulated (TCG), which is slow: {why}"));
+    }
+    if args.shell_on_failure && !stdin().is_terminal() {
+        complain("--shell-on-failure needs a terminal on stdin: there will be no shell");
+    }
+    // What an earlier run has left there is not this one's.
+    report(&path)?;
+    let echo = if args.verbose { Echo::Stderr } else { Echo::No };
+    let keeps = if args.console.is_some() { Keeps::All } else { Keeps::End };
+    let mut console = Console::new(path.clone(), echo, keeps);
+    // Opens it, before a guest with a share can put another file there.
+    console.look();
+    let push = args.push.iter().map(pushed).collect::<Result<_>>()?;
+    let log = log(args, root)?;
+    let world = World::start(root, &plan, &path, talk, log)?;
+    phases.booted = Some(Instant::now());
+    let (sender, news) = signals;
+    let mut course = Course {
+        world,
+        console,
+        news,
+        limits: limits(args, plan.used),
+        kept: args.console.is_some(),
+        why_tcg: plan.why_tcg.clone(),
+        written_to: plan.written_to(),
+        keep: args.keep.then(|| root.to_owned()),
+        about,
+        pulls: args.pull.len(),
+        cannot_run: None,
+        lacks: Vec::new(),
+    };
+    let mut job = job(args, root, &plan);
+    job.exec.tails = tails.clone();
+    job.push = push;
+    let outcome = course.run(job, sender, phases);
+    if outcome.has_exited() && args.vm.write {
+        course.switch_off();
+    }
+    drop(course);
+    drop(scratch);
+    Ok(Some(outcome))
+}
+
+fn limits(args: &RunArgs, used: Used) -> Limits {
+    let usual = if used == Used::Kvm { BOOT } else { BOOT_WITH_TCG };
+    let boot = args.boot_timeout.map_or(usual, Duration::from_secs_f64);
+    Limits { boot, command: args.timeout.map(Duration::from_secs_f64) }
+}
+
+fn log(args: &RunArgs, root: &Path) -> Result<File> {
+    report(&args.log.clone().unwrap_or_else(|| root.join("log")))
+}
+
+/// What is to be done in the guest.
+fn job(args: &RunArgs, root: &Path, plan: &Plan) -> Job {
+    let is_interactive = args.terminal;
+    // A terminal's keys are nobody's unless -t says so.
+    let input =
+        if stdin().is_terminal() && !is_interactive { Input::Nothing } else { Input::Stdin };
+    let terminal = if is_interactive { Terminal::Yes } else { Terminal::No };
+    let plain = Plain {
+        command: args.command.clone(),
+        environment: args.env.iter().cloned().collect(),
+        user: args.user,
+        cwd: args.cwd.clone(),
+        input,
+        terminal,
+    };
+    let shell = Plain {
+        command: vec!["sh".into()],
+        input: Input::Stdin,
+        terminal: Terminal::Yes,
+        ..plain.clone()
+    };
+    let sync = Plain { command: vec!["sync".into()], ..Plain::default() };
+    let has_shell = args.shell_on_failure && stdin().is_terminal();
+    Job {
+        root: root.to_owned(),
+        instance: plan.instance.clone(),
+        exec: Exec::plain(NAME, plain),
+        sync: args.vm.write.then(|| Exec::plain(NAME, sync)),
+        shell: has_shell.then(|| Exec::plain(NAME, shell)),
+        shares: plan.shares.clone(),
+        push: Vec::new(),
+        pull: args.pull.clone(),
+        until: Instant::now(),
+    }
+}
+
+/// `--dry-run`.
+fn print(plan: &Plan, root: &Path, console: &Path, talk: Talk) -> Result<()> {
+    let word = |path: &PathBuf| quoted(&path.display().to_string());
+    let mut line = word(&plan.qemu);
+    for argument in plan.arguments(root, console, talk)? {
+        line += if argument.starts_with('-') { " \\\n  " } else { " " };
+        line += &quoted(&argument);
+    }
+    if !plan.why_tcg.is_empty() {
+        writeln!(stdout(), "# TCG: {}", plan.why_tcg)?;
+    }
+    Ok(writeln!(stdout(), "{line}")?)
+}

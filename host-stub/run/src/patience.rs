@@ -1,0 +1,180 @@
+//! Calls to an agent that has announced itself. On a busy machine one may be late, or cut; what may be asked twice is asked
+//! again until a time that is the run's, and each call that was late gets twice the time of the one before.
+
+use std::io::{self, ErrorKind};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use mote_client::agent::trouble::{FailedCall, Trouble};
+use mote_client::net::stream::Limit;
+
+/// For the first call.
+const FIRST: Duration = Duration::from_secs(5);
+/// Between two calls.
+const AGAIN: Duration = Duration::from_millis(50);
+/// An agent that has announced itself may not listen yet, or still have another one's certificate.
+const SETTLES: Duration = Duration::from_secs(10);
+
+/// How long is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    begun: Instant,
+    until: Instant,
+}
+
+impl Patience {
+    /// Until then, or a little longer: an agent that comes in the last second is asked all the same.
+    pub(crate) fn until(end: Instant) -> Self {
+        let begun = Instant::now();
+        Self { begun, until: end.max(begun + SETTLES) }
+    }
+
+    /// From now on.
+    pub(crate) fn of(duration: Duration) -> Self {
+        Self::until(Instant::now() + duration)
+    }
+
+    /// For a call that is made once.
+    pub(crate) fn whole(self) -> Limit {
+        Limit::Until(self.until.max(Instant::now() + FIRST))
+    }
+
+    /// Calls until it goes well, fails for good, or the time is over.
+    pub(crate) fn ask<T>(
+        self,
+        mut call: impl FnMut(Limit) -> Result<T>,
+        may_be_repeated: fn(&anyhow::Error) -> bool,
+    ) -> Result<T> {
+        let mut time = FIRST;
+        loop {
+            let error = match call(Limit::Until(self.until.min(Instant::now() + time))) {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let settles = FailedCall::of(&error).is_some() && self.begun.elapsed() < SETTLES;
+            if !(settles || may_be_repeated(&error)) || Instant::now() >= self.until {
+                return Err(error);
+            }
+            if is_late(&error) {
+                time *= 2;
+            }
+            sleep(AGAIN);
+        }
+    }
+}
+
+fn is_late(error: &anyhow::Error) -> bool {
+    FailedCall::of(error).is_some_and(|failed| failed.trouble == Trouble::Slow)
+}
+
+/// Whether it may go better the next time: nobody has said no.
+pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
+    use ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof,
+    };
+    const CUT: [ErrorKind; 6] = [
+        BrokenPipe,
+        ConnectionAborted,
+        ConnectionRefused,
+        ConnectionReset,
+        TimedOut,
+        UnexpectedEof,
+    ];
+    match FailedCall::of(error).map(|failed| failed.trouble) {
+        Some(Trouble::AgentsCertificate | Trouble::DeviceStopped | Trouble::HostsCertificate) => {
+            false
+        }
+        Some(_) => true,
+        None => {
+            let mut found = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+            found.any(|cause| CUT.contains(&cause.kind()))
+        }
+    }
+}
+
+/// Whether the agent has not got the request: there was no connection. Any other one may have started a command.
+pub(crate) fn is_unsent(error: &anyhow::Error) -> bool {
+    let unsent = [Trouble::NoAnswer, Trouble::NoGuest, Trouble::Refused, Trouble::Unreachable];
+    FailedCall::of(error).is_some_and(|failed| unsent.contains(&failed.trouble))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+    use mote_client::instance::Flavour;
+    use mote_client::instance::{Channel, Instance, Vsock};
+
+    fn of(trouble: Trouble) -> anyhow::Error {
+        let channel = Channel::Qmp("/nowhere".into());
+        let vsock = Vsock::Plain("/tmp/p".into());
+        let instance = Instance::new("vm1", Flavour::Lxd, vsock, channel);
+        FailedCall::of_trouble(anyhow!("x"), &instance, trouble).context("events")
+    }
+
+    #[test]
+    fn what_nobody_has_refused_is_asked_again_and_what_may_have_been_heard_is_not() {
+        for (error, passing, unsent) in [
+            (of(Trouble::Slow), true, false),
+            (of(Trouble::Refused), true, true),
+            (of(Trouble::NoAnswer), true, true),
+            (of(Trouble::HostsCertificate), false, false),
+            (io::Error::from(ErrorKind::ConnectionReset).into(), true, false),
+            (
+                anyhow::Error::from(io::Error::from(ErrorKind::UnexpectedEof)).context("x"),
+                true,
+                false,
+            ),
+            (anyhow!("status 403: no"), false, false),
+        ] {
+            assert_eq!((is_passing(&error), is_unsent(&error)), (passing, unsent), "{error:#}");
+        }
+    }
+
+    #[test]
+    fn a_late_call_gets_more_time_the_next_time() {
+        let mut limits = Vec::new();
+        let patience = Patience::of(Duration::from_secs(100));
+        let answer = patience.ask(
+            |limit| {
+                let Limit::Until(end) = limit else { return Err(anyhow!("no end")) };
+                limits.push(end.saturating_duration_since(Instant::now()).as_secs_f64());
+                match limits.len() {
+                    1 | 3 => Err(of(Trouble::Slow)),
+                    2 => Err(of(Trouble::Refused)),
+                    _ => Ok(limits.len()),
+                }
+            },
+            is_passing,
+        );
+        assert_eq!(answer.unwrap(), 4);
+        for (limit, expected) in limits.iter().zip([5.0, 10.0, 10.0, 20.0]) {
+            assert!((expected - 1.0..=expected).contains(limit), "{limits:?}");
+        }
+    }
+
+    #[test]
+    fn what_fails_for_good_or_too_late_is_asked_once() {
+        let asked = |error: fn() -> anyhow::Error, begun: Instant, until: Instant| {
+            let mut count = 0;
+            let patience = Patience { begun, until };
+            let failed = patience.ask(
+                |_| -> Result<()> {
+                    count += 1;
+                    Err(error())
+                },
+                is_passing,
+            );
+            assert!(failed.is_err());
+            count
+        };
+        let now = Instant::now();
+        let later = now + Duration::from_secs(100);
+        assert_eq!(asked(|| anyhow!("status 403: no"), now, later), 1);
+        assert_eq!(asked(|| of(Trouble::Slow), now, now), 1);
+        let long_ago = now.checked_sub(SETTLES).unwrap();
+        assert_eq!(asked(|| of(Trouble::HostsCertificate), long_ago, later), 1);
+    }
+}

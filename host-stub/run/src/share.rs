@@ -1,0 +1,262 @@
+//! Directories of this machine that the guest sees.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+
+use super::child::{self, Helper};
+use mote_client::instance::share::{self, Device};
+use mote_client::instance::{Flavour, Instance};
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Here.
+    pub(crate) source: PathBuf,
+    /// In the guest.
+    pub(crate) target: String,
+    /// Whether the guest may write.
+    pub(crate) access: Access,
+    /// What serves it by virtiofs, if that can be so.
+    pub(crate) virtiofs: Option<Virtiofs>,
+}
+
+/// What a guest may do with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// How a share is served by virtiofs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Virtiofs {
+    program: PathBuf,
+    read_only: ReadOnly,
+}
+
+/// What keeps a guest from writing: it mounts as it likes, so its own mount options do not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadOnly {
+    /// It may write.
+    No,
+    /// virtiofsd's `--readonly`.
+    Option,
+    /// A mount that only virtiofsd sees.
+    Mount,
+}
+
+/// Where virtiofsd is that is in no PATH: Debian 13's and Fedora's, Debian 12's.
+const VIRTIOFSD: [&str; 3] = ["/usr/libexec", "/usr/lib/virtiofsd", "/usr/lib/qemu"];
+
+impl Share {
+    /// Reads `DIR[:GUEST][:ro]`. DIR may have colons: it is the longest directory that is there.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let (text, access) = match text.strip_suffix(":ro") {
+            Some(text) => (text, Access::Read),
+            None => (text, Access::Write),
+        };
+        let colons = text.rmatch_indices(":/").map(|(at, _)| text.split_at(at));
+        let divided = colons.map(|(source, target)| (source, Some(&target[1..])));
+        let mut all = std::iter::once((text, None)).chain(divided.clone());
+        let is_there = |(source, _): &(&str, _)| Path::new(source).is_dir();
+        let found = all.find(is_there).or_else(|| divided.last());
+        if found.is_none() && text.contains(':') || text.is_empty() {
+            bail!("a share is DIR[:GUEST][:ro], and GUEST an absolute path");
+        }
+        let (source, target) = found.unwrap_or((text, None));
+        // virtiofsd and QEMU take no link.
+        let absolute = std::path::absolute(source)?;
+        let source = absolute.canonicalize().unwrap_or(absolute);
+        if let Some(target) = target.filter(|target| target.contains(':')) {
+            bail!("{target}: a share is DIR[:GUEST][:ro], and can be written without :ro");
+        }
+        let here = || source.to_str().map(str::to_owned);
+        let target = target.map(str::to_owned).or_else(here);
+        let target = target.context("the path is no text: say where in the guest")?;
+        if !target.starts_with('/') || target == "/" {
+            bail!("{target}: a share's place in the guest is an absolute path below /");
+        }
+        Ok(Self { source, target, access, virtiofs: None })
+    }
+
+    /// Whether the guest can make a file here that makes another user of this machine root: it writes as root, setuid counts
+    /// on that file system, and others may enter the directory.
+    pub(crate) fn is_exposed(&self) -> bool {
+        let can_enter = |path: &Path| path.metadata().is_ok_and(|about| about.mode() & 0o001 != 0);
+        let is_nosuid = statvfs(&self.source)
+            .is_ok_and(|about| about.f_flag.contains(StatVfsMountFlags::NOSUID));
+        self.access == Access::Write
+            && rustix::process::geteuid().is_root()
+            && !is_nosuid
+            && self.source.ancestors().all(can_enter)
+    }
+
+    /// Its name among an instance's devices.
+    pub(crate) fn name(number: usize) -> String {
+        format!("share{number}")
+    }
+
+    /// As a device, which the agent mounts. LXD's agents try virtiofs first where 9p is named, Incus' do as they are told.
+    pub(crate) fn device(&self, flavour: Flavour) -> Device {
+        let mut device = Device::new();
+        let source = self.source.display().to_string();
+        for (key, value) in [("type", "disk"), ("path", &self.target), ("source", &source)] {
+            device.insert(key.into(), value.to_owned());
+        }
+        if self.access == Access::Read {
+            device.insert("readonly".into(), "true".into());
+        }
+        if flavour != Flavour::Incus || self.virtiofs.is_none() {
+            device.insert("io.bus".into(), "9p".into());
+        }
+        device
+    }
+
+    /// QEMU's arguments for it. By 9p the same tag is there again: an agent tries virtiofs first.
+    pub(crate) fn arguments(
+        &self,
+        number: usize,
+        instance: &Instance,
+        socket: &Path,
+    ) -> Vec<String> {
+        let socket = self.virtiofs.as_ref().map(|_| socket);
+        let device = self.device(instance.flavour);
+        let tag = share::tag(instance.flavour, &Self::name(number), &device);
+        let escaped = |path: &Path| path.display().to_string().replace(',', ",,");
+        let mut arguments = Vec::new();
+        if let Some(socket) = socket {
+            arguments.extend([
+                "-chardev".to_owned(),
+                format!("socket,id=fs{number},path={}", escaped(socket)),
+                "-device".to_owned(),
+                format!("vhost-user-fs-pci,chardev=fs{number},tag={tag}"),
+            ]);
+        }
+        let readonly = if self.access == Access::Read { ",readonly=on" } else { "" };
+        arguments.extend([
+            "-fsdev".to_owned(),
+            format!(
+                "local,id=ninep{number},path={},security_model=none,multidevs=remap{readonly}",
+                escaped(&self.source)
+            ),
+            "-device".to_owned(),
+            format!("virtio-9p-pci,fsdev=ninep{number},mount_tag={tag}"),
+        ]);
+        arguments
+    }
+}
+
+/// The program for virtiofs, if there is one that this user can run.
+pub(crate) fn virtiofsd() -> Option<PathBuf> {
+    let program = std::env::var_os("MOTE_HOST_VIRTIOFSD").map(PathBuf::from);
+    let found = child::find(&program.unwrap_or_else(|| "virtiofsd".into()), &VIRTIOFSD)?;
+    // QEMU's own needs root's rights.
+    (rustix::process::geteuid().is_root() || !is_qemus(&found)).then_some(found)
+}
+
+fn is_qemus(program: &Path) -> bool {
+    program.starts_with("/usr/lib/qemu")
+}
+
+impl Virtiofs {
+    /// How that program serves the share; `None` if the guest may only read, and could not be kept from writing.
+    pub(crate) fn of(program: &Path, share: &Share) -> Option<Self> {
+        let has_option = || {
+            let help = Command::new(program).arg("--help").stderr(Stdio::null()).output();
+            help.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("--readonly"))
+        };
+        let read_only = match share.access {
+            Access::Write => ReadOnly::No,
+            Access::Read if !is_qemus(program) && has_option() => ReadOnly::Option,
+            Access::Read if child::can_mount_read_only(&share.source) => ReadOnly::Mount,
+            Access::Read => return None,
+        };
+        Some(Self { program: program.to_owned(), read_only })
+    }
+
+    /// The process, which is started in the share.
+    pub(crate) fn helper(&self, share: &Share, socket: PathBuf) -> Helper {
+        let mut arguments = Vec::new();
+        let is_root = rustix::process::geteuid().is_root();
+        let source = share.source.display().to_string();
+        if is_qemus(&self.program) {
+            // A comma divides its options, unless it is escaped. A relative path would be one below /, where it goes first.
+            let source = source.replace('\\', "\\\\").replace(',', "\\,");
+            // A guest makes no device on this machine.
+            let options = [&format!("source={source}"), "sandbox=chroot", "modcaps=-mknod"];
+            arguments.extend(options.iter().flat_map(|option| ["-o", option]).map(String::from));
+        } else {
+            let sandbox = if is_root { "chroot" } else { "none" };
+            arguments.extend([format!("--shared-dir={source}"), format!("--sandbox={sandbox}")]);
+            if is_root {
+                arguments.push("--modcaps=-mknod".into());
+            }
+        }
+        if self.read_only == ReadOnly::Option {
+            arguments.push("--readonly".into());
+        }
+        let (program, words) = if self.read_only == ReadOnly::Mount {
+            child::read_only(&self.program, &socket)
+        } else {
+            (self.program.clone(), vec![format!("--socket-path={}", socket.display())])
+        };
+        let arguments = [words, arguments].concat();
+        let directory = share.source.clone();
+        Helper { program, arguments, socket, lock: PathBuf::new(), directory }
+    }
+}
+
+/// How a path is mounted, by the guest's list of mounts.
+pub(crate) fn mounted<'a>(mounts: &'a str, target: &str) -> Option<&'a str> {
+    // Spaces are written as octal there.
+    let target = target.trim_end_matches('/').replace('\\', "\\134").replace(' ', "\\040");
+    let found = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
+    let found = found.filter(|words| words.get(1) == Some(&target.as_str()));
+    found.filter_map(|words| words.get(2).copied()).find(|kind| matches!(*kind, "virtiofs" | "9p"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_where_it_is_said_to_be() {
+        let share = Share::parse("/a b:/src:ro").unwrap();
+        assert_eq!((share.source, share.target), ("/a b".into(), "/src".into()));
+        assert_eq!(share.access, Access::Read);
+        let share = Share::parse("/tmp").unwrap();
+        assert_eq!((share.target.as_str(), share.access), ("/tmp", Access::Write));
+        for text in ["", ":/x", "/a:x", "/a:/", "/:ro", "/a:/b:rw"] {
+            assert!(Share::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_guests_list_of_mounts_says_how_it_is_mounted() {
+        let list = "proc /proc proc rw 0 0\nlxd_share0 /a\\040b virtiofs rw 0 0\nx /c 9p rw 0 0\n\
+                    tmpfs /d tmpfs rw 0 0\n";
+        assert_eq!(mounted(list, "/a b"), Some("virtiofs"));
+        assert_eq!(mounted(list, "/c/"), Some("9p"));
+        assert_eq!((mounted(list, "/d"), mounted(list, "/e")), (None, None));
+    }
+
+    #[test]
+    fn a_share_is_exposed_if_a_guest_writes_as_root_where_others_may_enter() {
+        use std::fs::{Permissions, set_permissions};
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let of = |mode, access: &str| {
+            set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
+            Share::parse(&format!("{}:/m{access}", directory.path().display()))
+                .unwrap()
+                .is_exposed()
+        };
+        let nosuid = statvfs(directory.path()).unwrap().f_flag.contains(StatVfsMountFlags::NOSUID);
+        assert_eq!(of(0o755, ""), rustix::process::geteuid().is_root() && !nosuid);
+        assert!(!of(0o700, "") && !of(0o755, ":ro"));
+    }
+}

@@ -1,0 +1,220 @@
+//! All that a run needs on this machine: a directory of its own, the host in this process, QEMU and the processes beside
+//! it. Nothing of it is left when it is dropped; the processes also end if this one is killed.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use super::child::{self, Helper, Kept};
+use super::machine::{Plan, Talk};
+use mote_client::common::printable::log_line;
+use mote_client::common::random;
+use mote_client::common::whole_file::end_of_log;
+use mote_client::instance::create::create;
+use mote_client::instance::vsock_device::Watch;
+use mote_client::instance::{Instance, store};
+use mote_stub::control::host::{Host, Whose};
+use mote_stub::control::server;
+use mote_stub::daemon::vm::{Monitor, SUSPENDED};
+use mote_stub::daemon::{Daemon, Live};
+
+/// Names of directories of runs begin so.
+const PREFIX: &str = "mote-run-";
+/// For a process that makes a socket.
+const SOCKET: Duration = Duration::from_secs(10);
+
+/// A run's directory; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    directory: Option<TempDir>,
+    _lock: File,
+}
+
+impl Scratch {
+    /// A new one. Those of runs that were killed are removed.
+    pub(crate) fn new() -> Result<Self> {
+        /// Sockets have short paths; ours have about 50 bytes behind this.
+        const LONGEST: usize = 55;
+        // A comma divides the options of vhost-device-vsock, which has no way to write one.
+        let fits = |path: &PathBuf| {
+            path.as_os_str().len() <= LONGEST && !path.as_os_str().as_bytes().contains(&b',')
+        };
+        let above = std::env::temp_dir().canonicalize().ok().filter(fits);
+        let above = above.unwrap_or_else(|| "/tmp".into());
+        sweep(&above);
+        let private = Permissions::from_mode(0o700);
+        let directory =
+            tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(&above);
+        let directory = directory.with_context(|| above.display().to_string())?;
+        let lock = store::lock(directory.path())?;
+        Ok(Self { directory: Some(directory), _lock: lock })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.as_ref().map_or(Path::new("/nowhere"), TempDir::path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        const TRIES: u32 = 50;
+        let Some(path) = self.directory.take().map(TempDir::keep) else { return };
+        // A thread of the host may just be writing there.
+        for _ in 0..TRIES {
+            if fs::remove_dir_all(&path).is_ok() || !path.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Removes what killed runs of this user have left. What others have put there, in a directory for all, is neither opened nor
+/// followed.
+fn sweep(above: &Path) {
+    /// One that is younger may have no lock yet.
+    const YOUNG: Duration = Duration::from_secs(60);
+    let entries = fs::read_dir(above).into_iter().flatten().flatten();
+    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    for entry in ours {
+        let path = entry.path();
+        let Ok(about) = path.symlink_metadata() else { continue };
+        let is_our_own = about.is_dir() && about.uid() == rustix::process::geteuid().as_raw();
+        let changed = about.modified().ok();
+        let age = changed.and_then(|at| SystemTime::now().duration_since(at).ok());
+        let is_free = || {
+            let lock = store::open_lock(&path, OpenOptions::new().read(true));
+            lock.is_ok_and(|lock| lock.try_lock().is_ok())
+        };
+        if is_our_own && age.is_some_and(|age| age > YOUNG) && is_free() {
+            let _others = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// What runs.
+pub(crate) struct World {
+    pub(crate) qemu: Kept,
+    /// What stands in for the kernel's vsock.
+    vsock: Option<Watch>,
+    _helpers: Vec<Kept>,
+    pub(crate) host: Arc<Host>,
+    described: Instance,
+    qemu_log: PathBuf,
+}
+
+impl World {
+    /// Starts all of it. By the main thread, whose end is that of the processes.
+    pub(crate) fn start(
+        root: &Path,
+        plan: &Plan,
+        console: &Path,
+        talk: Talk,
+        log: File,
+    ) -> Result<Self> {
+        create(root, &plan.instance, None, &[])?;
+        let port = random::port()?;
+        let host = Host::new(Daemon::new(root, port, Some(log))?)?;
+        let ours = host.clone();
+        std::thread::spawn(move || {
+            if let Err(error) = server::serve(&ours) {
+                ours.daemon.log(&format!("control socket: {error:#}"));
+            }
+        });
+        plan.write_files(root)?;
+        let (mut helpers, mut vsock) = (Vec::new(), None);
+        for helper in plan.helpers() {
+            let process = serve(&mut child::command(&helper.program), &helper)?;
+            if Some(&helper.program) == plan.vsock.as_ref() {
+                vsock = Some(Watch::new(process.pid(), helper.log()));
+            }
+            helpers.push(process);
+        }
+        let qemu_log = plan.beside("qemu.log");
+        let mut command = child::command(&plan.qemu);
+        command.args(plan.arguments(root, console, talk)?);
+        let qemu = start(&mut command, &qemu_log)?;
+        let described = plan.instance.clone();
+        Ok(Self { qemu, vsock, _helpers: helpers, host, described, qemu_log })
+    }
+
+    /// The instance, as the host has it.
+    pub(crate) fn instance(&self) -> Instance {
+        self.look(|live| live.instance.clone()).unwrap_or_else(|| self.described.clone())
+    }
+
+    /// Looks at what the host knows of the VM.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Live) -> T) -> Option<T> {
+        self.host.daemon.with(&self.described.name, look).ok()
+    }
+
+    /// Whether QEMU's monitor answers.
+    pub(crate) fn is_monitored(&self) -> bool {
+        self.look(|live| live.vm.monitor == Monitor::Connected).unwrap_or(false)
+    }
+
+    /// Whether the VM was stopped by QEMU, which somebody would have to go on with. A suspended one wakes by its clock.
+    pub(crate) fn stands_still(&self) -> bool {
+        let is_so = |live: &mut Live| {
+            live.vm.is_paused() && !matches!(live.vm.does.as_str(), "prelaunch" | SUSPENDED)
+        };
+        self.look(is_so).unwrap_or(false)
+    }
+
+    /// Why what stands in for the kernel's vsock no longer serves the guest, if that is so.
+    pub(crate) fn vsock_stopped(&mut self) -> Option<String> {
+        self.vsock.as_mut()?.why_stopped()
+    }
+
+    /// What QEMU complained of last.
+    pub(crate) fn last_words(&self) -> String {
+        let text = end_of_log(&self.qemu_log);
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        // It warns of what processors lack, and goes on.
+        let lines: Vec<&str> = lines.filter(|line| !line.contains(": warning: ")).collect();
+        lines.last().map_or_else(String::new, |line| log_line(line))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // Nothing is written to its directory any more.
+        let _ended = self.host.delete(&self.described.name, Whose::Any);
+        self.host.daemon.unbind();
+    }
+}
+
+/// The last line of a log, of which a guest may have made many.
+pub(super) fn last_line(log: &Path) -> String {
+    end_of_log(log).lines().last().map_or_else(|| "it says nothing".to_owned(), log_line)
+}
+
+/// A process that writes only to a log.
+pub(super) fn start(command: &mut Command, log: &Path) -> Result<Kept> {
+    let log = File::create(log).with_context(|| log.display().to_string())?;
+    Kept::start(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log))
+}
+
+/// A process that listens at a socket, once it does.
+pub(super) fn serve(command: &mut Command, helper: &Helper) -> Result<Kept> {
+    let Helper { program, socket, .. } = helper;
+    let log = helper.log();
+    let mut process = start(command.args(&helper.arguments).current_dir(&helper.directory), &log)?;
+    let begun = std::time::Instant::now();
+    while !socket.exists() {
+        let ended = process.ended();
+        if ended.is_some() || begun.elapsed() > SOCKET {
+            bail!("{} does not serve: {}", program.display(), last_line(&log));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(process)
+}

@@ -1,4 +1,0 @@
-//! What agents report, read as strictly as hosts read it.
-
-pub(crate) mod metrics;
-pub(crate) mod state;

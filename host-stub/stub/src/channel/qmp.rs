@@ -1,0 +1,154 @@
+//! QEMU's monitor: commands, their answers, and what it tells between them. Whoever has a copy of the line may give an
+//! order, whose answer nobody waits for.
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::daemon::vm::{Monitor, News, Orders};
+use mote_client::common::limits::MONITOR_DOCUMENT;
+
+/// For QEMU's answer to a command; it is held up when its machine is busy.
+const ANSWER: Duration = Duration::from_secs(5);
+/// For what is still to be read of one that is gone; it is there already.
+const REST: Duration = Duration::from_millis(100);
+
+/// A connection to it.
+pub(super) struct Qmp {
+    reader: BufReader<UnixStream>,
+    writer: Arc<Orders>,
+    line: Vec<u8>,
+    /// Commands so far: each answer has its command's number.
+    commands: u64,
+    /// What was told while an answer was awaited.
+    news: Vec<News>,
+    /// Whether anything was, news or not.
+    is_woken: bool,
+}
+
+impl Qmp {
+    /// Connects; if that fails, what the monitor is instead. It takes one client: another one waits for a greeting.
+    pub(super) fn connect(path: &Path) -> Result<Self, Monitor> {
+        let connected = UnixStream::connect(path).map_err(|_| Monitor::Silent)?;
+        Self::greeted(connected).map_err(|_| Monitor::Taken)
+    }
+
+    fn greeted(stream: UnixStream) -> Result<Self> {
+        stream.set_write_timeout(Some(ANSWER))?;
+        let reader = BufReader::new(stream.try_clone()?);
+        let writer = Arc::new(Orders::new(stream));
+        let (line, news) = (Vec::new(), Vec::new());
+        let mut qmp = Self { reader, writer, line, commands: 0, news, is_woken: false };
+        qmp.next(ANSWER)?.context("no greeting")?;
+        qmp.call("qmp_capabilities", &json!({}))?;
+        Ok(qmp)
+    }
+
+    /// For orders.
+    pub(super) fn orders(&self) -> Arc<Orders> {
+        self.writer.clone()
+    }
+
+    /// The answer to a command, whether a return or an error.
+    pub(super) fn call(&mut self, command: &str, arguments: &Value) -> Result<Value> {
+        self.commands += 1;
+        self.writer.write(&json!({"execute": command, "arguments": arguments,
+            "id": self.commands}))?;
+        let end = Instant::now() + ANSWER;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let answer = self.next(left)?.context("no answer")?;
+            if answer["id"] == self.commands {
+                return Ok(answer);
+            }
+            self.take(&answer);
+        }
+    }
+
+    /// What a command returned; `None` if QEMU does not know it.
+    pub(super) fn ask(&mut self, command: &str) -> Result<Option<Value>> {
+        let mut answer = self.call(command, &json!({}))?;
+        Ok(answer.get_mut("return").map(Value::take))
+    }
+
+    /// Keeps what an event tells; answers to orders are nobody's.
+    fn take(&mut self, document: &Value) {
+        // More than one burst of QEMU's has.
+        const MOST: usize = 64;
+        self.is_woken |= document.get("event").is_some();
+        if self.news.len() < MOST {
+            self.news.extend(News::of(document));
+        }
+    }
+
+    /// Waits for an event, or for the time to pass; gives what has happened.
+    pub(super) fn wait(&mut self, limit: Duration) -> Result<Vec<News>> {
+        let end = Instant::now() + limit;
+        while !self.is_woken {
+            let left = end.saturating_duration_since(Instant::now());
+            let Some(document) = self.next(left)? else { break };
+            self.take(&document);
+        }
+        self.is_woken = false;
+        Ok(std::mem::take(&mut self.news))
+    }
+
+    /// What was told by a monitor that has closed: why it did is often among what came before an answer that never did.
+    pub(super) fn rest(&mut self) -> Vec<News> {
+        let end = Instant::now() + REST;
+        while let Ok(Some(document)) = self.next(end.saturating_duration_since(Instant::now())) {
+            self.take(&document);
+        }
+        std::mem::take(&mut self.news)
+    }
+
+    /// The next document, or `None` if it does not come in time.
+    fn next(&mut self, limit: Duration) -> Result<Option<Value>> {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.reader.get_ref().set_read_timeout(Some(left))?;
+            let room = MONITOR_DOCUMENT.saturating_sub(u64::try_from(self.line.len())?);
+            match (&mut self.reader).take(room).read_until(b'\n', &mut self.line) {
+                Ok(0) if room == 0 => bail!("a document is too long"),
+                Ok(0) => bail!("closed"),
+                Ok(_) if self.line.ends_with(b"\n") => {
+                    let line = std::mem::take(&mut self.line);
+                    return serde_json::from_slice(&line).map(Some).context("not JSON");
+                }
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn why_qemu_ends_is_read_where_an_answer_was_awaited() {
+        let (line, mut qemu) = UnixStream::pair().unwrap();
+        let shutdown = json!({"event": "SHUTDOWN", "data": {"reason": "guest-reset"}});
+        let documents = [json!({"QMP": {}}), json!({"return": {}, "id": 1})];
+        for document in documents.into_iter().chain([json!({"event": "STOP"}), shutdown]) {
+            write!(qemu, "{document}\r\n").unwrap();
+        }
+        let mut qmp = Qmp::greeted(line).unwrap();
+        drop(qemu);
+        qmp.ask("query-status").unwrap_err();
+        assert_eq!(qmp.rest(), [News::Paused, News::ShutDown("guest-reset".into())]);
+        assert_eq!(qmp.rest(), []);
+    }
+}

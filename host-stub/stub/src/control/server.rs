@@ -1,0 +1,263 @@
+//! The daemon's end of the control socket: HTTP and JSON, for the command line and for curl.
+
+use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+
+use super::host::{Host, Whose};
+use crate::daemon::Daemon;
+use crate::daemon::diagnosis::diagnose;
+use crate::daemon::fault::Fault;
+use mote_client::agent::client;
+use mote_client::agent::trouble::{FailedCall, Trouble};
+use mote_client::common::clock::now;
+use mote_client::common::limits;
+use mote_client::daemon::client::path;
+use mote_client::instance::{Channel, Flavour, Instance, share, store};
+use mote_client::net::http::{Message, read_request, write_answer};
+use mote_client::net::slots::{AT_ONCE, Slots};
+use mote_client::net::stream::{Limit, Timed};
+
+/// For reading a command.
+const READ: Duration = Duration::from_secs(5);
+/// For a query to an agent.
+const QUERY: Duration = Duration::from_secs(10);
+
+/// Serves for ever. The caller holds the directory's lock, so a socket that is there is a dead one's.
+pub fn serve(host: &Arc<Host>) -> Result<()> {
+    let path = path(&host.daemon.root);
+    let _stale = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
+    // Whatever the umask is.
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+    host.daemon.bound(&path);
+    let slots = Slots::new(AT_ONCE);
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            std::thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        let host = host.clone();
+        slots.serve(move || {
+            if let Err(error) = answer(&host, stream) {
+                host.daemon.log(&format!("control: {error:#}"));
+            }
+        });
+    }
+    Ok(())
+}
+
+fn answer(host: &Arc<Host>, stream: UnixStream) -> Result<()> {
+    let mut stream = Timed::new(stream, Limit::within(READ));
+    let Some(request) = read_request(&mut stream, limits::CONTROL)? else { return Ok(()) };
+    stream.limit(Limit::Each(READ));
+    let path: Vec<&str> = request.path().split('/').skip(1).collect();
+    if let ["1.0", "events", only @ ..] = path.as_slice() {
+        return follow(&host.daemon, stream, only.first().map(|name| (*name).to_owned()));
+    }
+    let (status, value) = match act(host, &request, &path) {
+        Ok(Some(value)) => (200, value),
+        Ok(None) => (404, json!({"error": "no such endpoint"})),
+        Err(error) => (400, json!({"error": format!("{error:#}")})),
+    };
+    write_answer(&mut stream, status, "application/json", &[], format!("{value}\n").as_bytes())
+}
+
+fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Value>> {
+    let daemon = &host.daemon;
+    let body = if request.body.is_empty() { Value::Null } else { request.json()? };
+    Ok(Some(match (request.method.as_str(), path) {
+        ("GET", ["1.0", "instances"]) => json!(daemon.instances().keys().collect::<Vec<_>>()),
+        ("GET", ["1.0", "instances", name]) => json!(daemon.instance(name)?),
+        ("GET", ["1.0", "internal", name, "agent"]) => daemon.with(name, |live| {
+            // Without a status channel, an agent that has called is there.
+            // One whose state comes through the status port has no vsock (P§2.4).
+            let told = live.agent.serial_state();
+            let reachable = told.is_none() && (live.agent.is_started() || live.called);
+            let why = diagnose(live, None).to_json();
+            json!({"instance": live.instance, "reachable": reachable, "state": told, "why": why})
+        })?,
+        ("GET", ["1.0", "internal", name, "agent-state"]) => {
+            let trouble = request.parameter("trouble").and_then(Trouble::named);
+            daemon.agent_state(name, trouble)?
+        }
+        ("PATCH", ["1.0", "instances", name, "config"]) => set(daemon, name, &body)?,
+        ("PATCH", ["1.0", "instances", name, "devices"]) => device(daemon, name, &body)?,
+        ("POST", ["1.0", "instances", name, "adopt"]) => {
+            host.take_up(store::load(&daemon.root, name)?)?;
+            Value::Null
+        }
+        ("POST", ["1.0", "instances", name, "fault"]) => {
+            let kind = body["kind"].as_str().context("no kind")?;
+            let fault = Fault::parse(kind, body["number"].as_u64())?;
+            daemon.with(name, |live| live.fault = fault)?;
+            Value::Null
+        }
+        ("POST", ["1.0", "instances", name, "delete"]) => {
+            host.delete(name, Whose::Stopped)?;
+            Value::Null
+        }
+        ("POST", ["1.0", "instances", name, "delete-running"]) => {
+            host.delete(name, Whose::Any)?;
+            Value::Null
+        }
+        ("POST", ["1.0", "instances", name, "query"]) => query(daemon, name, &body)?,
+        ("POST", ["1.0", "instances", name, "start"]) => {
+            start(daemon, name)?;
+            Value::Null
+        }
+        ("POST", ["1.0", "instances", name, "stop"]) => stop(daemon, name, &body)?,
+        _ => return Ok(None),
+    }))
+}
+
+/// A line for each event until the follower goes away.
+fn follow(daemon: &Arc<Daemon>, mut stream: Timed, only: Option<String>) -> Result<()> {
+    let events = daemon.events.follow(only);
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")?;
+    loop {
+        match events.recv_timeout(Duration::from_secs(1)) {
+            Ok(event) => stream.write_all(format!("{event}\n").as_bytes())?,
+            Err(RecvTimeoutError::Timeout) => {
+                stream.limit(Limit::within(Duration::from_millis(1)));
+                if matches!(stream.read(&mut [0; 64]), Ok(0)) {
+                    return Ok(());
+                }
+                stream.limit(Limit::Each(READ));
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!("a follower does not keep up"),
+        }
+    }
+}
+
+/// Changes configuration: `{"key": "value"}`, or null to unset. A switched devlxd means a PUT, before
+/// it is true for the guest's calls (P§3.3), and without an agent there is an error; guests hear of
+/// `user.*` (P§4.3).
+fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
+    let changes = body.as_object().context("an object is needed")?;
+    let before = daemon.instance(name)?;
+    let mut after = before.clone();
+    apply(&mut after, changes);
+    if before.is_running() && before.allows_guests() != after.allows_guests() {
+        if !daemon.with(name, |live| live.agent.is_started())? {
+            bail!("Failed getting agent client handle: {}", after.flavour.absent());
+        }
+        daemon.advertise(&after)?;
+    }
+    daemon.change(name, |instance| apply(instance, changes))?;
+    if matches!(after.channel, Channel::Serial { .. }) {
+        // A restarted agent learns the switch from there only.
+        store::write_conf(&daemon.root, &after, daemon.port, &daemon.pair.pem)?;
+    }
+    daemon.event(name, "instance-updated");
+    for (key, value) in changes.iter().filter(|(key, _)| key.starts_with("user.")) {
+        let old = before.config.get(key).map_or("", String::as_str);
+        let metadata = json!({"key": key, "old_value": old, "value": value.as_str().unwrap_or("")});
+        tell_guest(daemon, name, "config", &metadata)?;
+    }
+    Ok(Value::Null)
+}
+
+fn apply(instance: &mut Instance, changes: &Map<String, Value>) {
+    for (key, value) in changes {
+        match value.as_str() {
+            Some(value) => drop(instance.config.insert(key.clone(), value.to_owned())),
+            None => drop(instance.config.remove(key)),
+        }
+    }
+}
+
+fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
+    let device = body["name"].as_str().context("no device name")?;
+    let config: Option<BTreeMap<String, String>> =
+        serde_json::from_value(body["config"].clone()).context("not a device")?;
+    let (old, flavour) = daemon.change(name, |instance| {
+        let old = match config.clone() {
+            Some(config) => instance.devices.insert(device.to_owned(), config),
+            None => instance.devices.remove(device),
+        };
+        (old, instance.flavour)
+    })?;
+    let action = match (&old, &config) {
+        (None, None) => bail!("there is no device {device}"),
+        (None, Some(_)) => "added",
+        (Some(_), None) => "removed",
+        (Some(_), Some(_)) => "updated",
+    };
+    daemon.event(name, "instance-updated");
+    let shown = config.or(old).unwrap_or_default();
+    let mut metadata = json!({"action": action, "name": device, "config": shown});
+    if action == "added"
+        && let Some(mount) = share::event_mount(flavour, device, &shown)
+    {
+        metadata["mount"] = mount;
+    }
+    let instance = daemon.instance(name)?;
+    // LXD keeps the files of a running VM up to date, Incus writes them at its start (P§1.8).
+    if flavour != Flavour::Incus || !instance.is_running() {
+        share::write_devices(&daemon.root, &instance)?;
+    }
+    // The device is there all the same (P§4.3).
+    tell_guest(daemon, name, "device", &metadata)?;
+    Ok(Value::Null)
+}
+
+/// Posts an event to the agent if there is one. A failed call is only logged.
+///
+/// # Errors
+/// The agent's answer is an error, which a real host shows to its user.
+fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) -> Result<()> {
+    daemon.events.tell(name, kind, metadata);
+    let instance = daemon.with(name, |live| {
+        // Without a status channel, an agent that has called is there.
+        (live.agent.is_started() || live.called).then(|| live.instance.clone())
+    });
+    let Ok(Some(instance)) = instance else { return Ok(()) };
+    let event = json!({"type": kind, "timestamp": now(), "metadata": metadata}).to_string();
+    let Err(error) = client::post_event(&daemon.root, &instance, event.as_bytes()) else {
+        return Ok(());
+    };
+    let trouble = FailedCall::of(&error).map(|failed| failed.trouble);
+    daemon.failed(name, &format!("event not delivered: {error:#}"), trouble);
+    if trouble.is_some() { Ok(()) } else { Err(error) }
+}
+
+/// Any request to the agent, for tests.
+fn query(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
+    let instance = daemon.instance(name)?;
+    let text = |key: &str| body[key].as_str().unwrap_or_default();
+    let (limit, content) = (Limit::within(QUERY), text("body").as_bytes());
+    let root = &daemon.root;
+    let (method, target) = (text("method"), text("path"));
+    let answer = client::request(root, &instance, method, target, content, limit)?;
+    Ok(json!({"status": answer.status, "body": String::from_utf8_lossy(&answer.body)}))
+}
+
+/// The VM is being started: the share is written anew (P§1.2).
+fn start(daemon: &Arc<Daemon>, name: &str) -> Result<()> {
+    let instance = daemon.instance(name)?;
+    if !instance.is_running() {
+        store::write_conf(&daemon.root, &instance, daemon.port, &daemon.pair.pem)?;
+        share::write_devices(&daemon.root, &instance)?;
+    }
+    daemon.power_on(name);
+    Ok(())
+}
+
+/// Stops the VM by its monitor; without one it is somebody else's to stop, and is taken for off.
+fn stop(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
+    let order = if body["force"] == true { "quit" } else { "system_powerdown" };
+    let ordered = daemon.with(name, |live| live.vm.order(order))??;
+    if !ordered {
+        daemon.power_off(name);
+    }
+    Ok(json!({ "ordered": ordered }))
+}

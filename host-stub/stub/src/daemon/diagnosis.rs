@@ -1,0 +1,314 @@
+//! Why an agent is no further than it is: the cause first that has to be removed first, with what to do. One function
+//! for everything that shows it: `info`, `wait`, what a command says that finds no agent.
+
+use serde_json::{Value, json};
+
+use super::agent_state::{LastError, Word};
+use super::fault::Fault;
+use super::live::Live;
+use super::vm::{End, Monitor, PANIC, SUSPENDED};
+use mote_client::agent::trouble::Trouble;
+use mote_client::instance::{Channel, Flavour, vsock_device};
+
+/// A reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// For programs: a word of its own for each cause.
+    pub cause: &'static str,
+    /// For people.
+    pub text: String,
+}
+
+impl Diagnosis {
+    fn new(cause: &'static str, text: impl Into<String>) -> Self {
+        Self { cause, text: text.into() }
+    }
+
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        json!({"cause": self.cause, "text": self.text})
+    }
+}
+
+/// Fewer bytes of the config disk are read if nobody mounts it: Linux 6.1 reads 4 KiB to look for partitions, an agent
+/// that takes its files 28 KiB. udev's looks may take more than that; then nothing follows.
+const NOT_MOUNTED: u64 = 16 * 1024;
+/// Where more is known.
+const IN_THE_GUEST: &str = "(in the guest, mote-agent --check tells more)";
+
+/// Why an instance's agent is no further. `trouble` is what has just gone wrong in a call to it.
+pub fn diagnose(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
+    let mut found = of_the_vm(live).unwrap_or_else(|| of_the_agent(live, trouble));
+    if live.fault != Fault::None {
+        found.text += &format!("; the fault {} is in force", live.fault);
+    }
+    found
+}
+
+/// What is wrong with the VM or its monitor.
+fn of_the_vm(live: &Live) -> Option<Diagnosis> {
+    let Channel::Qmp(path) = &live.instance.channel else {
+        return (!live.is_running() && live.agent.word() == Word::Unknown).then(|| silent(live));
+    };
+    let (vm, path) = (&live.vm, path.display());
+    match (vm.monitor, live.is_running()) {
+        (Monitor::Taken, _) => Some(Diagnosis::new(
+            "monitor-taken",
+            format!(
+                "another program is connected to QEMU's monitor {path}, which takes one: end that one, and \
+                 use {path}.yours of the recipe for it"
+            ),
+        )),
+        (Monitor::Silent, true) => {
+            let heard = if live.called { "; the agent calls over vsock all the same" } else { "" };
+            Some(Diagnosis::new(
+                "monitor-silent",
+                format!(
+                    "QEMU's monitor does not answer, so the status port cannot be read: start QEMU with \
+                     -qmp unix:{path},server=on,wait=off{heard}"
+                ),
+            ))
+        }
+        (Monitor::Silent, false) => Some(match &vm.end {
+            Some(end) => ended(end),
+            None => Diagnosis::new(
+                "vm-off",
+                format!(
+                    "the VM does not run: nothing answers at QEMU's monitor {path} (mote-host qemu {} \
+                     prints how to boot it)",
+                    live.instance.name
+                ),
+            ),
+        }),
+        (Monitor::Connected, _) if vm.has_panicked() => {
+            Some(Diagnosis::new("panicked", "the guest's kernel panicked; its console tells why"))
+        }
+        (Monitor::Connected, _) if vm.has_no_space() => Some(Diagnosis::new(
+            "no-space",
+            format!(
+                "the VM stands still: this machine has no room left for what the guest writes to its disk; make \
+                 room, then cont on its other monitor, {path}.yours, lets it run"
+            ),
+        )),
+        (Monitor::Connected, _) if vm.is_paused() => Some(Diagnosis::new(
+            "paused",
+            format!(
+                "the VM stands still (QEMU says {}): nothing in it can answer; {} on its other monitor, \
+                 {path}.yours, lets it run",
+                vm.does,
+                if vm.does == SUSPENDED { "system_wakeup" } else { "cont" }
+            ),
+        )),
+        (Monitor::Connected, _) => None,
+    }
+}
+
+/// How a VM ended that runs no more.
+fn ended(end: &End) -> Diagnosis {
+    const CONSOLE: &str = "the last lines of its console tell why";
+    let before = if end.heard { "" } else { " before its agent was heard of" };
+    match (end.reason.as_str(), end.heard) {
+        (PANIC, _) => {
+            Diagnosis::new("panicked", format!("the guest's kernel panicked{before}; {CONSOLE}"))
+        }
+        ("guest-reset", false) => Diagnosis::new(
+            "reset-early",
+            format!(
+                "the guest restarted before its agent was heard of, which ends QEMU with -no-reboot: so \
+                 does a kernel panic with panic=-1; {CONSOLE}"
+            ),
+        ),
+        ("guest-reset", true) => Diagnosis::new(
+            "reset",
+            format!(
+                "the VM is off: the guest restarted (reboot, or a kernel panic with panic=-1), which ends \
+                 QEMU with -no-reboot; {CONSOLE}"
+            ),
+        ),
+        ("guest-shutdown", _) => {
+            Diagnosis::new("shut-down", format!("the guest switched the VM off{before}"))
+        }
+        ("", _) => Diagnosis::new(
+            "qemu-gone",
+            format!("QEMU ended without a word{before}: it was killed, or says why on its stderr"),
+        ),
+        (reason, _) => {
+            Diagnosis::new("qemu-ended", format!("QEMU was told to end ({reason}){before}"))
+        }
+    }
+}
+
+/// Why the agent of a VM that runs is no further.
+fn of_the_agent(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
+    let is_ready = live.instance.is_ready();
+    if by_port_alone(live).is_some() && live.agent.word() != Word::Connected {
+        return Diagnosis::new(
+            "port-alone",
+            format!(
+                "the agent reports itself by the port alone: no vsock in the guest, so it can be asked \
+                 nothing {IN_THE_GUEST}"
+            ),
+        );
+    }
+    match (live.agent.word(), trouble) {
+        // It has only written to its port so far.
+        (Word::Started, Some(Trouble::Refused)) if !live.called => Diagnosis::new(
+            "no-vsock",
+            format!(
+                "the agent is STARTED, but nothing listens in the guest (vsock port 8443): has the VM a vsock \
+                 device, and the guest a driver for it (vmw_vsock_virtio_transport)? {IN_THE_GUEST}"
+            ),
+        ),
+        (Word::Connected | Word::Started, Some(Trouble::Refused)) => Diagnosis::new(
+            "agent-gone",
+            "the agent was here, but listens no more (vsock port 8443): it ended without saying STOPPED, \
+             as one does that was killed or whose package was removed; start it in the guest",
+        ),
+        // It does call; its port has to be mended first.
+        (Word::Unknown, _) if live.agent.connections > 0 => silent(live),
+        (_, Some(trouble)) => Diagnosis::new(trouble.name(), trouble.to_string()),
+        (Word::Connected, None) if is_ready => {
+            Diagnosis::new("ready", "the agent is CONNECTED and the instance Ready")
+        }
+        (Word::Connected, None) if live.instance.flavour == Flavour::LxdOld => {
+            Diagnosis::new("connected", "the agent is CONNECTED; LXD before 5.20 has no Ready")
+        }
+        (Word::Connected, None) => Diagnosis::new(
+            "connected",
+            "the agent is CONNECTED, but no program in the guest has said Ready (in the guest: \
+             mote-agent ready)",
+        ),
+        (Word::Started, None) => started(live),
+        (Word::Stopped, None) => stopped(live, is_ready),
+        (Word::Unknown, None) => silent(live),
+    }
+}
+
+/// One that has announced itself.
+fn started(live: &Live) -> Diagnosis {
+    match live.agent.last_put() {
+        None => Diagnosis::new("started", "the agent is STARTED, and has not been called yet"),
+        Some(put) => match (put.trouble, &put.error) {
+            (Some(trouble @ (Trouble::AgentsCertificate | Trouble::HostsCertificate)), _) => {
+                Diagnosis::new(trouble.name(), trouble.to_string())
+            }
+            (Some(Trouble::Slow), _) => Diagnosis::new(
+                Trouble::Slow.name(),
+                "the agent is STARTED, but did not answer the host's call in time (3 s): the machine is busy, or \
+                 the agent hangs; the host calls again when the agent announces itself again",
+            ),
+            (Some(trouble), Some(error)) => Diagnosis::new(
+                trouble.name(),
+                format!(
+                    "the agent is STARTED, but the host's call to it failed: {error} {IN_THE_GUEST}"
+                ),
+            ),
+            (None, Some(error)) => Diagnosis::new(
+                "call-failed",
+                format!("the agent is STARTED, but the host's call to it failed: {error}"),
+            ),
+            (_, None) => {
+                Diagnosis::new("no-way-back", "the agent is STARTED, and cannot reach the host")
+            }
+        },
+    }
+}
+
+/// One that has said goodbye.
+fn stopped(live: &Live, is_ready: bool) -> Diagnosis {
+    let Channel::Qmp(_) = live.instance.channel else {
+        return Diagnosis::new("stopped", "the agent has stopped, or its VM was switched off");
+    };
+    let ready = if is_ready {
+        "; Ready is what a program said before, and stays until the VM is off, as on a real server"
+    } else {
+        ""
+    };
+    let text = "the agent has stopped, and the VM runs on: its service was ended, or its package \
+                removed; start it in the guest";
+    Diagnosis::new("stopped", format!("{text}{ready}"))
+}
+
+/// One of which nothing was heard by its port.
+fn silent(live: &Live) -> Diagnosis {
+    const NOTHING: &str = "the VM runs, but nothing was heard of its agent";
+    if let Some(why) = vsock_device::why_stopped(&live.instance) {
+        return Diagnosis::new(
+            "vsock-stopped",
+            format!("nothing was heard of the agent, and {why}"),
+        );
+    }
+    let name = live.instance.flavour.port_name();
+    let port = format!("is there one with the name {name}, and the chardev qemu_serial-chardev?");
+    let error = live.agent.last_error();
+    let (vm, read) = (&live.vm, live.vm.share_read);
+    match (&live.instance.channel, error) {
+        (Channel::Serial { path, .. }, _) => Diagnosis::new(
+            "silent",
+            format!(
+                "nothing was heard of the agent; the status port is expected at {}",
+                path.display()
+            ),
+        ),
+        (_, Some(LastError { trouble: Some(trouble), .. })) => {
+            Diagnosis::new(trouble.name(), trouble.to_string())
+        }
+        (_, Some(error)) if error.text.starts_with("QMP") => {
+            let calls = if live.agent.connections > 0 {
+                "the agent answers over vsock, but nothing came by the status port".to_owned()
+            } else {
+                NOTHING.to_owned()
+            };
+            Diagnosis::new("no-port", format!("{calls}: {}; {port}", error.text))
+        }
+        _ if live.agent.connections > 0 => Diagnosis::new(
+            "no-port",
+            format!("the agent answers over vsock, but nothing came by the status port; {port}"),
+        ),
+        _ if vm.port_opened => Diagnosis::new(
+            "nothing-said",
+            format!("{NOTHING}, though the guest has opened the status port: what has it open?"),
+        ),
+        _ => unread(read).unwrap_or_else(|| {
+            Diagnosis::new(
+                "silent",
+                format!(
+                    "{NOTHING}: is it started in the guest, and has that virtio_console? Of status ports, \
+                     {port} {IN_THE_GUEST}"
+                ),
+            )
+        }),
+    }
+}
+
+/// What a guest has not read of its config share, if that can be told.
+fn unread(read: Option<u64>) -> Option<Diagnosis> {
+    const SHARE: &str = "the guest has not read its config share";
+    match read? {
+        0 => Some(Diagnosis::new(
+            "share-unread",
+            format!(
+                "{SHARE}, not a byte of the disk: its kernel has no driver for it (virtio_blk), or is not \
+                 that far yet"
+            ),
+        )),
+        read if read < NOT_MOUNTED => Some(Diagnosis::new(
+            "share-unread",
+            format!(
+                "{SHARE}: its kernel has seen the disk, but nothing has mounted it. Is an agent started in \
+                 the guest, and has its kernel isofs? {IN_THE_GUEST}"
+            ),
+        )),
+        _ => None,
+    }
+}
+
+/// How an agent without vsock tells its state, and how much of it arrives (P§2.4).
+pub fn by_port_alone(live: &Live) -> Option<&'static str> {
+    if live.agent.serial_state().is_some() {
+        return Some("its state, as JSON");
+    }
+    // Only Incus' agents do that.
+    let is_cut = live.instance.flavour == Flavour::Incus && live.agent.last_line().ends_with('}');
+    is_cut.then_some("the end of its state: the ring buffer of Incus before 7.0.1 has 16 bytes")
+}

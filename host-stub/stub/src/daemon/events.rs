@@ -1,0 +1,62 @@
+//! Who wants to hear what happens, and telling them. A listener that does not keep up is dropped.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+use mote_client::common::clock::now;
+
+/// Events that wait for one listener.
+const BACKLOG: usize = 1024;
+
+/// The listeners.
+#[derive(Default)]
+pub struct Events(Mutex<Vec<Listener>>);
+
+struct Listener {
+    only: Option<String>,
+    sender: SyncSender<Value>,
+}
+
+impl Events {
+    /// Follows all instances, or one.
+    pub fn follow(&self, only: Option<String>) -> Receiver<Value> {
+        let (sender, receiver) = sync_channel(BACKLOG);
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.push(Listener { only, sender });
+        receiver
+    }
+
+    /// Tells everybody whom it concerns.
+    pub fn tell(&self, name: &str, kind: &str, metadata: &Value) {
+        let event = json!({"type": kind, "timestamp": now(), "instance": name,
+            "metadata": metadata});
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|listener| {
+            listener.only.as_deref().is_some_and(|only| only != name)
+                || listener.sender.try_send(event.clone()).is_ok()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_hears_its_own_instance_and_one_that_sleeps_is_dropped() {
+        let events = Events::default();
+        let (one, all) = (events.follow(Some("a".into())), events.follow(None));
+        events.tell("b", "lifecycle", &json!({}));
+        events.tell("a", "lifecycle", &json!({}));
+        assert_eq!(one.try_recv().unwrap()["instance"], "a");
+        assert!(one.try_recv().is_err());
+        assert_eq!(all.try_iter().count(), 2);
+        for _ in 0..=BACKLOG {
+            events.tell("b", "lifecycle", &json!({}));
+        }
+        assert_eq!(all.try_iter().count(), BACKLOG);
+        assert!(all.recv().is_err(), "dropped");
+    }
+}

@@ -1,0 +1,14 @@
+//! What a running host knows and plays.
+
+pub mod agent_state;
+pub mod diagnosis;
+pub mod events;
+pub mod fault;
+mod live;
+pub mod operations;
+mod power;
+mod state;
+pub mod vm;
+
+pub use live::{Life, Live};
+pub use state::Daemon;

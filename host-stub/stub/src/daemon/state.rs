@@ -1,0 +1,231 @@
+//! The running host: its instances, what it knows of their agents, and what it does when an agent or a
+//! VM comes and goes (P§2.3, P§6). Threads hold its one lock only to look or to change, never while
+//! they wait for a peer.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::agent_state::{Edge, Put};
+use super::diagnosis::{by_port_alone, diagnose};
+use super::events::Events;
+use super::fault::Fault;
+use super::live::Live;
+use super::operations::Operations;
+use mote_client::agent::client;
+use mote_client::agent::trouble::{FailedCall, Trouble};
+use mote_client::common::clock;
+use mote_client::common::printable;
+use mote_client::instance::store;
+use mote_client::instance::{AGENT, Channel, Flavour, Instance};
+use mote_client::net::certs::Pair;
+
+/// A host daemon.
+pub struct Daemon {
+    /// Where its files are.
+    pub root: PathBuf,
+    /// Where guests reach it.
+    pub port: u32,
+    /// Its own certificate.
+    pub pair: Pair,
+    /// Who follows.
+    pub events: Events,
+    /// What guests started.
+    pub operations: Operations,
+    instances: Mutex<BTreeMap<String, Live>>,
+    sockets: Mutex<Vec<PathBuf>>,
+    begun: Instant,
+    /// Where its log goes in place of stderr.
+    log_file: Option<File>,
+}
+
+impl Daemon {
+    /// Reads the state and forgets every Ready, as a starting host must (P§6).
+    pub fn new(root: &Path, port: u32, log_file: Option<File>) -> Result<Arc<Self>> {
+        let pair = Pair::load_or_make(root, "server")?;
+        store::save_port(root, port)?;
+        let daemon = Self {
+            root: root.to_owned(),
+            port,
+            pair,
+            events: Events::default(),
+            operations: Operations::default(),
+            instances: Mutex::default(),
+            sockets: Mutex::default(),
+            begun: Instant::now(),
+            log_file,
+        };
+        Ok(Arc::new(daemon))
+    }
+
+    /// One line of the log, with the time since start. Guests have a say in many of them.
+    pub fn log(&self, fact: &str) {
+        let (ago, fact) = (self.begun.elapsed(), printable::log_line(fact));
+        let line = format!("[{:4}.{:03}] {fact}\n", ago.as_secs(), ago.subsec_millis());
+        let _lost = match &self.log_file {
+            Some(file) => { file }.write_all(line.as_bytes()),
+            None => std::io::stderr().write_all(line.as_bytes()),
+        };
+    }
+
+    /// Something between host and guest went wrong: for the log, and for whoever asks later.
+    pub fn failed(&self, name: &str, error: &str, trouble: Option<Trouble>) {
+        self.log(&format!("{name}: {error}"));
+        let _gone = self.with(name, |live| live.agent.failed(error, trouble));
+    }
+
+    /// Remembers a socket's file, to be removed at the end.
+    pub fn bound(&self, path: &Path) {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
+    }
+
+    /// Removes the sockets' files.
+    pub fn unbind(&self) {
+        for path in self.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _gone = std::fs::remove_file(path);
+        }
+    }
+
+    /// All instances. A thread that panicked has not left them half-changed.
+    pub fn instances(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `look` on one.
+    pub fn with<T>(&self, name: &str, look: impl FnOnce(&mut Live) -> T) -> Result<T> {
+        let mut all = self.instances();
+        let live = all.get_mut(name).with_context(|| format!("no instance is called {name}"))?;
+        Ok(look(live))
+    }
+
+    /// A copy of one.
+    pub fn instance(&self, name: &str) -> Result<Instance> {
+        self.with(name, |live| live.instance.clone())
+    }
+
+    /// Changes one, on disk first: what is answered has happened.
+    pub fn change<T>(&self, name: &str, change: impl FnOnce(&mut Instance) -> T) -> Result<T> {
+        self.with(name, |live| {
+            let mut changed = live.instance.clone();
+            let result = change(&mut changed);
+            if changed != live.instance {
+                store::save(&self.root, &changed)?;
+                live.instance = changed;
+            }
+            Ok(result)
+        })?
+    }
+
+    /// Tells those who follow, and the log.
+    pub fn event(&self, name: &str, action: &str) {
+        self.log(&format!("{name}: {action}"));
+        let source = format!("/1.0/instances/{name}");
+        self.events.tell(name, "lifecycle", &json!({"action": action, "source": source}));
+    }
+
+    /// Lines of the agent's were read; `decisive` is the one that counts (P§2.3).
+    pub fn heard(self: &Arc<Self>, name: &str, lines: &[&str], decisive: Option<&str>) {
+        let edge = self.with(name, |live| {
+            for line in lines {
+                live.agent.note(line);
+            }
+            if live.instance.flavour == Flavour::Incus {
+                live.agent.note_state(lines);
+            }
+            decisive.map_or(Edge::Same, |line| live.agent.decide(line))
+        });
+        for line in lines {
+            // STARTED is a heartbeat; only the first is news.
+            if matches!(*line, "CONNECTED" | "STOPPED") {
+                self.log(&format!("{name}: agent {line}"));
+            }
+        }
+        match edge {
+            Ok(Edge::Began) => self.agent_began(name),
+            Ok(Edge::Ended) => self.agent_noted(name, "STOPPED", "instance-agent-stopped"),
+            Ok(Edge::Same) | Err(_) => {}
+        }
+    }
+
+    fn agent_began(self: &Arc<Self>, name: &str) {
+        self.log(&format!("{name}: agent STARTED"));
+        self.power_on(name);
+        let Ok(instance) = self.instance(name) else { return };
+        if matches!(instance.channel, Channel::Serial { .. }) {
+            // It was told by CONNECT, that is the point of this dialect.
+            return self.agent_noted(name, "STARTED", "instance-agent-started");
+        }
+        let (daemon, name) = (self.clone(), name.to_owned());
+        std::thread::spawn(move || {
+            // Nobody tries again if it fails (P§2.3).
+            if daemon.advertise(&instance).is_ok() {
+                daemon.agent_noted(&name, "STARTED", "instance-agent-started");
+            }
+        });
+    }
+
+    /// Incus keeps note of agents; LXD does not (P§6).
+    pub(super) fn agent_noted(&self, name: &str, state: &str, action: &str) {
+        let noted = self.change(name, |instance| {
+            let is_incus = instance.flavour == Flavour::Incus;
+            if is_incus {
+                instance.config.insert(AGENT.into(), state.into());
+            }
+            is_incus
+        });
+        if noted.is_ok_and(|is_incus| is_incus) {
+            self.event(name, action);
+        }
+    }
+
+    /// `PUT /1.0`, once, within 3 s. `instance` may be ahead of what is on disk.
+    pub fn advertise(&self, instance: &Instance) -> Result<()> {
+        let name = instance.name.as_str();
+        if self.with(name, |live| live.fault)? == Fault::DenyPut {
+            self.log(&format!("{name}: PUT withheld"));
+            bail!("PUT withheld");
+        }
+        let begun = Instant::now();
+        let body = instance.told(self.port, &self.pair.pem).to_string();
+        let result = client::put(&self.root, instance, body.as_bytes());
+        let took = begun.elapsed();
+        let error = result.as_ref().err();
+        let trouble = error.and_then(FailedCall::of).map(|failed| failed.trouble);
+        let error = error.map(|error| format!("{error:#}"));
+        let millis = clock::millis(took);
+        self.log(&match &error {
+            None => format!("{name}: PUT /1.0 ok in {millis} ms"),
+            Some(why) => format!("{name}: PUT /1.0 failed after {millis} ms: {why}"),
+        });
+        let put = Put { error, trouble, at: SystemTime::now(), took };
+        self.with(name, |live| live.agent.put(put))?;
+        result
+    }
+
+    /// The state of an instance's agent, for people and tests. `trouble` is what a caller has just had with it.
+    pub fn agent_state(&self, name: &str, trouble: Option<Trouble>) -> Result<Value> {
+        self.with(name, |live| {
+            let instance = &live.instance;
+            let mut shown = live.agent.to_json();
+            shown["ready"] = json!(instance.is_ready());
+            shown["status"] = json!(live.status());
+            shown["port"] = json!(self.port);
+            shown["flavour"] = json!(instance.flavour.name());
+            shown["vsock"] = instance.vsock.to_json();
+            shown["channel"] = instance.channel.to_json();
+            shown["vm"] = live.vm.to_json();
+            shown["port_alone"] = json!(by_port_alone(live));
+            shown["why"] = diagnose(live, trouble).to_json();
+            shown["fault"] = json!(live.fault.to_string());
+            shown["running_ms"] =
+                json!(live.running.map(|running| clock::millis(running.elapsed())));
+            shown
+        })
+    }
+}

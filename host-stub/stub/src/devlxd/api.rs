@@ -1,0 +1,320 @@
+//! What the devlxd API says (P§5.3), as data: request in, answer out. Storage, instances and
+//! operations are in `storage`.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::answer::{Answer, data, error, is_trusted};
+use super::storage;
+use crate::daemon::Daemon;
+use mote_client::common::{clock, random};
+use mote_client::instance::{Flavour, Instance, READY};
+use mote_client::net::http::Message;
+
+/// An image's size unless `mote.image.size` says otherwise, bytes.
+const IMAGE: u64 = 1024 * 1024;
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place<'a> {
+    ConfigKeys,
+    ConfigValue(&'a str),
+    Devices,
+    Image,
+    Index,
+    Info,
+    /// Storage, instances, operations.
+    Managed,
+    MetaData,
+    Pro,
+    ProToken,
+}
+
+fn place<'a>(flavour: Flavour, path: &[&'a str]) -> Option<Place<'a>> {
+    let is_lxd = flavour == Flavour::Lxd;
+    Some(match path {
+        [] => Place::Index,
+        ["1.0"] => Place::Info,
+        ["1.0", "config"] => Place::ConfigKeys,
+        ["1.0", "config", key] => Place::ConfigValue(key),
+        ["1.0", "devices"] => Place::Devices,
+        ["1.0", "images", _, "export"] => Place::Image,
+        ["1.0", "meta-data"] => Place::MetaData,
+        ["1.0", "ubuntu-pro"] if is_lxd => Place::Pro,
+        ["1.0", "ubuntu-pro", "token"] if is_lxd => Place::ProToken,
+        ["1.0", "instances" | "storage-pools" | "operations", _, ..] if is_lxd => Place::Managed,
+        _ => return None,
+    })
+}
+
+/// Answers a request of a guest that proved who it is.
+pub fn answer(daemon: &Arc<Daemon>, name: &str, request: &Message) -> Result<Answer> {
+    let instance = daemon.instance(name)?;
+    let flavour = instance.flavour;
+    let segments: Vec<String> =
+        request.path().split('/').skip(1).filter(|part| !part.is_empty()).map(decode).collect();
+    let path: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let place = place(flavour, &path);
+    // P§5.3: only current LXD gates GET /1.0 too.
+    let is_open = flavour != Flavour::Lxd && place == Some(Place::Info) && request.method == "GET";
+    if !(is_open || instance.allows_guests()) {
+        return Ok(forbidden(flavour));
+    }
+    // Only current LXD looks at the method where there is but one (P§5.2).
+    let method = match (flavour, place) {
+        (Flavour::Lxd, _) | (Flavour::Incus, Some(Place::Info)) => request.method.as_str(),
+        (Flavour::Incus | Flavour::LxdOld, _) => "GET",
+    };
+    Ok(match (method, place) {
+        ("GET", Some(Place::Index)) => data(json!(["/1.0"])),
+        ("GET", Some(Place::Info)) => data(info(&instance, request)),
+        ("PATCH", Some(Place::Info)) => set_state(daemon, &instance, request)?,
+        ("GET", Some(Place::ConfigKeys)) => data(config_keys(&instance)),
+        ("GET", Some(Place::ConfigValue(key))) => config_value(&instance, key),
+        ("GET", Some(Place::MetaData)) => data(json!(meta_data(&instance))),
+        ("GET", Some(Place::Devices)) => data(json!(instance.shown_devices())),
+        ("GET", Some(Place::Image)) => image(&instance),
+        ("GET", Some(Place::Pro)) => data(json!({"guest_attach": guest_attach(&instance)})),
+        ("POST", Some(Place::ProToken)) => pro_token(&instance)?,
+        (_, Some(Place::Managed)) => storage::answer(daemon, &instance, request, &path)?,
+        (method, Some(Place::Info)) if flavour == Flavour::Incus => {
+            Answer::Error(400, format!("method {method:?} not allowed"))
+        }
+        (_, Some(_)) => error(501, ""),
+        (_, None) => error(404, if flavour == Flavour::Lxd { "" } else { "not found" }),
+    })
+}
+
+fn decode(segment: &str) -> String {
+    let mut out = Vec::new();
+    let mut bytes = segment.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let hex: Vec<u8> = bytes.by_ref().take(2).collect();
+        let hex = String::from_utf8_lossy(&hex).into_owned();
+        out.extend(u8::from_str_radix(&hex, 16));
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+fn forbidden(flavour: Flavour) -> Answer {
+    error(403, if flavour == Flavour::Lxd { "Forbidden" } else { "not authorized" })
+}
+
+fn info(instance: &Instance, request: &Message) -> Value {
+    let state = if instance.is_ready() { "Ready" } else { "Started" };
+    let mut info = json!({"api_version": "1.0", "instance_type": "virtual-machine",
+        "location": "mote-host", "state": state});
+    match instance.flavour {
+        Flavour::Incus => {}
+        Flavour::LxdOld => {
+            info["state"] = json!("");
+            info["location"] = json!("none");
+        }
+        Flavour::Lxd => {
+            let trusted = is_trusted(instance, request);
+            let drivers = if instance.is_true(storage::GATE) {
+                json!([{"name": "dir", "remote": false}])
+            } else {
+                json!([])
+            };
+            info["auth"] = json!(if trusted { "trusted" } else { "untrusted" });
+            // Sent to everybody; the agent must not show it to the untrusted.
+            info["environment"] = json!({"server_clustered": false});
+            info["supported_storage_drivers"] = drivers;
+        }
+    }
+    info
+}
+
+fn set_state(daemon: &Arc<Daemon>, instance: &Instance, request: &Message) -> Result<Answer> {
+    let Ok(body) = request.json() else { return Ok(error(400, "Invalid JSON")) };
+    let ready = match body["state"].as_str().unwrap_or_default() {
+        "Ready" => true,
+        "Started" => false,
+        other => return Ok(Answer::Error(400, format!("Invalid state {other:?}"))),
+    };
+    daemon.change(&instance.name, |instance| {
+        instance.config.insert(READY.into(), ready.to_string());
+    })?;
+    if ready {
+        // Each time, also if it was ready before (P§6).
+        daemon.event(&instance.name, "instance-ready");
+    }
+    Ok(data(json!("")))
+}
+
+const SSH_KEYS: &str = "cloud-init.ssh-keys.";
+
+fn is_guests(key: &str) -> bool {
+    key.starts_with("user.") || key.starts_with("cloud-init.")
+}
+
+/// The keys a guest may read. SSH keys are not listed, but make cloud-init ask for the documents they
+/// are merged into, under both names.
+fn config_keys(instance: &Instance) -> Value {
+    let has = |key: String| instance.config.contains_key(&key);
+    let mut keys: Vec<String> = instance
+        .config
+        .keys()
+        .filter(|key| is_guests(key))
+        .filter(|key| instance.flavour != Flavour::Lxd || !key.starts_with(SSH_KEYS))
+        .cloned()
+        .collect();
+    let has_ssh = instance.config.keys().any(|key| key.starts_with(SSH_KEYS));
+    if instance.flavour == Flavour::Lxd && has_ssh {
+        for kind in ["vendor-data", "user-data"] {
+            let names = ["cloud-init.", "user."].map(|space| format!("{space}{kind}"));
+            if !names.iter().any(|name| has(name.clone())) {
+                keys.extend(names);
+            }
+        }
+    }
+    keys.iter().map(|key| format!("/1.0/config/{key}")).collect()
+}
+
+fn config_value(instance: &Instance, key: &str) -> Answer {
+    if !is_guests(key) {
+        return forbidden(instance.flavour);
+    }
+    let value = instance.config.get(key).cloned();
+    match (instance.flavour, value) {
+        (Flavour::Lxd, None) => match ssh_document(instance, key) {
+            Some(document) => data(json!(document)),
+            None => error(404, "Not Found"),
+        },
+        // Empty is as good as missing there.
+        (Flavour::Lxd, Some(value)) if value.is_empty() => error(404, "Not Found"),
+        (Flavour::Incus | Flavour::LxdOld, None) => error(404, "not found"),
+        (Flavour::Incus | Flavour::Lxd | Flavour::LxdOld, Some(value)) => data(json!(value)),
+    }
+}
+
+/// The cloud-init document that stands for `cloud-init.ssh-keys.NAME=USER:KEY` where the user wrote
+/// none. (A real host also merges keys into one that the user wrote.)
+fn ssh_document(instance: &Instance, key: &str) -> Option<String> {
+    let (_, kind) = key.split_once('.')?;
+    if !matches!(kind, "vendor-data" | "user-data") {
+        return None;
+    }
+    let keys = instance.config.iter().filter(|(key, _)| key.starts_with(SSH_KEYS));
+    let mut users = String::new();
+    for (user, key) in keys.filter_map(|(_, value)| value.split_once(':')) {
+        users += &format!("- name: {user}\n  ssh_authorized_keys:\n  - {key}\n");
+    }
+    (!users.is_empty()).then(|| format!("#cloud-config\nusers:\n- default\n{users}"))
+}
+
+fn meta_data(instance: &Instance) -> String {
+    let head = if instance.flavour == Flavour::Lxd { "" } else { "#cloud-config\n" };
+    let user = instance.config.get("user.meta-data").map_or("", String::as_str);
+    let name = &instance.name;
+    let made = format!("{name}-0001");
+    let id = instance.config.get("volatile.cloud-init.instance-id").unwrap_or(&made);
+    format!("{head}instance-id: {id}\nlocal-hostname: {name}\n{user}")
+}
+
+fn image(instance: &Instance) -> Answer {
+    if !instance.is_true(instance.flavour.images_gate()) {
+        return forbidden(instance.flavour);
+    }
+    let size = instance.config.get("mote.image.size").and_then(|size| size.parse().ok());
+    Answer::Image(size.unwrap_or(IMAGE))
+}
+
+fn guest_attach(instance: &Instance) -> &str {
+    instance.config.get("ubuntu_pro.guest_attach").map_or("off", String::as_str)
+}
+
+fn pro_token(instance: &Instance) -> Result<Answer> {
+    Ok(match guest_attach(instance) {
+        "on" | "available" => {
+            let (token, id) = (random::uuid()?, random::uuid()?);
+            data(json!({"expires": clock::now(), "guest_token": token, "id": id}))
+        }
+        _ => error(403, "Failed getting an Ubuntu Pro guest token: Guest attachment not allowed"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mote_client::instance::{Channel, Vsock};
+
+    fn instance(flavour: Flavour, config: &[(&str, &str)]) -> Instance {
+        let channel = Channel::Qmp("/nowhere".into());
+        let mut instance = Instance::new("vm1", flavour, Vsock::Plain("/tmp/p".into()), channel);
+        let pairs = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        instance.config = pairs.collect();
+        instance
+    }
+
+    fn get(target: &str) -> Message {
+        Message { method: "GET".into(), target: target.into(), ..Message::default() }
+    }
+
+    #[test]
+    fn each_server_has_its_own_keys_and_words() {
+        let config = [("user.a", "1"), ("user.empty", ""), ("limits.cpu", "1")];
+        let (lxd, incus) = (instance(Flavour::Lxd, &config), instance(Flavour::Incus, &config));
+        assert_eq!(config_value(&lxd, "user.a"), data(json!("1")));
+        assert_eq!(config_value(&lxd, "user.empty"), error(404, "Not Found"));
+        assert_eq!(config_value(&incus, "user.empty"), data(json!("")));
+        assert_eq!(config_value(&incus, "user.b"), error(404, "not found"));
+        assert_eq!(config_value(&lxd, "limits.cpu"), error(403, "Forbidden"));
+        assert_eq!(config_value(&incus, "limits.cpu"), error(403, "not authorized"));
+    }
+
+    #[test]
+    fn ssh_keys_are_hidden_and_imply_the_documents_that_carry_them() {
+        let config = [("cloud-init.ssh-keys.me", "root:ssh-ed25519 AAAA"), ("user.user-data", "x")];
+        let lxd = instance(Flavour::Lxd, &config);
+        let keys = config_keys(&lxd);
+        assert_eq!(
+            keys,
+            json!([
+                "/1.0/config/user.user-data",
+                "/1.0/config/cloud-init.vendor-data",
+                "/1.0/config/user.vendor-data"
+            ])
+        );
+        let Answer::Data(document, None) = config_value(&lxd, "cloud-init.vendor-data") else {
+            panic!("no document");
+        };
+        assert!(document.as_str().unwrap().contains("- name: root\n"), "{document}");
+        assert!(document.as_str().unwrap().contains("  - ssh-ed25519 AAAA\n"), "{document}");
+    }
+
+    #[test]
+    fn the_info_has_what_each_server_says() {
+        let token = [("mote.bearer", "t"), ("security.devlxd.management.volumes", "true")];
+        let mut request = get("/1.0");
+        let lxd = instance(Flavour::Lxd, &token);
+        assert_eq!(info(&lxd, &request)["auth"], "untrusted");
+        request.headers.push(("authorization".into(), "Bearer t".into()));
+        assert_eq!(info(&lxd, &request)["auth"], "trusted");
+        assert_eq!(info(&lxd, &request)["supported_storage_drivers"][0]["name"], "dir");
+        let old = info(&instance(Flavour::LxdOld, &[]), &request);
+        assert_eq!((&old["state"], &old["location"]), (&json!(""), &json!("none")));
+        let incus = info(&instance(Flavour::Incus, &[(READY, "true")]), &request);
+        assert_eq!((&incus["state"], incus.get("auth")), (&json!("Ready"), None));
+        // No token set is not the empty token.
+        request.headers[0].1 = "Bearer ".into();
+        assert!(!is_trusted(&instance(Flavour::Lxd, &[]), &request));
+    }
+
+    #[test]
+    fn paths_are_each_servers_own() {
+        let pro = ["1.0", "ubuntu-pro"];
+        assert_eq!(place(Flavour::Lxd, &pro), Some(Place::Pro));
+        assert_eq!(place(Flavour::Incus, &pro), None);
+        assert_eq!(place(Flavour::LxdOld, &["1.0", "storage-pools", "p"]), None);
+        assert_eq!(place(Flavour::Incus, &["1.0", "images", "f", "export"]), Some(Place::Image));
+        assert_eq!(decode("a%2fb%C3%A9"), "a/b\u{e9}");
+    }
+}

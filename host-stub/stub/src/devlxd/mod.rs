@@ -1,0 +1,6 @@
+//! The devlxd API, as hosts serve it to guests.
+
+pub mod answer;
+pub mod api;
+pub mod server;
+pub mod storage;

@@ -1,0 +1,349 @@
+//! The devlxd API over vsock: guests are told apart by the
+//! socket or the context id they come through, and must prove it
+//! with their certificate (P§3.5); answers are in the envelope (P§5.4). One request a connection.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustls::pki_types::CertificateDer;
+use rustls::{HandshakeKind, ServerConfig, ServerConnection, StreamOwned};
+use serde_json::{Value, json};
+use vsock::{VMADDR_CID_ANY, VsockListener};
+
+use super::answer::Answer;
+use super::api;
+use crate::daemon::fault::Fault;
+use crate::daemon::{Daemon, Life};
+use mote_client::agent::trouble::Trouble;
+use mote_client::common::limits;
+use mote_client::instance::store;
+use mote_client::instance::{Flavour, Instance, Vsock};
+use mote_client::net::certs::{Pair, certificate};
+use mote_client::net::http::{Message, read_request, reason, write_answer};
+use mote_client::net::slots::{AT_ONCE, Slots};
+use mote_client::net::stream::{Limit, Timed};
+use mote_client::net::tls;
+
+/// For handshake, head and body together (P§3.5).
+const READ: Duration = Duration::from_secs(3);
+/// A guest that takes nothing of an answer for so long is given up.
+const WRITE: Duration = Duration::from_secs(30);
+/// An endless answer ends here all the same.
+const HUGE: Duration = Duration::from_secs(600);
+/// A Go server gives one in each connection.
+const TICKETS: usize = 1;
+/// When there are no descriptors left.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Images are written in such pieces.
+const PIECE: usize = 64 * 1024;
+
+type Stream = StreamOwned<ServerConnection, Timed>;
+
+/// One instance's door.
+struct Door {
+    daemon: Arc<Daemon>,
+    name: String,
+    flavour: Flavour,
+    /// Its guest's certificate.
+    agent: CertificateDer<'static>,
+    right: Arc<ServerConfig>,
+    wrong: Arc<ServerConfig>,
+    /// Without tickets.
+    forgetful: Arc<ServerConfig>,
+    slots: Arc<Slots>,
+    life: Life,
+}
+
+/// Where guests come in. Those with a context id share one listener, which outlives the instances.
+#[derive(Default)]
+pub struct Doors {
+    by_context_id: Mutex<BTreeMap<u32, Arc<Door>>>,
+    hears_vsock: AtomicBool,
+}
+
+impl Doors {
+    /// Listens for one instance's guest, in a thread, for as long as there is the instance.
+    pub fn open(
+        self: &Arc<Self>,
+        daemon: &Arc<Daemon>,
+        instance: &Instance,
+        life: &Life,
+    ) -> Result<()> {
+        let door = Arc::new(Door::new(daemon, instance, life)?);
+        match (&instance.vsock, instance.vsock.host_socket(daemon.port)) {
+            (Vsock::Plain(_) | Vsock::Uds(_), Some(path)) => listen_unix(daemon, &path, door),
+            (Vsock::Cid(cid), _) => {
+                let mut doors = self.lock();
+                if !self.hears_vsock.swap(true, Ordering::AcqRel) {
+                    self.listen_vsock(daemon.port).inspect_err(|_| {
+                        self.hears_vsock.store(false, Ordering::Release);
+                    })?;
+                }
+                doors.insert(*cid, door);
+                Ok(())
+            }
+            (Vsock::Plain(_) | Vsock::Uds(_), None) => Ok(()),
+        }
+    }
+
+    /// Nobody is let in any more; the instance's life is over already.
+    pub fn close(&self, daemon: &Daemon, vsock: &Vsock) {
+        match (vsock, vsock.host_socket(daemon.port)) {
+            (Vsock::Cid(cid), _) => {
+                self.lock().remove(cid);
+            }
+            (Vsock::Plain(_) | Vsock::Uds(_), Some(path)) => {
+                // Wakes the thread that is blocked in accept(2), so that it sees the end of the instance's life.
+                let _gone = UnixStream::connect(&path);
+                let _gone = std::fs::remove_file(&path);
+            }
+            (Vsock::Plain(_) | Vsock::Uds(_), None) => {}
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Door>>> {
+        self.by_context_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The guest is known by its context id (P§3.5). A guest with all its threads taken holds up the
+    /// others here, as they share a listener.
+    fn listen_vsock(self: &Arc<Self>, port: u32) -> Result<()> {
+        let listener = VsockListener::bind_with_cid_port(VMADDR_CID_ANY, port).context("vsock")?;
+        let doors = self.clone();
+        std::thread::spawn(move || {
+            for socket in listener.incoming() {
+                let Ok(socket) = socket else {
+                    std::thread::sleep(PAUSE);
+                    continue;
+                };
+                let peer = socket.peer_addr().ok();
+                let door = peer.and_then(|peer| doors.lock().get(&peer.cid()).cloned());
+                // Any stream socket will do from here on.
+                if let (Some(door), Ok(fd)) = (door, socket.as_fd().try_clone_to_owned()) {
+                    door.receive(UnixStream::from(fd));
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+fn listen_unix(daemon: &Daemon, path: &Path, door: Arc<Door>) -> Result<()> {
+    let _stale = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path).with_context(|| path.display().to_string())?;
+    daemon.bound(path);
+    std::thread::spawn(move || {
+        for socket in listener.incoming() {
+            if door.life.is_over() {
+                return;
+            }
+            match socket {
+                Ok(socket) => door.receive(socket),
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    });
+    Ok(())
+}
+
+impl Door {
+    fn new(daemon: &Arc<Daemon>, instance: &Instance, life: &Life) -> Result<Self> {
+        let directory = store::directory(&daemon.root, &instance.name);
+        Ok(Self {
+            daemon: daemon.clone(),
+            name: instance.name.clone(),
+            flavour: instance.flavour,
+            agent: certificate(&store::share(&daemon.root, &instance.name).join("agent.crt"))?,
+            right: tls::server(&daemon.pair, TICKETS)?,
+            wrong: tls::server(&Pair::load_or_make(&directory, "wrong")?, TICKETS)?,
+            forgetful: tls::server(&daemon.pair, 0)?,
+            slots: Slots::new(AT_ONCE),
+            life: life.clone(),
+        })
+    }
+
+    /// Serves a connection, in a thread as soon as there is one.
+    fn receive(self: &Arc<Self>, socket: UnixStream) {
+        let door = self.clone();
+        self.slots.serve(move || door.let_in(socket));
+    }
+
+    fn let_in(&self, socket: UnixStream) {
+        let fault = self.daemon.with(&self.name, |live| {
+            live.agent.connections += 1;
+            live.fault
+        });
+        let Ok(fault) = fault else { return };
+        if let Err(error) = self.serve(Timed::new(socket, Limit::within(READ)), fault) {
+            let trouble = error.downcast_ref().and_then(Trouble::meant);
+            // Of its slowness nothing follows.
+            let trouble = trouble.filter(|trouble| *trouble == Trouble::HostsCertificate);
+            self.daemon.failed(&self.name, &format!("guest connection: {error:#}"), trouble);
+        }
+    }
+
+    fn serve(&self, socket: Timed, fault: Fault) -> Result<()> {
+        if let Fault::Stall(time) = fault {
+            stall(socket, time);
+            return Ok(());
+        }
+        let config = match fault {
+            Fault::WrongCert => &self.wrong,
+            Fault::NoTickets(_) => &self.forgetful,
+            Fault::DenyPut
+            | Fault::Forbidden
+            | Fault::Garbage
+            | Fault::Huge
+            | Fault::None
+            | Fault::Reset
+            | Fault::Slow(_)
+            | Fault::Stall(_) => &self.right,
+        };
+        let mut stream = StreamOwned::new(ServerConnection::new(config.clone())?, socket);
+        let Some(request) = read_request(&mut stream, limits::REQUEST)? else { return Ok(()) };
+        let resumed = stream.conn.handshake_kind() == Some(HandshakeKind::Resumed);
+        let line = format!("{} {}", request.method, request.target);
+        self.daemon.with(&self.name, |live| {
+            live.agent.resumed += u64::from(resumed);
+            live.agent.last_request.clone_from(&line);
+        })?;
+        // A response may be long, its parts may not.
+        stream.sock.limit(Limit::Each(WRITE));
+        match fault {
+            Fault::Reset => {
+                self.daemon.log(&format!("{}: {line} reset", self.name));
+                return Ok(());
+            }
+            Fault::Garbage => return Ok(stream.write_all(b"\x16\x03 this is not HTTP\r\n\r\n")?),
+            Fault::Huge => return huge(&mut stream),
+            Fault::Slow(time) | Fault::NoTickets(time) => {
+                // The ticket is part of the handshake for Go, and does not wait for the answer.
+                stream.flush()?;
+                std::thread::sleep(time);
+            }
+            Fault::DenyPut
+            | Fault::Forbidden
+            | Fault::None
+            | Fault::Stall(_)
+            | Fault::WrongCert => {}
+        }
+        let answer = self.answer(&stream, &request, fault)?;
+        let status = self.write(&mut stream, &request, answer)?;
+        if status == 200 {
+            self.daemon.with(&self.name, |live| live.agent.called())?;
+        }
+        stream.conn.send_close_notify();
+        let _gone = stream.flush();
+        let how = if resumed { " (resumed)" } else { "" };
+        self.daemon.log(&format!("{}: {line} {status}{how}", self.name));
+        Ok(())
+    }
+
+    fn answer(&self, stream: &Stream, request: &Message, fault: Fault) -> Result<Answer> {
+        let shown = stream.conn.peer_certificates().and_then(|all| all.first());
+        if shown != Some(&self.agent) {
+            let text = "guest connection: it shows another certificate than the instance's";
+            self.daemon.with(&self.name, |live| {
+                live.agent.failed(text, Some(Trouble::AgentsCertificate));
+            })?;
+            return Ok(Answer::Error(401, "Unauthorized".into()));
+        }
+        self.daemon.with(&self.name, |live| live.called = true)?;
+        if fault == Fault::Forbidden {
+            return Ok(Answer::Error(403, "Forbidden".into()));
+        }
+        // A guest hears what its host could not do.
+        api::answer(&self.daemon, &self.name, request)
+            .or_else(|why| Ok(Answer::Error(500, format!("{why:#}"))))
+    }
+
+    fn write(&self, stream: &mut Stream, request: &Message, answer: Answer) -> Result<u16> {
+        match answer {
+            Answer::Data(value, etag) => {
+                let quoted = etag.map(|etag| format!("\"{etag}\""));
+                let extra: Vec<_> = quoted.iter().map(|etag| ("ETag", etag.as_str())).collect();
+                write_answer(stream, 200, "application/json", &extra, &envelope(200, "", value))?;
+                Ok(200)
+            }
+            Answer::Error(code, text) => {
+                let text = if text.is_empty() { reason(code).to_owned() } else { text };
+                // Incus and old LXD refuse strangers in plain text (P§5.4).
+                if code == 401 && self.flavour != Flavour::Lxd {
+                    write_answer(stream, code, "text/plain", &[], format!("{text}\n").as_bytes())?;
+                } else {
+                    let body = envelope(code, &text, Value::Null);
+                    write_answer(stream, code, "application/json", &[], &body)?;
+                }
+                Ok(code)
+            }
+            Answer::Image(size) => {
+                image(stream, request, size)?;
+                Ok(200)
+            }
+        }
+    }
+}
+
+/// The standard envelope (P§4).
+fn envelope(code: u16, error: &str, metadata: Value) -> Vec<u8> {
+    let ok = code == 200;
+    let body = json!({"type": if ok { "sync" } else { "error" },
+        "status": if ok { "Success" } else { "" }, "status_code": if ok { 200 } else { 0 },
+        "operation": "", "error_code": if ok { 0 } else { code }, "error": error,
+        "metadata": metadata});
+    format!("{body}\n").into_bytes()
+}
+
+/// Says nothing until the time is over or the guest has gone.
+fn stall(mut socket: Timed, time: Duration) {
+    socket.limit(Limit::within(time));
+    let mut buffer = [0; 1024];
+    loop {
+        match socket.read(&mut buffer) {
+            Ok(0) => return,
+            Err(error) if error.kind() != ErrorKind::Interrupted => return,
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+/// An image: noise that is the same each time, so that it can be compared.
+fn image(stream: &mut Stream, request: &Message, size: u64) -> Result<()> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
+         Content-Disposition: inline;filename=image.bin\r\nX-Path: {}\r\n\
+         Content-Length: {size}\r\nConnection: close\r\n\r\n",
+        request.path()
+    );
+    stream.write_all(head.as_bytes())?;
+    let (mut left, mut word) = (size, 1u32);
+    let mut piece = vec![0; PIECE];
+    while left > 0 {
+        for byte in &mut piece {
+            word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *byte = word.to_be_bytes()[0];
+        }
+        let count = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+        stream.write_all(&piece[..count])?;
+        left -= u64::try_from(count)?;
+    }
+    Ok(stream.flush()?)
+}
+
+/// An answer without end; the agent must give up by itself.
+fn huge(stream: &mut Stream) -> Result<()> {
+    let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"metadata\":\"";
+    stream.write_all(head)?;
+    let end = Instant::now() + HUGE;
+    while Instant::now() < end {
+        stream.write_all(&[b'x'; PIECE])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! The VM's console: what the guest's kernel and its programs print. It goes to a file, and is read from there.
+
+mod colours;
+mod stuck;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use self::colours::Colours;
+pub use self::colours::without_colours;
+use self::stuck::{Stuck, stops_at};
+use mote_client::common::printable;
+use mote_client::common::whole_file::end_of;
+
+/// What a kernel says when it gives up.
+const PANIC: &str = "Kernel panic - not syncing";
+/// Of the end of a console that is shown, lines and bytes.
+const TAIL: usize = 20;
+const TAIL_BYTES: usize = 16 * 1024;
+/// Longest part of a line that is kept until its end comes, bytes.
+const LINE: usize = 4096;
+/// Bytes of a console that are read at a time, in pieces: a guest may print without end.
+const PIECE: usize = 16 * 1024;
+const PIECES: usize = 256;
+/// Bytes at the end of a console that stay on disk, if nobody has asked for all of it; at most twice as many do.
+const KEPT: u64 = 16 << 20;
+
+/// A console that is followed.
+#[derive(Debug)]
+pub struct Console {
+    path: PathBuf,
+    file: Option<File>,
+    line: Vec<u8>,
+    panic: Option<String>,
+    agent: Option<String>,
+    stuck: Option<Stuck>,
+    echo: Echo,
+    keeps: Keeps,
+    /// How much was read, and how much of that is no longer on disk, bytes.
+    read: u64,
+    forgotten: u64,
+    colours: Colours,
+}
+
+/// What of it stays on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// Everything.
+    All,
+    /// A guest that prints without end fills no disk.
+    End,
+}
+
+/// Whether it is shown as it comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Echo {
+    /// On stderr.
+    Stderr,
+    /// It is not shown.
+    No,
+}
+
+impl Console {
+    /// Of a file that QEMU will write.
+    pub fn new(path: PathBuf, echo: Echo, keeps: Keeps) -> Self {
+        Self {
+            path,
+            file: None,
+            line: Vec::new(),
+            panic: None,
+            agent: None,
+            stuck: None,
+            echo,
+            keeps,
+            read: 0,
+            forgotten: 0,
+            colours: Colours::default(),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes what has been printed since; gives the panic's line if there was one.
+    pub fn look(&mut self) -> Option<&str> {
+        if self.file.is_none() {
+            self.file = File::options().read(true).write(true).open(&self.path).ok();
+        }
+        let mut piece = [0; PIECE];
+        for _ in 0..PIECES {
+            let count = self.file.as_mut().and_then(|file| file.read(&mut piece).ok());
+            let Some(bytes @ [_, ..]) = count.and_then(|count| piece.get(..count)) else { break };
+            if self.echo == Echo::Stderr {
+                let shown = cleaned(&self.colours.whole(bytes));
+                printable::to_stderr(format_args!("{shown}"));
+            }
+            self.take(bytes);
+            self.read += u64::try_from(bytes.len()).unwrap_or_default();
+        }
+        self.forget();
+        self.panic.as_deref()
+    }
+
+    /// Gives back the disk's space of what was read and will not be shown.
+    fn forget(&mut self) {
+        let until = self.read.saturating_sub(KEPT);
+        if self.keeps == Keeps::All || until < self.forgotten + KEPT {
+            return;
+        }
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // A file system that cannot do it has all of it.
+        let _as_it_is = self.file.as_ref().map(|file| fallocate(file, hole, 0, until));
+        self.forgotten = until;
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if *byte == b'\n' {
+                let line = std::mem::take(&mut self.line);
+                let line = without_colours(&String::from_utf8_lossy(&line));
+                if self.panic.is_none() {
+                    self.panic = panic_in(&line);
+                }
+                self.agent = agent_in(&line).or(self.agent.take());
+                self.stops(&line);
+            } else if self.line.len() < LINE {
+                self.line.push(*byte);
+            }
+        }
+    }
+
+    /// Whether the boot has stopped, by a line or by a prompt that ends none.
+    fn stops(&mut self, line: &str) {
+        if self.stuck.is_none() {
+            self.stuck = stops_at(line);
+        }
+    }
+
+    /// At which line the boot has stopped, if it has.
+    pub fn stuck(&mut self) -> Option<&Stuck> {
+        let prompt = without_colours(&String::from_utf8_lossy(&self.line));
+        self.stops(&prompt);
+        self.stuck.as_ref()
+    }
+
+    /// Whether nothing at all was printed.
+    pub fn is_empty(&self) -> bool {
+        self.tail().is_empty()
+    }
+
+    /// What the agent said last, if its log is shown here.
+    pub fn agent(&self) -> Option<&str> {
+        self.agent.as_deref()
+    }
+
+    /// Its last lines, for people; of the file that was opened, as a guest with a share may have put another there since.
+    pub fn tail(&self) -> String {
+        let end = self.file.as_ref().and_then(|file| end_of(file, TAIL_BYTES).ok());
+        last_lines(&cleaned(&end.unwrap_or_default()))
+    }
+}
+
+/// A guest's text cannot steer a terminal; carriage returns and colours of a console mean nothing here.
+fn cleaned(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes).replace('\r', "");
+    printable::lines(&without_colours(&text))
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let from = lines.len().saturating_sub(TAIL);
+    lines.get(from..).unwrap_or_default().iter().map(|line| format!("  {line}\n")).collect()
+}
+
+/// What a line says of a panic, without the time before it. Programs print too: the kernel's line has nothing else.
+fn panic_in(line: &str) -> Option<String> {
+    let line = line.trim();
+    let said = match line.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?.1.trim_start(),
+        None => line,
+    };
+    let end = said.strip_prefix("---[ end ").map(|end| end.trim_end_matches(" ]---"));
+    end.unwrap_or(said).starts_with(PANIC).then(|| printable::text(end.unwrap_or(said)))
+}
+
+/// What a line says if it is of the agent's log, wherever it begins: a prompt may be before it.
+fn agent_in(line: &str) -> Option<String> {
+    let (_, said) = line.trim_end().split_once("mote: ")?;
+    let levels = ["info: ", "warn: ", "error: "];
+    levels.iter().find_map(|level| said.strip_prefix(level)).map(printable::text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+
+    #[test]
+    fn only_the_kernels_own_line_is_a_panic() {
+        let said = "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100";
+        for line in [format!("[    1.234567] {said}\r"), said.to_owned()] {
+            assert_eq!(panic_in(&line).as_deref(), Some(said), "{line}");
+        }
+        for line in
+            ["", "[", "[ 1.0] all well", "grep: Kernel panic - not syncing", "[x Kernel panic"]
+        {
+            assert_eq!(panic_in(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_agents_own_words_are_known_by_their_level() {
+        let said = agent_in("/ # mote: info: waiting for vsock: no\x1b driver\r");
+        assert_eq!(said.as_deref(), Some("waiting for vsock: no\\x1b driver"));
+        for line in ["", "mote: type 'mote-agent status'", "remote: hello", "info: x"] {
+            assert_eq!(agent_in(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_in_pieces_is_one_and_the_end_is_what_is_shown() {
+        let path = std::env::temp_dir().join(format!("mote-host-console-{}", std::process::id()));
+        let mut console = Console::new(path.clone(), Echo::No, Keeps::End);
+        assert_eq!(console.look(), None);
+        let lines: String = (0..30).map(|number| format!("line {number}\r\n")).collect();
+        std::fs::write(&path, format!("{lines}[ 1.0] Kernel pa")).unwrap();
+        assert_eq!(console.look(), None);
+        std::fs::write(&path, format!("{lines}[ 1.0] Kernel panic - not syncing: x\x1b[0m\r\n"))
+            .unwrap();
+        assert_eq!(console.look(), Some("Kernel panic - not syncing: x"));
+        let tail = console.tail();
+        assert!(tail.starts_with("  line 11\n") && tail.ends_with("not syncing: x\n"), "{tail}");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_put_in_its_place_is_not_shown() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, secret] = ["console", "secret"].map(|name| directory.path().join(name));
+        std::fs::write(&secret, "mine\n").unwrap();
+        std::fs::write(&path, "printed\n").unwrap();
+        let mut console = Console::new(path.clone(), Echo::No, Keeps::All);
+        console.look();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&secret, &path).unwrap();
+        console.look();
+        assert_eq!(console.tail(), "  printed\n");
+    }
+
+    #[test]
+    fn of_a_guest_that_prints_without_end_the_end_is_kept() {
+        let path = std::env::temp_dir().join(format!("mote-host-endless-{}", std::process::id()));
+        let line = [b"x".repeat(1022), b"\r\n".to_vec()].concat().repeat(1024);
+        for (keeps, most) in [(Keeps::End, 2 * KEPT), (Keeps::All, u64::MAX)] {
+            let mut guest = File::create(&path).unwrap();
+            let mut console = Console::new(path.clone(), Echo::No, keeps);
+            for _ in 0..64 {
+                guest.write_all(&line).unwrap();
+                console.look();
+            }
+            let blocks = guest.metadata().unwrap().blocks() * 512;
+            assert!(blocks <= most && (blocks < 64 << 20) == (keeps == Keeps::End), "{blocks}");
+            guest.write_all(b"Kernel panic - not syncing: x\r\n").unwrap();
+            assert!(console.look().is_some() && console.tail().ends_with("x\n"));
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}

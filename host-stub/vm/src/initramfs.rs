@@ -1,0 +1,172 @@
+//! An agent in an initramfs that has none: a second archive behind the first, which the kernel unpacks after it. Its
+//! script starts the agent, and then the initramfs' own /init in its place.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use mote_client::common::shell::quoted;
+
+/// What the kernel runs first (`rdinit=`), behind the line with its shell.
+const SCRIPT: &str = "PATH=/bin:/sbin:/usr/bin:/usr/sbin
+export PATH
+[ -d /proc/self ] || { mkdir -p /proc; mount -t proc proc /proc; }
+[ -d /sys/class ] || { mkdir -p /sys; mount -t sysfs sysfs /sys; }
+[ -c /dev/null ] || { mkdir -p /dev; mount -t devtmpfs devtmpfs /dev; }
+mkdir -p /run /tmp
+for module in virtio_pci virtio_console virtio_blk; do modprobe $module 2>/dev/null; done
+/.mote/mote-agent --initramfs </dev/null >/dev/console 2>&1 &
+exec ";
+/// The shell that most have, and what stands in for it where only busybox itself is there yet.
+const SHELL: &str = "#!/bin/sh\n";
+const BUSYBOX: &str = "#!/bin/busybox sh
+mkdir() { /bin/busybox mkdir \"$@\"; }
+mount() { /bin/busybox mount \"$@\"; }
+modprobe() { /bin/busybox modprobe \"$@\"; }
+";
+/// How archives are packed: how each begins, and the program that unpacks it.
+const PACKED: [(&[u8], &str); 5] = [
+    (b"\x1f\x8b", "gzip"),
+    (b"\xfd7zXZ", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x02\x21\x4c\x18", "lz4"),
+    (b"BZh", "bzip2"),
+];
+/// Of an entry's head, bytes, and how it begins.
+const HEAD: usize = 110;
+const MAGIC: &[u8] = b"07070";
+const END: &str = "TRAILER!!!";
+
+/// The initramfs with the agent behind it.
+///
+/// `init` is the program of the initramfs that is started after it.
+pub fn with_agent(initrd: &Path, agent: &Path, init: &str) -> Result<Vec<u8>> {
+    let read = |path: &Path| fs::read(path).with_context(|| path.display().to_string());
+    let mut all = read(initrd)?;
+    let names = names(initrd, &all).with_context(|| initrd.display().to_string())?;
+    let has = |file: &str| names.iter().any(|name| name.trim_start_matches("./") == file);
+    let shell = match () {
+        () if has("bin/sh") || has("usr/bin/sh") => SHELL,
+        () if has("bin/busybox") => BUSYBOX,
+        () => bail!("{} has no shell, which --mote needs", initrd.display()),
+    };
+    // An archive begins at a multiple of four.
+    all.resize(all.len().next_multiple_of(4), 0);
+    let (script, agent) = (format!("{shell}{SCRIPT}{} \"$@\"\n", quoted(init)), read(agent)?);
+    let (directory, program) = (0o040_755, 0o100_755);
+    entry(&mut all, 1, ".mote", directory, &[])?;
+    entry(&mut all, 2, ".mote/init", program, script.as_bytes())?;
+    entry(&mut all, 3, ".mote/mote-agent", program, &agent)?;
+    entry(&mut all, 0, END, 0, &[])?;
+    Ok(all)
+}
+
+/// A file as `newc` has it.
+fn entry(all: &mut Vec<u8>, number: usize, name: &str, mode: usize, content: &[u8]) -> Result<()> {
+    let (length, named) = (content.len(), name.len() + 1);
+    all.extend(b"070701");
+    for number in [number, mode, 0, 0, 1, 0, length, 0, 0, 0, 0, named, 0] {
+        all.extend(format!("{:08X}", u32::try_from(number)?).bytes());
+    }
+    all.extend(name.bytes());
+    all.push(0);
+    all.resize(all.len().next_multiple_of(4), 0);
+    all.extend(content);
+    all.resize(all.len().next_multiple_of(4), 0);
+    Ok(())
+}
+
+/// The names in an initramfs: archives one behind the other, of which the last may be packed.
+fn names(path: &Path, bytes: &[u8]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    let rest = list(bytes, &mut names);
+    let Some((_, program)) = PACKED.iter().find(|(begin, _)| rest.starts_with(begin)) else {
+        return Ok(names);
+    };
+    let mut file = File::open(path)?;
+    std::io::Seek::seek(
+        &mut file,
+        std::io::SeekFrom::Start(u64::try_from(bytes.len() - rest.len())?),
+    )?;
+    let mut unpack = Command::new(program);
+    unpack.arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut unpack = unpack.spawn().with_context(|| format!("{program} is needed to read it"))?;
+    let mut unpacked = Vec::new();
+    if let Some(mut out) = unpack.stdout.take() {
+        out.read_to_end(&mut unpacked)?;
+    }
+    // It complains of what follows the last archive; what was read counts.
+    let _read = unpack.wait()?;
+    list(&unpacked, &mut names);
+    Ok(names)
+}
+
+/// Adds the names of archives that are not packed; gives what is behind them.
+fn list<'a>(mut bytes: &'a [u8], names: &mut Vec<String>) -> &'a [u8] {
+    let all = bytes;
+    loop {
+        let place = all.len() - bytes.len();
+        let number = |at: usize| {
+            let digits = std::str::from_utf8(bytes.get(at..at + 8)?).ok()?;
+            usize::from_str_radix(digits, 16).ok()
+        };
+        let (Some(length), Some(named)) = (number(54), number(94)) else { return bytes };
+        if !bytes.starts_with(MAGIC) || named == 0 {
+            return bytes;
+        }
+        let name = bytes.get(HEAD..HEAD + named - 1).unwrap_or_default();
+        let name = String::from_utf8_lossy(name).into_owned();
+        let content = (place + HEAD + named).next_multiple_of(4);
+        let next = content.saturating_add(length).next_multiple_of(4);
+        let Some(rest) = all.get(next..) else { return &[] };
+        bytes = rest;
+        if name == END {
+            // Zeros fill up to the next one.
+            let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+            bytes = bytes.get(zeros..).unwrap_or_default();
+        } else {
+            names.push(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_put_behind_and_started_by_the_shell_that_is_there() {
+        let at = |name: &str| {
+            std::env::temp_dir().join(format!("mote-host-initramfs-{}-{name}", std::process::id()))
+        };
+        let (initrd, agent) = (at("initrd"), at("agent"));
+        fs::write(&agent, "the agent").unwrap();
+        for (file, expected) in
+            [("bin/busybox", Some(BUSYBOX)), ("./bin/sh", Some(SHELL)), ("x", None)]
+        {
+            let mut archive = Vec::new();
+            entry(&mut archive, 1, "init", 0o100_755, b"script").unwrap();
+            entry(&mut archive, 2, file, 0o100_755, b"").unwrap();
+            entry(&mut archive, 0, END, 0, &[]).unwrap();
+            archive.resize(512, 0);
+            fs::write(&initrd, &archive).unwrap();
+            let made = with_agent(&initrd, &agent, "/init");
+            let Some(expected) = expected else {
+                assert!(
+                    made.unwrap_err().to_string().ends_with("has no shell, which --mote needs")
+                );
+                continue;
+            };
+            let made = made.unwrap();
+            let mut found = Vec::new();
+            assert_eq!(list(&made, &mut found), b"");
+            assert_eq!(found, ["init", file, ".mote", ".mote/init", ".mote/mote-agent"]);
+            assert!(String::from_utf8(made).unwrap().contains(&format!("{expected}PATH=")));
+        }
+        fs::remove_file(initrd).unwrap();
+        fs::remove_file(agent).unwrap();
+    }
+}

@@ -1,0 +1,239 @@
+//! The devices of a VM, as QEMU's options.
+
+use std::path::{Path, PathBuf};
+
+use super::{Machine, Recipe, Writes};
+use mote_client::instance::vsock_device::DEVICE;
+use mote_client::instance::{CONFIG_DISK, Channel, Flavour, GENERATION, UUID, Vsock};
+
+/// QEMU's ring buffer under LXD, and under Incus before 7.0.1, bytes (P§2.1).
+const RING: u32 = 16;
+/// The same under Incus from 7.0.1 on, where an agent without vsock tells its state by it (P§2.4).
+const RING_OF_INCUS: u32 = 16 * 1024;
+
+/// Some of QEMU's arguments that belong together.
+pub(super) struct QemuOption {
+    pub(super) why: &'static str,
+    pub(super) arguments: Vec<String>,
+}
+
+#[derive(Default)]
+struct Options(Vec<QemuOption>);
+
+impl Options {
+    fn add(&mut self, why: &'static str, arguments: &[&str]) {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        self.0.push(QemuOption { why, arguments });
+    }
+}
+
+impl Recipe<'_> {
+    /// All of them.
+    pub(super) fn options(&self) -> Vec<QemuOption> {
+        let mut options = Options::default();
+        self.identity(&mut options);
+        self.status_port(&mut options);
+        self.vsock(&mut options);
+        self.memory_and_chance(&mut options);
+        self.disks(&mut options);
+        options.0
+    }
+
+    /// Who it is: what SMBIOS says, and the CPU.
+    fn identity(&self, options: &mut Options) {
+        let config = |key: &str| self.instance.config.get(key).map(String::as_str);
+        if let Some(uuid) = config(UUID) {
+            let why = "its name, and its UUID as the system's (SMBIOS type 1)";
+            options.add(why, &["-name", &self.instance.name, "-uuid", uuid]);
+        }
+        if self.machine == Machine::Riscv {
+            return;
+        }
+        options.add(
+            "the board's name (SMBIOS type 2) as the server has it; cloud-init knows LXD by it",
+            &["-smbios", &format!("type=2,{}", self.instance.flavour.board())],
+        );
+        for text in self.instance.smbios11() {
+            let text = format!("type=11,value={}", escaped(&text));
+            options.add("of its configuration (SMBIOS type 11)", &["-smbios", &text]);
+        }
+        options.add(
+            "a CPU with all that this machine or QEMU itself can emulate; -accel is yours",
+            &["-cpu", "max"],
+        );
+    }
+
+    fn status_port(&self, options: &mut Options) {
+        options.add(
+            "a serial bus for the status port (guest: virtio_pci, virtio_console)",
+            &["-device", "virtio-serial-pci,id=serial"],
+        );
+        let ring = match self.instance.flavour {
+            Flavour::Incus => RING_OF_INCUS,
+            Flavour::Lxd | Flavour::LxdOld => RING,
+        };
+        let listening = |path: &Path| format!("unix:{},server=on,wait=off", value(path));
+        let (monitor, status, why) = match &self.instance.channel {
+            Channel::Qmp(path) => {
+                options.add(
+                    "QEMU's monitor for mote-host, which takes one client: it reads the status port",
+                    &["-qmp", &listening(path)],
+                );
+                (
+                    yours(path),
+                    format!("ringbuf,id=qemu_serial-chardev,size={ring}"),
+                    "what the agent writes: a ring buffer, which the host reads by this very id",
+                )
+            }
+            Channel::Serial { path, .. } => (
+                yours(&self.beside("qmp")),
+                format!("socket,id=qemu_serial-chardev,path={},server=on,wait=off", value(path)),
+                "what the agent writes and reads: a socket, to which mote-host connects",
+            ),
+        };
+        options.add(
+            "another monitor (QMP) for you: power button (system_powerdown), pause (stop, cont)",
+            &["-qmp", &listening(&monitor)],
+        );
+        options.add(why, &["-chardev", &status]);
+        let name = self.instance.flavour.port_name();
+        let port = format!(
+            "virtserialport,bus=serial.0,chardev=qemu_serial-chardev,name={name},id=qemu_serial"
+        );
+        options.add(
+            "the status port; by its name the agent finds it and knows the server",
+            &["-device", &port],
+        );
+        if self.instance.flavour != Flavour::LxdOld {
+            let old = Flavour::LxdOld.port_name();
+            let dummy = format!("virtserialport,bus=serial.0,name={old},id=legacy");
+            options.add(
+                "the port's old name, which current servers keep beside it, empty",
+                &["-device", &dummy],
+            );
+        }
+    }
+
+    fn vsock(&self, options: &mut Options) {
+        let memory = format!("{}M", self.memory);
+        let why = "vsock, on which host and agent call each other (guest: \
+                   vmw_vsock_virtio_transport)";
+        match &self.instance.vsock {
+            Vsock::Uds(_) => {
+                let backend = format!("memory-backend-memfd,id=mem,size={memory},share=on");
+                options.add(
+                    "memory that vhost-device-vsock can read; both sizes are the same",
+                    &["-m", &memory, "-object", &backend, "-machine", "memory-backend=mem"],
+                );
+                let socket = format!("socket,id=vsock,path={}", value(&self.beside(DEVICE)));
+                let device = "vhost-user-vsock-pci,chardev=vsock";
+                options.add(why, &["-chardev", &socket, "-device", device]);
+            }
+            Vsock::Cid(cid) => {
+                options.add("memory", &["-m", &memory]);
+                if self.shared_memory {
+                    let backend = format!("memory-backend-memfd,id=mem,size={memory},share=on");
+                    options.add(
+                        "of which others read",
+                        &["-object", &backend, "-machine", "memory-backend=mem"],
+                    );
+                }
+                options.add(why, &["-device", &format!("vhost-vsock-pci,guest-cid={cid}")]);
+            }
+            // An agent on this machine; there is no device.
+            Vsock::Plain(_) => options.add("memory", &["-m", &memory]),
+        }
+    }
+
+    fn memory_and_chance(&self, options: &mut Options) {
+        options.add(
+            "the balloon by which servers change memory (guest: virtio_balloon)",
+            &["-device", "virtio-balloon-pci"],
+        );
+        options.add(
+            "random numbers of this machine (guest: virtio_rng)",
+            &[
+                "-object",
+                "rng-random,id=rng,filename=/dev/urandom",
+                "-device",
+                "virtio-rng-pci,rng=rng",
+            ],
+        );
+        let guid = self.instance.config.get(GENERATION);
+        if let Some(guid) = guid.filter(|_| self.machine == Machine::Pc) {
+            options.add(
+                "the generation's id, another one after a restore (guest: vmgenid)",
+                &["-device", &format!("vmgenid,guid={guid}")],
+            );
+        }
+    }
+
+    fn disks(&self, options: &mut Options) {
+        let drive = |file: &Path, id: &str, format: &str, more: &str| {
+            format!("file={},if=none,id={id},format={format}{more}", value(file))
+        };
+        let read_only = ",readonly=on";
+        options.add(
+            "the config share: certificates (guest: virtio_blk, isofs)",
+            &[
+                "-drive",
+                &drive(&self.beside("config.iso"), CONFIG_DISK, "raw", read_only),
+                "-device",
+                &format!("virtio-blk-pci,drive={CONFIG_DISK}"),
+            ],
+        );
+        if self.disk.is_some() || self.seed.is_some() {
+            options.add(
+                "disks by SCSI (guest: virtio_scsi, sd_mod, sr_mod)",
+                &["-device", "virtio-scsi-pci,id=scsi"],
+            );
+        }
+        if let Some((file, format)) = &self.disk {
+            let more = match self.writes {
+                Writes::Kept => ",discard=on",
+                Writes::Forgotten => ",snapshot=on",
+            };
+            // A kernel that somebody adds with -kernel has 0.
+            options.add(
+                "the root disk",
+                &[
+                    "-drive",
+                    &drive(file, "root", format, more),
+                    "-device",
+                    "scsi-hd,bus=scsi.0,drive=root,bootindex=1",
+                ],
+            );
+        }
+        if self.seed.is_some() {
+            options.add(
+                "cloud-init's seed (guest: isofs)",
+                &[
+                    "-drive",
+                    &drive(&self.beside("seed.iso"), "seed", "raw", read_only),
+                    "-device",
+                    "scsi-cd,bus=scsi.0,drive=seed",
+                ],
+            );
+        }
+    }
+}
+
+/// The socket of the monitor that is not mote-host's.
+fn yours(monitor: &Path) -> PathBuf {
+    let mut path = monitor.as_os_str().to_owned();
+    path.push(YOURS);
+    path.into()
+}
+
+/// Behind the path of mote-host's own monitor.
+pub const YOURS: &str = ".yours";
+
+/// A path inside of one of QEMU's options.
+fn value(path: &Path) -> String {
+    escaped(&path.display().to_string())
+}
+
+/// A text there: a comma ends a value unless it is doubled.
+fn escaped(text: &str) -> String {
+    text.replace(',', ",,")
+}

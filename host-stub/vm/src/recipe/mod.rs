@@ -1,0 +1,302 @@
+//! How a VM is booted that finds this host: each device with its reason, as text to be pasted into a
+//! shell. The names and ids are those that real servers give and agents look for (P§2.1); so are SMBIOS, balloon, random
+//! numbers and generation (`DQ:Start`, `driver_qemu_templates.go`). Not as theirs: the machine is QEMU's usual one with a
+//! BIOS, and there are no NIC, display, keyboard and USB.
+
+mod devices;
+mod disk;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub use devices::YOURS;
+pub use disk::root_disk;
+
+use mote_client::common::shell::quoted;
+use mote_client::instance::vsock_device::{DEVICE, DEVICE_LOCK};
+use mote_client::instance::{Instance, Vsock};
+
+/// Memory of the VM unless told otherwise, MiB.
+pub const MEMORY: u32 = 256;
+/// The guest's context id where a stand-in for vsock gives it one.
+pub const STAND_IN_CID: u32 = 3;
+/// What a VM of an instance needs.
+pub struct Recipe<'a> {
+    instance: &'a Instance,
+    share: &'a Path,
+    /// The instance's own directory.
+    directory: PathBuf,
+    /// MiB.
+    pub memory: u32,
+    /// The root disk's file and format.
+    pub disk: Option<(PathBuf, String)>,
+    /// Where cloud-init's seed is.
+    pub seed: Option<PathBuf>,
+    /// What becomes of writes to the root disk.
+    pub writes: Writes,
+    /// Whether processes of this machine need the VM's memory, besides what its vsock does.
+    pub shared_memory: bool,
+    /// Whether it is a PC.
+    pub machine: Machine,
+}
+
+/// The kind of machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Machine {
+    /// A PC with PCI.
+    #[default]
+    Pc,
+    /// QEMU's virt for aarch64.
+    Arm,
+    /// That for riscv64: it has no SMBIOS, and in older QEMUs no CPU called `max`.
+    Riscv,
+}
+
+/// What becomes of writes to a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writes {
+    /// They are the disk's.
+    #[default]
+    Kept,
+    /// They are forgotten with the VM.
+    Forgotten,
+}
+
+impl<'a> Recipe<'a> {
+    /// Of an instance; `share` is absolute.
+    pub fn of(root: &Path, instance: &'a Instance, share: &'a Path) -> Self {
+        let directory = share.parent().map_or_else(|| root.to_owned(), Path::to_owned);
+        Self {
+            instance,
+            share,
+            directory,
+            memory: MEMORY,
+            disk: None,
+            seed: None,
+            writes: Writes::Kept,
+            shared_memory: false,
+            machine: Machine::Pc,
+        }
+    }
+
+    fn beside(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Commands that come before QEMU, each with its reason.
+    fn before(&self) -> Vec<(&'static str, String)> {
+        let mut before = Vec::new();
+        let word = |path: PathBuf| quoted(&path.display().to_string());
+        if let Vsock::Uds(path) = &self.instance.vsock {
+            let socket = self.beside(DEVICE);
+            let vm = format!(
+                "guest-cid={STAND_IN_CID},uds-path={},socket={}",
+                path.display(),
+                socket.display()
+            );
+            let (vm, socket) = (quoted(&vm), word(socket));
+            let lock = word(self.beside(DEVICE_LOCK));
+            before.push((
+                "vsock by a process, for machines without /dev/vhost-vsock (cargo install \
+                 vhost-device-vsock). mote-host's\n# daemon ends it with the VM; one that still \
+                 runs is used again",
+                format!(
+                    "flock -w 1 {lock} rm -f {socket} || :\n\
+                     flock -n {lock} vhost-device-vsock --vm {vm} &\n\
+                     for try in 1 2 3 4 5 6 7 8 9; do [ -S {socket} ] || sleep 0.2; done"
+                ),
+            ));
+        }
+        let mut iso = |why, label: &str, file: &str, from: &Path| {
+            let (file, from) = (word(self.beside(file)), word(from.to_owned()));
+            before.push((why, format!("genisoimage -quiet -R -J -V {label} -o {file} {from}")));
+        };
+        iso(
+            "the config share as a disk, made anew before each boot",
+            "incus-agent",
+            "config.iso",
+            self.share,
+        );
+        if let Some(seed) = &self.seed {
+            iso("cloud-init's seed, likewise", "cidata", "seed.iso", seed);
+        }
+        before
+    }
+
+    /// QEMU's arguments.
+    pub fn arguments(&self) -> impl Iterator<Item = String> {
+        self.options().into_iter().flat_map(|option| option.arguments)
+    }
+}
+
+impl fmt::Display for Recipe<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.instance.name;
+        writeln!(out, "# How to boot a VM as {name}; to be pasted into bash, in one piece.")?;
+        if let Vsock::Plain(prefix) = &self.instance.vsock {
+            let prefix = quoted(&prefix.display().to_string());
+            writeln!(out, "# It has no vsock: only mote-agent --vsock-unix {prefix} is reached.")?;
+        }
+        for (why, command) in self.before() {
+            writeln!(out, "# {why}\n{command}")?;
+        }
+        writeln!(out, "mote=(")?;
+        for option in self.options() {
+            let words: Vec<String> = option.arguments.iter().map(|word| quoted(word)).collect();
+            writeln!(out, "  # {}\n  {}", option.why, words.join(" "))?;
+        }
+        // Under emulation a busy machine is late with ticks, and Linux takes its timer for broken.
+        let (yours, boot) = match self.disk {
+            Some(_) => ("The console is", ""),
+            None => (
+                "Kernel, initrd and console are",
+                " \\\n  -kernel vmlinuz -initrd initrd -append 'console=ttyS0 no_timer_check panic=-1'",
+            ),
+        };
+        writeln!(
+            out,
+            ")\n# {yours} yours:\nqemu-system-x86_64 -nodefaults -display none -no-reboot \
+             -serial stdio{boot} \"${{mote[@]}}\""
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mote_client::instance::{Channel, Flavour, GENERATION, UUID};
+
+    fn instance(flavour: Flavour, config: &[(&str, &str)]) -> Instance {
+        let channel = Channel::Qmp("/nowhere".into());
+        let mut instance = Instance::new("vm1", flavour, Vsock::Plain("/tmp/p".into()), channel);
+        let pairs = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        instance.config = pairs.collect();
+        instance
+    }
+
+    fn recipe(instance: &Instance) -> (Vec<String>, String) {
+        let recipe = Recipe::of(Path::new("/d"), instance, Path::new("/d/instances/vm1/config"));
+        (recipe.arguments().collect(), recipe.to_string())
+    }
+
+    #[test]
+    fn names_and_ids_are_those_that_servers_give() {
+        for (flavour, name, ports, ring) in [
+            (Flavour::Lxd, "name=com.canonical.lxd,", 2, 16),
+            (Flavour::Incus, "name=org.linuxcontainers.incus,", 2, 16_384),
+            (Flavour::LxdOld, "name=org.linuxcontainers.lxd,", 1, 16),
+        ] {
+            let (arguments, _) = recipe(&instance(flavour, &[]));
+            let count = |mark: &str| arguments.iter().filter(|word| word.contains(mark)).count();
+            assert_eq!(count("chardev=qemu_serial-chardev,"), 1, "{arguments:?}");
+            let ring = format!("ringbuf,id=qemu_serial-chardev,size={ring}");
+            assert!(arguments.contains(&ring), "{arguments:?}");
+            assert_eq!((count(name), count("virtserialport,")), (1, ports), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn each_way_to_the_guest_has_its_device() {
+        let mut vm = instance(Flavour::Lxd, &[]);
+        vm.vsock = Vsock::Cid(7);
+        assert!(recipe(&vm).0.contains(&"vhost-vsock-pci,guest-cid=7".to_owned()));
+        vm.vsock = Vsock::Uds("/d/vs".into());
+        let (arguments, text) = recipe(&vm);
+        assert!(arguments.contains(&"vhost-user-vsock-pci,chardev=vsock".to_owned()));
+        assert!(
+            text.contains("guest-cid=3,uds-path=/d/vs,socket=/d/instances/vm1/vhost &\n"),
+            "{text}"
+        );
+        vm.vsock = Vsock::Plain("/d/p".into());
+        assert!(recipe(&vm).1.contains("mote-agent --vsock-unix /d/p"));
+    }
+
+    #[test]
+    fn odd_paths_survive_the_shell_and_qemu() {
+        let mut vm = instance(Flavour::Lxd, &[]);
+        vm.channel = Channel::Qmp("/it's a,b/qmp".into());
+        let (arguments, text) = recipe(&vm);
+        assert!(arguments.contains(&"unix:/it's a,,b/qmp,server=on,wait=off".to_owned()));
+        assert!(text.contains("'unix:/it'\\''s a,,b/qmp,server=on,wait=off'"), "{text}");
+    }
+
+    #[test]
+    fn smbios_is_each_servers_and_carries_the_configuration_of_incus() {
+        let config = [
+            (UUID, "u-u"),
+            (GENERATION, "g-g"),
+            ("smbios11.a", "b,c"),
+            ("systemd.credential.x", "y"),
+            ("systemd.credential-binary.x2", "eXk="),
+        ];
+        let (arguments, text) = recipe(&instance(Flavour::Lxd, &config));
+        let has = |word: &str| arguments.iter().any(|argument| argument == word);
+        assert!(has("type=2,manufacturer=Canonical Ltd.,product=LXD"), "{arguments:?}");
+        assert!(has("u-u") && has("vmgenid,guid=g-g") && has("max"), "{arguments:?}");
+        assert!(has("virtio-balloon-pci") && has("virtio-rng-pci,rng=rng"), "{arguments:?}");
+        assert!(text.contains("'type=2,manufacturer=Canonical Ltd.,product=LXD'"), "{text}");
+        assert!(!text.contains("type=11") && !text.contains("accel="), "{text}");
+        let (arguments, _) = recipe(&instance(Flavour::Incus, &config));
+        let smbios = arguments.iter().filter(|argument| argument.starts_with("type="));
+        assert_eq!(
+            smbios.collect::<Vec<_>>(),
+            [
+                "type=2,manufacturer=LinuxContainers,product=Incus",
+                "type=11,value=a=b,,c",
+                "type=11,value=io.systemd.credential.binary:x2=eXk=",
+                "type=11,value=io.systemd.credential:x=y",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_machine_gets_nothing_that_qemu_has_not_for_it() {
+        let instance = instance(Flavour::Lxd, &[(UUID, "u-u"), (GENERATION, "g-g")]);
+        let mut recipe =
+            Recipe::of(Path::new("/d"), &instance, Path::new("/d/instances/vm1/config"));
+        for (machine, smbios, generation) in
+            [(Machine::Pc, true, true), (Machine::Arm, true, false), (Machine::Riscv, false, false)]
+        {
+            recipe.machine = machine;
+            let arguments: Vec<_> = recipe.arguments().collect();
+            let has = |word: &str| arguments.iter().any(|argument| argument == word);
+            assert_eq!((has("-smbios"), has("max")), (smbios, smbios), "{machine:?}");
+            assert_eq!(has("vmgenid,guid=g-g"), generation, "{machine:?}");
+            assert!(has("u-u") && has("virtio-rng-pci,rng=rng"), "{machine:?}: {arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_root_disk_takes_the_kernels_place_and_a_seed_is_made_of_its_directory() {
+        let instance = instance(Flavour::Lxd, &[]);
+        let mut recipe =
+            Recipe::of(Path::new("/d"), &instance, Path::new("/d/instances/vm1/config"));
+        assert!(recipe.to_string().contains("-kernel vmlinuz -initrd initrd"));
+        recipe.disk = Some(("/a,b.img".into(), "qcow2".into()));
+        recipe.seed = Some("/my seed".into());
+        let text = recipe.to_string();
+        assert!(!text.contains("-kernel"), "{text}");
+        for part in [
+            "file=/a,,b.img,if=none,id=root,format=qcow2,discard=on",
+            "scsi-hd,bus=scsi.0,drive=root,bootindex=1",
+            "genisoimage -quiet -R -J -V cidata -o /d/instances/vm1/seed.iso '/my seed'\n",
+            "scsi-cd,bus=scsi.0,drive=seed",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn there_is_a_monitor_for_mote_host_and_one_for_others() {
+        let monitors = |instance: &Instance| -> Vec<String> {
+            let arguments = recipe(instance).0;
+            let pairs = arguments.windows(2).filter(|two| two[0] == "-qmp");
+            pairs.map(|two| two[1].split([':', ',']).nth(1).unwrap().to_owned()).collect()
+        };
+        let mut vm = instance(Flavour::Lxd, &[]);
+        vm.channel = Channel::Qmp("/q".into());
+        assert_eq!(monitors(&vm), ["/q", "/q.yours"]);
+        vm.channel = Channel::Serial { path: "/s".into(), shared: false };
+        assert_eq!(monitors(&vm), ["/d/instances/vm1/qmp.yours"]);
+    }
+}
