@@ -9,7 +9,7 @@ use core::fmt::Write;
 pub const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Longest payload of a control frame, bytes (RFC 6455 §5.5).
 pub const CONTROL: usize = 125;
-/// Longest header that we write, bytes: no mask, 64-bit length.
+/// Longest header that the agent writes, bytes: no mask, 64-bit length.
 pub const HEADER: usize = 10;
 
 /// Frame types (RFC 6455 §11.8).
@@ -122,7 +122,7 @@ pub enum Violation {
 }
 
 impl Violation {
-    /// The status code to close with (§7.4.1).
+    /// Returns the status code to close with (§7.4.1).
     #[must_use]
     pub fn code(self) -> u16 {
         match self {
@@ -164,7 +164,7 @@ impl Default for Reader {
 
 impl Reader {
     /// Takes bytes from the front of `input`, up to the end of one frame or of the input, and
-    /// returns their number. To be called again until no input is left.
+    /// returns their number. Call it until no input is left.
     ///
     /// # Errors
     /// [`Violation`]: the connection must be closed.
@@ -251,7 +251,7 @@ fn control(
     }
 }
 
-/// The status code of a close frame. Its reason is checked and dropped.
+/// Returns the status code of a close frame. Checks and drops its reason.
 fn close_code(payload: &[u8]) -> Result<Option<u16>, Violation> {
     let Some((code, reason)) = payload.split_first_chunk::<2>() else {
         return if payload.is_empty() { Ok(None) } else { Err(Violation::BadClose) };
@@ -288,7 +288,7 @@ fn check_text(character: &mut heapless::Vec<u8, 4>, mut piece: &[u8]) -> Result<
 }
 
 /// Unmasks bytes that begin `at` bytes into their payload (§5.3). Eight at a time, since this is
-/// the only work of the agent's own on each byte of an exec's input.
+/// the agent's only work on each byte of an exec's input.
 fn unmask(bytes: &mut [u8], mut mask: [u8; 4], at: usize) {
     mask.rotate_left(at % 4);
     let [a, b, c, d] = mask;

@@ -32,8 +32,8 @@ pub enum Body {
     Text,
 }
 
-/// Beginning of the error text when the host cannot be reached; the cause follows. Each original
-/// agent has its own wording (P§5.4).
+/// Returns the start of the error text for an unreachable host; the cause follows. Each Go agent
+/// has its own wording (P§5.4).
 #[must_use]
 pub fn unreachable(flavour: Flavour, ask: Ask) -> &'static str {
     match (flavour, ask) {
@@ -70,7 +70,7 @@ pub fn show(
         }
         Kind::Sync | Kind::Async if status >= 400 => error(status, envelope.error, sink),
         Kind::Sync | Kind::Async if ask.is_raw() => {
-            // Anything but a string (PATCH answers null or {}) is an empty text.
+            // Any other type than a string (PATCH returns null or {}) is an empty text.
             let _unquoted = envelope.metadata.unescape(|piece| {
                 sink(piece.as_bytes());
                 Ok(())
@@ -93,15 +93,15 @@ pub fn show(
     }
 }
 
-/// How an answer's JSON is shown in another shape than the host's.
+/// How the agent changes the JSON of the host's answer.
 enum Change {
-    /// Without `environment`, which a client that is not trusted does not get.
+    /// Drops `environment`, which an untrusted client must not see.
     NoEnvironment,
-    /// Only the keys that are the guest's.
+    /// Keeps only the keys that guests may read.
     GuestKeys,
 }
 
-/// `None` if it passes through.
+/// Returns the change that `ask` needs, or `None` if the JSON passes through.
 fn change(flavour: Flavour, ask: Ask, metadata: Value<'_>) -> Option<Change> {
     match ask {
         Ask::Info => is_untrusted(metadata).then_some(Change::NoEnvironment),
@@ -116,8 +116,8 @@ fn change(flavour: Flavour, ask: Ask, metadata: Value<'_>) -> Option<Change> {
     }
 }
 
-/// As [`show`], for an answer whose body is a part of the host's: decodes it where it is, and returns its place.
-/// The newline after JSON is left to the caller. `None` for any other answer.
+/// Acts like [`show`] for an answer whose body is a part of the host's: decodes it in place, and
+/// returns its range. The caller adds the newline after JSON. Returns `None` for any other answer.
 pub fn show_within(
     flavour: Flavour,
     ask: Ask,
@@ -132,7 +132,7 @@ pub fn show_within(
     let text = metadata.raw();
     let start = text.as_ptr().addr().checked_sub(body.as_ptr().addr())?;
     let place = start..start.checked_add(text.len())?;
-    // A missing one is not in the body.
+    // Missing metadata does not point into the body.
     if body.get(place.clone())?.as_ptr() != text.as_ptr() {
         return None;
     }
@@ -143,13 +143,13 @@ pub fn show_within(
     Some((Shown { status: 200, body: Body::Raw }, start..start + length))
 }
 
-/// An error text; a status that says no error is ours.
+/// Returns the head of an error text. A status that is not an error becomes 500.
 fn text(status: u16) -> Shown {
     let status = if (400..600).contains(&status) { status } else { 500 };
     Shown { status, body: Body::Text }
 }
 
-/// The `error` of an envelope, or the status' own words if it is empty.
+/// Writes the `error` of an envelope, or the text of the status if it is empty.
 fn error(status: u16, raw: Option<Value<'_>>, sink: &mut dyn FnMut(&[u8])) -> Shown {
     let mut left = ERROR_TEXT;
     let mut written = false;
@@ -182,12 +182,12 @@ fn plain_error(status: u16, body: &[u8], sink: &mut dyn FnMut(&[u8])) -> Shown {
     text(status)
 }
 
-/// P§5.3: a caller without a token must not see `environment`.
+/// Returns whether the client has no token, and so must not see `environment` (P§5.3).
 fn is_untrusted(metadata: Value<'_>) -> bool {
     metadata.member("auth").is_some_and(|auth| auth.is("untrusted"))
 }
 
-/// Writes the object without one member, each other one as it was.
+/// Writes the object without one member; the others stay unchanged.
 fn without(json: &mut Writer<'_>, object: Value<'_>, key: &str) {
     json.begin_object();
     for (name, value) in object.members().filter(|(name, _)| !name.is(key)) {
@@ -196,7 +196,7 @@ fn without(json: &mut Writer<'_>, object: Value<'_>, key: &str) {
     json.end_object();
 }
 
-/// Writes the configuration keys that a guest may know of (P§5.3), of a list of their URLs.
+/// Writes those configuration keys of a list of URLs that a guest may read (P§5.3).
 fn guest_keys(json: &mut Writer<'_>, list: Value<'_>) {
     json.begin_array();
     for url in list.elements() {
@@ -208,7 +208,7 @@ fn guest_keys(json: &mut Writer<'_>, list: Value<'_>) {
     json.end_array();
 }
 
-/// What takes pieces, as what can be written to.
+/// Lets formatted text go to a callback that takes pieces.
 struct Sink<'s>(&'s mut dyn FnMut(&[u8]));
 
 impl fmt::Write for Sink<'_> {
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use std::{format, string::String, vec::Vec};
 
-    /// What is shown, in whichever way.
+    /// Checks that both ways to show an answer agree, and returns it.
     fn shown(flavour: Flavour, ask: Ask, status: u16, body: &str) -> (Shown, String) {
         let mut out = Vec::new();
         let shown = show(flavour, ask, status, body.as_bytes(), &mut |piece| {

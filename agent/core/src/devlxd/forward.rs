@@ -38,8 +38,8 @@ pub fn write_target(out: &mut impl Write, ask: Ask, path: &str, query: Option<&s
     Ok(())
 }
 
-/// True if a guest's header is forwarded to the host. A bearer token and `If-Match` always are, for
-/// an image export also every other header that is not hop-by-hop (P§5.4).
+/// Returns whether a guest's header is forwarded to the host: a bearer token and `If-Match` always;
+/// for an image export every header that is not hop-by-hop (P§5.4).
 #[must_use]
 pub fn forwards(ask: Ask, name: &str, value: &[u8]) -> bool {
     let is = |word: &str| name.eq_ignore_ascii_case(word);
@@ -49,13 +49,13 @@ pub fn forwards(ask: Ask, name: &str, value: &[u8]) -> bool {
     if ask == Ask::ImageExport { !is_hop(name) } else { is("if-match") }
 }
 
-/// True if a header of the host's answer is forwarded to the guest with an image.
+/// Returns whether a header of the host's answer is forwarded to the guest with an image.
 #[must_use]
 pub fn returns(name: &str) -> bool {
     !is_hop(name) && !name.eq_ignore_ascii_case("content-type")
 }
 
-/// True for hop-by-hop headers and those that we write ourselves.
+/// Returns true for hop-by-hop headers and those that the agent writes itself.
 fn is_hop(name: &str) -> bool {
     const HOP: [&str; 13] = [
         "connection",
@@ -75,7 +75,7 @@ fn is_hop(name: &str) -> bool {
     HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop))
 }
 
-/// The volume type in the path of `.../volumes/{type}` (P§5.3), still encoded.
+/// Returns the volume type in the path of `.../volumes/{type}` (P§5.3), still encoded.
 #[must_use]
 pub fn volume_type(path: &str) -> Option<&str> {
     let segments = Segments::split(path).ok()?;
@@ -84,13 +84,13 @@ pub fn volume_type(path: &str) -> Option<&str> {
     posted.then(|| segments.raw(4))
 }
 
-/// Whether a body posted there needs that type: it has none, or an empty one.
+/// Returns whether a posted body needs that type: its own is missing or empty.
 #[must_use]
 pub fn lacks_type(body: Value<'_>) -> bool {
     body.is_object() && body.member("type").is_none_or(|kind| kind.is(""))
 }
 
-/// Writes such a body with the type in front of its other members.
+/// Writes such a body with the type before its other members.
 pub fn write_typed(json: &mut Writer<'_>, body: Value<'_>, kind: &str) {
     json.begin_object();
     json.pair("type", kind);

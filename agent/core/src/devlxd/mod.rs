@@ -1,6 +1,6 @@
 //! The API for clients in the guest, on `/dev/lxd/sock` or `/dev/incus/sock` (P§5).
 //!
-//! The host answers almost everything; this module decides what to ask it and how to present the
+//! The host answers almost everything. This module decides what to ask it and how to present the
 //! answer. It never interprets what it only forwards.
 
 pub mod answer;

@@ -1,19 +1,20 @@
-//! What programs in the guest can make us hold at once. Usually all are root's: nobody else may open the socket,
-//! unless an administrator lets them.
+//! Limits on what programs in the guest make the agent hold. Usually all of them run as root: the
+//! socket is closed to other users unless an administrator opens it.
 
 use core::time::Duration;
 
 use crate::time::Uptime;
 use crate::token_bucket::TokenBucket;
 
-/// Calls to the host at once after a rest, number of. cloud-init and LXD's tools make some tens; a script that
-/// asks one by one all the time gets its first 1.5 s at full speed.
+/// Burst of calls to the host, number of. cloud-init and LXD's tools make some tens; a script that
+/// calls in a loop gets full speed for its first 1.5 s.
 const BURST: u32 = 2000;
-/// Time until another call may be made: 100 a second, about what a Go agent manages on one CPU (a fifteenth of our
-/// 1,300, `docs/results/bench.md`). So a guest loads its host no more than before. A call without a token waits for it.
+/// Interval between tokens: 100 calls per second, about what a Go agent manages on one CPU (a
+/// fifteenth of mote's 1,300, `docs/results/bench.md`), so a guest loads its host no more than
+/// before. A call without a token waits for one.
 const REFILL: Duration = Duration::from_millis(10);
 
-/// Whose a connection is. What others do takes nothing from root that it needs, and the reverse.
+/// Owner class of a connection. Neither class can take what the other needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// User 0.
@@ -23,32 +24,33 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class of a user id.
+    /// Returns the class of a user id.
     #[must_use]
     pub const fn of(user: u32) -> Self {
         if user == 0 { Self::Root } else { Self::Others }
     }
 }
 
-/// What is limited in number. Root may have all, others together half, so there always is some for root.
+/// What is limited in number. Root may use all, other users together half, so root always gets
+/// some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quota {
-    /// Requests for the host that wait or are answered.
+    /// Requests for the host, waiting or in progress.
     Queued,
     /// Requests that need more memory than each connection has.
     LargeBody,
     /// Calls to the host.
     Call,
-    /// The same for what may take minutes.
+    /// Calls to the host that may take minutes.
     LongPoll,
-    /// Listeners to events.
+    /// Event listeners.
     Listener,
-    /// Answers longer than [`SHORT_REPLY`](crate::limits::SHORT_REPLY) that are held in memory: one.
+    /// Answers longer than [`SHORT_REPLY`](crate::limits::SHORT_REPLY) that are held in memory.
     LongReply,
 }
 
 impl Quota {
-    /// Each of them.
+    /// All quotas, in the order of [`Bounds::quotas`].
     pub const ALL: [Self; QUOTAS] = [
         Self::Queued,
         Self::LargeBody,
@@ -62,18 +64,18 @@ impl Quota {
 /// Number of quotas.
 const QUOTAS: usize = Quota::LongReply as usize + 1;
 
-/// Limits on what is held at once.
+/// Limits on what guests hold simultaneously.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Connections. Beyond it one that is idle is closed.
+    /// Connections. Beyond this, an idle one is closed.
     pub connections: usize,
-    /// Of each [`Quota`], in their order.
+    /// Limit of each [`Quota`], in the order of [`Quota::ALL`].
     pub quotas: [usize; QUOTAS],
 }
 
 impl Bounds {
-    /// Limits for a process that may have so many descriptors. A request takes up to two; the rest is for the
-    /// host's connections.
+    /// Returns the limits for a process with this descriptor limit. A request takes up to two; the
+    /// rest is for the host's connections.
     #[must_use]
     pub fn of(descriptors: usize) -> Self {
         let part = |most: usize, divisor: usize| most.min(descriptors / divisor).max(1);
@@ -83,32 +85,32 @@ impl Bounds {
         }
     }
 
-    /// Limit on this.
+    /// Returns the limit of a quota.
     #[must_use]
     pub fn most(&self, quota: Quota) -> usize {
         self.quotas.get(quota as usize).copied().unwrap_or_default()
     }
 
-    /// Connections to accept before those who came earlier have their turn again, number of. Those that are queued
-    /// cannot be closed: half of the others, so that nobody is closed for a newcomer who has just come too. One if
-    /// there are so few that all may be queued.
+    /// Returns how many connections to accept before earlier ones are served again. A queued
+    /// connection cannot be closed, so this is half of the others: no client is closed for one that
+    /// arrived together with it. One, if all may be queued.
     #[must_use]
     pub fn at_once(&self) -> usize {
         (self.connections.saturating_sub(self.most(Quota::Queued)) / 2).max(1)
     }
 }
 
-/// What is left of each quota, and when the next call may be made.
+/// The free part of each quota, and when the next call may be made.
 #[derive(Debug)]
 pub struct Quotas {
     free: [usize; QUOTAS],
-    /// What is left of the half that others may have.
+    /// The free part of the half that other users may use.
     others: [usize; QUOTAS],
     calls: [TokenBucket; 2],
 }
 
 impl Quotas {
-    /// All that the bounds allow.
+    /// Creates quotas with everything free.
     #[must_use]
     pub fn new(bounds: &Bounds) -> Self {
         Self {
@@ -118,7 +120,7 @@ impl Quotas {
         }
     }
 
-    /// Takes one; false if none is left for this class.
+    /// Takes one; false if none is free for this class.
     pub fn take(&mut self, class: Class, quota: Quota) -> bool {
         let index = quota as usize;
         let (Some(free), Some(others)) = (self.free.get_mut(index), self.others.get_mut(index))
@@ -142,7 +144,7 @@ impl Quotas {
         }
     }
 
-    /// Allows a call to the host; how long it has to wait.
+    /// Takes a token for a call to the host, and returns how long the call must wait.
     pub fn call(&mut self, class: Class, now: Uptime) -> Duration {
         let [root, others] = &mut self.calls;
         let bucket = if class == Class::Root { root } else { others };
@@ -167,7 +169,7 @@ mod tests {
             assert_eq!(take_all(&mut quotas, Class::Others, quota), most.div_ceil(2), "{quota:?}");
             assert_eq!(take_all(&mut quotas, Class::Root, quota), most / 2, "{quota:?}");
             assert!(!quotas.take(Class::Others, quota), "{quota:?}");
-            // Who gives back finds its own again, and root can have all.
+            // A class that gives back can take again, and root can take all.
             for _ in 0..most.div_ceil(2) {
                 quotas.give_back(Class::Others, quota);
             }
@@ -203,7 +205,7 @@ mod tests {
             assert!(bounds.at_once() + queued <= bounds.connections || bounds.at_once() == 1);
             let all = [bounds.connections, queued, large, calls, polls, listeners, replies];
             assert!(all.iter().all(|bound| *bound > 0), "{bounds:?}");
-            // Each call has a connection to the host beside the guest's.
+            // Each call has a connection to the host in addition to the guest's.
             let sum = bounds.connections + calls + polls + listeners;
             assert!(sum <= descriptors.max(4) * 13 / 16 + 3, "{sum} of {descriptors}");
         }

@@ -1,5 +1,5 @@
-//! Remembers the state that an application declared, and when to repeat it to the host (P§6,
-//! decisions §2). Ready without an application is `ready_when`'s.
+//! Remembers the state that an application reported, and when to repeat it to the host (P§6,
+//! decisions §2). `ready_when` reports Ready without an application.
 
 use crate::json::Writer;
 
@@ -10,14 +10,14 @@ pub fn write_state(json: &mut Writer<'_>, state: &str) {
     json.end_object();
 }
 
-/// The host's record of the state, from its answer to `GET /1.0`, if it has one.
+/// Returns the host's record of the state from its answer to `GET /1.0`, if it has one.
 #[cfg(feature = "alloc")]
 #[must_use]
 pub fn host_state(answer: &[u8]) -> Option<alloc::string::String> {
     crate::json::Envelope::parse(answer).ok()?.metadata.member("state")?.string().ok()
 }
 
-/// What an application can say.
+/// A state that an application can report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadyState {
     /// The application is ready to serve.
@@ -27,7 +27,7 @@ pub enum ReadyState {
 }
 
 impl ReadyState {
-    /// The state's name on the wire.
+    /// Returns the state's name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,19 +36,21 @@ impl ReadyState {
         }
     }
 
-    /// The state with this name on the wire.
+    /// Returns the state with this name on the wire.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Ready, Self::Started].into_iter().find(|state| state.name() == name)
     }
 }
 
-/// The last state that the host accepted, or was to accept if it was `Started`; if any since boot.
+/// The last state since boot, if any, that the host accepted, or that was sent to it if it is
+/// `Started`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ready(Option<ReadyState>);
 
 impl Ready {
-    /// Reads the file that survives an agent restart but not a reboot. Unknown content is no state.
+    /// Reads the file, which survives a restart of the agent but not a reboot. Ignores unknown
+    /// content.
     #[must_use]
     pub fn restore(file: &[u8]) -> Self {
         Self(core::str::from_utf8(file).ok().and_then(|text| ReadyState::parse(text.trim_ascii())))
@@ -59,13 +61,14 @@ impl Ready {
         self.0 = Some(state);
     }
 
-    /// The last state.
+    /// Returns the last state.
     #[must_use]
     pub fn get(&self) -> Option<ReadyState> {
         self.0
     }
 
-    /// The state to repeat to a host whose record is `host_state`: a Ready that it has lost.
+    /// Returns the state to repeat to a host whose record is `host_state`: a Ready that it has
+    /// lost.
     #[must_use]
     pub fn on_connected(&self, host_state: &str) -> Option<ReadyState> {
         self.0.filter(|state| *state == ReadyState::Ready && host_state == "Started")
@@ -83,7 +86,7 @@ mod tests {
         ready.set(ReadyState::Ready);
         assert_eq!(ready.on_connected("Started"), Some(ReadyState::Ready));
         assert_eq!(ready.on_connected("Ready"), None);
-        // LXD 5.0 knows no states.
+        // LXD 5.0 has no states.
         assert_eq!(ready.on_connected(""), None);
         ready.set(ReadyState::Started);
         assert_eq!(ready.on_connected("Started"), None);

@@ -43,7 +43,7 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// All of them.
+    /// All kinds of requests.
     pub const ALL: [Self; 9] = [
         Self::Info,
         Self::SetState,
@@ -56,7 +56,7 @@ impl Ask {
         Self::Json,
     ];
 
-    /// True if the answer is presented as bare text rather than JSON (P§5.2).
+    /// Returns whether the answer is presented as bare text rather than JSON (P§5.2).
     #[must_use]
     pub fn is_raw(self) -> bool {
         match self {
@@ -70,7 +70,7 @@ impl Ask {
         }
     }
 
-    /// True if the answer may take minutes although neither host nor guest is at fault.
+    /// Returns whether the answer may take minutes although neither host nor guest is at fault.
     #[must_use]
     pub fn takes_long(self) -> bool {
         match self {
@@ -102,7 +102,7 @@ pub enum NoRoute {
 }
 
 impl NoRoute {
-    /// HTTP status and body text.
+    /// Returns the HTTP status and body text.
     #[must_use]
     pub fn reply(self) -> (u16, &'static str) {
         match self {
@@ -147,8 +147,9 @@ pub fn route(flavour: Flavour, method: Method, path: &str) -> Result<Route, NoRo
     let endpoint = match endpoint(flavour, &segments) {
         Some(endpoint) => endpoint,
         None => match flavour {
-            // Current LXD's mux has a catch-all at `/` (P§5.2). Old LXD must not: its old clients
-            // do not encode a `/` in a key, and would take the index for the key's value.
+            // Current LXD's mux has a catch-all at `/` (P§5.2). On old LXD the agent must not have
+            // one: old clients do not encode a `/` in a key, and would take the index for the key's
+            // value.
             Flavour::Lxd => Endpoint::Index,
             Flavour::LxdOld | Flavour::Incus => return Err(NoRoute::Path),
         },
@@ -189,7 +190,7 @@ fn endpoint(flavour: Flavour, segments: &Segments<'_>) -> Option<Endpoint> {
     }
 }
 
-/// The endpoints that only current LXD has (P§5.3).
+/// Returns the endpoint of a path that only current LXD has (P§5.3).
 fn lxd_only(segments: &Segments<'_>) -> Option<Endpoint> {
     let is = |index: usize, word: &str| segments.is(index, word);
     match segments.count() {
@@ -242,8 +243,8 @@ fn by_method(method: Method, endpoint: Endpoint) -> Option<Route> {
     Some(Route::Ask(ask))
 }
 
-/// True if a guest may read this key. Current LXD decides that on the host, the others leave it to
-/// the agent (P§5.3).
+/// Returns whether a guest may read this key. Current LXD decides that on the host; for the others
+/// the agent decides (P§5.3).
 fn key_allowed(flavour: Flavour, segments: &Segments<'_>) -> bool {
     match flavour {
         Flavour::Lxd => true,

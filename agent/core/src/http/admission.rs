@@ -1,21 +1,21 @@
-//! Admission control: which connection to close when another needs its slot. Only an idle one is closed, one whose
-//! next step is the peer's, never one that waits for our answer.
+//! Admission control: which connection to close when another needs its slot. Only an idle
+//! connection is closed, one that waits for its peer; never one that waits for the agent's answer.
 
 use core::time::Duration;
 
 use crate::devlxd::quota::Class;
 use crate::time::Uptime;
 
-/// Time after which an idle connection can be closed for what it holds, and after which its activity decides
-/// the order. A peer at normal pace needs less than a millisecond for any step; one that was not
-/// scheduled for a while should not be closed for that. Short enough that a newcomer that has to
-/// wait for it is answered within 100 ms.
+/// Time after which an idle connection may be closed to free a resource, and after which its
+/// activity decides the order. A peer at normal speed needs less than a millisecond for any step;
+/// one that was not scheduled for a while should not lose its connection. A new client that has to
+/// wait this long is still answered within 100 ms.
 pub const GRACE: Duration = Duration::from_millis(50);
 
 /// State of a connection. Idle connections are closed in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Activity {
-    /// We have sent everything; the peer has yet to close its side.
+    /// The answer is sent; the peer has yet to close its side.
     Closing,
     /// Between two requests.
     KeptAlive,
@@ -27,25 +27,27 @@ pub enum Activity {
     Body,
     /// A piece of the answer is waiting for the peer to read it.
     Writing,
-    /// The peer waits for our answer: not idle.
+    /// The peer waits for the agent's answer: not idle.
     Served,
 }
 
-/// Facts about a connection that decide whether to close it.
+/// Properties of a connection that decide whether to close it.
 #[derive(Clone, Copy, Debug)]
 pub struct Connected {
-    /// Whose it is.
+    /// Class of its owner.
     pub class: Class,
     /// Its current activity.
     pub activity: Activity,
-    /// Start of the activity; single bytes do not renew it, so a slow drip gains nothing.
+    /// Start of the activity. Single bytes do not renew it, so a peer gains nothing by sending
+    /// slowly.
     pub since: Uptime,
 }
 
-/// Chooses the connection to close first; the numbers are the caller's. One of the class with more of them, so that
-/// nobody closes connections of those who have few. Past their grace, the first activity in order, and of one
-/// activity the longest idle; who has had an answer and asks nothing has no grace. If none is past it, the longest
-/// idle, which is also the next to be past it. `None` if all are being served.
+/// Returns the eviction candidate with the caller's index; `None` if all connections are being
+/// served. It is of the class with more connections, so no class loses connections to the other's
+/// load. Among those past their grace, the first activity in order wins, then the longest idle; a
+/// connection that has had its answer and asks nothing has no grace. If none is past it, the
+/// longest idle wins, which is also the next to be past it.
 pub fn eviction_candidate(
     all: impl Iterator<Item = (usize, Connected)>,
     now: Uptime,
@@ -65,7 +67,7 @@ pub fn eviction_candidate(
     more.first.or(fewer.first).map(|(_, index, one)| (index, one))
 }
 
-/// The first of a class, as far as they were looked at.
+/// The eviction candidate of a class among those seen so far.
 #[derive(Default)]
 struct Candidate {
     count: usize,

@@ -3,16 +3,16 @@
 
 use super::head::Framing;
 
-/// Longest chunk head or trailer line, bytes: a size, and extensions that no client of ours sends.
+/// Longest chunk head or trailer line, bytes: a size, and extensions that no known client sends.
 const LINE: usize = 256;
 /// Most trailer lines; they are read and dropped.
 const TRAILERS: usize = 32;
 
-/// Broken framing: the connection must be closed.
+/// Invalid framing: the connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyError {
-    /// Chunk framing that is not as RFC 9112 has it: bad digits, a size over 64 bits, a bare line
-    /// feed, a control character.
+    /// Chunk framing that violates RFC 9112: bad digits, a size over 64 bits, a bare line feed, a
+    /// control character.
     BadChunk,
     /// Too long a line, or too many trailer lines.
     TooLong,
@@ -74,7 +74,7 @@ enum Part {
 const SIZE: State = State::Size { size: None, part: Part::Digits, seen: 0 };
 
 impl Decoder {
-    /// A decoder for a body with this framing.
+    /// Creates a decoder for a body with this framing.
     #[must_use]
     pub fn new(framing: Framing) -> Self {
         let state = match framing {
@@ -86,7 +86,7 @@ impl Decoder {
         Self { state }
     }
 
-    /// True if at most so many bytes are still to come, as far as the framing tells.
+    /// Returns whether at most `most` bytes are still to come, as far as the framing shows.
     #[must_use]
     pub const fn is_within(&self, most: u64) -> bool {
         match self.state {
@@ -100,7 +100,7 @@ impl Decoder {
         }
     }
 
-    /// True once the body is complete.
+    /// Returns whether the body is complete.
     #[must_use]
     pub fn finished(&self) -> bool {
         matches!(self.state, State::Finished)
@@ -217,7 +217,7 @@ impl Decoder {
     }
 }
 
-/// The data at the front of `input`, at most `left` bytes; counts them off.
+/// Returns the data at the front of `input`, at most `left` bytes, and subtracts them from `left`.
 fn take<'i>(left: &mut u64, input: &'i [u8]) -> &'i [u8] {
     let most = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
     let data = input.get(..most).unwrap_or_default();

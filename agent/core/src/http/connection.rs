@@ -10,9 +10,9 @@
 //!
 //! ```text
 //!   Fresh ──▶ Head ──▶ Body ──▶ Answer ──▶ Idle ──▶ Head …
-//!                       └─ answered early ─▶ Drain ─┘        anything wrong: Over
+//!                       └─ answered early ─▶ Drain ─┘        any error: Over
 //! ```
-//! Whole requests received before the end of input (half-close) are still answered. A deadline
+//! Complete requests received before the end of input (half-close) are still answered. A deadline
 //! covers the whole head or body, so a client that sends byte by byte gains no time.
 
 use core::time::Duration;
@@ -23,7 +23,7 @@ use super::head::{self, Framing, Request};
 use crate::limits;
 use crate::time::Uptime;
 
-/// Largest buffer of one connection, bytes: a whole head and as much again for its body.
+/// Largest buffer of one connection, bytes: a complete head and as much again for its body.
 pub const BUFFER: usize = 2 * limits::HEAD;
 
 /// Time limits on the peer.
@@ -71,7 +71,7 @@ pub enum Event<'a> {
 }
 
 /// One connection. Its owner provides the buffer and can keep it small: most requests are short,
-/// and connections may be many.
+/// and there may be many connections.
 pub struct Connection<B = [u8; BUFFER]> {
     buf: B,
     /// End of the current request's head.
@@ -111,7 +111,7 @@ impl<B> core::fmt::Debug for Connection<B> {
 }
 
 impl Connection {
-    /// A connection that was accepted at `now`, with a buffer of full size.
+    /// Creates a connection that was accepted at `now`, with a buffer of full size.
     #[must_use]
     pub fn new(now: Uptime, timeouts: Timeouts) -> Self {
         Self::with_buffer(now, timeouts, [0; BUFFER])
@@ -119,19 +119,20 @@ impl Connection {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
-    /// A connection with the caller's buffer, which may grow.
+    /// Creates a connection with the caller's buffer, which may grow.
     pub fn with_buffer(now: Uptime, timeouts: Timeouts, buf: B) -> Self {
         let state = State::Fresh { deadline: now + timeouts.head };
         Self { buf, head: 0, at: 0, end: 0, ended: false, timeouts, state }
     }
 
-    /// The buffer, for resizing: it may grow, up to [`BUFFER`], and shrink by the free
+    /// Returns the buffer for resizing: it may grow up to [`BUFFER`], and shrink by the free
     /// [`Connection::space`] at its end. Its contents must not move.
     pub fn buffer(&mut self) -> &mut B {
         &mut self.buf
     }
 
-    /// Free space to read into. With [`BUFFER`] bytes it is never empty after [`Event::NeedData`].
+    /// Returns free space to read into. With [`BUFFER`] bytes it is never empty after
+    /// [`Event::NeedData`].
     pub fn space(&mut self) -> &mut [u8] {
         self.buf.as_mut().get_mut(self.end..).unwrap_or_default()
     }
@@ -156,7 +157,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         }
     }
 
-    /// The time at which to call [`Connection::poll`] again even without input.
+    /// Returns the time at which to call [`Connection::poll`] again even without input.
     #[must_use]
     pub fn deadline(&self) -> Option<Uptime> {
         match &self.state {
@@ -169,7 +170,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         }
     }
 
-    /// The current activity, for admission control.
+    /// Returns the current activity, for admission control.
     #[must_use]
     pub fn activity(&self) -> Activity {
         match &self.state {
@@ -182,7 +183,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         }
     }
 
-    /// The current request, from [`Event::Request`] until [`Connection::done`].
+    /// Returns the current request, from [`Event::Request`] until [`Connection::done`].
     #[must_use]
     pub fn request(&self) -> Option<Request<'_>> {
         let head = self.buf.as_ref().get(..self.head)?;
@@ -190,7 +191,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         head::request(head).ok().flatten().map(|(request, _)| request)
     }
 
-    /// True if the current request's body is known to have at most so many bytes more.
+    /// Returns whether the rest of the current request's body is known to have at most `most`
+    /// bytes.
     #[must_use]
     pub const fn is_within(&self, most: u64) -> bool {
         match &self.state {
@@ -227,8 +229,8 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         }
     }
 
-    /// Reports that the answer is written. Bytes of a next request are kept. After an early answer
-    /// the connection goes on only if the rest of the request is short ([`limits::BODY`]) and is
+    /// Reports that the answer is written. Keeps bytes of a next request. After an early answer the
+    /// connection continues only if the rest of the request is short ([`limits::BODY`]) and is
     /// certain to be sent; otherwise a body could be mistaken for the next request.
     pub fn done(&mut self, now: Uptime, keep_alive: bool) {
         self.state = match core::mem::replace(&mut self.state, State::Over) {
@@ -283,7 +285,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
             Err(error) => self.refuse(error.status(), error.text()),
             Ok(None) if self.ended => self.over(Event::Closed),
             Ok(None) if self.deadline().is_none_or(|deadline| now < deadline) => Event::NeedData,
-            // Old clients send an empty line after a body; it does not begin a request.
+            // Old clients send an empty line after a body. It does not begin a request.
             Ok(None) if input.iter().all(|byte| b"\r\n".contains(byte)) => {
                 self.over(Event::TimedOut)
             }

@@ -4,15 +4,15 @@
 //! [`limits::HEAD`] bytes are read, which bounds the cost and makes the result independent of how
 //! the bytes were cut.
 //!
-//! A line of a head may end in a bare line feed (RFC 9112 §2.2): people type it, Go accepts it, and the
-//! Go agents' event stream begins so (P§4.3). That is safe in a head, where it can only end a line; chunk
-//! framing (`body.rs`) is strict.
+//! A line of a head may end in a bare line feed (RFC 9112 §2.2): people type it, Go accepts it, and
+//! the Go agents' event stream begins so (P§4.3). That is safe in a head, where it can only end a
+//! line; chunk framing (`body.rs`) is strict.
 
 use httparse::{EMPTY_HEADER, Error, Header, Status};
 
 use crate::limits;
 
-/// Request methods that some route has.
+/// Request methods of the routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// GET.
@@ -67,7 +67,7 @@ pub struct Headers<'b> {
     fields: heapless::Vec<(&'b str, &'b [u8]), { limits::HEADERS }>,
 }
 
-/// Whether a comma-separated list has this token.
+/// Returns whether a comma-separated list has this token.
 #[must_use]
 pub fn lists(list: &[u8], token: &str) -> bool {
     list.split(|byte| *byte == b',')
@@ -80,7 +80,7 @@ impl<'b> Headers<'b> {
         Self { fields }
     }
 
-    /// The first field of that name.
+    /// Returns the first field of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'b [u8]> {
         self.all(name).next()
@@ -95,14 +95,14 @@ impl<'b> Headers<'b> {
         self.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// True if a field of that name has this token in its comma-separated list.
+    /// Returns whether a field of that name has this token in its comma-separated list.
     #[must_use]
     pub fn has_token(&self, name: &str, token: &str) -> bool {
         self.all(name).any(|value| lists(value, token))
     }
 
-    /// The body's framing. Contradictory fields are refused (request smuggling, RFC 9112 §6.3), as
-    /// are chunks in HTTP/1.0, which does not have them (§6.1).
+    /// Returns the body's framing. Refuses contradictory fields (request smuggling, RFC 9112 §6.3),
+    /// and chunks in HTTP/1.0, which does not have them (§6.1).
     fn framing(&self, http10: bool) -> Result<Option<Framing>, HeadError> {
         let mut length = None;
         for value in self.all("content-length") {
@@ -125,8 +125,8 @@ impl<'b> Headers<'b> {
         }
     }
 
-    /// True if there is one `Host`, as RFC 9112 §3.2 requires; HTTP/1.0 may lack it. Its value is
-    /// not used and may be empty, but a value that cannot be a host is refused.
+    /// Returns whether there is one valid `Host`, as RFC 9112 §3.2 requires; HTTP/1.0 may lack it.
+    /// The agent does not use its value, which may be empty.
     fn has_valid_host(&self, http10: bool) -> bool {
         let mut hosts = self.all("host");
         match (hosts.next(), hosts.next()) {
@@ -145,7 +145,7 @@ impl<'b> Headers<'b> {
     }
 }
 
-/// True for the characters of a host and port (RFC 3986 §3.2.2), percent-encoding included.
+/// Returns true for the characters of a host and port (RFC 3986 §3.2.2), percent-encoding included.
 fn is_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
 }
@@ -213,7 +213,7 @@ pub enum HeadError {
 }
 
 impl HeadError {
-    /// The status to answer with.
+    /// Returns the status to answer with.
     #[must_use]
     pub fn status(self) -> u16 {
         match self {
@@ -223,7 +223,7 @@ impl HeadError {
         }
     }
 
-    /// Text of the answer.
+    /// Returns the text of the answer.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -287,7 +287,8 @@ pub fn request(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, HeadError> 
     Ok(Some((request, length)))
 }
 
-/// Path and query of a target in origin form, or in absolute form reduced to it (RFC 9112 §3.2).
+/// Returns path and query of a target in origin form, or in absolute form reduced to it (RFC 9112
+/// §3.2).
 fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
     let is_scheme =
         |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -331,7 +332,7 @@ pub fn response(bytes: &[u8], to: Method) -> Result<Option<(Response<'_>, usize)
     Ok(Some((Response { status, framing, keep_alive, headers }, length)))
 }
 
-/// The bytes that are read: at most [`limits::HEAD`].
+/// Returns the bytes to parse: at most [`limits::HEAD`].
 fn window(bytes: &[u8]) -> &[u8] {
     bytes.get(..limits::HEAD).unwrap_or(bytes)
 }

@@ -1,7 +1,7 @@
 //! HTTP/1.1 (RFC 9112), sans-IO: heads, bodies, replies, and the states of one connection.
 //!
-//! Ambiguous input is refused, never guessed at: two framings, folded lines, bare carriage
-//! returns, bare line feeds between chunks, signs in lengths.
+//! Refuses ambiguous input instead of guessing: two framings, folded lines, bare carriage returns,
+//! bare line feeds between chunks, signs in lengths.
 
 pub mod admission;
 pub mod body;

@@ -5,7 +5,7 @@
 use heapless::Vec;
 
 /// Segments that are kept: the longest path of the API has eight
-/// (`/1.0/storage-pools/P/volumes/T/V/snapshots/S`). Of a longer one only the count matters.
+/// (`/1.0/storage-pools/P/volumes/T/V/snapshots/S`). Of a longer path only the count is used.
 const MAX_SEGMENTS: usize = 9;
 
 /// A `%` that is not followed by two hex digits.
@@ -38,25 +38,25 @@ impl<'p> Segments<'p> {
         Ok(Self { parts, total })
     }
 
-    /// Number of segments.
+    /// Returns the number of segments.
     #[must_use]
     pub fn count(&self) -> usize {
         self.total
     }
 
-    /// The segment as received; empty if there is none.
+    /// Returns the segment as received; empty if there is none.
     #[must_use]
     pub fn raw(&self, index: usize) -> &'p str {
         self.parts.get(index).copied().unwrap_or("")
     }
 
-    /// True if the decoded segment equals `word`.
+    /// Returns whether the decoded segment equals `word`.
     #[must_use]
     pub fn is(&self, index: usize, word: &str) -> bool {
         decoded(self.raw(index)).eq(word.bytes())
     }
 
-    /// True if the decoded segment starts with `word`.
+    /// Returns whether the decoded segment starts with `word`.
     #[must_use]
     pub fn starts(&self, index: usize, word: &str) -> bool {
         let mut bytes = decoded(self.raw(index));
@@ -78,7 +78,7 @@ fn check_encoding(path: &[u8]) -> Result<(), BadEncoding> {
     Ok(())
 }
 
-/// The bytes of a segment, whose encoding has been checked.
+/// Returns the bytes of a segment, whose encoding has been checked.
 fn decoded(segment: &str) -> impl Iterator<Item = u8> + '_ {
     let mut bytes = segment.bytes();
     core::iter::from_fn(move || {

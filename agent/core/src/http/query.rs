@@ -1,6 +1,6 @@
 //! The query part of a request target.
 
-/// The raw value of a query parameter, of the first one with that name.
+/// Returns the raw value of the first query parameter with that name.
 #[must_use]
 pub fn query<'q>(query: Option<&'q str>, key: &str) -> Option<&'q str> {
     query?.split('&').find_map(|pair| {

@@ -1,10 +1,10 @@
-//! Writing heads. A name or value that could end its line early is refused.
+//! Writes heads. Refuses a name or value that could end its line early.
 
 use core::fmt::{Error, Result, Write};
 
 use super::head::Request;
 
-/// Marking of the end of a reply's body.
+/// How a reply marks the end of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// `Content-Length`, bytes.
@@ -29,7 +29,7 @@ pub enum Persistence {
 }
 
 impl Persistence {
-    /// The persistence that a request asks for.
+    /// Returns the persistence that a request asks for.
     #[must_use]
     pub fn of(request: &Request<'_>) -> Self {
         match (request.keep_alive, request.http10) {
@@ -47,7 +47,7 @@ pub struct Head<'a> {
     pub status: u16,
     /// `Content-Type`.
     pub content_type: Option<&'a str>,
-    /// Marking of the body's end.
+    /// How the body's end is marked.
     pub length: Length,
     /// The connection after this reply.
     pub persistence: Persistence,
@@ -144,13 +144,13 @@ fn field(out: &mut impl Write, name: &str, value: &str) -> Result {
     out.write_str("\r\n")
 }
 
-/// True for a token: a method or a field name (RFC 9110 §5.6.2).
+/// Returns whether it is a token: a method or a field name (RFC 9110 §5.6.2).
 fn is_token(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(allowed)
 }
 
-/// The reason phrase of a status.
+/// Returns the reason phrase of a status.
 #[must_use]
 pub fn reason(status: u16) -> &'static str {
     match status {

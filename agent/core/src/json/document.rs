@@ -10,7 +10,8 @@ use super::{JsonError, Value, Writer};
 pub struct Document(String);
 
 impl Document {
-    /// The document that `write` writes, which must be one value. Allocates `capacity` bytes at first.
+    /// Creates the document that `write` writes, which must be one value. Allocates `capacity`
+    /// bytes at first.
     pub fn new(capacity: usize, write: impl FnOnce(&mut Writer<'_>)) -> Self {
         let mut out = String::with_capacity(capacity);
         write(&mut Writer::new(&mut out));
@@ -29,13 +30,13 @@ impl Document {
         Ok(Self(text))
     }
 
-    /// Its value, without the white space around it.
+    /// Returns its value, without the white space around it.
     #[must_use]
     pub fn value(&self) -> Value<'_> {
         Value::written(self.0.trim_ascii())
     }
 
-    /// Length of its text, bytes.
+    /// Returns the length of its text, bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.len()
@@ -46,7 +47,7 @@ impl Document {
         self.0.shrink_to_fit();
     }
 
-    /// Its text with a newline at the end.
+    /// Returns its text with a newline at the end.
     #[must_use]
     pub fn line(mut self) -> String {
         self.0.push('\n');
@@ -55,7 +56,7 @@ impl Document {
 }
 
 impl Default for Document {
-    /// The document `null`.
+    /// Returns the document `null`.
     fn default() -> Self {
         Self(Value::NULL.raw().into())
     }

@@ -1,9 +1,10 @@
-//! All reading and writing of JSON (RFC 8259). A [`Value`] is a span of a document that was checked as a whole,
-//! once; forwarded values keep their bytes. Answers and reports are written by a [`Writer`], piece by
-//! piece; the status file, whose shape is fixed, by `serde-json-core` ([`View`](crate::status::view::View)).
+//! Reads and writes JSON (RFC 8259). A [`Value`] is a span of a document that was checked once as a
+//! whole; forwarded values keep their bytes. A [`Writer`] writes answers and reports piece by
+//! piece. `serde-json-core` writes the status file, whose shape is fixed
+//! ([`View`](crate::status::view::View)).
 //!
-//! Depth is bounded and nothing recurses, so no document can exhaust the stack. docs/explanation/decisions.md has the reason
-//! why `serde-json-core` does no more.
+//! Depth is bounded and nothing recurses, so no document can exhaust the stack.
+//! docs/explanation/decisions.md says why `serde-json-core` does no more.
 
 #[cfg(feature = "alloc")]
 mod document;

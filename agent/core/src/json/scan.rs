@@ -1,4 +1,4 @@
-//! Scanner for JSON values, without recursion: the stack of open brackets is kept as bits of a number.
+//! Scans JSON values without recursion: the stack of open brackets is kept as bits of a number.
 
 use super::error::JsonError;
 use super::string::simple_escape;
@@ -24,7 +24,7 @@ enum Expect {
 }
 
 impl<'j> Cursor<'j> {
-    /// A cursor at the start of `text`.
+    /// Creates a cursor at the start of `text`.
     pub(super) fn new(text: &'j str) -> Self {
         Self { text, at: 0 }
     }
@@ -45,7 +45,7 @@ impl<'j> Cursor<'j> {
         self.byte()
     }
 
-    /// Skips white space, and takes `byte` if it is next. Returns whether it was.
+    /// Skips white space, and takes `byte` if it is next. Returns whether it took it.
     pub(super) fn eat(&mut self, byte: u8) -> bool {
         let here = self.peek() == Some(byte);
         self.at += usize::from(here);

@@ -7,9 +7,9 @@ use super::error::JsonError;
 /// Longest escape, bytes: a surrogate pair.
 const ESCAPE: usize = "\\ud800\\udc00".len();
 
-/// Whether a raw string, with its quotes, encodes this text.
+/// Returns whether a raw string, with its quotes, encodes this text.
 pub(super) fn is_text(raw: &str, text: &str) -> bool {
-    // Saves time with the up to a million names in a request: most differ in their first letter.
+    // Saves time with up to a million names in a request: most differ in their first letter.
     let (first, wanted) = (raw.as_bytes().get(1), text.as_bytes().first());
     if wanted.is_some() && first != wanted && first != Some(&b'\\') {
         return false;
@@ -42,8 +42,8 @@ pub(super) fn unescape(
     }
 }
 
-/// Decodes a raw string (with its quotes) where it is; returns the length of its text, which is never longer.
-/// `None` if it is no string: it may be changed then.
+/// Decodes a raw string (with its quotes) in place, and returns the length of its text, which is
+/// never longer. Returns `None` if it is not a string; its bytes may then have changed.
 pub fn unescape_within(raw: &mut [u8]) -> Option<usize> {
     let end = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?.len() + 1;
     let (mut from, mut to) = (1, 0);
@@ -55,7 +55,7 @@ pub fn unescape_within(raw: &mut [u8]) -> Option<usize> {
         if from == end {
             break;
         }
-        // What follows the longest escape may be cut within a character.
+        // The text after the longest escape may be cut within a character.
         let escape = raw.get(from + 1..end.min(from + ESCAPE))?;
         let escape = escape.utf8_chunks().next()?.valid();
         let (character, after) = character(escape)?;
@@ -68,8 +68,8 @@ pub fn unescape_within(raw: &mut [u8]) -> Option<usize> {
     Some(to)
 }
 
-/// Decodes an escape whose backslash was taken; returns its character and the rest. A surrogate pair is one
-/// character; a lone surrogate becomes U+FFFD, as in Go.
+/// Decodes an escape whose backslash was taken, and returns its character and the rest. A surrogate
+/// pair is one character; a lone surrogate becomes U+FFFD, as in Go.
 fn character(escaped: &str) -> Option<(char, &str)> {
     let Some(after) = escaped.strip_prefix('u') else {
         let letter = *escaped.as_bytes().first()?;
@@ -86,7 +86,7 @@ fn character(escaped: &str) -> Option<(char, &str)> {
     Some((char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER), rest))
 }
 
-/// The byte that a backslash and this letter encode.
+/// Returns the byte that a backslash and this letter encode.
 pub(super) fn simple_escape(letter: u8) -> Option<u8> {
     Some(match letter {
         b'"' | b'\\' | b'/' => letter,
@@ -99,7 +99,7 @@ pub(super) fn simple_escape(letter: u8) -> Option<u8> {
     })
 }
 
-/// Value of four hex digits, and the rest.
+/// Returns the value of four hex digits, and the rest.
 fn hex4(text: &str) -> Option<(u32, &str)> {
     let mut value = 0;
     for digit in text.as_bytes().first_chunk::<4>()? {
@@ -108,7 +108,8 @@ fn hex4(text: &str) -> Option<(u32, &str)> {
     Some((value, text.get(4..)?))
 }
 
-/// Writes `text` with JSON escapes, without quotes. Runs of characters without escapes are one write each.
+/// Writes `text` with JSON escapes, without quotes. A run of characters without escapes is one
+/// write.
 #[inline(never)] // its size
 pub(super) fn escape(out: &mut dyn fmt::Write, text: &str) -> fmt::Result {
     let mut rest = text;

@@ -6,8 +6,8 @@ use super::error::JsonError;
 use super::scan::Cursor;
 use super::string::{is_text, unescape};
 
-/// A value, as a span of its document. It is made only from a checked document or by a [`super::Writer`], so its
-/// text is valid JSON of bounded depth and is not checked again.
+/// A value, as a span of its document. Only a checked document or a [`super::Writer`] makes one, so
+/// its text is valid JSON of bounded depth and is not checked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value<'j>(&'j str);
 
@@ -30,51 +30,51 @@ impl<'j> Value<'j> {
         Ok(Self(value))
     }
 
-    /// A value whose text was checked, or written by a writer of this module.
+    /// Wraps a text that was checked, or written by a writer of this module.
     #[cfg(feature = "alloc")]
     pub(super) fn written(text: &'j str) -> Self {
         Self(text)
     }
 
-    /// Its JSON text, unchanged.
+    /// Returns its JSON text, unchanged.
     #[must_use]
     pub fn raw(self) -> &'j str {
         self.0
     }
 
-    /// Whether it is `null`.
+    /// Returns whether it is `null`.
     #[must_use]
     pub fn is_null(self) -> bool {
         self.0 == "null"
     }
 
-    /// Whether it is an object.
+    /// Returns whether it is an object.
     #[must_use]
     pub fn is_object(self) -> bool {
         self.0.starts_with('{')
     }
 
-    /// Whether it is an array.
+    /// Returns whether it is an array.
     #[must_use]
     pub fn is_array(self) -> bool {
         self.0.starts_with('[')
     }
 
-    /// Whether it is a string with this text.
+    /// Returns whether it is a string with this text.
     #[must_use]
     pub fn is(self, text: &str) -> bool {
         is_text(self.0, text)
     }
 
-    /// The value of the member `name`, of the last one if there are several; it may be `null`. `None` if there
-    /// is no such member, or this is no object.
+    /// Returns the value of the member `name`, the last one if there are several; it may be `null`.
+    /// Returns `None` if the member is missing or this is not an object.
     #[must_use]
     pub fn member(self, name: &str) -> Option<Self> {
         self.members().filter(|(found, _)| found.is(name)).last().map(|(_, value)| value)
     }
 
-    /// The members of these names, in one pass. As in Go the last one of a name counts, and `null` counts as
-    /// absent.
+    /// Returns the members of these names, in one pass. As in Go, the last one of a name counts,
+    /// and `null` counts as absent.
     ///
     /// # Errors
     /// [`JsonError::Shape`] if it is no object.
@@ -100,7 +100,7 @@ impl<'j> Value<'j> {
         Ok(())
     }
 
-    /// Names and values of an object's members; empty if it is no object.
+    /// Returns names and values of an object's members; nothing if this is not an object.
     pub fn members(self) -> impl Iterator<Item = (Self, Self)> {
         let mut cursor = Cursor::new(self.0);
         let mut open = cursor.eat(b'{');
@@ -118,7 +118,7 @@ impl<'j> Value<'j> {
         })
     }
 
-    /// The elements of an array; empty if it is no array.
+    /// Returns the elements of an array; nothing if this is not an array.
     pub fn elements(self) -> impl Iterator<Item = Self> {
         let mut cursor = Cursor::new(self.0);
         let mut open = cursor.eat(b'[');
@@ -132,7 +132,7 @@ impl<'j> Value<'j> {
         })
     }
 
-    /// `true` or `false`.
+    /// Returns `true` or `false`.
     ///
     /// # Errors
     /// [`JsonError::Shape`] if it is neither.
@@ -144,7 +144,7 @@ impl<'j> Value<'j> {
         }
     }
 
-    /// The number as a `T`.
+    /// Returns the number as a `T`.
     ///
     /// # Errors
     /// [`JsonError::Shape`] if it is no number, or none that `T` can hold.
@@ -152,7 +152,8 @@ impl<'j> Value<'j> {
         self.0.parse().map_err(|_| JsonError::Shape)
     }
 
-    /// Passes the decoded text of a string to `sink`, piece by piece. Lone surrogates become U+FFFD as in Go.
+    /// Passes the decoded text of a string to `sink`, piece by piece. Lone surrogates become
+    /// U+FFFD, as in Go.
     ///
     /// # Errors
     /// [`JsonError::Shape`] if it is not a string; any error of `sink`.
@@ -180,7 +181,7 @@ impl<'j> Value<'j> {
         core::str::from_utf8(text).map_err(|_| JsonError::Shape)
     }
 
-    /// The decoded text of a string.
+    /// Returns the decoded text of a string.
     ///
     /// # Errors
     /// [`JsonError::Shape`] if it is not a string.

@@ -1,4 +1,5 @@
-//! Writes JSON piece by piece. Commas are added; the caller must end each object and array that it begins.
+//! Writes JSON piece by piece. It adds commas; the caller must end each object and array that it
+//! begins.
 
 use core::fmt::{self, Write};
 
@@ -6,7 +7,8 @@ use super::Value;
 use super::string::escape;
 use crate::timestamp::Timestamp;
 
-/// Writes one document. The first error of the output stops it, and is returned by [`Writer::done`].
+/// Writes one document. The first error of the output stops it; [`Writer::done`] returns that
+/// error.
 pub struct Writer<'o> {
     out: &'o mut dyn Write,
     comma: bool,
@@ -20,12 +22,12 @@ impl fmt::Debug for Writer<'_> {
 }
 
 impl<'o> Writer<'o> {
-    /// A writer at the start of a document.
+    /// Creates a writer at the start of a document.
     pub fn new(out: &'o mut dyn Write) -> Self {
         Self { out, comma: false, result: Ok(()) }
     }
 
-    /// A writer inside an array or object that already has an element or member.
+    /// Creates a writer inside an array or object that already has an element or member.
     pub fn continuing(out: &'o mut dyn Write) -> Self {
         Self { out, comma: true, result: Ok(()) }
     }
@@ -123,8 +125,8 @@ impl<'o> Writer<'o> {
         });
     }
 
-    /// Writes a number, at most `i64::MAX`: the host reads fields of the state as `int64`, and refuses the whole
-    /// answer if one does not fit.
+    /// Writes a number, limited to `i64::MAX`: the host reads numbers of the state as `int64`, and
+    /// refuses the whole answer if one does not fit.
     pub fn number(&mut self, number: u64) {
         let number = number.min(i64::MAX.unsigned_abs());
         self.raw(format_args!("{number}"));
@@ -204,7 +206,7 @@ impl<'o> Writer<'o> {
         self.put(|out| out.write_fmt(value));
     }
 
-    /// The quote that begins a string, after a comma if one is needed.
+    /// Returns the quote that begins a string, after a comma if one is needed.
     fn quote(&mut self) -> &'static str {
         if core::mem::replace(&mut self.comma, true) { ",\"" } else { "\"" }
     }
@@ -231,7 +233,7 @@ impl Write for Escaped<'_> {
     }
 }
 
-/// Length of `text` as a JSON string with quotes, bytes.
+/// Returns the length of `text` as a JSON string with quotes, bytes.
 #[cfg(feature = "alloc")]
 #[must_use]
 pub fn quoted_length(text: &str) -> usize {

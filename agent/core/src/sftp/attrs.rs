@@ -1,4 +1,4 @@
-//! A file's attributes (filexfer-02 §5); a flag for each group says if it is present.
+//! A file's attributes (filexfer-02 §5). A flag tells for each group whether it is present.
 
 use super::wire::Reader;
 
@@ -15,15 +15,15 @@ pub struct Attrs {
     pub size: Option<u64>,
     /// User and group id.
     pub owner: Option<(u32, u32)>,
-    /// `st_mode`, file type included; of a client what it may set.
+    /// `st_mode`, file type included; from a client, the bits that it may set.
     pub permissions: Option<u32>,
     /// Times of last access and modification, seconds since 1970.
     pub times: Option<(u32, u32)>,
 }
 
 impl Attrs {
-    /// Extended attributes are skipped, and flags unknown to version 3 ignored, as in OpenSSH. Of the mode the bits
-    /// `modes` are taken.
+    /// Reads attributes. Skips extended ones, and ignores flags unknown to version 3, as OpenSSH
+    /// does. Takes the bits `modes` of the mode.
     pub(super) fn read(reader: &mut Reader<'_>, modes: u32) -> Option<Self> {
         let flags = reader.u32()?;
         let mut attrs = Self::default();

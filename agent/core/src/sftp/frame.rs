@@ -6,7 +6,8 @@ use super::PACKET;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLength;
 
-/// Size of the frame at the front, bytes, its length field included; `None` if that field is cut.
+/// Returns the size of the frame at the front, bytes, including its length field; `None` if that
+/// field is incomplete.
 ///
 /// # Errors
 /// [`BadLength`] if the field is zero or over [`PACKET`].

@@ -33,19 +33,20 @@ enum Content<T> {
 }
 
 impl<T> Handles<T> {
-    /// An empty table for at most `most` handles.
+    /// Creates an empty table for at most `most` handles.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { slots: Vec::new(), free: None, open: 0, most }
     }
 
-    /// Largest number of open handles.
+    /// Returns the largest number of open handles.
     #[must_use]
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// True if one more handle can be added. To be checked before a file is opened and so created.
+    /// Returns whether one more handle fits. Check this before you open, and so perhaps create, a
+    /// file.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.open < self.most
@@ -73,7 +74,7 @@ impl<T> Handles<T> {
         Some(Handle(u64::from(slot.generation) << u32::BITS | u64::from(index)))
     }
 
-    /// The open file of a handle.
+    /// Returns the open file of a handle.
     #[must_use]
     pub fn get(&self, handle: Handle) -> Option<&T> {
         let (generation, index) = parts(handle)?;
@@ -102,7 +103,7 @@ impl<T> Handles<T> {
     }
 }
 
-/// Generation and index.
+/// Returns generation and index.
 fn parts(handle: Handle) -> Option<(u32, usize)> {
     let generation = u32::try_from(handle.0 >> u32::BITS).ok()?;
     let index = usize::try_from(handle.0 & u64::from(u32::MAX)).ok()?;

@@ -1,4 +1,4 @@
-//! SFTP version 3, sans-IO: parses requests and writes replies. The shell carries the requests out
+//! SFTP version 3, sans-IO: parses requests and writes replies. The shell executes the requests
 //! (`mote-agent sftp-server`).
 //!
 //! The protocol is draft-ietf-secsh-filexfer-02, with the extensions of OpenSSH's file PROTOCOL and
@@ -24,12 +24,12 @@ pub const DATA: usize = 255 * 1024;
 pub const REPLY: usize = 256 * 1024;
 /// Buffer for any reply except to READ and READDIR, bytes: a path of 4 KiB twice (REALPATH).
 pub const SMALL_REPLY: usize = 12 * 1024;
-/// Most open handles of one session, 1 MiB of table; fewer if the process may have fewer
-/// descriptors. Beyond it OPEN and OPENDIR fail.
+/// Most open handles of one session, 1 MiB of table; fewer if the descriptor limit is lower. Beyond
+/// it OPEN and OPENDIR fail.
 pub const HANDLES: usize = 65_536;
 /// Bits of a mode that a client can set: all but the file's type.
 pub const MODES: u32 = 0o7777;
-/// The same without those by which a program makes another user of whoever runs it, and the sticky bit.
+/// The same without set-user-id, set-group-id and the sticky bit.
 pub const PLAIN_MODES: u32 = 0o777;
 /// Kernel directory entries read for one reply to READDIR, bytes. An entry of 24 bytes becomes at
 /// most 150 in the reply, so the reply always fits in [`REPLY`].

@@ -1,7 +1,7 @@
 //! Writes packets to the client into the caller's slice.
 //!
 //! A reply that does not fit is an error and cannot be sent by mistake: `finish` returns a length
-//! only if the whole reply is written.
+//! only if the complete reply is written.
 
 use core::fmt;
 
@@ -63,7 +63,7 @@ impl<'b> Reply<'b> {
         }
     }
 
-    /// Writes a name for people, who see it as it is: control characters become question marks, as in `ls`.
+    /// Writes a name for display: control characters become question marks, as in `ls`.
     fn shown(&mut self, name: &[u8]) {
         let mut last = 0;
         for byte in name {
@@ -147,7 +147,7 @@ pub fn version(out: &mut [u8]) -> Result<usize, Full> {
     reply.finish()
 }
 
-/// Writes STATUS with a message for people.
+/// Writes STATUS with a human-readable message.
 ///
 /// # Errors
 /// [`Full`] if the reply does not fit in `out`.
@@ -229,7 +229,7 @@ pub fn numbers(out: &mut [u8], id: u32, numbers: &[u64]) -> Result<usize, Full> 
     reply.finish()
 }
 
-/// Content of the reply to `limits@openssh.com`: longest packet, READ and WRITE, most handles.
+/// Returns the reply to `limits@openssh.com`: longest packet, READ and WRITE, most handles.
 #[must_use]
 pub fn limits(handles: usize) -> [u64; 4] {
     [PACKET, DATA, DATA, handles].map(|limit| u64::try_from(limit).unwrap_or(u64::MAX))
@@ -243,14 +243,14 @@ pub struct Names<'b> {
 }
 
 impl<'b> Names<'b> {
-    /// A reply without entries yet.
+    /// Creates a reply without entries.
     pub fn new(out: &'b mut [u8], id: u32) -> Self {
         let mut reply = Reply::new(out, NAME, id);
         reply.u32(0);
         Self { reply, count: 0 }
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count

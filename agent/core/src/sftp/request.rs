@@ -33,12 +33,12 @@ pub enum Malformed {
     },
 }
 
-/// A handle: eight bytes on the wire. One of another length is not ours.
+/// A handle: eight bytes on the wire. The agent never issues one of another length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(pub u64);
 
 impl Handle {
-    /// A handle that is never given out.
+    /// A handle that the agent never issues.
     pub const NONE: Self = Self(u64::MAX);
 }
 
@@ -60,7 +60,7 @@ impl OpenFlags {
     /// Fail if the file exists.
     pub const EXCLUSIVE: u32 = 32;
 
-    /// True if the flag is set.
+    /// Returns whether the flag is set.
     #[must_use]
     pub fn has(self, flag: u32) -> bool {
         self.0 & flag != 0
@@ -163,7 +163,7 @@ pub enum Request<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Parses the content of one frame. Of the modes in it the bits `modes` are taken.
+    /// Parses the content of one frame. Takes only the bits `modes` of its modes.
     ///
     /// # Errors
     /// [`Malformed::Nameless`] below five bytes, else [`Malformed::Fields`].
@@ -184,16 +184,16 @@ impl<'a> Packet<'a> {
 /// A change of the file system, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change<'a> {
-    /// What is done, one word.
+    /// The operation, one word.
     pub what: &'static str,
-    /// The path it is done to.
+    /// The path that it changes.
     pub path: &'a [u8],
     /// The second path, if the change has two.
     pub to: Option<&'a [u8]>,
 }
 
 impl<'a> Request<'a> {
-    /// The change of the file system that it asks for by name, or opens a file for.
+    /// Returns the change of the file system that it requests by name, or opens a file for.
     #[must_use]
     pub fn change(&self) -> Option<Change<'a>> {
         let (what, path, to) = match *self {
@@ -230,13 +230,13 @@ impl<'a> Request<'a> {
         Some(Change { what, path, to })
     }
 
-    /// Whether it changes, or opens for a change, anything of the file system.
+    /// Returns whether it changes the file system, or opens a file to change it.
     #[must_use]
     pub fn writes(&self) -> bool {
         matches!(self, Self::Write { .. } | Self::Fsetstat { .. }) || self.change().is_some()
     }
 
-    /// Buffer space that the reply may need, bytes.
+    /// Returns the buffer space that the reply may need, bytes.
     #[must_use]
     pub fn reply_room(&self) -> usize {
         if let Self::Read { length, .. } = self {

@@ -1,15 +1,15 @@
-//! A bound on what is read from the port: a port that is a device without an end, or a host gone wild, must not
-//! keep the CPU busy.
+//! Limits the bytes read from the port: an endless device or a misbehaving host must not keep the
+//! CPU busy.
 
 use core::time::Duration;
 
 use crate::time::Uptime;
 
-/// Most bytes read in one [`PERIOD`], after which the port is not read until the next one. Real lines are of 89
-/// bytes at most, and reading as many as this takes a hundredth of the time.
+/// Most bytes read in one [`PERIOD`], after which the port is not read until the next one. Real
+/// lines have at most 89 bytes, and reading this many takes a hundredth of the time.
 pub(super) const FLOOD_BYTES: usize = 256 * 1024;
-/// Period in which the bytes are counted, and so the longest pause: a CONNECT line behind a burst is late by no
-/// more than that.
+/// Period in which bytes are counted, and so the longest pause: a CONNECT line after a burst is
+/// late by no more than this.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The bytes of the current period.
@@ -28,7 +28,7 @@ impl Flood {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Time until which the port is not to be read; `None` if it may be read now.
+    /// Returns the time until which the shell must not read the port; `None` if it may read now.
     pub(super) fn pause(&self, now: Uptime) -> Option<Uptime> {
         (self.bytes >= FLOOD_BYTES && now < self.end).then_some(self.end)
     }

@@ -11,8 +11,8 @@ use crate::host_address::HostAddress;
 use crate::time::Uptime;
 
 impl Status {
-    /// Takes the address in `agent.conf` at start. It is verified in the background while announcements go on.
-    /// Does nothing once the host has given its address itself.
+    /// Takes the address in `agent.conf` at start. It is verified in the background while
+    /// announcements continue. Does nothing once the host has given its address itself.
     pub fn know(&mut self, now: Uptime, address: HostAddress) {
         if self.state() == State::Started && self.heard == Heard::Nothing {
             self.known = Some(Connect { address, fingerprint: None });
@@ -24,8 +24,8 @@ impl Status {
         }
     }
 
-    /// `PUT /1.0` was received. Its handler makes the call itself and reports the result to
-    /// [`Status::verified`] with the number that this returns.
+    /// Records that `PUT /1.0` was received. Its handler makes the call itself and reports the
+    /// result to [`Status::verified`] with the number that this returns.
     pub fn put_started(&mut self, now: Uptime, address: HostAddress) -> u32 {
         if self.state() == State::Stopped {
             // Stopping: `verified` ignores this number.
@@ -33,7 +33,7 @@ impl Status {
         }
         let target = Connect { address, fingerprint: None };
         self.forget_line();
-        // Kept even if the verification fails, as by the Go agents (P§3.3): the retries go there.
+        // Kept even if the verification fails, like the Go agents do (P§3.3): retries go there.
         self.known = Some(target);
         self.follow(now, now, target, How::Put);
         self.timers.stop(Timer::Call);
@@ -97,9 +97,9 @@ impl Status {
         true
     }
 
-    /// A verification could not be made for want of the agent's own descriptors or memory, which says nothing about
-    /// the host. In CONNECTED it is made again a little later; elsewhere it counts as failed. Returns the same as
-    /// [`Status::verified`].
+    /// Records that a verification could not be made because the agent ran out of descriptors or
+    /// memory, which says nothing about the host. In CONNECTED it is repeated a little later;
+    /// elsewhere it counts as failed. Returns the same as [`Status::verified`].
     pub fn not_made(&mut self, now: Uptime, attempt: u32) -> bool {
         match self.verification {
             Some(Verification { attempt: current, target, how })
@@ -112,7 +112,8 @@ impl Status {
         }
     }
 
-    /// The host answered an ordinary call with this HTTP status. Returns whether the shell must poll.
+    /// Records that the host answered an ordinary call with this HTTP status. Returns whether the
+    /// shell must poll.
     pub fn call_answered(&mut self, now: Uptime, status: u16) -> bool {
         match status {
             200..300 => self.call_ok(now),
@@ -121,14 +122,16 @@ impl Status {
         }
     }
 
-    /// An ordinary call to the host succeeded. That proves nothing, but in STARTED it brings the agent's own
-    /// verification forward. Returns whether it did, so that the shell must poll.
+    /// Records that an ordinary call to the host succeeded. That proves nothing, but in STARTED it
+    /// brings the agent's own verification forward. Returns whether it did, so that the shell must
+    /// poll.
     pub fn call_ok(&mut self, now: Uptime) -> bool {
         self.state() == State::Started && self.verify_soon(now)
     }
 
-    /// The host answered an ordinary call with 401. In CONNECTED this brings the agent's own verification
-    /// forward, which fails if the host no longer knows the agent. Returns whether it did.
+    /// Records that the host answered an ordinary call with 401. In CONNECTED this brings the
+    /// agent's own verification forward, which fails if the host no longer knows the agent. Returns
+    /// whether it did.
     pub fn call_refused(&mut self, now: Uptime) -> bool {
         self.state() == State::Connected && self.verify_soon(now)
     }
@@ -144,7 +147,7 @@ impl Status {
         sooner
     }
 
-    /// An ordinary call to the host failed.
+    /// Records that an ordinary call to the host failed.
     pub fn host_lost(&mut self, now: Uptime) {
         if self.state() == State::Connected {
             self.lost(now, NO_CALL_TIMEOUT);
@@ -157,23 +160,24 @@ impl Status {
         self.connected(now, 0, true);
     }
 
-    /// A verification by the agent itself succeeded. CONNECTED is not written: it would hide STARTED from a
-    /// host that has not read it yet.
+    /// Records that a verification by the agent itself succeeded. Does not write CONNECTED, which
+    /// would hide STARTED from a host that has not read it yet.
     fn regained(&mut self, now: Uptime) {
         let eager = if self.heard == Heard::Nothing { pace::EAGER_ANNOUNCEMENTS } else { 0 };
         self.connected(now, eager, false);
     }
 
     fn connected(&mut self, now: Uptime, eager: u8, owed: bool) {
-        // A host that has never called may have tried while this agent could not answer, and tries again only after
-        // STOPPED and STARTED.
+        // A host that has never called may have tried while this agent could not answer. It tries
+        // again only after STOPPED and STARTED.
         if self.heard != Heard::Nothing {
             self.timers.stop(Timer::Turn);
         }
         match self.heard {
             Heard::Nothing | Heard::Put => self.timers.set(Timer::Refresh, now + REFRESH),
-            // Such a host reads the port itself, not a ring: no line is silent, each STARTED may be
-            // answered with CONNECT, and a restarted daemon sends CONNECT by itself (decisions §1).
+            // Such a host reads the port itself instead of a ring: it sees every line, may answer
+            // each STARTED with CONNECT, and sends CONNECT by itself after its daemon restarts
+            // (decisions §1).
             Heard::Connect => self.timers.stop(Timer::Refresh),
         }
         // After the STOPPED of `Timer::Turn` its STARTED must still be written.
@@ -186,8 +190,8 @@ impl Status {
         self.enter(now, Phase::Connected { eager, owed });
     }
 
-    /// Enters STARTED and announces at once; writes STOPPED and STARTED after `patience` if the host does not
-    /// call. A running verification goes on.
+    /// Enters STARTED and announces immediately. If the host does not call within `patience`,
+    /// writes STOPPED and STARTED. A running verification continues.
     fn lost(&mut self, now: Uptime, patience: Duration) {
         self.timers.stop(Timer::Refresh);
         self.timers.set(Timer::Announce, self.at_once(now));

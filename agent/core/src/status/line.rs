@@ -1,4 +1,4 @@
-//! Splits bytes into newline-ended lines. A truncated line could read as a shorter, valid one, so an overlong
+//! Splits bytes into lines. A truncated line could read as a shorter, valid one, so an overlong
 //! line is dropped as a whole.
 
 use heapless::Vec;

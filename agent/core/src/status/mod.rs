@@ -1,5 +1,5 @@
-//! The status channel as one state machine: when to write which line to the serial port, what a received line
-//! means, when to call the host. P§2, decisions §1.
+//! The status channel as one state machine: when to write which line to the serial port, what a
+//! received line means, and when to call the host (P§2, decisions §1).
 //!
 //! ```text
 //!                PUT or CONNECT                 verified
@@ -119,7 +119,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// A machine in STARTED, with an announcement due at once.
+    /// Creates a machine in STARTED, with an announcement due immediately.
     #[must_use]
     pub fn new(now: Uptime, intervals: Intervals) -> Self {
         let mut timers = Timers::default();
@@ -145,35 +145,36 @@ impl Status {
         }
     }
 
-    /// The current state.
+    /// Returns the current state.
     #[must_use]
     pub fn state(&self) -> State {
         self.phase.state()
     }
 
-    /// Time at which the current state was entered.
+    /// Returns the time at which the current state was entered.
     #[must_use]
     pub fn since(&self) -> Uptime {
         self.since
     }
 
-    /// Whether the host has given its address itself, by PUT or by a CONNECT line.
+    /// Returns whether the host has given its address itself, by PUT or by a CONNECT line.
     #[must_use]
     pub fn is_heard(&self) -> bool {
         self.heard != Heard::Nothing
     }
 
-    /// The known address of the host: from PUT, from `agent.conf`, or from a CONNECT line after its
-    /// verification.
+    /// Returns the known address of the host: from PUT, from `agent.conf`, or from a CONNECT line
+    /// after its verification.
     #[must_use]
     pub fn address(&self) -> Option<HostAddress> {
         self.known.map(|known| known.address)
     }
 
-    /// Time at which the shell wakes at the latest while the port is open: at [`Status::deadline`], or earlier
-    /// to read the port without a wake-up by the kernel, which may get lost in the restore of a snapshot, in a
-    /// migration, or by a driver's bug. These reads are as frequent as the announcements of the state; in
-    /// CONNECT, which is short and has none, they are more frequent.
+    /// Returns the latest time at which the shell wakes while the port is open: at
+    /// [`Status::deadline`], or earlier to read the port without a wake-up by the kernel, which may
+    /// get lost in the restore of a snapshot, in a migration, or by a driver's bug. These reads are
+    /// as frequent as the announcements of the state, and more frequent in CONNECT, which is short
+    /// and has none.
     #[must_use]
     pub fn wake(&self, now: Uptime) -> Uptime {
         let look = now
@@ -190,7 +191,8 @@ impl Status {
         self.trust_known = known;
     }
 
-    /// Takes bytes from the port, in pieces of any size. Noise and echoes of the agent's own lines are skipped.
+    /// Takes bytes from the port, in pieces of any size. Skips noise and echoes of the agent's own
+    /// lines.
     pub fn received(&mut self, now: Uptime, bytes: &[u8]) {
         if self.state() == State::Stopped {
             return;
@@ -216,7 +218,8 @@ impl Status {
         }
     }
 
-    /// Time until which the port is not to be read, after too many bytes; `None` if it may be read now.
+    /// Returns the time until which the shell must not read the port, after too many bytes; `None`
+    /// if it may read now.
     #[must_use]
     pub fn read_paused_until(&self, now: Uptime) -> Option<Uptime> {
         self.flood.pause(now)
@@ -233,7 +236,7 @@ impl Status {
         let under_way = self.verification.is_some_and(|verification| {
             verification.target == connect && verification.how != How::Own
         });
-        // A repeated line changes nothing, but as the latest one it replaces any that is pending.
+        // A repeated line changes nothing, but as the latest one it replaces a pending one.
         if under_way {
             self.forget_line();
         } else {
@@ -248,12 +251,13 @@ impl Status {
         self.timers.stop(Timer::Follow);
     }
 
-    /// Interval between announcements in CONNECTED, with that many left at the short one.
+    /// Returns the interval between announcements in CONNECTED, of which `eager` are left at the
+    /// short one.
     fn announce_pace(&self, eager: u8) -> Duration {
         if eager > 0 { self.intervals.started } else { self.intervals.connected }
     }
 
-    /// `now`, or [`pace::MIN_LINE_GAP`] after the last line if that is later.
+    /// Returns `now`, or [`pace::MIN_LINE_GAP`] after the last line if that is later.
     fn at_once(&self, now: Uptime) -> Uptime {
         self.written.map_or(now, |written| now.max(written + pace::MIN_LINE_GAP))
     }
@@ -265,18 +269,19 @@ impl Status {
         self.phase = phase;
     }
 
-    /// The port has appeared, perhaps again. Announces at once, since its reader has seen no line yet.
+    /// Records that the port has appeared, perhaps again. Announces immediately, since its reader
+    /// has seen no line yet.
     pub fn port_appeared(&mut self, now: Uptime) {
         self.buf.clear();
         self.not_before.write = self.at_once(now);
         self.timers.advance(Timer::Announce, self.not_before.write);
     }
 
-    /// The last write failed. It is repeated later.
+    /// Records that the last write failed. It is repeated later.
     pub fn write_failed(&mut self, now: Uptime) {
         let again = now
             + match self.state() {
-                // The service manager or the power-off does not wait for long.
+                // The service manager or the power-off waits only briefly.
                 State::Stopped => self.intervals.connect,
                 State::Started | State::Connect | State::Connected => self.intervals.started,
             };
@@ -293,7 +298,7 @@ impl Status {
         }
     }
 
-    /// The agent ends: STOPPED is written, and nothing after it.
+    /// Ends the machine: writes STOPPED, and nothing after it.
     pub fn stop(&mut self, now: Uptime) {
         self.not_before.write = now;
         self.verification = None;

@@ -70,7 +70,7 @@ impl Default for Intervals {
 }
 
 impl Intervals {
-    /// The same intervals, each raised to [`SHORTEST`] if it is shorter.
+    /// Returns the same intervals, each raised to [`SHORTEST`] if it is shorter.
     pub(super) fn bounded(self) -> Self {
         Self {
             connect: self.connect.max(SHORTEST),

@@ -19,7 +19,7 @@ pub enum State {
 }
 
 impl State {
-    /// Name in status lines, the log and the status file.
+    /// Returns the name in status lines, the log and the status file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -43,10 +43,10 @@ pub(super) enum How {
     Own,
 }
 
-/// A call to the host that checks its address. In CONNECT there always is one, caused by PUT or a CONNECT line.
-/// In STARTED and CONNECTED there may be one in the background: the agent's own, or one caused by a CONNECT
-/// line with the address that was already connected. [`Timer::Call`](super::Timer::Call) begins it,
-/// [`Timer::Expire`](super::Timer::Expire) ends it.
+/// A call to the host that checks its address. CONNECT always has one, caused by PUT or a CONNECT
+/// line. STARTED and CONNECTED may have one in the background: the agent's own, or one caused by a
+/// CONNECT line with the address that was already connected. [`Timer::Call`](super::Timer::Call)
+/// begins it, [`Timer::Expire`](super::Timer::Expire) ends it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Verification {
     /// Its number, with which the result is reported.
@@ -76,7 +76,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// The state without its data.
+    /// Returns the state without its data.
     pub(super) fn state(self) -> State {
         match self {
             Self::Started { .. } => State::Started,
@@ -86,7 +86,7 @@ impl Phase {
         }
     }
 
-    /// Whether the state's own line is still to be written: CONNECTED or STOPPED.
+    /// Returns whether the state's own line is still to be written: CONNECTED or STOPPED.
     pub(super) fn owes_line(self) -> bool {
         match self {
             Self::Connected { owed, .. } | Self::Stopped { owed } => owed,

@@ -12,11 +12,12 @@ use crate::time::Uptime;
 pub enum Action {
     /// Write to the port.
     Write {
-        /// One or two whole lines.
+        /// One or two complete lines.
         line: &'static [u8],
         /// Close the port after the write, so that QEMU raises an event; else keep it open.
         visible: bool,
-        /// Open and close the dummy port after the write, so that the event is raised at once.
+        /// Open and close the dummy port after the write, so that QEMU raises its event
+        /// immediately.
         kick: bool,
     },
     /// Call the host, then report the result to [`Status::verified`].
@@ -32,22 +33,23 @@ pub enum Action {
     Refused(RefusedLine),
     /// For the log: a CONNECT line is followed.
     HostAddress(HostAddress),
-    /// For the log: the new state, or another address in [`State::Connected`]. [`State::Connect`] is on the way to
-    /// one of the others, which is told.
+    /// For the log: the new state, or another address in [`State::Connected`]. [`State::Connect`]
+    /// leads to one of the others and is not logged.
     Changed(State),
 }
 
 /// The line that announces the agent.
 pub const STARTED_LINE: &[u8] = b"STARTED\n";
-/// The lines that report the agent's end: twice, since newer Incus reads the last line but one (P§2.3).
+/// The lines that report the agent's end: twice, since newer Incus reads the line before the last
+/// (P§2.3).
 pub const STOPPED_LINES: &[u8] = b"STOPPED\nSTOPPED\n";
 
 impl StatusLine {
     fn text(self) -> &'static [u8] {
         match self {
             Self::Started => STARTED_LINE,
-            // 16 bytes, which fill the ring: newer Incus reads the last line but one (P§2.3), and a
-            // restarted host must not find an old CONNECTED there.
+            // 16 bytes, which fill the ring: newer Incus reads the line before the last (P§2.3),
+            // and a restarted host must not find an old CONNECTED there.
             Self::Refresh => b"STARTED\nSTARTED\n",
             Self::Connected => b"CONNECTED\n",
             Self::Stopped => STOPPED_LINES,
@@ -56,8 +58,8 @@ impl StatusLine {
 }
 
 impl Status {
-    /// The next action that is due; to be called until it returns `None`. After a long pause one line is
-    /// written, not all that were missed.
+    /// Returns the next action that is due; call it until it returns `None`. After a long pause it
+    /// writes one line, not all that were missed.
     pub fn poll(&mut self, now: Uptime) -> Option<Action> {
         if let Some(why) = self.log.refused.take() {
             return Some(Action::Refused(why));
@@ -92,7 +94,7 @@ impl Status {
         Some(Action::Write { line: line.text(), visible, kick })
     }
 
-    /// The CONNECTED or STOPPED that the state still has to write.
+    /// Returns the CONNECTED or STOPPED that the state still has to write.
     fn owed_line(&mut self) -> Option<StatusLine> {
         let (owed, line) = match &mut self.phase {
             Phase::Connected { owed, .. } => (owed, StatusLine::Connected),
@@ -102,12 +104,12 @@ impl Status {
         core::mem::take(owed).then_some(line)
     }
 
-    /// The line whose timer is due. Sets the timer for the next one.
+    /// Returns the line whose timer is due, and sets the timer for the next one.
     fn due_line(&mut self, now: Uptime) -> Option<StatusLine> {
         if self.timers.is_due(Timer::Turn, now) {
             self.not_before.turn = now + RESTART_INTERVAL;
             if self.state() == State::Connected {
-                // Once: it works without that call.
+                // Once: the host works without that call.
                 self.timers.stop(Timer::Turn);
             } else {
                 self.timers.set(Timer::Turn, now + RESTART_INTERVAL);
@@ -144,8 +146,8 @@ impl Status {
         }
     }
 
-    /// Follows the pending CONNECT line if it is due. Polled before [`Status::retry`], over which it has
-    /// precedence.
+    /// Follows the pending CONNECT line if it is due. Has precedence over [`Status::retry`], so it
+    /// is polled first.
     fn follow_line(&mut self, now: Uptime) {
         if !self.timers.is_due(Timer::Follow, now) {
             return;
@@ -176,8 +178,8 @@ impl Status {
         self.verify(now, known, How::Own);
     }
 
-    /// Time at which [`Status::poll`], after it returned `None`, has the next action; `None` if there will be
-    /// none without an input. Any other method may change it.
+    /// Returns the time at which [`Status::poll`], after it returned `None`, has the next action;
+    /// `None` if there will be none without an input. Any other method may change it.
     #[must_use]
     pub fn deadline(&self) -> Option<Uptime> {
         let blocked = self.not_before.write;

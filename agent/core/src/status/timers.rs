@@ -13,9 +13,9 @@ pub(super) enum Timer {
     /// Write STOPPED, then STARTED, for a host that does not call. Runs in STARTED, and once in CONNECTED if no host has
     /// ever called.
     Turn,
-    /// Have the shell make the call of the verification. Stops once it was asked to.
+    /// Have the shell make the call of the verification. Stops once the shell has it.
     Call,
-    /// Fail the verification, which has taken too long. Runs during each verification.
+    /// Fail a verification that takes too long. Runs during each verification.
     Expire,
     /// Verify the known address. Runs only while there is no verification.
     Retry,
@@ -38,7 +38,7 @@ impl Timers {
         &mut self.0[timer as usize]
     }
 
-    /// Due time of the timer; `None` if it does not run.
+    /// Returns the due time of the timer; `None` if it does not run.
     #[expect(clippy::indexing_slicing, reason = "the array has a slot for each timer")]
     pub(super) fn get(&self, timer: Timer) -> Option<Uptime> {
         self.0[timer as usize]
@@ -65,12 +65,13 @@ impl Timers {
         *self = Self::default();
     }
 
-    /// Whether the timer runs and is due.
+    /// Returns whether the timer runs and is due.
     pub(super) fn is_due(&self, timer: Timer, now: Uptime) -> bool {
         self.get(timer).is_some_and(|due| due <= now)
     }
 
-    /// Due time of the first timer. Those that write a line are not due before `blocked`.
+    /// Returns the due time of the first timer. Timers that write a line are not due before
+    /// `blocked`.
     pub(super) fn next(&self, blocked: Uptime) -> Option<Uptime> {
         let (lines, others) = self.0.split_at(LINES);
         let first = |timers: &[Option<Uptime>]| timers.iter().flatten().min().copied();

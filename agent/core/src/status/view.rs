@@ -1,4 +1,5 @@
-//! The agent's own view: its status file in `/run/mote`, which `mote-agent status` and the next agent read.
+//! The agent's own view: its status file in `/run/mote`, which `mote-agent status` and the next
+//! agent read.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -13,11 +14,11 @@ use crate::report::proc::number;
 /// A text of the view.
 pub type Text<'a> = Cow<'a, str>;
 
-/// The status file. A member that is `null` is not known, or not there.
+/// The status file. A member that is `null` is unknown or absent.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the file's members")]
 pub struct View<'a> {
-    /// Whether an agent runs; in the file always true.
+    /// Whether an agent runs; always true in the file.
     pub running: bool,
     /// The agent's release.
     pub version: Option<Text<'a>>,
@@ -25,7 +26,7 @@ pub struct View<'a> {
     pub pid: Option<u64>,
     /// Where the host's files were found.
     pub files: Option<Text<'a>>,
-    /// Whose agent it is: `incus`, `lxd` or `lxd-old`.
+    /// The server whose agent it is: `incus`, `lxd` or `lxd-old`.
     pub flavour: Option<Text<'a>>,
     /// Path of the status port.
     pub port: Option<Text<'a>>,
@@ -43,7 +44,7 @@ pub struct View<'a> {
     pub policy: Option<Text<'a>>,
     /// The error that matters most.
     pub last_error: Option<Text<'a>>,
-    /// What is to be said of the program's file.
+    /// A remark about the program's file.
     pub program: Option<Text<'a>>,
     /// Whether the host has called.
     pub called: bool,
@@ -55,7 +56,7 @@ pub struct View<'a> {
 pub const WAITING: &str = "waiting for ";
 
 impl View<'_> {
-    /// Reads a status file; `None` if it is none, or was cut.
+    /// Reads a status file; `None` if it is invalid or incomplete.
     #[inline(never)] // its size
     #[must_use]
     pub fn read(file: &[u8]) -> Option<View<'static>> {
@@ -83,12 +84,12 @@ impl View<'_> {
         })
     }
 
-    /// Text of the file.
+    /// Returns the text of the file.
     #[must_use]
     pub fn write(&self) -> String {
         let mut out: Vec<u8> = vec![0; 512];
         loop {
-            // Its only error is that the buffer is full.
+            // It fails only if the buffer is full.
             if let Ok(length) = serde_json_core::to_slice(self, &mut out) {
                 out.truncate(length);
                 out.push(b'\n');
@@ -98,7 +99,7 @@ impl View<'_> {
         }
     }
 
-    /// Whether that agent waits for something before its start.
+    /// Returns whether that agent waits for something before its start.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.state.as_deref().is_some_and(|state| state.starts_with(WAITING))
@@ -124,7 +125,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any text, also one that is longer than the first buffer, is read as it was written, by others too.
+        /// Checks that texts, also longer ones than the first buffer, are read as written, by other
+        /// parsers too.
         #[test]
         fn what_is_written_is_read(text in any::<String>(), times in 1usize..200, number: u64, is: bool) {
             let text = text.repeat(times);

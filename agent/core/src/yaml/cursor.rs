@@ -12,18 +12,18 @@ pub(super) struct Cursor<'y> {
     line_start: usize,
 }
 
-/// True for the bytes that separate tokens, and at the end.
+/// Returns true for the bytes that separate tokens, and at the end.
 fn is_blank(byte: Option<u8>) -> bool {
     matches!(byte, None | Some(b' ' | b'\r' | b'\n' | b'\t'))
 }
 
-/// True for the indicators of flow style.
+/// Returns true for the indicators of flow style.
 pub(super) fn is_flow(byte: Option<u8>) -> bool {
     matches!(byte, Some(b',' | b'[' | b']' | b'{' | b'}'))
 }
 
 impl<'y> Cursor<'y> {
-    /// The start of a document, which must be text; a byte order mark is skipped.
+    /// Creates a cursor at the start of a document, which must be text. Skips a byte order mark.
     pub(super) fn new(bytes: &'y [u8]) -> Result<Self, YamlError> {
         let line_of = |before: &[u8]| {
             let ends = before.iter().filter(|byte| **byte == b'\n').count();
@@ -36,7 +36,7 @@ impl<'y> Cursor<'y> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let bad = text.char_indices().find(|(at, character)| match character {
             '\n' | '\t' => false,
-            // Part of a line's end, and of nothing else.
+            // Valid only as part of a line's end.
             '\r' => text.as_bytes().get(at + 1) != Some(&b'\n'),
             // The first two end lines in YAML 1.1 only.
             '\u{2028}' | '\u{2029}' | '\u{feff}' => true,
@@ -76,7 +76,7 @@ impl<'y> Cursor<'y> {
         self.at
     }
 
-    /// The text from byte offset `from` up to here.
+    /// Returns the text from byte offset `from` up to here.
     pub(super) fn since(&self, from: usize) -> &'y str {
         self.text.get(from..self.at).unwrap_or_default()
     }
@@ -93,7 +93,8 @@ impl<'y> Cursor<'y> {
         self.line_start = self.at;
     }
 
-    /// Moves over spaces, and over the carriage return of a line's end, which is as good as one there.
+    /// Moves over spaces, and over the carriage return of a line's end, which counts as a space
+    /// there.
     pub(super) fn spaces(&mut self) {
         while matches!(self.byte(), Some(b' ' | b'\r')) {
             self.at += 1;
@@ -136,23 +137,23 @@ impl<'y> Cursor<'y> {
         }
     }
 
-    /// True at this document marker.
+    /// Returns true at this document marker.
     pub(super) fn at_marker(&self, marker: &[u8]) -> bool {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
         self.column() == 0 && rest.starts_with(marker) && is_blank(self.ahead(3))
     }
 
-    /// True at the end of the document: end of text or a marker.
+    /// Returns true at the end of the document: end of text or a marker.
     pub(super) fn ended(&self) -> bool {
         self.byte().is_none() || self.at_marker(b"---") || self.at_marker(b"...")
     }
 
-    /// True at the dash of an item of a sequence in block style.
+    /// Returns true at the dash of an item of a sequence in block style.
     pub(super) fn at_dash(&self) -> bool {
         self.byte() == Some(b'-') && is_blank(self.ahead(1)) && !self.at_marker(b"---")
     }
 
-    /// True at a `:` that ends a key.
+    /// Returns true at a `:` that ends a key.
     pub(super) fn at_colon(&self, in_flow: bool) -> bool {
         let next = self.ahead(1);
         self.byte() == Some(b':') && (is_blank(next) || (in_flow && is_flow(next)))

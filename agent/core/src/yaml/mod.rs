@@ -3,8 +3,8 @@
 //! Supported: block and flow collections; plain, single and double quoted scalars, also over
 //! several lines; block scalars (skipped, their text is never needed); comments; one document with
 //! or without its markers. Everything else is an error with its line: anchors, aliases, tags,
-//! directives, `? ` keys, tabs between tokens, carriage returns that end no line. A full YAML 1.2 parser reads any
-//! accepted document the same way; `tests/fuzz` checks that.
+//! directives, `? ` keys, tabs between tokens, carriage returns that do not end a line. A full YAML
+//! 1.2 parser reads any accepted document the same way; `tests/fuzz` checks that.
 //!
 //! Depth and key length are bounded, and nothing recurses or allocates.
 
@@ -88,7 +88,7 @@ pub struct Parser<'y> {
 }
 
 impl<'y> Parser<'y> {
-    /// A parser at the start of a document.
+    /// Creates a parser at the start of a document.
     ///
     /// # Errors
     /// [`Why::Encoding`] or [`Why::Control`].
@@ -101,19 +101,19 @@ impl<'y> Parser<'y> {
         })
     }
 
-    /// The current line, counted from 1, for errors about what was read.
+    /// Returns the current line, counted from 1, for error messages.
     #[must_use]
     pub fn line(&self) -> u32 {
         self.cursor.line()
     }
 
-    /// A [`Why::Shape`] error at the current line.
+    /// Returns a [`Why::Shape`] error at the current line.
     #[must_use]
     pub fn shape(&self, expected: &'static str) -> YamlError {
         self.cursor.error(Why::Shape(expected))
     }
 
-    /// The next event; `None` at the end of the document.
+    /// Returns the next event; `None` at the end of the document.
     ///
     /// # Errors
     /// [`YamlError`]; after one the events mean nothing.
@@ -131,7 +131,7 @@ impl<'y> Parser<'y> {
         Ok(Some(event))
     }
 
-    /// The next event, where the document must not end.
+    /// Returns the next event, where the document must not end.
     ///
     /// # Errors
     /// As [`Parser::next`], and [`Why::Truncated`] at the end.
@@ -216,7 +216,7 @@ impl<'y> Parser<'y> {
         self.frames.push(frame).map_err(|_| self.cursor.error(Why::TooDeep))
     }
 
-    /// The event after a complete node, or after the start of a collection in block style.
+    /// Returns the event after a complete node, or after the start of a collection in block style.
     fn continued(&mut self) -> Result<Option<Event<'y>>, YamlError> {
         self.cursor.skip_blank()?;
         let Some(frame) = self.frames.last().copied() else {

@@ -1,4 +1,4 @@
-//! Scalars and the text that they stand for (YAML 1.2 §7.3, §8.1).
+//! Scalars and the text that they encode (YAML 1.2 §7.3, §8.1).
 
 /// Style of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Scalar<'y> {
 /// White space, and the ends of lines.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// Takes a text piece by piece.
+/// Callback that takes a text piece by piece.
 type Sink<'s> = &'s mut dyn FnMut(&str);
 
 impl<'y> Scalar<'y> {
@@ -31,13 +31,13 @@ impl<'y> Scalar<'y> {
         self.style
     }
 
-    /// True for null.
+    /// Returns true for null.
     #[must_use]
     pub fn is_null(&self) -> bool {
         self.style == Style::Plain && matches!(self.raw, "" | "~" | "null" | "Null" | "NULL")
     }
 
-    /// The value as a boolean, in any spelling of YAML 1.1, as the hosts' own parser takes it.
+    /// Returns the value as a boolean, in any spelling of YAML 1.1, like the hosts' parser.
     #[must_use]
     pub fn boolean(&self) -> Option<bool> {
         if self.style != Style::Plain {
@@ -53,13 +53,13 @@ impl<'y> Scalar<'y> {
         }
     }
 
-    /// True for a block scalar, whose text is not available.
+    /// Returns true for a block scalar, whose text is not available.
     #[must_use]
     pub fn is_block(&self) -> bool {
         self.style == Style::Block
     }
 
-    /// True if the scalar's text is `text`.
+    /// Returns whether the scalar's text is `text`.
     #[must_use]
     pub fn is(&self, text: &str) -> bool {
         let mut rest = Some(text);
@@ -145,7 +145,7 @@ fn escape<'y>(after: &'y str, sink: Sink<'_>) -> &'y str {
     rest.get(digits..).unwrap_or_default()
 }
 
-/// Number of hex digits after `\` and this letter.
+/// Returns the number of hex digits after `\` and this letter.
 pub(super) fn escape_digits(letter: u8) -> usize {
     match letter {
         b'x' => 2,
@@ -155,7 +155,7 @@ pub(super) fn escape_digits(letter: u8) -> usize {
     }
 }
 
-/// The code that `\` and this letter stand for (§5.7).
+/// Returns the code that `\` and this letter stand for (§5.7).
 pub(super) fn escaped(letter: u8) -> Option<u32> {
     Some(match letter {
         b'0' => 0,
