@@ -1,6 +1,5 @@
-//! JSON from arbitrary bytes. What must hold: no panic; the verdict is that of serde_json (within our
-//! depth); what is found in a document is what serde_json finds there; a text that is quoted comes back;
-//! a status file that is read and written again says the same.
+//! JSON documents. Invariants: same verdict as serde_json within the depth limit, same values,
+//! quoted text reads back, and a status file that is read and written again is unchanged.
 
 use mote_core::json::{Document, Envelope, JsonError, Value, quoted_length};
 use mote_core::status::view::View;

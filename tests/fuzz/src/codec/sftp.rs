@@ -1,6 +1,6 @@
-//! SFTP packets from arbitrary bytes. What must hold: no panic; whoever has an id is answered by it;
-//! every prefix is malformed or says what the whole says, and so does the whole with bytes behind
-//! it; what a request borrows lies in its frame; and a reply fits the room it is given or is none.
+//! SFTP packets. Invariants: a request with an id gets an answer with that id, every prefix and
+//! extension is malformed or reads the same, borrowed data lies in the frame, and replies fit their
+//! buffer.
 
 use mote_core::sftp::attrs::Attrs;
 use mote_core::sftp::longname::Listed;

@@ -1,6 +1,6 @@
-//! Websocket frames cut anywhere. What must hold: no panic; every byte is consumed exactly once, or the
-//! peer broke the protocol; what comes out does not depend on the cuts; a message ends before another
-//! begins; control payloads fit where RFC 6455 wants them.
+//! Websocket frames with arbitrary cuts. Invariants: every byte is consumed once unless the peer
+//! breaks the protocol, the result does not depend on the cuts, messages do not overlap, and
+//! control payloads obey RFC 6455.
 
 use mote_core::ws::{CONTROL, Incoming, Reader, Violation};
 

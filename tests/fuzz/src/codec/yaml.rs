@@ -1,5 +1,5 @@
-//! YAML from arbitrary bytes. What must hold: no panic, no endless walk, brackets in pairs; and
-//! what we read, a whole YAML 1.2 parser reads too, and just the same. (What we refuse it may read.)
+//! YAML documents. Invariants: parsing ends, brackets are paired, and a full YAML 1.2 parser reads
+//! the same from every accepted document.
 
 use mote_core::first_boot::template;
 use mote_core::guest_path::Target;

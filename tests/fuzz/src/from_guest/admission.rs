@@ -1,7 +1,6 @@
-//! Which connection gives way, among arbitrary ones, and what a client may hold. What must hold: never one that is
-//! being served; one of the class with more of them, if it has one; one past its grace, or without, before all that
-//! are not; of those the first activity in order, then the longest idle; nothing of a quota is lost or given twice, and
-//! others than root have half at most; bounds fit the descriptors they are for.
+//! Connections and quotas. Invariants: a served connection is never closed; the eviction candidate
+//! is of the larger class, past its grace period, earliest in activity, idle longest; no quota is
+//! lost or granted twice; users other than root get at most half; limits fit the descriptors.
 
 use core::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Answers of the host as guests are shown them, from arbitrary bytes. What must hold: nothing is shown that
-//! serde_json does not find in the answer; an error's text is short, has its words and a status of its own; what
-//! is decoded in place is what is written piece by piece.
+//! Answers of the host on their way to guests. Invariants: only values that serde_json finds in the
+//! answer are shown, errors have a short text and a valid status, and decoding in place equals
+//! decoding piece by piece.
 
 use mote_core::devlxd::answer::{Body, show, show_within};
 use mote_core::devlxd::ready::host_state;

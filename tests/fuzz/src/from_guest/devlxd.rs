@@ -1,7 +1,6 @@
-//! Requests of guests and what is made of them for the host, from arbitrary text. What must hold: the target that
-//! the host is asked for is the guest's path byte for byte, with nothing behind it but what it may take; it can be
-//! written into a head; no header that concerns only one connection is passed on, in no direction; HEAD is
-//! routed like GET; servers differ only where P§5.2 says so; Ready is read back as it was written.
+//! Requests of guests, and the requests to the host made from them. Invariants: the target is the
+//! guest's path byte for byte, it fits a head, hop-by-hop headers are dropped both ways, HEAD is
+//! routed like GET, servers differ only as in P§5.2, and Ready reads back.
 
 use mote_core::devlxd::forward::{
     forwards, lacks_type, returns, volume_type, write_target, write_typed,

@@ -1,6 +1,6 @@
-//! Events from arbitrary bytes, who hears them, and what else the host posts: the port to forward. What must hold: what
-//! is read is what serde_json reads there; an event becomes one line that says the same; a guest hears of config
-//! and device only, and everybody of what he asked for only; a port is a port.
+//! Events, their listeners, and the port to forward. Invariants: same values as serde_json, one
+//! line per event, guests receive only config and device events, listeners only the types they
+//! requested, and ports are valid.
 
 use mote_core::hostapi::event::{Audience, Posted, Subscription, one_line};
 use mote_core::hostapi::port_forward::{BadTarget, Target};

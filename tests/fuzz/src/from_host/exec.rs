@@ -1,6 +1,6 @@
-//! What the host wants run, made up and from arbitrary bytes, and the words of the control socket. What must
-//! hold: no panic; what is read is what serde_json reads there; nothing that no program can be given
-//! gets through; the metadata we answer with is JSON that says the same.
+//! Exec requests and control messages, generated and arbitrary. Invariants: same values as
+//! serde_json, nothing passes that no program can receive, and the metadata is JSON with the same
+//! content.
 
 use mote_core::hostapi::exec::{BY_HOST, Control, MAX_PATH, Request, SHOWN, STARTED_BY, control};
 use mote_core::json::Document;

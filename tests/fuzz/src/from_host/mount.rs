@@ -1,6 +1,6 @@
-//! Shares to mount, made up and from arbitrary bytes. What must hold: no panic; no target leads out of the root;
-//! what is asked for is mounted there, with its options, and taken off again; nothing has a NUL in it;
-//! `mountinfo` read back is what was written.
+//! Shares to mount, generated and arbitrary. Invariants: targets stay below the root, the request
+//! is mounted with its options and unmounted again, no string contains NUL, and `mountinfo` reads
+//! back.
 
 use mote_core::flavour::Flavour;
 use mote_core::guest_path::Target;

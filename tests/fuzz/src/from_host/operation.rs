@@ -1,6 +1,6 @@
-//! Operations: ids, times, secrets and the JSON of them, from arbitrary numbers and texts. What must hold: an id is
-//! a UUID of its version with the time and all random bits in it; a time is the one that a slow calendar finds; the
-//! JSON says what went in; a secret equals itself only.
+//! Operations: ids, times, secrets and their JSON. Invariants: ids are UUIDs with the time and all
+//! random bits, times equal those of a slow calendar, the JSON has the input's values, and a secret
+//! equals only itself.
 
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::operation::{

@@ -1,7 +1,5 @@
-//! What the host tells, from arbitrary bytes: the body of PUT, `agent.conf`, PEM. What must hold:
-//! no panic; what is read is what serde_json reads there, and can be a host's; what serde_json reads
-//! and can be a host's is read; DER fits the buffer to the byte, and survives being written as PEM
-//! again.
+//! The body of PUT, `agent.conf` and PEM. Invariants: mote accepts exactly the valid hosts that
+//! serde_json reads, and DER fits the buffer to the byte and survives PEM encoding.
 
 use mote_core::host_address::HostAddress;
 use mote_core::hostapi::host_info::{BadHostInfo, CERTIFICATE, HostInfo};

@@ -1,6 +1,6 @@
-//! The guest's policy, from a policy that is made up and written as YAML, and from arbitrary bytes. What must hold:
-//! what was written is allowed and nothing else; a file with any fault denies everything; without its limits it
-//! allows the same capabilities; no message has a control character; lists of names say what they leave out.
+//! Policies, generated as YAML and arbitrary. Invariants: exactly the written features are allowed,
+//! a file with any fault denies everything, removing limits keeps the features, messages have no
+//! control characters, and lists name what they omit.
 
 use mote_core::hostapi::exec::Request;
 use mote_core::hostapi::policy::{CAPABILITIES, Capability, Features, Policy, Whose};

@@ -1,6 +1,5 @@
-//! The serial line from arbitrary bytes. What must hold: lines are those between newlines, without a carriage
-//! return, and none is longer than the limit; a CONNECT line is read as another reader reads it; the status
-//! machine does the same however the bytes are cut.
+//! The serial line. Invariants: lines are split at newlines, without carriage returns and within
+//! the limit; another parser reads CONNECT lines the same; cuts do not change the state machine.
 
 use mote_core::host_address::HostAddress;
 use mote_core::limits;

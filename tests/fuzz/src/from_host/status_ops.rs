@@ -1,8 +1,7 @@
-//! The status machine under arbitrary operations: bytes of a hostile port, PUTs, results of calls
-//! in any order, broken writes, time. What must hold: no panic; after `None` from `poll` the
-//! deadline is still to come; only the current verification's result counts, and no number is given
-//! out twice; one second sees a bounded number of lines and calls; silent lines only while
-//! CONNECTED; an announcement always comes; STOPPED is final and the last line.
+//! The status state machine under arbitrary operations: hostile bytes, PUTs, call results in any
+//! order, failed writes, time. Invariants: deadlines are in the future, only the current
+//! verification's result counts, numbers are unique, lines and calls per second are limited, silent
+//! lines appear only in CONNECTED, an announcement always follows, and STOPPED is final.
 
 use core::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Bodies from arbitrary bytes. What must hold: no panic; a step's data lies within what it
-//! consumed; the data, what is left over and the verdict do not depend on how the input was cut.
+//! HTTP bodies. Invariants: a step's data lies in its input, and data, remainder and verdict do not
+//! depend on the cuts.
 
 use mote_core::http::body::{BodyError, Decoder};
 use mote_core::http::head::Framing;

@@ -1,8 +1,6 @@
-//! One connection under arbitrary operations: bytes, an end of input, time, answers at any moment.
-//! What must hold: no panic; `NeedData` leaves space and a deadline that is still to come; nothing
-//! is polled for ever; no more body comes out than bytes went in; a request can be looked at from
-//! its event until its answer; over is over. And without operations, only with cuts: the same
-//! events whatever the cuts.
+//! One HTTP connection under arbitrary operations. Invariants: `NeedData` provides space and a
+//! future deadline, polling ends, no more body comes out than went in, a request is readable until
+//! its answer, and closed is final. Without operations, cuts do not change the events.
 
 use core::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Heads from arbitrary bytes. What must hold: no panic; a head that is read is within its limit,
-//! ends with an empty line, and is read the same without what follows; every prefix of the input
-//! says either "more" or what the whole says; no field holds a byte that could end its line.
+//! HTTP heads. Invariants: an accepted head is within its limit, ends with an empty line and reads
+//! the same without the rest; every prefix returns "more" or the same result; no field contains a
+//! line end.
 
 use mote_core::http::head::{self, Headers, Method};
 use mote_core::limits;

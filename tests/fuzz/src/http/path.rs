@@ -1,6 +1,6 @@
-//! Paths and queries from arbitrary text. What must hold: the segments are those that another decoder finds, and
-//! an encoded slash makes none; the first value of a parameter counts; the host's endpoints are those of P§4, by
-//! a table that is written down again here.
+//! Paths and queries. Invariants: another decoder finds the same segments, an encoded slash is no
+//! separator, the first value of a parameter counts, and the endpoints are those of P§4 by an
+//! independent table.
 
 use mote_core::flavour::Flavour;
 use mote_core::hostapi::route::{NoRoute, Route, operation, route};

@@ -1,5 +1,5 @@
-//! Heads that we write, from arbitrary fields. What must hold: what is written is read back by our own reader and
-//! by httparse just as it was meant, and has no line more; what could end its line is refused, and nothing else.
+//! Written heads with arbitrary fields. Invariants: mote's reader and httparse read back the same
+//! without extra lines, and exactly the fields that could end a line are refused.
 
 use mote_core::http::head::{self, Framing, Method};
 use mote_core::http::reply::{Head, Length, Persistence, RequestLine, write_reply, write_request};

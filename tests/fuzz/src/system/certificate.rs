@@ -1,6 +1,6 @@
-//! Certificates: one that is made up, and arbitrary bytes. What must hold: the key is the one that was put in, wherever the
-//! lengths fall; what is found lies in the input, is a whole element and is found without what follows; before its
-//! end nothing is found.
+//! Certificates, generated and arbitrary. Invariants: the key that was put in is found at any
+//! length, is a complete element within the input, does not depend on what follows, and is not
+//! found before its end.
 
 use mote_core::tls::certificate::public_key;
 

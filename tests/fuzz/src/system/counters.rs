@@ -1,5 +1,5 @@
-//! What is counted, under arbitrary operations: tickets and full handshakes, handles of open files, messages for the
-//! log, tries of a call. What must hold: each does what a plain model of it does, and nobody waits for nothing.
+//! Tickets, file handles, log limits and retries under arbitrary operations. Invariants: each
+//! behaves like a simple model, and nothing waits without a reason.
 
 use core::time::Duration;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
-//! Tables of disks: sectors at the disk's start and end from arbitrary bytes, with checksums made right, so that what is behind
-//! them is read. What must hold: the last partition is on the disk and does not shrink; nothing of it, nor of what is before
-//! it but the table, is written; what was written is read again, and has no room left.
+//! Partition tables with arbitrary sectors and valid checksums. Invariants: the last partition
+//! stays on the disk and does not shrink, writes touch only the table, and a written table reads
+//! back with no room left.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Paths, addresses, names and process 1's command line from arbitrary text. What must hold: a target has the components that `std::path` finds
-//! below the root, and never `..`; what is shown is read back; a port's name is called misspelt only if it is
-//! nearly another's; a variable of os-release is read as it was quoted, and so is an argument.
+//! Paths, addresses, names and process 1's command line. Invariants: a target has the components
+//! that `std::path` finds below the root, without `..`; displayed names read back; only near misses
+//! of port names are called misspelt; os-release and arguments follow their quoting.
 
 use std::path::{Component, Path};
 

@@ -1,6 +1,6 @@
-//! rtnetlink messages, made up as the kernel makes them, and arbitrary bytes. What must hold: what was written is read;
-//! the messages of a datagram that was cut are the first of the whole one's; a request is well-formed and names
-//! its link.
+//! rtnetlink messages, generated like the kernel's and arbitrary. Invariants: messages read back, a
+//! cut datagram has the first messages of the whole one, and requests are well-formed and name
+//! their link.
 
 use core::net::IpAddr;
 

@@ -1,7 +1,6 @@
-//! What the kernel and `/etc` tell, from arbitrary bytes: every parser of `proc`, `netlink`, `resources`, `restore` and
-//! `freeze`, the clock, and
-//! what `metrics` and `state` write of it. What must hold: no panic, and whatever was read becomes
-//! JSON that serde_json reads, with numbers that Go's `int64` takes, or the path that an event told of.
+//! Kernel files and `/etc`: every parser of `proc`, `netlink`, `resources`, `restore` and `freeze`,
+//! the clock, and the reports made from them. Invariants: each result becomes JSON that serde_json
+//! reads with numbers that Go's `int64` can hold, or the path of the event.
 
 use mote_core::first_boot::credentials;
 use mote_core::first_boot::nic::{self, Search, Wanted};

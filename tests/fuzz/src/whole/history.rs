@@ -1,6 +1,6 @@
-//! The whole agent as one machine: a history of the simulation (`agent/sim`) whose chances are decided by the input: what the host, the guests, the network and the clock do, and when. What must hold: the rules of the
-//! simulation. No request hangs past its limit, Ready is neither lost nor invented, host and agent agree in time,
-//! budgets hold, nothing is answered twice.
+//! The whole agent in a scenario of the simulation (`agent/sim`), whose decisions come from the
+//! input. Invariants: the oracle's rules: no request exceeds its limit, Ready is neither lost nor
+//! invented, host and agent agree in time, budgets hold, and nothing is answered twice.
 
 use mote_sim::{Dice, tell_by};
 
