@@ -192,7 +192,7 @@ fn members_are_only_those_of_a_valid_object() {
             "{json}"
         );
     }
-    // The wanted one comes first, but the document is broken behind it.
+    // The requested member comes first, but the document is invalid after it.
     assert_eq!(Value::parse(b"{\"a\":1,}"), Err(JsonError::Syntax(7)));
     assert_eq!(Value::parse(b"{\"a\":1"), Err(JsonError::Truncated));
 }
@@ -241,7 +241,7 @@ fn elements_and_members_are_walked_in_order() {
     assert_eq!(all, [("\"a\"", "1"), ("\"\\n\"", "{\"b\":2}")]);
 }
 
-/// Its text, decoded elsewhere and where it is.
+/// Returns its text, and checks that decoding in place gives the same.
 fn unescaped(raw: &str) -> Result<String, JsonError> {
     let text = unchecked(raw).string();
     let mut within = raw.as_bytes().to_vec();

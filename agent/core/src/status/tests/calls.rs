@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn an_answer_to_an_ordinary_call_is_no_proof_of_the_way_back() {
-    // As when the files are another instance's: the host answers, but every verification fails.
+    // Simulates files of another instance: the host answers, but every verification fails.
     let mut status = status();
     status.know(at(0), HOST);
     let mut seen = run_with(&mut status, 0, 0, Some(false));
@@ -31,7 +31,7 @@ fn a_refused_call_has_the_host_looked_at_anew() {
         if still_ours {
             assert_eq!((lines(&seen), status.deadline()), (Vec::new(), announced));
         }
-        // Bad requests without end are no flood of verifications.
+        // Endless bad requests must not cause a flood of verifications.
         let mut seen = Vec::new();
         for now in 5000..9000 {
             status.call_answered(at(now), 401);
@@ -64,7 +64,7 @@ fn a_host_that_comes_and_goes_is_not_flooded_with_announcements() {
         seen.extend(run_with(&mut status, now, now, Some(true)));
     }
     assert!(lines(&seen).len() <= 50, "{}", lines(&seen).len());
-    // Nor with calls, though each of its answers asks for one.
+    // Endless calls must not either, although each answer requests a verification.
     assert!(tries(&seen).len() <= 11, "{:?}", tries(&seen));
 }
 
@@ -73,7 +73,8 @@ fn want_of_own_descriptors_is_no_loss_of_the_host() {
     let mut status = connected(0);
     status.trust_known(true);
     run(&mut status, 0, 5000);
-    // Looked at anew, by a refused call and by a CONNECT line, with nothing to call with for a minute.
+    // A refused call and a CONNECT line request verifications, but the agent cannot make a call for
+    // a minute.
     assert!(status.call_answered(at(5000), 401));
     status.received(at(5000), b"CONNECT 2:4000\n");
     let mut made = 0;
@@ -88,7 +89,7 @@ fn want_of_own_descriptors_is_no_loss_of_the_host() {
     assert!((30..=65).contains(&made), "{made}");
     let seen = run_with(&mut status, 65_000, 70_000, Some(true));
     assert_eq!((tries(&seen).len(), status.state()), (1, State::Connected));
-    // Elsewhere it is a failure like any other: the host is told that the agent waits for it.
+    // In other states it counts as a failure: the agent announces that it waits for the host.
     let attempt = status.put_started(at(70_000), HOST);
     assert!(status.not_made(at(70_000), attempt));
     assert_eq!(status.state(), State::Started);
@@ -111,7 +112,7 @@ fn a_flood_is_read_in_portions_and_named_now_and_then() {
     }
     assert_eq!(read, 20 * flood::FLOOD_BYTES);
     assert_eq!(named, 2);
-    // A line behind it is heard.
+    // The machine reads a line after it.
     let end = status.read_paused_until(at(19_999)).unwrap();
     assert!(end <= at(20_999), "{end:?}");
     status.received(end, b"\nCONNECT 2:7\n");

@@ -1,4 +1,4 @@
-//! CONNECT lines: cut and merged, echoed, hostile, true and false ones.
+//! CONNECT lines: cut, merged, echoed, hostile, with a right or a false address.
 
 use super::*;
 use std::format;
@@ -33,7 +33,7 @@ fn a_connect_line_is_followed_however_it_is_cut() {
         assert_eq!(status.state(), State::Connect);
         assert!(status.verified(at(120), 1, true));
         assert_eq!(lines(&run(&mut status, 120, 120)), [(120, "CONNECTED", true)]);
-        // The bytes behind it are the beginning of the next line.
+        // The bytes after it are the beginning of the next line.
         status.received(at(130), b"TED\nCONNECT 2:5\n");
         assert_eq!(tries(&run(&mut status, 130, 300)), [200], "{size}");
     }
@@ -70,7 +70,7 @@ fn half_a_line_dies_with_its_port() {
     assert_eq!(tries(&run(&mut status, 2, 2)), [2]);
     assert!(status.verified(at(2), 1, true));
     assert_eq!(status.address(), Some(HostAddress { cid: 2, port: 7 }));
-    // And one that would have been a false address.
+    // Also one with a false address.
     status.received(at(3), b"CONNECT 2:4");
     status.port_appeared(at(1000));
     status.received(at(1001), b"0\n");
@@ -79,7 +79,7 @@ fn half_a_line_dies_with_its_port() {
 
 #[test]
 fn our_own_echo_changes_nothing() {
-    // Shared memory: every line comes back, torn in two.
+    // Shared memory: every line is echoed, cut in two.
     let (mut plain, mut echoed) = (by_line(), by_line());
     let (mut now, mut seen) = (1, Vec::new());
     while now <= 30_000 {
@@ -118,7 +118,7 @@ fn a_told_host_is_tried_for_a_while_then_announced_to_again() {
     let mut status = trusting();
     status.received(at(0), b"CONNECT 2:4000\n");
     let seen = run_with(&mut status, 0, 2500, Some(false));
-    // With growing pauses: many other guests may be calling it too.
+    // With growing pauses, since many other guests may be calling it too.
     assert_eq!(tries(&seen), [0, 100, 200, 400, 800, 1600]);
     assert_eq!(lines(&seen)[0], (1600, "STARTED", true));
     assert_eq!(status.state(), State::Started);
@@ -179,7 +179,7 @@ fn the_same_address_again_is_checked_and_answered_without_leaving_connected() {
     assert!(status.verified(at(710), 2, true));
     assert_eq!((status.state(), status.since()), (State::Connected, at(0)));
     assert_eq!(lines(&run(&mut status, 710, 710)), [(710, "CONNECTED", true)]);
-    // If the host is gone it is tried for a while, then lost.
+    // If the host is gone, the agent retries for a while and then reports the loss.
     status.received(at(900), b"CONNECT 2:4000\n");
     let seen = run_with(&mut status, 900, 3500, Some(false));
     let while_connected = [900, 1000, 1100, 1300, 1700, 2500];
@@ -209,7 +209,8 @@ fn the_latest_line_wins() {
     let mut status = trusting();
     status.received(at(0), b"CONNECT 2:1\n");
     run(&mut status, 0, 0);
-    // The second is dropped: the host went back to the first, which is under way.
+    // The second is dropped: the host returned to the first address, whose verification is in
+    // progress.
     status.received(at(1), b"CONNECT 2:2\nCONNECT 2:1\n");
     assert!(tries(&run(&mut status, 1, 1000)).is_empty());
     status.received(at(1000), b"CONNECT 2:2\nCONNECT 2:3\n");

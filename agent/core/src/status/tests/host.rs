@@ -6,7 +6,7 @@ use mote_qemu::{LOOK, Reader, Ring};
 #[derive(PartialEq)]
 enum Daemon {
     Down,
-    /// The host knows of no agent.
+    /// The host has no agent.
     Unaware,
     Started,
 }
@@ -34,7 +34,7 @@ impl Host {
     fn write(&mut self, now: u64, line: &[u8], visible: bool) {
         self.ring.write(line);
         if visible && self.up() {
-            // Each event restarts the period of its own looks.
+            // Each event restarts the host's reading period.
             self.reads.retain(|read| *read <= now + self.lag);
             self.reads.push(now + self.lag);
         }
@@ -69,7 +69,8 @@ impl Host {
         }
     }
 
-    /// Restarts the daemon: it knows no agent, listens on another port, and looks at the ring at once.
+    /// Restarts the daemon: it has no agent, listens on another port, and reads the ring
+    /// immediately.
     fn start(&mut self, now: u64) {
         self.address.port += 1;
         (self.daemon, self.reads) = (Daemon::Unaware, [now].into());
@@ -117,13 +118,13 @@ fn a_restarted_host_has_us_back_within_two_seconds() {
     let mut slowest = 0;
     for (incus, lag) in [(false, 0), (true, 0), (false, 1000), (true, 1000)] {
         for down in [2000, 5000, 16_000, 60_000] {
-            // Whether a guest has noticed meanwhile, and when.
+            // Whether the guest has noticed meanwhile, and when.
             for noticed in [None, Some(100), Some(1900)] {
                 // Between two announcements, and a little more.
                 for phase in (0..32_000).step_by(500) {
                     let (mut host, mut status) = (Host::new(incus, lag), status());
                     let begun = together(&mut host, &mut status, 0, NEVER);
-                    // Some time in CONNECTED, with the host looking on.
+                    // Stays in CONNECTED for some time while the host reads.
                     let mut now = begun;
                     while now < begun + phase {
                         now = step(&mut host, &mut status, now);
@@ -174,7 +175,7 @@ fn an_agent_that_was_killed_is_told_although_the_host_noticed_nothing() {
     let mut second = Status::new(at(killed + 50), Intervals::default());
     let took = together(&mut host, &mut second, killed + 50, NEVER) - killed;
     assert!(took <= 17_000, "{took}");
-    // With agent.conf the agent need not wait for that.
+    // With agent.conf the agent does not wait for that.
     let mut third = Status::new(at(took + 100_000), Intervals::default());
     third.know(at(took + 100_000), host.address);
     assert_eq!(together(&mut host, &mut third, took + 100_000, NEVER), took + 100_000);
@@ -233,7 +234,8 @@ fn agent_conf_connects_in_the_background_while_started_is_still_said() {
     let visible: Vec<_> = seen.iter().filter(|line| line.2).map(|line| (line.0, line.1)).collect();
     let eager = (1..=10).map(|second| (second * 1000 + 50, "STARTED"));
     assert_eq!(visible[..10], eager.collect::<Vec<_>>());
-    // The host's call may have failed, which it does not repeat by itself: the agent was too slow to answer. Once.
+    // Once: the host's call may have failed because the agent was too slow, and the host does not
+    // repeat it.
     assert_eq!(visible[10..], [(15_000, "STOPPED\nSTOPPED"), (16_500, "STARTED")]);
     let seen = run(&mut status, 45_000, 600_000);
     assert!(times(&seen, "STOPPED\nSTOPPED").is_empty(), "{seen:?}");

@@ -21,7 +21,7 @@ fn status() -> Status {
     Status::new(at(0), Intervals::default())
 }
 
-/// All actions due at `millis` but those for the log.
+/// Returns all actions due at `millis` except those for the log.
 fn actions(status: &mut Status, millis: u64) -> Vec<Action> {
     let all: Vec<_> = core::iter::from_fn(|| status.poll(at(millis))).take(100).collect();
     assert!(all.len() < 100, "a burst");
@@ -33,8 +33,8 @@ fn actions(status: &mut Status, millis: u64) -> Vec<Action> {
     all.into_iter().filter(|action| !for_the_log(action)).collect()
 }
 
-/// Runs the clock until `end`; returns all writes and calls with their times. Calls are answered by `answer`,
-/// or hang if it returns `None`.
+/// Runs the clock until `end`, and returns all writes and calls with their times. `answer` answers
+/// calls; if it returns `None`, they hang.
 fn run_with(status: &mut Status, from: u64, end: u64, answer: Option<bool>) -> Vec<(u64, Action)> {
     let (mut now, mut seen) = (from, Vec::new());
     while now <= end {
@@ -72,7 +72,7 @@ fn lines(seen: &[(u64, Action)]) -> Vec<(u64, &'static str, bool)> {
         .collect()
 }
 
-/// Times at which that line was written.
+/// Returns the times at which that line was written.
 fn times(seen: &[(u64, Action)], text: &str) -> Vec<u64> {
     lines(seen).into_iter().filter(|line| line.1 == text).map(|line| line.0).collect()
 }
@@ -95,7 +95,7 @@ fn connected(millis: u64) -> Status {
     status
 }
 
-/// An ordinary call succeeds, and so does the verification that follows. Returns the other actions.
+/// Makes an ordinary call succeed, and the verification after it. Returns the other actions.
 fn regain(status: &mut Status, millis: u64) -> Vec<Action> {
     assert!(status.call_answered(at(millis), 200));
     let mut due = actions(status, millis);
@@ -133,7 +133,7 @@ fn an_interval_of_nothing_is_not_a_busy_loop() {
     assert_eq!(seen.len(), 101);
 }
 
-/// What the log is told of states, at `millis`.
+/// Returns the log's states at `millis`.
 fn changes(status: &mut Status, millis: u64) -> Vec<State> {
     let all = core::iter::from_fn(|| status.poll(at(millis))).take(100);
     all.filter_map(|action| if let Action::Changed(state) = action { Some(state) } else { None })
@@ -144,16 +144,16 @@ fn changes(status: &mut Status, millis: u64) -> Vec<State> {
 fn the_log_is_told_of_a_state_once() {
     let mut status = connected(0);
     assert_eq!(changes(&mut status, 0), [State::Connected]);
-    // The host says again where it is, and is verified again: nothing has changed.
+    // The host repeats its address and is verified again: nothing changes.
     let attempt = status.put_started(at(10), HOST);
     assert_eq!(changes(&mut status, 10), []);
     assert!(status.verified(at(10), attempt, true));
     assert_eq!(changes(&mut status, 10), []);
-    // Elsewhere.
+    // Another address.
     let attempt = status.put_started(at(20), HostAddress { cid: 2, port: 4001 });
     assert!(status.verified(at(20), attempt, true));
     assert_eq!(changes(&mut status, 20), [State::Connected]);
-    // Not there.
+    // An address without a host.
     let attempt = status.put_started(at(30), HOST);
     assert!(status.verified(at(30), attempt, false));
     assert_eq!(changes(&mut status, 30), [State::Started]);
@@ -168,7 +168,7 @@ fn a_put_that_is_verified_says_connected_and_goes_on_quietly() {
     let seen = run(&mut status, 10, 62_000);
     assert_eq!(times(&seen, "CONNECTED"), [10]);
     assert_eq!(times(&seen, "STARTED"), [30_010, 60_010]);
-    // Between them only lines without an event, soon after each of the host's own looks.
+    // Between them only lines without an event, soon after each of the host's own readings.
     let silent = [1_510, 6_510, 11_510, 16_510, 21_510, 26_510, 31_510];
     assert_eq!(times(&seen, REFRESH_TEXT)[..7], silent);
     assert!(lines(&seen).iter().all(|line| line.2 != (line.1 == REFRESH_TEXT)));
@@ -194,7 +194,7 @@ fn a_lost_address_is_tried_again_ever_more_slowly() {
     assert_eq!(tries(&seen), [1000, 3000, 7000, 15_000, 31_000, 61_000, 91_000]);
     let seen = run_with(&mut status, 100_001, 130_000, Some(true));
     assert_eq!((tries(&seen), status.state()), ([121_000].into(), State::Connected));
-    // Lost again, it begins anew.
+    // After another loss it starts over.
     status.host_lost(at(130_000));
     let seen = run_with(&mut status, 130_000, 134_000, Some(false));
     assert_eq!(tries(&seen), [131_000, 133_000]);

@@ -104,7 +104,7 @@ fn the_port_is_looked_at_as_often_as_the_state_needs() {
     assert!(pause(State::Connected) <= CONNECTED);
 }
 
-/// An idle machine wakes only for its writes, and the port is read then.
+/// An idle machine wakes only for its writes, and reads the port then.
 #[test]
 fn looking_at_the_port_costs_no_wake_up_of_its_own() {
     const TEN_MINUTES: u64 = 600_000;
