@@ -15,186 +15,85 @@ pub(super) const VERSION: &str = match option_env!("MOTE_VERSION") {
     None => env!("CARGO_PKG_VERSION"),
 };
 
-/// A command, its examples with what each does, and the other pages that a reader wants.
-type Page = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
+/// The examples of all commands, with their effects; each command has one at least.
+const EXAMPLES: &str = r#"
+run --kernel vmlinuz --initrd initrd -- uname -sr    # an initramfs with mote in it
+run --disk debian.qcow2 --share .:/src --timeout 60 -- make -C /src check    # an image; its file is not changed
+run --disk image.raw -t -- sh    # a terminal
+run --kernel vmlinuz-6.1 --kernel vmlinuz-6.12 --initrd initrd --jobs 2 -- ./test    # a line of result for each
+run --disk image.raw --dry-run    # QEMU's command
+boot vm1 --disk debian.qcow2    # then exec, shell and file; stop, start, delete
+boot vm2 --kernel vmlinuz --initrd initrd --memory 512
+init vm1 --config user.greeting=hello    # LXD's instance vm1, with a key for its guest
+init vm2 --flavour incus --config cloud-init.user-data="$(cat user-data)"    # Incus', with data for cloud-init
+init vm3 --vsock-cid 7    # by the kernel's vsock (/dev/vhost-vsock)
+qemu vm1 >boot && bash boot    # boots vmlinuz and initrd of this directory
+qemu vm1 --disk debian.qcow2 --memory 512    # for a disk image
+qemu vm1 --args    # for a script with a QEMU line of its own
+daemon 2>daemon.log &    # in the background, with a log
+list    # a table
+list -q    # names only
+list --json    # for a script
+info vm1    # "In words" is the reason why it is no further, and what to do
+info vm1 --json | jq -r .why.cause    # that as one word
+wait vm1 --for CONNECTED --timeout 60    # in a script, after the boot
+wait vm1 --for Ready    # as long as it takes
+delete vm1    # its files too
+delete --force vm1    # while it runs
+show vm1
+agent-state vm1 --json    # for a script
+get vm1 user.greeting
+set vm1 user.greeting=hi    # the guest hears of user.* at once
+unset vm1 user.greeting
+device-add vm1 data type=disk path=/mnt    # the agent is told to mount it
+device-remove vm1 data
+events vm1    # what the host sees
+events vm1 --agent --type operation    # what the agent tells
+query vm1 GET /1.0
+exec vm1 -- uname -sr
+exec vm1 --user 1000 --group 1000 --cwd /tmp -e A=b -- env
+exec -T vm1 -- cat <file    # input comes from here
+shell vm1
+file push notes vm1/tmp/    # keeps the file's name
+file push --mode 0640 --uid 1000 - vm1/tmp/notes <notes    # what is read here
+file push -r tree vm1/srv/    # to /srv/tree
+file pull vm1/etc/hostname -    # to stdout
+file pull -r vm1/etc .    # to ./etc; nothing is written outside of it
+file ls vm1/etc
+file ls --json vm1/etc    # a line each
+file rm -r vm1/tmp/tree
+file mkdir -p --mode 0700 vm1/srv/a/b
+file stat vm1/etc/passwd
+file readlink vm1/bin
+file realpath vm1/bin/sh
+file ln -s ../usr/bin vm1/opt/bin
+file mv vm1/tmp/a vm1/tmp/b
+file chmod 0755 vm1/tmp/a
+file df vm1/
+sftp vm1    # as sftp -D "mote-host sftp vm1" runs it
+state vm1
+state vm1 --json    # as the agent says it
+metrics vm1    # as a server publishes them
+operations vm1 --json    # all, as the agent says them
+operations vm1 wait ID --timeout 60
+port-forward vm1 127.0.0.1:8080 80    # connections to port 8080 here go to 80 there
+start vm1
+stop vm1    # as the power button
+stop --force vm1    # ends QEMU
+fault vm1 slow 500
+fault vm1 none
+completions bash >~/.local/share/bash-completion/completions/mote-host
+man man1    # as man -l man1/mote-host-exec.1 shows it
+"#;
 
-/// Every command that has no commands below it.
-const PAGES: &[Page] = &[
-    (
-        "run",
-        &[
-            ("run --kernel vmlinuz --initrd initrd -- uname -sr", "an initramfs with mote in it"),
-            (
-                "run --disk debian.qcow2 --share .:/src --timeout 60 -- make -C /src check",
-                "an image; its file is not changed",
-            ),
-            ("run --disk image.raw -t -- sh", "a terminal"),
-            (
-                "run --kernel vmlinuz-6.1 --kernel vmlinuz-6.12 --initrd initrd --jobs 2 -- ./test",
-                "a line of result for each",
-            ),
-            ("run --disk image.raw --dry-run", "QEMU's command"),
-        ],
-        &["boot", "exec", "qemu"],
-    ),
-    (
-        "boot",
-        &[
-            ("boot vm1 --disk debian.qcow2", "then exec, shell and file; stop, start, delete"),
-            ("boot vm2 --kernel vmlinuz --initrd initrd --memory 512", ""),
-        ],
-        &["run", "exec", "stop", "start", "delete"],
-    ),
-    (
-        "init",
-        &[
-            (
-                "init vm1 --config user.greeting=hello",
-                "LXD's instance vm1, with a key for its guest",
-            ),
-            (
-                "init vm2 --flavour incus --config cloud-init.user-data=\"$(cat user-data)\"",
-                "Incus', with data for cloud-init",
-            ),
-            ("init vm3 --vsock-cid 7", "by the kernel's vsock (/dev/vhost-vsock)"),
-        ],
-        &["qemu", "daemon", "delete"],
-    ),
-    (
-        "qemu",
-        &[
-            ("qemu vm1 >boot && bash boot", "boots vmlinuz and initrd of this directory"),
-            ("qemu vm1 --disk debian.qcow2 --memory 512", "for a disk image"),
-            ("qemu vm1 --args", "for a script with a QEMU line of its own"),
-        ],
-        &["init", "wait"],
-    ),
-    ("daemon", &[("daemon 2>daemon.log &", "in the background, with a log")], &["init", "list"]),
-    (
-        "list",
-        &[("list", "a table"), ("list -q", "names only"), ("list --json", "for a script")],
-        &["info"],
-    ),
-    (
-        "info",
-        &[
-            ("info vm1", "\"In words\" is the reason why it is no further, and what to do"),
-            ("info vm1 --json | jq -r .why.cause", "that as one word"),
-        ],
-        &["list", "wait", "agent-state"],
-    ),
-    (
-        "wait",
-        &[
-            ("wait vm1 --for CONNECTED --timeout 60", "in a script, after the boot"),
-            ("wait vm1 --for Ready", "as long as it takes"),
-        ],
-        &["info"],
-    ),
-    (
-        "delete",
-        &[("delete vm1", "its files too"), ("delete --force vm1", "while it runs")],
-        &["init", "stop"],
-    ),
-    ("show", &[("show vm1", "")], &["get", "info"]),
-    ("agent-state", &[("agent-state vm1 --json", "for a script")], &["info"]),
-    ("get", &[("get vm1 user.greeting", "")], &["set", "show"]),
-    (
-        "set",
-        &[("set vm1 user.greeting=hi", "the guest hears of user.* at once")],
-        &["get", "unset"],
-    ),
-    ("unset", &[("unset vm1 user.greeting", "")], &["set"]),
-    (
-        "device-add",
-        &[("device-add vm1 data type=disk path=/mnt", "the agent is told to mount it")],
-        &["device-remove"],
-    ),
-    ("device-remove", &[("device-remove vm1 data", "")], &["device-add"]),
-    (
-        "events",
-        &[
-            ("events vm1", "what the host sees"),
-            ("events vm1 --agent --type operation", "what the agent tells"),
-        ],
-        &["operations"],
-    ),
-    ("query", &[("query vm1 GET /1.0", "")], &["state", "operations"]),
-    (
-        "exec",
-        &[
-            ("exec vm1 -- uname -sr", ""),
-            ("exec vm1 --user 1000 --group 1000 --cwd /tmp -e A=b -- env", ""),
-            ("exec -T vm1 -- cat <file", "input comes from here"),
-        ],
-        &["shell", "file"],
-    ),
-    ("shell", &[("shell vm1", "")], &["exec"]),
-    (
-        "file push",
-        &[
-            ("file push notes vm1/tmp/", "keeps the file's name"),
-            ("file push --mode 0640 --uid 1000 - vm1/tmp/notes <notes", "what is read here"),
-            ("file push -r tree vm1/srv/", "to /srv/tree"),
-        ],
-        &["file-pull", "sftp"],
-    ),
-    (
-        "file pull",
-        &[
-            ("file pull vm1/etc/hostname -", "to stdout"),
-            ("file pull -r vm1/etc .", "to ./etc; nothing is written outside of it"),
-        ],
-        &["file-push", "sftp"],
-    ),
-    (
-        "file ls",
-        &[("file ls vm1/etc", ""), ("file ls --json vm1/etc", "a line each")],
-        &["file-stat"],
-    ),
-    ("file rm", &[("file rm -r vm1/tmp/tree", "")], &["file-mkdir"]),
-    ("file mkdir", &[("file mkdir -p --mode 0700 vm1/srv/a/b", "")], &["file-rm"]),
-    ("file stat", &[("file stat vm1/etc/passwd", "")], &["file-ls"]),
-    ("file readlink", &[("file readlink vm1/bin", "")], &["file-realpath"]),
-    ("file realpath", &[("file realpath vm1/bin/sh", "")], &["file-readlink"]),
-    ("file ln", &[("file ln -s ../usr/bin vm1/opt/bin", "")], &["file-readlink"]),
-    ("file mv", &[("file mv vm1/tmp/a vm1/tmp/b", "")], &["file-rm"]),
-    ("file chmod", &[("file chmod 0755 vm1/tmp/a", "")], &["file-stat"]),
-    ("file df", &[("file df vm1/", "")], &["file-ls"]),
-    ("sftp", &[("sftp vm1", "as sftp -D \"mote-host sftp vm1\" runs it")], &["file"]),
-    (
-        "state",
-        &[("state vm1", ""), ("state vm1 --json", "as the agent says it")],
-        &["metrics", "info"],
-    ),
-    ("metrics", &[("metrics vm1", "as a server publishes them")], &["state"]),
-    (
-        "operations",
-        &[
-            ("operations vm1 --json", "all, as the agent says them"),
-            ("operations vm1 wait ID --timeout 60", ""),
-        ],
-        &["exec"],
-    ),
-    (
-        "port-forward",
-        &[("port-forward vm1 127.0.0.1:8080 80", "connections to port 8080 here go to 80 there")],
-        &["exec"],
-    ),
-    ("start", &[("start vm1", "")], &["stop", "boot", "qemu"]),
-    (
-        "stop",
-        &[("stop vm1", "as the power button"), ("stop --force vm1", "ends QEMU")],
-        &["start", "delete"],
-    ),
-    ("fault", &[("fault vm1 slow 500", ""), ("fault vm1 none", "")], &["info"]),
-    (
-        "completions",
-        &[("completions bash >~/.local/share/bash-completion/completions/mote-host", "")],
-        &["man"],
-    ),
-    ("man", &[("man man1", "as man -l man1/mote-host-exec.1 shows it")], &["completions"]),
-];
+/// Returns the examples of a command, each with its effect.
+fn examples(path: &str) -> Vec<(String, &'static str)> {
+    let is_its = |rest: &str| rest.is_empty() || rest.starts_with(' ');
+    let its = |line: &&str| !path.is_empty() && line.strip_prefix(path).is_some_and(is_its);
+    let all =
+        EXAMPLES.lines().filter(its).map(|line| line.split_once("    # ").unwrap_or((line, "")));
+    all.map(|(line, what)| (format!("mote-host {line}"), what)).collect()
+}
 
 /// Exit codes of all commands, and those that a command has besides.
 const CODES: &[(&str, &str)] =
@@ -246,29 +145,26 @@ const FILES: &[(&str, &str)] = &[
     ("DIR/instances/NAME/qmp, qmp.yours", "QEMU's monitors: mote-host's, and one for others"),
 ];
 
-/// The command line with examples in its help.
+/// Adds the examples to the help of each command.
 pub(super) fn with_examples(command: Command) -> Command {
-    PAGES.iter().fold(command, |command, (path, examples, _)| {
-        let mut text = String::from("Examples:");
-        for (line, what) in *examples {
-            let what = if what.is_empty() { String::new() } else { format!("    # {what}") };
-            text += &format!("\n  mote-host {line}{what}");
-        }
-        let path: Vec<&str> = path.split(' ').collect();
-        below(command, &path, &|leaf| {
-            // What one has already stays.
-            let text =
-                leaf.get_after_help().map_or(text.clone(), |help| format!("{help}\n\n{text}"));
-            leaf.after_long_help(text)
-        })
-    })
+    with_examples_below(command, "")
 }
 
-fn below(command: Command, path: &[&str], change: &dyn Fn(Command) -> Command) -> Command {
-    match path {
-        [] => change(command),
-        [name, rest @ ..] => command.mut_subcommand(*name, |command| below(command, rest, change)),
+fn with_examples_below(command: Command, path: &str) -> Command {
+    if command.has_subcommands() {
+        return command.mut_subcommands(|below| {
+            let path = format!("{path} {}", below.get_name());
+            with_examples_below(below, path.trim_start())
+        });
     }
+    // What one has already stays.
+    let before = command.get_after_help().map_or(String::new(), |help| format!("{help}\n\n"));
+    let line = |(line, what): (String, &str)| {
+        let what = if what.is_empty() { String::new() } else { format!("    # {what}") };
+        format!("\n  {line}{what}")
+    };
+    let lines: String = examples(path).into_iter().map(line).collect();
+    command.after_long_help(format!("{before}Examples:{lines}"))
 }
 
 /// Writes a page for each command into a directory. `command` is the line without examples: pages have sections.
@@ -301,43 +197,23 @@ fn write_all(command: &Command, path: &[&str], directory: &Path) -> std::io::Res
 fn sections(command: &Command, path: &[&str]) -> Roff {
     let mut roff = Roff::new();
     let name = path.join(" ");
-    let page = PAGES.iter().find(|(page, ..)| *page == name);
-    if let Some((_, examples, _)) = page {
-        roff.control("SH", ["EXAMPLES"]);
-        for (line, what) in *examples {
-            roff.control("TP", []);
-            roff.text([bold(format!("mote-host {line}"))]);
-            roff.text([roman(*what)]);
-        }
+    if !command.has_subcommands() {
+        listed(&mut roff, "EXAMPLES", &examples(&name));
     }
     let own =
         OWN_CODES.iter().find(|(command, _)| *command == name).map_or(&[][..], |(_, own)| own);
     listed(&mut roff, "EXIT STATUS", &[CODES, own].concat());
     listed(&mut roff, "FILES", FILES);
     roff.control("SH", ["SEE ALSO"]);
-    let below =
-        command.get_subcommands().map(|below| [path, &[below.get_name()]].concat().join("-"));
-    let mut others: Vec<String> = match page {
-        Some((.., others)) => others.iter().map(|other| (*other).to_owned()).collect(),
-        None => below.collect(),
-    };
-    if !path.is_empty() {
-        others.insert(0, String::new());
-    }
-    let pages = others.iter().map(|other| match other.as_str() {
-        "" => "mote-host(1)".to_owned(),
-        other => format!("mote-host-{other}(1)"),
-    });
-    let theirs = ["mote-agent(8)", "qemu-system-x86_64(1)"].map(str::to_owned);
-    roff.text([roman(pages.chain(theirs).collect::<Vec<_>>().join(", "))]);
+    roff.text([roman("mote-host(1), mote-agent(8), qemu-system-x86_64(1)")]);
     roff
 }
 
-fn listed(roff: &mut Roff, heading: &str, items: &[(&str, &str)]) {
+fn listed(roff: &mut Roff, heading: &str, items: &[(impl AsRef<str>, &str)]) {
     roff.control("SH", [heading]);
     for (item, what) in items {
         roff.control("TP", []);
-        roff.text([bold(*item)]);
+        roff.text([bold(item.as_ref())]);
         roff.text([roman(*what)]);
     }
 }
@@ -368,31 +244,21 @@ mod tests {
     fn every_command_has_examples_that_are_taken_as_they_are_written() {
         let mut all = Vec::new();
         leaves(&command(), "", &mut all);
-        assert_eq!(all, PAGES.iter().map(|(path, ..)| (*path).to_owned()).collect::<Vec<_>>());
-        for (path, examples, _) in PAGES {
-            for (line, _) in *examples {
-                assert!(line.starts_with(path), "{line}");
+        let mut known = 0;
+        for path in &all {
+            let examples = examples(path);
+            assert!(!examples.is_empty(), "{path}");
+            known += examples.len();
+            for (line, _) in examples {
                 // A quoted word is one.
                 let line = line.replace("\"$(cat user-data)\"", "x");
-                let taken =
-                    command().try_get_matches_from([&["mote-host"], &words(&line)[..]].concat());
+                let taken = command().try_get_matches_from(words(&line));
                 assert!(taken.is_ok(), "{line}: {}", taken.unwrap_err());
             }
         }
-    }
-
-    #[test]
-    fn every_page_that_is_referred_to_is_there() {
-        let mut all = Vec::new();
-        leaves(&command(), "", &mut all);
-        all.push("file".into());
-        for (path, _, others) in PAGES {
-            for other in *others {
-                assert!(all.iter().any(|name| name.replace(' ', "-") == *other), "{path}: {other}");
-            }
-        }
-        for (command, _) in OWN_CODES.iter().filter(|(command, _)| !command.is_empty()) {
-            assert!(all.iter().any(|name| name == command), "{command}");
+        assert_eq!(known, EXAMPLES.lines().skip(1).count(), "examples of no command");
+        for (name, _) in OWN_CODES.iter().filter(|(name, _)| !name.is_empty()) {
+            assert!(all.iter().any(|path| path == name), "{name}");
         }
     }
 }
