@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::process::Command;
 
-use mote_tests::sftp::{Attrs, Int, Long, Reply, Session, Text, bytes, kind, open};
+use mote_tests::sftp::{Int, Long, Reply, Session, Text, bytes, kind, open};
 use mote_tests::{Scratch, agent};
 
 use super::{FAILURE, UNSUPPORTED, session};
@@ -170,27 +170,6 @@ fn new_files_are_as_asked_for_whatever_the_agent_s_mask() {
 }
 
 #[test]
-fn stat_follows_links_and_lstat_does_not() {
-    let (scratch, mut session) = session();
-    fs::write(scratch.0.join("f"), "12345").unwrap();
-    symlink("f", scratch.0.join("l")).unwrap();
-    let file = session.stat(kind::STAT, b"l");
-    let metadata = fs::metadata(scratch.0.join("f")).unwrap();
-    let seconds = |time: i64| u32::try_from(time).unwrap();
-    let expected = Attrs {
-        size: Some(5),
-        owner: Some((metadata.uid(), metadata.gid())),
-        mode: Some(metadata.mode()),
-        times: Some((seconds(metadata.atime()), seconds(metadata.mtime()))),
-    };
-    assert_eq!(file, expected);
-    assert_eq!(session.stat(kind::LSTAT, b"l").mode, Some(0o120_777));
-    assert_eq!(session.path(kind::READLINK, b"l"), b"f");
-    assert_eq!(session.ask(kind::READLINK, &[Text(b"f")]), FAILURE);
-    assert_eq!(session.list(b".")[1].2.mode, Some(0o120_777));
-}
-
-#[test]
 fn setstat_sets_what_is_given_and_nothing_else() {
     let (scratch, mut session) = session();
     let file = scratch.0.join("f");
@@ -222,22 +201,6 @@ fn setstat_sets_what_is_given_and_nothing_else() {
     assert_eq!(is().1, 12);
     let mode = [lsetstat, Text(b"l"), Int(4), Int(0o600)];
     assert_eq!(session.ask(kind::EXTENDED, &mode), UNSUPPORTED);
-}
-
-#[test]
-fn a_long_directory_is_listed_once_and_whole() {
-    let (scratch, mut session) = session();
-    let mut expected = Vec::new();
-    for file in 0..3000 {
-        let name = format!("{file:0width$}", width = 4 + file % 200);
-        fs::write(scratch.0.join(&name), "").unwrap();
-        expected.push(name.into_bytes());
-    }
-    expected.sort();
-    let names: Vec<_> = session.list(b".").into_iter().map(|(name, ..)| name).collect();
-    assert_eq!(names, expected);
-    assert_eq!(session.ask(kind::OPENDIR, &[Text(b"missing")]), NO_SUCH_FILE);
-    assert_eq!(session.ask(kind::OPENDIR, &[Text(&expected[0])]), NO_SUCH_FILE); // ENOTDIR
 }
 
 #[test]

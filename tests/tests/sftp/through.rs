@@ -90,16 +90,6 @@ fn a_file_comes_and_goes_whole_and_the_agent_stays_small() {
 }
 
 #[test]
-fn relative_paths_begin_where_each_server_s_own_agent_has_them() {
-    let pair = known("incus");
-    assert!(batch(Path::new("/"), &by_host(&pair), &[], "pwd\n").contains("directory: /\n"));
-    let pair = known("lxd");
-    let printed = batch(Path::new("/"), &by_host(&pair), &[], "pwd\n");
-    let agent = fs::read_link(format!("/proc/{}/cwd", pair.agent.0.id())).unwrap();
-    assert!(printed.contains(&format!("directory: {}\n", agent.display())), "{printed}");
-}
-
-#[test]
 fn a_session_that_hangs_holds_up_nobody_and_is_killed_when_its_client_goes() {
     let mut pair = known("lxd");
     let mut waiting = session(&pair);

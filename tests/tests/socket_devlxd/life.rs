@@ -10,20 +10,6 @@ use rustix::process::Signal;
 
 use super::{answered, lxd};
 
-#[test]
-fn the_host_switches_devlxd_off_and_on() {
-    let pair = lxd();
-    let conf = std::fs::read_to_string(pair.host.share.join("agent.conf")).unwrap();
-    let off = conf.replace(",\"devlxd\":true", "").replace("\"devlxd\":true,", "");
-    assert_ne!(off, conf);
-    let socket = pair.socket();
-    pair.host.ok(&["query", NAME, "PUT", "/1.0", &off]);
-    wait("the socket to go", Duration::from_secs(2), || (!socket.exists()).then_some(()));
-    pair.host.ok(&["query", NAME, "PUT", "/1.0", &conf]);
-    wait("the socket", Duration::from_secs(2), || socket.exists().then_some(()));
-    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").1, "bar");
-}
-
 /// The host sends no other PUT: the agent's own verification makes it CONNECTED before.
 #[test]
 fn devlxd_opens_though_the_hosts_put_could_not_be_verified() {

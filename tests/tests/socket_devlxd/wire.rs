@@ -176,17 +176,3 @@ fn a_dead_host_is_told_of_in_the_servers_own_words() {
         assert!(answer.short().starts_with(unverified), "{}", answer.short());
     }
 }
-
-#[test]
-fn the_socket_of_an_unknown_operation_is_500_as_the_operation_is() {
-    for (flavour, words) in [
-        ("lxd", "500 Operation \"x\" does not exist"),
-        ("incus", "500 Operation 'x' doesn't exist"),
-    ] {
-        let pair = Pair::start(flavour, &[]);
-        let client = pair.client();
-        for path in ["/1.0/operations/x", "/1.0/operations/x/websocket?secret=a"] {
-            assert_eq!(client.ask("GET", path, "").unwrap().short(), words, "{path}");
-        }
-    }
-}

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mote_tests::agent::Pair;
 use mote_tests::conform::exec::{Exec, plain};
-use mote_tests::{Noise, Private, Process, by_root, private, skipped, wait};
+use mote_tests::{Noise, Private, Process, private, skipped, wait};
 
 /// An agent that has run a command.
 fn start() -> Pair {
@@ -83,29 +83,6 @@ fn a_failed_operation_is_waited_for_as_each_server_does() {
                 assert_eq!(of["err_code"], 500);
             }
         }
-    }
-}
-
-#[test]
-fn another_users_command_opens_its_pipes_by_name() {
-    if !by_root() {
-        return;
-    }
-    let pair = start();
-    let text = "cat </dev/stdin; echo out >/dev/stdout; echo err >/dev/stderr";
-    let command = ["sh", "-c", text];
-    let exec = |user: &str| {
-        let options = ["-T", "--user", user, "--group", user];
-        let mut command = pair.host.exec_with(&options, &command);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut command = command.spawn().unwrap();
-        command.stdin.take().unwrap().write_all(b"in ").unwrap();
-        let output = command.wait_with_output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (text(output.stdout), text(output.stderr), output.status.code())
-    };
-    for user in ["0", "1000"] {
-        assert_eq!(exec(user), ("in out\n".into(), "err\n".into(), Some(0)));
     }
 }
 

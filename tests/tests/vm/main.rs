@@ -17,7 +17,6 @@ mod way;
 
 use std::time::Duration;
 
-use mote_tests::column::Column;
 use mote_tests::cost::front_page;
 use mote_tests::guest::Guest;
 use mote_tests::host::NAME;
@@ -227,21 +226,4 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
     let words = "the agent reports itself by the port alone: no vsock in the guest";
     assert!(info.contains(words) && info.contains("its state, as JSON"), "{info}");
     world.power_off(&mut guest);
-}
-
-/// Somebody else's agents against our host, so that it is not only right for our own.
-#[test]
-fn the_real_agents_connect_to_the_host_and_serve_devlxd() {
-    for column in [Column::LxdAgent, Column::IncusAgent] {
-        let (agent, spec) = (column.title(), mote_tests::world::spec(column));
-        let mut world = World::of(column.flavour(), &Spec { memory: 256, ..spec }, &[]);
-        world.connected(mote_tests::world::BOOT);
-        let mut guest = world.vm.guest();
-        assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n", "{agent}");
-        let metadata = guest.ok("mote-agent metadata");
-        assert!(metadata.starts_with("#cloud-config\ninstance-id: vm1"), "{agent}: {metadata}");
-        let pss = guest.ok("grep ^Pss: /proc/$(cat /run/agent.pid)/smaps_rollup");
-        println!("{agent}: {}", pss.trim());
-        world.power_off(&mut guest);
-    }
 }
