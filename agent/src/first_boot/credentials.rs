@@ -1,5 +1,6 @@
-//! systemd's credentials where systemd does not run: root's ssh keys and the host's name, in an image that has none. As systemd
-//! does it: nothing that is there is changed. None sets the guest's policy, which the host is not to choose.
+//! Applies systemd credentials where systemd does not run: root's ssh keys and the host name, if
+//! the image has none. Like systemd, it changes nothing that exists. No credential sets the guest's
+//! policy, which the host must not choose.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -13,13 +14,13 @@ use crate::config::credentials;
 use crate::runtime::log;
 use crate::runtime::small_files::{text_of, write_lasting};
 
-/// Root's keys; the directories above it, too.
+/// Path of root's keys; missing parents are created.
 const PLACE: &str = "root/.ssh/authorized_keys";
-/// Where the kernel has the name, and what it is while nobody has given it one.
+/// The kernel's host name file, and its content while no name was set.
 const KERNEL: &str = "proc/sys/kernel/hostname";
 const UNNAMED: [&str; 3] = ["", "(none)", "localhost"];
 
-/// Uses those that there are, if the host may write files at start.
+/// Applies the existing credentials, if the host may write files at start.
 pub(crate) fn apply(root: &Path, features: Features) {
     for (name, apply) in [(HOSTNAME, name as Apply), (KEYS, keys)] {
         let done = credentials::read(root, name).and_then(|value| {
@@ -38,7 +39,7 @@ pub(crate) fn apply(root: &Path, features: Features) {
     }
 }
 
-/// Uses a value; false if the guest has its own.
+/// Applies a value; returns false if the guest has its own.
 type Apply = fn(&Path, &[u8]) -> io::Result<bool>;
 
 fn name(root: &Path, value: &[u8]) -> io::Result<bool> {
@@ -55,11 +56,11 @@ fn keys(root: &Path, value: &[u8]) -> io::Result<bool> {
     if path.symlink_metadata().is_ok() {
         return Ok(false);
     }
-    // By the umask for root alone.
+    // The umask makes them accessible to root only.
     for (end, _) in PLACE.match_indices('/') {
         let _there = fs::create_dir(root.join(PLACE.get(..end).unwrap_or_default()));
     }
-    // What is there, even if a power cut has left it empty, is never written again.
+    // An existing file is never written again, even if a power cut left it empty.
     write_lasting(&path, &[value, b"\n"].concat()).map(|()| true)
 }
 

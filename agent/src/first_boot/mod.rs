@@ -1,5 +1,5 @@
-//! First-boot steps, done before the agent announces itself (P§1.3): hostname, the reboot for a new
-//! cloud-init seed, NICs. An error in one is logged and start-up goes on.
+//! First-boot steps before the agent announces itself (P§1.3): host name, reboot for a new
+//! cloud-init seed, NICs. An error in one is logged, and start-up continues.
 
 pub(crate) mod credentials;
 pub(crate) mod nics;
@@ -28,24 +28,24 @@ use crate::sys::{Plan, Signalled, next_signal, spawn};
 const HOSTNAME: &str = "etc/hostname";
 /// cloud-init's seed, which it reads only at boot.
 const SEED: &str = "var/lib/cloud/seed/nocloud-net/meta-data";
-/// Longest wait for a requested reboot, as in the real agents.
+/// Longest wait for a requested reboot, as in the Go agents.
 const REBOOT: Duration = Duration::from_secs(300);
 /// Directories below the root that may have the `reboot` command.
 const PLACES: [&str; 4] = ["sbin", "usr/sbin", "bin", "usr/bin"];
 /// Magic numbers (statfs(2)) of tmpfs and ramfs, which lose their files at a reboot.
 const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Whether the agent goes on after the first-boot steps.
+/// Whether the agent continues after the first-boot steps.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Go on.
+    /// Continue.
     Run,
-    /// The system reboots: end without announcing anything.
+    /// The system reboots: exit without an announcement.
     Leave,
 }
 
-/// Does all steps that the policy allows, in the order of P§1.3. The templates have been applied while their share
-/// was mounted.
+/// Performs all steps that the policy allows, in the order of P§1.3. The templates were applied
+/// before, while their share was mounted.
 pub(crate) fn run(
     root: &Path,
     features: Features,
@@ -83,9 +83,9 @@ fn set_hostname(root: &Path) {
     }
 }
 
-/// Whether a changed seed needs a reboot: cloud-init has already run in this boot. The real agents reboot
-/// whenever the template is there, for ever if the host does not remove it. Here the seed must have
-/// changed, and must be kept over the reboot.
+/// Returns whether a changed seed needs a reboot, because cloud-init has already run in this boot.
+/// The Go agents reboot whenever the template exists, endlessly if the host does not remove it.
+/// mote requires that the seed has changed and survives the reboot.
 fn wants_reboot(root: &Path) -> bool {
     if !is_there(root, "etc/cloud") {
         return false;
@@ -98,7 +98,7 @@ fn wants_reboot(root: &Path) -> bool {
     !in_memory
 }
 
-/// Reboots by the system's `reboot` command, or by reboot(2) if that fails; then waits for it.
+/// Reboots with the system's `reboot` command, or with reboot(2) if that fails, then waits.
 fn restart(root: &Path, signals: &impl AsFd) -> Next {
     log::info(format_args!("cloud-init has a new seed: rebooting"));
     let cloud_init = root.join("run/cloud-init");

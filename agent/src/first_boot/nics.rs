@@ -1,6 +1,6 @@
-//! Sets names and MTUs of NICs by the host's `nics/*.json` (P§1.9). The core's `nic` decides the steps;
-//! each is one netlink request. A failure is logged and start-up goes on. For one that is plugged in later the files are read
-//! anew, and the host's devices where it has written no file for it.
+//! Sets names and MTUs of NICs from the host's `nics/*.json` (P§1.9). The core's `nic` decides the
+//! steps; each is one netlink request. A failure is logged and start-up continues. For a
+//! hot-plugged NIC the files are read again, or the host's devices if it has written no file.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -21,13 +21,13 @@ use crate::system::netlink::Netlink;
 /// Name, for the log, and contents.
 type NamedFile = (String, Vec<u8>);
 
-/// Names those of this number or a higher one: LXD has written a file for each before it plugged it in; of Incus' its devices tell. The
-/// answer with them is on the standard input, if it was asked.
+/// Names the NICs with this index or a higher one. LXD writes a file for each before it hot-plugs
+/// the NIC. For Incus the agent has requested the devices and passes the answer on standard input.
 pub(crate) fn plugged(options: &Options, first: u32) -> ExitCode {
     match files::find(options, &mut |_, _| Ok(())) {
         Ok(files) => {
             let mut wanted = wanted(&files.nics);
-            // Without any file they are not to be named: nothing else tells of `agent.nic_config`.
+            // Without any file, `agent.nic_config` is off, so NICs keep their names.
             if !wanted.is_empty()
                 && let Ok(answer) = read_to_end(stdin(), MAX_DOCUMENT)
                 && let Ok(answer) = Value::parse(&answer)
@@ -36,7 +36,7 @@ pub(crate) fn plugged(options: &Options, first: u32) -> ExitCode {
             }
             bring(&options.root, &wanted, first);
         }
-        // A disk that is gone, or a share that was taken away.
+        // The disk or share may have been removed.
         Err(why) => log::debug(format_args!("NICs are not named: {why}")),
     }
     ExitCode::SUCCESS
@@ -47,7 +47,7 @@ pub(super) fn apply(root: &Path, files: &[NamedFile]) {
     bring(root, &wanted(files), 0);
 }
 
-/// Gives links of this number or a higher one what is wanted for them.
+/// Applies the files to links with this index or a higher one.
 fn bring(root: &Path, wanted: &[Wanted], first: u32) {
     if wanted.is_empty() {
         return;
@@ -76,7 +76,7 @@ fn wanted(files: &[NamedFile]) -> Vec<Wanted> {
     wanted
 }
 
-/// Those whose number is at least `first`, and others whose names they take.
+/// Returns the links whose index is at least `first`, and others whose names they need.
 fn configure(wanted: &[Wanted], first: u32) -> Result<(), Errno> {
     let mut netlink = Netlink::open()?;
     let mut search = Search::new(wanted);
@@ -85,7 +85,7 @@ fn configure(wanted: &[Wanted], first: u32) -> Result<(), Errno> {
             search.see(link);
         }
     })?;
-    // At a later time others may have been taken out.
+    // Later, other NICs may have been unplugged.
     for Wanted { mac: [a, b, c, d, e, f], .. } in search.missing().filter(|_| first == 0) {
         log::warn(format_args!("no NIC has {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"));
     }
@@ -109,7 +109,7 @@ fn log_change(nic: &Nic) {
     log::info(format_args!("NIC {} is now {name}, MTU {mtu}", nic.name));
 }
 
-/// Takes all steps or none: at an error, the steps already taken are undone in reverse order.
+/// Performs all steps or none: after an error, reverts the completed steps in reverse order.
 ///
 /// # Errors
 /// Interface index and action of the step that failed, and the kernel's reason.

@@ -1,5 +1,5 @@
-//! Where a template is written: anywhere but over the files of the guest's policy, by whatever path, link or
-//! mount one of them is reached. What was opened is compared, not its name alone.
+//! Keeps templates from overwriting the guest's policy files through any path, link or mount. It
+//! compares opened files, not only names.
 
 use std::fs::Metadata;
 use std::io;
@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use crate::config::policy;
 use crate::guest_path::{Place, find};
 
-/// The place of a template's target; missing directories are made. Each directory on the way is checked too, since
-/// one in place of a policy's file would make that unreadable.
+/// Finds a template's target, and creates missing directories. Checks each directory on the way,
+/// because a directory in place of a policy file would make that unreadable.
 ///
 /// # Errors
 /// A file of the policy is there; any error of [`find`] and mkdir(2).

@@ -1,12 +1,13 @@
-//! Applies the host's templates (P§1.7): copies each from the share, while that is mounted, to its
-//! target. A template that fails is logged and the others are applied. The real agents exit at the first
-//! failure, again after each restart, and the guest stays without an agent.
+//! Applies the host's templates (P§1.7): copies each from the mounted share to its target. A
+//! failure is logged and the next template is applied. The Go agents exit at the first failure,
+//! after each restart again, and leave the guest without an agent.
 //!
-//! The guest's policy may deny all of them, or cloud-init's seed, and none may change its files ([`own_files`]).
+//! The guest's policy may deny all templates or cloud-init's seed. None may change the policy's
+//! files ([`own_files`]).
 //!
-//! An existing target is truncated in place, as in the real agents: it may be a bind mount, a hard link, a
-//! symbolic link of root's, or have its own owner, mode and labels. A new target is written beside and renamed, so
-//! that a crash never leaves half a file, which `create_only` would keep for ever.
+//! An existing target is truncated in place, as by the Go agents: it may be a bind mount, a hard
+//! link, a symbolic link of root's, or have its own owner, mode and labels. A new target is written
+//! to a temporary file and renamed, because `create_only` would keep half a file after a crash.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -32,15 +33,15 @@ use crate::runtime::small_files::{is_there, read_bounded};
 const METADATA: u64 = 256 * 1024;
 /// Directory of cloud-init's seeds, which it reads at boot.
 const SEEDS: &str = "var/lib/cloud/seed/";
-/// Copy buffer, bytes. It is on the stack: pages that were once used there stay the agent's.
+/// Copy buffer, bytes. It is on the stack, whose used pages stay resident.
 const COPY_BUFFER: usize = 4 * 1024;
 
-/// Why `files/metadata.yaml`, or an entry of it, is of no use.
+/// Why `files/metadata.yaml` or an entry of it is unusable.
 #[derive(Debug)]
 pub(crate) enum BadMetadata {
     /// It cannot be read.
     File(io::Error),
-    /// It is not understood.
+    /// It is malformed.
     Yaml(YamlError),
 }
 
@@ -57,9 +58,9 @@ impl fmt::Display for BadMetadata {
 /// Result of [`apply`].
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    /// Targets that have their template's text now; paths relative to the root.
+    /// Targets that now have their template's text, as paths relative to the root.
     pub(crate) written: Vec<String>,
-    /// Those of them that had another text before, or did not exist.
+    /// Those of them that were created or changed.
     pub(crate) changed: Vec<String>,
     /// Errors, one per failed template, as logged.
     pub(crate) troubles: Vec<String>,
@@ -145,7 +146,7 @@ fn is_seed(template: &Template) -> bool {
     Target::absolute(&template.target).is_some_and(|target| one_spelling(target).starts_with(SEEDS))
 }
 
-/// The path below the root, in the same spelling for all that name it.
+/// Returns the normalized path below the root.
 fn one_spelling(target: Target<'_>) -> String {
     let mut path = String::new();
     for part in target.parts() {
@@ -157,7 +158,7 @@ fn one_spelling(target: Target<'_>) -> String {
     path
 }
 
-/// Applies one template; what came of it is added to `applied`.
+/// Applies one template and adds the result to `applied`.
 fn apply_one(
     share: &Path,
     root: &Path,

@@ -12,11 +12,12 @@ use crate::runtime::small_files::read_bounded;
 /// Longest list of mounts, bytes.
 const MOUNTS: u64 = 1 << 24;
 
-/// Mount points, in the order of freezing: the opposite one of mounting.
+/// Mount points in the order of freezing, the reverse of mounting.
 #[derive(Debug, Default)]
 pub(super) struct Points {
     pub(super) all: Vec<CString>,
-    /// Those that something else covers, each after a space. They are not opened: the way there may lead into what hangs.
+    /// Mount points that another mount covers, each after a space. They are not opened, because
+    /// their path may lead into a file system that hangs.
     pub(super) covered: String,
 }
 
@@ -48,7 +49,7 @@ pub(super) fn add(list: &mut String, point: &CStr) {
     list.push_str(&point.to_string_lossy());
 }
 
-/// What is wrong with something, in words.
+/// Returns `NAME: why` as a text.
 #[inline(never)] // its size
 pub(super) fn about(what: &CStr, why: &str) -> String {
     let mut text = what.to_string_lossy().into_owned();

@@ -1,30 +1,31 @@
-//! The sequence of freezing, waiting and thawing, whichever of these calls fails or hangs.
+//! The sequence of freezing, waiting and thawing, which copes with any call that fails or hangs.
 
 use std::time::Duration;
 
 use super::state::End;
 
-/// Longest time for the thawing of one file system.
+/// Time limit for thawing one file system.
 pub(super) const THAW: Duration = Duration::from_secs(10);
 
-/// The file systems, by their numbers in the order of freezing, and the caller.
+/// The file systems, numbered in the order of freezing, and the caller.
 pub(super) trait Disks {
     /// Time since boot.
     fn now(&self) -> Duration;
-    /// Records until when all are frozen.
+    /// Records the deadline.
     fn note(&mut self, until: Duration);
-    /// Freezes one; returns 0 or the error's number, which is `ETIMEDOUT` at this time.
+    /// Freezes one file system; returns 0 or the errno, `ETIMEDOUT` after the deadline.
     fn freeze(&mut self, disk: usize, until: Duration) -> i32;
-    /// Tells the caller what became of each; returns whether that is still there.
+    /// Reports the results to the caller; returns whether the caller still exists.
     fn tell(&mut self, errors: &[i32]) -> bool;
-    /// Waits; returns false if nobody has asked to thaw by this time.
+    /// Waits for a request to thaw; returns false if none came before the deadline.
     fn wait(&mut self, until: Duration) -> bool;
-    /// Thaws one; as `freeze`.
+    /// Thaws one file system; returns like `freeze`.
     fn thaw(&mut self, disk: usize, until: Duration) -> i32;
 }
 
-/// Holds as many file systems for so long. Returns how that has ended, and, if nothing was frozen, the number of the one that failed
-/// and its error; a number beyond all says that none can be frozen.
+/// Freezes `count` file systems for at most `length`. Returns how it ended and, if nothing was
+/// frozen, the number of the file system that failed with its errno; a number of `count` means that
+/// none can be frozen.
 pub(super) fn hold(
     disks: &mut dyn Disks,
     count: usize,
@@ -36,7 +37,7 @@ pub(super) fn hold(
     let mut failure = 0;
     while failure == 0 && errors.len() < count {
         let error = disks.freeze(errors.len(), until);
-        // One that is frozen already, or cannot be, is left out as qemu-ga does.
+        // Like qemu-ga, skips a file system that is already frozen or does not support it.
         if matches!(error, 0 | libc::EBUSY | libc::EOPNOTSUPP) {
             errors.push(error);
         } else {
@@ -46,11 +47,11 @@ pub(super) fn hold(
     let is_frozen = failure == 0 && errors.contains(&0);
     let mut end = End::None;
     if is_frozen {
-        // Who is gone makes no snapshot.
+        // A caller that has exited takes no snapshot.
         let is_asked = !disks.tell(&errors) || disks.wait(until);
         end = if is_asked { End::Asked } else { End::Late };
     }
-    // The last one first: one that lies in a file of another writes to that.
+    // In reverse order: a file system in a file of another one writes to that.
     for (at, _) in errors.iter().enumerate().rev().filter(|(_, error)| **error == 0) {
         let error = disks.thaw(at, disks.now() + THAW);
         if error == libc::EINVAL {

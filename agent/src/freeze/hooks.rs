@@ -1,5 +1,5 @@
-//! Programs of the guest's administrator that are told before and after. Those made for qemu-ga count too, as they are: each is
-//! called with `freeze` or `thaw`.
+//! Runs the administrator's hooks before a freeze (`freeze`) and after it (`thaw`), including
+//! unmodified ones for qemu-ga.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -16,7 +16,8 @@ use crate::workers::command::{self, hooks, is_roots};
 
 use super::disks::about;
 
-/// Where they are: mote's, and qemu-ga's as its documents and as Red Hat's packages have them, each with the program that qemu-ga runs.
+/// Directories of hooks: mote's, qemu-ga's by its documentation, and Red Hat's; each with the
+/// program that qemu-ga runs.
 const PLACES: [(&str, &str); 3] = [
     ("etc/mote/freeze.d", ""),
     ("etc/qemu/fsfreeze-hook.d", "etc/qemu/fsfreeze-hook"),
@@ -24,15 +25,16 @@ const PLACES: [(&str, &str); 3] = [
 ];
 /// Longest script that is searched for the name of its directory, bytes; qemu-ga's has 1,200.
 const SCRIPT: u64 = 64 * 1024;
-/// Longest time for one of them to thaw.
+/// Time limit of one hook at the thaw.
 const THAW: Duration = Duration::from_secs(60);
 
-/// All hooks, each directory's by name, behind the program that qemu-ga would run.
+/// Returns all hooks: for each directory the program that qemu-ga would run, then its files by
+/// name.
 pub(super) fn list(root: &Path) -> Vec<PathBuf> {
     let (mut all, mut seen) = (Vec::<PathBuf>::new(), Vec::new());
     for (directory, one) in &PLACES {
         let (directory, one) = (root.join(directory), root.join(one));
-        // One may be a link to another.
+        // A directory may be a link to another one.
         let mut is_new = |path: &Path| {
             let Ok(found) = stat(path) else { return false };
             let found = (found.st_dev, found.st_ino);
@@ -50,7 +52,8 @@ pub(super) fn list(root: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Whether it is qemu-ga's script, which runs what is in its directory: we do that, as it ignores failures.
+/// Returns whether this is qemu-ga's own script, which runs its directory. mote does that itself,
+/// because the script ignores failures.
 fn runs_its_directory(program: &Path) -> bool {
     const NAME: &[u8] = b"fsfreeze-hook.d";
     let text = read_bounded(program, SCRIPT).unwrap_or_default();
@@ -62,16 +65,17 @@ fn is_program(path: &Path) -> bool {
     is_roots(path, FileType::RegularFile)
 }
 
-/// Which hook failed and how, in words.
+/// The hook that failed, and why.
 struct Failed(String);
 
-/// Adds what failed to a text and logs it.
+/// Appends a failure to a text and logs it.
 type Note = fn(&mut String, &str);
 
-/// Tells all, until this time since boot. If one fails, those that were told are told to undo it, and that one is.
+/// Runs all hooks with `freeze`, until this time since boot. If one fails, runs it and those before
+/// it with `thaw`.
 ///
 /// # Errors
-/// Which one failed, and how.
+/// The hook that failed, and why.
 pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Result<()> {
     for (at, hook) in hooks.iter().enumerate() {
         let limit = until.saturating_sub(sys::since_boot());
@@ -83,7 +87,8 @@ pub(super) fn freeze(hooks: &[PathBuf], until: Duration, note: Note) -> io::Resu
     Ok(())
 }
 
-/// Tells these to go on, the last one first, whether another can or not; false if one cannot, which is noted.
+/// Runs all hooks with `thaw` in reverse order, whatever fails. Notes failures, and returns false
+/// if there were any.
 #[inline(never)] // its size
 pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
     let mut is_well = true;
@@ -96,14 +101,14 @@ pub(super) fn thaw(hooks: &[PathBuf], failed: &mut String, note: Note) -> bool {
     is_well
 }
 
-/// Runs one to its end. It has no output: what it leaves running would keep that open.
+/// Runs a hook to its end, without output: a process that it leaves behind would keep a pipe open.
 ///
 /// # Errors
-/// What failed and how, in words.
+/// The hook and why it failed.
 #[inline(never)] // its size
 fn call(hook: &Path, what: &CStr, limit: Duration) -> Result<(), Failed> {
     let name = CString::new(hook.as_os_str().as_bytes()).unwrap_or_default();
-    // The guard has nothing else there.
+    // The guard's standard input is /dev/null.
     let why = match command::run(&[&name, what], io::stdin().as_fd(), limit) {
         Ok(0) => return Ok(()),
         Ok(code) => format!("exit code {code}"),

@@ -1,5 +1,5 @@
-//! File systems frozen for a snapshot that the host makes, for a limited time: the commands `freeze`, `thaw` and `trim`. They need
-//! no agent. What is frozen is thawed by a process of its own, whoever else is killed meanwhile.
+//! The commands `freeze`, `thaw` and `trim`: freeze file systems for a snapshot by the host, for a
+//! limited time. They need no agent. A guard process thaws, whichever other process is killed.
 
 mod disks;
 mod guard;
@@ -30,7 +30,7 @@ const HOOKS: u8 = 5;
 pub(crate) fn run(root: &Path, what: Freeze) -> ExitCode {
     let mut code = 1;
     let done = match what {
-        // Others cannot see what is frozen, and would be told that nothing is.
+        // Other users cannot see the state and would read that nothing is frozen.
         _ if !geteuid().is_root() => Err(io::ErrorKind::PermissionDenied.into()),
         Freeze::For(length) => guard::start(root, length),
         Freeze::Status => Ok(status(root)),
@@ -40,7 +40,7 @@ pub(crate) fn run(root: &Path, what: Freeze) -> ExitCode {
     let done = done.and_then(|text| {
         let told = print::out(format_args!("{text}\n"));
         if told.is_err() && matches!(what, Freeze::For(_)) {
-            // It is an error to the caller, who makes no snapshot.
+            // An error, so that the caller takes no snapshot.
             let _thawed = thaw(root, &mut code);
         }
         told
@@ -61,7 +61,8 @@ fn status(root: &Path) -> String {
     }
 }
 
-/// Ends the guard's wait. Without one, thaws what is frozen, whoever did it, and tells the hooks of a guard that was killed.
+/// Ends the guard's wait. Without a guard, thaws every frozen file system and runs the hooks that a
+/// killed guard owes.
 #[inline(never)] // its size
 fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
     let Known { guard, mut end, mut failed, .. } = State::look(root);
@@ -79,20 +80,20 @@ fn thaw(root: &Path, code: &mut u8) -> io::Result<String> {
             }
         }
     }
-    // Each of them, not only the first; the last one first: thawing one that lies in a file of another writes to that.
+    // All of them, in reverse order: thawing a file system in a file of another one writes to that.
     let thawed =
         |path: &&CString| sys::freeze::thaw_path(path, sys::since_boot() + hold::THAW) == 0;
     let unguarded = Points::read(root)?.all.iter().rev().filter(thawed).count();
     if end == End::Open {
         hooks::thaw(&hooks::list(root), &mut failed, guard::note);
     }
-    // Else who writes a log waits until the time of a guard that was killed.
+    // Otherwise log writers wait for the deadline of a killed guard.
     frozen::forget(root);
     let words = if unguarded > 0 { "thawed what was frozen without a guard" } else { end.words() };
     Err(io::Error::other(words.to_owned() + &failed))
 }
 
-/// Tells the disks what is not used. Those that take no such thing are left out.
+/// Discards unused blocks (FITRIM). Skips file systems that do not support it.
 fn trim(root: &Path) -> io::Result<String> {
     let mut text = "trimmed:".to_owned();
     for point in &Points::read(root)?.all {

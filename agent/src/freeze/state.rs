@@ -1,5 +1,6 @@
-//! Who freezes, and until when, as a file in `/run/mote` that the guard has locked. It is never removed: who waits for the
-//! lock waits for the right one. It is written only while nothing is frozen.
+//! The state of a freeze: a file in `/run/mote` with the guard's process and deadline, which the
+//! guard locks. It is never removed, so that waiters wait for the right lock. It is written only
+//! while nothing is frozen.
 
 use std::fs::File;
 use std::io;
@@ -15,27 +16,27 @@ use crate::runtime::log::frozen;
 use crate::runtime::run_dir;
 use crate::runtime::small_files::{make_directory, read_to_end};
 
-/// Length of what has a fixed one, bytes.
+/// Length of the fixed part, bytes.
 const SIZE: usize = 13;
-/// Longest file, bytes: hooks that failed are named in it.
+/// Longest file, bytes. It names the hooks that failed.
 const LONGEST: u64 = 1 << 20;
 
-/// How a freeze has ended.
+/// How a freeze ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum End {
-    /// There was none.
+    /// There was no freeze.
     None,
-    /// It has not: its guard is there, or was killed.
+    /// It has not ended: its guard runs, or was killed.
     Open,
-    /// All were frozen until somebody asked to thaw them.
+    /// All file systems stayed frozen until a thaw was requested.
     Asked,
-    /// So it was, but a hook failed after it.
+    /// The same, but a hook failed afterwards.
     Hooks,
-    /// Nobody had asked when the time was over.
+    /// The time limit passed without a request.
     Late,
-    /// Another program had thawed one before.
+    /// Another program had thawed a file system before.
     Before,
-    /// One cannot be thawed.
+    /// A file system cannot be thawed.
     Stuck,
 }
 
@@ -51,20 +52,20 @@ impl End {
     }
 }
 
-/// What is known of it.
+/// The state as read.
 #[derive(Debug)]
 pub(super) struct Known {
     /// The guard's process, if there is one.
     pub(super) guard: Option<Pid>,
-    /// When it thaws, in time since boot; zero while nothing is frozen.
+    /// Deadline of the thaw, in time since boot; zero while nothing is frozen.
     pub(super) until: Duration,
-    /// How the last one has ended.
+    /// How the last freeze ended.
     pub(super) end: End,
-    /// What failed as it ended, in words, each after a semicolon.
+    /// What failed at its end, each item after a semicolon.
     pub(super) failed: String,
 }
 
-/// Written by the guard.
+/// The locked file, written by the guard.
 #[derive(Debug)]
 pub(super) struct State(File);
 
@@ -72,7 +73,8 @@ impl State {
     /// Takes the lock.
     ///
     /// # Errors
-    /// That another has it; any error of open(2), flock(2) and pwrite(2): nothing is frozen of which nobody would know.
+    /// Another guard has the lock; any error of open(2), flock(2) and pwrite(2), because a freeze
+    /// must be on record.
     pub(super) fn take(root: &Path) -> io::Result<Self> {
         make_directory(&root.join(run_dir::DIRECTORY))?;
         let mut options = File::options();
@@ -85,12 +87,12 @@ impl State {
         Ok(state)
     }
 
-    /// What is said of a lock that another one has.
+    /// The error if another guard has the lock.
     pub(super) fn taken() -> io::Error {
         io::Error::other("something is frozen already")
     }
 
-    /// Says that nothing is frozen, how that has ended, and what failed.
+    /// Records that nothing is frozen, how the freeze ended, and what failed.
     #[inline(never)] // its size
     pub(super) fn end(&self, end: End, failed: &str) {
         let _told = self.say(Duration::ZERO, end);
@@ -98,7 +100,7 @@ impl State {
         let _told = self.0.write_all_at(failed.as_bytes(), SIZE as u64);
     }
 
-    /// Says until when all is frozen, or how that has ended. A reader sees the old text or the new one.
+    /// Records the deadline, or how the freeze ended. A reader sees the old or the new record.
     ///
     /// # Errors
     /// Any error of pwrite(2).
@@ -110,7 +112,7 @@ impl State {
         self.0.write_all_at(all.to_le_bytes().get(..SIZE).unwrap_or_default(), 0)
     }
 
-    /// What is known now.
+    /// Reads the state.
     #[inline(never)] // its size
     pub(super) fn look(root: &Path) -> Known {
         let (guard, failed) = (None, String::new());
@@ -137,7 +139,7 @@ impl State {
         known
     }
 
-    /// Waits until the guard has ended; what is known then.
+    /// Waits for the guard's end, then reads the state.
     pub(super) fn left_by(root: &Path) -> Known {
         if let Ok(file) = File::open(root.join(run_dir::FREEZE)) {
             let _ended = flock(&file, FlockOperation::LockShared);

@@ -1,4 +1,4 @@
-//! The power buttons: input devices with that key, those that come later too.
+//! Power buttons: input devices with that key, including hot-plugged ones.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const EVENTS: usize = 16;
 pub(crate) struct Buttons(Vec<(PathBuf, OwnedFd)>);
 
 impl Buttons {
-    /// Opens the devices that are new.
+    /// Opens new devices.
     pub(crate) fn look(&mut self, root: &Path) {
         for path in entries(&root.join("dev/input")) {
             let Some(name) = path.file_name() else { continue };
@@ -34,17 +34,17 @@ impl Buttons {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no button.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// To be polled.
+    /// Returns the descriptors to poll.
     pub(crate) fn files(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.0.iter().map(|(_, file)| file.as_fd())
     }
 
-    /// Reads them all; whether one was pressed. A device that is gone is closed.
+    /// Reads all devices; returns whether one was pressed. Closes devices that have gone.
     pub(crate) fn is_pressed(&mut self) -> bool {
         let mut pressed = false;
         self.0.retain(|(_, file)| {
@@ -89,7 +89,7 @@ mod tests {
             buttons.look(&root);
             assert_eq!(buttons.files().count(), 1);
         }
-        // The end of a file stands for a device that is gone.
+        // End of file stands for a device that has gone.
         assert!(buttons.is_pressed() && buttons.is_empty());
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// Opens it, or `/dev/null` where there is none. It becomes nobody's controlling terminal by that.
+/// Opens the console, or `/dev/null` without one. It does not become a controlling terminal.
 ///
 /// # Errors
 /// Any error of open(2).
@@ -15,7 +15,7 @@ pub(crate) fn open() -> Result<OwnedFd, Errno> {
     open("/dev/console").or_else(|_| open("/dev/null"))
 }
 
-/// Makes it standard input, output and error, if it can be opened.
+/// Makes the console standard input, output and error, if it can be opened.
 pub(crate) fn use_it() {
     if let Ok(console) = open() {
         let all =

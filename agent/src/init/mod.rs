@@ -1,6 +1,6 @@
-//! Process 1 of a VM whose image has nothing but this program (docs/how-to/one-file-vm.md). The agent is its child:
-//! one that is killed is started again, where the end of process 1 would be the kernel's panic. One thread, which
-//! waits in poll(2); nothing here may panic.
+//! Process 1 of a one-file VM (docs/how-to/one-file-vm.md). The agent is its child, so that a
+//! killed agent can be restarted; the end of process 1 would be a kernel panic. It has one thread
+//! that waits in poll(2). Nothing here may panic.
 
 mod buttons;
 mod console;
@@ -33,7 +33,7 @@ use crate::sys;
 use crate::system::netlink::Netlink;
 use crate::system::{modules, uevent};
 
-/// What `--help` of a build with this says besides.
+/// Additional text of `--help`.
 pub(crate) const HELP: &str = "
 As process 1 (/init of an initramfs, or 'mote-agent init') it mounts, loads drivers, starts the
 agent and what mote.run= on the kernel's command line or /etc/mote-init names, and switches off.
@@ -44,15 +44,15 @@ agent and what mote.run= on the kernel's command line or /etc/mote-init names, a
 const ROOT: &str = "/";
 /// Longest `/etc/mote-init` and `/etc/hostname`, bytes.
 const MAX_ETC_FILE: u64 = 64 * 1024;
-/// The power button of ACPI, and the device files by which it is read.
+/// ACPI's power button, and the input device files.
 const MODULES: [&str; 2] = ["button", "evdev"];
-/// The loopback device: the kernel makes it first.
+/// Index of the loopback device, which the kernel creates first.
 const LOOPBACK: u32 = 1;
-/// Longest time for writing and unmounting: a file system whose server is gone takes for ever.
+/// Time limit for syncing and unmounting: a file system whose server has gone never ends.
 const UNMOUNT: Duration = Duration::from_secs(20);
 
-/// Signals, and what they ask for. SIGINT is the kernel's for ctrl-alt-del; SIGUSR1 and SIGUSR2 are busybox' for
-/// `halt` and `poweroff`, SIGPWR is that of container managers.
+/// Signals and their meaning. The kernel sends SIGINT for ctrl-alt-del, busybox SIGUSR1 and SIGUSR2
+/// for `halt` and `poweroff`, container managers SIGPWR.
 const SIGNALS: [(Signal, Option<Goal>); 7] = [
     (Signal::TERM, Some(Goal::Off)),
     (Signal::INT, Some(Goal::Reboot)),
@@ -63,13 +63,13 @@ const SIGNALS: [(Signal, Option<Goal>); 7] = [
     (Signal::CHILD, None),
 ];
 
-/// Whether this is process 1, and no command that can run as any. The kernel gives it what it does not know of its
-/// command line, so arguments that are not understood do not count.
+/// Returns whether this is process 1 and not a command that can run as any process. Unknown
+/// arguments do not count, because the kernel passes on unknown words of its command line.
 pub(crate) fn is_wanted(parsed: &Result<Options, BadOption>) -> bool {
     std::process::id() == 1 && parsed.as_ref().map_or(true, Options::is_agent)
 }
 
-/// Runs as process 1 and does not return then: it leaves by reboot(2).
+/// Runs as process 1. Returns only if this is another process; otherwise ends with reboot(2).
 pub(crate) fn run() -> ExitCode {
     if std::process::id() != 1 {
         print::complain(format_args!("init is for process 1"));
@@ -85,7 +85,7 @@ pub(crate) fn run() -> ExitCode {
     stay()
 }
 
-/// Tells process 1 to switch off or to reboot, if it is this program.
+/// Signals process 1 to power off or reboot, if it is this program.
 pub(crate) fn tell(goal: Goal) -> ExitCode {
     let id = |path: &str| rustix::fs::stat(path).map(|about| (about.st_dev, about.st_ino)).ok();
     let first = id("/proc/1/exe");
@@ -98,7 +98,7 @@ pub(crate) fn tell(goal: Goal) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Nothing more can be done, and the end of process 1 is a panic.
+/// Sleeps forever: nothing more can be done, and the end of process 1 is a kernel panic.
 fn stay() -> ! {
     loop {
         std::thread::sleep(UNMOUNT);
@@ -122,10 +122,10 @@ impl Init {
         let line = text_of(root, "proc/cmdline");
         let file = read_bounded(&root.join(plan::FILE), MAX_ETC_FILE).unwrap_or_default();
         let plan = Plan::read(&line, &String::from_utf8_lossy(&file));
-        // Devices that come from now on wake us; those that are there are looked for below.
+        // Listens before the scan below, so that no device is missed.
         let devices = uevent::listen().ok();
         let mut agent = Service::agent(plan.agent);
-        // First of all, since the host waits for it.
+        // First, because the host waits for it.
         agent.start(now());
         plan.troubles.iter().for_each(|trouble| log::warn(format_args!("{trouble}")));
         if let Err(error) = reboot(RebootCommand::CadOff) {
@@ -154,7 +154,7 @@ impl Init {
         Ok(init)
     }
 
-    /// For ever.
+    /// Runs forever.
     fn serve(&mut self) -> ! {
         loop {
             let is_alone = self.reap();
@@ -166,7 +166,7 @@ impl Init {
         }
     }
 
-    /// Reaps all that have ended, orphans included. True if there is no other process, but for the kernel's.
+    /// Reaps all ended processes, including orphans. Returns true if no other user process is left.
     fn reap(&mut self) -> bool {
         loop {
             let (pid, status) = match wait(WaitOptions::NOHANG) {
@@ -187,7 +187,7 @@ impl Init {
         }
     }
 
-    /// Starts what is to be started; when the next is.
+    /// Starts the services that are due; returns when the next one is.
     fn start_due(&mut self) -> Option<Uptime> {
         for service in &mut self.services {
             if service.due().is_some_and(|due| due <= now()) {
@@ -197,13 +197,14 @@ impl Init {
         self.services.iter().filter_map(Service::due).min()
     }
 
-    /// Performs the steps of the shutdown that are due. Returns when the next one is; does not return from the last.
+    /// Performs the shutdown's steps that are due. Returns when the next one is; never returns from
+    /// the last.
     fn go_down(&mut self, mut shutdown: Shutdown, is_alone: bool) -> Option<Uptime> {
         let until = loop {
             match shutdown.next(now(), is_alone) {
                 Act::Ask => {
                     sys::kill_all(Signal::TERM.as_raw());
-                    // One that is stopped would not see it.
+                    // A stopped process would not handle the signal.
                     sys::kill_all(Signal::CONT.as_raw());
                 }
                 Act::Kill => {
@@ -248,7 +249,7 @@ impl Init {
         if signal {
             self.signal();
         } else if device && let Some(devices) = &self.devices {
-            // Events come in bursts: one look for all of them.
+            // Events come in bursts, so one scan handles all of them.
             std::thread::sleep(LOOK_INTERVAL);
             uevent::drain(devices);
             self.buttons.look(Path::new(ROOT));
@@ -264,7 +265,7 @@ impl Init {
         }
     }
 
-    /// Begins the end, unless it has begun.
+    /// Begins the shutdown, unless it has begun.
     fn end(&mut self, who: &str, goal: Goal) {
         if self.shutdown.is_none() {
             let what = if goal == Goal::Off { "switching off" } else { "rebooting" };
@@ -282,7 +283,7 @@ fn leave(goal: Goal) -> ! {
     stay()
 }
 
-/// Sets the host name: the one that is asked for, else that of `/etc/hostname`.
+/// Sets the host name to `name`, or to that of `/etc/hostname`.
 fn name_host(root: &Path, name: Option<String>) {
     let name = name.or_else(|| {
         let file = read_bounded(&root.join("etc/hostname"), MAX_ETC_FILE).ok()?;

@@ -1,4 +1,4 @@
-//! The file systems that a system needs, and the end of all others.
+//! Mounts the file systems that a system needs, and unmounts all at the end.
 
 use std::ffi::{CStr, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -14,7 +14,7 @@ const PLAIN: MountFlags = MountFlags::NOSUID;
 const TIGHT: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 const KERNEL: MountFlags = TIGHT.union(MountFlags::NOEXEC);
 
-/// Where, what and how, in this order.
+/// Mount point, type, flags and options, in the order of mounting.
 const ALL: [(&str, &str, MountFlags, &CStr); 8] = [
     ("proc", "proc", KERNEL, c""),
     ("sys", "sysfs", KERNEL, c""),
@@ -25,16 +25,17 @@ const ALL: [(&str, &str, MountFlags, &CStr); 8] = [
     ("tmp", "tmpfs", TIGHT, c"mode=1777"),
     ("sys/fs/cgroup", "cgroup2", KERNEL, c""),
 ];
-/// What udev would make in `/dev`.
+/// Links in `/dev` that udev would create.
 const LINKS: [(&str, &str); 4] =
     [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")];
-/// File systems without anything to write, which stay.
+/// File systems without a disk, which stay mounted.
 const IN_MEMORY: [&[u8]; 8] =
     [b"cgroup2", b"devpts", b"devtmpfs", b"proc", b"ramfs", b"rootfs", b"sysfs", b"tmpfs"];
 /// Longest list of mounts, bytes.
 const MAX_PROC_MOUNTS: u64 = 1 << 20;
 
-/// Mounts what is not mounted, and makes root's home, where the host's commands start. Returns what failed.
+/// Mounts what is missing, and creates root's home, where the host's commands start. Returns the
+/// errors.
 pub(crate) fn mount(root: &Path) -> Vec<String> {
     let mut troubles = Vec::new();
     for (place, kind, flags, data) in ALL {
@@ -42,7 +43,7 @@ pub(crate) fn mount(root: &Path) -> Vec<String> {
         let _there_or_read_only = std::fs::create_dir_all(&path);
         let device = |path: &Path| stat(path).map(|about| about.st_dev);
         if device(&path) != path.parent().map_or(Err(rustix::io::Errno::NOENT), device) {
-            // A mount of whoever started us.
+            // Already mounted.
             continue;
         }
         if let Err(error) = rustix::mount::mount(kind, &path, kind, flags, data) {
@@ -57,8 +58,8 @@ pub(crate) fn mount(root: &Path) -> Vec<String> {
     troubles
 }
 
-/// Writes all file systems and unmounts them, the last one first; one that is in use becomes read-only. False if one
-/// could not.
+/// Syncs and unmounts all file systems in reverse order; remounts busy ones read-only. Returns
+/// false if one failed.
 pub(crate) fn unmount(root: &Path) -> bool {
     rustix::fs::sync();
     let list = read_bounded(&root.join("proc/mounts"), MAX_PROC_MOUNTS).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What process 1 starts: the agent, and the programs that it is told to.
+//! The services of process 1: the agent and the configured programs.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -17,7 +17,7 @@ use crate::sys::{PATH, Plan, SELF, spawn};
 
 const ENVIRONMENT: [&CStr; 3] = [PATH, c"HOME=/root", c"TERM=linux"];
 
-/// A program that is started, and perhaps started again.
+/// A program with its restarts.
 #[derive(Debug)]
 pub(crate) struct Service {
     /// What it is.
@@ -32,7 +32,8 @@ pub(crate) struct Service {
 pub(crate) enum Role {
     /// The agent.
     Agent,
-    /// A program whose controlling terminal is the console, if that is a terminal. One can have it.
+    /// The program whose controlling terminal is the console, if that is a terminal; there can be
+    /// only one.
     Foreground,
     /// Another program.
     Background,
@@ -40,33 +41,33 @@ pub(crate) enum Role {
 
 #[derive(Debug)]
 enum State {
-    /// To be started then.
+    /// Starts at this time.
     Due(Uptime),
-    /// The pipe has the errno of a start that failed ([`spawn`]).
+    /// Runs; the pipe returns the errno of a failed start ([`spawn`]).
     Runs(Pid, Uptime, OwnedFd),
     Over,
 }
 
 impl Service {
-    /// The agent, with these options.
+    /// Returns the agent with these options.
     pub(crate) fn agent(options: Vec<CString>) -> Self {
         let mut arguments = vec![c"mote-agent".to_owned()];
         arguments.extend(options);
         Self { role: Role::Agent, ..Self::program(Program { arguments, respawn: true }) }
     }
 
-    /// A program, due at once.
+    /// Returns a program that is due at once.
     pub(crate) fn program(program: Program) -> Self {
         let (restarts, state) = (Restarts::default(), State::Due(Uptime::default()));
         Self { role: Role::Background, program, restarts, state }
     }
 
-    /// When it is to be started.
+    /// Returns when it is due.
     pub(crate) fn due(&self) -> Option<Uptime> {
         if let State::Due(due) = self.state { Some(due) } else { None }
     }
 
-    /// Whether it runs as this process.
+    /// Returns whether it runs as this process.
     pub(crate) fn is(&self, process: Pid) -> bool {
         matches!(self.state, State::Runs(pid, ..) if pid == process)
     }
@@ -94,7 +95,7 @@ impl Service {
         })
     }
 
-    /// It has ended, and is started again later if it is to be while the system `is_up`.
+    /// Handles its end; schedules a restart if the program wants it and the system `is_up`.
     pub(crate) fn ended(&mut self, now: Uptime, status: WaitStatus, is_up: bool) {
         let mut errno = [0; 4];
         let State::Runs(_, since, failure) = std::mem::replace(&mut self.state, State::Over) else {

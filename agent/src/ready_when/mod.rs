@@ -1,5 +1,5 @@
-//! Says Ready by itself once what the guest's file asks for has been seen (`ready-when`), in place of an application. A process
-//! of its own looks: this binary again. So the agent does nothing until that has ended, and runs no commands.
+//! Reports Ready instead of an application once the conditions of `ready-when` in the guest's
+//! policy hold. A worker process checks them, so the agent neither polls nor runs commands.
 
 pub(crate) mod watch;
 
@@ -19,15 +19,16 @@ use crate::status::status_file::remember;
 use crate::sys::sandbox;
 use crate::workers::run::connected;
 
-/// The command of the process that looks.
+/// The worker's subcommand.
 pub(crate) const COMMAND: &str = "ready-when";
-/// Interval of tries once all conditions have held and the host cannot be told.
+/// Retry interval if all conditions held but the host is unreachable.
 const TRY: Duration = Duration::from_secs(1);
-/// Pause until another process looks in place of one that has been killed, or could not be started.
+/// Pause before a killed worker, or one that did not start, is replaced.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Waits for all conditions, each once, then tells the host. An application that says something is believed instead, also
-/// one of before this agent's start. A policy that changes meanwhile replaces the list, and ends what runs by the old one.
+/// Waits until each condition has held once, then reports Ready. A report of an application takes
+/// precedence, even one from before this agent's start. A changed policy replaces the list and ends
+/// the worker of the old one.
 pub(crate) async fn run(agent: Rc<Agent>) {
     let is_said = || agent.ready.borrow().get().map(drop);
     loop {
@@ -72,10 +73,10 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     }
 }
 
-/// Says Ready in place of an application.
+/// Reports Ready instead of an application.
 async fn say(agent: &Agent) {
     let _exclusive = agent.ready_lock.clone().take_many(READY_LOCK_PERMITS).await;
-    // An application may have been faster.
+    // An application may have reported meanwhile.
     if agent.ready.borrow().get().is_none() && agent.tell(ReadyState::Ready).await {
         log::info(format_args!("ready-when holds: Ready"));
         remember(agent, ReadyState::Ready);

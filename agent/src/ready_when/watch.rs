@@ -1,4 +1,4 @@
-//! The process that looks until all conditions have held.
+//! The worker process that checks until all conditions have held.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -21,20 +21,20 @@ use crate::system::processes::{ROOT, is_of};
 use crate::workers::command;
 use crate::workers::report::lines;
 
-/// Interval of looks.
+/// Interval of the checks.
 const LOOK: Duration = Duration::from_secs(1);
-/// Longest time for a command; it is then killed, and tried again.
+/// Time limit of a command, which is then killed and tried again.
 const COMMAND: Duration = Duration::from_secs(10);
-/// The exit code if there is no such program.
+/// The exit code for a program that does not exist.
 const MISSING: i32 = 127;
 
-/// Ends with success once all have held, each once; with failure when the agent is gone.
+/// Ends with success once each condition has held, with failure if the agent has gone.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(root: &Path, list: &[String]) -> ExitCode {
     for next in list {
         let (mut looks, mut pause) = (Looks::default(), Duration::ZERO);
         loop {
-            // Not wanted any longer: the policy may be another now.
+            // The agent has closed the socket: the policy may have changed.
             if sys::readable(std::io::stdin().as_fd(), sys::since_boot() + pause) {
                 return ExitCode::FAILURE;
             }
@@ -47,11 +47,11 @@ pub(crate) fn run(root: &Path, list: &[String]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The looks at one condition.
+/// The checks of one condition.
 #[derive(Default)]
 struct Looks {
     calm: Calm,
-    /// Whether it has been said that a program is not there.
+    /// Whether a missing program was logged.
     is_missed: bool,
 }
 
@@ -79,7 +79,7 @@ impl Looks {
                 || !self.ends("systemctl is-active --quiet basic.target", 0);
             return self.calm.is_done(runs);
         }
-        // Right after an initramfs it has only begun.
+        // Right after an initramfs, init has only begun.
         if text_of(root, "proc/1/comm") == "systemd\n" {
             return self.calm.is_done(true);
         }
@@ -93,10 +93,10 @@ impl Looks {
         self.calm.is_done(entries(&root.join("proc")).iter().any(is_script))
     }
 
-    /// Whether a command ends in time, with an exit code up to this.
+    /// Returns whether a command ends in time with at most this exit code.
     #[inline(never)] // its size
     fn ends(&mut self, words: &str, most: i32) -> bool {
-        // In place of the spaces.
+        // NULs replace the spaces.
         let whole = words.replace(' ', "\0") + "\0";
         let mut all = Vec::new();
         for word in whole.as_bytes().split_inclusive(|byte| *byte == 0) {
