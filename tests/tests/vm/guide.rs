@@ -1,25 +1,25 @@
-//! The example of docs/how-to/initramfs.md, run as it is written there: own initramfs, boot, CONNECTED, Ready.
+//! Commands of pages, run as they are written there: docs/how-to/initramfs.md builds and boots an initramfs,
+//! docs/tutorial.md boots an image.
 
 use std::path::Path;
 use std::process::Command;
 
 use mote_tests::Scratch;
+use mote_tests::vm::Spec;
 
 use crate::recipe::{Group, path_with_tools};
 
 /// The commands of the example from this one on: those before it fetch and build what is here already.
 const FIRST: &str = "cp \"kernel/boot/vmlinuz-$version\" vmlinuz\n";
 
-/// The example's commands, in order.
-fn commands() -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/how-to/initramfs.md");
+/// The commands of a page from one heading on, in order, and before the next one.
+fn commands(page: &str, from: &str, before: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
     let page = std::fs::read_to_string(page).expect("the page");
-    let (_, example) = page.split_once("\n## Build your own\n").expect("the example");
-    let (example, _) = example.split_once("\n## ").expect("its end");
-    let blocks = example.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
-    let all: String = blocks.collect();
-    let at = all.find(FIRST).expect("the first command that is run");
-    all[at..].to_owned()
+    let (_, part) = page.split_once(from).expect("the first heading");
+    let (part, _) = part.split_once(before).expect("the next heading");
+    let blocks = part.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
+    blocks.collect()
 }
 
 /// The unpacked kernel package, of which the test image is made too.
@@ -39,7 +39,9 @@ fn the_example_of_the_page_works_as_it_is_written() {
     std::os::unix::fs::symlink(kernel, scratch.0.join("kernel")).expect("a link");
     let agent =
         mote_tests::tool("MOTE_AGENT", "target/small/x86_64-unknown-linux-musl/release/mote-agent");
-    let script = format!("set -e\nversion={version}\nagent={}\n{}", agent.display(), commands());
+    let all = commands("how-to/initramfs.md", "\n## Build your own\n", "\n## ");
+    let at = all.find(FIRST).expect("the first command that is run");
+    let script = format!("set -e\nversion={version}\nagent={}\n{}", agent.display(), &all[at..]);
     let mut bash = Command::new("bash");
     bash.args(["-c", &script]).current_dir(&scratch.0).env("PATH", path_with_tools());
     let (output, code) = Group::run(bash, &scratch.0.join("output"));
@@ -52,6 +54,35 @@ fn the_example_of_the_page_works_as_it_is_written() {
         "mote: info: CONNECTED 2:",
         "exit code 129: the guest is gone\n",
     ] {
+        assert!(output.contains(said), "{said} in {output}");
+    }
+}
+
+#[test]
+fn the_tutorial_works_as_it_is_written() {
+    let scratch = Scratch::new();
+    let image = Spec::default().image;
+    for name in ["vmlinuz", "initrd"] {
+        std::os::unix::fs::symlink(image.join(name), scratch.0.join(name)).expect("a link");
+    }
+    // The tests' image has a shell on a second port unless told otherwise, and ignores the power button.
+    let mut all = commands("tutorial.md", "\n## Boot\n", "\n## Next\n");
+    for (of_page, of_test) in [
+        ("--initrd initrd", "--initrd initrd --append mote.shell=console"),
+        ("mote-host stop vm1", "mote-host stop --force vm1"),
+    ] {
+        assert_eq!(all.matches(of_page).count(), 1, "{of_page}");
+        all = all.replace(of_page, of_test);
+    }
+    let script = format!("set -e\ntrap 'mote-host delete --force vm1 || true' ERR\n{all}");
+    let mut bash = Command::new("bash");
+    bash.args(["-Ec", &script]).current_dir(&scratch.0).env("PATH", path_with_tools());
+    bash.env("MOTE_HOST_ACCEL", "tcg");
+    let (output, code) = Group::run(bash, &scratch.0.join("output"));
+    assert!(code == Some(0), "exit code {code:?}\n{output}");
+    for said in
+        ["\nhi\n", "\nhello\n", "ok       agent: running, CONNECTED\n", "Status       Ready\n"]
+    {
         assert!(output.contains(said), "{said} in {output}");
     }
 }
