@@ -1,6 +1,6 @@
-//! Opens paths in the guest that the host names. One component at a time, so that root alone decides where it
-//! leads: symbolic links are followed within the root, and only if nobody else can have made them. Whoever
-//! owns a directory on the way can still swap it; what was opened stays what it is.
+//! Opens paths in the guest that the host names, one component at a time. Symbolic links are
+//! followed within the root, and only if only root can have created them. The owner of a directory
+//! on the way can still replace it, but what was opened stays the same.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
@@ -14,27 +14,28 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Most symbolic links on one way, as many as the kernel follows; one more is an error.
+/// Limit of symbolic links in one path, as in the kernel.
 const LINKS: usize = 40;
-/// Magic number (statfs(2)) of `/proc`, whose links lead anywhere, also out of the root.
+/// Magic number (statfs(2)) of `/proc`, whose links can lead out of the root.
 pub(crate) const PROC: u32 = 0x9fa0;
 
-/// A name in an open directory. It is no symbolic link, or was none when it was looked up.
+/// A name in an open directory that was not a symbolic link when it was looked up.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) directory: OwnedFd,
     pub(crate) name: CString,
 }
 
-/// Follows a path to its last name, which need not exist. With `make`, missing directories are made.
+/// Resolves a path up to its last name, which need not exist. With `make`, creates missing
+/// directories.
 ///
 /// # Errors
-/// A symbolic link that others than root can change; any error of open(2) and mkdir(2).
+/// A symbolic link that users other than root can modify; any error of open(2) and mkdir(2).
 #[inline(never)] // its size
 pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Place> {
     let top = || openat(CWD, root, directory(), Mode::empty());
     let mut here = top()?;
-    // How far below the root, and whether others than root can change anything on the way.
+    // Depth below the root, and whether users other than root can modify the way.
     let (mut depth, mut trusted) = (0_usize, is_kept(&fstat(&here)?));
     let mut links = 0;
     let mut rest = target.below_root().as_bytes().to_vec();
@@ -58,7 +59,7 @@ pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Pl
             return Ok(Place { directory: here, name });
         }
         match open_directory(&here, &name, make && !is_last) {
-            // Whoever owns this directory may have moved it since: its parent is another one.
+            // The directory may have been moved, so its parent may be another one.
             _ if up && !trusted => return Err(Errno::LOOP.into()),
             Ok(_) | Err(Errno::NOENT) if is_last => return Ok(Place { directory: here, name }),
             Ok(next) => {
@@ -85,7 +86,7 @@ pub(crate) fn find(root: &Path, target: Target<'_>, make: bool) -> io::Result<Pl
     }
 }
 
-/// Opens the directory at a path. With `make`, it and those above it are made if they are missing.
+/// Opens the directory at a path. With `make`, creates it and its parents if missing.
 ///
 /// # Errors
 /// As [`find`]; `InvalidInput` for the root or a path with `..`.
@@ -100,7 +101,7 @@ fn directory() -> OFlags {
     OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
 }
 
-/// Opens a directory, which is made first with `make` if it is missing. Follows no symbolic link.
+/// Opens a directory without following symbolic links. With `make`, creates it if missing.
 #[inline(never)] // its size
 fn open_directory(above: &OwnedFd, name: &CStr, make: bool) -> Result<OwnedFd, Errno> {
     let open = || openat(above, name, directory() | OFlags::NOFOLLOW, Mode::empty());
@@ -113,8 +114,8 @@ fn open_directory(above: &OwnedFd, name: &CStr, make: bool) -> Result<OwnedFd, E
     }
 }
 
-/// Where a symbolic link leads; `None` if it is a file. `trusted` if root alone can change the directories
-/// on the way to it.
+/// Returns a symbolic link's target; `None` for a file. `trusted` means that only root can modify
+/// the directories on the way.
 #[inline(never)] // its size
 fn link(above: &OwnedFd, name: &CStr, trusted: bool) -> io::Result<Option<Vec<u8>>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -136,7 +137,7 @@ fn link(above: &OwnedFd, name: &CStr, trusted: bool) -> io::Result<Option<Vec<u8
     Ok(Some(readlinkat(&link, c"", Vec::new())?.into_bytes()))
 }
 
-/// The path of an open file, as the kernel has it now.
+/// Returns the kernel's current path of an open file.
 ///
 /// # Errors
 /// `/proc` is not mounted.
@@ -144,35 +145,35 @@ pub(crate) fn real_path(open: &impl AsFd) -> io::Result<PathBuf> {
     std::fs::read_link(by_descriptor(open))
 }
 
-/// A name that leads to an open file wherever it is, by way of `/proc`.
+/// Returns a name in `/proc` that leads to an open file.
 pub(crate) fn by_descriptor(open: &impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", open.as_fd().as_raw_fd()).into()
 }
 
-/// Whether root, or else the user that this program runs as, alone can change what is there; false if
-/// nothing is. Of a symbolic link, whose mode lets everybody write, it is false too.
+/// Returns whether only root, or the user of this process, can modify the file; false if it does
+/// not exist. False for a symbolic link, whose mode allows all users to write.
 pub(crate) fn is_roots_alone(path: &Path) -> bool {
     is_roots_but_for(path, 0o022)
 }
 
-/// Whether it is root's, and has none of these bits in its mode.
+/// Returns whether it is root's and has none of these mode bits.
 #[inline(never)] // its size
 pub(crate) fn is_roots_but_for(path: &Path, bits: u32) -> bool {
     lstat(path).is_ok_and(|about| is_roots(about.st_uid) && about.st_mode & bits == 0)
 }
 
-/// As [`is_roots_alone`], of what is known already.
+/// Like [`is_roots_alone`], for known metadata.
 pub(crate) fn is_private(about: &Stat) -> bool {
     is_roots(about.st_uid) && about.st_mode & 0o022 == 0
 }
 
-/// Whether nobody but root can replace what root has in a directory. Others may add to a sticky one, as `/` is
-/// in an initramfs that does not say otherwise.
+/// Returns whether only root can replace root's files in a directory. Others may add files to a
+/// sticky directory, which `/` of an initramfs is by default.
 fn is_kept(about: &Stat) -> bool {
     is_private(about) || (is_roots(about.st_uid) && about.st_mode & 0o1000 != 0)
 }
 
-/// Whether a user is root, or else the one that this program runs as.
+/// Returns whether a user is root, or the user of this process.
 fn is_roots(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }

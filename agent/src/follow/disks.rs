@@ -1,4 +1,5 @@
-//! Disks that the host makes larger: where the guest's policy wants it, a worker grows what is on them, `workers/grow`.
+//! Grows what is on disks that the host enlarged, in a worker (`workers/grow`), if the guest's
+//! policy wants that.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,13 +12,14 @@ use crate::runtime::log;
 use crate::runtime::wake::{NEVER, Signal};
 use crate::workers::run::run as run_worker;
 
-/// After an event: a host that makes a disk larger may do so twice, and somebody else may use what it has added.
+/// Pause after an event: the host may enlarge a disk twice, and another program may use the new
+/// space.
 const MOMENT: Duration = Duration::from_millis(200);
-/// A file system that is frozen does not grow until it is thawed. There is one worker at most until then.
+/// A frozen file system does not grow until it is thawed. Until then there is only one worker.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// Has disks grown, at the start and each time that `changed` is raised, one worker after the other. An initramfs has
-/// mounted nothing yet.
+/// Starts a worker at the start and each time `changed` is raised, one after another. Skips an
+/// initramfs, which has mounted nothing yet.
 pub(super) async fn run(agent: Rc<Agent>, changed: Rc<Signal>) {
     let mut seen = NEVER;
     loop {

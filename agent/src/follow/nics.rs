@@ -1,5 +1,6 @@
-//! NICs that the host plugs in: a worker reads the host's files anew and names them, `first_boot/nics`. The share may hang. Incus
-//! writes no file for such a NIC: when it tells of one, it is asked for its devices.
+//! Names hot-plugged NICs in a worker (`first_boot/nics`), because the share may hang. The worker
+//! reads the host's files again. Incus writes no file for such a NIC, so the agent requests the
+//! devices when Incus reports one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,10 +16,10 @@ use crate::runtime::log;
 use crate::runtime::wake::{NEVER, Signal};
 use crate::workers::run::run as run_worker;
 
-/// Longest time for the files and the names.
+/// Time limit of the worker.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What events told, until it is done.
+/// Pending events.
 #[derive(Default)]
 pub(super) struct Nics {
     plugged: RefCell<Plugged>,
@@ -34,21 +35,21 @@ impl Nics {
     }
 }
 
-/// Has new NICs named, one worker after the other, for ever.
+/// Names new NICs forever, one worker after another.
 pub(super) async fn run(agent: Rc<Agent>, nics: Rc<Nics>) {
-    // Also what came before this task ran at all.
+    // Includes events from before this task ran.
     let mut seen = [NEVER; 2];
     loop {
         let [plugged, told] = seen;
         nics.changed.after(plugged).or(agent.nic_added.after(told)).await;
         seen = [nics.changed.seen(), agent.nic_added.seen()];
-        // As at the start: those of an initramfs are the real root's.
+        // As at the start: an initramfs leaves its NICs to the real root.
         if !agent.policy.allows(Capability::Network) || agent.options.is_early() {
             continue;
         }
         let first = nics.plugged.borrow().told(now());
         let Some(first) = first.map(|first| first.to_string()) else { continue };
-        // Told of before the driver had found it: it has its number only now.
+        // Incus reports a NIC before the driver has found it, so its index is known only now.
         let devices =
             if agent.nic_added.seen() == NEVER { Vec::new() } else { agent.devices().await };
         let mut words = Vec::new();

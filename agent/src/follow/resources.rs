@@ -1,5 +1,4 @@
-//! CPUs and memory that the host adds are brought into use. In an image without udev, or without its rules for them, nobody
-//! else does it.
+//! Brings hot-plugged CPUs and memory online. Without udev or its rules nothing else does so.
 
 use std::ffi::OsStr;
 use std::mem::take;
@@ -14,16 +13,17 @@ use crate::runtime::{log, run_dir};
 use crate::system::devices::{BALLOON, Kind, MEMORY, entries, identity, says};
 use crate::system::modules;
 
-/// Where the kernel has them.
+/// The kernel's directory of CPUs and memory blocks.
 const SYSTEM: &str = "sys/devices/system";
-/// Devices by which servers change a VM's memory, and their drivers. Without one, the host's change does nothing.
+/// Devices by which servers change a VM's memory, with their drivers. Without a driver the change
+/// has no effect.
 const DRIVEN: [(&Kind, &str, &str); 2] = [
     (&BALLOON, "a memory balloon", "virtio_balloon"),
     (&MEMORY, "a virtio-mem device", "virtio_mem"),
 ];
 
-/// Brings into use what was added before the first agent of this boot. A later one leaves it: somebody may have switched
-/// it off. Gives what is there then.
+/// Brings online what was added before the first agent of this boot. A later agent ignores it,
+/// because an administrator may have taken it offline. Returns what exists then.
 pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) -> Online {
     for (kind, what, driver) in &DRIVEN {
         if !uses(Part::Memory) {
@@ -44,12 +44,12 @@ pub(super) fn at_start(root: &Path, uses: &dyn Fn(Part) -> bool) -> Online {
     online
 }
 
-/// How many were brought into use since the log told of it.
+/// Numbers brought online since the last log line.
 #[derive(Debug, Default)]
 pub(super) struct Online {
     cpus: u32,
     blocks: u32,
-    /// The highest identity of one that was seen.
+    /// The highest identity seen.
     newest: u64,
     /// Whether the kernel could not deliver events, and drops more until those that it has kept are read (`af_netlink.c`).
     pub(super) is_lost: bool,
@@ -64,7 +64,7 @@ impl Online {
         }
     }
 
-    /// There are no more events. Whether some were lost.
+    /// Handles the end of the pending events; returns whether some were lost.
     pub(super) fn end(&mut self, root: &Path, uses: &dyn Fn(Part) -> bool) -> bool {
         let is_lost = take(&mut self.is_lost);
         if is_lost {
@@ -73,7 +73,8 @@ impl Online {
         is_lost
     }
 
-    /// Switches one on, by its path below [`SYSTEM`], if it is newer than this, and off, and not kept off.
+    /// Brings the device at this path below [`SYSTEM`] online if it is newer than `seen`, offline,
+    /// and not kept offline.
     #[inline(never)] // its size
     fn bring(&mut self, root: &Path, below: &[u8], seen: u64, uses: &dyn Fn(Part) -> bool) {
         let Some(added) = Added::of_path(below) else { return };
@@ -100,7 +101,8 @@ impl Online {
         }
     }
 
-    /// The same for all that are newer than what was seen before: who has switched off another one means it.
+    /// Does so for all devices newer than those seen before. An older one that is offline was taken
+    /// offline on purpose.
     fn bring_new(&mut self, root: &Path, uses: &dyn Fn(Part) -> bool) {
         let (system, seen) = (root.join(SYSTEM), self.newest);
         for directory in ["cpu", "memory"] {
@@ -164,7 +166,7 @@ mod tests {
         {
             assert_eq!(says(&root, path), left, "{path}");
         }
-        // Somebody switches it off; the agent starts anew.
+        // An administrator takes it offline; the agent restarts.
         put(&root, &format!("{SYSTEM}/cpu/cpu1/online"), "0\n");
         at_start(&root, &|_| true);
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
@@ -189,7 +191,7 @@ mod tests {
         let mut online = at_start(&root, &|_| true);
         let seen = online.newest;
         assert!(seen > 0);
-        // Here, other than in sysfs, what is new may have a lower number.
+        // Unlike in sysfs, new files may have a lower number here.
         let is_newer = |cpu: &u32| {
             let path = format!("{SYSTEM}/cpu/cpu{cpu}");
             put(&root, &format!("{path}/online"), "0\n");
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(says(&root, &format!("cpu/cpu{new}/online")), "1");
         assert_eq!(says(&root, "cpu/cpu1/online"), "0\n");
         assert_eq!(says(&root, "memory/memory8/state"), "offline\n");
-        // It has been seen, as has one of which there was an event.
+        // It has been seen, like one with an event.
         put(&root, &format!("{SYSTEM}/cpu/cpu{new}/online"), "0\n");
         online.is_lost = true;
         assert!(online.end(&root, &|_| true));

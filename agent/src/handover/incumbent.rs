@@ -1,8 +1,9 @@
-//! The agent that runs already, as another one sees it: who it is, and how one takes over from that of an initramfs.
+//! Finds the running agent from another process, and takes over from the agent of an initramfs.
 //!
-//! In namespaces of his own a user of the guest gives files and processes any name: his tmpfs on `/run` has a
-//! `/run/mote/lock` too, and his program has an agent's words. So the kernel's list of locks says who is looked at, and
-//! nobody but root's processes of this system is looked at further (`processes`).
+//! In own namespaces a user can give files and processes any name: a tmpfs on `/run` may have a
+//! `/run/mote/lock`, too, and a program an agent's arguments. So the kernel's list of locks decides
+//! which processes are examined, and only root's processes of this system are examined further
+//! (`processes`).
 
 use std::fmt;
 use std::path::Path;
@@ -14,16 +15,16 @@ use crate::handover::view;
 use crate::runtime::{log, run_dir};
 use crate::transport::Transport;
 
-/// What is said of an agent whose lock is not the one found by its name.
+/// The message for an agent whose lock differs from the file of that name.
 const HIDDEN: &str = " runs, but /run/mote was mounted over or removed after its start";
 /// An agent of this guest in another process.
 #[derive(Debug)]
 pub(crate) struct Incumbent {
     pid: u64,
     process: Process,
-    /// What is to be said of its lock.
+    /// The message about its lock.
     why: &'static str,
-    /// Whether it is past its own start, and so serves the host.
+    /// Whether it has finished its start and serves the host.
     serves: bool,
 }
 
@@ -33,8 +34,8 @@ impl fmt::Display for Incumbent {
     }
 }
 
-/// The process that has the lock, which this one did not get: nobody but root can have opened it. This is told also where
-/// an agent may not look into other processes.
+/// Returns the process that holds the lock. Only root can have opened it, so this is reported even
+/// if the agent must not examine other processes.
 #[inline(never)] // its size
 pub(crate) fn holder(root: &Path) -> Option<Incumbent> {
     if !built::INITRAMFS {
@@ -42,17 +43,17 @@ pub(crate) fn holder(root: &Path) -> Option<Incumbent> {
     }
     let pid = lock_file::pid(root)?;
     let process = Proc::open(root)?.process(pid)?;
-    // It still has it, so that it is the one whose directory was opened.
+    // It still holds the lock, so the opened directory belongs to it.
     let is_it = lock_file::pid(root) == Some(pid) && process.is_root();
     let serves = view::writer(root) == Some((pid, true));
     is_it.then_some(Incumbent { pid, process, why: "", serves })
 }
 
-/// An agent that took a lock of this name where it is not found by its name now.
+/// Finds an agent whose lock of this name is now hidden by a mount.
 #[inline(never)] // its size
 pub(crate) fn hidden(root: &Path) -> Option<Incumbent> {
     if !built::STATE {
-        // Left out of the smallest build to save bytes; it still takes its lock again.
+        // The smallest build omits this to save bytes; it still takes its lock again.
         return None;
     }
     let path = root.join(run_dir::LOCK);
@@ -75,15 +76,15 @@ pub(crate) fn hidden(root: &Path) -> Option<Incumbent> {
 }
 
 impl Incumbent {
-    /// Takes over its listener and asks it to make room, after `prepare` if it serves the host until then; false if it is
-    /// not of an initramfs.
+    /// Takes over its listener and asks it to exit, after `prepare` if it serves the host until
+    /// then. Returns false if it is not of an initramfs.
     pub(crate) fn makes_room(&self, transport: &Transport, prepare: &mut dyn FnMut()) -> bool {
         if !built::INITRAMFS {
             return false;
         }
         let Some(handle) = Handle::of(self.pid) else { return false };
-        // The option is read after the descriptor is there, and would be empty after the process's end: nobody else has had
-        // its number.
+        // The option is read after the pidfd was opened, and would be empty after the process's
+        // end. So the id was not reused.
         if !self.process.is_of_initramfs() {
             return false;
         }
@@ -91,7 +92,7 @@ impl Incumbent {
             prepare();
         }
         log::info(format_args!("taking over from the initramfs' agent, process {}", self.pid));
-        // Nothing else is copied: to drop a copy of a file may mean to wait for its file system.
+        // Copies nothing else, because closing a copy of a file may wait for its file system.
         self.process.has_open(&mut |number, link| {
             link.starts_with(b"socket:[") && transport.take_over(&handle, number)
         });

@@ -18,7 +18,7 @@ use crate::transport::Transport;
 /// Message for a second agent.
 const ANOTHER: &str = "another mote-agent is running";
 
-/// Longest time for an agent of an initramfs to make room.
+/// Time limit for an initramfs' agent to exit.
 const REPLACED: Duration = Duration::from_secs(5);
 
 /// The agent's lock, held as long as the agent runs.
@@ -30,7 +30,7 @@ pub(crate) struct Lock(LockFile);
 pub(crate) enum Kept {
     /// The lock file is still the one found by its name.
     Same,
-    /// The lock was taken again in a new directory; the files beside it are missing there.
+    /// The lock was taken again in a new directory, which lacks the other files.
     Anew,
     /// The lock could not be taken again, with the reason.
     Lost(LockError),
@@ -64,9 +64,9 @@ impl Lock {
     }
 }
 
-/// Takes the lock; creates `/run/mote` if it is missing. On a read-only `/run` the agent goes on without it. An agent
-/// that an initramfs has started makes room for one that `takes_over`, with its listener of this transport; it serves the
-/// host until `prepare` has returned.
+/// Takes the lock; creates `/run/mote` if it is missing. On a read-only `/run` the agent continues
+/// without it. An initramfs' agent hands its listener of this transport over to one that
+/// `takes_over`, and serves the host until `prepare` has returned.
 ///
 /// # Errors
 /// Another agent runs, or directory or file cannot be created or locked.
@@ -81,7 +81,7 @@ pub(crate) fn acquire(
         if !takes_over.is_some_and(|transport| other.makes_room(transport, prepare)) {
             return Err(LockError::Another(format!("{ANOTHER}: {other}")));
         }
-        // It closes all that it listens on before the lock.
+        // It closes its listeners before the lock.
         let gone = || incumbent::hidden(root).is_none().then_some(());
         match lock {
             None => lock = look_for(REPLACED, || take(root).transpose()),

@@ -1,4 +1,4 @@
-//! Why the agent's lock is not taken.
+//! Why the agent has no lock.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -6,9 +6,10 @@ use std::io::ErrorKind;
 /// Why the lock is not this agent's.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LockError {
-    /// Another agent has it: the words for that, with as much of it as is known.
+    /// Another agent holds it: the message, with what is known of that agent.
     Another(String),
-    /// Directory or file cannot be made or locked, or is not to be trusted: the kind, the words, and what to do.
+    /// The directory or file cannot be created or locked, or is not trustworthy: the kind, the
+    /// message, and what to do.
     Refused(ErrorKind, String),
 }
 

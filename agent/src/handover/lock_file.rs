@@ -1,5 +1,6 @@
-//! The lock's file: a record lock (fcntl(2)). The kernel tells who has it, and no child inherits it. A process loses it
-//! when it closes any descriptor of the file, which nothing in the agent's process but this opens.
+//! The lock file, with a record lock (fcntl(2)): the kernel reports its holder, and no child
+//! inherits it. A process loses it when it closes any descriptor of the file, so nothing else in
+//! the agent opens that.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -18,7 +19,7 @@ use crate::runtime::{log, run_dir};
 
 const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
 
-/// The file, locked as long as this is there.
+/// The locked file. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct LockFile {
     /// Kept open: closing it releases the lock. `None` while `/run` is read-only.
@@ -31,7 +32,7 @@ pub(super) struct LockFile {
 type Id = (u64, u64);
 
 impl LockFile {
-    /// One that is not there.
+    /// Returns no lock.
     pub(super) fn none(root: &Path) -> Self {
         Self { file: None, path: root.join(run_dir::LOCK), id: Id::default() }
     }
@@ -41,12 +42,12 @@ impl LockFile {
         self.file.is_some()
     }
 
-    /// Whether it is still the file found by its name.
+    /// Returns whether the name still leads to this file.
     pub(super) fn is_named(&self) -> bool {
         id(&self.path) == Some(self.id)
     }
 
-    /// Has it be taken for another file.
+    /// Marks it as another file, for tests.
     #[cfg(test)]
     pub(super) fn lose(&mut self) {
         self.id = Id::default();
@@ -57,7 +58,8 @@ impl LockFile {
         self.file = None;
     }
 
-    /// Locks it again: had an older descriptor been of the same file, closing that would have ended the lock.
+    /// Locks it again, because closing an older descriptor of the same file would have released the
+    /// lock.
     pub(super) fn lock_again(&self) {
         let _locked = self.file.as_ref().map(|file| fcntl_lock(file, EXCLUSIVE));
     }
@@ -66,7 +68,7 @@ impl LockFile {
 /// Takes the lock; `None` if another process has it.
 ///
 /// # Errors
-/// [`LockError::Refused`] if something cannot be made, opened or locked.
+/// [`LockError::Refused`] if something cannot be created, opened or locked.
 #[inline(never)] // its size
 pub(super) fn take(root: &Path) -> Result<Option<LockFile>, LockError> {
     let path = root.join(run_dir::LOCK);
@@ -100,21 +102,21 @@ fn id(path: &Path) -> Option<Id> {
 /// Another process's lock.
 ///
 /// # Errors
-/// Any error of open(2): there may be no file.
+/// Any error of open(2), such as a missing file.
 #[inline(never)] // its size
 pub(super) fn held(root: &Path) -> io::Result<Option<Flock>> {
     let file = File::open(root.join(run_dir::LOCK))?;
     Ok(fcntl_getlk(&file, &FlockType::WriteLock.into())?)
 }
 
-/// The process that has the lock, if that is in this namespace of processes.
+/// Returns the process that holds the lock, if it is in this pid namespace.
 pub(super) fn pid(root: &Path) -> Option<u64> {
     u64::try_from(held(root).ok()??.pid?.as_raw_nonzero().get()).ok()
 }
 
-/// Removes an agent's files of an earlier boot: not every guest has its `/run` in memory.
+/// Removes an agent's files from an earlier boot, because `/run` may be on a disk.
 fn forget(root: &Path) {
-    // Without a boot id, their age is unknown and they are kept.
+    // Without a boot id their age is unknown, so they are kept.
     let Ok(boot) = read_bounded(&root.join("proc/sys/kernel/random/boot_id"), 64) else { return };
     let path = root.join(run_dir::BOOT);
     if read_bounded(&path, 64).is_ok_and(|noted| noted == boot) {
@@ -129,8 +131,8 @@ fn forget(root: &Path) {
     }
 }
 
-/// Removes what an earlier agent has left that is not to be believed: its status file, for it has ended, and what an agent in
-/// the sandbox may have written.
+/// Removes an earlier agent's files that are not trustworthy: its status file, because it has
+/// ended, and what a sandboxed agent may have written.
 pub(super) fn tidy(root: &Path) {
     let _none = std::fs::remove_file(root.join(run_dir::STATUS));
     let hanging = root.join(run_dir::HANGING);

@@ -1,5 +1,5 @@
-//! From one agent to the next: the lock, the agent that runs already, units of others, the start anew, the new root, and
-//! what the last one wrote of itself.
+//! Hands over from one agent to the next: the lock, the running agent, units of other agents,
+//! re-exec, the new root, and the last agent's files.
 
 pub(crate) mod incumbent;
 pub(crate) mod lock;

@@ -1,4 +1,4 @@
-//! The root that an initramfs ends in (switch_root). Process 1 enters it alone; an agent of the initramfs follows.
+//! Follows process 1 into the root file system after an initramfs (switch_root).
 
 use std::os::fd::OwnedFd;
 
@@ -14,7 +14,7 @@ use crate::runtime::log;
 pub(crate) struct OldRoot(Option<(u64, u64)>);
 
 impl OldRoot {
-    /// The root as it is now.
+    /// Returns the current root.
     pub(crate) fn now() -> Self {
         let root = if built::INITRAMFS { root_of_init() } else { None };
         Self(root.and_then(|root| id(&root)))
@@ -48,8 +48,8 @@ fn root_of_init() -> Option<OwnedFd> {
     {
         return Some(root);
     }
-    // It was moved to the new root, or unmounted: one that is mounted nowhere. It is not held open all the time: an
-    // initramfs may unmount its own.
+    // It was moved to the new root or unmounted; then it is mounted nowhere. It is not held open,
+    // because an initramfs may unmount its own.
     let proc = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
     fsconfig_create(&proc).ok()?;
     root(&fsmount(&proc, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()?)

@@ -1,15 +1,16 @@
-//! Units of Go agents that were left in an image. systemd does not start them beside mote where the drop-ins of its
-//! package are; elsewhere the first agent to listen keeps the port, and the other waits or ends.
+//! Finds units of Go agents that are left in an image. With the drop-ins of mote's package, systemd
+//! does not start them. Otherwise the first agent to listen keeps the port, and the other one waits
+//! or exits.
 
 use std::path::Path;
 
 use crate::built;
 
-/// Where units are; the first that has one decides, as for systemd.
+/// Unit directories. The first one with a unit decides, as in systemd.
 const PLACES: [&str; 2] = ["etc/systemd/system", "lib/systemd/system"];
 const UNITS: [&str; 2] = ["incus-agent.service", "lxd-agent.service"];
 
-/// What to say about the unit of another agent, if there is one. A masked one is none.
+/// Returns the message about another agent's unit, if there is one. A masked unit does not count.
 pub(crate) fn left(root: &Path) -> Option<String> {
     let unit = UNITS.iter().filter(|_| built::STATE).find_map(|unit| {
         let mut places = PLACES.iter().map(|place| root.join(place).join(unit));

@@ -1,4 +1,4 @@
-//! Whether an agent runs, for commands.
+//! Finds the running agent for commands.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -10,13 +10,13 @@ use crate::handover::incumbent::{self, Incumbent};
 use crate::handover::lock_file;
 use crate::runtime::run_dir;
 
-/// Why it cannot be seen if an agent runs.
+/// Why it is unknown whether an agent runs.
 const BLIND: &str = "/run is read-only: mount a tmpfs there";
 /// Result of [`running`].
 #[derive(Debug)]
 pub(crate) enum Running {
     Yes,
-    /// An agent runs, but its files are hidden at the moment.
+    /// An agent runs, but a mount hides its files.
     Hidden(Incumbent),
     No,
     /// The lock cannot be opened: the reason, and what to do.
@@ -28,7 +28,7 @@ pub(crate) enum Running {
 pub(crate) fn running(root: &Path) -> Running {
     match lock_file::held(root) {
         Ok(Some(_)) => Running::Yes,
-        // An agent goes on without a lock there.
+        // An agent continues without a lock there.
         Err(_) if access(root.join("run"), Access::WRITE_OK) == Err(Errno::ROFS) => {
             Running::Unknown(BLIND.into())
         }

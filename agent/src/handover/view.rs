@@ -15,18 +15,18 @@ pub(crate) const MAX_STATUS_FILE: u64 = 64 * 1024;
 /// Longest wait for a status file: the agent may have just started, or be writing it.
 const WRITTEN: Duration = Duration::from_millis(300);
 
-/// Why nothing is to be read, and what to do, in words: it stands where the view would.
+/// Why there is nothing to read, and what to do; printed instead of the view.
 #[derive(Debug)]
 pub(crate) struct Unreadable(pub(crate) String);
 
-/// The status file of the agent that runs on `root`.
+/// Reads the status file of the agent that runs on `root`.
 ///
 /// # Errors
 /// [`Unreadable`].
 #[inline(never)] // its size
 pub(crate) fn read(root: &Path) -> Result<View<'static>, Unreadable> {
     let path = root.join(run_dir::STATUS);
-    // The agent may be writing the file, or be about to.
+    // The agent may be about to write the file.
     let read = || read_bounded(&path, MAX_STATUS_FILE);
     look_for(WRITTEN, || View::read(&read().ok()?)).ok_or_else(|| {
         let path = path.display();
@@ -40,7 +40,8 @@ pub(crate) fn read(root: &Path) -> Result<View<'static>, Unreadable> {
     })
 }
 
-/// Process id of the agent that wrote the status file, and whether it is past its start, if that can be read at once.
+/// Returns the process id of the agent that wrote the status file and whether it has finished its
+/// start, if that is readable at once.
 #[inline(never)] // its size
 pub(crate) fn writer(root: &Path) -> Option<(u64, bool)> {
     let view = View::read(&read_bounded(&root.join(run_dir::STATUS), MAX_STATUS_FILE).ok()?)?;

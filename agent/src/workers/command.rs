@@ -1,4 +1,4 @@
-//! Runs a program to its end, in processes that have nothing else to do: hooks, and commands that are to succeed.
+//! Runs a program to its end, in worker processes: hooks, and commands of `ready-when`.
 
 use std::ffi::CStr;
 use std::io;
@@ -16,10 +16,11 @@ use crate::runtime::log;
 use crate::sys::{self, DIRECTORIES, PATH, Plan, fd};
 use crate::system::devices::entries;
 
-/// Pause between two looks whether it has ended.
+/// Interval of checking whether it has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The hooks in a directory that root alone can change, by name. Sorted by hand: there are few, and std's sort is larger.
+/// Returns the hooks in a directory that only root can modify, in name order. Sorted by hand,
+/// because std's sort is larger.
 #[inline(never)] // its size
 pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
     let mut sorted = Vec::<PathBuf>::new();
@@ -36,7 +37,8 @@ pub(crate) fn hooks(directory: &Path) -> Vec<PathBuf> {
     sorted
 }
 
-/// Whether this is a program, or a directory of some, that nobody but root can change. Logs if others can.
+/// Returns whether this is a program or a directory that only root can modify. Logs if other users
+/// can.
 #[inline(never)] // its size
 pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
     let Ok(found) = stat(path) else { return false };
@@ -50,11 +52,11 @@ pub(crate) fn is_roots(path: &Path, kind: FileType) -> bool {
     is_roots
 }
 
-/// Runs a program, whose path or name is the first word, with this input and output; gives its exit code. One that takes longer is
-/// killed.
+/// Runs a program, the first word, with this input and output; returns its exit code. Kills it
+/// after `limit`.
 ///
 /// # Errors
-/// The end by a signal, the time, any error of starting it: `ENOEXEC` of a script without `#!`.
+/// A signal ended it, it took too long, or it did not start: `ENOEXEC` for a script without `#!`.
 #[inline(never)] // its size
 pub(crate) fn run(words: &[&CStr], stdio: BorrowedFd<'_>, limit: Duration) -> io::Result<i32> {
     let (child, failure) = sys::spawn(&Plan {

@@ -1,6 +1,6 @@
-//! Runs work that may hang or take long (file systems that are not the agent's, mounts, `/proc` of a
-//! large guest) in a process of its own: this binary again, with a subcommand. A worker that hangs blocks
-//! nothing else, and its memory is freed when it ends.
+//! Runs work that may hang or take long (other file systems, mounts, `/proc` of a large guest) in a
+//! worker process: this binary with a subcommand. A worker that hangs blocks nothing else, and its
+//! memory is freed when it ends.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -19,9 +19,9 @@ use crate::sys::{Plan, SELF, is_found};
 use crate::system::devices::NO_PROC;
 use crate::transport::Socket;
 
-/// Longest time for a report: the host waits for 3 s (P§3.2).
+/// Time limit of a report: the host waits 3 s (P§3.2).
 const REPORT: Duration = Duration::from_millis(2500);
-/// Longest time for a worker to exit once it has closed its output.
+/// Time limit for a worker to exit after it has closed its output.
 const LINGER: Duration = Duration::from_millis(300);
 
 /// Least room in the buffer for each read of a worker's output, bytes.

@@ -1,4 +1,4 @@
-//! Sets the clock by the host's: KVM's PTP device, or the hardware's clock at the turn of a second.
+//! Steps the clock by KVM's PTP device, or by the RTC at the turn of a second.
 
 use std::fs::{File, read_link};
 use std::path::{Path, PathBuf};
@@ -17,18 +17,18 @@ use crate::system::{modules, signs};
 
 /// A second, in nanoseconds.
 const SECOND: i64 = 1_000_000_000;
-/// What KVM's clock is called.
+/// The name of KVM's PTP clock.
 const KVM: &str = "KVM virtual PTP\n";
-/// Pause between two looks at the hardware's clock, until it shows another second.
+/// Interval of reading the RTC until it shows another second.
 const LOOK: Duration = Duration::from_millis(5);
-/// Most looks: two seconds.
+/// Most reads: two seconds.
 const LOOKS: u32 = 400;
-/// How far QEMU's clock of a PC, and of its machine for riscv64, is behind its host: the part of a second at which it was
-/// made. The middle of that. That of aarch64 turns with its host's.
+/// How far QEMU's RTC is behind the host on PC and riscv64, ns: the fraction of a second at which
+/// it was created, so the mean of that. The RTC of aarch64 is in step with the host.
 const BEHIND: i64 = if cfg!(target_arch = "aarch64") { 0 } else { SECOND / 2 };
 
-/// Sets it, if it is not right and nobody else does. Prints by how much, and from what or why not. Who asked for it is told by
-/// the exit code, too, that it could not be.
+/// Steps the clock if needed, unless another program sets it. Prints the step and its source, or
+/// the reason. If the user requested it, the exit code reports a failure, too.
 pub(super) fn set(cause: Cause) -> ExitCode {
     let (by, why, fails) = match measured(cause) {
         Some((by, why)) if by == 0 || set_wall(wall() + by) => (by, why, false),
@@ -39,12 +39,12 @@ pub(super) fn set(cause: Cause) -> ExitCode {
     ExitCode::from(u8::from(told.is_err() || cause == Cause::Asked && fails))
 }
 
-/// By how much to set it, and from what, or why not; `None` if there is nothing to set it by.
+/// Returns the step in ns and its source, or why there is none; `None` without another clock.
 fn measured(cause: Cause) -> Option<(i64, &'static str)> {
     if is_synchronised() || has_setter(Path::new("/proc")) {
         return Some((0, "another program sets it"));
     }
-    // It is there with KVM alone.
+    // The device exists with KVM only.
     drop(modules::load(Path::new("/"), "ptp_kvm"));
     let (difference, source) = match by_host() {
         Some(difference) => (difference, "by the host's clock"),
@@ -57,7 +57,7 @@ fn measured(cause: Cause) -> Option<(i64, &'static str)> {
     })
 }
 
-/// The difference by KVM's device.
+/// Returns the difference to KVM's device, ns.
 fn by_host() -> Option<i64> {
     let device = find(Path::new("/sys/class/ptp"), "clock_name", &|_, name| name == KVM)?;
     let device = File::open(Path::new("/dev").join(device.file_name()?)).ok()?;
@@ -66,7 +66,7 @@ fn by_host() -> Option<i64> {
     Some(host - (before + (wall() - before) / 2))
 }
 
-/// The first entry of a directory in which there is such a file with such a text.
+/// Returns the first entry of a directory that has a file with this text.
 #[inline(never)] // its size
 fn find(directory: &Path, file: &str, is_it: &dyn Fn(&Path, &str) -> bool) -> Option<PathBuf> {
     let mut all = entries(directory);
@@ -78,7 +78,7 @@ fn find(directory: &Path, file: &str, is_it: &dyn Fn(&Path, &str) -> bool) -> Op
     None
 }
 
-/// The difference to the hardware's clock, seen when it shows another second.
+/// Returns the difference to the RTC, measured when it shows another second, ns.
 fn hardware() -> Option<i64> {
     let first = signs::hardware_clock()?;
     for _ in 0..LOOKS {
@@ -91,8 +91,9 @@ fn hardware() -> Option<i64> {
     None
 }
 
-/// Whether a program runs that sets the clock: a service of this system's, not of a container's, which may not set it. A service of
-/// systemd's may have mounts of its own, but it has no process ids of its own.
+/// Returns whether a service of this system sets the clock. Containers do not count, because they
+/// may not set it; a systemd service may have its own mount namespace, but not its own pid
+/// namespace.
 fn has_setter(proc: &Path) -> bool {
     let ids = |process: &Path| read_link(process.join("ns/pid")).ok();
     let ours = ids(&proc.join("self"));

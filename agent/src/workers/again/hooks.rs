@@ -1,4 +1,4 @@
-//! Programs of the guest's administrator that are told that the VM runs again.
+//! Runs the administrator's hooks after a resume.
 
 use std::ffi::CString;
 use std::io;
@@ -13,11 +13,11 @@ use crate::workers::command::{self, hooks};
 
 /// Where they are.
 pub(super) const DIRECTORY: &str = "/etc/mote/restored.d";
-/// Longest time for one.
+/// Time limit of one hook.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Runs all that root alone can change by name, one after the other, with this argument. One that fails keeps no other from
-/// being told. What they print is in the log.
+/// Runs the hooks that only root can modify, in name order, with this argument. Continues after a
+/// failure. Their output goes to the log.
 pub(super) fn tell(directory: &Path, kind: &str) -> ExitCode {
     let kind = CString::new(kind).unwrap_or_default();
     for hook in hooks(directory) {

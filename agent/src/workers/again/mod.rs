@@ -1,4 +1,5 @@
-//! What is done for a VM that runs again, as far as it may take long: random numbers, the clock, hooks; and `sync-time`.
+//! The slow work after a resume, in a worker: random numbers, clock, hooks; and the command
+//! `sync-time`.
 
 mod clock;
 mod hooks;
@@ -16,15 +17,16 @@ use crate::sys::restored::{reseed, wall};
 use crate::sys::run_in_fork;
 use crate::system::signs;
 
-/// What is done: random numbers are made anew, then the clock is set.
+/// Argument: reseed, then step the clock.
 pub(crate) const CLOCK: &str = "clock";
-/// The same, of a clock that was right before.
+/// The same, for a clock that was right before.
 pub(crate) const STOPPED_CLOCK: &str = "clock stopped";
-/// Longest time for the hardware's random numbers: a host that gives none is not to keep the clock wrong.
+/// Time limit for the hardware RNG: a host that provides no numbers must not delay the clock.
 const HARDWARE: Duration = Duration::from_secs(2);
 
-/// Makes random numbers anew if `what` begins with [`CLOCK`], and then sets the clock, or says what else that is: why not. Only
-/// sets the clock if it is [`SYNC`]; else tells hooks, with this word. Prints what was done.
+/// If `what` begins with [`CLOCK`], reseeds, then steps the clock or prints the rest of `what`, the
+/// reason not to. If it is [`SYNC`], only steps the clock. Otherwise runs the hooks with `what`.
+/// Prints what was done.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(what: &str) -> ExitCode {
     match what {
@@ -44,8 +46,8 @@ pub(crate) fn run(what: &str) -> ExitCode {
     }
 }
 
-/// Has the kernel make its random numbers anew, of the time, which differs between two copies, and of the hardware's. Whether
-/// it could.
+/// Reseeds the kernel's CRNG from the time, which differs between two copies, and from the hardware
+/// RNG. Returns whether that worked.
 fn random() -> bool {
     let random = File::options().write(true).open("/dev/urandom");
     let hardware = File::open("/dev/hwrng").ok();

@@ -16,19 +16,19 @@ use crate::system::devices::number_of;
 
 /// The unit of sizes in sysfs, bytes.
 const UNIT: u64 = 512;
-/// How often a lock is tried that another program has, and the time between.
+/// Attempts to lock a disk that another program has locked, and the pause between.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(200);
-/// Less room than this at the end of its device is none that a file system lacks, bytes.
+/// Less space than this at the end of the device does not count as free, bytes.
 const NEAR: u64 = 1 << 20;
 
-/// Why a disk is left as it is.
+/// Why a disk does not grow.
 #[derive(Debug)]
 pub(super) struct NotGrown(pub(super) &'static str);
 
 const FAILS: NotGrown = NotGrown("it is locked, cannot be opened or fails");
 
-/// What has grown, or would: the device of the file system, and its bytes.
+/// The file system that has grown or would grow: its device and size in bytes.
 pub(super) type Grown = Option<(String, u64)>;
 
 #[expect(clippy::struct_excessive_bools, reason = "answers that have nothing in common")]
@@ -37,23 +37,24 @@ pub(super) struct Disk<'d> {
     /// Its directory in sysfs.
     path: &'d Path,
     pub(super) name: &'d str,
-    /// Its size in units, and that before it grew; 0 if that is not known.
+    /// Its size in units, and the size before it grew, 0 if unknown.
     pub(super) units: u64,
     pub(super) before: u64,
-    /// Whether a user has named it: then room that was free before is used, too.
+    /// Whether a user named it; then space that was free before is used, too.
     pub(super) is_named: bool,
-    /// Whether nothing is changed.
+    /// Whether this is a dry run.
     pub(super) is_dry: bool,
-    /// Whether somebody expects it to grow: it has become larger, or is named.
+    /// Returns whether growth is expected: it is larger than before, or named.
     pub(super) is_due: bool,
-    /// Whether it is left for something that may pass, and else as long as it has this size.
+    /// Returns whether the reason is temporary; otherwise it holds as long as the disk has this
+    /// size.
     pub(super) may_pass: bool,
-    /// What a user can do instead.
+    /// The advice for the user.
     pub(super) todo: String,
 }
 
 impl<'d> Disk<'d> {
-    /// That of a directory in sysfs.
+    /// Returns the disk of a directory in sysfs.
     pub(super) fn new(root: &'d Path, path: &'d Path) -> Self {
         Self {
             root,
@@ -69,12 +70,12 @@ impl<'d> Disk<'d> {
         }
     }
 
-    /// Whether nobody changes its media, and it is made of no other disks.
+    /// Returns whether its medium is fixed and it does not consist of other disks.
     pub(super) fn is_fixed(&self) -> bool {
         number_of(self.path, "removable") == 0 && is_there(self.path, "device")
     }
 
-    /// The file system on a device, and what a user does for that.
+    /// The file system on a device, and the advice for it.
     fn find<'n>(&mut self, path: &Path, name: &'n str) -> Option<Filesystem<'n>> {
         let found = Filesystem::on(self.root, path, name);
         match &found {
@@ -84,7 +85,7 @@ impl<'d> Disk<'d> {
         found
     }
 
-    /// Does all; says why not.
+    /// Grows the disk, or returns why not.
     #[inline(never)] // its size
     pub(super) fn grow(&mut self, table: &mut Table) -> Result<Grown, NotGrown> {
         let (path, name) = (self.path, self.name);
@@ -105,7 +106,7 @@ impl<'d> Disk<'d> {
         self.follow(table, &geometry, &last, disk)
     }
 
-    /// Does it for the last partition, with the disk locked.
+    /// Grows the last partition of the locked disk.
     fn follow(
         &mut self,
         table: &mut Table,
@@ -121,7 +122,8 @@ impl<'d> Disk<'d> {
         self.todo = format!("growpart /dev/{} {}; ", self.name, last.number);
         let found = self.find(&path, &name);
         let place = |sector: u64| sector * geometry.sector as u64;
-        // Where the file system has more, the host has written the table that it had read before the guest wrote it.
+        // If the file system is larger than its partition, the host has overwritten the guest's
+        // table with an older one.
         let size = found.as_ref().and_then(Filesystem::size);
         let has_more = |size: &Size| size.bytes > place(last.end + 1 - last.first);
         let is_ours = last.was_at_end || size.as_ref().is_some_and(has_more);
@@ -133,7 +135,7 @@ impl<'d> Disk<'d> {
         let is_written = has_room || last.is_torn;
         self.is_due |= is_written;
         if !self.is_due {
-            // Where the file system is smaller than its partition, somebody may have meant it.
+            // A file system that was smaller than its partition may be intended.
             return Ok(None);
         }
         if is_written && last.is_reserved {
@@ -157,7 +159,7 @@ impl<'d> Disk<'d> {
         let disk = self.open(OFlags::RDWR).ok_or(FAILS)?;
         let resize = |length| resize_partition(disk.as_fd(), last.number, [start, length]).is_ok();
         let step = &mut |step: Step<'_>| access(&disk, geometry, step);
-        // The kernel first: it may refuse, and forgets what it was told at the next start.
+        // The kernel first, because it may refuse, and forgets the change at the next boot.
         if length > there && !resize(length) {
             return Err(NotGrown("the kernel does not take a longer partition"));
         }
@@ -165,7 +167,7 @@ impl<'d> Disk<'d> {
             let _as_before = length > there && resize(there);
             return Err(FAILS);
         }
-        // It may be frozen, and then waits: others may have the disk meanwhile.
+        // A frozen file system waits, so the disk is unlocked for others.
         drop(locked);
         let is_grown = self.fill(&found, length)?;
         if is_written && lock(&disk) {
@@ -174,7 +176,7 @@ impl<'d> Disk<'d> {
         Ok(grown.filter(|_| is_written || is_grown))
     }
 
-    /// Whether a file system is smaller than its device of so many bytes, and can grow.
+    /// Returns whether a file system is smaller than its device, in bytes, and can grow.
     fn lacks(&mut self, found: &Filesystem<'_>, length: u64) -> Result<bool, NotGrown> {
         let size = found.size().ok_or(NotGrown(
             "its file system is not found at its mount point, or has several devices",
@@ -187,20 +189,21 @@ impl<'d> Disk<'d> {
         Ok(is_smaller)
     }
 
-    /// Has it fill that; whether it has become larger.
+    /// Grows it to that size; returns whether it is larger now.
     fn fill(&self, found: &Filesystem<'_>, length: u64) -> Result<bool, NotGrown> {
         let refused = NotGrown("the file system does not take it (dmesg)");
         if self.is_dry { Ok(true) } else { found.grow(length).map_err(|_| refused) }
     }
 
-    /// Opens it past the kernel's cache, which does not know what the host has written.
+    /// Opens it with O_DIRECT, because the cache does not know what the host has written.
     fn open(&self, how: OFlags) -> Option<OwnedFd> {
         let device = format!("/dev/{}", self.name);
         open(&*device, how | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()
     }
 }
 
-/// Has others that change a disk's table wait meanwhile (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
+/// Locks the disk against other programs that change its table
+/// (<https://systemd.io/BLOCK_DEVICE_LOCKING>).
 #[inline(never)] // its size
 fn lock(disk: &OwnedFd) -> bool {
     for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! File systems that grow while they are mounted, each by its own call.
+//! Grows mounted file systems, each type with its own ioctl.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -33,9 +33,9 @@ const MOST: u32 = 64;
 /// `BTRFS_SUPER_MAGIC`.
 const BTRFS: i128 = 0x9123_683e;
 
-/// One that is mounted.
+/// A mounted file system.
 pub(super) struct Filesystem<'d> {
-    /// The first letter of its kind: ext4, xfs, btrfs.
+    /// The first letter of its type: ext4, xfs, btrfs.
     kind: u8,
     /// A mount point, as the kernel shows it.
     point: Vec<u8>,
@@ -43,7 +43,7 @@ pub(super) struct Filesystem<'d> {
     /// The device's name, and its number as `MAJOR:MINOR`.
     name: &'d str,
     number: String,
-    /// What is mounted there, open: whatever its path leads to later.
+    /// The opened mount, which stays the same if the path changes.
     file: Option<OwnedFd>,
 }
 
@@ -54,12 +54,12 @@ pub(super) struct Size {
     pub(super) bytes: u64,
     /// Those of a block.
     block: u64,
-    /// What its call takes besides: the limit of inodes, the number of the device.
+    /// The other argument of its ioctl: limit of inodes, number of the device.
     detail: u32,
 }
 
 impl<'d> Filesystem<'d> {
-    /// That of a device of sysfs, by a mount that can be written, if there is one.
+    /// Returns the file system of a device in sysfs, preferably by a writable mount.
     #[inline(never)] // its size
     pub(super) fn on(root: &Path, device: &Path, name: &'d str) -> Option<Self> {
         let number = text_of(device, "dev").trim_ascii_end().to_owned();
@@ -68,7 +68,7 @@ impl<'d> Filesystem<'d> {
         let mut kind = 0;
         while let Some(line) = lines.next() {
             let Some(mounted) = Mounted::parse(line) else { continue };
-            // The lines are in the order of mounting. What hides it may hang.
+            // Lines are in the order of mounting. A covering mount may hang.
             points.retain(|(point, _)| !is_over(mounted.point, point));
             let is_there = match mounted.kind {
                 b"ext4" | b"xfs" => mounted.device == number.as_bytes(),
@@ -98,7 +98,7 @@ impl<'d> Filesystem<'d> {
         Some(found)
     }
 
-    /// What a user does for it.
+    /// Returns the advice for the user.
     pub(super) fn advise(&self, out: &mut String) {
         if !self.is_writable {
             out.push_str("mount it rw; ");
@@ -118,7 +118,7 @@ impl<'d> Filesystem<'d> {
         self.number == format!("{}:{}", major(number), minor(number))
     }
 
-    /// How large it is; `None` if it is not of the device.
+    /// Returns its size; `None` if it is not on the device.
     #[inline(never)] // its size
     pub(super) fn size(&self) -> Option<Size> {
         let file = self.file.as_ref()?;
@@ -151,9 +151,10 @@ impl<'d> Filesystem<'d> {
         (block > 0).then_some(Size { bytes, block, detail })
     }
 
-    /// That of a btrfs, of one device alone: of several nothing says which one is meant.
+    /// Returns the size of a btrfs on one device. With several devices it is unknown which one to
+    /// grow.
     fn btrfs_size(&self, file: &OwnedFd) -> Option<Size> {
-        // Others may take these numbers for something else.
+        // Other file systems may interpret these ioctl numbers differently.
         if i128::from(fstatfs(file).ok()?.f_type) != BTRFS {
             return None;
         }
@@ -175,10 +176,11 @@ impl<'d> Filesystem<'d> {
         None
     }
 
-    /// Has it fill so many bytes; whether it has become larger. What was opened is looked at once more: a btrfs may have moved.
+    /// Grows it to this many bytes; returns whether it is larger now. Checks the opened mount
+    /// again, because a btrfs may have moved.
     pub(super) fn grow(&self, bytes: u64) -> rustix::io::Result<bool> {
         let (Some(file), Some(size)) = (&self.file, self.size()) else { return Err(Errno::XDEV) };
-        // XFS would become smaller.
+        // XFS would shrink.
         if bytes <= size.bytes {
             return Ok(false);
         }
@@ -201,7 +203,8 @@ impl<'d> Filesystem<'d> {
     }
 }
 
-/// Opens the directory of a mount, by its path as the kernel shows it. No symbolic link is followed: there was none in it.
+/// Opens a mount's directory by the kernel's path, without following symbolic links: that path
+/// contains none.
 fn enter(point: &[u8]) -> Option<OwnedFd> {
     let path: Vec<u8> = unescape(point).collect();
     let how = OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -1,6 +1,7 @@
-//! Grows the last partition of each disk that has become larger, and the file system on it: `mote-agent grow`, or, where the
-//! guest's policy wants it, `mote-agent grow-worker` at an agent's start and after each event.
-//! Writes to disks may hang, and a file system that is frozen does not grow until it is thawed.
+//! Grows the last partition of each enlarged disk and its file system: `mote-agent grow`, or
+//! `mote-agent grow-worker` at the agent's start and after each event if the guest's policy wants
+//! that. It is a process of its own, because writes may hang and a frozen file system does not grow
+//! until it is thawed.
 
 mod disk;
 mod filesystem;
@@ -19,18 +20,18 @@ use crate::runtime::log;
 use crate::runtime::small_files::is_there;
 use crate::system::devices::{entries, identity};
 
-/// What else grows disks, below `/`: growpart, and systemd-repart where it has something to do.
+/// Other programs that grow disks, below `/`: growpart, and systemd-repart if it is configured.
 const OTHERS: [&str; 5] =
     ["usr/bin/growpart", "usr/sbin/growpart", "etc/repart.d", "run/repart.d", "usr/lib/repart.d"];
-/// Where it is noted that others grow disks: the number of none.
+/// The key of the note that other programs grow disks; no disk has this number.
 const TOLD: u64 = 0;
 
-/// What grows disks in this agent's stead.
+/// Returns the program that grows disks instead.
 fn other(root: &Path) -> Option<&'static str> {
     OTHERS.into_iter().find(|other| is_there(root, other))
 }
 
-/// Grows what there is to grow, unless others do, which is logged once in a boot.
+/// Grows all disks, unless another program does, which is logged once per boot.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn work(root: &Path) -> ExitCode {
     let mut sizes = Sizes::read(root);
@@ -63,7 +64,7 @@ pub(crate) fn work(root: &Path) -> ExitCode {
                 log(format_args!("disk {name} is not grown: {why}; to do: {}", disk.todo));
             }
         }
-        // What has failed once it is known to be new is done again.
+        // A temporary failure on a disk that is known to be larger is tried again.
         let is_again = is_new && grown.is_err() && disk.may_pass;
         if !is_again {
             sizes.note(id, disk.units);
@@ -72,7 +73,7 @@ pub(crate) fn work(root: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Grows a disk that a user names, or each that has become larger, or prints what would be done.
+/// Grows the named disk, or each enlarged one; a dry run prints what it would do.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn by_hand(root: &Path, named: Option<&str>, is_dry: bool) -> ExitCode {
     let named = named.map(|name| name.strip_prefix("/dev/").unwrap_or(name));

@@ -1,5 +1,5 @@
-//! The sizes of disks, as workers have left them: of each 8 bytes of what sysfs knows it by and 8 of its size, native. What was
-//! added last counts.
+//! Stores the sizes of disks after each worker: 8 bytes of the sysfs identity and 8 of the size per
+//! disk, in native order. The last record counts.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ impl Sizes {
         Self { path, all }
     }
 
-    /// That of a disk; 0 if it is not known.
+    /// Returns a disk's size; 0 if unknown.
     pub(super) fn of(&self, id: u64) -> u64 {
         let mut found = 0;
         for note in self.all.chunks_exact(16) {
