@@ -14,23 +14,18 @@ use crate::{Process, Scratch, agent, patient, proc, wait};
 /// A host, an agent, and nothing between them but sockets.
 #[derive(Debug)]
 pub struct Pair {
-    /// The agent.
     pub agent: Process,
-    /// The host.
     pub host: Host,
-    /// Where both live.
     pub scratch: Scratch,
 }
 
 impl Pair {
     /// Starts both; they know each other by agent.conf.
-    #[must_use]
     pub fn start(flavour: &str, config: &[&str]) -> Self {
         Self::start_by(&[], flavour, config)
     }
 
     /// The same, with the agent started by another program.
-    #[must_use]
     pub fn start_by(by: &[&str], flavour: &str, config: &[&str]) -> Self {
         let scratch = Scratch::new();
         let mut host = Host::on_sockets(&scratch.0, &scratch.0.join("vs"), flavour, config);
@@ -49,13 +44,10 @@ impl Pair {
     }
 
     /// Calls to the agent as the host makes them.
-    #[must_use]
     pub fn client(&self) -> Client {
         Client::new(Way::Socket(self.scratch.0.join("vs.listen_8443")), &self.host)
     }
 
-    /// The devlxd socket.
-    #[must_use]
     pub fn socket(&self) -> PathBuf {
         let incus = self.root().join("dev/incus/sock");
         if incus.exists() { incus } else { self.root().join("dev/lxd/sock") }
@@ -66,7 +58,6 @@ impl Pair {
     }
 
     /// Sends bytes on a new connection, says that there is no more, and gives all that comes back.
-    #[must_use]
     pub fn talk(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
         // A refused sender may be hung up on early.
@@ -78,7 +69,6 @@ impl Pair {
     }
 
     /// A connection with a deadline.
-    #[must_use]
     pub fn connect(&self) -> UnixStream {
         let stream = UnixStream::connect(self.socket()).expect("the devlxd socket");
         stream.set_read_timeout(Some(patient(Duration::from_secs(20)))).expect("a timeout");
@@ -86,13 +76,11 @@ impl Pair {
     }
 
     /// One request without a body; status and body.
-    #[must_use]
     pub fn ask(&self, method: &str, target: &str) -> (u16, String) {
         self.ask_with(method, target, "", "")
     }
 
     /// One request; status and body.
-    #[must_use]
     pub fn ask_with(&self, method: &str, target: &str, fields: &str, body: &str) -> (u16, String) {
         let length = body.len();
         let answer = self.talk(
@@ -106,13 +94,10 @@ impl Pair {
     }
 
     /// What `/proc/PID/status` says, kB.
-    #[must_use]
     pub fn memory(&self, field: &str) -> u64 {
         proc::memory(self.agent.0.id(), "status", field)
     }
 
-    /// What the agent logged.
-    #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.scratch.0.join("agent.log")).unwrap_or_default()
     }
@@ -124,14 +109,11 @@ impl Pair {
     }
 }
 
-/// Starts the agent.
-#[must_use]
 pub fn launch(scratch: &Path, flavour: &str, share: &Path) -> Process {
     launch_with(scratch, flavour, share, &[])
 }
 
 /// Starts the agent with an environment.
-#[must_use]
 pub fn launch_with(
     scratch: &Path,
     flavour: &str,
@@ -142,13 +124,11 @@ pub fn launch_with(
 }
 
 /// The agent's command line, its log going to a file.
-#[must_use]
 pub fn command(scratch: &Path, flavour: &str, share: &Path) -> Command {
     command_by(&[], scratch, flavour, share)
 }
 
 /// The same by way of another program, if one is named.
-#[must_use]
 pub fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> Command {
     let log = File::options().append(true).create(true).open(scratch.join("agent.log"));
     let mut command = match by {
@@ -173,7 +153,6 @@ pub fn command_by(by: &[&str], scratch: &Path, flavour: &str, share: &Path) -> C
 }
 
 /// Status and body of an answer; 0 if there is none.
-#[must_use]
 pub fn split(answer: &str) -> (u16, String) {
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);

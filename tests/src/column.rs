@@ -5,11 +5,8 @@
 pub enum Column {
     /// mote under a current LXD.
     MoteLxd,
-    /// Debian's lxd-agent.
     LxdAgent,
-    /// mote under Incus.
     MoteIncus,
-    /// Debian's incus-agent.
     IncusAgent,
     /// An older build of mote under a current LXD, which only the bench has.
     Before,
@@ -25,7 +22,6 @@ impl Column {
 
     /// What the bench measures: the Go agents too unless it is of mote's `own`, and an older build of mote if there is
     /// one `before`.
-    #[must_use]
     pub const fn benched(own: bool, before: bool) -> &'static [Self] {
         match (own, before) {
             (false, false) => &Self::ALL,
@@ -36,7 +32,6 @@ impl Column {
     }
 
     /// On top of the column.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Self::MoteLxd => "mote/lxd",
@@ -48,13 +43,10 @@ impl Column {
     }
 
     /// Whether the server is Incus.
-    #[must_use]
     pub fn is_incus(self) -> bool {
         matches!(self, Self::MoteIncus | Self::IncusAgent)
     }
 
-    /// Whether it is ours.
-    #[must_use]
     pub fn is_mote(self) -> bool {
         matches!(self, Self::MoteLxd | Self::MoteIncus | Self::Before)
     }
@@ -65,7 +57,6 @@ impl Column {
     }
 
     /// The server `mote-host` plays.
-    #[must_use]
     pub fn flavour(self) -> &'static str {
         match self {
             Self::MoteLxd | Self::Before => "lxd",
@@ -74,8 +65,6 @@ impl Column {
         }
     }
 
-    /// The status port's name.
-    #[must_use]
     pub fn port(self) -> &'static str {
         match self {
             Self::MoteLxd | Self::Before => "com.canonical.lxd",
@@ -86,7 +75,6 @@ impl Column {
     }
 
     /// The program in /opt of the image, unless it is mote.
-    #[must_use]
     pub fn program(self) -> Option<&'static str> {
         match self {
             Self::MoteLxd | Self::MoteIncus | Self::Before => None,
@@ -96,7 +84,6 @@ impl Column {
     }
 
     /// Where programs in the guest find devlxd.
-    #[must_use]
     pub fn socket(self) -> &'static str {
         self.pick("/dev/lxd/sock", "/dev/incus/sock")
     }

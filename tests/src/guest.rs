@@ -16,7 +16,6 @@ pub struct Guest {
 
 impl Guest {
     /// Waits for the guest's shell.
-    #[must_use]
     pub fn new(stream: UnixStream, limit: Duration) -> Self {
         let mut guest = Self { stream, text: Vec::new() };
         let _before = guest.until("@@ready@@\n", limit);
@@ -24,7 +23,6 @@ impl Guest {
     }
 
     /// The shell of a guest that goes on where its snapshot was made.
-    #[must_use]
     pub fn again(stream: UnixStream) -> Self {
         Self { stream, text: Vec::new() }
     }

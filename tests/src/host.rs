@@ -12,15 +12,11 @@ use serde_json::Value;
 use crate::vm::{self, Spec};
 use crate::{Process, output, tool, wait};
 
-/// The instance's name.
 pub const NAME: &str = "vm1";
 
-/// A host.
 #[derive(Debug)]
 pub struct Host {
-    /// Its directory.
     pub directory: PathBuf,
-    /// The instance's config share.
     pub share: PathBuf,
     daemon: Option<Process>,
     /// What the names of the sockets begin with that stand in for vsock, if any do.
@@ -29,7 +25,6 @@ pub struct Host {
 
 impl Host {
     /// Makes an instance; the daemon does not run yet.
-    #[must_use]
     pub fn new(scratch: &Path, args: &[&str]) -> Self {
         let directory = scratch.join("host");
         let mut host = Self { directory, share: PathBuf::new(), daemon: None, sockets: None };
@@ -40,7 +35,6 @@ impl Host {
     }
 
     /// Makes an instance whose vsock is unix sockets, with this prefix.
-    #[must_use]
     pub fn on_sockets(scratch: &Path, sockets: &Path, flavour: &str, config: &[&str]) -> Self {
         let prefix = sockets.display().to_string();
         let mut args = vec!["--flavour", flavour, "--vsock-plain", &prefix, "--qmp", "/nowhere"];
@@ -51,7 +45,6 @@ impl Host {
     }
 
     /// Makes an instance that is such a VM, with its files in the same directory.
-    #[must_use]
     pub fn of_vm(directory: &Path, spec: &Spec, flavour: &str, args: &[&str]) -> Self {
         let vsock = vm::vsock(directory).display().to_string();
         let port = if spec.socket {
@@ -92,8 +85,6 @@ impl Host {
         self.daemon = None;
     }
 
-    /// Runs a command.
-    #[must_use]
     pub fn run(&self, args: &[&str]) -> String {
         self.try_run(args).unwrap_or_else(|error| panic!("mote-host {args:?}: {error}"))
     }
@@ -104,44 +95,31 @@ impl Host {
     }
 
     /// Starts a command and does not wait for it.
-    #[must_use]
     pub fn launch(&self, args: &[&str]) -> Process {
         let quiet = Stdio::null;
         Process::start(self.command(args).stdin(quiet()).stdout(quiet()).stderr(quiet()))
     }
 
-    /// Runs a command.
-    ///
-    /// # Errors
-    /// What it said.
     pub fn try_run(&self, args: &[&str]) -> Result<String, String> {
         said(output(&mut self.command(args)))
     }
 
     /// Runs a command in the guest, in pipes and without input.
-    ///
-    /// # Errors
-    /// What it said.
     pub fn exec(&self, command: &[&str]) -> Result<String, String> {
         said(output(&mut self.exec_with(&["-T", "-n"], command)))
     }
 
     /// The same of a script of the guest's shell.
-    ///
-    /// # Errors
-    /// What it said.
     pub fn sh(&self, script: &str) -> Result<String, String> {
         self.exec(&["sh", "-c", script])
     }
 
     /// A command line of `exec` with these options, not run yet.
-    #[must_use]
     pub fn exec_with(&self, options: &[&str], command: &[&str]) -> Command {
         self.command(&[&["exec"], options, &[NAME, "--"], command].concat())
     }
 
     /// A command that is not run yet.
-    #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
         command.arg("--dir").arg(&self.directory).args(args);
@@ -150,14 +128,12 @@ impl Host {
     }
 
     /// The agent's state as the host sees it; null if no daemon answers.
-    #[must_use]
     pub fn state(&self) -> Value {
         let text = self.try_run(&["agent-state", NAME, "--json"]).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
     /// Whether the agent is CONNECTED.
-    #[must_use]
     pub fn is_connected(&self) -> bool {
         self.state()["state"] == "CONNECTED"
     }
@@ -172,14 +148,11 @@ impl Host {
         wait("STOPPED", limit, || (self.state()["state"] == "STOPPED").then_some(()));
     }
 
-    /// What the daemon logged.
-    #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
     /// Where the daemon writes what happens.
-    #[must_use]
     pub fn log_path(&self) -> PathBuf {
         self.directory.join("daemon.log")
     }

@@ -5,6 +5,8 @@
 //! Binaries come from the environment (`MOTE_AGENT`, `MOTE_HOST`, `MOTE_VSOCK`, ...), which
 //! `scripts/test` and `scripts/run` set.
 
+#![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
+
 pub mod agent;
 pub mod attack;
 pub mod bench;
@@ -36,7 +38,6 @@ pub use mote_machine::{
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A file named by the environment, or where a plain `cargo build` leaves it.
-#[must_use]
 pub fn tool(variable: &str, otherwise: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| source::root().join(otherwise), PathBuf::from)
 }
@@ -44,8 +45,6 @@ pub fn tool(variable: &str, otherwise: &str) -> PathBuf {
 /// The variable without which a worker of the agent's does not start.
 pub const AS_AGENT: (&str, &str) = ("MOTE_STARTED_BY", "agent");
 
-/// The agent under test.
-#[must_use]
 pub fn agent() -> PathBuf {
     tool("MOTE_AGENT", "target/small/x86_64-unknown-linux-musl/release/mote-agent")
 }
@@ -56,7 +55,6 @@ pub struct Scratch(pub PathBuf);
 
 impl Scratch {
     /// A new one. Short, because unix sockets' paths are.
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "it touches the disk")]
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -89,15 +87,12 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(copied.success(), "{} to {}", from.display(), to.display());
 }
 
-/// Whether this is root.
-#[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 /// The same; where it is not, the calling test is skipped.
 #[track_caller]
-#[must_use]
 pub fn by_root() -> bool {
     is_root() || {
         skipped("root");
@@ -105,7 +100,6 @@ pub fn by_root() -> bool {
     }
 }
 
-/// Sends a signal.
 pub fn kill(signal: Signal, pid: u32) {
     let process = pid.try_into().ok().and_then(Pid::from_raw).expect("a process id");
     kill_process(process, signal).unwrap_or_else(|error| panic!("{signal:?} to {pid}: {error}"));
@@ -116,7 +110,6 @@ pub fn kill(signal: Signal, pid: u32) {
 pub struct Process(pub Child);
 
 impl Process {
-    /// Starts it.
     pub fn start(command: &mut Command) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
         Self(command.spawn().unwrap_or_else(|error| panic!("{name}: {error}")))

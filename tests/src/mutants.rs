@@ -2,7 +2,6 @@
 
 use crate::source;
 
-/// A fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mutant {
     /// What is wrong with it in.
@@ -18,7 +17,6 @@ pub struct Mutant {
 }
 
 /// All of the list, and the text before the first.
-#[must_use]
 pub fn all() -> Vec<Mutant> {
     let text =
         std::fs::read_to_string(source::root().join("tests/mutants/list")).expect("the list");

@@ -14,7 +14,6 @@ pub struct Outage {
     calls: JoinHandle<Longest>,
 }
 
-/// What the calls met.
 #[derive(Clone, Debug, Default)]
 pub struct Longest {
     /// Longest time from one answer to the next. A new connection alone is a fifth of a second of an emulated CPU.
@@ -24,8 +23,6 @@ pub struct Longest {
 }
 
 impl Outage {
-    /// Begins to call.
-    #[must_use]
     pub fn watch(client: Client) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let ends = over.clone();
@@ -48,8 +45,6 @@ impl Outage {
         Self { over, calls }
     }
 
-    /// Ends the calls.
-    #[must_use]
     pub fn longest(self) -> Longest {
         self.over.store(true, Ordering::Relaxed);
         self.calls.join().expect("the calls")

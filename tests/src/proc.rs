@@ -6,21 +6,18 @@ use std::time::{Duration, Instant};
 pub const PID: &str = r#"sed -n 's/.*"pid": *\([0-9][0-9]*\).*/\1/p' /run/mote/status"#;
 
 /// Kilobytes that `text` (`status`, `smaps_rollup`) gives for a field; `None` if it has no such field.
-#[must_use]
 pub fn kilobytes(text: &str, field: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(field))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The same of a process of this machine.
-#[must_use]
 pub fn memory(pid: u32, file: &str, field: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/{file}")).expect("a living process");
     kilobytes(&text, field).unwrap_or_else(|| panic!("no {field} in {text}"))
 }
 
 /// Time of a process of this machine on the CPU, in hundredths of a second.
-#[must_use]
 pub fn ticks(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
     after_name(&text).skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
@@ -28,7 +25,6 @@ pub fn ticks(pid: u32) -> u64 {
 
 /// How much of the time that a process of this machine could have run in it did run, while that time passes. What it
 /// waited for a CPU, which others had, is not counted: 1 is a loop, on a busy machine too.
-#[must_use]
 pub fn busy(pid: u32, time: Duration) -> f64 {
     let times = || {
         let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"));
@@ -46,7 +42,6 @@ pub fn busy(pid: u32, time: Duration) -> f64 {
 }
 
 /// How often a process of this machine has touched a page that it had not, or no longer.
-#[must_use]
 pub fn page_faults(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
     let faults = after_name(&text).nth(7).and_then(|field| field.parse().ok());
@@ -64,7 +59,6 @@ pub fn processes() -> impl Iterator<Item = (u32, String)> {
 }
 
 /// Those of them that a process has started.
-#[must_use]
 pub fn children(parent: u32) -> Vec<u32> {
     let is_child = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -74,14 +68,12 @@ pub fn children(parent: u32) -> Vec<u32> {
 }
 
 /// Whether a process of this machine has not ended, be it that nobody has asked for its code yet.
-#[must_use]
 pub fn runs(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     after_name(&stat).next().is_some_and(|state| state != "Z")
 }
 
 /// When a process was started, since its system's boot, by its line `stat`.
-#[must_use]
 pub fn started(stat: &str) -> Duration {
     let ticks = after_name(stat).nth(19).and_then(|field| field.parse::<u64>().ok());
     Duration::from_millis(10 * ticks.unwrap_or_else(|| panic!("no start in {stat}")))

@@ -100,7 +100,6 @@ pub fn root(root: &Path, processes: impl Iterator<Item = (u32, bool)>) {
 }
 
 /// What the agent reports of it: one line of JSON.
-#[must_use]
 pub fn report(root: &Path, flavour: &str, what: &str) -> Value {
     let mut command = Command::new(agent());
     command.args(["report", what, "--flavour", flavour, "--root"]).arg(root);

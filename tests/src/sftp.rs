@@ -25,18 +25,13 @@ pub enum Field<'a> {
 }
 pub use Field::{Int, Long, Text};
 
-/// What came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The code.
     Status(u32),
-    /// A handle.
     Handle(Vec<u8>),
-    /// Contents.
     Data(Vec<u8>),
     /// Each name with its long form, and the attributes of each.
     Names(Vec<(Vec<u8>, Vec<u8>, Attrs)>),
-    /// A file's attributes.
     Attrs(Attrs),
     /// Numbers of eight bytes.
     Numbers(Vec<u64>),
@@ -45,16 +40,13 @@ pub enum Reply {
 /// A server and our end of its socket.
 #[derive(Debug)]
 pub struct Session {
-    /// The server.
     pub server: Process,
-    /// Both directions.
     pub socket: UnixStream,
     id: u32,
 }
 
 impl Session {
     /// Starts a server in a directory. A reply that takes longer than 10 s fails the test.
-    #[must_use]
     pub fn start(directory: &Path) -> Self {
         let mut command = Command::new(agent());
         let mut session = Self::with(command.args(["sftp-server", "-d"]).arg(directory));
@@ -127,7 +119,6 @@ impl Session {
         (id, reply)
     }
 
-    /// The next packet.
     pub fn receive_raw(&mut self) -> Vec<u8> {
         let mut length = [0; 4];
         self.socket.read_exact(&mut length).expect("a reply");
@@ -199,14 +190,11 @@ impl Session {
     }
 
     /// What `/proc/PID/status` says, kB.
-    #[must_use]
     pub fn memory(&self, field: &str) -> u64 {
         proc::memory(self.server.0.id(), "status", field)
     }
 }
 
-/// A whole packet.
-#[must_use]
 pub fn packet(kind: u8, id: u32, fields: &[Field<'_>]) -> Vec<u8> {
     let body = fields.iter().fold(Body::default().u32(id), |body, field| match field {
         Int(value) => body.u32(*value),
@@ -217,7 +205,6 @@ pub fn packet(kind: u8, id: u32, fields: &[Field<'_>]) -> Vec<u8> {
 }
 
 /// A path's bytes.
-#[must_use]
 pub fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }

@@ -7,8 +7,6 @@ use std::process::Command;
 /// Texts by their paths from the project's root.
 pub type Sources = BTreeMap<PathBuf, String>;
 
-/// The project's folder.
-#[must_use]
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -21,7 +19,6 @@ pub fn printed(command: &mut Command) -> String {
 }
 
 /// Every file of text that is tracked, or about to be.
-#[must_use]
 pub fn tracked() -> Sources {
     let mut git = Command::new("git");
     // Whoever owns the folder: containers have it from somebody else.

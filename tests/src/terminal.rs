@@ -16,18 +16,15 @@ use crate::patient;
 /// For what is waited for.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A terminal.
 #[derive(Debug)]
 pub struct Terminal {
     ours: OwnedFd,
-    /// The side for programs.
     pub theirs: OwnedFd,
     text: String,
 }
 
 impl Terminal {
     /// A new one of this size.
-    #[must_use]
     pub fn open(columns: u16, rows: u16) -> Self {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pty");
         grantpt(&ours).expect("grant");
@@ -39,7 +36,6 @@ impl Terminal {
         terminal
     }
 
-    /// Changes its size.
     pub fn resize(&self, columns: u16, rows: u16) {
         let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&self.ours, size).expect("a size");
@@ -56,18 +52,15 @@ impl Terminal {
     }
 
     /// The name of the side for programs.
-    #[must_use]
     pub fn path(&self) -> String {
         ptsname(&self.ours, Vec::new()).expect("a name").into_string().expect("a name")
     }
 
     /// The side for programs, for one of their streams.
-    #[must_use]
     pub fn side(&self) -> Stdio {
         self.theirs.try_clone().expect("a descriptor").into()
     }
 
-    /// Types.
     pub fn say(&self, text: &str) {
         let _written = rustix::io::write(&self.ours, text.as_bytes()).expect("a terminal");
     }

@@ -18,11 +18,9 @@ use crate::guest::Guest;
 use crate::proc::ticks;
 use crate::{Process, tool, wait};
 
-/// What kind of VM.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "two switches that have nothing in common")]
 pub struct Spec {
-    /// The status port's name.
     pub port: &'static str,
     /// Whether the port is a socket (the CONNECT dialect) rather than a ring buffer.
     pub socket: bool,
@@ -53,9 +51,7 @@ pub struct Spec {
 pub enum Late {
     /// The virtio-serial device with the status port.
     Port,
-    /// The vsock device.
     Vsock,
-    /// The config disk.
     Disk,
 }
 
@@ -87,7 +83,6 @@ impl Default for Spec {
     }
 }
 
-/// A running VM.
 #[derive(Debug)]
 pub struct Vm {
     qemu: Process,
@@ -100,26 +95,21 @@ pub struct Vm {
 }
 
 /// vhost-device-vsock's socket in a test's directory.
-#[must_use]
 pub fn vsock(directory: &Path) -> PathBuf {
     directory.join("vs")
 }
 
-/// QEMU's monitor.
-#[must_use]
 pub fn qmp(directory: &Path) -> PathBuf {
     directory.join("qmp")
 }
 
 /// The status port, if it is a socket.
-#[must_use]
 pub fn serial(directory: &Path) -> PathBuf {
     directory.join("serial")
 }
 
 impl Vm {
     /// Boots it; does not wait for anything inside.
-    #[must_use]
     pub fn boot(directory: &Path, spec: &Spec, share: &Path) -> Self {
         let mut helpers = vec![start_vsock(directory)];
         let config = config_share(directory, spec, share, &mut helpers);
@@ -178,13 +168,11 @@ impl Vm {
     }
 
     /// Its shell, once it is there. There is one.
-    #[must_use]
     pub fn guest(&mut self) -> Guest {
         Guest::new(self.shell.take().expect("the one shell"), Duration::from_secs(90))
     }
 
     /// The same of one that was switched on from a [`Vm::save`]d state.
-    #[must_use]
     pub fn guest_again(&mut self) -> Guest {
         Guest::again(self.shell.take().expect("the one shell"))
     }
@@ -207,19 +195,16 @@ impl Vm {
     }
 
     /// What it printed on its console, the agent's log among it.
-    #[must_use]
     pub fn console(&self) -> String {
         let bytes = std::fs::read(self.directory.join("console")).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Time that its QEMU has had on the CPU.
-    #[must_use]
     pub fn busy(&self) -> Duration {
         Duration::from_millis(10 * ticks(self.qemu.0.id()))
     }
 
-    /// Cuts the power.
     pub fn cut(&mut self) {
         self.qemu.kill();
     }
@@ -230,7 +215,6 @@ impl Vm {
         self.helpers.clear();
     }
 
-    /// Whether QEMU has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.qemu.0.try_wait(), Ok(None))
     }

@@ -10,7 +10,6 @@ use crate::{Scratch, patient, slowdown, tool};
 
 /// From power-on to CONNECTED, under software emulation on a busy machine.
 pub const BOOT: Duration = Duration::from_secs(90);
-/// The same, of mote.
 pub const MOTE_BOOT: Duration = Duration::from_secs(60);
 /// The host is back, and so must be the agent.
 pub const BACK: Duration = Duration::from_secs(2);
@@ -20,9 +19,7 @@ const OFF: Duration = Duration::from_secs(20);
 /// All that runs for one agent. Dropped in this order.
 #[derive(Debug)]
 pub struct World {
-    /// The machine.
     pub vm: Vm,
-    /// The host.
     pub host: Host,
     /// When the machine was switched on.
     pub begun: Instant,
@@ -31,7 +28,6 @@ pub struct World {
 }
 
 /// The VM for a column, in the image that holds all agents; the older build has an image of its own.
-#[must_use]
 pub fn spec(column: Column) -> Spec {
     let words = column.program().map(|name| format!("mote.start={name}")).unwrap_or_default();
     let image = if column == Column::Before {
@@ -44,14 +40,12 @@ pub fn spec(column: Column) -> Spec {
 
 impl World {
     /// Starts the host, whose instance has this configuration, and switches the VM on.
-    #[must_use]
     pub fn boot(column: Column, spec: &Spec, config: &[&str]) -> Self {
         let config: Vec<_> = config.iter().flat_map(|pair| ["--config", pair]).collect();
         Self::with(Scratch::new(), spec, column.flavour(), &config, |_| {})
     }
 
     /// The same of a server, its arguments beside one key of the configuration that tests ask for.
-    #[must_use]
     pub fn of(flavour: &str, spec: &Spec, extra: &[&str]) -> Self {
         Self::prepare(flavour, spec, extra, |_| {})
     }
@@ -84,13 +78,11 @@ impl World {
         Self { vm, host, begun, scratch }
     }
 
-    /// Waits for CONNECTED.
     pub fn connected(&mut self, limit: Duration) {
         connected(&mut self.host, limit);
     }
 
     /// Waits for mote's CONNECTED, which a host hears that calls once; then for the guest's shell.
-    #[must_use]
     pub fn shell(&mut self) -> Guest {
         let begun = Instant::now();
         while !self.host.is_connected() {

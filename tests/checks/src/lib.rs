@@ -2,6 +2,8 @@
 //! servers have it in common: a check comes to a verdict, each verdict that is not "yes" needs a reason, each reason such a
 //! verdict, and a page shows them side by side, with notes.
 
+#![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
+
 mod notes;
 mod reason;
 mod say;
@@ -17,7 +19,6 @@ pub use table::Table;
 pub enum Verdict {
     /// It holds; what was seen.
     Holds(String),
-    /// Something else happens.
     Differs(String),
     /// It is not there, or ends in an error.
     Fails(String),
@@ -29,7 +30,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// The word of its cell, where no reason has another.
-    #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
             Self::Holds(_) => "yes",
@@ -41,7 +41,6 @@ impl Verdict {
     }
 
     /// What was seen, or why nothing was.
-    #[must_use]
     pub fn text(&self) -> &str {
         match self {
             Self::Holds(text)
@@ -53,7 +52,6 @@ impl Verdict {
     }
 
     /// Whether it needs a reason.
-    #[must_use]
     pub fn is_miss(&self) -> bool {
         matches!(self, Self::Differs(_) | Self::Fails(_))
     }

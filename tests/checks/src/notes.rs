@@ -16,8 +16,6 @@ impl Notes {
         }) + 1
     }
 
-    /// The list.
-    #[must_use]
     pub fn list(&self) -> String {
         let mut text = "\n".to_owned();
         for (number, note) in (1..).zip(&self.0) {
@@ -28,13 +26,11 @@ impl Notes {
 }
 
 /// One line that a table of Markdown can hold.
-#[must_use]
 pub fn line(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
 
 /// The same as a sentence.
-#[must_use]
 pub fn sentence(text: &str) -> String {
     let line = line(text);
     let mut letters = line.chars();

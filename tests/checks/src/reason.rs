@@ -3,7 +3,6 @@
 /// Names of groups, or of columns.
 pub type Names = &'static [&'static str];
 
-/// A known difference.
 #[derive(Clone, Copy, Debug)]
 pub struct Reason {
     /// Groups of the checks; all if empty.
@@ -19,7 +18,6 @@ pub struct Reason {
 }
 
 /// A difference that is always there.
-#[must_use]
 pub const fn because(
     groups: Names,
     check: &'static str,
@@ -30,7 +28,6 @@ pub const fn because(
 }
 
 /// One that comes and goes.
-#[must_use]
 pub const fn sometimes(
     groups: Names,
     check: &'static str,
@@ -42,7 +39,6 @@ pub const fn sometimes(
 
 impl Reason {
     /// Whether it is for this check in this column.
-    #[must_use]
     pub fn fits(&self, group: &str, check: &str, column: &str) -> bool {
         let begin = self.check.strip_suffix('*');
         (self.groups.is_empty() || self.groups.contains(&group))
@@ -52,7 +48,6 @@ impl Reason {
 }
 
 /// The first that is for this check in this column.
-#[must_use]
 pub fn find<'r>(
     reasons: &'r [Reason],
     group: &str,

@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 
-/// Demands equality.
 pub fn same<T: PartialEq<U> + Debug, U: Debug>(
     what: &str,
     seen: T,
@@ -23,7 +22,6 @@ pub fn line_with(text: &str, wanted: &str) -> Result<String, String> {
 }
 
 /// Bytes that do not repeat soon, always the same.
-#[must_use]
 pub fn noise(length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     Noise::default().fill(&mut bytes);
@@ -41,7 +39,6 @@ impl Default for Noise {
 }
 
 impl Noise {
-    /// Makes the next piece.
     pub fn fill(&mut self, out: &mut [u8]) {
         for eight in out.chunks_mut(8) {
             self.0 ^= self.0 << 13;

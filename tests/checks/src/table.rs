@@ -18,7 +18,6 @@ pub struct Table<'r> {
 
 impl<'r> Table<'r> {
     /// Without a cell, for these columns.
-    #[must_use]
     pub fn new(reasons: &'r [Reason], titles: &[&'static str]) -> Self {
         Self {
             reasons,
@@ -31,7 +30,6 @@ impl<'r> Table<'r> {
     }
 
     /// The word of a cell, and its note.
-    #[must_use]
     pub fn meaning(reason: Option<&Reason>, verdict: &Verdict) -> (&'static str, Option<String>) {
         if let Some(reason) = reason.filter(|reason| reason.sometimes) {
             return ("sometimes", Some(reason.why.into()));
@@ -48,7 +46,6 @@ impl<'r> Table<'r> {
     }
 
     /// Whether a reason is listed for a cell.
-    #[must_use]
     pub fn explains(&self, column: usize, (group, name): (&str, &str)) -> bool {
         self.reasons.iter().any(|reason| reason.fits(group, name, self.titles[column]))
     }
@@ -75,7 +72,6 @@ impl<'r> Table<'r> {
     }
 
     /// The head of a group's rows.
-    #[must_use]
     pub fn head(&self, first: &str) -> String {
         let rules = " --- |".repeat(self.titles.len());
         let more = " --- |".repeat(first.matches(" | ").count());
@@ -83,7 +79,6 @@ impl<'r> Table<'r> {
     }
 
     /// How many cells of each column have these words.
-    #[must_use]
     pub fn sums(&self, kinds: &[&str]) -> String {
         let mut sums =
             format!("\n| | {} |\n| --- |{}\n", kinds.join(" | "), " --- |".repeat(kinds.len()));
@@ -96,7 +91,6 @@ impl<'r> Table<'r> {
     }
 
     /// Cells without a reason; and, if the table is `whole`, reasons without a cell.
-    #[must_use]
     pub fn unexplained(self, whole: bool) -> Vec<String> {
         let idle = self.reasons.iter().zip(self.used).filter(|(_, used)| whole && !used);
         let idle = idle.map(|(reason, _)| format!("a reason for what was not seen: {reason:?}"));

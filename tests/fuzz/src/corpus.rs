@@ -4,20 +4,17 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The folder of the kept inputs.
-#[must_use]
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
 /// The kept inputs of a target; none if there is no file.
-#[must_use]
 pub fn kept(target: &str) -> Vec<Vec<u8>> {
     let text = std::fs::read_to_string(folder().join(target)).unwrap_or_default();
     unpack(&text).unwrap_or_else(|line| panic!("{target}: line {line} is not an input"))
 }
 
 /// Inputs as text: what is printable as it is, any other byte as `\xNN`, newlines as `\n`.
-#[must_use]
 pub fn pack(inputs: &[Vec<u8>]) -> String {
     let mut out = String::new();
     for input in inputs {
@@ -36,9 +33,6 @@ pub fn pack(inputs: &[Vec<u8>]) -> String {
 }
 
 /// The inputs of such a text.
-///
-/// # Errors
-/// The number of a line that is none.
 pub fn unpack(text: &str) -> Result<Vec<Vec<u8>>, usize> {
     let line = |(number, line): (usize, &str)| input(line).ok_or(number + 1);
     text.split_terminator('\n').enumerate().map(line).collect()

@@ -1,6 +1,7 @@
 //! Arbitrary bytes for every parser of the core. Each target is a function of one input that panics when
 //! something does not hold. libFuzzer calls it with inputs that it makes up (`scripts/fuzz`), an ordinary
 //! test with those that were worth keeping (`scripts/test harness`).
+#![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 // Nothing may be passed over here: what is not so is a finding.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::wildcard_enum_match_arm)]
 
@@ -22,7 +23,6 @@ macro_rules! targets {
         pub const TARGETS: &[&str] = &[$(stringify!($name),)*];
 
         /// What each reads, and what must hold: the beginning of its file.
-        #[must_use]
         pub fn about() -> String {
             let heads = [$((
                 stringify!($name),

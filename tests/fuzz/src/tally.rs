@@ -23,7 +23,6 @@ pub struct Count {
 }
 
 /// The file of the tally.
-#[must_use]
 pub fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tally")
 }
@@ -31,8 +30,6 @@ pub fn file() -> PathBuf {
 /// First line of the tally.
 const HEAD: &str = "# target executions seconds edges of lines of: kept by scripts/fuzz\n";
 
-/// Reads a tally.
-#[must_use]
 pub fn read(text: &str) -> BTreeMap<String, Count> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let one = |line: &str| {
@@ -45,8 +42,6 @@ pub fn read(text: &str) -> BTreeMap<String, Count> {
     lines.map(|line| one(line).unwrap_or_else(|| panic!("no line of a tally: {line}"))).collect()
 }
 
-/// Writes a tally.
-#[must_use]
 pub fn write(all: &BTreeMap<String, Count>) -> String {
     let mut out = String::from(HEAD);
     for (target, count) in all {
@@ -57,7 +52,6 @@ pub fn write(all: &BTreeMap<String, Count>) -> String {
     out
 }
 
-/// A number with commas.
 fn shown(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -71,7 +65,6 @@ fn shown(number: u64) -> String {
 }
 
 /// The table of the page.
-#[must_use]
 pub fn table(all: &BTreeMap<String, Count>) -> String {
     let mut out = String::from(
         "| target | executions | per s | edges | lines of its files | inputs kept |\n\
@@ -103,7 +96,6 @@ pub fn table(all: &BTreeMap<String, Count>) -> String {
 pub const MARKS: [&str; 2] = ["<!-- fuzz:begin -->\n", "<!-- fuzz:end -->\n"];
 
 /// The page with this table in place of its own; `None` if it has no place for one.
-#[must_use]
 pub fn page(page: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(MARKS[0])?;
     let (_, after) = rest.split_once(MARKS[1])?;

@@ -15,7 +15,6 @@ use nix::libc;
 /// How the agent calls its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// The device.
     Vsock,
     /// The host's unix socket in place of it.
     Unix(PathBuf),
@@ -87,7 +86,6 @@ impl Around {
     }
 
     /// Whether the process of root's lives.
-    #[must_use]
     pub fn other_lives(&mut self) -> bool {
         matches!(self.other.try_wait(), Ok(None))
     }

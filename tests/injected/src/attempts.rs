@@ -14,7 +14,6 @@ use crate::report::{Outcome, Report};
 #[derive(Clone, Debug)]
 pub(crate) enum Argument {
     Number(u64),
-    /// The address of these.
     Bytes(Vec<u8>),
 }
 use Argument::{Bytes, Number};

@@ -1,5 +1,6 @@
 //! What code that got into a running agent in its sandbox can do, and what it cannot: as root a debugger stops the agent and
 //! makes its process make system calls. x86-64 only, for the registers.
+#![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
 #![cfg(target_arch = "x86_64")]
 
 mod around;
@@ -26,7 +27,6 @@ pub fn try_all(injected: &Injected, around: &Around) -> Result<Report, Errno> {
 }
 
 /// Whether code in this process can read a file.
-#[must_use]
 pub fn reads(injected: &Injected, file: &Path) -> bool {
     let opened = attempts::open(injected, file, 0);
     opened.inspect(|opened| attempts::close(injected, *opened)).is_ok()

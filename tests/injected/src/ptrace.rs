@@ -24,7 +24,6 @@ const LAST_ERROR: u64 = 4095;
 pub struct Injected {
     process: Pid,
     memory: File,
-    /// Where it stopped.
     stopped: libc::user_regs_struct,
     /// Address of a [`SYSCALL`] in its code.
     instruction: u64,
@@ -34,9 +33,6 @@ pub struct Injected {
 
 impl Injected {
     /// Stops the process's first thread. `None` if this user may not: that takes `CAP_SYS_PTRACE`.
-    ///
-    /// # Errors
-    /// Any other error of ptrace(2).
     pub fn enter(process: u32) -> Result<Option<Self>, Errno> {
         let process = Pid::from_raw(process.try_into().map_err(|_| Errno::ESRCH)?);
         match ptrace::seize(process, Options::empty()) {
@@ -58,9 +54,6 @@ impl Injected {
     }
 
     /// Makes the process make this call.
-    ///
-    /// # Errors
-    /// What the call failed with, or `ESRCH` if the process has ended.
     pub fn call(&self, number: c_long, arguments: [u64; 6]) -> Result<u64, Errno> {
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let registers = libc::user_regs_struct {

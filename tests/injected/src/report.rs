@@ -5,11 +5,9 @@ use nix::errno::Errno;
 /// What an attempt leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The filter refuses it.
     Refused,
     /// Landlock does, or the kernel: another user's, no capability.
     Denied,
-    /// It succeeds.
     Done,
 }
 
@@ -29,7 +27,6 @@ impl Outcome {
 /// What was tried, and what went otherwise than docs/explanation/security.md says.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// System calls made.
     pub calls: usize,
     /// A line for each that could do what it must not, or could not do what the page says it can.
     pub wrong: Vec<String>,

@@ -14,17 +14,11 @@ use crate::patient;
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Starts a program, which is killed if it has not ended within [`LIMIT`] on an idle machine.
-///
-/// # Errors
-/// If it cannot be started.
 pub fn bounded(command: &mut Command) -> Result<Child> {
     start(command, patient(LIMIT))
 }
 
 /// Runs a program without input, as [`Command::output`] does, within that time.
-///
-/// # Errors
-/// If it cannot be started.
 pub fn output(command: &mut Command) -> Result<Output> {
     let pipe = Stdio::piped;
     bounded(command.stdin(Stdio::null()).stdout(pipe()).stderr(pipe()))?.wait_with_output()

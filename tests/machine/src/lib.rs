@@ -2,6 +2,8 @@
 //! test's own, where this user may have them ([`in_private`]), and programs that end ([`bounded`]). For the tests of all
 //! crates.
 
+#![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
+
 mod bounded;
 mod rights;
 mod speed;

@@ -54,9 +54,6 @@ impl Private {
 }
 
 /// The words before a command that run it so, by whatever way this machine allows.
-///
-/// # Errors
-/// What is missing.
 pub fn private(what: Private) -> Result<Vec<&'static str>, String> {
     let mut first = None;
     for by in ["unshare", "unshare --map-root-user", "sudo -n unshare"] {
@@ -73,7 +70,6 @@ pub fn private(what: Private) -> Result<Vec<&'static str>, String> {
 }
 
 /// Runs the test of this name again so; true in there. Without the right to, the test is skipped.
-#[must_use]
 #[track_caller]
 pub fn in_private(what: Private, test: &str) -> bool {
     const INSIDE: &str = "MOTE_PRIVATE";

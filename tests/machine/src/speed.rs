@@ -38,14 +38,12 @@ pub fn slowdown() -> f64 {
 }
 
 /// How long to wait here for what takes so long on an idle machine.
-#[must_use]
 pub fn patient(limit: Duration) -> Duration {
     limit.mul_f64(slowdown())
 }
 
 /// Whether what took so long here takes no longer than `limit` on an idle machine. Measures the machine again before it denies that:
 /// others may have begun meanwhile.
-#[must_use]
 pub fn in_time(took: Duration, limit: Duration) -> bool {
     took < patient(limit) || {
         see(measured());

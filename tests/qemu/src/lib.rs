@@ -2,6 +2,8 @@
 //! tells them to look (P§2.2, P§2.3). It is the one model of all tests that play a host: of the status machine, of the
 //! whole agent, of many agents at once, and of mote-host, whose own code has no part in it.
 
+#![allow(missing_docs, reason = "code of tests: the name of an item says what it is")]
+
 use std::collections::VecDeque;
 use std::mem::take;
 
@@ -29,7 +31,6 @@ impl Reader {
     }
 
     /// The line that counts of what was read.
-    #[must_use]
     pub fn line(self, bytes: &[u8]) -> Option<&[u8]> {
         let mut lines: Vec<_> = bytes.split(|byte| *byte == b'\n').collect();
         let _unfinished = lines.pop();
@@ -48,13 +49,10 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// An empty one.
-    #[must_use]
     pub fn new(reader: Reader) -> Self {
         Self { reader, bytes: VecDeque::new() }
     }
 
-    /// The guest writes.
     pub fn write(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
         let over = self.bytes.len().saturating_sub(self.reader.size());
@@ -73,13 +71,10 @@ impl Ring {
     }
 
     /// How much is there.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether all was read.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -95,7 +90,6 @@ pub struct Throttle {
 /// What becomes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// It is sent.
     Now,
     /// It is held back until then, when [`Throttle::over`] is due.
     At(u64),

@@ -142,7 +142,6 @@ fn payload(
     Ok((start, files))
 }
 
-/// One outer VM.
 fn boot(options: &Options, column: &mut Column, left: &[String]) -> Result<(), String> {
     let agent = column.agent.name();
     let (start, files) = payload(options, agent, left)?;

@@ -12,7 +12,6 @@ const FILES: &str = "/run/checks";
 
 /// The words that launch an instance from an image: one CPU, memory for an initramfs, and QEMU is told
 /// what to boot.
-#[must_use]
 pub fn launch(world: &World, image: &str, instance: &str) -> Vec<String> {
     let words = "console=tty0 console=ttyS0 panic=5 loglevel=5 random.trust_cpu=on \
         mitigations=off no_timer_check cryptomgr.notests";

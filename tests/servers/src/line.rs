@@ -5,12 +5,10 @@ use serde_json::{Value, json};
 /// Where the machine around the outer VM listens: a virtio-serial port.
 pub const PORT: &str = "/dev/virtio-ports/mote.report";
 
-/// A line.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
     /// How far the preparations are; seconds since the outer VM's start.
     Step(String, f64),
-    /// A check begins.
     Begin(String),
     /// A check has ended: its name, what it saw or why it fails, seconds.
     End(String, Result<String, String>, f64),
@@ -20,7 +18,6 @@ pub enum Line {
 
 impl Line {
     /// As it is sent.
-    #[must_use]
     pub fn json(&self) -> Value {
         match self {
             Self::Step(text, at) => json!({"step": text, "at": at}),
@@ -32,7 +29,6 @@ impl Line {
     }
 
     /// Of a line that was received.
-    #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
         let text = |key: &str| value[key].as_str().map(str::to_owned);
@@ -52,7 +48,6 @@ impl Line {
 pub type Say<'a> = &'a mut dyn FnMut(Line) -> Result<(), String>;
 
 /// A step that begins or is done now.
-#[must_use]
 pub fn step(text: &str) -> Line {
     Line::Step(text.to_owned(), uptime())
 }

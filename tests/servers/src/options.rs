@@ -29,12 +29,9 @@ scripts/real-server incus|incus-6.0|lxd [options]: drives an agent by a real ser
 
 /// Nobody waits longer for all of it.
 const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);
-/// What was asked for.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Which server.
     pub server: Server,
-    /// In this order.
     pub agents: Vec<Agent>,
     /// Only these checks or groups; all of them if there are none.
     pub only: Vec<String>,
@@ -46,7 +43,6 @@ pub struct Options {
     pub until: Instant,
     /// MiB of a large transfer.
     pub big: Option<usize>,
-    /// Commands in turn.
     pub turns: Option<usize>,
     /// By what time limits are multiplied.
     pub slow: u32,

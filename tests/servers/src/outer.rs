@@ -24,7 +24,6 @@ const MEMORY: u32 = 3072;
 /// Size of the second disk, bytes: the checks' program, a kernel and an image take less.
 const PAYLOAD: u64 = 160 << 20;
 
-/// Who computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// QEMU's software emulation, of AMD's virtualisation too.
@@ -34,8 +33,6 @@ pub enum Machine {
 }
 
 impl Machine {
-    /// Its name on record.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Emulated => "emulated",
@@ -43,8 +40,6 @@ impl Machine {
         }
     }
 
-    /// By that name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::Emulated, Self::Kvm].into_iter().find(|machine| machine.name() == name)
     }
@@ -57,11 +52,9 @@ pub struct Spec {
     pub outer: PathBuf,
     /// The tree with QEMU in it.
     pub emulator: PathBuf,
-    /// Who computes.
     pub machine: Machine,
     /// A library that makes its clock go slower, where it is emulated: `image/servers/clock.c`.
     pub clock: PathBuf,
-    /// Its CPUs.
     pub cpus: usize,
     /// More options for QEMU, for trying.
     pub more: Vec<String>,
@@ -82,9 +75,7 @@ pub struct Outer {
     qemu: Child,
     directory: PathBuf,
     read: usize,
-    /// Where ssh answers.
     pub port: u16,
-    /// Its start.
     pub begun: Instant,
 }
 
@@ -225,7 +216,6 @@ fn state_of(kept: &Path) -> PathBuf {
     kept.with_extension("state")
 }
 
-/// QEMU's monitor.
 struct Monitor(BufReader<UnixStream>);
 
 impl Monitor {
@@ -274,7 +264,6 @@ fn pack(directory: &Path, script: &Path, files: &[&Path]) -> Result<PathBuf, Str
 }
 
 /// How QEMU is called: a state that was kept fits this only.
-#[must_use]
 pub fn command_line(spec: &Spec) -> String {
     format!("{:?} {:?} {PAYLOAD}", qemu(spec), spec.more)
 }

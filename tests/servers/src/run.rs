@@ -12,27 +12,22 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// How much of a program's output an error shows, characters from its end.
 const SHOWN: usize = 400;
 
-/// What a program did.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// Its exit code, or 128 plus the signal.
     pub code: i32,
-    /// Standard output.
     pub out: Vec<u8>,
-    /// Standard error.
     pub err: String,
 }
 
 impl Output {
     /// Standard output as text.
-    #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.out).into_owned()
     }
 
     /// Both outputs, without white space at the ends; of what is no text only how much it is, since it is shown on
     /// terminals and pages.
-    #[must_use]
     pub fn said(&self) -> String {
         let out = match str::from_utf8(&self.out) {
             Ok(text) => text.to_owned(),
@@ -42,7 +37,6 @@ impl Output {
     }
 }
 
-/// A program to run.
 #[derive(Debug)]
 pub struct Run {
     command: Command,
@@ -53,22 +47,17 @@ pub struct Run {
 
 impl Run {
     /// A program and its arguments, with a minute to end in.
-    #[must_use]
     pub fn new(words: &[&str]) -> Self {
         let mut command = Command::new(words.first().copied().unwrap_or_default());
         command.args(words.iter().skip(1));
         Self { command, words: words.join(" "), input: Vec::new(), limit: Duration::from_secs(60) }
     }
 
-    /// Its standard input.
-    #[must_use]
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = bytes.into();
         self
     }
 
-    /// Another limit.
-    #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
@@ -189,7 +178,6 @@ pub fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
 }
 
 /// An exit code as shells show it.
-#[must_use]
 pub fn code(status: ExitStatus) -> i32 {
     use std::os::unix::process::ExitStatusExt;
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default())

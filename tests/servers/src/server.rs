@@ -16,13 +16,11 @@ impl Server {
     pub const ALL: [Self; 3] = [Self::Incus, Self::Incus60, Self::Lxd];
 
     /// Returns the server with this [name](Self::name).
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|server| server.name() == name)
     }
 
     /// Returns its name on the command line of `scripts/real-server` and in the record.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Incus => "incus",
@@ -32,7 +30,6 @@ impl Server {
     }
 
     /// Whether it is any Incus.
-    #[must_use]
     pub fn is_incus(self) -> bool {
         self != Self::Lxd
     }
@@ -42,13 +39,11 @@ impl Server {
     }
 
     /// Returns the name of its service, which headers and metrics have, too.
-    #[must_use]
     pub fn service(self) -> &'static str {
         self.either("incus", "lxd")
     }
 
     /// As people write it.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Self::Incus => "Incus 7.0.2 (Debian 13, backports)",
@@ -58,43 +53,33 @@ impl Server {
     }
 
     /// What of it is installed, for its version.
-    #[must_use]
     pub fn package(self) -> &'static str {
         self.either("incus-base", "lxd")
     }
 
-    /// Its own agent.
-    #[must_use]
     pub fn own_agent(self) -> &'static str {
         self.either("incus-agent", "lxd-agent")
     }
 
-    /// Its command line.
-    #[must_use]
     pub fn cli(self) -> &'static str {
         self.either("incus", "lxc")
     }
 
-    /// Where it listens.
-    #[must_use]
     pub fn socket(self) -> &'static str {
         self.either("/var/lib/incus/unix.socket", "/var/lib/lxd/unix.socket")
     }
 
     /// The socket of programs in the guest.
-    #[must_use]
     pub fn guest_socket(self) -> &'static str {
         self.either("/dev/incus/sock", "/dev/lxd/sock")
     }
 
     /// The key that switches it off.
-    #[must_use]
     pub fn guest_api(self) -> &'static str {
         self.either("security.guestapi", "security.devlxd")
     }
 
     /// The command and its first word that makes a snapshot, and the one that deletes it.
-    #[must_use]
     pub fn snapshot(self, instance: &str, name: &str) -> [Vec<String>; 2] {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
         match self {
@@ -111,19 +96,16 @@ impl Server {
 
     /// Whether a directory can be added to an instance that runs: 5.0.2 says `Cannot attach directory while
     /// instance is running`.
-    #[must_use]
     pub fn plugs_directories(self) -> bool {
         self.is_incus()
     }
 
     /// Whether it has the status Ready: since LXD 5.5 (`instance_ready_state`).
-    #[must_use]
     pub fn has_ready(self) -> bool {
         self.is_incus()
     }
 
     /// What lets a paused instance run again.
-    #[must_use]
     pub fn resume(self) -> &'static str {
         self.either("resume", "start")
     }
@@ -132,7 +114,6 @@ impl Server {
 /// Whose agent is in the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
-    /// Ours.
     Mote,
     /// The server's own, from its config share.
     Own,
@@ -143,13 +124,10 @@ impl Agent {
     pub const ALL: [Self; 2] = [Self::Mote, Self::Own];
 
     /// By the name that the command line gives it; also the name of its image.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|agent| agent.name() == name)
     }
 
-    /// That name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Mote => "mote",
@@ -158,7 +136,6 @@ impl Agent {
     }
 
     /// The same as a column's title.
-    #[must_use]
     pub fn title(self, server: Server) -> &'static str {
         match self {
             Self::Mote => "mote",

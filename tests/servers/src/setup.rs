@@ -40,7 +40,6 @@ pub fn knows_vms(world: &World) -> Result<(), String> {
     Err("the server says that it cannot run VMs".into())
 }
 
-/// Starts the server.
 pub fn server(world: &World) -> Result<(), String> {
     let name = world.server.service();
     // One of the last two is not for this processor. Instances have no VMs of their own.
@@ -79,7 +78,6 @@ pub fn server(world: &World) -> Result<(), String> {
 /// How a NIC reaches the bridge. LXD 5.0.2 has QEMU open a tap device when it is `nobody` already, which
 /// Debian 13's kernel refuses; of a macvlan it opens the device itself. One right on the bridge would
 /// not reach the bridge's own address.
-#[must_use]
 pub fn nic(server: Server) -> Vec<String> {
     match server {
         Server::Incus | Server::Incus60 => vec![format!("network={BRIDGE}")],

@@ -44,12 +44,10 @@ impl Terminal {
         Ok(Self { ours, child, text: String::new(), limit, bytes: 0 })
     }
 
-    /// Changes the size.
     pub fn resize(&self, columns: u16, rows: u16) -> Result<(), String> {
         size(&self.ours, columns, rows)
     }
 
-    /// Types.
     pub fn say(&self, text: &str) -> Result<(), String> {
         let written = rustix::io::write(&self.ours, text.as_bytes());
         written.map(drop).map_err(|error| format!("typing: {error}"))

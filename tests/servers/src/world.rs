@@ -16,7 +16,6 @@ pub type Seen = Result<String, String>;
 
 /// The instance that most checks look at.
 pub const VM: &str = "vm1";
-/// Its bridge.
 pub const BRIDGE: &str = "br-checks";
 /// For a program, before `slow`.
 const PROGRAM: Duration = Duration::from_secs(60);
@@ -30,7 +29,6 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// A server with one instance.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
-    /// The server.
     pub server: Server,
     /// The agent in the instance.
     pub agent: Agent,
@@ -44,30 +42,25 @@ pub struct World {
 
 impl World {
     /// A time limit, in seconds of a quick machine.
-    #[must_use]
     pub fn limit(&self, seconds: u64) -> Duration {
         Duration::from_secs(seconds) * self.slow
     }
 
     /// A program in the outer VM.
-    #[must_use]
     pub fn run(&self, words: &[&str]) -> Run {
         Run::new(words).within(PROGRAM * self.slow)
     }
 
     /// A command of the server's own command line.
-    #[must_use]
     pub fn cli(&self, words: &[&str]) -> Run {
         self.run(&[&[self.server.cli()], words].concat())
     }
 
-    /// The same, with success.
     pub fn ok(&self, words: &[&str]) -> Result<String, String> {
         self.cli(words).text()
     }
 
     /// A command in the instance.
-    #[must_use]
     pub fn exec(&self, words: &[&str]) -> Run {
         self.cli(&[&["exec", VM, "-T", "--"], words].concat())
     }
@@ -109,7 +102,6 @@ impl World {
     }
 
     /// The server's API by curl, with headers.
-    #[must_use]
     pub fn curl(&self, words: &[&str]) -> Run {
         let with = ["curl", "-s", "-i", "--unix-socket", self.server.socket()];
         self.run(&[&with, words].concat())
@@ -166,7 +158,6 @@ impl World {
 }
 
 /// Seconds with one digit.
-#[must_use]
 pub fn round(time: Duration) -> f64 {
     (time.as_secs_f64() * 10.0).round() / 10.0
 }

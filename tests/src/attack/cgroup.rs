@@ -18,7 +18,6 @@ pub struct Cgroup(Option<PathBuf>);
 
 impl Cgroup {
     /// One with a limit; none where they cannot be made, or `MOTE_CGROUP=none`.
-    #[must_use]
     #[expect(clippy::new_without_default, reason = "it touches the system")]
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -41,7 +40,6 @@ impl Cgroup {
     }
 
     /// Starts an agent in it, and its host.
-    #[must_use]
     pub fn start(&self, config: &[&str]) -> Pair {
         let enter = self.0.as_ref().map_or_else(String::new, |path| {
             format!("echo $$ > {}/cgroup.procs; ", path.display())
@@ -50,7 +48,6 @@ impl Cgroup {
     }
 
     /// What was the most that was charged to it, in words.
-    #[must_use]
     pub fn peak(&self) -> String {
         let Some(path) = &self.0 else { return "no cgroup".into() };
         let files = ["memory.max_usage_in_bytes", "memory.peak"];

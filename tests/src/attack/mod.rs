@@ -16,10 +16,8 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use rustix::process::{Resource, Rlimit, Uid, getrlimit, getuid, setrlimit};
 use rustix::thread::set_thread_uid;
 
-/// What each connection does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
     Silent,
     /// Sends a long head but for its end.
     HalfHead,
@@ -44,7 +42,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
     pub const ALL: [Self; 11] = [
         Self::Silent,
         Self::HalfHead,
@@ -103,7 +100,6 @@ struct Counts {
 
 impl Attack {
     /// Begins one with so many connections, by this user if we are root, else by ourselves.
-    #[must_use]
     pub fn start(socket: &Path, kind: Kind, connections: usize, user: u32) -> Self {
         more_descriptors();
         let counts = Arc::new(Counts::default());
@@ -116,7 +112,6 @@ impl Attack {
     }
 
     /// Connections made so far.
-    #[must_use]
     pub fn opened(&self) -> usize {
         self.counts.opened.load(Ordering::Relaxed)
     }

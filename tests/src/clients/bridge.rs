@@ -29,7 +29,6 @@ pub fn unix(path: &Path, port: u32, way: Way) {
 
 /// Listens on a TCP port and forwards its connections to a unix socket, until the process ends;
 /// returns the port's address.
-#[must_use]
 pub fn tcp(to: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address").to_string();

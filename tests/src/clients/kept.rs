@@ -16,7 +16,6 @@ pub fn keep(subject: Subject, seen: &Seen, clients: &[&'static Client]) {
 }
 
 /// The page's columns; `None` if one of its agents has no results on this machine.
-#[must_use]
 pub fn columns() -> Option<Vec<(Subject, Seen)>> {
     let directory = directory();
     let all = Subject::COLUMNS.into_iter().map(|subject| {

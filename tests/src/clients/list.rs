@@ -3,7 +3,6 @@
 use super::{Played, Subject};
 use crate::column::Column;
 
-/// A client.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
     /// Heading of its cases.
@@ -56,7 +55,6 @@ impl Client {
 
     /// True if the client is to be run on this agent. Calls to the agent's port are the same for
     /// every version of LXD, so they are made for one only.
-    #[must_use]
     pub fn speaks_to(&self, subject: Subject) -> bool {
         let incus = match subject {
             Subject::Sockets(played) => played == Played::Incus,

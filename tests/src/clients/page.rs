@@ -33,7 +33,6 @@ CPUs; a Go agent in an emulated VM takes four to ten times as long.
 ";
 
 /// Renders the page from the results of its columns.
-#[must_use]
 pub fn render(columns: &[(Subject, Seen)]) -> Page {
     let cells = cells(columns);
     let titles: Vec<_> = columns.iter().map(|(subject, _)| subject.title()).collect();
@@ -99,7 +98,6 @@ fn not_run() -> String {
 }
 
 /// Parses the cells of a page: `yes`, or another word and its note.
-#[must_use]
 pub fn parse(page: &str) -> Cells {
     let (body, rest) = page.split_once("\n## Notes\n").unwrap_or((page, ""));
     let notes: Vec<_> = rest
@@ -141,7 +139,6 @@ fn known(title: &str) -> Option<&'static str> {
 }
 
 /// Differences between a run of these clients on some agents and a page.
-#[must_use]
 pub fn differences(page: &str, columns: &[(Subject, Seen)], clients: &[&Client]) -> Vec<String> {
     let said = parse(page);
     let mut found = Vec::new();

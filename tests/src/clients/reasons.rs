@@ -4,7 +4,6 @@
 use mote_checks::{Names, Reason, because, find, sometimes};
 
 /// True if there is a reason for a case in a column.
-#[must_use]
 pub fn explained(heading: &str, case: &str, title: &str) -> bool {
     find(REASONS, heading, case, title).is_some()
 }
@@ -20,7 +19,6 @@ const LOADS: Names = &["ab", "wrk", "many idle clients", "slowhttptest"];
 const EMULATED: &str =
     "It may exceed the client's limit: each key costs two signatures on an emulated CPU.";
 
-/// All known differences.
 pub const REASONS: &[Reason] = &[
     because(
         GO_CLIENTS,

@@ -11,7 +11,6 @@ use super::subject::Subject;
 use super::world::{self, World};
 
 /// Runs these clients on an agent, one after the other.
-#[must_use]
 pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
     let begun = Instant::now();
     let mut clients = clients.iter().filter(|client| client.speaks_to(subject)).peekable();
@@ -64,7 +63,6 @@ pub fn run(subject: Subject, clients: &[&'static Client]) -> Seen {
 
 /// Runs these clients on some agents: those without a VM beside each other, since they mostly wait, with one agent
 /// for the clients of the host and one for those in the guest.
-#[must_use]
 pub fn run_all(all: &[Subject], clients: &[&'static Client]) -> Vec<(Subject, Seen)> {
     let (light, heavy): (Vec<Subject>, Vec<Subject>) =
         all.iter().copied().partition(|subject| matches!(subject, Subject::Sockets(_)));

@@ -14,7 +14,6 @@ pub const NOT_HERE: &str = "not here: ";
 pub type Cells = BTreeMap<(String, String, &'static str), String>;
 
 /// Puts what was seen into cells.
-#[must_use]
 pub fn cells(columns: &[(Subject, Seen)]) -> Cells {
     let mut cells = Cells::new();
     for (subject, seen) in columns {

@@ -14,11 +14,9 @@ pub enum Subject {
 /// The host that mote has on sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Played {
-    /// A current LXD.
     Lxd,
     /// LXD 5.0, as Debian 12 has it.
     OldLxd,
-    /// Incus.
     Incus,
 }
 
@@ -36,7 +34,6 @@ impl Subject {
         [Self::Sockets(Played::Lxd), Self::Sockets(Played::OldLxd), Self::Sockets(Played::Incus)];
 
     /// On top of its column; that of mote on sockets for mote in a VM.
-    #[must_use]
     pub fn title(self) -> &'static str {
         match self {
             Self::Sockets(Played::Lxd) => "mote/lxd",
@@ -47,7 +44,6 @@ impl Subject {
     }
 
     /// The host that it has.
-    #[must_use]
     pub fn flavour(self) -> &'static str {
         match self {
             Self::Sockets(Played::Lxd) => "lxd",
@@ -58,7 +54,6 @@ impl Subject {
     }
 
     /// What it is called in what is printed.
-    #[must_use]
     pub fn name(self) -> String {
         match self {
             Self::Sockets(_) => format!("{} on sockets", self.title()),

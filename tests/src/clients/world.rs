@@ -51,7 +51,6 @@ static SANDBOX: LazyLock<bool> = LazyLock::new(|| {
 });
 
 /// The reason why a client cannot be run on this machine, if there is one.
-#[must_use]
 pub fn missing(client: &Client) -> Option<String> {
     let built = tool("MOTE_CLIENTS", "target/clients");
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -106,7 +105,6 @@ enum Live {
 
 impl World {
     /// Starts the agent and waits until it is CONNECTED.
-    #[must_use]
     pub fn new(subject: Subject) -> Self {
         match subject {
             Subject::Sockets(_) => Self::on_sockets(subject),
@@ -197,7 +195,6 @@ impl World {
     }
 
     /// The command that runs a client on this machine; `attempt` counts its runs.
-    #[must_use]
     pub fn command(&self, client: &Client, attempt: u32) -> Command {
         let mut command = bounded(limit(client));
         if client.place == Place::Guest {

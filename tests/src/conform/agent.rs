@@ -19,7 +19,6 @@ use crate::vm::Vm;
 /// An agent in a VM.
 #[derive(Debug)]
 pub struct Agent {
-    /// The agent's column.
     pub column: Column,
     /// The host it is connected to.
     pub host: Mutex<Host>,
@@ -38,7 +37,6 @@ impl Deref for Agent {
 
 impl Agent {
     /// Wraps a VM whose agent is connected.
-    #[must_use]
     pub fn new(column: Column, vsock: PathBuf, host: Host, mut vm: Vm) -> Self {
         let client = Client::new(Way::Device(vsock), &host);
         let guest = Mutex::new(vm.guest());
@@ -46,15 +44,11 @@ impl Agent {
     }
 
     /// Runs a command in the guest without the agent; returns exit code and output.
-    #[must_use]
     pub fn sh(&self, command: &str) -> (i32, String) {
         self.guest.lock().unwrap_or_else(PoisonError::into_inner).sh(command)
     }
 
     /// The output of a command in the guest that must succeed, without its last newline.
-    ///
-    /// # Errors
-    /// Command and output, if its exit code is not 0.
     pub fn guest(&self, command: &str) -> Result<String, String> {
         let (code, output) = self.sh(command);
         if code == 0 {
@@ -65,7 +59,6 @@ impl Agent {
     }
 
     /// Path of devlxd's socket in the guest.
-    #[must_use]
     pub fn socket(&self) -> &'static str {
         self.column.socket()
     }
@@ -101,13 +94,10 @@ impl Agent {
     }
 
     /// A command of `mote-host` that is not run yet.
-    #[must_use]
     pub fn command(&self, args: &[&str]) -> Command {
         self.host.lock().unwrap_or_else(PoisonError::into_inner).command(args)
     }
 
-    /// The host's directory.
-    #[must_use]
     pub fn directory(&self) -> PathBuf {
         self.host.lock().unwrap_or_else(PoisonError::into_inner).directory.clone()
     }
@@ -118,21 +108,16 @@ impl Agent {
     }
 
     /// Path of the host's log.
-    #[must_use]
     pub fn host_log(&self) -> PathBuf {
         self.host.lock().unwrap_or_else(PoisonError::into_inner).log_path()
     }
 
     /// The host's record of the agent.
-    #[must_use]
     pub fn seen_by_host(&self) -> Value {
         self.host.lock().unwrap_or_else(PoisonError::into_inner).state()
     }
 
     /// Polls until `look` is true.
-    ///
-    /// # Errors
-    /// [`Miss::No`] if it is not within `limit`.
     pub fn wait(
         &self,
         what: &str,

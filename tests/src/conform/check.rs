@@ -11,7 +11,6 @@ use crate::column::Column;
 /// When a check runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// One after the other.
     Quick,
     /// Beside the others, because it mostly waits.
     Slow,
@@ -24,21 +23,17 @@ pub enum Pace {
 pub struct Check {
     /// The heading it stands under.
     pub group: &'static str,
-    /// What is claimed.
     pub claim: &'static str,
     /// Where the protocol says so.
     pub source: &'static str,
-    /// When it runs.
     pub pace: Pace,
     /// The servers whose agents have it; none is all of them.
     pub incus: Option<bool>,
-    /// Looks.
     pub run: fn(&Agent) -> Claim,
 }
 
 impl Check {
     /// A quick one for all servers.
-    #[must_use]
     pub const fn new(
         group: &'static str,
         source: &'static str,
@@ -48,36 +43,30 @@ impl Check {
         Self { group, claim, source, pace: Pace::Quick, incus: None, run }
     }
 
-    /// It mostly waits.
-    #[must_use]
     pub const fn slow(mut self) -> Self {
         self.pace = Pace::Slow;
         self
     }
 
     /// It must be alone.
-    #[must_use]
     pub const fn alone(mut self) -> Self {
         self.pace = Pace::Alone;
         self
     }
 
     /// Only Incus has it.
-    #[must_use]
     pub const fn incus(mut self) -> Self {
         self.incus = Some(true);
         self
     }
 
     /// Only LXD has it.
-    #[must_use]
     pub const fn lxd(mut self) -> Self {
         self.incus = Some(false);
         self
     }
 
     /// Whether the agents of this column's server have it.
-    #[must_use]
     pub fn applies(&self, column: Column) -> bool {
         self.incus.is_none_or(|incus| incus == column.is_incus())
     }
@@ -87,7 +76,6 @@ impl Check {
 pub type Seen = Vec<Option<Claim>>;
 
 /// Runs all checks on an agent. `MOTE_ONLY` runs those whose claim or group has it in it.
-#[must_use]
 pub fn run(agent: &Agent, checks: &[Check]) -> Seen {
     let only = std::env::var("MOTE_ONLY").unwrap_or_default();
     let wanted = |check: &Check| {

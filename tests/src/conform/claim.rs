@@ -8,7 +8,6 @@ use std::time::Duration;
 pub enum Miss {
     /// It is not there, or ends in an error.
     No(String),
-    /// Something else happens.
     Differs(String),
 }
 
@@ -26,7 +25,6 @@ impl Miss {
     ];
 
     /// Whether it may be due to a machine that is busy.
-    #[must_use]
     pub fn is_late(&self) -> bool {
         let (Self::No(why) | Self::Differs(why)) = self;
         Self::LATE.iter().any(|late| why.contains(late))

@@ -21,7 +21,6 @@ const PORT: u32 = 8443;
 /// The caller, by its certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// The instance's host.
     Host,
     /// A client with a certificate that is not the host's.
     Stranger,
@@ -79,7 +78,6 @@ pub struct Client {
 
 impl Client {
     /// A client with the certificates of this host.
-    #[must_use]
     pub fn new(way: Way, host: &Host) -> Self {
         let pair = |name: &str| {
             let file = host.directory.join("instances").join(NAME).join(name);
@@ -118,9 +116,6 @@ impl Client {
     }
 
     /// Sends a request and reads the answer, on an idle connection if there is one.
-    ///
-    /// # Errors
-    /// If there is no answer in time on a new connection either.
     pub fn ask(&self, method: &str, target: &str, body: &str) -> Result<Answer, String> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(mut wire) = kept

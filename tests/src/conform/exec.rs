@@ -16,7 +16,6 @@ pub struct Done {
     pub code: i64,
     /// Standard output; with a terminal, all output.
     pub out: String,
-    /// Standard error.
     pub err: String,
 }
 
@@ -32,7 +31,6 @@ pub struct Exec {
 /// A command with all its sockets.
 #[derive(Debug)]
 pub struct Running {
-    /// The command's operation.
     pub exec: Exec,
     /// Socket for signals and window sizes.
     pub control: Ws,
@@ -45,25 +43,21 @@ pub struct Running {
 }
 
 /// The request for a command without a terminal.
-#[must_use]
 pub fn plain(command: &[&str]) -> Value {
     json!({"command": command, "wait-for-websocket": true, "interactive": false, "environment": {}})
 }
 
 /// The request for a shell script without a terminal.
-#[must_use]
 pub fn script(text: &str) -> Value {
     plain(&["sh", "-c", text])
 }
 
 /// The request for a shell script with a terminal.
-#[must_use]
 pub fn terminal(text: &str) -> Value {
     with(script(text), json!({"interactive": true}))
 }
 
 /// The request with these members added or replaced.
-#[must_use]
 pub fn with(mut request: Value, members: Value) -> Value {
     if let (Some(request), Value::Object(members)) = (request.as_object_mut(), members) {
         request.extend(members);
@@ -84,13 +78,11 @@ impl Exec {
     }
 
     /// Target of a socket's request, with its secret.
-    #[must_use]
     pub fn target(&self, name: &str) -> String {
         let secret = self.made["metadata"]["fds"][name].as_str().unwrap_or_default();
         format!("{}/websocket?secret={secret}", self.operation)
     }
 
-    /// Connects a socket.
     pub fn socket(&self, agent: &Client, name: &str) -> Result<Ws, String> {
         Ws::open(agent, &self.target(name)).map_err(|error| format!("socket {name}: {error}"))
     }
@@ -162,12 +154,10 @@ impl Running {
         Ok((out.output()?, self.err.as_mut().map_or(Ok(Vec::new()), Ws::output)?))
     }
 
-    /// Sends a control message.
     pub fn tell(&mut self, message: &Value) -> Result<(), String> {
         self.control.text(&message.to_string())
     }
 
-    /// Sends a signal.
     pub fn signal(&mut self, number: i32) -> Result<(), String> {
         self.tell(&json!({"command": "signal", "args": null, "signal": number}))
     }

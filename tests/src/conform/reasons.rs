@@ -20,7 +20,6 @@ const INCUS_AGENT: Names = &["incus-agent 6.0.4"];
 const OLDER: &str = "It is older than this behaviour.";
 const SIGNALS: &str = "It is older than the rule of 128 plus the signal.";
 
-/// All known differences.
 pub const REASONS: &[Reason] = &[
     because(
         "refused callers are told 500 `Not authorized`",

@@ -10,7 +10,6 @@ use super::{Check, Claim, Column, Miss, Seen};
 /// The generated page, and the gaps in the reasons.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// Its text.
     pub text: String,
     /// Cells without a listed reason, and reasons without a cell.
     pub unexplained: Vec<String>,
@@ -32,7 +31,6 @@ apply to this server. Numbers are notes below the table.
 ";
 
 /// Renders the page; if it is `whole`, each reason is for something that was seen.
-#[must_use]
 pub fn render(checks: &[Check], columns: &[(Column, Seen)], whole: bool) -> Page {
     let titles: Vec<_> = columns.iter().map(|(column, _)| column.title()).collect();
     let mut table = Table::new(REASONS, &titles);

@@ -22,14 +22,10 @@ pub struct Wire {
     end: Instant,
 }
 
-/// An HTTP answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status code.
     pub status: u16,
-    /// The head as received.
     pub head: String,
-    /// The body, without framing.
     pub body: Vec<u8>,
 }
 
@@ -42,7 +38,6 @@ impl Answer {
     }
 
     /// A field of the head; empty if it is missing.
-    #[must_use]
     pub fn field(&self, name: &str) -> &str {
         let of = |line: &'_ str| {
             line.split_once(':').is_some_and(|(key, _)| key.eq_ignore_ascii_case(name))
@@ -51,26 +46,20 @@ impl Answer {
         line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim())
     }
 
-    /// The body as text.
-    #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
     /// The body as JSON; null if it is not JSON.
-    #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The envelope's metadata.
-    #[must_use]
     pub fn metadata(&self) -> Value {
         self.json()["metadata"].clone()
     }
 
     /// Status and error text in one line.
-    #[must_use]
     pub fn short(&self) -> String {
         let json = self.json();
         let text = json["error"].as_str().map_or_else(|| self.text(), str::to_owned);
@@ -79,7 +68,6 @@ impl Answer {
 }
 
 impl Wire {
-    /// Makes the TLS handshake.
     pub fn new(connection: ClientConnection, socket: UnixStream) -> Result<Self, String> {
         let link = StreamOwned::new(connection, socket);
         let mut wire = Self {
@@ -102,7 +90,6 @@ impl Wire {
     }
 
     /// That limit, as it was asked for.
-    #[must_use]
     pub fn limit(&self) -> Duration {
         self.limit
     }

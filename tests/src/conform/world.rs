@@ -8,7 +8,6 @@ use crate::vm::{Spec, vsock};
 use crate::world::{self, BOOT, World};
 
 /// Boots the VM, runs the checks, switches it off.
-#[must_use]
 pub fn look(column: Column, checks: &[Check]) -> Seen {
     let begun = Instant::now();
     let odd = format!("user.odd={}", super::checks::ODD);

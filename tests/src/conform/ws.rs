@@ -17,7 +17,6 @@ const CHUNK: usize = 32 * 1024;
 pub enum Message {
     /// Text; an empty one is the barrier of exec.
     Text(Vec<u8>),
-    /// Binary data.
     Binary(Vec<u8>),
     /// A ping with its payload.
     Ping(Vec<u8>),
@@ -27,7 +26,6 @@ pub enum Message {
     Close(u16),
 }
 
-/// A websocket.
 #[derive(Debug)]
 pub struct Ws {
     wire: Wire,
@@ -36,15 +34,11 @@ pub struct Ws {
 }
 
 impl Ws {
-    /// Opens a websocket.
     pub fn open(agent: &Client, target: &str) -> Result<Self, String> {
         Self::try_open(agent, target)?.map_err(|answer| answer.short())
     }
 
     /// Opens a websocket, or returns the answer that refuses it.
-    ///
-    /// # Errors
-    /// If there is no answer, or `Sec-WebSocket-Accept` is wrong.
     pub fn try_open(agent: &Client, target: &str) -> Result<Result<Self, Answer>, String> {
         let mut wire = agent.connect()?;
         let fields = format!(
@@ -94,7 +88,6 @@ impl Ws {
         bytes.chunks(CHUNK).try_for_each(|chunk| self.frame(0x82, chunk))
     }
 
-    /// Sends a text message.
     pub fn text(&mut self, text: &str) -> Result<(), String> {
         self.frame(0x81, text.as_bytes())
     }
@@ -120,9 +113,6 @@ impl Ws {
     }
 
     /// Reads the next message or control frame.
-    ///
-    /// # Errors
-    /// As [`Wire::take`], and if a frame is masked or its opcode unknown.
     pub fn any(&mut self) -> Result<Message, String> {
         let (mut last, kind, mut payload) = self.raw()?;
         while !last {
@@ -164,9 +154,6 @@ impl Ws {
     }
 
     /// Reads all binary messages up to the barrier.
-    ///
-    /// # Errors
-    /// As [`Ws::message`], and if text or a close frame comes before the barrier.
     pub fn output(&mut self) -> Result<Vec<u8>, String> {
         let mut all = Vec::new();
         loop {
@@ -183,9 +170,6 @@ impl Ws {
     }
 
     /// Reads binary messages until they contain `mark`; returns all of them.
-    ///
-    /// # Errors
-    /// As [`Ws::message`], and if text or a close frame comes before `mark`.
     pub fn until(&mut self, mark: &str) -> Result<String, String> {
         let mut all = Vec::new();
         loop {

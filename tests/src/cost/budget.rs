@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use super::Row;
 
-/// A file of costs.
 #[derive(Debug)]
 pub struct Budget {
     /// Its name in `tests/budgets`.
@@ -47,7 +46,6 @@ fn read(file: &str) -> Costs {
 }
 
 /// What one of these costs by that file.
-#[must_use]
 pub fn recorded(file: &str, name: &str) -> Option<u64> {
     read(file).get(&(name.to_owned(), 1)).copied()
 }

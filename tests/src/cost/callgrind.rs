@@ -16,7 +16,6 @@ pub struct Counter {
 
 impl Counter {
     /// A counter with its pipes in this directory.
-    #[must_use]
     pub fn new(pipes: Scratch) -> Self {
         let prefix = format!("--vgdb-prefix={}", pipes.0.join("vgdb").display());
         let words = ["valgrind", "--quiet", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
@@ -25,13 +24,11 @@ impl Counter {
     }
 
     /// Words to put before a command.
-    #[must_use]
     pub fn by(&self) -> [&str; 5] {
         self.by.each_ref().map(String::as_str)
     }
 
     /// Instructions so far, once the process is idle.
-    #[must_use]
     pub fn count(&self, pid: u32) -> u64 {
         let mut last = None;
         wait("an idle process", Duration::from_secs(60), || {

@@ -6,7 +6,6 @@ use std::path::Path;
 const OFF: u64 = 3;
 
 /// The figure in README's row of this name.
-#[must_use]
 pub fn claimed(row: &str) -> u64 {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
     let readme = std::fs::read_to_string(readme).expect("README");
@@ -20,7 +19,6 @@ pub fn claimed(row: &str) -> u64 {
 }
 
 /// Whether README's figure is at most [`OFF`] percent off.
-#[must_use]
 pub fn agrees(row: &str, measured: u64) -> bool {
     let claimed = claimed(row);
     claimed.abs_diff(measured) * 100 <= claimed * OFF

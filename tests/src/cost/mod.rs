@@ -29,7 +29,6 @@ pub struct Row {
 pub const ALWAYS: Range<usize> = 0..usize::MAX;
 
 /// Anonymous memory of a process, bytes.
-#[must_use]
 pub fn anonymous(pid: u32) -> u64 {
     proc::memory(pid, "smaps_rollup", "Anonymous:") * 1024
 }

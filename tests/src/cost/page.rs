@@ -17,8 +17,6 @@ pub struct Table<'a> {
     pub rows: &'a [Row],
 }
 
-/// Renders the page.
-#[must_use]
 pub fn render(tables: &[Table<'_>]) -> String {
     let mut page = String::from(TOP);
     for table in tables {

@@ -72,31 +72,26 @@ fn emulated() -> Machine {
 }
 
 /// Whether it is a PC.
-#[must_use]
 pub fn is_pc() -> bool {
     emulated().architecture == PC_ARCHITECTURE
 }
 
 /// Whether its kernel lets go of a device that is unplugged: it has to be told.
-#[must_use]
 pub fn lets_go() -> bool {
     !emulated().lacks.contains(&Lack::HotPlug)
 }
 
 /// Whether QEMU tells that the guest has switched itself off.
-#[must_use]
 pub fn tells_off() -> bool {
     !emulated().lacks.contains(&Lack::PowerOff)
 }
 
 /// Whether QEMU can give it SMBIOS' texts.
-#[must_use]
 pub fn has_smbios() -> bool {
     !emulated().lacks.contains(&Lack::Smbios)
 }
 
 /// MiB in which the tests' image boots.
-#[must_use]
 pub fn little_memory() -> u32 {
     emulated().little
 }

@@ -7,7 +7,6 @@ use super::Spec;
 use crate::{slowdown, tool};
 
 /// A run of the test image, whose own shell is on the console; its files are in this directory.
-#[must_use]
 pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
     let image = Spec::default().image;
     let mut run = Command::new(tool("MOTE_HOST", "target/debug/mote-host"));
@@ -23,13 +22,11 @@ pub fn run(scratch: &Path, options: &[&str], command: &[&str]) -> Command {
 }
 
 /// `--arch`, where the image is not this machine's.
-#[must_use]
 pub fn architecture() -> Vec<String> {
     std::env::var("MOTE_ARCH").map_or_else(|_| Vec::new(), |arch| vec!["--arch".into(), arch])
 }
 
 /// What it printed on both, and its code.
-#[must_use]
 pub fn output(mut run: Command) -> (String, String, Option<i32>) {
     let output = crate::bounded(&mut run).and_then(Child::wait_with_output).expect("mote-host");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

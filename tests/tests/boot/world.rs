@@ -96,7 +96,6 @@ pub(crate) fn terminate(agent: &mut Process) -> Option<i32> {
     status.code()
 }
 
-/// An account without rights.
 pub(crate) const NOBODY: u32 = 65_534;
 
 pub(crate) fn fifo(path: &Path) {

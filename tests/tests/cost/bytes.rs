@@ -150,7 +150,6 @@ fn host_listener(client: &Client) -> Wire {
     wire
 }
 
-/// All of them.
 pub(crate) fn all() -> Vec<Row> {
     // Each with an agent of its own, which mostly waits.
     std::thread::scope(|scope| {

@@ -65,7 +65,6 @@ pub(crate) fn run(world: &World, command: &[&str], input: &[u8]) -> Vec<u8> {
     output
 }
 
-/// All of them.
 pub(crate) fn all(counted: &Counted) -> Vec<Row> {
     let one = |name, note, cost| Row { name, note, cost: vec![(1, cost)], held: ALWAYS };
     let mut rows = Vec::new();

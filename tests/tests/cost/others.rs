@@ -19,7 +19,6 @@ A column is the number of the others. They do not change the cost of a call.";
 
 const EVENT: &str = r#"{"type":"config","metadata":{"key":"user.x","old_value":"","value":"y"}}"#;
 
-/// All of them.
 pub(crate) fn all(counted: &Counted) -> Vec<Row> {
     let mut rows = vec![beside_clients(counted)];
     rows.extend(beside_listeners(counted));
@@ -109,7 +108,6 @@ fn beside_listeners(counted: &Counted) -> [Row; 3] {
     ]
 }
 
-/// Reads one event.
 fn hear(listener: &mut UnixStream) {
     let mut line = [0; 512];
     let mut have = 0;

@@ -17,7 +17,6 @@ Of the SFTP server's process; a column is the number of open handles.";
 /// What is read and written at a time.
 const PIECE: u32 = 32 * 1024;
 
-/// All of them.
 pub(crate) fn all() -> Vec<Row> {
     let scratch = Scratch::new();
     let path = scratch.0.join("file");

@@ -10,7 +10,6 @@ use mote_tests::wait;
 use crate::measured::measured;
 use crate::world::{BOOT, Plan, Times, World};
 
-/// An init system.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct System {
     /// Its name for `image/debian`.
@@ -82,7 +81,6 @@ pub(crate) fn noted(system: &System, added: u64, times: &Times, killed: Duration
     measured(&format!("{name}: STOPPED at"), stop);
 }
 
-/// For the page.
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }

@@ -22,7 +22,6 @@ pub(crate) struct Plan<'a> {
     pub(crate) incus: bool,
     /// Arguments of `mote-host init`.
     pub(crate) host: &'a [&'a str],
-    /// Arguments of QEMU.
     pub(crate) qemu: &'a [&'a str],
     /// The address of a NIC.
     pub(crate) nic: Option<&'static str>,
@@ -110,7 +109,6 @@ impl World {
         self.world.connected(BOOT);
     }
 
-    /// The agent's process.
     pub(crate) fn pid(&self) -> String {
         self.sh(PID).trim().to_owned()
     }

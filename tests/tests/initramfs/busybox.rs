@@ -95,7 +95,6 @@ fn kernel() -> String {
     String::from_utf8(said.expect("image/initramfs").stdout).expect("a version").trim().to_owned()
 }
 
-/// The root's disk comes.
 fn come(world: &World) {
     world.vm.attach("virtio-blk-pci,drive=root,id=rootdisk");
 }

@@ -53,7 +53,6 @@ fn pss(world: &World) -> u64 {
     text.trim().parse().expect("its size")
 }
 
-/// The disk comes.
 fn come(world: &World) {
     world.vm.attach("virtio-blk-pci,drive=root,id=rootdisk");
     world.sh("kill $(pidof sleep) || true");

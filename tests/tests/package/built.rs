@@ -33,7 +33,6 @@ pub(crate) const OTHERS: [Other; 2] = [
 /// The packages, each as `scripts/package` names it.
 #[derive(Debug)]
 pub(crate) struct Packages {
-    /// As they are.
     pub(crate) first: PathBuf,
     /// Made again, elsewhere in time and place.
     pub(crate) second: PathBuf,
@@ -108,12 +107,10 @@ pub(crate) fn file(directory: &Path, begin: &str, end: &str) -> PathBuf {
     file
 }
 
-/// The agent's Debian package.
 pub(crate) fn deb() -> PathBuf {
     file(&PACKAGES.first, "mote-agent_", ".deb")
 }
 
-/// Its newer version.
 pub(crate) fn newer() -> PathBuf {
     file(&PACKAGES.newer, "mote-agent_", ".deb")
 }

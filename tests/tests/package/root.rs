@@ -10,7 +10,6 @@ use mote_tests::Scratch;
 
 use crate::built::{run, source};
 
-/// The init systems.
 pub(crate) const SYSTEMS: [&str; 4] = ["systemd", "sysvinit", "openrc", "runit"];
 
 /// Mounts what programs need and runs the command there. All mounts are made in a mount namespace that ends with its
@@ -73,7 +72,6 @@ impl Root {
         format!("/srv/{name}")
     }
 
-    /// Writes a program.
     pub(crate) fn program(&self, path: &str, text: &str) {
         let path = self.0.0.join(path);
         // It may be a link out of the root.

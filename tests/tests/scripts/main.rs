@@ -10,7 +10,6 @@ use std::process::{Command, Output};
 
 use mote_tests::{Scratch, agent, put};
 
-/// What every machine has.
 const TOOLS: &str =
     "bash cat cut date dirname env grep head mktemp paste rm sed sleep sort tr true";
 /// An apt-get that says what it was asked, and does what the test wants of it.

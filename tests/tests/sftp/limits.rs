@@ -11,7 +11,6 @@ use mote_tests::{Scratch, agent, by_root, is_root};
 
 pub(crate) const DENIED: Reply = Reply::Status(3);
 pub(crate) const NO_SUCH_FILE: Reply = Reply::Status(2);
-/// An account without rights.
 pub(crate) const NOBODY: u32 = 65_534;
 
 /// A server with these arguments, and a root whose `/run/mote` is there.

@@ -53,7 +53,6 @@ fn ciphers(
     tally
 }
 
-/// A length of output.
 struct Length(usize);
 
 impl KeyType for Length {

@@ -31,7 +31,6 @@ fn same(ours: Value<'_>, theirs: &Theirs) {
     }
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     if let Some(view) = View::read(data) {
         assert_eq!(View::read(view.write().as_bytes()), Some(view));

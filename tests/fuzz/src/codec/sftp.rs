@@ -79,7 +79,6 @@ fn check(out: &[u8], length: Result<usize, Full>) {
     }
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let [high, low, input @ ..] = data else { return };
     let number = usize::from(u16::from_be_bytes([*high, *low]));

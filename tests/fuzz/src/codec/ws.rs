@@ -43,7 +43,6 @@ fn read(data: &[u8], cut: usize) -> (Vec<u8>, Option<Violation>) {
     (out, None)
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let Some((cut, data)) = data.split_first() else { return };
     assert_eq!(read(data, data.len().max(1)), read(data, usize::from(*cut).max(1)));

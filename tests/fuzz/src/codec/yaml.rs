@@ -70,7 +70,6 @@ fn theirs(text: &str) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     // What is made of it: no panic, and no path that leads out.
     for whose in [Whose::Mote, Whose::Incus] {

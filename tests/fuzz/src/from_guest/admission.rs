@@ -75,7 +75,6 @@ fn quotas(bounds: &Bounds, input: &mut Input<'_>) {
     }
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let now = Uptime::from_millis(1000);

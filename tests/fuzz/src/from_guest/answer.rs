@@ -30,7 +30,6 @@ fn permitted(flavour: Flavour, ask: Ask, mut metadata: Value) -> Value {
     metadata
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let (flavour, ask) = (input.flavour(), Ask::ALL[usize::from(input.byte()) % Ask::ALL.len()]);

@@ -95,7 +95,6 @@ fn ready(file: &[u8]) {
     }
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let (flavour, method) = (input.flavour(), METHODS[usize::from(input.byte() % 8)]);

@@ -62,7 +62,6 @@ fn heard(asked: Option<&str>, kind: &str) {
     assert_eq!(guest, wanted && matches!(kind, "config" | "device"));
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     posted(data);
     forwarded(data);

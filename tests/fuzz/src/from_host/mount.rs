@@ -93,7 +93,6 @@ fn made_up(mut input: Input<'_>) {
     }
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     if let [0, made @ ..] = data {
         return made_up(Input(made));

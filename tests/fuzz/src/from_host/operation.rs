@@ -88,7 +88,6 @@ fn json(flavour: Flavour, operation: &Operation<'_>, path: &str) {
     assert_eq!(operation.state.is_final(), code >= 200);
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let (flavour, random) = (input.flavour(), input.array());

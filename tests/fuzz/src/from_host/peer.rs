@@ -64,7 +64,6 @@ fn block(data: &[u8], label: &str, read: Read) {
     assert_eq!(read(again.as_bytes(), &mut space), Ok(der));
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     told(data);
     block(data, "CERTIFICATE", |text, out| pem::certificate(text, out).map(<[u8]>::to_vec));

@@ -52,7 +52,6 @@ fn list(out: &mut String, name: &str, items: Option<Vec<String>>) {
     }
 }
 
-/// As a file.
 fn written(meant: &Meant) -> String {
     let shown = |all: &Option<Vec<(u32, u32)>>| {
         let one = |(first, last): &(u32, u32)| {
@@ -166,7 +165,6 @@ fn names(list: &str) {
     }
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     match input.byte() % 3 {

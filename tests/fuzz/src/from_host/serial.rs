@@ -63,7 +63,6 @@ fn machine(data: &[u8], size: usize) -> Vec<Action> {
     core::iter::from_fn(|| status.poll(now)).take(64).collect()
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let [size, data @ ..] = data else { return };
     let mut buf = LineBuf::default();

@@ -113,7 +113,6 @@ fn densest(times: &[Uptime]) -> usize {
     times.iter().map(|first| within(*first)).max().unwrap_or(0)
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let now = Uptime::from_millis(5000);
     let mut run = Run {

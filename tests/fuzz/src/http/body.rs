@@ -31,7 +31,6 @@ fn decode<'i>(
     Ok((data, pending))
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let [kind, size, input @ ..] = data else { return };
     let framing = match kind % 8 {

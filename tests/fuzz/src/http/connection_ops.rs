@@ -160,7 +160,6 @@ fn events(input: &[u8], size: usize, answer_early: bool) -> Vec<String> {
     }
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     operations(data);
     let [size, input @ ..] = data else { return };

@@ -46,7 +46,6 @@ fn holds(read: impl Fn(&[u8]) -> Said, input: &[u8], cut: usize) {
     assert!(prefix == Ok(None) || prefix == whole, "cut at {cut}: {prefix:?} but then {whole:?}");
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let [high, low, input @ ..] = data else { return };
     let cut = usize::from(u16::from_be_bytes([*high, *low])) % (input.len() + 1);

@@ -86,7 +86,6 @@ fn queries(text: &str) {
     }
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let (flavour, method) = (input.flavour(), METHODS[usize::from(input.byte() % 8)]);

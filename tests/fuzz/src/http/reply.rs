@@ -111,7 +111,6 @@ fn request(input: &mut Input<'_>) {
     assert_eq!((read.path, read.query), (path, query));
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     if input.byte() % 2 == 0 { reply(&mut input) } else { request(&mut input) }

@@ -34,7 +34,6 @@ fn made_up(input: &mut Input<'_>) {
     assert_eq!(public_key(&der[..cut]), None);
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     if let Some(key) = public_key(data) {
         assert!(data.as_ptr_range().contains(&key.as_ptr()) && key[0] == 0x30);

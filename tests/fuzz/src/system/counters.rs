@@ -115,7 +115,6 @@ fn tries(mut input: Input<'_>) {
     }
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(&data[..data.len().min(300)]);
     match input.byte() % 4 {

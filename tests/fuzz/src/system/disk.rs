@@ -72,7 +72,6 @@ fn disk(input: &mut Input<'_>, sectors: u64) -> BTreeMap<u64, Vec<u8>> {
     kept
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let _told = is_of_disk(data);
     let mut input = Input(data);

@@ -114,7 +114,6 @@ fn asked(text: &str, bytes: &[u8]) {
     assert!(!button::has_it(text) || text.split_ascii_whitespace().count() > 1);
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let (cid, port) = (input.word(), input.word());

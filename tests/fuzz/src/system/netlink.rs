@@ -109,7 +109,6 @@ fn cut(datagram: &[u8], at: usize) {
     assert!(whole.len() <= datagram.len() / 16);
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     let at = usize::try_from(input.short()).unwrap();

@@ -208,7 +208,6 @@ fn check_credentials(data: &[u8]) {
     assert!(credentials::host_name(data).is_none_or(|name| (1..=64).contains(&name.len())));
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     for flavour in [Flavour::Lxd, Flavour::Incus] {
         check_metrics(flavour, data);

@@ -3,16 +3,13 @@
 use crate::server::Server;
 use crate::world::{Seen, World};
 
-/// A check.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// What it is about.
     pub group: &'static str,
     /// Its name within the group.
     pub name: &'static str,
     /// Whether a server has it.
     pub has: fn(Server) -> bool,
-    /// Looks.
     pub run: fn(&World) -> Seen,
 }
 
@@ -37,7 +34,6 @@ impl Check {
     }
 
     /// Its name for people and on the command line.
-    #[must_use]
     pub fn id(&self) -> String {
         format!("{}.{}", self.group, self.name)
     }

@@ -4,7 +4,6 @@ use mote_checks::{Names, Reason, because};
 
 use crate::server::{Agent, Server};
 
-/// All of them.
 pub const REASONS: &[Reason] = &[
     because(INCUS, "exec.exit_codes", OWN, KILLED),
     because(INCUS, "terminal.window_change", OWN, KILLED),
@@ -62,7 +61,6 @@ const ASKED_BACK: &str = "The agent calls the server back before it answers `PUT
     still says that the guest API is off. mote answers first.";
 
 /// Returns the paragraphs before a server's table: what is not covered, and why.
-#[must_use]
 pub fn limits(server: Server) -> &'static [&'static str] {
     match server {
         Server::Incus => &[NOT_RUN],
@@ -84,7 +82,6 @@ The NIC is a macvlan, because LXD 5.0.2 opens a tap device without the rights th
 add a directory to a running instance, and has no device events for VMs, no status Ready, no `top` and no `file create`.";
 
 /// The one for a failure.
-#[must_use]
 pub fn find(server: Server, agent: Agent, check: &str) -> Option<&'static Reason> {
     mote_checks::find(REASONS, server.name(), check, agent.title(server))
 }

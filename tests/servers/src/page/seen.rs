@@ -14,9 +14,7 @@ use crate::server::{Agent, Server};
 /// A check with an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its name.
     pub check: String,
-    /// What it came to.
     pub verdict: Verdict,
     /// Seconds.
     pub took: f64,
@@ -33,9 +31,7 @@ pub struct Run {
     pub at: String,
     /// The commit that mote was built from.
     pub build: String,
-    /// Who computed.
     pub machine: Machine,
-    /// Outer VMs.
     pub boots: u64,
     /// Those of them that were lost.
     pub lost: u64,
@@ -46,11 +42,9 @@ pub struct Run {
 /// All checks with an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Whose.
     pub agent: Agent,
     /// In the checks' order.
     pub rows: Vec<Row>,
-    /// In time's order.
     pub runs: Vec<Run>,
 }
 
@@ -59,19 +53,16 @@ pub const TRIES: usize = 2;
 
 impl Column {
     /// With nothing in it.
-    #[must_use]
     pub fn new(agent: Agent) -> Self {
         Self { agent, rows: Vec::new(), runs: Vec::new() }
     }
 
     /// A check's row, if it was run.
-    #[must_use]
     pub fn row(&self, check: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.check == check)
     }
 
     /// Whether no other run is needed.
-    #[must_use]
     pub fn is_settled(&self, check: &str) -> bool {
         let settled = |row: &Row| matches!(row.verdict, Verdict::Holds(_)) || row.tries >= TRIES;
         self.row(check).is_some_and(settled)
@@ -118,7 +109,6 @@ pub fn load(server: Server) -> Result<Vec<Column>, String> {
     Ok(columns)
 }
 
-/// Writes the record.
 pub fn store(server: Server, columns: &mut [Column]) -> Result<(), String> {
     let mut text = String::new();
     for column in columns {

@@ -12,7 +12,6 @@ use crate::page::seen::{Column, Row, Run};
 use crate::server::Server;
 
 /// The table on a terminal.
-#[must_use]
 pub fn text(server: Server, columns: &[Column]) -> String {
     let mut text = format!("{:<40}", server.title());
     for column in columns {
@@ -52,7 +51,6 @@ fn sum(column: &Column) -> String {
     ["yes", "no", "not known"].map(|word| format!("{} {word}", count(word))).join(", ")
 }
 
-/// What a run took.
 fn life(run: &Run) -> String {
     let machines = match (run.boots, run.lost) {
         (1, 0) => "one outer VM".to_owned(),

@@ -117,7 +117,6 @@ fn any_order(agent: &Agent) -> Claim {
     same("the exit code", exec.code(agent, PATIENCE)?, 0)
 }
 
-/// The command's environment, sorted.
 fn env(agent: &Agent, environment: &Value) -> Result<String, String> {
     let request = with(plain(&["env"]), json!({"environment": environment}));
     let text = output(agent, &request)?;

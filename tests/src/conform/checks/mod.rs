@@ -17,7 +17,6 @@ pub(super) use devlxd::ODD;
 use super::Check;
 
 /// All claims in the table's order.
-#[must_use]
 pub fn all() -> Vec<Check> {
     [
         http::ALL,

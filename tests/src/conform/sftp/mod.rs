@@ -8,12 +8,10 @@ use super::client::Client;
 use super::wire::{Answer, Wire};
 pub(crate) use packet::{Reader, framed};
 
-/// An SFTP session.
 #[derive(Debug)]
 pub struct Sftp {
     wire: Wire,
     next: u32,
-    /// The server's version.
     pub version: u32,
     /// The server's extensions: name, version.
     pub extensions: Vec<(String, String)>,
@@ -137,7 +135,6 @@ impl Sftp {
         self.call(kind::READ, &Body::of(handle).u64(at).u32(count))
     }
 
-    /// Closes a handle.
     pub fn close(&mut self, handle: &[u8]) -> Result<(), String> {
         self.ok("close", kind::CLOSE, &Body::of(handle))
     }

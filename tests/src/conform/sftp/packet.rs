@@ -25,7 +25,6 @@ pub mod kind {
     pub const EXTENDED: u8 = 200;
 }
 
-/// Flags of OPEN.
 pub mod flag {
     #![expect(missing_docs, reason = "the draft's names")]
     pub const READ: u32 = 1;
@@ -36,13 +35,11 @@ pub mod flag {
     pub const EXCLUSIVE: u32 = 32;
 }
 
-/// Status: success.
 pub const OK: u32 = 0;
 /// Status: end of a file or directory.
 pub const EOF: u32 = 1;
 /// Status: no such file.
 pub const NO_FILE: u32 = 2;
-/// Status: other failure.
 pub const FAILURE: u32 = 4;
 /// Status: request not supported.
 pub const UNSUPPORTED: u32 = 8;
@@ -60,26 +57,20 @@ pub struct Attrs {
     pub times: Option<(u32, u32)>,
 }
 
-/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// STATUS: code and message.
     Status(u32, String),
-    /// HANDLE.
     Handle(Vec<u8>),
-    /// DATA.
     Data(Vec<u8>),
     /// NAME: names, long names, attributes.
     Names(Vec<(Vec<u8>, String, Attrs)>),
-    /// ATTRS.
     Attrs(Attrs),
-    /// EXTENDED_REPLY: its body.
     Extended(Vec<u8>),
 }
 
 impl Reply {
     /// A short description for messages.
-    #[must_use]
     pub fn short(&self) -> String {
         match self {
             Self::Status(code, _) => format!("status {code}"),
@@ -92,19 +83,15 @@ impl Reply {
     }
 }
 
-/// A request's body.
 #[derive(Clone, Debug, Default)]
 pub struct Body(pub(crate) Vec<u8>);
 
 impl Body {
     /// A body that begins with a string.
-    #[must_use]
     pub fn of(text: impl AsRef<[u8]>) -> Self {
         Self::default().str(text)
     }
 
-    /// Appends a string.
-    #[must_use]
     pub fn str(mut self, text: impl AsRef<[u8]>) -> Self {
         let text = text.as_ref();
         self.0.extend(u32::try_from(text.len()).expect("short").to_be_bytes());
@@ -113,21 +100,17 @@ impl Body {
     }
 
     /// Appends a 32-bit number.
-    #[must_use]
     pub fn u32(mut self, number: u32) -> Self {
         self.0.extend(number.to_be_bytes());
         self
     }
 
     /// Appends a 64-bit number.
-    #[must_use]
     pub fn u64(mut self, number: u64) -> Self {
         self.0.extend(number.to_be_bytes());
         self
     }
 
-    /// Appends attributes.
-    #[must_use]
     pub fn attrs(self, attrs: &Attrs) -> Self {
         let bit = |is: bool, bit: u32| if is { bit } else { 0 };
         let flags = bit(attrs.size.is_some(), 1)

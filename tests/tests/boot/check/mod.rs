@@ -41,7 +41,6 @@ fn end(check: Child) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Both.
 fn check(command: Command, args: &[&str]) -> (Option<i32>, String) {
     end(begin(command, args))
 }

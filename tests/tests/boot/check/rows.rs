@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use crate::world::{Boot, fifo, mount};
 
-/// This process's own.
 fn namespace(kind: &str) -> PathBuf {
     fs::read_link(format!("/proc/self/ns/{kind}")).expect("a namespace")
 }

@@ -15,7 +15,6 @@ const FLUSH: u32 = 25;
 const INIT: u32 = 26;
 pub(crate) const ACCESS: u32 = 34;
 
-/// A mounted file system.
 pub(crate) struct Fuse {
     place: PathBuf,
     silent: Arc<AtomicBool>,
@@ -63,7 +62,6 @@ impl Fuse {
         Self { place: place.into(), silent, read }
     }
 
-    /// Its file.
     pub(crate) fn file(&self) -> PathBuf {
         self.place.join("file")
     }
@@ -75,7 +73,6 @@ impl Fuse {
     }
 }
 
-/// The answer's body.
 fn answer(opcode: u32) -> Vec<u8> {
     let numbers: (usize, &[(usize, u32)]) = match opcode {
         // Version 7.31, nothing beyond the least.

@@ -12,7 +12,6 @@ use mote_tests::{Scratch, patient, wait};
 
 /// Volumes of the guest, and where it has them.
 const VOLUMES: [(&str, &str); 2] = [("journal", "/dev/vdb"), ("data", "/dev/vdc")];
-/// Size of one.
 const SIZE: u64 = 16 << 20;
 /// Snapshots of each kind.
 const SNAPSHOTS: usize = 20;

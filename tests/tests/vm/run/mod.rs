@@ -19,7 +19,6 @@ use serde_json::Value;
 /// The signals, and the words that tell which process is a child's.
 const SIGNALS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL];
 
-/// What runs have left.
 fn left(scratch: &Scratch) -> Vec<String> {
     let entries = scratch.0.read_dir().expect("a directory").flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
