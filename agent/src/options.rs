@@ -32,7 +32,7 @@ enum Valued {
     Deny,
     Flavour,
     For,
-    /// Of [`Options::intervals`], the one at this index.
+    /// Returns the interval of [`Options::intervals`] with this index.
     Interval(usize),
     Port,
     Remember,
@@ -72,7 +72,7 @@ pub(crate) struct Options {
     pub(crate) config_dir: Option<PathBuf>,
     /// Directory of the three certificate files, if another.
     pub(crate) secrets_dir: Option<PathBuf>,
-    /// Directory where the host's files are kept, for a start without them.
+    /// Directory in which the host's files are stored for a start without them.
     pub(crate) remember: Option<PathBuf>,
     /// Prefix of every absolute path.
     pub(crate) root: PathBuf,
@@ -94,9 +94,9 @@ pub(crate) struct Options {
     pub(crate) intervals: [Option<Duration>; 3],
     /// How long `freeze` freezes.
     pub(crate) length: Option<Duration>,
-    /// Whether `freeze` only says what is frozen.
+    /// Whether `freeze` only prints what is frozen.
     pub(crate) asks: bool,
-    /// Whether `grow` only says what it would do.
+    /// Whether `grow` only prints what it would do.
     pub(crate) dry_run: bool,
     /// Whether to print a JSON document.
     pub(crate) json: bool,
@@ -110,7 +110,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Whether missing devices and files are waited for: only the agent does, commands do not.
+    /// Returns whether to wait for missing devices and files: only the agent does, commands do not.
     pub(crate) fn waits(&self) -> bool {
         self.wait && self.is_agent()
     }
@@ -125,14 +125,14 @@ impl Options {
         built::INITRAMFS && self.initramfs == Initramfs::Within
     }
 
-    /// Whether an initramfs started the agent, which makes room for another.
+    /// Returns whether an initramfs started the agent, which then hands over to another one.
     pub(crate) fn makes_room(&self) -> bool {
         built::INITRAMFS && self.initramfs != Initramfs::Never
     }
 
-    /// Checks that whoever started this program, by the variable [`STARTED_BY`], may have it run this command. Workers are
-    /// for the agent alone. A host that may run this program chooses its arguments, and is not to be root by them: no agent with
-    /// another root or policy, and no work that the policy denies.
+    /// Checks that the starter, by the variable [`STARTED_BY`], may run this command. Only the
+    /// agent may start workers. A host that may run this program chooses its arguments, which must
+    /// not make it root: no agent with another root or policy, and no work that the policy denies.
     ///
     /// # Errors
     /// It may not.
@@ -184,7 +184,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     let mut options = unsaid(stands_in);
     let (mut words, mut given) = (Vec::new(), 0);
     if leaves {
-        // Whatever their arguments are, the system ends in order.
+        // The system shuts down whatever the arguments are.
         words.extend(called.and_then(|name| name.to_str()).map(str::to_owned));
         args.by_ref().for_each(drop);
     }
@@ -193,7 +193,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         if arg.starts_with('-') {
             option(&mut options, &arg, &mut args, &mut given)?;
         } else if words.is_empty() && arg == "sftp-server" {
-            // The rest is parsed on its own: -d has another meaning there.
+            // The rest is parsed separately, because -d has another meaning there.
             let command = command::sftp_server(args)?;
             if !options.wants_help() {
                 options.command = command;
@@ -204,7 +204,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         }
     }
     if options.wants_help() {
-        // Help is given even if other arguments are wrong or missing.
+        // Help is printed even if other arguments are invalid or missing.
         return Ok(options);
     }
     match command::parse(&words, stands_in) {
@@ -223,7 +223,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     Ok(options)
 }
 
-/// What holds where nothing else is said.
+/// Returns the defaults.
 fn unsaid(stands_in: bool) -> Options {
     Options {
         config_dir: None,
@@ -248,8 +248,8 @@ fn unsaid(stands_in: bool) -> Options {
     }
 }
 
-/// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`. `given` has a bit for each row of
-/// [`VALUED`] that was there before it.
+/// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`. `given` has a
+/// bit for each row of [`VALUED`] that was given before.
 fn option(
     options: &mut Options,
     arg: &str,
@@ -268,7 +268,7 @@ fn option(
     let Some((at, (name, valued))) = VALUED.iter().enumerate().find(|(_, row)| named(row)) else {
         return Err(format!("unknown option {name}").into());
     };
-    // What adds up may be repeated. A Go agent takes the last of a few.
+    // Options that add up may be repeated. A Go agent uses the last of a few.
     let bit = 1 << at;
     if *given & bit != 0 && !(options.stands_in || matches!(valued, Valued::Deny | Valued::Allow)) {
         return Err(format!("{name} is given twice").into());
@@ -328,7 +328,7 @@ fn flag(options: &mut Options, name: &str) -> bool {
         INITRAMFS => options.initramfs = Initramfs::Within,
         LEFT => options.initramfs = Initramfs::Left,
         "--debug" | "-d" => options.debug = true,
-        // Of the Go agents alone (P§1.1): elsewhere -v is often the version.
+        // Only for the Go agents' names (P§1.1): elsewhere -v is often the version.
         "--verbose" | "-v" if options.stands_in => options.debug = true,
         // Help takes precedence.
         "--check" | "--version" | "-V" if options.wants_help() => {}
@@ -340,7 +340,7 @@ fn flag(options: &mut Options, name: &str) -> bool {
     true
 }
 
-/// Puts the options of `freeze` where they belong.
+/// Adds the options of `freeze` to the command.
 fn about_freeze(options: &mut Options) -> Result<(), BadOption> {
     if let Command::Freeze(Freeze::For(length)) = &mut options.command {
         *length = options.length.unwrap_or(*length);

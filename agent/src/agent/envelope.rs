@@ -1,4 +1,4 @@
-//! Answers to the host in its envelope (P§4).
+//! Builds answers to the host in its envelope (P§4).
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use mote_core::json::{Document, Value};
 
 use crate::net::serve::{Answer, Reply};
 
-/// Most bytes of an envelope without what is in it.
+/// Upper bound of an envelope without its content, bytes.
 pub(crate) const ENVELOPE: usize = 128;
 
 /// A success answer (`sync`, 200) with this metadata.

@@ -1,14 +1,15 @@
-//! What is wrong and not resolved, by subject, for the status file.
+//! Unresolved errors by subject, for the status file.
 
 /// Error text for the host's 401.
 pub(crate) const REFUSED: &str = "the host refused this agent's certificate (401)";
 
-/// Subject of an error, so that it can be cleared once resolved; what keeps the host from using this agent comes first.
+/// Subject of an error, by which it is cleared. Subjects that keep the host from using this agent
+/// come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The status port; cleared when it is open.
     Port,
-    /// The host's calls, which do not come through; cleared by one that does.
+    /// Failing calls of the host; cleared by a successful one.
     Caller,
     /// Calls to the host; cleared when CONNECTED.
     Host,
@@ -16,12 +17,12 @@ pub(crate) enum About {
     Else,
 }
 
-/// The last error about each subject that is not resolved.
+/// The last unresolved error of each subject.
 #[derive(Debug, Default)]
 pub(crate) struct Errors([Option<String>; 4]);
 
 impl Errors {
-    /// The last error about this.
+    /// Returns the last error of this subject.
     pub(crate) fn about(&mut self, about: About) -> &mut Option<String> {
         let [port, caller, host, other] = &mut self.0;
         match about {
@@ -32,13 +33,13 @@ impl Errors {
         }
     }
 
-    /// The error that matters most.
+    /// Returns the most important error.
     #[inline(never)] // its size
     pub(crate) fn first(&self) -> Option<&str> {
         self.0.iter().flatten().next().map(String::as_str)
     }
 
-    /// Whether there is one about the port or the host.
+    /// Returns whether there is an error of the port or the host.
     pub(crate) fn is_of_host(&self) -> bool {
         let [errors @ .., _] = &self.0;
         errors.iter().any(Option::is_some)

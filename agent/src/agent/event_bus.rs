@@ -1,5 +1,6 @@
-//! The event bus: one copy of each event, and a queue per listener, so that a slow listener never delays the
-//! others. All events that are queued have a common limit in bytes; the listeners that hold it up are dropped.
+//! The event bus: one copy of each event, and a queue per listener, so that a slow listener never
+//! delays the others. All queued events share a limit in bytes; listeners that block it are
+//! dropped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,10 +17,10 @@ use crate::runtime::log;
 use crate::runtime::permits::{Permit, Semaphore};
 use crate::runtime::wake::Signal;
 
-/// Most events queued for a listener. One more drops the listener.
+/// Limit of events queued for a listener. One more drops the listener.
 const QUEUED: usize = 512;
-/// How long a posted event waits for slow listeners before they are dropped. One that reads needs a millisecond,
-/// but may not have been scheduled for a while; the host waits for 3 s.
+/// How long a posted event waits for slow listeners before they are dropped. A reading listener
+/// needs a millisecond, but may be scheduled late; the host waits 3 s.
 const LAG: Duration = Duration::from_secs(1);
 
 /// The event bus: all listeners.
@@ -31,7 +32,7 @@ pub(crate) struct Events {
     count: Cell<u64>,
 }
 
-/// An event as it is sent, for all its listeners.
+/// An event in its wire format, shared by all its listeners.
 pub(crate) struct Event {
     number: u64,
     /// Its JSON with a newline.
@@ -56,7 +57,8 @@ impl Events {
         Self { listeners: RefCell::default(), room, count: Cell::new(0) }
     }
 
-    /// Publishes an event of type `kind`, once there is room for it: listeners that leave none are dropped.
+    /// Publishes an event of type `kind` when there is room for it; drops listeners that leave no
+    /// room.
     pub(crate) async fn post(&self, kind: &str, metadata: Value<'_>) {
         if !self.is_heard(kind) {
             return;
@@ -78,7 +80,8 @@ impl Events {
         }
         let event = stamped(kind, metadata().value());
         let mut share = self.room.try_take_many(event.bytes());
-        // Who is dropped lets go when its task runs next; until then this event is held beyond the limit.
+        // A dropped listener frees its events when its task runs next; until then this event
+        // exceeds the limit.
         if share.is_none() && self.drop_slowest() {
             share = self.room.try_take_many(event.bytes());
         }
@@ -115,7 +118,8 @@ impl Events {
         }
     }
 
-    /// Drops the listeners that have yet to take the oldest event; false if all events are taken.
+    /// Drops the listeners that have not taken the oldest event; returns false if all events are
+    /// taken.
     fn drop_slowest(&self) -> bool {
         let listeners = self.listeners.borrow();
         let Some(oldest) = listeners.iter().filter_map(|listener| listener.oldest()).min() else {
@@ -133,7 +137,7 @@ impl Listener {
         Self { subscription, queue, overrun, signal: Signal::default() }
     }
 
-    /// Number of the event that it has yet to take.
+    /// Number of the next event to take.
     fn oldest(&self) -> Option<u64> {
         self.queue.borrow().front().map(|event| event.number)
     }
@@ -160,7 +164,7 @@ impl Listener {
         }
     }
 
-    /// Waits until it is dropped for its slowness.
+    /// Waits until it is dropped for being slow.
     pub(crate) async fn dropped(&self) {
         self.signal.until(|| self.overrun.get().then_some(())).await;
     }
@@ -169,8 +173,8 @@ impl Listener {
 /// Bytes of an event's envelope, without its type.
 const ENVELOPE: usize = 96;
 
-/// An event of type `kind`, stamped with the current time: the host's own timestamp is replaced, as the
-/// real agents do (P§4.3).
+/// Creates an event of type `kind` with the current time, which replaces the host's timestamp as in
+/// the Go agents (P§4.3).
 fn stamped(kind: &str, metadata: Value<'_>) -> Document {
     let (seconds, nanoseconds) = clock::wall();
     Document::new(metadata.raw().len() + kind.len() + ENVELOPE, |json| {
@@ -219,7 +223,7 @@ mod tests {
             assert!(held() > 0);
             both[1].sent();
             assert_eq!(held(), 0);
-            // An event that nobody hears is not even made.
+            // An event without listeners is not created.
             events.listeners.borrow_mut().remove(0);
             events.publish(OPERATION, &|| panic!("nobody hears it"));
         });

@@ -1,4 +1,4 @@
-//! The websockets of a command: identified by their secrets, connected in any order (P§4.1).
+//! The websockets of a command, identified by their secrets and connected in any order (P§4.1).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -62,7 +62,7 @@ impl Expected {
 }
 
 impl Sockets {
-    /// The expected sockets: one for a terminal or three for pipes, and the control socket.
+    /// Returns the expected sockets: one for a terminal or three for pipes, and the control socket.
     pub(crate) fn new(interactive: bool) -> Self {
         let names: &[_] = if interactive { &["0"] } else { &["0", "1", "2"] };
         Self {
@@ -85,9 +85,10 @@ impl Sockets {
         self.all().map(|socket| (socket.name, socket.secret.as_str()))
     }
 
-    /// Waits until all are connected; false if none connected for [`PARTS`] periods. Each one restarts
-    /// the count: hosts connect one after the other, and a busy host is slow. (The Go agents: 5 s for
-    /// all of them.) Several periods, not one: a machine that was paused loses only one of them.
+    /// Waits until all are connected; returns false if none connected for [`PARTS`] periods. Each
+    /// connection restarts the count, because hosts connect one after another, and a busy host is
+    /// slow. (The Go agents wait 5 s for all.) With several periods, a pause of the machine costs
+    /// only one of them.
     pub(crate) async fn all_here(&self) -> bool {
         let mut left = PARTS;
         while !self.all().all(Expected::is_here) {
@@ -101,7 +102,7 @@ impl Sockets {
         true
     }
 
-    /// The socket of that index, if it is connected.
+    /// Returns the socket of that index, if it is connected.
     pub(crate) fn get(&self, index: usize) -> Option<Rc<WebSocket>> {
         match &*self.expected(index)?.state.borrow() {
             State::Here(socket) => Some(socket.clone()),
@@ -109,7 +110,7 @@ impl Sockets {
         }
     }
 
-    /// Has the socket of that index closed.
+    /// Closes the socket of that index.
     pub(crate) fn finish(&self, index: usize) {
         if let Some(socket) = self.expected(index) {
             socket.finish();

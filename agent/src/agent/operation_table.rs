@@ -21,7 +21,7 @@ use crate::runtime::wake::{NEVER, Signal};
 
 /// How long an operation can be queried after its end (P§4.2).
 pub(crate) const OPERATION_KEPT: Duration = Duration::from_secs(5);
-/// Most operations at once, including ended ones. Beyond it: 503.
+/// Limit of operations, including ended ones. Beyond it: 503.
 const MAX_OPERATIONS: usize = 4096;
 
 /// Most bytes of an operation's JSON without its metadata and error.
@@ -45,8 +45,8 @@ impl Operations {
         Self { flavour, events, all: RefCell::default(), memory, end: Signal::default() }
     }
 
-    /// Ends all operations, since the agent ends: for the host, its commands are gone as those of a terminal that hung
-    /// up (P§4.1).
+    /// Ends all operations, because the agent ends. For the host its commands end like those of a
+    /// closed terminal (P§4.1).
     pub(crate) fn hang_up(&self) {
         self.end.raise();
     }
@@ -56,7 +56,7 @@ impl Operations {
         self.end.seen() != NEVER
     }
 
-    /// Waits until that is done.
+    /// Waits for [`Self::hang_up`].
     pub(crate) async fn hung_up(&self) {
         self.end.after(0).await;
     }
@@ -78,8 +78,8 @@ pub(crate) struct Operation {
 }
 
 impl Operations {
-    /// The operation with this id. Ids are compared from the end: those of about the same time begin
-    /// alike, and there may be thousands.
+    /// Returns the operation with this id. Ids are compared from the end, because thousands may
+    /// share the beginning, the time.
     pub(crate) fn find(&self, id: &str) -> Option<Rc<Operation>> {
         let is = |one: &&Rc<Operation>| one.id.bytes().rev().eq(id.bytes().rev());
         self.all.borrow().iter().find(is).cloned()
@@ -131,8 +131,8 @@ impl Operations {
         operation.changed.raise();
     }
 
-    /// Ends an operation with its final metadata, if any, and the error text, if it failed. The
-    /// metadata is published first, then the end, as by the originals (P§4.1).
+    /// Ends an operation with its final metadata, if any, and the error text, if it failed.
+    /// Publishes the metadata first, then the end, like the Go agents (P§4.1).
     pub(crate) fn end(
         &self,
         operation: &Operation,
@@ -191,7 +191,7 @@ impl Operation {
         Document::new(self.shown(), |json| self.write(json, flavour))
     }
 
-    /// Bytes of its JSON, or somewhat more.
+    /// Returns an upper bound of its JSON, bytes.
     pub(crate) fn shown(&self) -> usize {
         self.metadata.borrow().bytes() + 6 * self.error.borrow().len() + FIELDS
     }
@@ -205,7 +205,7 @@ impl Operation {
         format!("/1.0/operations/{}", self.id)
     }
 
-    /// The 202 answer to the request that created it.
+    /// Returns the 202 answer to the request that created it.
     pub(crate) fn begun(&self, flavour: Flavour) -> Answer {
         let path = self.path();
         let body = Document::new(self.shown(), |json| {

@@ -13,7 +13,7 @@ use crate::runtime::clock::now;
 use crate::runtime::log;
 use crate::runtime::run_dir::unwritable;
 
-/// Least time between two checks of the lock.
+/// Shortest interval between two checks of the lock.
 const LOOKS: Duration = Duration::from_secs(1);
 
 /// Log line for a new directory.
@@ -30,7 +30,7 @@ pub(crate) struct RunFiles {
     lost: Cell<bool>,
     /// The state in the ready file; `None` before it is written.
     pub(crate) ready: Cell<Option<ReadyState>>,
-    /// Whether a write has failed and none has succeeded since.
+    /// Whether the last write failed.
     pub(crate) failing: Cell<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! What was read of the host's files.
+//! The contents of the host's files, as read.
 
 /// The contents of the host's files.
 pub(crate) struct ConfigFiles {
@@ -18,5 +18,5 @@ pub(crate) struct ConfigFiles {
     pub(crate) from: String,
 }
 
-/// Why whoever looks at the files cannot use them, in words: what the files mean is not known in this room.
+/// Why the caller cannot use the files, as a message: this module does not interpret them.
 pub(crate) struct Unfit(pub(crate) String);

@@ -13,17 +13,18 @@ use crate::system::devices::entries;
 
 /// Offset of the primary volume descriptor, bytes (ECMA-119 §8.4).
 const DESCRIPTOR: u64 = 16 * 2048;
-/// Most disks examined; a VM has a few dozen, further ones are not looked at.
+/// Limit of examined disks; a VM has a few dozen.
 const DEVICES: usize = 256;
-/// Longest time to read a label: a disk whose host is busy takes its time, and a broken one never answers.
+/// Time limit for reading a label: a busy host is slow, and a broken disk never answers.
 const LABEL_TIMEOUT: Duration = Duration::from_secs(2);
-/// Part of the place of a disk that the kernel makes up.
+/// Part of the sysfs path of a virtual disk.
 const VIRTUAL: &[u8] = b"/virtual/";
-/// How the names of a machine's disks begin: virtio, SCSI (ATA and USB too) and its CD-ROMs, NVMe, IDE, Xen.
+/// Prefixes of the names of a machine's disks: virtio, SCSI (also ATA and USB) and its CD-ROMs,
+/// NVMe, IDE, Xen.
 const DRIVERS: [&str; 6] = ["vd", "sd", "sr", "nvme", "hd", "xvd"];
 
-/// The block device whose volume has this label, if there is one. Only disks of the machine are read: a user
-/// may be able to fill the others (a file on a loop device) or to let them hang (nbd).
+/// Returns the block device whose volume has this label. Reads only disks of the machine, because a
+/// user may control other ones (a loop device) or make them hang (nbd).
 pub(crate) fn find(root: &Path, label: &str) -> Option<PathBuf> {
     let devices = root.join("dev");
     if !is_roots_alone(&devices) {
@@ -33,7 +34,7 @@ pub(crate) fn find(root: &Path, label: &str) -> Option<PathBuf> {
         let name = entry.file_name()?;
         let path = devices.join(name);
         if is_of_machine(&entry, name.as_encoded_bytes())
-            // Its group is that of disks.
+            // The group is the disks' group.
             && is_roots_but_for(&path, 0o002)
             && run_in_fork(LABEL_TIMEOUT, &|| has_label(&path, label))
         {
@@ -43,7 +44,7 @@ pub(crate) fn find(root: &Path, label: &str) -> Option<PathBuf> {
     None
 }
 
-/// Whether a disk is the machine's own, by its driver's name for it and by its place in sysfs.
+/// Returns whether a disk is the machine's own, by its name and its sysfs path.
 fn is_of_machine(entry: &Path, name: &[u8]) -> bool {
     let known = DRIVERS.iter().any(|driver| name.starts_with(driver.as_bytes()));
     // A link into `/sys/devices`.

@@ -26,11 +26,11 @@ const MOST_NICS: usize = 64;
 pub(crate) const NAMES: [&str; 3] = ["agent.crt", "agent.key", "server.crt"];
 /// [`NAMES`] for messages.
 const FILES: &str = "agent.crt, agent.key, server.crt";
-/// What to do about files that are not all there, or do not fit together.
+/// The advice for missing or mismatched files.
 const TOGETHER: &str = "take all three files from one share";
-/// Why a directory that nobody named is not used.
+/// The reason not to use a directory without an option that names it.
 const FOREIGN: &str = "not used, since others than root can change it or a file in it";
-/// The message where nothing is found.
+/// The message if nothing is found.
 const NOTHING: &str = "this VM has no disk \"incus-agent\" and no share \"config\" (virtiofs, 9p): \
                        add one, or name a directory with --config-dir";
 /// Directories below the root to which the set-up scripts of the Go agents copy the files (P§1.5).
@@ -41,7 +41,7 @@ const COPIES: [&str; 2] = ["run/lxd_agent", "run/incus_agent"];
 /// `visit` fails, the next source is tried.
 ///
 /// # Errors
-/// What is wrong with each source that is there, or why there is none, and what to do.
+/// The problem of each existing source, or why there is none, and what to do.
 pub(crate) fn find(
     options: &Options,
     visit: &mut dyn FnMut(&Path, &ConfigFiles) -> Result<(), Unfit>,
@@ -140,7 +140,7 @@ fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, Missing> {
     })
 }
 
-/// Whether others than root could have put the files there.
+/// Returns whether users other than root could have created the files.
 fn is_foreign(directory: &Path) -> bool {
     let (mut found, mut trusted) = (false, is_roots_alone(directory));
     for name in NAMES {
@@ -188,7 +188,7 @@ fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFi
     })
 }
 
-/// The files of the `nics` directory, sorted by name.
+/// Returns the files of the `nics` directory, sorted by name.
 fn nics(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for path in entries(directory).into_iter().take(MOST_NICS) {

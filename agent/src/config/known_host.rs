@@ -1,4 +1,4 @@
-//! The last host info, kept for an agent that is restarted: a host that has not noticed the restart does
+//! Stores the last host info for a restarted agent: a host that has not noticed the restart does
 //! not send it again (P§2.3), and `agent.conf` is as old as the VM's start.
 
 use std::io;
@@ -14,11 +14,11 @@ use crate::runtime::small_files::{read_bounded, write_small};
 /// Longest document, bytes; most of it is the certificate.
 const MAX_HOST_INFO: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64;
 
-/// The host's file with its address, which has the same form.
+/// The host's file with its address, in the same format.
 pub(super) const ADDRESS: &str = "agent.conf";
 
-/// Keeps the body of a PUT that was accepted. Not on a frozen disk, for which the agent would have to wait: the next PUT is
-/// kept. What a power cut takes of it, the host tells again.
+/// Stores the body of an accepted PUT. Skips a frozen disk, which would block the agent; the next
+/// PUT is stored. After a power cut the host sends it again.
 pub(crate) fn keep(options: &Options, body: &[u8]) {
     if let Err(error) = write_small(&options.root.join(run_dir::KNOWN_HOST), body) {
         log::debug(format_args!("cannot keep the host info: {error}"));
@@ -33,7 +33,7 @@ pub(crate) fn keep(options: &Options, body: &[u8]) {
 /// Writes a file.
 type Write = fn(&Path, &[u8]) -> io::Result<()>;
 
-/// Keeps a file of the host's in a directory of root's, if it is another one.
+/// Stores a host file in a directory of root's, if it has changed.
 #[inline(never)] // its size
 pub(super) fn keep_in(directory: &Path, name: &str, bytes: &[u8], write: Write) {
     let path = directory.join(name);
@@ -46,7 +46,8 @@ pub(super) fn keep_in(directory: &Path, name: &str, bytes: &[u8], write: Write) 
     }
 }
 
-/// The kept body, if nobody else can have written it: it names the host that the agent trusts.
+/// Returns the stored body if only root can have written it, because it names the host that the
+/// agent trusts.
 pub(crate) fn recall(root: &Path) -> Option<Vec<u8>> {
     let path = root.join(run_dir::KNOWN_HOST);
     let trusted = is_roots_alone(path.parent()?) && is_roots_alone(&path);

@@ -1,5 +1,5 @@
-//! What the agent reads at start: the host's files, the guest's policy, and host info kept by an earlier
-//! agent.
+//! Reads the configuration at start: the host's files, the guest's policy, and the host info of an
+//! earlier agent.
 
 mod contents;
 pub(crate) mod credentials;

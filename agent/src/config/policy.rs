@@ -1,8 +1,9 @@
-//! The guest's own policy, from options and the guest's files (P§1.4): mote's file, and that of Incus' agent. Each can only
-//! deny more, and nothing of the host's changes what they say: it chooses the flavour, so both files count under every
-//! server. An unknown key in either file denies everything; Incus' own agent ignores it.
+//! The guest's own policy, from options and the guest's files (P§1.4): mote's and Incus' agent's.
+//! Each can only deny more, and nothing of the host changes their meaning. Both files count under
+//! every server, because the host chooses the flavour. An unknown key in either file denies
+//! everything; Incus' own agent ignores it.
 //!
-//! It is read before anything of the host's is touched. SIGHUP has it read again.
+//! It is read before anything of the host is used, and again on SIGHUP.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt::{Display, Write};
@@ -16,32 +17,32 @@ use crate::runtime::log;
 use crate::runtime::small_files::read_if_there;
 use crate::runtime::wake::Signal;
 
-/// The policy's files, relative to the root: mote's, and that of Incus' agent.
+/// The policy's files, relative to the root: mote's and Incus' agent's.
 pub(crate) const FILES: [&str; 2] = ["etc/mote-agent.yml", "etc/incus-agent.yml"];
-/// Longest file, bytes; all features take about 200, and 64 items for each limit hardly more than 20,000.
+/// Longest file, bytes; all features need about 200, and 64 items for each limit less than 20,000.
 const MAX_POLICY_FILE: u64 = 64 * 1024;
 
-/// How good a policy is.
+/// The state of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grade {
-    /// It says what it means.
+    /// It is effective as written.
     Good,
-    /// The host can do more than it says, or it is not followed in full.
+    /// The host can do more than it says, or a part has no effect.
     Loophole,
-    /// A file is not understood, so that nothing is allowed.
+    /// A file is invalid, so that nothing is allowed.
     Broken,
 }
 
-/// A policy, and what there is to say of it.
+/// A policy and its description.
 pub(crate) struct Judged {
     pub(crate) policy: Policy,
-    /// In words, with what is wrong.
+    /// The description, with its problems.
     pub(crate) text: String,
     pub(crate) grade: Grade,
 }
 
-/// Reads both files. A file that cannot be read denies everything, since it may have been meant to; Incus' agent
-/// does not start with one.
+/// Reads both files. An unreadable file denies everything, because that may be its content. Incus'
+/// agent does not start with one.
 #[inline(never)] // its size
 pub(crate) fn read(options: &Options) -> Judged {
     let mut troubles = String::new();
@@ -63,23 +64,23 @@ pub(crate) fn read(options: &Options) -> Judged {
 /// The policy in force.
 pub(crate) struct InForce {
     policy: RefCell<Policy>,
-    /// The policy in words, for the status file.
+    /// The policy's description for the status file.
     pub(crate) text: RefCell<String>,
-    /// Whether a file of it is not understood.
+    /// Whether a file is invalid.
     pub(crate) is_broken: Cell<bool>,
-    /// Raised when it changed. What was allowed once keeps the count, and lasts no longer.
+    /// Raised at each change. A long-lived permission keeps the count and ends with it.
     pub(crate) changed: Signal,
 }
 
 impl InForce {
-    /// A policy that allows nothing yet.
+    /// Returns a policy that allows nothing.
     pub(crate) fn new() -> Self {
         let policy = RefCell::new(Features::NONE.into());
         let (text, is_broken) = (RefCell::default(), Cell::new(false));
         Self { policy, text, is_broken, changed: Signal::default() }
     }
 
-    /// Puts in force what was read, and logs it.
+    /// Applies the policy that was read, and logs it.
     #[inline(never)] // its size
     pub(crate) fn take(&self, new: Judged) {
         let say = match new.grade {
@@ -93,7 +94,8 @@ impl InForce {
         self.put(new.policy);
     }
 
-    /// Leaves the host what it needs until this agent, which cannot read its files any longer, is started again.
+    /// Allows the host what it needs until this agent, which can no longer read its files, is
+    /// restarted.
     #[cold]
     pub(crate) fn close(&self) {
         let features = self.get().features.and(Features::of(&[(true, Capability::GuestApi)]));
@@ -106,20 +108,20 @@ impl InForce {
         }
     }
 
-    /// The policy; not to be held over an await.
+    /// Returns the policy; do not hold it over an await.
     #[inline(never)] // its size
     pub(crate) fn get(&self) -> Ref<'_, Policy> {
         self.policy.borrow()
     }
 
-    /// Whether the capability is allowed, as a whole or within limits.
+    /// Returns whether the capability is allowed, as a whole or within limits.
     #[inline(never)] // its size
     pub(crate) fn allows(&self, capability: Capability) -> bool {
         self.get().allows(capability)
     }
 }
 
-/// Reads one file. Adds what is wrong with it to `troubles`, each after a semicolon.
+/// Reads one file. Appends its problems to `troubles`, each after a semicolon.
 #[inline(never)] // its size
 fn read_one(root: &Path, file: &str, whose: Whose, troubles: &mut String) -> Policy {
     let path = root.join(file);

@@ -1,5 +1,5 @@
-//! The host's files kept by the guest (`--remember`), for a start without the share: it may be gone for good, as with
-//! `migration.stateful`, which takes virtiofs away. Only root can read them.
+//! Stores the host's files in the guest (`--remember`) for a start without the share, which may be
+//! gone forever: `migration.stateful` removes virtiofs. Only root can read them.
 
 use std::fs;
 use std::path::Path;
@@ -15,15 +15,15 @@ use crate::runtime::clock::now;
 use crate::runtime::log::frozen;
 use crate::runtime::small_files::write_lasting;
 
-/// How long the share is waited for: at boot its device may be late.
+/// Time limit for the share, whose device may be late at boot.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Keeps what was read. Not on a frozen disk, for which the start would have to wait: the next one does it.
+/// Stores the files. Skips a frozen disk, which would block the start; the next start does it.
 pub(super) fn keep(directory: &Path, files: &ConfigFiles) {
     if frozen::is_frozen() {
         return;
     }
-    // By the umask for root alone.
+    // The umask makes them accessible to root only.
     let _there = fs::create_dir(directory);
     let (crt, key, server) = (&files.agent_crt, &files.agent_key, &files.server_crt);
     for (name, bytes) in [("agent.crt", crt), ("agent.key", key), ("server.crt", server)] {
@@ -34,7 +34,7 @@ pub(super) fn keep(directory: &Path, files: &ConfigFiles) {
     }
 }
 
-/// Whether the share has been waited for long enough to do with what was kept.
+/// Returns whether the wait for the share is over, so that the stored files are used.
 pub(crate) fn is_time(options: &Options) -> bool {
     static FIRST: OnceLock<Uptime> = OnceLock::new();
     let first = *FIRST.get_or_init(now);

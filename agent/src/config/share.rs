@@ -1,6 +1,6 @@
-//! The shares and the disk by which a host offers its files (P§1.2): each is mounted, read and unmounted at once, since a
-//! mounted one prevents live migration. Where the kernel can (Linux 5.2) it is mounted nowhere: no directory is made
-//! for it, no path leads to it, and it goes with its descriptor.
+//! The shares and the disk with the host's files (P§1.2): each is mounted, read and unmounted at
+//! once, because a mounted share prevents live migration. Since Linux 5.2 the mount is detached: it
+//! needs no directory, has no path, and ends with its descriptor.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ use crate::system::modules;
 const TAG: &CStr = c"config";
 /// The label of Incus' config disk (P§1.2).
 const LABEL: &str = "incus-agent";
-/// Longest wait for the kernel's scan of the SCSI bus.
+/// Time limit for the kernel's scan of the SCSI bus.
 const SCAN: Duration = Duration::from_secs(2);
 /// Options of a 9p share.
 const PLAN9_OPTIONS: [(&CStr, &CStr); 3] =
@@ -38,11 +38,11 @@ const PLAN9_OPTIONS: [(&CStr, &CStr); 3] =
 pub(super) enum SourceError {
     /// It is not there.
     Absent,
-    /// It is there, and this is wrong with it.
+    /// It exists and has this problem.
     Bad(String),
 }
 
-/// Ways in which a host offers its files.
+/// The sources of the host's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Virtiofs,
@@ -59,8 +59,9 @@ impl Source {
         }
     }
 
-    /// All sources, those with a visible device first: loading a file system module that is not needed
-    /// takes as long as the rest of the start. The disk comes before sources without a visible device.
+    /// Returns all sources, those with a visible device first, because loading an unneeded file
+    /// system module takes as long as the rest of the start. The disk comes before sources without
+    /// a visible device.
     pub(super) fn in_order(root: &Path) -> impl Iterator<Item = Self> {
         const ALL: [(Source, bool); 5] = [
             (Source::Virtiofs, true),
@@ -78,7 +79,7 @@ impl Source {
             .filter_map(move |(source, visible)| (is_visible(source) == visible).then_some(source))
     }
 
-    /// Its virtio device type; `None` for the disk, which may be one of several.
+    /// Returns its virtio device type; `None` for the disk, which may have several.
     fn device(self) -> Option<&'static Kind> {
         match self {
             Self::Virtiofs => Some(&FS),
@@ -87,7 +88,7 @@ impl Source {
         }
     }
 
-    /// Modules that it needs, and the kernel's name of its file system, which is the last one's.
+    /// Returns the modules that it needs. The last one has the name of the file system.
     fn modules(self) -> (&'static [&'static str], &'static CStr) {
         match self {
             Self::Virtiofs => (&["virtiofs"], c"virtiofs"),
@@ -105,7 +106,7 @@ impl Source {
         let (modules, kind) = self.modules();
         let mut loaded = Ok(());
         for module in modules {
-            // Not final: it may be built in without being listed; the mount decides.
+            // Not final: it may be built in without being listed, so the mount decides.
             loaded = loaded.and(modules::load(root, module));
         }
         let device = match self {
@@ -120,7 +121,7 @@ impl Source {
         let is_plan9 = self == Self::Plan9;
         let mut share = mounted(kind, &device, is_plan9);
         if share.as_ref().err() == Some(&Errno::NOSYS) {
-            // An agent and `--check` may be at it at the same time.
+            // An agent and `--check` may do this at the same time.
             let own = if options.is_agent() { run_dir::SHARE } else { run_dir::CHECKED_SHARE };
             share = mounted_before(root.join(own), kind, &device, is_plan9);
         }
@@ -130,7 +131,7 @@ impl Source {
         };
         let stage = self.device().map(|kind| devices::find(root, kind));
         Err(match (why, loaded) {
-            // Without its device, a share cannot be mounted: no other reason matters.
+            // Without its device a share cannot be mounted, so no other reason matters.
             _ if stage == Some(Device::Absent) => SourceError::Absent,
             // A device of another name.
             (Errno::INVAL | Errno::NOENT, _) if stage.is_some() => SourceError::Absent,
@@ -140,14 +141,15 @@ impl Source {
     }
 }
 
-/// A share that is mounted nowhere: the working directory, until this one is it again. Its files have no other paths.
+/// A detached mount, used as the working directory until the old one is restored, because its files
+/// have no other paths.
 pub(super) struct Mounted {
     back: OwnedFd,
     _share: OwnedFd,
 }
 
 impl Mounted {
-    /// Enters it. Nothing else runs yet for which the working directory counts.
+    /// Enters it. Nothing that depends on the working directory runs yet.
     fn enter(share: OwnedFd) -> Result<Self, Errno> {
         let back = directory(Path::new("."))?;
         fchdir(&share)?;
@@ -157,12 +159,12 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // It was the working directory before.
+        // The old working directory.
         let _entered = fchdir(&self.back);
     }
 }
 
-/// Mounts a file system nowhere.
+/// Creates a detached mount.
 fn mounted(kind: &CStr, device: &CStr, is_plan9: bool) -> Result<OwnedFd, Errno> {
     let new = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&new, c"source", device)?;
@@ -178,7 +180,7 @@ fn mounted(kind: &CStr, device: &CStr, is_plan9: bool) -> Result<OwnedFd, Errno>
     fsmount(&new, FsMountFlags::FSMOUNT_CLOEXEC, rights)
 }
 
-/// The same before Linux 5.2: for a moment it is mounted in a directory.
+/// The same before Linux 5.2, with a short-lived mount in a directory.
 fn mounted_before(
     place: PathBuf,
     kind: &CStr,
@@ -190,7 +192,7 @@ fn mounted_before(
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
     let data = is_plan9.then_some(c"trans=virtio,access=0,msize=131072");
     let [device, kind] = [device, kind].map(|text| text.to_str().unwrap_or_default());
-    // One that was killed here has left its own, over which a share cannot be mounted again.
+    // An agent that was killed here has left its mount, over which a share cannot be mounted again.
     let _left = unmount(&place, UnmountFlags::DETACH);
     let share = mount(device, &place, kind, flags, data).and_then(|()| directory(&place));
     let _none = unmount(&place, UnmountFlags::DETACH);
@@ -203,7 +205,7 @@ fn directory(path: &Path) -> Result<OwnedFd, Errno> {
     open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The disk is not seen: no such disk, or none of the disks has a driver.
+/// Why the disk is not found: no such disk, or no disk has a driver.
 fn undriven(root: &Path) -> SourceError {
     for (kind, driver) in [(&BLOCK, "virtio_blk"), (&SCSI, "virtio_scsi")] {
         if let Err(why) = modules::drive(root, kind, "a disk", driver) {
@@ -213,8 +215,8 @@ fn undriven(root: &Path) -> SourceError {
     SourceError::Absent
 }
 
-/// Incus' config disk, a CD-ROM (P§1.2). On a SCSI bus its drivers may have to be loaded first, after
-/// which the kernel scans the bus in the background.
+/// Finds Incus' config disk, a CD-ROM (P§1.2). On a SCSI bus its drivers may have to be loaded
+/// first; then the kernel scans the bus in the background.
 fn disk(root: &Path, scan: Duration) -> Option<PathBuf> {
     let found = disk::find(root, LABEL);
     if found.is_some() || devices::find(root, &SCSI) == Device::Absent {
@@ -227,7 +229,7 @@ fn disk(root: &Path, scan: Duration) -> Option<PathBuf> {
 /// Loads a module that may be needed; a failure is only logged.
 pub(super) fn prepare(root: &Path, module: &str) {
     if let Err(why) = modules::load(root, module) {
-        // It may be built in without being listed; the mount reports what is really missing.
+        // It may be built in without being listed; the mount reports what is missing.
         log::debug(format_args!("{why}"));
     }
 }

@@ -1,4 +1,4 @@
-//! What the guest's policy does not allow, or does not any longer.
+//! Handles what the guest's policy denies, or no longer allows.
 
 use std::fmt::Display;
 use std::io;
@@ -12,7 +12,8 @@ use crate::net::serve::Answer;
 use crate::net::stream::Stream;
 use crate::transport::Socket;
 
-/// Relays what was allowed when the policy had this count, until either side ends it or the policy changes.
+/// Relays a connection that was allowed at this count of the policy, until either side ends it or
+/// the policy changes.
 pub(crate) async fn relay_while_allowed(
     agent: &Agent,
     allowed: u64,
@@ -26,7 +27,7 @@ pub(crate) async fn relay_while_allowed(
     changed.or(relay(stream, socket)).await
 }
 
-/// 403 with the reason, which the host shows to its user and the log to the guest's.
+/// Returns 403 with the reason, and logs it.
 #[inline(never)] // its size
 pub(crate) fn denied(agent: &Agent, what: &dyn Display) -> Answer {
     // Nobody meant that, and whoever could mend it may have no other way into the guest.

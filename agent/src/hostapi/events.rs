@@ -21,11 +21,10 @@ use crate::net::websocket::{Inbox, Received, WebSocket, upgrade};
 use crate::runtime::clock::sleep;
 use crate::runtime::log;
 
-/// Most listeners of the host at once: each `lxc exec` has one, a TLS connection of 16 KB, and hundreds at once are
-/// no attack. Beyond it: 503.
+/// Limit of the host's listeners: each `lxc exec` has one, a TLS connection of 16 KB, and hundreds
+/// at once are normal. Beyond it: 503.
 const LISTENERS: usize = 1024;
-/// Most of an event that waits for a listener to read, in TLS and in the kernel each, bytes: what a long event
-/// costs for each that does not.
+/// Limit of unread output per listener, bytes, in TLS and in the kernel each.
 const AHEAD: usize = 4 * 1024;
 /// Interval between pings on a websocket (P§4.3).
 const PING: Duration = Duration::from_secs(10);
@@ -111,8 +110,8 @@ impl Listener {
         result
     }
 
-    /// Ends early if the listener is dropped. Its connection is then ended without a word: the last event is
-    /// not complete, and nobody reads.
+    /// Ends early if the listener is dropped. Its connection is then closed without an end, because
+    /// the last event is incomplete and the client does not read.
     async fn unless_dropped(
         &self,
         serve: impl Future<Output = std::io::Result<()>>,

@@ -28,7 +28,8 @@ pub(crate) const FS: Kind = Kind { virtio: "0x001a", pci: "0x105a" };
 /// PCI vendor of all virtio devices (§4.1.2).
 const VENDOR: &str = "0x1af4";
 
-/// Most entries of a directory that are looked at, 1 MB of memory: users decide how many processes `/proc` has.
+/// Limit of examined directory entries, 1 MB of memory: users decide how many processes `/proc`
+/// has.
 const ENTRIES: usize = 16 * 1024;
 
 /// How far a device has been set up, in this order.
@@ -44,7 +45,7 @@ pub(crate) enum Device {
     Driven,
 }
 
-/// Stage of the device of this type; of several, the furthest.
+/// Returns the stage of the device of this type; the furthest of several.
 pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     let mut furthest = Device::Absent;
     for path in entries(&root.join("sys/bus/virtio/devices")) {
@@ -55,7 +56,8 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     }
     if furthest == Device::Absent {
         for path in entries(&root.join("sys/bus/pci/devices")) {
-            // What has a driver is on the virtio bus, or none of ours; to read a file of sysfs takes longer.
+            // A PCI device with a driver is also on the virtio bus, or no virtio device. Skipping
+            // it saves reads of sysfs.
             let is_free = !is_there(&path, "driver") && says(&path, "vendor", VENDOR);
             // A transitional device has its type as the subsystem number.
             if is_free
@@ -68,27 +70,28 @@ pub(crate) fn find(root: &Path, kind: &Kind) -> Device {
     furthest
 }
 
-/// Whether the device's file `name` holds this word.
+/// Returns whether the device's file `name` contains this word.
 #[inline(never)] // its size
 pub(crate) fn says(device: &Path, name: &str, number: &str) -> bool {
     read_text(&device.join(name)).is_ok_and(|text| text.trim_ascii_end() == number)
 }
 
-/// A number of something in sysfs that nothing else has in one boot, and what is made later has a higher one (Linux since
-/// 5.5, `fs/kernfs/dir.c`: `idr_alloc_cyclic`); 0 if it is not there. Names are given again.
+/// Returns a sysfs entry's identity, which is unique in one boot and grows with time (Linux 5.5,
+/// `fs/kernfs/dir.c`: `idr_alloc_cyclic`), unlike its name; 0 if it does not exist.
 #[inline(never)] // its size
 pub(crate) fn identity(path: &Path) -> u64 {
     stat(path).map_or(0, |about| about.st_ino)
 }
 
-/// A number in sysfs; 0 if there is none.
+/// Reads a number in sysfs; 0 if there is none.
 #[inline(never)] // its size
 pub(crate) fn number_of(device: &Path, attribute: &str) -> u64 {
     let text = text_of(device, attribute);
     number(text.trim_ascii_end().as_bytes()).unwrap_or(0)
 }
 
-/// Paths of a directory's first [`ENTRIES`] entries, unsorted; empty if it cannot be read.
+/// Returns the paths of a directory's first [`ENTRIES`] entries, unsorted; empty if it cannot be
+/// read.
 #[inline(never)] // its size
 pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     let mut paths = Vec::new();
@@ -98,16 +101,17 @@ pub(crate) fn entries(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Why the host gets no files and reports: this program is found by `/proc`, and reports are read there.
+/// The message if the host gets no files and reports: workers are started through `/proc`, and
+/// reports read it.
 pub(crate) const NO_PROC: &str =
     "/proc is not mounted: no files, state or metrics for the host: mount -t proc proc /proc";
 
-/// [`NO_PROC`], if that is so.
+/// Returns [`NO_PROC`] if `/proc` is not mounted.
 pub(crate) fn without_proc(root: &Path) -> Option<&'static str> {
     (!is_there(root, "proc/self")).then_some(NO_PROC)
 }
 
-/// Which of `/sys` and `/dev` is not mounted, the first if neither is, and what to do.
+/// Returns which of `/sys` and `/dev` is not mounted, the first if neither is, and what to do.
 pub(crate) fn unmounted(root: &Path) -> Option<&'static str> {
     let is_there = |path: &str| is_there(root, path);
     if !is_there("sys/bus") {

@@ -1,4 +1,4 @@
-//! What `GET /1.0` says of the machine.
+//! The machine's values for `GET /1.0`.
 
 use mote_core::hostapi::info::Machine;
 

@@ -1,20 +1,22 @@
-//! What the agent does not find in the machine, or cannot use: the words for people, the cause first, then what to do.
+//! Why something in the machine is missing or unusable, as messages: the cause first, then what to
+//! do.
 
 use std::fmt;
 
-/// Why something is missing or of no use: a module, a driver, the status port, the host's files.
+/// Why a module, a driver, the status port or the host's files are missing or unusable.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// A file system of the kernel's is not mounted: the reason is the same for all that would be found by it.
+    /// A kernel file system is not mounted: the same reason for everything that it would show.
     Unmounted(&'static str),
-    /// Another program has it, of whose end no device tells: it is tried again at each look.
+    /// Another program uses it. No event reports the end of that, so it is tried again at each
+    /// check.
     Taken(String),
-    /// Another cause. Nobody tells these from each other: whoever waits says it again when the words change.
+    /// Another cause. Callers do not distinguish these; they log the message again when it changes.
     Other(String),
 }
 
 impl Missing {
-    /// The reason in words.
+    /// Returns the message.
     pub(crate) fn why(&self) -> &str {
         match self {
             Self::Unmounted(why) => why,

@@ -1,4 +1,4 @@
-//! Loads kernel modules without modprobe: an initramfs may have the modules and not the tool.
+//! Loads kernel modules without modprobe, which an initramfs may lack.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,8 @@ const VSOCK_NODE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Loads a module and its dependencies, unless it is loaded already or built in.
 ///
 /// # Errors
-/// No `modules.dep`, no such module in it, or the kernel's reason; each names the module, and what to do.
+/// No `modules.dep`, no such module in it, or the kernel's reason; each names the module and what
+/// to do.
 pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
     if is_loaded(root, name) {
         return Ok(());
@@ -55,7 +56,8 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
         .find(|(file, _)| is_named(file, name))
         .ok_or_else(|| missing(&"not there"))?;
     for file in line.1.split_whitespace().rev().chain([line.0]) {
-        // The kernel would read and check the whole file before it says that it is there.
+        // The kernel would read and check the whole file before it reports that the module is
+        // loaded.
         if !is_loaded(root, stem(file)) {
             insert(&directory.join(file))
                 .map_err(|error| Missing::Other(format!("module {name}: {file}: {error}")))?;
@@ -65,12 +67,12 @@ pub(crate) fn load(root: &Path, name: &str) -> Result<(), Missing> {
     Ok(())
 }
 
-/// Why there are no modules of this kernel, `release`, if there are those of another: the image has a newer kernel than
-/// was booted, or this is a chroot.
+/// Returns why the modules of this kernel, `release`, are missing if those of another one exist:
+/// the image has a newer kernel than the booted one, or this is a chroot.
 #[inline(never)] // its size
 fn another_kernel(root: &Path, release: &str) -> Option<String> {
     if !built::STATE {
-        // Left out of the smallest build to save bytes.
+        // The smallest build omits this to save bytes.
         return None;
     }
     let modules = root.join("lib/modules");
@@ -82,7 +84,7 @@ fn another_kernel(root: &Path, release: &str) -> Option<String> {
     Some(format!("this kernel is {release}, and the modules in {modules} are of {other}"))
 }
 
-/// Loads the driver of a device that is there without one; returns the device's stage: absent or driven.
+/// Loads the driver of a device without one; returns the device's stage: absent or driven.
 ///
 /// # Errors
 /// It still has no driver: why, and what to do.
@@ -101,7 +103,8 @@ pub(crate) fn drive(root: &Path, kind: &Kind, what: &str, driver: &str) -> Resul
     }
 }
 
-/// The message for a device without its driver, with the reason why that could not be loaded.
+/// Returns the message for a device without its driver, with the reason why that could not be
+/// loaded.
 fn undriven(what: &str, driver: &str, loaded: Result<(), Missing>) -> String {
     let loaded = loaded.err();
     let why: &dyn std::fmt::Display = match &loaded {
@@ -124,7 +127,7 @@ fn is_loaded(root: &Path, name: &str) -> bool {
     root.join("sys/module").join(name.replace('-', "_")).exists()
 }
 
-/// Whether `path` is that module's file; `-` and `_` are equal in names.
+/// Returns whether `path` is that module's file; `-` and `_` are equal in names.
 fn is_named(path: &str, name: &str) -> bool {
     stem(path).replace('-', "_") == name.replace('-', "_")
 }
@@ -144,8 +147,8 @@ pub(crate) enum Patience {
     Look,
 }
 
-/// Loads the virtio transport of vsock and checks for `/dev/vsock`. With the node there, returns a reason
-/// why vsock may not work all the same: no device, or no driver bound to it.
+/// Loads the virtio transport of vsock and checks for `/dev/vsock`. If the node exists, returns why
+/// vsock may still not work: no device, or no driver bound to it.
 ///
 /// # Errors
 /// `/dev/vsock` is missing: the reason, and what to do.
@@ -170,10 +173,10 @@ pub(crate) fn load_vsock(root: &Path, patience: Patience) -> Result<Option<Strin
     })
 }
 
-/// The reason why vsock may not work, from the stage of its device and the result of loading its driver.
+/// Returns why vsock may not work, from its device's stage and the result of loading the driver.
 fn doubt(root: &Path, loaded: Result<(), Missing>) -> Option<String> {
     if !built::STATE {
-        // The details are left out of the smallest build to save bytes.
+        // The smallest build omits the details to save bytes.
         return loaded.err().map(|why| format!("no vsock driver: {why}"));
     }
     match (devices::find(root, &VSOCK), loaded) {
@@ -219,7 +222,7 @@ mod tests {
             modules.display()
         );
         assert_eq!(why(), expected);
-        // With its own directory there, what is missing is in that.
+        // If its own directory exists, the missing file belongs there.
         std::fs::create_dir_all(modules.join(release)).unwrap();
         assert!(why().contains("modules.dep: No such file"), "{}", why());
     }

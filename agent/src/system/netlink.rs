@@ -1,5 +1,5 @@
-//! A route netlink socket: lists and changes network interfaces. The core's `netlink` has the message
-//! format. The calls block, which is short: the kernel answers at once.
+//! A route netlink socket that lists and changes network interfaces. The core's `netlink` has the
+//! message format. Calls block only briefly, because the kernel answers at once.
 
 use std::os::fd::OwnedFd;
 

@@ -1,4 +1,4 @@
-//! Whose a process is: any user can give his one any name.
+//! Determines a process's user, because any user can give a process any name.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use crate::runtime::small_files::text_of;
 
 /// root's number.
 pub(crate) const ROOT: u32 = 0;
-/// The highest number of a user who is a service's, and no person: `SYS_UID_MAX` of Debian's and Fedora's login.defs.
+/// The highest user id of a service: `SYS_UID_MAX` of Debian's and Fedora's login.defs.
 pub(crate) const SERVICES: u32 = 999;
 
-/// Whether the real user of the process with this directory in `/proc` has this number at most. In a setuid program that is who
-/// started it.
+/// Returns whether the real user id of the process with this `/proc` directory is at most `most`.
+/// For a setuid program that is the user who started it.
 #[inline(never)] // its size
 pub(crate) fn is_of(process: &Path, most: u32) -> bool {
     let status = text_of(process, "status");
@@ -19,12 +19,12 @@ pub(crate) fn is_of(process: &Path, most: u32) -> bool {
     user.is_some_and(|user: u32| user <= most)
 }
 
-/// The numbers of a process's users, of its `status`: the real one, the effective one and two more, with tabs between them.
+/// Returns the user ids in a process's `status`: real, effective and two more, separated by tabs.
 pub(crate) fn users(status: &[u8]) -> &[u8] {
     after(status, "\nUid:\t").unwrap_or_default()
 }
 
-/// What is behind the first such part.
+/// Returns the text after the first such part.
 #[inline(never)] // its size
 pub(crate) fn after<'a>(text: &'a [u8], part: &str) -> Option<&'a [u8]> {
     let at = text.windows(part.len()).position(|there| there == part.as_bytes())?;

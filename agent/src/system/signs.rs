@@ -1,5 +1,5 @@
-//! What tells that the VM runs again: a NIC that tells its neighbours where it is, the kernel's log, and the hardware's clock. All
-//! of it is the machine's, whatever the root is.
+//! Signs of a resume: gratuitous announcements of a virtio NIC, the kernel's log, and the RTC. They
+//! are the machine's, whatever the root is.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::sys::restored::only_announcements;
 
 /// Multicast group of links: `RTMGRP_LINK`.
 const LINKS: u32 = 1;
-/// Longest record of the kernel's log that is looked at, bytes. The kernel skips one that has no room.
+/// Longest record of the kernel's log that is examined, bytes. The kernel skips a longer one.
 const RECORD: usize = 256;
 
-/// A non-blocking socket that has a message for each NIC that tells its neighbours where it is. None in a kernel without
-/// netlink.
+/// Returns a non-blocking socket with a message for each NIC that announces itself; `None` in a
+/// kernel without netlink.
 pub(crate) fn announcements() -> Option<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // NETLINK_ROUTE is 0.
@@ -30,19 +30,19 @@ pub(crate) fn announcements() -> Option<OwnedFd> {
     is_told.then_some(socket)
 }
 
-/// Whether there is a driver of virtio NICs, which tell their neighbours where they are after a restore.
+/// Returns whether there is a driver of virtio NICs, which announce themselves after a restore.
 pub(crate) fn has_nic() -> bool {
     Path::new("/sys/bus/virtio/drivers/virtio_net").exists()
 }
 
-/// Whether the kernel is told of another generation: QEMU's device is there, and has a driver; from Linux 6.10 on it is one of
-/// the platform's.
+/// Returns whether the kernel learns of another generation: QEMU's device exists and has a driver,
+/// since Linux 6.10 as a platform device.
 pub(crate) fn has_generation() -> bool {
     Path::new("/sys/bus/platform/devices/QEMUVGID:00/driver").exists()
         || Path::new("/sys/bus/acpi/devices/QEMUVGID:00/driver").exists()
 }
 
-/// The kernel's log from now on, non-blocking.
+/// Opens the kernel's log from now on, non-blocking.
 pub(crate) fn kernel_log() -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let log = open(c"/dev/kmsg", flags, Mode::empty()).ok()?;
@@ -50,7 +50,7 @@ pub(crate) fn kernel_log() -> Option<OwnedFd> {
     Some(log)
 }
 
-/// Whether one of the records that are there tells of another generation. All are read.
+/// Reads all pending records; returns whether one reports another generation.
 #[inline(never)] // its size
 pub(crate) fn is_forked(log: &OwnedFd) -> bool {
     let mut is_forked = false;
@@ -58,14 +58,14 @@ pub(crate) fn is_forked(log: &OwnedFd) -> bool {
         let mut record = [0; RECORD];
         match rustix::io::read(log, &mut record) {
             Ok(length) => is_forked |= is_fork(record.get(..length).unwrap_or_default()),
-            // Too long, or overwritten before it was read: the next read is of a later one.
+            // Too long, or overwritten before it was read: the next read returns a later record.
             Err(Errno::INVAL | Errno::PIPE) => {}
             Err(_) => return is_forked,
         }
     }
 }
 
-/// Seconds since 1970 by the hardware's clock, if there is one.
+/// Returns the RTC's time in seconds since 1970, if there is one.
 pub(crate) fn hardware_clock() -> Option<i64> {
     let text = read_text(Path::new("/sys/class/rtc/rtc0/since_epoch")).ok()?;
     i64::try_from(number(text.trim_ascii_end().as_bytes())?).ok()

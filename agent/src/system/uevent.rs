@@ -1,5 +1,5 @@
-//! Kernel events of devices that are added, removed or changed (`NETLINK_KOBJECT_UEVENT`), with or
-//! without udev.
+//! Kernel events of added, removed or changed devices (`NETLINK_KOBJECT_UEVENT`), with or without
+//! udev.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,12 +14,12 @@ use rustix::net::{
 
 /// Multicast group of the kernel's own events; udev's is 2.
 const KERNEL: u32 = 1;
-/// Receive buffer, bytes; what is longer is cut off. A disk and a NIC are behind all the buses that lead to them, and the path is
-/// there twice before what is told of a NIC.
+/// Receive buffer, bytes; longer events are cut. An event contains the path through all buses twice
+/// before the data of a NIC.
 pub(crate) const EVENT: usize = 512;
 
-/// Bytes of events that may wait, which the kernel doubles: `udevadm trigger` makes a thousand of a KiB at once. Its own default holds
-/// some two hundred.
+/// Bytes of pending events, which the kernel doubles: `udevadm trigger` creates a thousand events
+/// of 1 KiB at once, and the default holds some two hundred.
 const WAITING: usize = 1024 * 1024;
 
 /// The socket of [`listen`].
@@ -31,7 +31,7 @@ pub(crate) enum Woken {
     Signal,
     /// A device was added, removed or changed.
     Event,
-    /// Nothing, in that time.
+    /// The time limit passed.
     Late,
 }
 
@@ -43,13 +43,13 @@ pub(crate) fn listen() -> io::Result<Events> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket =
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))?;
-    // Another one than root has the default.
+    // Users other than root keep the default.
     set_socket_recv_buffer_size_force(&socket, WAITING).ok();
     bind(&socket, &SocketAddrNetlink::new(0, KERNEL))?;
     Ok(socket)
 }
 
-/// The beginning of the next event; empty if not the kernel has sent it.
+/// Returns the beginning of the next event; empty if the kernel is not its sender.
 ///
 /// # Errors
 /// `WouldBlock` if there is none; `ENOBUFS` if some were lost; any error of recvfrom(2).
@@ -62,7 +62,7 @@ pub(crate) fn next(socket: impl AsFd, buffer: &mut [u8; EVENT]) -> io::Result<&[
     Ok(buffer.get(..length).unwrap_or_default())
 }
 
-/// Waits for a signal or an event, at most so long. Blocks the thread.
+/// Waits for a signal or an event, at most this long. Blocks the thread.
 ///
 /// # Errors
 /// Any error of poll(2).
