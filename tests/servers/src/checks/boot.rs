@@ -6,6 +6,7 @@ use super::check::Check;
 use super::devices::{in_guest, plug, unplug};
 use super::during::{During, GONE};
 use super::follow;
+use super::life::report_ready;
 use crate::server::Server;
 use crate::setup::{FIRST_IN_GUEST, nic};
 use crate::terminal::Terminal;
@@ -44,13 +45,13 @@ fn stop(world: &World) -> Result<f64, String> {
 }
 
 fn restart(world: &World) -> Seen {
-    world.exec(&["mote-agent", "ready"]).code(0)?;
+    report_ready(world)?;
     let was = boot_id(world)?;
     let begun = Instant::now();
     world.cli(&["restart", VM]).within(world.limit(150)).text()?;
     let returned = round(begun.elapsed());
     let took = world.until("another boot", 120, || Ok(boot_id(world)? != was))?;
-    same("Ready does not outlive a boot", world.status()?, "Running")?;
+    same("the status after the boot", world.status()?, "Running")?;
     Ok(format!("done after {returned} s, agent {took} s later"))
 }
 

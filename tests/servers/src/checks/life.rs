@@ -89,8 +89,16 @@ fn all_again(world: &World, agent: &str) -> Seen {
     Ok(format!("agent seen after {seen} s, guest API {guest_api} s later, {again} after {all} s"))
 }
 
+/// Has the guest report Ready where the server knows it.
+pub(super) fn report_ready(world: &World) -> Result<(), String> {
+    if world.server.has_ready() {
+        world.exec(&["mote-agent", "ready"]).code(0)?;
+    }
+    Ok(())
+}
+
 fn server_killed(world: &World) -> Seen {
-    world.exec(&["mote-agent", "ready"]).code(0)?;
+    report_ready(world)?;
     let agent = agents_pid(world)?;
     let name = world.server.service();
     let pid = world.run(&["systemctl", "show", "-p", "MainPID", "--value", name]).text()?;
@@ -104,7 +112,7 @@ fn server_killed(world: &World) -> Seen {
 }
 
 fn server_restarted(world: &World) -> Seen {
-    world.exec(&["mote-agent", "ready"]).code(0)?;
+    report_ready(world)?;
     let agent = agents_pid(world)?;
     let restart = ["systemctl", "restart", world.server.service()];
     world.run(&restart).within(world.limit(180)).code(0)?;
