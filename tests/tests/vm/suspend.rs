@@ -1,17 +1,40 @@
-//! A guest that sleeps: the agent's timers do not count that time.
+//! A guest that suspends to memory: the agent's timers do not count that time, and its connections are lost.
 
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use mote_tests::guest::Guest;
 use mote_tests::vm::Spec;
-use mote_tests::world::World;
-use mote_tests::{skipped, wait};
+use mote_tests::world::{MOTE_BOOT, World};
+use mote_tests::{bounded, skipped, wait};
 
 /// Interval of the visible lines in this test, milliseconds.
 const INTERVAL: u64 = 20_000;
-/// How long the guest sleeps, seconds: longer than the interval, so that a line is due when it wakes.
+/// How long the guest sleeps, seconds: longer than the interval, so that a line is due when it wakes, and longer than
+/// `mote-host exec` waits for a silent guest.
 const ASLEEP: u64 = 25;
 
 const ALARM: &str = "/sys/class/rtc/rtc0/wakealarm";
+
+/// Returns whether the guest has a clock that wakes it.
+fn wakes(guest: &mut Guest) -> bool {
+    let has_alarm = guest.sh(&format!("test -e {ALARM}")).0 == 0;
+    if !has_alarm {
+        skipped("a hardware's clock that wakes the guest");
+    }
+    has_alarm
+}
+
+/// Suspends the guest for [`ASLEEP`] seconds.
+fn suspend(guest: &mut Guest) {
+    guest.ok(&format!("echo 0 >{ALARM}; echo +{ASLEEP} >{ALARM}"));
+    let begun = Instant::now();
+    guest.send("echo mem >/sys/power/state");
+    let (code, output) = guest.reply(Duration::from_secs(120));
+    assert_eq!(code, 0, "{output}");
+    assert!(begun.elapsed().as_secs() >= ASLEEP - 2, "it did not sleep: {:?}", begun.elapsed());
+}
 
 #[test]
 fn after_a_suspend_the_next_line_comes_within_a_second() {
@@ -20,8 +43,8 @@ fn after_a_suspend_the_next_line_comes_within_a_second() {
     let spec = Spec { socket: true, words, ..Spec::default() };
     let mut world = World::of("lxd", &spec, &[]);
     let mut guest = world.shell();
-    if guest.sh(&format!("test -e {ALARM}")).0 != 0 {
-        return skipped("a hardware's clock that wakes the guest");
+    if !wakes(&mut guest) {
+        return;
     }
     let lines = |world: &World| world.host.state()["lines"].as_array().map_or(0, Vec::len);
     let next = |world: &World, what: &str| {
@@ -32,14 +55,9 @@ fn after_a_suspend_the_next_line_comes_within_a_second() {
     next(&world, "CONNECTED");
     // Right after a line, the next one is an interval away.
     next(&world, "a line");
-    guest.ok(&format!("echo 0 >{ALARM}; echo +{ASLEEP} >{ALARM}"));
-    let begun = Instant::now();
     let before = lines(&world);
-    guest.send("echo mem >/sys/power/state");
-    let (code, output) = guest.reply(Duration::from_secs(120));
-    assert_eq!(code, 0, "{output}");
+    suspend(&mut guest);
     let woke = Instant::now();
-    assert!((woke - begun).as_secs() >= ASLEEP - 2, "it did not sleep: {:?}", woke - begun);
     wait("a line", Duration::from_millis(2 * INTERVAL), || (lines(&world) > before).then_some(()));
     let late = woke.elapsed();
     println!("after {ASLEEP} s of sleep: a line within {late:?}");
@@ -54,5 +72,36 @@ fn after_a_suspend_the_next_line_comes_within_a_second() {
     std::thread::sleep(Duration::from_secs(3));
     let used = used() - before;
     assert!(used < 30, "{used} ticks of 300");
+    world.power_off(&mut guest);
+}
+
+#[test]
+fn after_a_suspend_a_command_has_ended_with_a_reason_and_the_next_one_runs() {
+    let mut world = World::of("lxd", &Spec::default(), &[]);
+    let mut guest = world.shell();
+    if !wakes(&mut guest) {
+        return;
+    }
+    let script = "echo $$; trap '' HUP TERM; while :; do sleep 1; done";
+    let mut command = world.host.exec_with(&["-T", "-n"], &["sh", "-c", script]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut client = bounded(&mut command).expect("mote-host");
+    let mut pid = String::new();
+    let stdout = client.stdout.as_mut().expect("its output");
+    BufReader::new(stdout).read_line(&mut pid).expect("a line");
+    suspend(&mut guest);
+    let (status, took) =
+        wait("the client's end", MOTE_BOOT, || client.try_wait().expect("its status"));
+    let mut said = String::new();
+    client.stderr.take().expect("its errors").read_to_string(&mut said).expect("text");
+    println!("{took:?} after the guest woke: {status}, {said:?}");
+    // The operation's end, or that nobody knows it any longer.
+    let lost = "the guest has lost its connections, as after a suspend";
+    assert!(matches!(status.code(), Some(129 | 137)) && said.contains(lost), "{status}: {said}");
+    guest.ok(&format!("! kill -0 {}", pid.trim()));
+    // What carries vsock serves the guest as before.
+    assert_eq!(world.host.exec(&["echo", "again"]).as_deref(), Ok("again\n"));
+    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
+    assert_eq!(guest.ok("grep -c 'took too long' /run/agent.log || :"), "0\n");
     world.power_off(&mut guest);
 }

@@ -119,6 +119,7 @@ struct Watch {
     device: Option<Pid>,
     arrived: u64,
     ticks: u32,
+    was_paused: bool,
 }
 
 /// The guest has not answered pings, although its VM runs.
@@ -134,7 +135,8 @@ impl std::fmt::Display for Silent {
 }
 
 impl Watch {
-    /// Looks why nothing has arrived for another [`TICK`].
+    /// Looks why nothing has arrived for another [`TICK`], and pings the guest every [`PING`] ticks, counted from the end of a
+    /// pause. A paused or suspended guest gets no ping: it makes vhost-device-vsock 0.3.0 stop serving.
     ///
     /// # Errors
     /// Why nothing will.
@@ -145,12 +147,14 @@ impl Watch {
         let arrived = pulse.arrived();
         self.ticks = if arrived == self.arrived { self.ticks + 1 } else { 1 };
         self.arrived = arrived;
-        if self.ticks.is_multiple_of(PING) {
-            pulse.ping();
+        let is_due = self.ticks.is_multiple_of(PING);
+        if is_due || self.was_paused || self.ticks > SILENCE / 2 {
+            self.was_paused = (self.is_paused)();
         }
-        // In the second half only: a VM that was paused before has had the time to answer.
-        if self.ticks > SILENCE / 2 && (self.is_paused)() {
+        if self.was_paused {
             self.ticks = 0;
+        } else if is_due {
+            pulse.ping();
         }
         if TICK * self.ticks < patient(TICK * SILENCE) { Ok(()) } else { bail!(Silent) }
     }
@@ -162,7 +166,7 @@ impl Incoming {
     pub fn watch(&mut self, instance: &Instance, is_paused: impl Fn() -> bool + Send + 'static) {
         let device = vsock_device::process(instance);
         let is_paused = Box::new(is_paused);
-        self.watch = Some(Watch { is_paused, device, arrived: 0, ticks: 0 });
+        self.watch = Some(Watch { is_paused, device, arrived: 0, ticks: 0, was_paused: false });
         self.socket.get_mut().read.limit(Limit::Each(TICK));
     }
 

@@ -46,8 +46,8 @@ pub const NOT_EXECUTABLE: &str = "Command not executable";
 const IDENTITY: &str = "container_exec_user_group_cwd";
 /// What a caller gets who lost the guest.
 const DISCONNECTED: u8 = 129;
-/// What is said of output that is missing then.
-const RESET: &str = "the guest has lost its connections, as after a suspend; output may be missing";
+/// The reason if nobody knows a better one.
+const RESET: &str = "the guest has lost its connections, as after a suspend";
 /// And who lost output of a command that ended with 0.
 const INCOMPLETE: u8 = 1;
 
@@ -153,7 +153,9 @@ impl<'a> Running<'a> {
             for cut in cuts {
                 match cut {
                     Cut::Lost(why) => lost.push(why),
-                    Cut::Open(_) if is_reset => lost.push(RESET.to_owned()),
+                    Cut::Open(_) if is_reset => {
+                        lost.push(format!("{RESET}; output may be missing"))
+                    }
                     Cut::Open(why) => complain(why),
                 }
             }
@@ -177,7 +179,7 @@ fn lost(root: &Path, instance: &Instance, why: &str) -> String {
                 return format!("Disconnected: {why}");
             }
             Ok((_, Known::Reachable)) if Instant::now() < until => sleep(LOST_LOOK_INTERVAL),
-            _ => return "Disconnected".to_owned(),
+            _ => return format!("Disconnected: {RESET}"),
         }
     }
 }
