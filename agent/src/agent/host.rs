@@ -1,4 +1,4 @@
-//! The host as the agent knows it: where its address is from, calls to it and what they say of it, Ready said again.
+//! The host: its address, calls to it and their results, and the repetition of Ready.
 
 use std::io;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use crate::runtime::log;
 
 /// A verification is one `GET /1.0`; the host waits 3 s for our answer to its PUT (P§3.2).
 const VERIFY: Duration = Duration::from_millis(2500);
-/// How long the host may take to answer an ordinary request.
+/// Time limit for the host's answer to an ordinary request.
 pub(crate) const HOST_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest part of the host's error text that is passed on, bytes.
 const SAID: usize = 200;
@@ -69,7 +69,7 @@ impl Agent {
         Ok(link)
     }
 
-    /// A link to that address, with the current link's TLS state if the pin is the same.
+    /// Returns a link to that address, with the current link's TLS state if the pin is the same.
     ///
     /// # Errors
     /// As of [`Identity::client`](crate::net::tls::Identity::client).
@@ -82,8 +82,8 @@ impl Agent {
         Ok(Rc::new(Link { transport: self.options.transport.clone(), address, pin, tls }))
     }
 
-    /// Begins anew with a host that may be another one, or that knows another life of this VM: without the tickets of before,
-    /// and with an announcement. Once it is verified, Ready is said again.
+    /// Starts over with a host that may be another one, or that knows another copy of this VM:
+    /// drops the tickets and announces the agent. After the verification, Ready is repeated.
     pub(crate) fn begin_anew(&self) {
         if let Some(link) = &*self.link.borrow() {
             link.tls.tickets.forget();
@@ -123,7 +123,8 @@ impl Agent {
         }
     }
 
-    /// The host's answer with the devices that it tells guests of (P§5.3); empty if it does not.
+    /// Returns the host's answer with the devices that it shows guests (P§5.3); empty if there is
+    /// none.
     pub(crate) async fn devices(&self) -> Vec<u8> {
         let request = Call {
             method: "GET",
@@ -140,7 +141,7 @@ impl Agent {
     /// Makes a call to the host and reports its result to the status machine.
     ///
     /// # Errors
-    /// As [`call`], or if the host's address is unknown.
+    /// Like [`call`], or the host's address is unknown.
     pub(crate) async fn ask(
         &self,
         request: &Call<'_>,
@@ -193,7 +194,7 @@ impl Agent {
         }
     }
 
-    /// Tells the host this state; whether it has taken it.
+    /// Sends the host this state; returns whether it accepted it.
     pub(crate) async fn tell(&self, state: ReadyState) -> bool {
         let body = Document::new(32, |json| write_state(json, state.name()));
         let request = Call {
@@ -220,7 +221,8 @@ impl Agent {
     }
 }
 
-/// First line of an error's body, at most [`SAID`] bytes: of an envelope's `error`, or of the body itself.
+/// Returns the first line of an error's body, at most [`SAID`] bytes: of an envelope's `error`, or
+/// of the body itself.
 fn error_text(body: &[u8]) -> String {
     let said = Value::parse(body).ok().and_then(|body| body.member("error"));
     let enveloped = said.and_then(|text| text.string().ok());

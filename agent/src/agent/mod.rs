@@ -1,4 +1,5 @@
-//! The state that tasks share. There is one thread, so plain cells; no borrow is held across an await.
+//! The state that tasks share. There is one thread, so plain cells suffice; no borrow is held
+//! across an await.
 
 pub(crate) mod envelope;
 pub(crate) mod errors;
@@ -41,21 +42,23 @@ use crate::runtime::wake::Signal;
 use crate::runtime::{log, run_dir};
 use crate::sys::sandbox;
 
-/// Shortest interval between log lines about callers with another certificate: a real host calls again
-/// for each request of its user, and anybody on the host can call without end.
+/// Shortest interval between log lines about callers with another certificate: a real host calls
+/// for each request of its user, and any program on the host can call endlessly.
 pub(crate) const UNKNOWN_CALLER_LOG_INTERVAL: Duration = Duration::from_secs(30);
-/// Shortest interval between log lines about the same shortage, of which each call would make one.
+/// Shortest interval between log lines about the same shortage, which each call would repeat.
 pub(crate) const SHORTAGES: Duration = Duration::from_secs(10);
-/// Permits of [`Agent::ready_lock`], one for each PATCH of the state that is under way: more than there are clients.
-/// Over it one waits.
+/// Permits of [`Agent::ready_lock`], one for each PATCH of the state in progress: more than there
+/// are clients. Further ones wait.
 pub(crate) const READY_LOCK_PERMITS: usize = 1 << 16;
 /// Permits of [`Agent::host_requests`]: more than there are connections.
 pub(crate) const HOST_REQUEST_PERMITS: usize = 1 << 16;
 /// Most sessions at once. Beyond it: 503.
 pub(crate) const SESSIONS: usize = 64;
-/// Shortest interval between log lines about what the policy refuses the host, which can ask without end.
+/// Shortest interval between log lines about requests that the policy denies: the host can repeat
+/// them endlessly.
 pub(crate) const REFUSALS: Duration = Duration::from_secs(10);
-/// Longest time for a first call: the host reads the port every 10 s (P§2.3), and calls for 3 s (P§3.2).
+/// Time limit for the host's first call: it reads the port every 10 s (P§2.3), and calls for 3 s
+/// (P§3.2).
 const UNHEARD: Duration = Duration::from_secs(20);
 /// Error text after that time.
 const NO_CALL: &str = "the host has not called: does it read this port (name, chardev)?";
@@ -68,7 +71,7 @@ pub(crate) struct Agent {
     pub(crate) options: Options,
     /// The server that the host runs.
     pub(crate) flavour: Flavour,
-    /// What the guest's policy leaves the host.
+    /// The guest's policy for the host.
     pub(crate) policy: InForce,
     /// Our certificate, and the caller's.
     pub(crate) identity: Identity,
@@ -76,13 +79,13 @@ pub(crate) struct Agent {
     pub(crate) status: RefCell<Status>,
     /// Raised when `status` may have something to do.
     pub(crate) status_changed: Signal,
-    /// Raised when the status channel was woken, whatever by, and when a connection of the host's has ended.
+    /// Raised when the status channel was woken, and when a connection of the host has ended.
     pub(crate) woken: Signal,
-    /// Raised when the host tells that it has added a NIC.
+    /// Raised when the host reports a hot-plugged NIC.
     pub(crate) nic_added: Signal,
-    /// Whether somebody has set the wall clock.
+    /// Whether a program has set the wall clock.
     pub(crate) clock_set: Cell<bool>,
-    /// Earliest time of the next comparison of the wall clock with the hardware's.
+    /// Earliest time of the next comparison of the wall clock with the RTC.
     pub(crate) next_look: Cell<Uptime>,
     /// One permit, held from a resume until the random number generator is reseeded and the clock is set.
     pub(crate) resuming: Rc<Semaphore>,
@@ -90,11 +93,11 @@ pub(crate) struct Agent {
     pub(crate) link: RefCell<Option<Rc<Link>>>,
     /// True while devlxd is on: host and policy allow it.
     pub(crate) devlxd: Cell<bool>,
-    /// The socket of devlxd, if it was made before the sandbox, which forbids to make one.
+    /// devlxd's socket, if it was created before the sandbox, which forbids that.
     pub(crate) guests: Option<OwnedFd>,
     /// Raised when `devlxd` changed.
     pub(crate) devlxd_changed: Signal,
-    /// One permit: device events are handled one after the other.
+    /// One permit, because device events are handled one after another.
     pub(crate) device_event_lock: Rc<Semaphore>,
     /// Listeners of `/1.0/events`.
     pub(crate) events: Rc<Events>,
@@ -104,10 +107,10 @@ pub(crate) struct Agent {
     pub(crate) errors: RefCell<Errors>,
     /// Whether the host has called, with its certificate.
     pub(crate) called: Cell<Called>,
-    /// Whether it is to start anew as soon as it may.
+    /// Whether to re-exec as soon as possible.
     pub(crate) will_reexec: Cell<bool>,
-    /// Shared by the states that applications set, on their way to the host: a permit each. Exclusive, with all permits,
-    /// to say Ready again, which would otherwise overtake a newer state.
+    /// Requests of applications to set the state take one permit each. A repetition of Ready takes
+    /// all, because it could otherwise overtake a newer state.
     pub(crate) ready_lock: Rc<Semaphore>,
     /// Rate limit of log lines about callers with another certificate.
     pub(crate) unknown_callers: RefCell<LogLimit>,
@@ -121,13 +124,15 @@ pub(crate) struct Agent {
     pub(crate) files: String,
     /// Operations that the host started.
     pub(crate) operations: Operations,
-    /// A permit for each request of the host under way, to the end of its answer, and for each forwarded connection.
+    /// A permit for each request of the host until the end of its answer, and for each forwarded
+    /// connection.
     pub(crate) host_requests: Rc<Semaphore>,
     /// Permits of SFTP sessions.
     pub(crate) sessions: Rc<Semaphore>,
     /// Child processes.
     pub(crate) children: Children,
-    /// Runs the tasks. Some of them hold the agent that holds this: both live to the end.
+    /// Runs the tasks. Some of them hold the agent, which holds this; both live until the process
+    /// ends.
     pub(crate) executor: Executor,
 }
 
@@ -200,7 +205,7 @@ impl Agent {
         self.boxed_task(Box::pin(task))
     }
 
-    /// The same of what is boxed already.
+    /// The same for a boxed future.
     pub(crate) fn boxed_task(&self, task: BoxFuture<'static>) -> Task<()> {
         self.executor.spawn(task)
     }
@@ -217,7 +222,7 @@ impl Agent {
         self.status.borrow().state()
     }
 
-    /// Notes an error for the log and the status file.
+    /// Logs an error and adds it to the status file.
     #[inline(never)] // its size
     pub(crate) fn report_error(&self, text: Arguments<'_>) {
         self.report_error_about(About::Else, text.to_string());
@@ -229,23 +234,24 @@ impl Agent {
         self.note(about, text);
     }
 
-    /// Notes an error that is logged already.
+    /// Adds an error that was logged already to the status file.
     pub(crate) fn note(&self, about: About, text: String) {
         *self.errors.borrow_mut().about(about) = Some(text);
         self.status_changed.raise();
     }
 
-    /// Clears the last error about this.
+    /// Clears the last error of this subject.
     pub(crate) fn clear_error(&self, about: About) {
         *self.errors.borrow_mut().about(about) = None;
     }
 
-    /// Looks for a resume now and, after one, waits until the random number generator is reseeded and the clock is set. Otherwise the
-    /// host's first command after a resume would see the time of before the pause.
+    /// Checks for a resume now and, after one, waits until the random number generator is reseeded
+    /// and the clock is stepped. Otherwise the host's first command after a resume would see the
+    /// old time.
     pub(crate) async fn settled(&self) {
         self.next_look.take();
         self.woken.raise();
-        // The task of `follow::restore`, which was woken before, looks first.
+        // The task of `follow::restore`, which was woken before, checks first.
         yield_now().await;
         drop(self.resuming.clone().take().await);
     }
@@ -258,14 +264,14 @@ impl Agent {
         }
     }
 
-    /// Whether the host has called in this boot, or has read the status port.
+    /// Returns whether the host has called in this boot, or has read the status port.
     pub(crate) fn has_called(&self) -> bool {
         self.called.get() != Called::Never || self.status.borrow().is_heard()
     }
 
-    /// Notes that the host does not call, although it seems to be there: it does not read the port, or its calls do
-    /// not arrive. Each host calls an agent that it has not heard of before (P§2.3). `doubt` is why it may read another
-    /// port.
+    /// Records that the host does not call although it seems to run: it does not read the port, or
+    /// its calls do not arrive. Each host calls an agent that is new to it (P§2.3). `doubt` is why
+    /// it may read another port.
     pub(crate) fn miss_call(&self, doubt: Option<&str>) {
         let lasts = now() - self.status.borrow().since();
         let is_known = self.errors.borrow().is_of_host();
@@ -281,14 +287,16 @@ impl Agent {
         self.report_error_about(About::Host, format!("{lost}{why}"));
     }
 
-    /// Notes that this agent has no descriptor or memory left. The status file keeps what it says of the host.
+    /// Records that this agent has no descriptor or memory left. The status file keeps its entry
+    /// about the host.
     pub(crate) fn shortage(&self, why: &str) {
         if let Some(often) = again(&self.shortages) {
             log::warn(format_args!("{why}{often}"));
         }
     }
 
-    /// Notes that a caller has shown another certificate than `server.crt`. It is a stranger if the host has called.
+    /// Records a caller whose certificate differs from `server.crt`. If the host has called before,
+    /// it is another program.
     pub(crate) fn unknown_caller(&self) {
         let Some(often) = again(&self.unknown_callers) else { return };
         let why = format!("{STRANGER}{often}: is this another host's share?");
@@ -299,15 +307,15 @@ impl Agent {
         }
     }
 
-    /// Notes that the policy has refused the host something.
+    /// Records that the policy denied a request of the host.
     pub(crate) fn refused(&self, why: &str) {
         if let Some(often) = again(&self.refusals) {
             log::info(format_args!("policy: the host was refused{often}: {why}"));
         }
     }
 
-    /// Reads the policy's files again: it holds from the next act of the host on. devlxd can be switched off
-    /// by it; on it is switched by the host.
+    /// Reads the policy's files again. It applies from the host's next act on. It can switch devlxd
+    /// off; only the host switches it on.
     #[cold]
     pub(crate) fn renew_policy(&self) {
         if sandbox::is_entered() {
@@ -318,7 +326,7 @@ impl Agent {
         self.status_changed.raise();
     }
 
-    /// Switches devlxd on or off; it stays off where the guest's policy says so.
+    /// Switches devlxd on or off; it stays off if the guest's policy denies it.
     pub(crate) fn allow_devlxd(&self, allowed: bool) {
         let allowed = allowed && self.policy.allows(Capability::GuestApi);
         if self.devlxd.replace(allowed) != allowed {
@@ -327,7 +335,8 @@ impl Agent {
     }
 }
 
-/// For a line of which there may be too many: how often it was held back, or `None` if it is held back now.
+/// Limits the rate of a log line: returns how often it was suppressed, or `None` to suppress it
+/// now.
 fn again(limit: &RefCell<LogLimit>) -> Option<String> {
     let held = limit.borrow_mut().again(now())?;
     Some(if held > 0 { format!(" ({held} more before)") } else { String::new() })

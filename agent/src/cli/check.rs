@@ -1,4 +1,4 @@
-//! `--check`: prints what the agent would find and do, one fact a line. Writes nothing.
+//! `--check`: prints what the agent would find and do, one fact per line. Writes nothing.
 
 use std::fmt::Arguments;
 use std::path::Path;
@@ -38,15 +38,15 @@ use crate::system::modules::Patience;
 use crate::system::{devices, modules};
 use crate::transport::probe_vsock;
 
-/// What comes of a full `/run`, and what to do.
+/// The consequence of a full `/run`, and what to do.
 const RUN_FULL_ADVICE: &str =
     "free some, or 'status' may be old, and Ready forgotten when the agent ends";
 /// The message for a `server.crt` with which no host calls (P§1.2).
 const SERVERS_OWN: &str = "server.crt is the server's own: take the instance's agent-client.crt";
-/// Longest time for a child to enter the sandbox.
+/// Time limit for a child to enter the sandbox.
 const SANDBOXED: Duration = Duration::from_secs(1);
 
-/// A line: what it is about, how it counts, and its text.
+/// A line: subject, severity and text.
 struct Fact {
     about: &'static str,
     mark: &'static str,
@@ -67,7 +67,7 @@ impl Facts {
         self.others.push(Fact { about, mark: "ok", text: text.to_string() });
     }
 
-    /// Adds what limits the agent, or is good to know.
+    /// Adds a limitation or a hint.
     #[inline(never)] // its size
     fn note(&mut self, about: &'static str, text: Arguments<'_>) {
         self.others.push(Fact { about, mark: "note", text: text.to_string() });
@@ -78,7 +78,7 @@ impl Facts {
         self.missing.push(Fact { about, mark: "missing", text: text.to_string() });
     }
 
-    /// Prints all, what is missing first.
+    /// Prints all lines, missing things first.
     #[inline(never)] // its size
     fn print(mut self, json: bool) -> ExitCode {
         let good = self.missing.is_empty();
@@ -116,7 +116,7 @@ impl Facts {
     }
 }
 
-/// Runs all checks; success if the host will see this agent, and be able to use it.
+/// Runs all checks; returns success if the host can see and use this agent.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options) -> ExitCode {
     let mut facts = Facts::default();
@@ -225,14 +225,14 @@ fn about_port(
     match &found {
         Ok(found) => {
             let path = found.path.display();
-            // While an agent runs, it has the port open itself.
+            // A running agent has the port open itself.
             let is_ours = !matches!(running, Running::No);
             match port::busy(&options.root, &found.path).filter(|_| !is_ours) {
                 Some(why) => facts.missing("port", format_args!("{why}")),
                 None => facts.ok("port", format_args!("{path} ({})", found.flavour.name())),
             }
             if let Some(doubt) = &found.doubt {
-                // It is the host's if that has called.
+                // It is the host's port if the host has called.
                 let add =
                     if view.is_some_and(|view| view.called) { Facts::note } else { Facts::missing };
                 add(facts, "port", format_args!("{doubt}"));
@@ -270,7 +270,7 @@ fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {
     if !sandbox::is_for(policy) {
         return;
     }
-    // In a child, as there is no way out.
+    // In a child, because there is no way out.
     if sys::run_in_fork(SANDBOXED, &|| sys::sandbox::enter(&options.root, &Needs::default())) {
         facts.ok("sandbox", format_args!("would be in a sandbox"));
     } else {
@@ -295,7 +295,7 @@ fn about_vsock(facts: &mut Facts, root: &Path, flavour: Option<Flavour>) {
     }
 }
 
-/// Checks the host's files; returns the flavour, which they may tell.
+/// Checks the host's files; returns the flavour if they show it.
 #[inline(never)] // its size
 fn about_files(
     facts: &mut Facts,

@@ -31,7 +31,7 @@ const ANSWER: usize = mote_core::limits::HOST_REPLY + 64 * 1024;
 /// Read timeout for a response; the agent itself waits 30 s for the host.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Longest wait for the agent to accept the connection.
+/// Time limit for the agent to accept the connection.
 const ACCEPT: Duration = Duration::from_secs(5);
 
 /// Runs the command.
@@ -105,13 +105,13 @@ fn print(bytes: &[u8]) -> Result<(), Failure> {
     written.map_err(|error| Failure::Refused(error.to_string()))
 }
 
-/// Prints all configuration values, a line `key: value` each.
+/// Prints all configuration values, one line `key: value` each.
 fn config(options: &Options) -> Result<(), Failure> {
     let list = get(options, "/1.0/config")?;
-    // An answer that is no JSON has no keys.
+    // An answer that is not JSON has no keys.
     for url in Value::parse(&list).unwrap_or(Value::NULL).elements() {
         let Ok(url) = url.string() else { continue };
-        // Hosts list keys as they are, and decode what they are asked for (P§5.3).
+        // Hosts list keys unencoded, and decode requested keys (P§5.3).
         let key = url.strip_prefix("/1.0/config/").unwrap_or(&url);
         let value = match value(options, key) {
             // LXD lists empty keys, and has no value for them.
@@ -159,10 +159,10 @@ fn connect(options: &Options) -> Result<UnixStream, Failure> {
     }))
 }
 
-/// Why an agent that runs serves no guests, by its own view.
+/// Returns why a running agent serves no guests, by its own view.
 fn unserved(view: &View<'_>, why: &str) -> String {
     if !built::STATE {
-        // The reason is left out of the smallest build to save bytes.
+        // The smallest build omits the reason to save bytes.
         return format!("an agent is running, but serves no guests ({why})");
     }
     let policy = view.policy.as_deref().unwrap_or_default();
@@ -299,7 +299,7 @@ impl Answer {
         decoder.eof().map(|()| false).map_err(|_| garbled())
     }
 
-    /// The body of a successful response, or else the failure for its status code.
+    /// Returns the body of a successful response, or the failure for its status code.
     fn into_result(self) -> Result<Vec<u8>, Failure> {
         let text = || String::from_utf8_lossy(&self.body).into_owned();
         match self.status {

@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::print;
 use crate::runtime::clock::now;
 
-/// Why a command failed, in words; each kind has its exit code.
+/// Why a command failed; each kind has its exit code.
 pub(super) enum Failure {
     /// The host refuses the request, or its result is unusable.
     Refused(String),
@@ -45,7 +45,7 @@ pub(super) fn print(options: &Options) -> Result<(), Failure> {
         Running::No => (false, None),
         Running::Unknown(why) => return Err(Failure::NoAgent(why)),
     };
-    // What is there of a hidden one is another's.
+    // The files of a hidden agent would be another agent's.
     let read = hidden.map_or_else(|| view::read(&options.root), |why| Err(Unreadable(why)));
     let unread = read.as_ref().err().filter(|_| running).map(|Unreadable(why)| why.clone());
     let mut view = read.unwrap_or_default();

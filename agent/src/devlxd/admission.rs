@@ -1,5 +1,5 @@
-//! Limits on guest clients. The core decides: `devlxd/quota.rs` what a client may hold and when it may call the
-//! host, `http/admission.rs` which client is closed in favour of another.
+//! Limits on guest clients. The core decides: `devlxd/quota.rs` what a client may hold and when it
+//! may call the host, `http/admission.rs` which client is closed for another.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,11 +17,11 @@ use crate::runtime::run::Task;
 use crate::runtime::wake::Signal;
 use crate::sys;
 
-/// How long a client may take nothing of a long answer while another waits to have one. There is one, so one who
-/// is only slow to read would often be closed for another.
+/// How long a client may read nothing of a long answer while another one waits for its own. There
+/// is one long answer at a time, so a shorter limit would often close slow readers.
 const READING: Duration = Duration::from_secs(1);
 
-/// The connected guest clients, and what is left for them.
+/// The connected guest clients and the free quotas.
 pub(crate) struct Guests {
     bounds: Bounds,
     clients: RefCell<Vec<Rc<Client>>>,
@@ -44,7 +44,7 @@ pub(crate) struct Entry {
 }
 
 impl Guests {
-    /// No clients, and the limits that follow from the number of descriptors we may have.
+    /// Returns no clients, with the limits that follow from the limit of descriptors.
     pub(crate) fn new() -> Self {
         let bounds = Bounds::of(sys::descriptors());
         Self {
@@ -67,13 +67,13 @@ impl Guests {
         }
     }
 
-    /// Closes the first client that can be closed; false if there is none.
+    /// Closes the eviction candidate; returns false if there is none.
     pub(crate) fn close_one(&self) -> bool {
         self.evict(None, Duration::ZERO).is_ok()
     }
 
-    /// Adds a client of this user. It is served at once as far as it goes, as those who come after it may close it;
-    /// then by a task.
+    /// Adds a client of this user. Serves it at once as far as possible, because later clients may
+    /// close it, then in a task.
     pub(crate) async fn admit(
         self: &Rc<Self>,
         user: u32,
@@ -94,8 +94,8 @@ impl Guests {
         }
     }
 
-    /// Closes the first client that can be closed, once it has been idle for `grace`: of all, or of those who hold one
-    /// of a quota and from whom this client may take it.
+    /// Closes the eviction candidate once it has been idle for `grace`: of all clients, or of those
+    /// that hold a quota that this client may take.
     ///
     /// # Errors
     /// How long to wait before the next attempt.
@@ -106,7 +106,7 @@ impl Guests {
     ) -> Result<Rc<Client>, Duration> {
         let among = |client: &Client| {
             quota.is_none_or(|(quota, taker)| {
-                // What root has is not taken from it.
+                // Root's quotas are not taken.
                 client.holds(quota)
                     && (taker.class() == Class::Root || client.class() != Class::Root)
             })
@@ -115,18 +115,18 @@ impl Guests {
         let mut clients = self.clients.borrow_mut();
         let all = clients.iter().enumerate().filter(|(_, client)| among(client));
         let all = all.map(|(index, client)| (index, client.connected.get()));
-        // `None`: all are being served, and one may be idle soon.
+        // `None`: all are being served, but one may be idle soon.
         let (index, first) = eviction_candidate(all, now).ok_or(GRACE)?;
         if first.since + grace > now {
             return Err(first.since + grace - now);
         }
-        // Its descriptor and what it holds are released when the executor next runs its task.
+        // Its descriptor and quotas are released when the executor next runs its task.
         let evicted = clients.swap_remove(index);
         drop(evicted.task.take());
         Ok(evicted)
     }
 
-    /// Takes one of a quota from a client; false if it has none.
+    /// Takes one of a quota from a client; returns false if it has none.
     fn give_back(&self, client: &Client, quota: Quota) -> bool {
         let holds = client.holds(quota);
         if holds {
@@ -152,7 +152,7 @@ const fn bit(quota: Quota) -> u8 {
 }
 
 impl Entry {
-    /// Waits until it may call the host; false if too many wait for that.
+    /// Waits until it may call the host; returns false if too many wait.
     pub(crate) async fn turn(&self) -> bool {
         if !self.try_obtain(Quota::Queued) {
             return false;
@@ -175,8 +175,8 @@ impl Entry {
         taken
     }
 
-    /// Takes one of a quota. If none is left, it closes an idle client that has one, or waits; false if it is not to
-    /// be waited for.
+    /// Takes one of a quota. If none is left, closes an idle client that has one, or waits; returns
+    /// false if it must not wait.
     ///
     /// # Cancellation
     /// Nothing is lost.
@@ -196,7 +196,8 @@ impl Entry {
             }
             match self.guests.evict(Some((quota, &self.client)), grace) {
                 Ok(evicted) => {
-                    // Taken over at once, so that nobody else is woken for it. Its task ends before ours goes on.
+                    // Taken over at once, so that no other task is woken for it. The other task
+                    // ends before this one continues.
                     self.guests.give_back(&evicted, quota);
                     self.try_obtain(quota);
                     yield_now().await;
@@ -209,7 +210,7 @@ impl Entry {
         }
     }
 
-    /// Gives back what it holds of these quotas.
+    /// Returns its shares of these quotas.
     fn give_back(&self, quotas: &[Quota]) {
         for quota in quotas {
             if self.guests.give_back(&self.client, *quota) {
@@ -218,12 +219,13 @@ impl Entry {
         }
     }
 
-    /// Gives its call back: it waits for something else.
+    /// Returns its permit to call, because it waits for something else.
     pub(crate) fn has_called(&self) {
         self.give_back(&[Quota::Call, Quota::LongPoll]);
     }
 
-    /// Removes the client: an event listener, who keeps what it holds, can no longer be closed for others.
+    /// Removes the client: an event listener keeps its quotas and is no longer an eviction
+    /// candidate.
     pub(crate) fn leave(&self) {
         let mut clients = self.guests.clients.borrow_mut();
         clients.retain(|other| !Rc::ptr_eq(other, &self.client));
@@ -253,7 +255,7 @@ impl Limiter for Entry {
         })
     }
 
-    /// What was large is kept until the client is idle: more requests may be in it.
+    /// A large buffer is kept until the client is idle, because it may contain more requests.
     fn answered(&self) {
         use Quota::{Call, LongPoll, LongReply, Queued};
         self.give_back(&[Queued, Call, LongPoll, LongReply]);

@@ -1,4 +1,4 @@
-//! The state that an application sets, remembered to be said again after the host restarts (decisions §2).
+//! The state that an application sets, stored to repeat it after the host restarts (decisions §2).
 
 use mote_core::devlxd::ready::ReadyState;
 use mote_core::json::Value;
@@ -7,10 +7,10 @@ use crate::agent::Agent;
 use crate::runtime::log;
 use crate::status::status_file::remember;
 
-/// The host is about to be asked to set the state of this request.
+/// Called before the host is asked to set the state of this request.
 pub(super) fn asked(agent: &Agent, body: &[u8]) -> Option<ReadyState> {
     let state = ReadyState::parse(&Value::parse(body).ok()?.member("state")?.string().ok()?)?;
-    // At once: an agent that comes after this one is not to say Ready again while the host is asked.
+    // At once, so that a later agent does not repeat Ready while the host is asked.
     if state == ReadyState::Started {
         remember(agent, state);
     }

@@ -39,19 +39,19 @@ use crate::runtime::log;
 use crate::transport;
 use crate::transport::{Socket, is_passing};
 
-/// How long a guest may wait for a host operation (`/1.0/operations/{id}/wait`).
+/// Time limit for a guest's wait for a host operation (`/1.0/operations/{id}/wait`).
 const OPERATION: Duration = Duration::from_secs(3600);
-/// What the kernel may hold of our answers for a client that does not read, bytes; it takes twice that. Its least:
-/// there may be hundreds of them, and in a cgroup it counts as ours.
+/// The kernel's send buffer for a client that does not read, bytes, which the kernel doubles. The
+/// minimum, because there may be hundreds, and a cgroup charges them to the agent.
 const UNREAD: usize = 2 * 1024;
-/// The same for one that gets an image or a long answer, of which there are few.
+/// The same for the few clients that receive an image or a long answer.
 const UNREAD_LONG: usize = 8 * 1024;
 /// The error of a call whose client has left.
 const GONE: &str = "the guest client is gone";
 /// Pause between attempts to open the socket, which fails, say, before `/dev` is mounted.
 const REOPEN: Duration = Duration::from_secs(1);
 
-/// Opens and closes the socket as the host demands, for ever.
+/// Opens and closes the socket as the host demands, forever.
 pub(crate) async fn run(agent: Rc<Agent>) -> std::convert::Infallible {
     let guests = Rc::new(Guests::new());
     loop {
@@ -95,8 +95,8 @@ async fn accept(agent: &Rc<Agent>, listener: &Socket, guests: &Rc<Guests>) {
                     Box::pin(async move { serve(Stream::plain(socket), &guest).await })
                 };
                 guests.admit(user, serve, |serve| agent.boxed_task(serve)).await;
-                // Then the others have their turn, and closed ones give their descriptors back. Not after each: they
-                // may be busy, and a newcomer may be behind many.
+                // Then other tasks run, and closed clients free their descriptors. Not after each
+                // one: they may be busy, and a new client may be behind many.
                 accepted += 1;
                 if accepted >= guests.at_once() {
                     accepted = 0;
@@ -132,7 +132,8 @@ impl Service for Guest {
             // A connection from before it was switched off.
             return Answer::Reply(Reply::text(403, "Forbidden"));
         }
-        // It asks on and reads nothing: what the kernel keeps for it, also when it is closed, counts as ours.
+        // It sends requests without reading: the kernel's buffers for it, even after a close, are
+        // charged to the agent.
         if !self.has_asked.replace(true) {
             stream.limit_send_buffer(UNREAD);
         } else if stream.is_unread() {
@@ -166,7 +167,7 @@ impl Service for Guest {
                 }
                 match self.forward(stream, request, ask, body).await {
                     Ok(answer) => answer,
-                    // 500 and no other status: cloud-init retries after that only (P§5.4).
+                    // 500, because cloud-init retries after no other status (P§5.4).
                     Err(failed) => {
                         let text = format!("{}{}", unreachable(agent.flavour, ask), failed.why());
                         Answer::Reply(Reply::text(500, &text))
@@ -206,7 +207,7 @@ impl Guest {
         let _infallible = write_target(&mut target, ask, request.path, request.query);
         let mut extra = Vec::new();
         for (name, value) in request.headers.iter() {
-            // What the client names as its connection's own ends here (RFC 9110 §7.6.1).
+            // Drops hop-by-hop headers that the client names (RFC 9110 §7.6.1).
             if forwards(ask, name, value) && !request.headers.has_token("connection", name) {
                 let Ok(value) = std::str::from_utf8(value) else {
                     let text = format!("Header {name} is not UTF-8");
@@ -243,7 +244,7 @@ impl Guest {
         Ok(Answer::Reply(shown(agent, ask, reply.status, reply.body, reply.etag)))
     }
 
-    /// The host's whole answer. A long one waits for its turn.
+    /// Reads the host's whole answer. A long one waits for its permit.
     async fn whole(
         &self,
         stream: &Stream,
@@ -274,8 +275,8 @@ impl Guest {
             if has_its_turn.get() || call.method != "GET" {
                 return Err("the host's answer is too long".into());
             }
-            // Asked for again at its turn: as much as many have begun to receive would be too much. Others call
-            // meanwhile.
+            // Requested again when it has its permit, because many half-received answers would be
+            // too much memory. Others call meanwhile.
             self.entry.has_called();
             let gone = async {
                 stream.gone().await;
@@ -367,7 +368,7 @@ impl Guest {
     }
 }
 
-/// The client's answer. A long one stays where it is: there is no room for two.
+/// Returns the client's answer. A long one is not copied, because there is no room for two.
 fn shown(agent: &Agent, ask: Ask, status: u16, mut body: Vec<u8>, etag: Option<String>) -> Reply {
     let (shown, out) = match show_within(agent.flavour, ask, status, &mut body) {
         Some((shown, place)) => {
@@ -392,14 +393,14 @@ fn shown(agent: &Agent, ask: Ask, status: u16, mut body: Vec<u8>, etag: Option<S
     Reply { etag, ..Reply::of(shown.status, content_type, out) }
 }
 
-/// A volume's body with the type in its path, if it lacks one (P§5.3).
+/// Returns a volume's body with the type of its path, if it lacks one (P§5.3).
 fn typed(path: &str, body: &[u8]) -> Option<Document> {
     let kind = volume_type(path)?;
     let parsed = Value::parse(body).ok().filter(|parsed| lacks_type(*parsed))?;
     Some(Document::new(body.len() + 32, |json| write_typed(json, parsed, kind)))
 }
 
-/// How long the host may take, and what is done while it cannot be reached.
+/// The host's time limit, and what to do while it is unreachable.
 fn patience(ask: Ask) -> (Duration, Retry) {
     match ask {
         Ask::OperationWait => (OPERATION, Retry::Dial),

@@ -23,11 +23,11 @@ use crate::workers::run;
 type Patience = (Duration, Duration);
 /// At start: the devices exist, but their drivers may still be loading. STARTED waits for the mounts.
 const START: Patience = (Duration::from_secs(2), Duration::from_secs(5));
-/// After hotplug: Incus' own limit, 20 attempts 500 ms apart.
+/// After a hot-plug: Incus' own limit, 20 attempts 500 ms apart.
 const PLUGGED: Patience = (Duration::from_millis(9500), Duration::from_secs(10));
 /// Longest delay of the answer to LXD, which expects the share to be mounted then and waits 3 s (P§3.2).
 const ANSWER: Duration = Duration::from_millis(2500);
-/// What a device event that waits for its turn takes beyond its bytes.
+/// Memory of a waiting device event beyond its bytes.
 const TASK: usize = 16 * 1024;
 /// Longest output of a worker, bytes; it is one line.
 const LINE: usize = 16 * 1024;
@@ -63,13 +63,13 @@ pub(crate) async fn at_start(agent: Rc<Agent>, list: Vec<u8>) {
     }
 }
 
-/// Mounts or unmounts as a device event asks. Under LXD this is waited for, at most [`ANSWER`]; under
-/// Incus it is not.
+/// Mounts or unmounts for a device event. Under LXD waits for that, at most [`ANSWER`]; under Incus
+/// it does not.
 ///
 /// Returns why the device is not mounted, in LXD's words, if its host is to get an error (P§4.3).
 ///
 /// # Cancellation
-/// Under LXD the worker is killed, under Incus it goes on.
+/// Under LXD the worker is killed, under Incus it continues.
 pub(crate) async fn event(agent: &Rc<Agent>, event: Value<'_>) -> Option<String> {
     let source = match wanted(agent.flavour, event, sha256) {
         Ok(Wanted::Nothing) => return None,
@@ -86,15 +86,15 @@ pub(crate) async fn event(agent: &Rc<Agent>, event: Value<'_>) -> Option<String>
     answer(agent, event, format_args!("Failed hotpluging device {source}: {why}"))
 }
 
-/// This text, if the host is to get one. It may hold names from the guest, and reaches a terminal of the
-/// host's.
+/// The text for the host, if it gets one. It may contain names from the guest, and reaches a
+/// terminal of the host.
 #[inline(never)] // its size
 fn answer(agent: &Agent, event: Value<'_>, text: Arguments<'_>) -> Option<String> {
     is_answered(agent.flavour, event).then(|| printable(LINE, false, text))
 }
 
-/// Starts a worker for the event, after those before it. After [`ANSWER`] it goes on, as a slow guest may see the device
-/// late.
+/// Starts a worker for the event, after those before it. After [`ANSWER`] it continues, because a
+/// slow guest may see the device late.
 async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
     let (task, document) = (agent.clone(), event.raw().to_owned());
     // A worker may take 10 s, and a host may send events faster.

@@ -16,11 +16,11 @@ use crate::agent::operation_table::Operation;
 use crate::net::serve::{Answer, Reply};
 use crate::runtime::clock::within;
 
-/// Bytes of an operation in a list of paths, or somewhat more.
+/// Upper bound of an operation in a list of paths, bytes.
 const PATH: usize = 64;
 
-/// `GET /1.0/operations[?recursion=1]`: grouped by state, as paths or in full. Written once, as its answer, with
-/// a share of the host's memory until that is sent.
+/// `GET /1.0/operations[?recursion=1]`: grouped by state, as paths or in full. The answer is
+/// written once and counts against the host's memory until it is sent.
 pub(crate) fn list(agent: &Agent, request: &Request<'_>) -> Answer {
     let whole = query(request.query, "recursion").is_some_and(|depth| depth != "0");
     let all = agent.operations.all.borrow();
@@ -102,8 +102,8 @@ pub(crate) async fn wait(agent: &Agent, id: &str, request: &Request<'_>) -> Answ
     }
 }
 
-/// `DELETE /1.0/operations/{id}`: no command is stopped by it. LXD's agent marks the operation and
-/// waits for its end; the others refuse (P§4.2).
+/// `DELETE /1.0/operations/{id}`: stops no command. LXD's agent marks the operation and waits for
+/// its end; the others refuse (P§4.2).
 pub(crate) async fn cancel(agent: &Agent, id: &str) -> Answer {
     let Some(operation) = agent.operations.find(id) else { return unknown(agent, 500, id) };
     if agent.flavour != Flavour::Lxd {

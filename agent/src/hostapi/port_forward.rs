@@ -18,7 +18,7 @@ use crate::runtime::log::audit::{self, Quoted};
 use crate::runtime::permits::Permit;
 use crate::transport::{Socket, dial_tcp};
 
-/// Deadline for the guest's port to accept; the host itself waits for an hour.
+/// Time limit for the guest's port to accept; the host waits for an hour.
 const DIAL: Duration = Duration::from_secs(30);
 
 /// Connects to the port and upgrades, or answers with an error.

@@ -1,5 +1,5 @@
-//! `GET /1.0/sftp` (P§4.4): an SFTP session in a process of its own, so that a file system that
-//! hangs stops that session and nothing else.
+//! `GET /1.0/sftp` (P§4.4): an SFTP session in a worker process, so that a hanging file system
+//! stops only that session.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::runtime::permits::Permit;
 use crate::transport::Socket;
 use crate::workers::run;
 
-/// How long a session's process may take to finish after its client has gone.
+/// Time limit for a session's process after its client has gone.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Starts a session by an upgrade, or answers 400, 500 or 503.
@@ -38,8 +38,8 @@ pub(crate) fn answer(agent: &Rc<Agent>, request: &Request<'_>) -> Answer {
     Answer::Upgrade(Upgrade::new(move |stream| serve(agent, allowed, stream, permit)))
 }
 
-/// Serves a session to its end. The permit is held until its process has exited, also if that hangs on
-/// a dead file system: a host that retries must not collect any number of hanging processes.
+/// Serves a session to its end. The permit is held until the process has exited, even if that hangs
+/// on a dead file system: a host that retries must not accumulate hanging processes.
 async fn serve(agent: Rc<Agent>, allowed: u64, stream: Stream, permit: Permit) {
     match launch(&agent) {
         Ok((child, socket)) => {

@@ -13,13 +13,14 @@ use rustix::net::SendFlags;
 pub(crate) mod audit;
 pub(crate) mod frozen;
 
-/// Longest line, bytes. What is longer is cut.
+/// Longest line, bytes. Longer lines are cut.
 const LINE: usize = 512;
 
-/// Most bytes that are kept while they cannot be written: while a file system is frozen, and with it whoever reads this.
+/// Limit of pending output, bytes, while it cannot be written because a file system and so the
+/// log's reader is frozen.
 const KEPT: usize = 16 * 1024;
 
-/// What could not be written yet.
+/// Pending output.
 static WAITING: Mutex<Waiting> = Mutex::new(Waiting { text: Vec::new(), lost: 0 });
 /// The output, chosen at the first line.
 static OUTPUT: OnceLock<Output> = OnceLock::new();
@@ -41,7 +42,7 @@ pub(crate) fn error(fact: Arguments<'_>) {
     line("error", '3', fact);
 }
 
-/// Logs an error after which the agent goes on.
+/// Logs an error after which the agent continues.
 pub(crate) fn warn(fact: Arguments<'_>) {
     line("warn", '4', fact);
 }
@@ -62,7 +63,7 @@ fn line(level: &str, priority: char, fact: Arguments<'_>) {
     line_of(level, priority, LINE, fact);
 }
 
-/// A line of at most so many bytes.
+/// A line with a limited length.
 fn line_of(level: &str, priority: char, most: usize, fact: Arguments<'_>) {
     let out = if std::env::var_os("JOURNAL_STREAM").is_some() {
         // The journal reads the level from this prefix (sd-daemon(3)).
@@ -76,15 +77,15 @@ fn line_of(level: &str, priority: char, most: usize, fact: Arguments<'_>) {
     waiting.write();
 }
 
-/// Writes what is kept, if that can be written now.
+/// Writes the pending output, if possible now.
 pub(crate) fn catch_up() {
     WAITING.lock().unwrap_or_else(PoisonError::into_inner).write();
 }
 
 struct Waiting {
-    /// Lines; of the first one a part may have been written.
+    /// Lines. A part of the first one may have been written.
     text: Vec<u8>,
-    /// Lines for which there was no room behind it.
+    /// Number of lines for which there was no room.
     lost: u32,
 }
 
@@ -103,7 +104,8 @@ impl Waiting {
         self.text.push(b'\n');
     }
 
-    /// Writes as much as is taken, each line at once, so that lines of several processes do not mix.
+    /// Writes as much as possible, each line at once, so that lines of several processes do not
+    /// mix.
     fn write(&mut self) {
         while let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
             let line = self.text.get(..=end).unwrap_or_default();
@@ -115,8 +117,8 @@ impl Waiting {
     }
 }
 
-/// Standard error, by the way to write to it without blocking: a console stopped by ^S or a pipe that
-/// nobody reads must not stop the agent.
+/// Standard error, by its non-blocking way of writing: a console stopped by ^S or an unread pipe
+/// must not stop the agent.
 enum Output {
     /// A socket, such as the journal's: written with `MSG_DONTWAIT`.
     Socket,
@@ -137,7 +139,7 @@ impl Output {
             return Self::Socket;
         }
         if kind != FileType::Fifo && kind != FileType::CharacterDevice {
-            // A file that is opened again would be overwritten from its start.
+            // Opening a file again would overwrite it from its start.
             return Self::Shared;
         }
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -167,8 +169,8 @@ impl Output {
     }
 }
 
-/// Text for a log or a terminal: others have a say in it, so what could steer a terminal is escaped, and what is
-/// longer than `most` bytes is cut. With `lines` line ends stay.
+/// Untrusted text for a log or a terminal: escapes terminal control characters, and cuts after
+/// `most` bytes. With `lines` it keeps line ends.
 pub(crate) fn printable(most: usize, lines: bool, text: Arguments<'_>) -> String {
     let mut out = Printable { text: String::with_capacity(128), most, lines };
     if out.write_fmt(text).is_err() {
@@ -199,7 +201,7 @@ impl Write for Printable {
     }
 }
 
-/// Control characters, and marks that are invisible or turn the direction of writing.
+/// Returns whether it is a control character, invisible, or changes the text direction.
 fn is_hostile(character: char) -> bool {
     // Nearly all there is.
     if matches!(character, ' '..='~') {

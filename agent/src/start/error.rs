@@ -11,7 +11,7 @@ use crate::system::missing::Missing;
 pub(crate) enum StartError {
     /// The lock is another agent's, or cannot be taken.
     Lock(LockError),
-    /// What the agent needs is missing, and it is not to wait for it.
+    /// Something is missing, and the agent must not wait for it.
     Missing(Missing),
     /// A system call that never fails otherwise.
     System(SystemError),

@@ -1,6 +1,6 @@
-//! Opens the listener for the host before STARTED is written: the host calls as soon as it reads that,
-//! and does not try again after a refused connection (P§3.2). A missing vsock device is waited for, except
-//! under Incus, which does without vsock and reads the status port instead (P§2.4).
+//! Opens the listener for the host before STARTED is written, because the host calls at once and
+//! does not retry a refused connection (P§3.2). Waits for a missing vsock device, except under
+//! Incus, which reads the status port instead (P§2.4).
 
 use std::io::ErrorKind;
 
@@ -36,7 +36,7 @@ pub(crate) enum ListenError {
     Taken(String),
 }
 
-/// Listens as soon as that is possible; `None` if a signal asked the agent to end before.
+/// Listens as soon as possible; returns `None` if a signal asked the agent to end before.
 ///
 /// # Errors
 /// What is missing, under `--no-wait`; any error of [`Wait::until`].
@@ -66,8 +66,8 @@ pub(crate) fn begin(
     Ok(way.filter(|_| waited == Waited::Found))
 }
 
-/// Loads the modules that vsock needs, and listens. Under LXD a node without a device is as good as one with it, as for
-/// its own agent (P§1.3): that the host cannot call is returned, and logged.
+/// Loads the modules that vsock needs, and listens. Under LXD a node without a device suffices, as
+/// for its own agent (P§1.3); returns and logs that the host cannot call.
 ///
 /// # Errors
 /// [`ListenError`].

@@ -1,10 +1,11 @@
-//! What is looked at while the agent waits at start: devices, drivers and the host's files.
+//! The state that the agent compares while it waits at start: devices, drivers and the host's
+//! files.
 
 use crate::config::{files, remember};
 use crate::options::Options;
 use crate::system::devices::entries;
 
-/// Directories below the root in which new devices and drivers show.
+/// Directories below the root in which new devices and drivers appear.
 const DIRECTORIES: [&str; 8] = [
     "dev",
     "lib/modules",
@@ -16,7 +17,8 @@ const DIRECTORIES: [&str; 8] = [
     "sys/module",
 ];
 
-/// A listing of devices, drivers and config files, and of what is done without them, to compare with the next one.
+/// Lists devices, drivers and config files, and whether it is time for the stored files, for
+/// comparison with the next listing.
 pub(super) fn look(options: &Options) -> Vec<u8> {
     let mut seen = Vec::with_capacity(4096);
     for directory in DIRECTORIES {
@@ -36,7 +38,7 @@ pub(super) fn look(options: &Options) -> Vec<u8> {
             }
         }
     }
-    // No event tells that the time is over.
+    // No event reports this time.
     seen.push((options.remember.is_some() && remember::is_time(options)).into());
     seen
 }

@@ -1,4 +1,4 @@
-//! Until there is an agent: the wait for devices, the first listener, the sandbox.
+//! The start until the agent exists: waiting for devices, the first listener, the sandbox.
 
 pub(crate) mod error;
 pub(crate) mod listen;

@@ -25,13 +25,13 @@ pub(crate) fn what(options: &Options) -> String {
 
 /// Result of [`prepare`].
 pub(crate) struct Prepared {
-    /// The agent's certificate, and the pinned one of the host.
+    /// The agent's certificate and the host's pinned one.
     pub(crate) identity: Identity,
     /// All files of the host.
     pub(crate) files: ConfigFiles,
     /// Templates written, and their errors.
     pub(crate) applied: Applied,
-    /// The flavour, if option, port or files tell it.
+    /// The flavour, if option, port or files show it.
     pub(crate) flavour: Option<Flavour>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn prepare(
         Ok(())
     };
     let files = files::find(options, &mut visit).map_err(|why| match no_port {
-        // The same may be wrong with both.
+        // Both may have the same problem.
         Some(also) if also != why => {
             Missing::Other(format!("{why}; no status port either: {also}"))
         }
@@ -73,12 +73,12 @@ pub(crate) fn prepare(
     Ok(Prepared { identity, files, applied, flavour })
 }
 
-/// The flavour by option, else by the port's name, else by the files, else LXD (P§7).
+/// Returns the flavour by option, else by the port's name, else by the files, else LXD (P§7).
 pub(crate) fn or_default(flavour: Option<Flavour>) -> Flavour {
     flavour.unwrap_or(Flavour::Lxd)
 }
 
-/// Incus if `agent.conf` has the member that only Incus writes.
+/// Returns Incus if `agent.conf` has the member that only Incus writes.
 pub(crate) fn flavour_by(files: &ConfigFiles) -> Option<Flavour> {
     let conf = files.agent_conf.as_deref()?;
     let known = mote_core::json::Value::parse(conf).ok()?.member("dev_incus");

@@ -1,9 +1,10 @@
 //! Waits at start for devices, drivers and the host's files: an agent started early by an initramfs runs
 //! before any of them is there.
 //!
-//! A kernel device event triggers a look. Mounts and copied files cause no event, so there is also a look
-//! ten times a second, later once a second. A look lists a few directories; the attempt itself is made
-//! only if the listing has changed, a minute has passed, or another program has what is waited for.
+//! A kernel device event triggers a check. Mounts and copied files cause no event, so it also
+//! checks ten times a second, later once a second. A check lists a few directories; it makes an
+//! attempt only if the listing has changed, a minute has passed, or another program uses the
+//! resource.
 
 use std::time::Duration;
 
@@ -26,8 +27,8 @@ use crate::system::uevent::{self, Events, Woken};
 
 /// Interval between log lines, and between attempts without a change.
 const REPEAT: Duration = Duration::from_secs(60);
-/// When the service manager is told READY although something is missing: units ordered after the agent
-/// (cloud-init, the login) must not wait for a device that may never come.
+/// When READY is sent to the service manager although something is missing: units ordered after the
+/// agent (cloud-init, the login) must not wait for a device that may never appear.
 const READY: Duration = Duration::from_secs(10);
 /// Result of [`Wait::until`].
 #[derive(PartialEq, Eq)]
@@ -38,7 +39,7 @@ pub(crate) enum Waited {
     Leave,
 }
 
-/// Waits for one thing after the other; meanwhile keeps the lock and notifies the service manager.
+/// Waits for one thing after another; meanwhile keeps the lock and notifies the service manager.
 pub(crate) struct Wait<'a> {
     options: &'a Options,
     signals: &'a SignalSource,
@@ -78,8 +79,8 @@ impl<'a> Wait<'a> {
         };
         let begun = now();
         let events = uevent::listen().ok();
-        // The first look differs from this, so a second attempt follows at once: a device may have
-        // come before the socket listened.
+        // The first listing differs from this, so a second attempt follows at once: a device may
+        // have appeared before the socket listened.
         let mut seen = Vec::new();
         let mut due = begun;
         loop {
@@ -120,7 +121,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Waits for the next look; true if a signal asks the agent to end.
+    /// Waits for the next check; returns true if a signal asks the agent to end.
     fn pause(
         &mut self,
         begun: Uptime,
@@ -133,7 +134,7 @@ impl<'a> Wait<'a> {
         match woken.map_err(|error| SystemError::of("poll", error))? {
             Woken::Signal => {}
             Woken::Event => {
-                // Events come in bursts: one look for all of them.
+                // Events come in bursts, so one check handles all of them.
                 sys::sleep(LOOK_INTERVAL);
                 if let Some(events) = events {
                     uevent::drain(events);

@@ -1,4 +1,4 @@
-//! The search for the status port, with one message for each change of what is in the way.
+//! The search for the status port, with one message for each new obstacle.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::sys::sandbox;
 /// exec, and the descriptor of a killed agent is closed after its lock.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// Logs the port in use and what may be wrong with it, each if it is another than is `known`.
+/// Logs the port in use and its possible problem, each if it differs from `known`.
 pub(crate) fn log_change(found: Option<Found>, known: &mut Option<Found>) {
     let Some(found) = found else { return };
     let before = known.as_ref();
@@ -31,7 +31,7 @@ pub(crate) fn log_change(found: Option<Found>, known: &mut Option<Found>) {
     *known = Some(found);
 }
 
-/// The search for the port, with one message for each change of what is in the way.
+/// The search for the port.
 #[derive(Default)]
 pub(crate) struct Search {
     /// The last message; empty after a loss.
@@ -56,9 +56,9 @@ enum Busy {
 pub(crate) enum Looked {
     /// The port is open now.
     Open(Found, Async<Port>, Before),
-    /// The port is not open; with the message to log, if it is a new one.
+    /// The port is not open; the message to log, if it is new.
     Shut(Option<String>),
-    /// The port is another than before, and the sandbox lets none be opened but that.
+    /// The port differs from the old one, which is the only one that the sandbox can open.
     Barred,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Before {
 }
 
 impl Search {
-    /// Looks once, and opens the port if it is there.
+    /// Searches once, and opens the port if it exists.
     pub(crate) fn look(&mut self, options: &Options) -> Looked {
         let why = match find(options) {
             Ok(found) => match Port::open(&found.path).and_then(watched) {
@@ -109,13 +109,13 @@ impl Search {
         Looked::Shut(news.then(|| self.trouble.insert(why).clone()))
     }
 
-    /// The port that was open is gone.
+    /// Handles the loss of the open port.
     pub(crate) fn lost(&mut self) {
         // An empty message differs from the next one, which is therefore logged.
         self.trouble = Some(String::new());
     }
 
-    /// Time until the next look.
+    /// Returns the time until the next search.
     pub(crate) fn pause(&self) -> Duration {
         match (self.busy, self.missing) {
             (Busy::Since(_), _) => LOOK_INTERVAL,

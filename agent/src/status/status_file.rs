@@ -1,5 +1,6 @@
-//! Two files in `/run/mote`, written when their content changes: the status file for `mote-agent status`, and the
-//! last state that an application set, for the next agent. A full `/run` must not leave wrong ones.
+//! Two files in `/run/mote`, written when their content changes: the status file for `mote-agent
+//! status`, and the last state that an application set, for the next agent. A full `/run` must not
+//! leave outdated ones.
 
 use std::fs::read_link;
 use std::path::Path;
@@ -40,8 +41,8 @@ pub(crate) fn update(agent: &Agent, port: Option<&Path>, last: &mut String) {
     }
 }
 
-/// Remembers a state that was set, to say Ready again after the host restarts (decisions §2). It is written whatever was
-/// written before: an agent that this one has replaced may have had a call under way.
+/// Stores a state that was set, to repeat Ready after the host restarts (decisions §2). Writes it
+/// even if unchanged, because an agent that this one replaced may have had a call in progress.
 pub(crate) fn remember(agent: &Agent, state: ReadyState) {
     agent.ready.borrow_mut().set(state);
     agent.run_files.ready.set(None);
@@ -75,7 +76,7 @@ pub(crate) fn waiting(options: &Options, what: &str, why: &str) {
     }
 }
 
-/// What each view of this process says.
+/// The constant part of this process's views.
 fn own() -> View<'static> {
     let (version, pid) = (Some(VERSION.into()), Some(process_id().into()));
     View { running: true, version, pid, ..View::default() }
@@ -104,7 +105,7 @@ fn describe(agent: &Agent, port: Option<&Path>) -> String {
     view.write()
 }
 
-/// What is to be said of the program: that it starts anew, or that its file is another one by now.
+/// Returns the message about the program: it will re-exec, or its file has been replaced.
 fn program(agent: &Agent) -> Option<&'static str> {
     if agent.will_reexec.get() {
         return Some("starts anew when no command of the host runs");

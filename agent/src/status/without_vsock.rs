@@ -37,7 +37,7 @@ pub(crate) async fn run(agent: Rc<Agent>, mut listens: impl FnMut() -> bool) -> 
     let mut reported = String::new();
     loop {
         let seen = agent.status_changed.seen();
-        // The actions of the status machine are not performed here; only its end counts.
+        // The state machine's actions are not performed here; only its end matters.
         while agent.status.borrow_mut().poll(now()).is_some() {}
         let found = port::find(&agent.options);
         let path = found.as_ref().map(|found| found.path.clone()).ok();

@@ -26,7 +26,7 @@ struct Arrival {
 /// Answers `GET /1.0/operations/{id}/websocket?secret=S`.
 pub(crate) fn arrive(agent: &Agent, id: &str, request: &Request<'_>) -> Answer {
     let Some(operation) = agent.operations.find(id) else { return unknown(agent, 500, id) };
-    // Checked first: an ended operation has no use for sockets, whatever their state.
+    // Checked first: an ended operation needs no sockets, whatever their state.
     if !operation.is_running() {
         return error(500, "Only running operations can be connected");
     }

@@ -70,7 +70,7 @@ pub(super) async fn execute(
     };
     let stdio = Stdio::open(&request.0).map_err(failed)?;
     let child = launch(agent, &request.0, &stdio).map_err(failed)?;
-    // The child has its own copies; ours would keep the pipes open and the memory taken.
+    // The child has its own copies; ours would keep the pipes open and the memory allocated.
     drop((stdio.theirs, request));
     let control = sockets.get(exec_sockets::CONTROL).ok_or_else(gone)?;
     let data = sockets.get(0).ok_or_else(gone)?;

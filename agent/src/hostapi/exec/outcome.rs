@@ -1,4 +1,4 @@
-//! What a command's process gets, and why there may be none.
+//! The result of a command's process, and why there may be none.
 
 use mote_core::hostapi::exec::Request;
 

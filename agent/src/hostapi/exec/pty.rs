@@ -29,7 +29,7 @@ pub(super) fn open(size: Size, user: u32, group: u32) -> io::Result<(OwnedFd, Ow
     let slave = ioctl_tiocgptpeer(&master, flags)?;
     give(&slave, user, group)?;
     resize(&master, size);
-    // Backspace erases a whole UTF-8 character; the originals mean to set this and miss (P§9.5).
+    // Backspace erases a whole UTF-8 character; the Go agents intend to set this and fail (P§9.5).
     let mut attributes = tcgetattr(&slave)?;
     attributes.input_modes |= InputModes::IUTF8;
     tcsetattr(&slave, OptionalActions::Now, &attributes)?;

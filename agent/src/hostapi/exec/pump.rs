@@ -22,17 +22,17 @@ use crate::sys::fd::{BorrowedFd, OwnedFd};
 const OUTPUT_PIECE: usize = 16 * 1024;
 /// Longest message on the control socket, bytes; a longer one is ignored.
 const MESSAGE: usize = 1024;
-/// Longest silence of a terminal that others still hold after its process has ended; then its output is
-/// complete.
+/// After its process has ended, the output of a terminal that other processes hold is complete
+/// after this silence.
 const SILENCE: Duration = Duration::from_millis(100);
 /// Longest time spent waiting for the output of such a terminal.
 const GRACE: Duration = Duration::from_secs(1);
-/// Most output read from such a terminal, bytes: more than the kernel buffers for it.
+/// Limit of output read from such a terminal, bytes: more than the kernel buffers for it.
 const TAIL: usize = 256 * 1024;
-/// Most output read from a pipe after the host was told that its command is gone, bytes: what the kernel buffers, so all
-/// that was written before.
+/// Limit of output read from a pipe after the command's end was reported, bytes: the kernel's
+/// buffer, so everything written before.
 const BUFFERED: usize = 64 * 1024;
-/// How long the host may take to send its own barrier or a close frame after a terminal's end.
+/// Time limit for the host's own barrier or close frame after a terminal's end.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// An inbox for the host's data.
@@ -40,8 +40,9 @@ pub(super) fn inbox() -> Inbox {
     Inbox::new(OUTPUT_PIECE)
 }
 
-/// Executes control messages. Losing the connection kills the command: nobody wants it any more. So does a
-/// close frame, unless all output was sent (`silent`): hosts close then, and the command may go on.
+/// Executes control messages. A lost connection kills the command, because no client wants it. So
+/// does a close frame, unless all output was sent (`silent`): hosts close then, and the command may
+/// continue.
 pub(super) async fn control(
     socket: &WebSocket,
     child: &Child,
@@ -100,9 +101,9 @@ async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
     }
 }
 
-/// Copies a pipe to a socket, then sends the barrier; returns true if the pipe's end was reached. If
-/// the host leaves, the pipe is closed, so its writer gets SIGPIPE or `EPIPE`. Once the agent has hung up, what is in
-/// the pipe is all.
+/// Copies a pipe to a socket, then sends the barrier; returns true if the pipe's end was reached.
+/// If the host leaves, closes the pipe, so its writer gets SIGPIPE or `EPIPE`. After the agent has
+/// hung up, only the pipe's content is sent.
 pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>, all: &Operations) -> bool {
     let ended = Cell::new(false);
     let copy = async {
@@ -154,8 +155,8 @@ async fn next<'f>(
     }
 }
 
-/// Copies a terminal's output to a socket, then sends the barrier. Output ends when nobody holds the
-/// terminal any more, or when the [`Rest`] is used up after the process's end.
+/// Copies a terminal's output to a socket, then sends the barrier. Output ends when no process
+/// holds the terminal, or when the [`Rest`] is used up after the process's end.
 pub(super) async fn screen(socket: &WebSocket, master: &Async<OwnedFd>, child: &Child) {
     let mut frame = None;
     let mut rest: Option<Rest> = None;

@@ -1,4 +1,4 @@
-//! A command's life: its request, its operation, its sockets, its end.
+//! The life of a command: request, operation, sockets, end.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -19,18 +19,18 @@ use crate::net::serve::Answer;
 use crate::runtime::clock::sleep;
 use crate::runtime::log::audit::{self, Quoted};
 
-/// What a long command takes beyond its bytes until it is started: parts of pages, its operation.
+/// Memory of a long command beyond its bytes until it starts: parts of pages, its operation.
 const HELD_PAGES: usize = 16 * 1024;
-/// What a request may take beyond its bytes: this, and the agent's own variables.
+/// Allowance beyond a request's bytes: this, and the agent's own variables.
 const HELD_BEYOND_BYTES: usize = HELD_PAGES + 256;
-/// Length of the audit's line from which arguments are only counted, but for the last one, bytes.
+/// Length of the audit line from which arguments except the last one are only counted, bytes.
 const ARGV: usize = 256;
 
 /// Creates the operation and answers 202; the command starts once its sockets are connected.
 pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let busy = || error(503, "The command is too long for the memory that is left");
     let memory = &agent.operations.memory;
-    // What is kept is at most as long as the body.
+    // The stored part is at most as long as the body.
     let most = memory.free().min(body.len() + HELD_BEYOND_BYTES);
     let Some(mut share) = memory.try_take_many(most) else { return busy() };
     let mut request = match Request::parse(body, most.saturating_sub(HELD_BEYOND_BYTES)) {
@@ -61,7 +61,7 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     answer
 }
 
-/// Notes the command for the audit. Its environment and its input may be secret.
+/// Logs the command for the audit, without environment and input, which may be secret.
 fn begins(request: &Request, id: &str) {
     let mut words = String::new();
     let (mut left_out, mut last) = (0, "");

@@ -1,5 +1,5 @@
-//! A line at info for each act of the host in this guest, for whoever asks later what it did. Secrets, environments
-//! and what is written are never in it.
+//! The audit log: a line at level info for each act of the host. It never contains secrets,
+//! environments or written data.
 
 use std::fmt::{self, Arguments, Write};
 use std::sync::{Mutex, PoisonError};
@@ -10,17 +10,18 @@ use mote_core::token_bucket::TokenBucket;
 use crate::runtime::clock::{now, sleep};
 use crate::runtime::log;
 
-/// Calls of the host that act, done at once: as many as a script may do in a row.
+/// Burst of host calls that act: as many as a script may make in a row.
 const BURST: u32 = 200;
-/// Interval between those beyond. A command has two lines, so these are 200 a second at most.
+/// Interval after the burst. A command has two lines, so the limit is 200 lines per second.
 const REFILL: Duration = Duration::from_millis(10);
-/// Changes of an SFTP session that are done at once: a tree of some thousand files.
+/// Burst of an SFTP session's changes: a tree of some thousand files.
 const CHANGES: u32 = 5_000;
 /// Interval between those beyond.
 const CHANGED: Duration = Duration::from_millis(5);
-/// Longest line, bytes: the longest texts of the host's, escaped. Below `PIPE_BUF`, so that lines do not mix.
+/// Longest line, bytes: the longest texts of the host, escaped. Less than `PIPE_BUF`, so that lines
+/// do not mix.
 const LINE: usize = 3072;
-/// Bytes of a text of the host's that are shown from its beginning, and from its end. What is between is counted.
+/// Bytes shown of a host text's beginning and end. The rest between is counted.
 const ENDS: usize = 128;
 
 /// The agent's.
@@ -28,13 +29,14 @@ static CALLS: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(BURST, REFILL));
 /// An SFTP session's, in its process.
 static SESSION: Mutex<TokenBucket> = Mutex::new(TokenBucket::new(CHANGES, CHANGED));
 
-/// How long an act of the host has to wait, so that it can be logged; it then has its turn.
+/// Returns how long an act of the host must wait so that it can be logged, and reserves its turn.
 #[inline(never)] // its size
 fn due(bucket: &Mutex<TokenBucket>) -> Duration {
     bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now())
 }
 
-/// Waits for the turn of an act of the host. No act is left out of the log: the host is slowed down instead.
+/// Waits until an act of the host may be logged. The host is slowed down so that no act is missing
+/// from the log.
 pub(crate) async fn turn() {
     let due = due(&CALLS);
     if !due.is_zero() {
@@ -53,8 +55,8 @@ pub(crate) fn note(act: Arguments<'_>) {
     log::line_of("info", '6', LINE, format_args!("audit: {act}"));
 }
 
-/// A text of the host's in quotes; of a long one both ends, with the number of bytes between them. It cannot look
-/// like the rest of the line; the log itself escapes control characters.
+/// Quotes a text of the host; shortens a long one to both ends and the number of bytes between. It
+/// cannot imitate the rest of the line; the log escapes control characters.
 pub(crate) struct Quoted<'t>(pub(crate) &'t str);
 
 impl fmt::Display for Quoted<'_> {

@@ -1,4 +1,5 @@
-//! Whether file systems are frozen, as the guard of `mote-agent freeze` says: who writes to one has to wait.
+//! Whether file systems are frozen, as recorded by the guard of `mote-agent freeze`: writers would
+//! block.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,12 +10,12 @@ use rustix::fs::{FlockOperation, flock, ftruncate};
 
 use crate::runtime::run_dir;
 
-/// Until when, in time since boot, by the first bytes of [`run_dir::FREEZE`].
+/// Returns the deadline, in time since boot, from the first bytes of [`run_dir::FREEZE`].
 pub(crate) fn until(bytes: [u8; 8]) -> Duration {
     Duration::from_millis(u64::from_le_bytes(bytes))
 }
 
-/// Whether that is so now.
+/// Returns whether they are frozen now.
 #[inline(never)] // its size
 pub(crate) fn is_frozen() -> bool {
     let mut bytes = [0; 8];
@@ -24,7 +25,8 @@ pub(crate) fn is_frozen() -> bool {
         && crate::sys::since_boot() < until(bytes)
 }
 
-/// Forgets what a guard has said that is gone: it was killed, or it was in another boot. One that is there has the lock.
+/// Clears the record of a guard that was killed or ran in another boot. A running guard holds the
+/// lock.
 #[inline(never)] // its size
 pub(crate) fn forget(root: &Path) {
     if cfg!(feature = "freeze")
