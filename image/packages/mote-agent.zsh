@@ -8,14 +8,14 @@ commands=(
     'config:print all configuration values'
     'metadata:print the cloud-init meta-data'
     'devices:print the devices'
-    'events:print events as they come'
+    'events:print events as they arrive'
     "status:print the agent's own view"
     'freeze:freeze file systems for a snapshot'
     'thaw:thaw them'
-    'trim:tell the disks which blocks are not used'
-    "sync-time:set the clock by the host's"
+    'trim:discard unused blocks'
+    "sync-time:step the clock to the host's"
     'grow:grow disks that have become larger'
-    'report:print what the host gets of this instance'
+    'report:print what the host receives'
     'version:print the version'
     'help:print a summary'
 )
@@ -23,8 +23,8 @@ features=(guestapi exec files mounts port-forward metrics state templates networ
 
 _mote_agent_words() {
     case "$words[1]" in
-    freeze) _arguments '--for=[for so long at most]:time' '--status[say what is frozen]' ;;
-    grow) _arguments '--dry-run[say what would be done]' '1:disk:_files -W /dev' ;;
+    freeze) _arguments '--for=[for at most this time]:time' '--status[print what is frozen]' ;;
+    grow) _arguments '--dry-run[only print what would be done]' '1:disk:_files -W /dev' ;;
     report) _values report state metrics ;;
     get) _message key ;;
     esac
@@ -32,20 +32,20 @@ _mote_agent_words() {
 
 _arguments -S \
     '--config-dir=[directory of the certificate files]:directory:_files -/' \
-    {-s,--secrets-location=}'[directory of these files alone]:directory:_files -/' \
+    {-s,--secrets-location=}'[directory of only these files]:directory:_files -/' \
     "--remember=[keep the host's files here]:directory:_files -/" \
     '--port=[status port]:port:_files' \
     '--flavour=[kind of server]:flavour:(incus lxd lxd-5.0)' \
     '--deny=[deny the host features]:features:_values -s , feature $features' \
     '--allow=[deny the host all but these features]:features:_values -s , feature $features' \
-    '--no-wait[end with an error if something is missing at start]' \
-    '--no-replay-ready[do not repeat Ready to a host that was restarted]' \
-    '--initramfs[this is an initramfs]' \
+    '--no-wait[exit with an error if something is missing at start]' \
+    '--no-replay-ready[do not repeat Ready after the host restarts]' \
+    '--initramfs[started by an initramfs]' \
     '--interval-connect=[period in state CONNECT]:milliseconds: ' \
     '--interval-started=[period in state STARTED]:milliseconds: ' \
     '--interval-connected=[period in state CONNECTED]:milliseconds: ' \
     '--root=[prefix of every absolute path]:directory:_files -/' \
-    '--vsock-unix=[unix sockets in place of vsock]:prefix:_files' \
+    '--vsock-unix=[unix sockets instead of vsock]:prefix:_files' \
     '--check[report what the agent would do]' \
     '--json[print one JSON document]' \
     {-d,--debug}'[log more]' \

@@ -89,7 +89,7 @@ fn page_options() -> BTreeSet<String> {
 fn features(help: &str) -> Vec<String> {
     let (_, features) = help.split_once("--deny LIST").expect("features");
     let (features, _) = features.split_once("; separated").expect("their end");
-    let features = features.replace("(also lets it feed cloud-init)", "");
+    let features = features.replace("(also configures cloud-init)", "");
     let features = features.split_once(':').expect("a colon").1.split(',');
     features.map(|feature| feature.trim().to_owned()).collect()
 }

@@ -14,18 +14,18 @@ Commands:
   config        print all configuration values
   metadata      print the cloud-init meta-data
   devices       print the devices (JSON)
-  events        print events as they come, one JSON document a line
+  events        print events as they arrive, one JSON document a line
   status        print the agent's own view
   freeze [--for 60s] [--status]
-                freeze this machine's file systems for a snapshot, for so long at most
-  thaw          end that; exit 0 if they were frozen until now, 5 if only a hook failed
-  trim          tell the disks which blocks are not used
-  sync-time     set the clock by the host's; needs no agent
+                freeze this machine's file systems for a snapshot, for at most this time
+  thaw          thaw them; exit 0 if they were frozen until now, 5 if only a hook failed
+  trim          discard unused blocks
+  sync-time     step the clock to the host's; needs no agent
   grow [--dry-run] [DEVICE]
                 grow the last partition and its file system on disks that have become larger,
                 or on this disk (mote-agent grow vda); needs no agent
   report state|metrics
-                print what the host gets of this instance; needs no agent
+                print what the host receives; needs no agent
   version
   help
 
@@ -33,23 +33,23 @@ Options:
   --config-dir DIR   directory of agent.crt, agent.key and server.crt (default: working
                      directory, /run/lxd_agent, /run/incus_agent, else the config share)
   -s, --secrets-location DIR
-                     directory of these three alone
+                     directory of only these three
   --remember DIR     keep these three and the host's address in DIR, for a start without the share
   --port PATH        status port (default: found by name)
   --flavour NAME     incus, lxd or lxd-5.0 (default: by the port's name)
-  --deny LIST        deny the host features: guestapi (also lets it feed cloud-init), exec,
+  --deny LIST        deny the host features: guestapi (also configures cloud-init), exec,
                      files, mounts, port-forward, metrics, state, templates, network,
                      first-boot, resources, clock; separated by commas (also /etc/mote-agent.yml)
-  --allow LIST       deny it all but these; a denied one stays denied
-  --no-wait          end with an error if devices or the host's files are missing
-  --no-replay-ready  do not repeat Ready to a host that was restarted
-  --initramfs        go on in the root that this initramfs ends in, until that root's own
+  --allow LIST       deny all features but these; a denied one stays denied
+  --no-wait          exit with an error if devices or the host's files are missing
+  --no-replay-ready  do not repeat Ready after the host restarts
+  --initramfs        continue in the root after this initramfs, until that root's own
                      agent takes over
   --interval-connect MS, --interval-started MS, --interval-connected MS
                      period in this state (100, 1000, 30000)
   --root DIR         prefix of every absolute path (for tests)
   --vsock-unix PREFIX
-                     unix sockets in place of vsock (for tests)
+                     unix sockets instead of vsock (for tests)
   --check            report what the agent would do; exit 0 if the host will see it and can
                      use it, 1 if not: lines with 'missing' say why
   --json             --check and status print one JSON document
