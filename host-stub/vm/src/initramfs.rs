@@ -2,11 +2,12 @@
 //! script starts the agent, and then the initramfs' own /init in its place.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use cpio::newc::{Builder, Reader, trailer};
 
 use mote_client::common::shell::quoted;
 
@@ -35,10 +36,8 @@ const PACKED: [(&[u8], &str); 5] = [
     (b"\x02\x21\x4c\x18", "lz4"),
     (b"BZh", "bzip2"),
 ];
-/// Of an entry's head, bytes, and how it begins.
-const HEAD: usize = 110;
+/// How an entry of an archive begins.
 const MAGIC: &[u8] = b"07070";
-const END: &str = "TRAILER!!!";
 
 /// The initramfs with the agent behind it.
 ///
@@ -60,22 +59,14 @@ pub fn with_agent(initrd: &Path, agent: &Path, init: &str) -> Result<Vec<u8>> {
     entry(&mut all, 1, ".mote", directory, &[])?;
     entry(&mut all, 2, ".mote/init", program, script.as_bytes())?;
     entry(&mut all, 3, ".mote/mote-agent", program, &agent)?;
-    entry(&mut all, 0, END, 0, &[])?;
-    Ok(all)
+    Ok(trailer(all)?)
 }
 
-/// A file as `newc` has it.
-fn entry(all: &mut Vec<u8>, number: usize, name: &str, mode: usize, content: &[u8]) -> Result<()> {
-    let (length, named) = (content.len(), name.len() + 1);
-    all.extend(b"070701");
-    for number in [number, mode, 0, 0, 1, 0, length, 0, 0, 0, 0, named, 0] {
-        all.extend(format!("{:08X}", u32::try_from(number)?).bytes());
-    }
-    all.extend(name.bytes());
-    all.push(0);
-    all.resize(all.len().next_multiple_of(4), 0);
-    all.extend(content);
-    all.resize(all.len().next_multiple_of(4), 0);
+fn entry(all: &mut Vec<u8>, number: u32, name: &str, mode: u32, content: &[u8]) -> Result<()> {
+    let entry = Builder::new(name).ino(number).mode(mode);
+    let mut writer = entry.write(all, content.len().try_into()?);
+    writer.write_all(content)?;
+    writer.finish()?;
     Ok(())
 }
 
@@ -104,26 +95,14 @@ fn names(path: &Path, bytes: &[u8]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Adds the names of archives that are not packed; gives what is behind them.
+/// Adds the names of archives that are not packed; returns what follows them.
 fn list<'a>(mut bytes: &'a [u8], names: &mut Vec<String>) -> &'a [u8] {
-    let all = bytes;
-    loop {
-        let place = all.len() - bytes.len();
-        let number = |at: usize| {
-            let digits = std::str::from_utf8(bytes.get(at..at + 8)?).ok()?;
-            usize::from_str_radix(digits, 16).ok()
-        };
-        let (Some(length), Some(named)) = (number(54), number(94)) else { return bytes };
-        if !bytes.starts_with(MAGIC) || named == 0 {
-            return bytes;
-        }
-        let name = bytes.get(HEAD..HEAD + named - 1).unwrap_or_default();
-        let name = String::from_utf8_lossy(name).into_owned();
-        let content = (place + HEAD + named).next_multiple_of(4);
-        let next = content.saturating_add(length).next_multiple_of(4);
-        let Some(rest) = all.get(next..) else { return &[] };
+    while bytes.starts_with(MAGIC) {
+        let Ok(entry) = Reader::new(bytes) else { return bytes };
+        let (name, is_last) = (entry.entry().name().to_owned(), entry.entry().is_trailer());
+        let Ok(rest) = entry.finish() else { return &[] };
         bytes = rest;
-        if name == END {
+        if is_last {
             // Zeros fill up to the next one.
             let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
             bytes = bytes.get(zeros..).unwrap_or_default();
@@ -131,6 +110,7 @@ fn list<'a>(mut bytes: &'a [u8], names: &mut Vec<String>) -> &'a [u8] {
             names.push(name);
         }
     }
+    bytes
 }
 
 #[cfg(test)]
@@ -150,7 +130,7 @@ mod tests {
             let mut archive = Vec::new();
             entry(&mut archive, 1, "init", 0o100_755, b"script").unwrap();
             entry(&mut archive, 2, file, 0o100_755, b"").unwrap();
-            entry(&mut archive, 0, END, 0, &[]).unwrap();
+            let mut archive = trailer(archive).unwrap();
             archive.resize(512, 0);
             fs::write(&initrd, &archive).unwrap();
             let made = with_agent(&initrd, &agent, "/init");

@@ -1,15 +1,14 @@
 //! Results as JUnit has them.
 
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::Outcome;
 use mote_client::files::local_directory::report;
-use mote_vm::console::without_colours;
 
 /// A result.
 #[derive(Clone, Debug)]
@@ -38,62 +37,37 @@ impl Case {
         Self { name, failure, took, output }
     }
 
-    fn write(&self, text: &mut String) {
-        let (name, time) = (attribute(&self.name), self.took.as_secs_f64());
-        let _never = writeln!(
-            text,
-            "  <testcase classname=\"mote-host.run\" name=\"{name}\" time=\"{time:.3}\">"
-        );
+    fn shown(&self) -> TestCase {
+        let mut status = TestCaseStatus::success();
         if let Some(why) = &self.failure {
-            let _never = writeln!(text, "    <failure message=\"{}\"/>", attribute(why));
+            status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+            status.set_message(why);
         }
-        for (element, bytes) in ["system-out", "system-err"].iter().zip(&self.output) {
-            if !bytes.is_empty() {
-                let said = content(&without_colours(&String::from_utf8_lossy(bytes)));
-                let _never = writeln!(text, "    <{element}>{said}</{element}>");
-            }
+        let mut case = TestCase::new(&self.name, status);
+        case.set_classname("mote-host.run").set_time(self.took);
+        let [out, err] = &self.output;
+        if !out.is_empty() {
+            case.set_system_out_lossy(out);
         }
-        *text += "  </testcase>\n";
+        if !err.is_empty() {
+            case.set_system_err_lossy(err);
+        }
+        case
     }
 }
 
 /// Writes a file of them.
 pub(crate) fn write(path: &Path, cases: &[Case]) -> Result<()> {
-    let written = report(path)?.write_all(junit(cases).as_bytes());
+    let written = report(path)?.write_all(junit(cases)?.as_bytes());
     written.with_context(|| path.display().to_string())
 }
 
-fn junit(cases: &[Case]) -> String {
-    let failures = cases.iter().filter(|case| case.failure.is_some()).count();
-    let mut text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"mote-host run\" tests=\"{}\" \
-         failures=\"{failures}\">\n",
-        cases.len()
-    );
-    cases.iter().for_each(|case| case.write(&mut text));
-    text + "</testsuite>\n"
-}
-
-fn attribute(text: &str) -> String {
-    content(text).replace('"', "&quot;").replace('\n', "&#10;").replace('\t', "&#9;")
-}
-
-fn content(text: &str) -> String {
-    let mut shown = String::new();
-    for letter in text.chars() {
-        match letter {
-            '<' => shown += "&lt;",
-            '>' => shown += "&gt;",
-            '&' => shown += "&amp;",
-            '\n' | '\t' => shown.push(letter),
-            '\r' => {}
-            // XML has no others.
-            '\u{fffe}' | '\u{ffff}' => shown.push('\u{fffd}'),
-            letter if letter.is_control() => shown.push('\u{fffd}'),
-            letter => shown.push(letter),
-        }
-    }
-    shown
+fn junit(cases: &[Case]) -> Result<String> {
+    let mut suite = TestSuite::new("mote-host run");
+    suite.add_test_cases(cases.iter().map(Case::shown));
+    let mut report = Report::unnamed();
+    report.add_test_suite(suite);
+    Ok(report.to_string()?)
 }
 
 #[cfg(test)]
@@ -101,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn junit_has_each_case_and_escapes_what_xml_has_no_letters_for() {
+    fn junit_has_each_case_without_what_xml_cannot_hold() {
         let took = Duration::from_millis(1500);
         let case = |name: &str, failure: Option<&str>, output: [&str; 2]| Case {
             name: name.into(),
@@ -111,14 +85,18 @@ mod tests {
         };
         let text = junit(&[
             case("k: sh -c \"a<b\"", None, ["", ""]),
-            case("l", Some("a\nb\x1b & c"), ["one\r\n]]>two\x07", "\x1b[31m& red\x1b[0m"]),
-        ]);
-        assert!(text.contains("tests=\"2\" failures=\"1\""), "{text}");
-        let first = "<testcase classname=\"mote-host.run\" name=\"k: sh -c &quot;a&lt;b&quot;\" time=\"1.500\">\n  \
-                     </testcase>";
-        assert!(text.contains(first), "{text}");
-        assert!(text.contains("message=\"a&#10;b\u{fffd} &amp; c\"/>"), "{text}");
-        assert!(text.contains("<system-out>one\n]]&gt;two\u{fffd}</system-out>"), "{text}");
-        assert!(text.contains("<system-err>&amp; red</system-err>"), "{text}");
+            case("l", Some("b\x07 & c"), ["one\n]]>two\x07", "\x1b[31m& red\x1b[0m"]),
+        ])
+        .unwrap();
+        for part in [
+            "<testsuite name=\"mote-host run\" tests=\"2\" skipped=\"0\" errors=\"0\" failures=\"1\">",
+            "<testcase name=\"k: sh -c &quot;a&lt;b&quot;\" classname=\"mote-host.run\" time=\"1.500\"/>",
+            "<failure message=\"b &amp; c\"/>",
+            "<system-out>one\n]]&gt;two</system-out>",
+            "<system-err>&amp; red</system-err>",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(!text.contains(['\x1b', '\x07']), "{text}");
     }
 }

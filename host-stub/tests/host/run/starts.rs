@@ -147,7 +147,7 @@ fn several_kernels_have_a_line_each_and_the_worst_code() {
     assert!(text.lines().all(|line| line.starts_with("FAILED ")), "{text}");
     assert!(text.contains("qemu: one") && text.contains("qemu: two"), "{text}");
     let junit = fs::read_to_string(file).unwrap();
-    assert!(junit.contains("tests=\"2\" failures=\"2\""), "{junit}");
+    assert!(junit.contains("tests=\"2\" skipped=\"0\" errors=\"0\" failures=\"2\""), "{junit}");
     let shown = "<system-err>mote-host: QEMU ended (exit status: 1): qemu: two\n</system-err>";
     assert!(junit.contains(shown), "{junit}");
     assert_eq!(world.left(), 0);
