@@ -54,8 +54,15 @@ fn mark(number: RawFd, flags: FdFlags) {
     let _open = fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, flags);
 }
 
+/// Finds the listener of this name. One poll(2) shows which numbers are open: an address query for each took 61 calls.
 fn find(name: &[u8]) -> Option<RawFd> {
-    NUMBERS.into_iter().find(|number| listens(*number, name))
+    let look = |fd| libc::pollfd { fd, events: 0, revents: 0 };
+    let mut looks: Vec<_> = NUMBERS.map(look).collect();
+    // SAFETY: `looks` is writable, and it is as long as said.
+    unsafe { libc::poll(looks.as_mut_ptr(), looks.len() as libc::nfds_t, 0) };
+    let open = |look: &libc::pollfd| look.revents & libc::POLLNVAL == 0;
+    let mut numbers = looks.iter().filter(|look| open(look)).map(|look| look.fd);
+    numbers.find(|number| listens(*number, name))
 }
 
 /// Whether the descriptor is a socket that listens under this name.
