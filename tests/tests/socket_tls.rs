@@ -3,11 +3,13 @@
 //! of ring than a plain build does (`scripts/build`), so this runs against the shipped binary.
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use mote_tests::agent::launch;
 use mote_tests::{Process, Scratch, wait};
@@ -150,6 +152,84 @@ impl Meeting {
     }
 }
 
+/// Starts a thread that passes on what it reads, at most `piece` bytes at a time.
+fn pass(mut from: UnixStream, mut to: UnixStream, piece: usize) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let (mut all, mut bytes) = (Vec::new(), vec![0; piece]);
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            all.extend(&bytes[..count]);
+            let _gone = to.write_all(&bytes[..count]);
+        }
+        let _closed = to.shutdown(Shutdown::Write);
+        all
+    })
+}
+
+impl Meeting {
+    /// Sends a key update and a request through a relay that passes on single bytes, then `last` in plain text. Returns
+    /// what the agent sends after its answer, until it closes the connection.
+    fn end_with(&self, last: &[u8]) -> Vec<u8> {
+        let _absent = std::fs::remove_file(self.path("relay"));
+        let relay = UnixListener::bind(self.path("relay")).unwrap();
+        let mut client = self.openssl();
+        client.args([
+            "s_client",
+            "-tls1_3",
+            "-unix",
+            "relay",
+            "-cert",
+            "server.crt",
+            "-key",
+            "server.key",
+        ]);
+        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut client = mote_tests::bounded(&mut client).unwrap();
+        let (caller, _) = relay.accept().unwrap();
+        let mut agent = UnixStream::connect(self.path("vs.listen_8443")).unwrap();
+        let clone = |stream: &UnixStream| stream.try_clone().unwrap();
+        let _up = pass(clone(&caller), clone(&agent), 1);
+        let down = pass(clone(&agent), caller, 1 << 16);
+        let mut input = client.stdin.take().unwrap();
+        let (output, errors) = (client.stdout.take().unwrap(), client.stderr.take().unwrap());
+        let shows = |output: &mut dyn BufRead, text: &str| {
+            let line = output.lines().map_while(Result::ok).find(|line| line.contains(text));
+            assert!(line.is_some(), "no {text}: {}", self.log());
+        };
+        let (mut output, mut errors) = (BufReader::new(output), BufReader::new(errors));
+        shows(&mut output, "Verify return code");
+        // A command of s_client's: the agent has to send new keys too.
+        input.write_all(b"K\n").unwrap();
+        shows(&mut errors, "KEYUPDATE");
+        input.write_all(b"GET /1.0 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        shows(&mut output, "HTTP/1.1 200 OK");
+        let answered = Instant::now();
+        agent.write_all(last).unwrap();
+        let all = down.join().unwrap();
+        assert!(answered.elapsed() < IDLE, "it ignored {last:?}");
+        client.wait().unwrap();
+        let end = all.len().checked_sub(ALERT.len() + 19).expect("an alert");
+        all[end..].to_vec()
+    }
+}
+
+/// After this the agent closes an idle connection anyway.
+const IDLE: Duration = Duration::from_secs(30);
+/// Header of the record of an encrypted alert: two bytes, their type and a tag.
+const ALERT: &[u8] = &[23, 3, 3, 0, 19];
+
+#[test]
+fn records_come_in_pieces_and_bad_ones_end_their_connection_with_an_alert() {
+    let mut meeting = Meeting::between(P384, P384);
+    meeting.start();
+    let too_long = [23, 3, 3, 0xff, 0xff];
+    let forged = [&[23, 3, 3, 0, 40][..], &[1; 40]].concat();
+    let no_tls = b"GET / HTTP/1.1\r\n\r\n";
+    for bad in [&too_long[..], &forged, no_tls] {
+        assert!(meeting.end_with(bad).starts_with(ALERT), "{bad:?}: {}", meeting.log());
+    }
+    assert!(meeting.call(&[]).contains("HTTP/1.1 200 OK"), "{}", meeting.log());
+}
+
 #[test]
 fn a_host_with_any_usual_key_may_call_and_be_called() {
     for host in [P384, P256, &["rsa:2048"], &["rsa:4096"]] {
@@ -267,7 +347,7 @@ fn a_caller_with_another_certificate_is_told_of_once_however_often_it_calls() {
     half.write_all(&[22, 3, 1, 2]).unwrap();
     drop(half);
     assert_eq!(meeting.lines("refused a caller"), 0, "{}", meeting.log());
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let other = ["-cert", "other.crt", "-key", "other.key"];
     assert!(!meeting.call(&other).contains("HTTP/1.1"), "{}", meeting.log());
     wait("the line", SOON, || (meeting.lines(LINE) == 1).then_some(()));

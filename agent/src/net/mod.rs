@@ -3,6 +3,7 @@
 pub(crate) mod host_call;
 pub(crate) mod relay;
 pub(crate) mod serve;
+mod session;
 pub(crate) mod stream;
 pub(crate) mod tickets;
 pub(crate) mod tls;

@@ -11,10 +11,10 @@ use crate::runtime::clock::within;
 use crate::sys::fd::{self, OwnedFd};
 use crate::transport::Socket;
 
-/// Read size towards the guest, bytes: one TLS record.
-const INWARD: usize = 16 * 1024;
-/// Read size towards the host, bytes: several answers that an SFTP server has ready.
-const OUTWARD: usize = 32 * 1024;
+/// Read size towards the guest, bytes: what TLS receives at once, as each write wakes the process behind the socket.
+const INWARD: usize = 36 * 1024;
+/// Read size towards the host, bytes: two TLS records, which add 22 bytes each, in one packet of 32 KiB.
+const OUTWARD: usize = 32 * 1024 - 2 * 22;
 /// How long the guest's side may have nothing to read before its buffer is freed.
 const PAUSE: Duration = Duration::from_millis(250);
 /// How long the guest's side may accept nothing before we check that the host is still connected.

@@ -4,7 +4,7 @@
 //! everywhere, and no borrow of the TLS state is held while waiting.
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{Shutdown, shutdown};
+use rustls::ServerConfig;
+use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
-use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
+use rustls::server::UnbufferedServerConnection;
 
+use crate::net::session::Session;
 use crate::net::tls_error::invalid;
-use crate::net::wire::{Wire, receive, transmit};
+use crate::net::wire::{receive, transmit};
 use crate::runtime::clock::{sleep, within};
 use crate::runtime::yield_budget::Fair;
 use crate::sys::unread;
@@ -35,17 +38,17 @@ const BODY: Duration = Duration::from_millis(50);
 const UNREAD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Boxed: it is over a kilobyte, and streams are moved.
-type Tls = Box<RefCell<Connection>>;
+type Tls = Box<RefCell<Session>>;
 
-fn boxed(tls: impl Into<Connection>) -> Tls {
+fn boxed(tls: impl Into<Session>) -> Tls {
     Box::new(RefCell::new(tls.into()))
 }
 
 /// A client's TLS state before the socket is connected.
 pub(crate) struct Begun(Tls);
 
-impl From<ClientConnection> for Begun {
-    fn from(tls: ClientConnection) -> Self {
+impl From<UnbufferedClientConnection> for Begun {
+    fn from(tls: UnbufferedClientConnection) -> Self {
         Self(boxed(tls))
     }
 }
@@ -81,7 +84,7 @@ impl Stream {
     /// Any error of the socket, `UnexpectedEof` if the peer leaves, or `InvalidData` with a `TlsError`.
     /// The caller sets the deadline.
     pub(crate) async fn accept(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Self> {
-        let connection = ServerConnection::new(config).map_err(invalid)?;
+        let connection = UnbufferedServerConnection::new(config).map_err(invalid)?;
         Self::new(socket, Some(boxed(connection))).handshake().await
     }
 
@@ -110,26 +113,29 @@ impl Stream {
     /// Our Finished is left to leave with the first application data: one packet less.
     async fn shake_hands(&self) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Ok(()) };
-        while tls.borrow().is_handshaking() {
+        loop {
+            self.open(tls, &mut []).await?;
+            if !tls.borrow().state().is_handshaking() {
+                return Ok(());
+            }
             self.flush(tls).await?;
-            if self.fill(tls, Reply::Deferred).await? == 0 {
+            if self.receive(tls).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        Ok(())
     }
 
     /// Runs `look` on the certificates that the peer proved to own; `None` if it has none.
     pub(crate) fn peer<T>(&self, look: impl FnOnce(Option<&[CertificateDer<'_>]>) -> T) -> T {
         match &self.tls {
-            Some(tls) => look(tls.borrow().peer_certificates()),
+            Some(tls) => look(tls.borrow().state().peer_certificates()),
             None => look(None),
         }
     }
 
     /// True if the session was resumed from a ticket.
     pub(crate) fn is_resumed(&self) -> bool {
-        let kind = self.tls.as_ref().and_then(|tls| tls.borrow().handshake_kind());
+        let kind = self.tls.as_ref().and_then(|tls| tls.borrow().state().handshake_kind());
         kind == Some(rustls::HandshakeKind::Resumed)
     }
 
@@ -148,7 +154,7 @@ impl Stream {
         // Best effort: the kernel's memory counts as ours in a cgroup.
         let _kept = set_socket_send_buffer_size(self.socket.get_ref(), bytes);
         if let Some(tls) = &self.tls {
-            tls.borrow_mut().set_buffer_limit(Some(bytes));
+            tls.borrow_mut().limit(bytes);
         }
     }
 
@@ -176,19 +182,24 @@ impl Stream {
             return Ok(count);
         }
         let Some(tls) = &self.tls else {
-            let read = self.socket.read_with(|fd| receive(fd, out)).await;
+            let read = self.socket.read_with(|fd| receive(fd, &mut *out)).await;
             self.ended.set(matches!(read, Ok(0)));
             return read;
         };
         loop {
-            match tls.borrow_mut().reader().read(out) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A peer that dies without close_notify ends its HTTP message early anyway, and
-                // that is noticed where lengths are known.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
-                other => return other,
+            let was_sent = tls.borrow().is_sent();
+            let count = self.open(tls, out).await?;
+            // A peer that dies without close_notify ends its HTTP message early anyway, and
+            // that is noticed where lengths are known.
+            if count > 0 || tls.borrow().has_ended() {
+                return Ok(count);
             }
-            self.fill(tls, Reply::AtOnce).await?;
+            // TLS may want to answer what it received. If a writer is active, it sends that answer too; waiting here for
+            // the writer's data would stop us from reading.
+            if was_sent {
+                self.flush(tls).await?;
+            }
+            self.receive(tls).await?;
         }
     }
 
@@ -215,7 +226,7 @@ impl Stream {
             return Ok(());
         };
         while !bytes.is_empty() {
-            let taken = tls.borrow_mut().writer().write(bytes)?;
+            let taken = tls.borrow_mut().seal(bytes).map_err(invalid)?;
             bytes = bytes.get(taken..).unwrap_or_default();
             self.flush(tls).await?;
         }
@@ -248,13 +259,13 @@ impl Stream {
         let Some(tls) = &self.tls else { return self.write_all(bytes).await };
         self.fair.one_more().await;
         while !bytes.is_empty() {
-            let taken = tls.borrow_mut().writer().write(bytes)?;
+            let taken = tls.borrow_mut().seal(bytes).map_err(invalid)?;
             bytes = bytes.get(taken..).unwrap_or_default();
             if taken == 0 {
                 self.send_some(tls).await?;
             }
         }
-        match tls.borrow_mut().write_tls(&mut Wire(self.socket.get_ref())) {
+        match tls.borrow_mut().send(self.socket.get_ref()) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             Ok(_) | Err(_) => Ok(()),
         }
@@ -275,7 +286,7 @@ impl Stream {
     /// without TLS at most [`BODY`], and not if it has.
     pub(crate) async fn close(&self) {
         if let Some(tls) = &self.tls {
-            tls.borrow_mut().send_close_notify();
+            tls.borrow_mut().close();
             if self.flush(tls).await.is_err() {
                 return;
             }
@@ -299,33 +310,34 @@ impl Stream {
     }
 
     /// Sends all that TLS has ready.
-    async fn flush(&self, tls: &RefCell<Connection>) -> io::Result<()> {
-        while tls.borrow().wants_write() {
+    async fn flush(&self, tls: &RefCell<Session>) -> io::Result<()> {
+        while !tls.borrow().is_sent() {
             self.send_some(tls).await?;
         }
+        tls.borrow_mut().release();
         Ok(())
     }
 
-    async fn send_some(&self, tls: &RefCell<Connection>) -> io::Result<usize> {
-        self.progress(|fd| tls.borrow_mut().write_tls(&mut Wire(fd))).await
+    async fn send_some(&self, tls: &RefCell<Session>) -> io::Result<usize> {
+        self.progress(|fd| tls.borrow_mut().send(fd)).await
+    }
+
+    /// Opens what was received. If the peer violates TLS, sends it an alert.
+    async fn open(&self, tls: &RefCell<Session>, out: &mut [u8]) -> io::Result<usize> {
+        let opened = tls.borrow_mut().open(out);
+        match opened {
+            Ok(count) => Ok(count),
+            Err(error) => {
+                // Best effort.
+                drop(self.flush(tls).await);
+                Err(invalid(error))
+            }
+        }
     }
 
     /// Receives some bytes for TLS; 0 is the end of the socket.
-    async fn fill(&self, tls: &RefCell<Connection>, reply: Reply) -> io::Result<usize> {
-        let read = self.socket.read_with(|fd| tls.borrow_mut().read_tls(&mut Wire(fd))).await?;
-        let was_sending = tls.borrow().wants_write();
-        let processed = tls.borrow_mut().process_new_packets().map(drop);
-        if let Err(error) = processed {
-            // Best effort: the alert tells the peer why.
-            drop(self.flush(tls).await);
-            return Err(invalid(error));
-        }
-        // A key update wants an answer. If a writer is under way, it sends that too; to wait here for
-        // the other's data would keep us from reading.
-        if reply == Reply::AtOnce && !was_sending {
-            self.flush(tls).await?;
-        }
-        Ok(read)
+    async fn receive(&self, tls: &RefCell<Session>) -> io::Result<usize> {
+        self.socket.read_with(|fd| tls.borrow_mut().receive(fd)).await
     }
 
     async fn progress(&self, op: impl FnMut(&OwnedFd) -> io::Result<usize>) -> io::Result<usize> {
@@ -340,18 +352,10 @@ impl Stream {
     }
 }
 
-/// When TLS's answer to received data is sent.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reply {
-    /// Before reading on.
-    AtOnce,
-    /// With the next write.
-    Deferred,
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
+    use std::io::Write;
     use std::os::unix::net::UnixStream;
     use std::pin::pin;
 

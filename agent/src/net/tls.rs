@@ -11,7 +11,7 @@ use std::sync::Arc;
 use mote_core::hostapi::host_peer::authenticate;
 use mote_core::tls::pem;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{ClientConnection, Resumption};
+use rustls::client::{Resumption, UnbufferedClientConnection};
 use rustls::crypto::{
     CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms, ring,
     verify_tls13_signature_with_raw_key,
@@ -152,7 +152,7 @@ impl Client {
     /// rustls's, by [`invalid`].
     pub(crate) fn begin(&self) -> io::Result<Begun> {
         let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
-        let begun = ClientConnection::new(self.config.clone(), name);
+        let begun = UnbufferedClientConnection::new(self.config.clone(), name);
         begun.map(Begun::from).map_err(invalid)
     }
 }

@@ -1,0 +1,329 @@
+//! The TLS session of one connection: rustls's state, and buffers for records.
+//!
+//! This uses rustls's unbuffered API: records are received up to 36 KiB at a time and opened in place. rustls's buffered API receives
+//! 4 KiB at a time, and zeroes and moves its buffer for each record.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
+use rustls::{CommonState, Error};
+
+use crate::net::wire::{receive, transmit_packet};
+
+/// Bytes to receive at once while the peer sends little.
+const SHORT: usize = 4 * 1024;
+/// The same while it sends much: two records, in a block that the heap caches (`sys/heap`).
+const LONG: usize = 36 * 1024;
+/// Limit of received bytes that are not processed: rustls's limit for a handshake message.
+const LONGEST: usize = 64 * 1024;
+/// Default limit of sealed bytes that are not sent, as in rustls.
+const UNSENT: usize = 64 * 1024;
+/// Longest content of a record, bytes.
+const RECORD: usize = 16 * 1024;
+/// What sealing adds to it, bytes: head, type and tag.
+const SEAL: usize = 5 + 1 + 16;
+
+/// A TLS session.
+pub(super) struct Session {
+    side: Side,
+    /// Received records; those before `processed` are done with.
+    incoming: Vec<u8>,
+    processed: usize,
+    /// Bytes to receive next: [`SHORT`] or [`LONG`].
+    room: usize,
+    /// Plaintext that nobody has read yet, after `read`.
+    opened: Vec<u8>,
+    read: usize,
+    outgoing: Outgoing,
+    /// Limit of sealed bytes that are not sent.
+    limit: usize,
+    has_ended: bool,
+}
+
+/// A buffer whose first `sealed` bytes are to be sent.
+#[derive(Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    sealed: usize,
+}
+
+enum Side {
+    Client(UnbufferedClientConnection),
+    Server(UnbufferedServerConnection),
+}
+
+/// What to send once the handshake allows it.
+#[derive(Clone, Copy)]
+enum Seal<'b> {
+    Nothing,
+    Bytes(&'b [u8]),
+    CloseNotify,
+}
+
+/// Where rustls is.
+enum Step {
+    /// It has more to do.
+    Next,
+    /// The peer has sent close_notify.
+    PeerClosed,
+    /// It waits for the peer, and has sealed what was to be sent.
+    Idle,
+    /// It waits for the peer, and cannot send application data.
+    Blocked,
+}
+
+impl From<UnbufferedClientConnection> for Session {
+    fn from(client: UnbufferedClientConnection) -> Self {
+        Self::new(Side::Client(client))
+    }
+}
+
+impl From<UnbufferedServerConnection> for Session {
+    fn from(server: UnbufferedServerConnection) -> Self {
+        Self::new(Side::Server(server))
+    }
+}
+
+impl Session {
+    fn new(side: Side) -> Self {
+        Self {
+            side,
+            incoming: Vec::new(),
+            processed: 0,
+            room: SHORT,
+            opened: Vec::new(),
+            read: 0,
+            outgoing: Outgoing::default(),
+            limit: UNSENT,
+            has_ended: false,
+        }
+    }
+
+    /// Returns rustls's view of the connection.
+    pub(super) fn state(&self) -> &CommonState {
+        match &self.side {
+            Side::Client(client) => client,
+            Side::Server(server) => server,
+        }
+    }
+
+    /// Limits the sealed bytes that are not sent.
+    pub(super) fn limit(&mut self, bytes: usize) {
+        self.limit = bytes;
+    }
+
+    /// Returns true if all sealed bytes are sent.
+    pub(super) fn is_sent(&self) -> bool {
+        self.outgoing.sealed == 0
+    }
+
+    /// Returns true if the peer sends nothing more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Processes what was received and copies plaintext to `out`; returns how many bytes.
+    ///
+    /// # Errors
+    /// The peer violates TLS. The alert for it is sealed.
+    pub(super) fn open(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        let waiting = self.opened.get(self.read..).unwrap_or_default();
+        let count = waiting.len().min(out.len());
+        let (taken, mut room) = out.split_at_mut(count);
+        taken.copy_from_slice(waiting.get(..count).unwrap_or_default());
+        self.read += count;
+        if self.read == self.opened.len() {
+            (self.opened, self.read) = (Vec::new(), 0);
+        }
+        let free = room.len();
+        if !self.incoming.is_empty() || self.state().is_handshaking() {
+            self.run(Seal::Nothing, &mut room)?;
+        }
+        Ok(count + free - room.len())
+    }
+
+    /// Seals bytes up to the limit; returns how many.
+    ///
+    /// # Errors
+    /// As [`Session::open`].
+    pub(super) fn seal(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        let count = bytes.len().min(self.limit.saturating_sub(self.outgoing.sealed));
+        let bytes = bytes.get(..count).unwrap_or_default();
+        if count > 0 && !self.run(Seal::Bytes(bytes), &mut Default::default())? {
+            return Err(Error::HandshakeNotComplete);
+        }
+        Ok(count)
+    }
+
+    /// Seals close_notify, if that can be sent.
+    pub(super) fn close(&mut self) {
+        // Best effort: after an error, its alert has been sealed instead.
+        drop(self.run(Seal::CloseNotify, &mut Default::default()));
+    }
+
+    /// Receives some bytes; 0 is the end.
+    ///
+    /// # Errors
+    /// Those of the socket, or `InvalidData` for a message that is too long.
+    pub(super) fn receive(&mut self, from: &OwnedFd) -> io::Result<usize> {
+        self.incoming.drain(..self.processed);
+        self.processed = 0;
+        let held = self.incoming.len();
+        if held >= LONGEST {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.incoming.reserve_exact(self.room.max(held + SHORT) - held);
+        let received = receive(from, rustix::buffer::spare_capacity(&mut self.incoming));
+        match received {
+            Ok(count) => {
+                self.has_ended = count == 0;
+                self.room = if count < SHORT { SHORT } else { LONG };
+            }
+            // The connection is idle.
+            Err(_) if held == 0 => self.incoming = Vec::new(),
+            Err(_) => {}
+        }
+        received
+    }
+
+    /// Sends one packet of sealed bytes; returns its length.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub(super) fn send(&mut self, to: &OwnedFd) -> io::Result<usize> {
+        let Outgoing { bytes, sealed } = &mut self.outgoing;
+        if *sealed == 0 {
+            return Ok(0);
+        }
+        let count = transmit_packet(to, bytes.get(..*sealed).unwrap_or_default())?;
+        bytes.copy_within(count..*sealed, 0);
+        *sealed -= count;
+        Ok(count)
+    }
+
+    /// Frees the buffer of sealed bytes if all are sent.
+    pub(super) fn release(&mut self) {
+        if self.is_sent() {
+            self.outgoing = Outgoing::default();
+        }
+    }
+
+    /// Processes all that was received, its plaintext to `room` and then to `opened`, and seals. Returns false if the handshake
+    /// does not allow that yet.
+    fn run(&mut self, seal: Seal<'_>, room: &mut &mut [u8]) -> Result<bool, Error> {
+        loop {
+            match self.step(seal, room) {
+                Ok(Step::Next) => {}
+                Ok(Step::PeerClosed) => self.has_ended = true,
+                Ok(Step::Idle) => return Ok(true),
+                Ok(Step::Blocked) => return Ok(false),
+                Err(error) => {
+                    // The alert that says why.
+                    while let Ok(Step::Next) = self.step(Seal::Nothing, room) {}
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, seal: Seal<'_>, room: &mut &mut [u8]) -> Result<Step, Error> {
+        let incoming = self.incoming.get_mut(self.processed..).unwrap_or_default();
+        let (opened, outgoing) = (&mut self.opened, &mut self.outgoing);
+        let mut opened = |bytes: &[u8]| {
+            let (now, later) = bytes.split_at(bytes.len().min(room.len()));
+            let (front, rest) = std::mem::take(room).split_at_mut(now.len());
+            front.copy_from_slice(now);
+            *room = rest;
+            opened.extend_from_slice(later);
+        };
+        let (discard, step) = match &mut self.side {
+            Side::Client(client) => {
+                take(client.process_tls_records(incoming), &mut opened, outgoing, seal)
+            }
+            Side::Server(server) => {
+                take(server.process_tls_records(incoming), &mut opened, outgoing, seal)
+            }
+        };
+        self.processed += discard;
+        if self.processed == self.incoming.len() {
+            self.incoming.clear();
+            self.processed = 0;
+        }
+        step
+    }
+}
+
+/// Handles one of rustls's states. Returns how many received bytes are done with.
+fn take<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    opened: &mut dyn FnMut(&[u8]),
+    outgoing: &mut Outgoing,
+    seal: Seal<'_>,
+) -> (usize, Result<Step, Error>) {
+    let step = status.state.and_then(|state| match state {
+        ConnectionState::ReadTraffic(mut traffic) => {
+            while let Some(record) = traffic.next_record() {
+                opened(record?.payload);
+            }
+            Ok(Step::Next)
+        }
+        ConnectionState::EncodeTlsData(mut message) => {
+            outgoing.append(0, &mut |room| match message.encode(room) {
+                Ok(length) => Ok(length),
+                Err(EncodeError::InsufficientSize(short)) => Err(short.required_size),
+                Err(EncodeError::AlreadyEncoded) => Err(0),
+            })?;
+            Ok(Step::Next)
+        }
+        ConnectionState::TransmitTlsData(sent) => {
+            sent.done();
+            Ok(Step::Next)
+        }
+        ConnectionState::WriteTraffic(mut traffic) => {
+            let bytes = if let Seal::Bytes(bytes) = seal { bytes } else { &[] };
+            let guess = bytes.len() + (bytes.len() / RECORD + 1) * SEAL;
+            let sealed = outgoing.append(guess, &mut |room| {
+                let sealed = match seal {
+                    Seal::Nothing => Ok(0),
+                    Seal::Bytes(bytes) => traffic.encrypt(bytes, room),
+                    Seal::CloseNotify => traffic.queue_close_notify(room),
+                };
+                sealed.map_err(|why| match why {
+                    EncryptError::InsufficientSize(short) => short.required_size,
+                    EncryptError::EncryptExhausted => 0,
+                })
+            });
+            sealed.map(|()| Step::Idle)
+        }
+        ConnectionState::PeerClosed => Ok(Step::PeerClosed),
+        ConnectionState::BlockedHandshake | ConnectionState::Closed => Ok(Step::Blocked),
+        // Early data is not offered.
+        ConnectionState::ReadEarlyData(_) | _ => Err(Error::HandshakeNotComplete),
+    });
+    (status.discard, step)
+}
+
+impl Outgoing {
+    /// Appends what `write` writes. If `write` fails because it needs more room, its error is how much.
+    fn append(
+        &mut self,
+        mut room: usize,
+        write: &mut dyn FnMut(&mut [u8]) -> Result<usize, usize>,
+    ) -> Result<(), Error> {
+        loop {
+            let end = self.bytes.len().max(self.sealed + room);
+            self.bytes.resize(end, 0);
+            match write(self.bytes.get_mut(self.sealed..).unwrap_or_default()) {
+                Ok(length) => {
+                    self.sealed += length;
+                    return Ok(());
+                }
+                Err(needed) if needed > room => room = needed,
+                Err(_) => return Err(Error::EncryptError),
+            }
+        }
+    }
+}
