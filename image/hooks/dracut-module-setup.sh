@@ -1,9 +1,9 @@
 #!/bin/bash
-# dracut: copy to /usr/lib/dracut/modules.d/90mote-agent/module-setup.sh, dracut.service beside it. Takes the agent into
-# the initramfs where the image wants that: in /etc/dracut.conf.d/mote-agent.conf the line
+# dracut: copy to /usr/lib/dracut/modules.d/90mote-agent/module-setup.sh, and dracut.service next to it. Adds the
+# agent to the initramfs if /etc/dracut.conf.d/mote-agent.conf contains
 #   add_dracutmodules+=" mote-agent "
 
-# Only when asked for.
+# Only on request.
 check() { return 255; }
 
 installkernel() {
@@ -15,11 +15,11 @@ install() {
     # shellcheck disable=SC2154 # dracut has set them
     local unit="$systemdsystemunitdir/mote-agent-initramfs.service"
     inst_multiple /usr/sbin/mote-agent /usr/lib/mote-agent/in-initramfs sh cat
-    # What the guest denies its host, it denies there too.
+    # The guest's policy applies in the initramfs too.
     inst_multiple -o /etc/mote-agent.yml /etc/incus-agent.yml
     mkdir -p "$initdir/etc"
     /usr/lib/mote-agent/options "${dracutsysrootdir:-}" >"$initdir/etc/mote-agent.options"
-    # Where commands of the host start.
+    # The working directory of the host's commands.
     mkdir -p "$initdir/root"
     if dracut_module_included systemd; then
         inst_simple "$moddir/mote-agent-initramfs.service" "$unit"

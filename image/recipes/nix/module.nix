@@ -2,8 +2,8 @@
 #   imports = [ image/recipes/nix/module.nix ];
 #   services.mote-agent.enable = true;
 #   services.mote-agent.tarball = target/package/mote-agent-0.1.0-x86_64.tar.gz;    # made by scripts/package tarball
-# NixOS' own services for the Go agents (virtualisation.lxd.agent, virtualisation.incus.agent) have to be off.
-# Not run here: nix 2.26 of Debian 13 evaluated it, with a library of stubs for nixpkgs.
+# Disable NixOS' own services for the Go agents (virtualisation.lxd.agent, virtualisation.incus.agent).
+# Tested: nix 2.26 on Debian 13 evaluated it with stubs for nixpkgs. It was not built.
 { config, lib, pkgs, ... }:
 
 let
@@ -24,9 +24,9 @@ in
     services.udev.packages = [ package ];
     systemd.packages = [ package ];
     systemd.services.mote-agent = {
-      # Units of packages are not enabled by their [Install].
+      # NixOS ignores the [Install] section of packaged units.
       wantedBy = [ "multi-user.target" ];
-      # A switch that the host runs by exec would end with the agent. The next boot starts the new one.
+      # A switch run by the host through exec would end with the agent. The next boot starts the new one.
       restartIfChanged = false;
       # The host's commands get /run/current-system/sw/bin in their PATH from the agent itself.
     };

