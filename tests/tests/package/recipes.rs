@@ -36,7 +36,7 @@ fn texts(folder: &Path) -> Vec<(PathBuf, String)> {
 }
 
 #[test]
-fn each_says_whether_it_was_run_and_has_the_version_of_the_tree() {
+fn each_says_whether_it_was_tested_and_has_the_version_of_the_tree() {
     let cargo = std::fs::read_to_string(source().join("Cargo.toml")).expect("Cargo.toml");
     let version = cargo.split("\nversion = \"").nth(1).and_then(|rest| rest.split('"').next());
     let version = version.expect("a version");
@@ -47,7 +47,7 @@ fn each_says_whether_it_was_run_and_has_the_version_of_the_tree() {
         let head: Vec<_> = text.lines().take_while(|line| line.starts_with('#')).collect();
         let says = head
             .iter()
-            .filter(|line| line.starts_with("# Run here:") || line.starts_with("# Not run here:"));
+            .filter(|line| line.starts_with("# Tested:") || line.starts_with("# Not tested"));
         assert_eq!(says.count(), 1, "{}", path.display());
         for word in ["pkgver=", "version = \"", "mote-agent-", "mote-agent_"] {
             let numbers = text.split(word).skip(1).map(number).filter(|number| !number.is_empty());
