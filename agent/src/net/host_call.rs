@@ -22,7 +22,7 @@ use crate::transport::{Socket, Transport, is_shortage};
 const CONNECT: Duration = Duration::from_secs(2);
 /// Deadline of the TLS handshake (P§3.2).
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Longest wait for the next piece of a body.
+/// Time limit for the next piece of a body.
 const BODY_PIECE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Read size for a head, bytes; most whole answers fit.
 const SHORT: usize = 2 * 1024;
@@ -53,7 +53,7 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Option<&'a [u8]>,
     /// Further headers, passed on from the guest.
     pub(crate) extra: &'a [(&'a str, &'a str)],
-    /// How long the host may take to answer.
+    /// Time limit for the host's answer.
     pub(crate) patience: Duration,
     /// What to do when the host cannot be reached.
     pub(crate) retry: Retry,
@@ -70,7 +70,7 @@ struct Why {
 }
 
 impl CallError {
-    /// For an error of a system call, with its words.
+    /// Returns the error of a system call with its message.
     fn by(error: &io::Error, text: String) -> Self {
         Self(Box::new(Why { text, ours: is_shortage(error) }))
     }
@@ -80,7 +80,8 @@ impl CallError {
         &self.0.text
     }
 
-    /// Whether this agent has no descriptor or memory left: that says nothing about the host.
+    /// Returns whether this agent has no descriptor or memory left, which says nothing about the
+    /// host.
     pub(crate) fn is_local_shortage(&self) -> bool {
         self.0.ours
     }
@@ -106,7 +107,7 @@ impl From<io::Error> for CallError {
     }
 }
 
-/// The host's answer, its body not read yet.
+/// The host's answer before its body is read.
 pub(crate) struct Incoming {
     stream: Stream,
     buffer: Vec<u8>,
@@ -129,8 +130,8 @@ pub(crate) struct HostReply {
     pub(crate) is_whole: bool,
 }
 
-/// Makes the call and takes the whole answer, if its body has at most [`limits::SHORT_REPLY`] bytes; or
-/// [`limits::HOST_REPLY`], if `longer` allows it when it is asked.
+/// Makes the call and reads the whole answer, if its body has at most [`limits::SHORT_REPLY`]
+/// bytes, or [`limits::HOST_REPLY`] if `longer` permits that.
 ///
 /// # Errors
 /// As [`open`]; also if the body breaks off.
@@ -154,13 +155,13 @@ pub(crate) async fn call(
     Ok(HostReply { status: incoming.status, etag, body, is_whole })
 }
 
-/// Makes the call and takes the answer's head.
+/// Makes the call and reads the answer's head.
 ///
 /// # Errors
 /// [`CallError`] if the host cannot be reached, fails the handshake, or sends no valid head in time.
 pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, CallError> {
     let handshake_permit = link.tls.tickets.turn().await;
-    // Our TLS keys are generated while the connect is under way.
+    // The TLS keys are generated during the connect.
     let (socket, begun) = zip(dial(link, call.retry), async { link.tls.begin() }).await;
     let begun = begun.map_err(|why| CallError::from(format!("TLS with the host: {why}")))?;
     let stream = match within(HANDSHAKE, Stream::connect(socket?, begun)).await {

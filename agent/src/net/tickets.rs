@@ -11,7 +11,7 @@ use crate::net::tls_types::{Group, Ticket};
 use crate::runtime::clock::within;
 use crate::runtime::wake::Waiting;
 
-/// How long a call waits for a ticket of another call; after that its own full handshake is quicker.
+/// Time limit for a ticket of another call; after that a full handshake is faster.
 const TICKET_WAIT: Duration = Duration::from_millis(250);
 
 /// Ticket store of one pinned certificate.
@@ -51,22 +51,22 @@ impl Store {
         self.change(|tickets| tickets.put(ticket));
     }
 
-    /// A ticket that nobody has used.
+    /// Takes an unused ticket.
     pub(crate) fn take(&self) -> Option<Ticket> {
         self.state().tickets.take()
     }
 
-    /// Drops all. Who waits for one finds none.
+    /// Drops all tickets. Waiting calls find none.
     pub(crate) fn forget(&self) {
         self.state().tickets = Tickets::default();
     }
 
-    /// Keeps the key exchange that the host chose.
+    /// Stores the key exchange that the host chose.
     pub(crate) fn choose(&self, group: Group) {
         self.state().group = Some(group);
     }
 
-    /// The one that it chose last.
+    /// Returns the key exchange that it chose last.
     pub(crate) fn chosen(&self) -> Option<Group> {
         self.state().group
     }
@@ -92,7 +92,7 @@ pub(crate) struct Earning {
 }
 
 impl Earning {
-    /// Notes that the host has answered; its tickets came before that.
+    /// Records that the host has answered; its tickets arrived before.
     pub(crate) fn answered(mut self) {
         self.answered = true;
     }

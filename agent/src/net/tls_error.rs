@@ -18,14 +18,14 @@ pub(crate) fn invalid(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, TlsError(error))
 }
 
-/// What is wrong with a PEM file.
+/// Why a PEM file is invalid.
 #[derive(Debug)]
 pub(crate) enum BadPem {
-    /// It is no PEM of the kind that is wanted.
+    /// It has no PEM block of the expected kind.
     Pem(PemError),
-    /// Its certificate is no X.509.
+    /// Its certificate is not X.509.
     Encoding,
-    /// Its key is of a kind that LXD and Incus do not make.
+    /// Its key has a type that LXD and Incus do not create.
     KeyKind,
 }
 
@@ -39,14 +39,14 @@ impl fmt::Display for BadPem {
     }
 }
 
-/// Why no TLS can be made of what the host gave us.
+/// Why TLS cannot use the host's files.
 #[derive(Debug)]
 pub(crate) enum Unusable {
-    /// What is called so is not usable.
+    /// The named file is unusable.
     File(&'static str, BadPem),
-    /// Certificate and key are not of one pair.
+    /// Certificate and key do not match.
     Pair,
-    /// rustls does not take them.
+    /// rustls refuses them.
     Tls(io::Error),
 }
 

@@ -1,5 +1,5 @@
-//! Upgrade of a connection after its last HTTP request. The request's buffers are freed before: an idle
-//! exec or listener costs its TLS state and little more.
+//! Upgrades a connection after its last HTTP request. The request's buffers are freed before, so an
+//! idle exec or listener costs little more than its TLS state.
 
 use crate::built::BoxFuture;
 use crate::net::stream::Stream;

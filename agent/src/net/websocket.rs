@@ -14,15 +14,15 @@ use crate::runtime::clock::within;
 use crate::runtime::permits::Semaphore;
 use crate::sys::fd::{self, AsFd};
 
-/// Most payload of a [`Frame`], bytes: see [`Stream::write_all`].
+/// Limit of a [`Frame`]'s payload, bytes: see [`Stream::write_all`].
 const FRAME: usize = 31 * 1024;
 /// Longest payload that is copied to be sent with its header, bytes.
 const SHORT: usize = 4 * 1024;
-/// How long a close frame may wait for a peer that does not read.
+/// Time limit of a close frame to a peer that does not read.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// Buffer for one frame, filled in slot: the header goes right before the payload. It is not zeroed:
-/// that was a tenth of the cost of a command's output.
+/// Buffer for one frame, with room for the header before the payload. It is not zeroed, which was a
+/// tenth of the cost of a command's output.
 pub(crate) struct Frame(Vec<u8>);
 
 impl Frame {
@@ -33,7 +33,7 @@ impl Frame {
         Self(bytes)
     }
 
-    /// Reads the payload; returns its bytes, 0 at the end.
+    /// Reads the payload; returns the number of bytes, 0 at the end.
     ///
     /// # Errors
     /// Any error of read(2).
@@ -55,10 +55,10 @@ impl Frame {
     }
 }
 
-/// A websocket. Sending and receiving may go on at the same time.
+/// A websocket, which can send and receive at the same time.
 pub(crate) struct WebSocket {
     stream: Stream,
-    /// Held while sending: a frame may be longer than what the stream takes at once.
+    /// Held while sending, because a frame may be longer than one write.
     write_lock: Rc<Semaphore>,
     /// Our close frame was sent: no frame may follow (RFC 6455 §5.5.1).
     closing: Cell<bool>,
@@ -125,7 +125,7 @@ impl WebSocket {
     /// Sends one whole frame; frames of two senders never mix.
     ///
     /// # Errors
-    /// As [`Stream::write_all`], or `BrokenPipe` after our close frame.
+    /// Like [`Stream::write_all`], or `BrokenPipe` after our close frame.
     pub(crate) async fn send(&self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
         let _writing = self.write_lock.clone().take().await;
         self.still_open()?;
@@ -185,8 +185,8 @@ impl WebSocket {
     /// protocol violation is answered with a close frame that has its code.
     ///
     /// # Errors
-    /// As [`Stream::read`] and, for our answers, [`Stream::write_all`]; `InvalidData` after a protocol
-    /// violation.
+    /// Like [`Stream::read`] and, for our answers, [`Stream::write_all`]; `InvalidData` after a
+    /// protocol violation.
     ///
     /// # Cancellation
     /// No received data is lost; an answer to a ping may be.
@@ -213,7 +213,7 @@ impl WebSocket {
                         }
                         Incoming::Pong => return Ok(Received::Pong),
                         Incoming::Data { text, bytes, last } => {
-                            // Sliced anew: the borrow of `input` must end here.
+                            // Sliced again, because the borrow of `input` must end here.
                             let (at, length) = (inbox.at, bytes.len());
                             let bytes = inbox.buffer.get(at - length..at).unwrap_or_default();
                             return Ok(Received::Data { text, bytes, last });

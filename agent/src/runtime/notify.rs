@@ -55,17 +55,17 @@ fn send(fact: &str) {
     }
 }
 
-/// The socket of an agent that can make no more.
+/// The socket of a sandboxed agent, which can create no more.
 static KEPT: OnceLock<UnixDatagram> = OnceLock::new();
 
-/// Keeps a socket for all messages to come.
+/// Opens a socket for all further messages.
 pub(crate) fn keep() {
     if let Some(Ok(socket)) = connected() {
         let _only_once = KEPT.set(socket);
     }
 }
 
-/// A socket whose messages reach the service manager, if there is one.
+/// Returns a socket to the service manager, if there is one.
 fn connected() -> Option<io::Result<UnixDatagram>> {
     let path = std::env::var_os("NOTIFY_SOCKET")?;
     let bytes = path.as_encoded_bytes();

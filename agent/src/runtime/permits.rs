@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::runtime::wake::Signal;
 
-/// A number of permits: one for each peer that is served, or one for each byte that is held.
+/// A number of permits, for example one per served peer or per held byte.
 pub(crate) struct Semaphore {
     free: Cell<usize>,
     freed: Signal,
@@ -15,7 +15,7 @@ pub(crate) struct Semaphore {
 pub(crate) struct Permit(Rc<Semaphore>, usize);
 
 impl Semaphore {
-    /// A semaphore with `count` permits.
+    /// Returns a semaphore with `count` permits.
     pub(crate) fn new(count: usize) -> Self {
         Self { free: Cell::new(count), freed: Signal::default() }
     }
@@ -35,12 +35,12 @@ impl Semaphore {
         self.free.get()
     }
 
-    /// One permit, if one is free.
+    /// Takes one permit, if one is free.
     pub(crate) fn try_take(self: &Rc<Self>) -> Option<Permit> {
         self.try_take_many(1)
     }
 
-    /// `count` permits, if that many are free.
+    /// Takes `count` permits, if that many are free.
     pub(crate) fn try_take_many(self: &Rc<Self>, count: usize) -> Option<Permit> {
         self.free.set(self.free.get().checked_sub(count)?);
         Some(Permit(self.clone(), count))

@@ -7,7 +7,7 @@ use std::path::Path;
 pub(crate) const DIRECTORY: &str = "run/mote";
 /// Locked by the running agent.
 pub(crate) const LOCK: &str = "run/mote/lock";
-/// Id of the boot in which the other files were written: not every guest has its `/run` in memory.
+/// Id of the boot in which the other files were written, because `/run` may be on a disk.
 pub(crate) const BOOT: &str = "run/mote/boot";
 /// The last host info.
 pub(crate) const KNOWN_HOST: &str = "run/mote/known-host";
@@ -17,19 +17,19 @@ pub(crate) const STATUS: &str = "run/mote/status";
 pub(crate) const READY: &str = "run/mote/ready";
 /// Outstanding mounts with their processes.
 pub(crate) const HANGING: &str = "run/mote/hanging";
-/// There once what the host had added before the agent's first start has been brought into use.
+/// Exists once the resources from before the agent's first start are online.
 pub(crate) const FOLLOWED: &str = "run/mote/followed";
-/// Who has frozen file systems, and until when.
+/// The guard that has frozen file systems, and its deadline.
 pub(crate) const FREEZE: &str = "run/mote/freeze";
-/// Sizes of disks, as the workers that grow them have seen them.
+/// Sizes of disks as the grow workers have seen them.
 pub(crate) const SIZES: &str = "run/mote/sizes";
-/// How often the VM has begun another life: a native u64 that is changed in place.
+/// The VM's generation, the number of restores and clones: a native u64 that is changed in place.
 pub(crate) const GENERATION: &str = "run/mote/generation";
-/// What is not true any more in another boot.
+/// The files that are invalid after a reboot.
 pub(crate) const OF_A_BOOT: [&str; 6] = [READY, HANGING, KNOWN_HOST, FOLLOWED, SIZES, GENERATION];
 /// Mount point of the host's share while it is read.
 pub(crate) const SHARE: &str = "run/mote/share";
-/// Mount point for `--check`, which may run beside the agent.
+/// Mount point for `--check`, which may run at the same time as the agent.
 pub(crate) const CHECKED_SHARE: &str = "run/mote/check";
 
 /// Error message for a file in `/run/mote`, with advice.

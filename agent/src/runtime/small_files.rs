@@ -9,10 +9,10 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, fsync, open};
 use rustix::io::{Errno, retry_on_intr};
 
-/// Bytes that any file with data has allocated, so that overwriting them needs no free space.
+/// Bytes that every file with data has allocated, so that overwriting them needs no free space.
 const PAGE: usize = 4096;
 
-/// Longest document that a worker is given on its standard input, bytes: a pipe's capacity.
+/// Longest document on a worker's standard input, bytes: a pipe's capacity.
 pub(crate) const MAX_DOCUMENT: u64 = 64 * 1024;
 
 /// Reads a whole file of at most `most` bytes.
@@ -23,14 +23,15 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     read_to_end(File::open(path)?.as_fd(), most)
 }
 
-/// Opens a FIFO without waiting for its writer, and makes no terminal the agent's.
+/// Does not wait for a FIFO's writer, and acquires no controlling terminal.
 const NOW: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Reads a whole regular file of at most `most` bytes; `None` if there is nothing of this name. A symbolic link that leads nowhere
-/// is something, in a directory's place too: its target may be on a disk that is not mounted yet.
+/// Reads a whole regular file of at most `most` bytes; `None` if the name does not exist. A
+/// dangling symbolic link exists, also as a directory, because its target may be on a disk that is
+/// not mounted yet.
 ///
 /// # Errors
-/// `FileTooLarge`; it is there and not a regular file; any error of open(2) and read(2).
+/// `FileTooLarge`; it exists and is not a regular file; any error of open(2) and read(2).
 pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match open(path, NOW, Mode::empty()) {
         Ok(file) => File::from(file),
@@ -43,7 +44,7 @@ pub(crate) fn read_if_there(path: &Path, most: u64) -> io::Result<Option<Vec<u8>
     read_to_end(file.as_fd(), most).map(Some)
 }
 
-/// Whether nothing has this name, in a directory that is one or is absent itself.
+/// Returns whether the name does not exist, in a directory that exists or is absent itself.
 fn is_absent(path: &Path) -> bool {
     let is_there = |path: &&Path| match path.symlink_metadata() {
         Ok(_) => true,
@@ -53,7 +54,7 @@ fn is_absent(path: &Path) -> bool {
     last.is_none_or(|last| last != path && last.is_dir())
 }
 
-/// Reads a whole file, as the kernel's are and our own: of any length.
+/// Reads a whole file of any length, such as the kernel's and our own.
 ///
 /// # Errors
 /// `InvalidData` if it is not UTF-8; any error of open(2) and read(2).
@@ -63,19 +64,19 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(text).map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// The text of a small file below a directory; empty if it cannot be read.
+/// Returns the text of a small file below a directory; empty if it cannot be read.
 #[inline(never)] // its size
 pub(crate) fn text_of(directory: &Path, path: &str) -> String {
     read_text(&directory.join(path)).unwrap_or_default()
 }
 
-/// Whether there is something at this path below a directory.
+/// Returns whether this path below a directory exists.
 #[inline(never)] // its size
 pub(crate) fn is_there(directory: &Path, path: &str) -> bool {
     directory.join(path).exists()
 }
 
-/// Reads what is left of an open file, at most `most` bytes.
+/// Reads the rest of an open file, at most `most` bytes.
 ///
 /// # Errors
 /// `FileTooLarge` if it is longer; any error of read(2).
@@ -93,10 +94,11 @@ pub(crate) fn read_to_end(file: BorrowedFd<'_>, most: u64) -> io::Result<Vec<u8>
     }
 }
 
-/// Makes a directory and those above it. All are 0755, whatever the umask: a missing `/run` is not only the agent's.
+/// Creates a directory and its parents with mode 0755 whatever the umask, because a missing `/run`
+/// is not only for the agent.
 ///
 /// # Errors
-/// Any error of mkdir(2) and chmod(2) but that it is there.
+/// Any error of mkdir(2) and chmod(2) except that it exists.
 pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
     let mut made = fs::create_dir(directory);
     if let (Err(error), Some(above)) = (&made, directory.parent())
@@ -122,7 +124,8 @@ pub(crate) fn write_small(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(path, bytes, false)
 }
 
-/// Writes a small file by a new one that is renamed, so that after a power cut it is as it was or as it is now.
+/// Writes a small file through a new one that is renamed, so that a power cut leaves the old or the
+/// new content.
 ///
 /// # Errors
 /// Any error of open(2), write(2), fsync(2) and rename(2).
@@ -135,7 +138,7 @@ fn replace(path: &Path, bytes: &[u8], lasts: bool) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let beside = Path::new(&beside);
-    // Its name is not to be there before its bytes; then that is to be in its directory, if that can be said.
+    // The bytes must be on disk before the name; then the directory is synced, if possible.
     let sync = |path| if lasts { Ok(fsync(&File::open(path)?)?) } else { Ok(()) };
     let whole = fs::write(beside, bytes)
         .and_then(|()| sync(beside))

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
-/// What [`Signal::seen`] is of one that was never raised.
+/// The [`Signal::seen`] of a signal that was never raised.
 pub(crate) const NEVER: u64 = 0;
 
 /// Announces changes of a condition. [`Signal::raise`] wakes every task that waits at that time.
@@ -72,8 +72,8 @@ impl Signal {
     }
 }
 
-/// The entry of one wait in a signal's list. Dropping it takes it off the list: a waker that is left there keeps
-/// a part of its task in memory.
+/// The entry of one wait in a signal's list. Dropping it removes it from the list: a remaining
+/// waker would keep a part of its task in memory.
 struct Entry<'s> {
     signal: &'s Signal,
     seen: u64,
@@ -81,7 +81,7 @@ struct Entry<'s> {
 }
 
 impl Entry<'_> {
-    /// Adds the waker, or puts it in the place of the last one.
+    /// Adds the waker, or replaces the last one.
     fn renew(&mut self, waker: &Waker) {
         if !self.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
             self.remove();
@@ -90,7 +90,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Takes the waker off the list. Two waits of one task have an entry each.
+    /// Removes the waker from the list. Two waits of one task have an entry each.
     fn remove(&mut self) {
         let Some(waker) = self.waker.take() else { return };
         // If the signal was raised since, the list was emptied: an equal waker that is in it now is another entry's.

@@ -1,12 +1,12 @@
-//! Cooperative budget: a task whose peer is always ready (a fast relay, a peer that never stops sending,
-//! connections to refuse without end) never waits, and would keep the one thread to itself. It yields after
-//! a number of operations.
+//! Cooperative budget: a task whose peer is always ready (a fast relay, endless data, endless
+//! connections to refuse) never waits, and would block the thread. It yields after a number of
+//! operations.
 
 use std::cell::Cell;
 
 use smol::future::yield_now;
 
-/// Operations before a yield. They take some milliseconds, beside which the cost of a yield does not count.
+/// Operations before a yield. They take some milliseconds, so the cost of a yield does not matter.
 const BUDGET: u32 = 16;
 
 /// Operations since the last yield.

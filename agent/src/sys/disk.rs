@@ -1,4 +1,4 @@
-//! Calls by which the kernel takes over that a partition or a file system has become larger.
+//! System calls that enlarge a partition or a file system in the kernel.
 
 use std::ffi::c_void;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::{Errno, Result};
 
-/// `BLKPG` and what it is to do (`linux/blkpg.h`).
+/// `BLKPG` and its operation (`linux/blkpg.h`).
 const BLKPG: libc::Ioctl = 0x1269;
 const RESIZE_PARTITION: i32 = 3;
 
@@ -28,7 +28,7 @@ struct Order {
     data: *mut c_void,
 }
 
-/// Tells the kernel that a partition, at this start, has another length now.
+/// Changes the length of the partition at this start in the kernel.
 ///
 /// # Errors
 /// Any error of ioctl(2).
@@ -41,7 +41,7 @@ pub(crate) fn resize_partition(disk: BorrowedFd<'_>, number: u32, place: [u64; 2
     said(result)
 }
 
-/// An ioctl whose number says how many bytes it reads and writes (`asm-generic/ioctl.h`).
+/// Performs an ioctl whose number encodes the length of its argument (`asm-generic/ioctl.h`).
 ///
 /// # Errors
 /// `EINVAL` if the argument has another length; any error of ioctl(2).

@@ -1,9 +1,9 @@
-//! A failed system call as people read of it: what failed, then the system's reason.
+//! A failed system call as a message: what failed, then the system's reason.
 
 use std::fmt;
 use std::io;
 
-/// A failed system call, shown as `WHAT: REASON`. For rooms in which nobody does more about a failure than say it.
+/// A failed system call, displayed as `WHAT: REASON`, for modules that only report failures.
 #[derive(Debug)]
 pub(crate) struct SystemError {
     what: &'static str,
@@ -11,7 +11,7 @@ pub(crate) struct SystemError {
 }
 
 impl SystemError {
-    /// The failure of what is named so.
+    /// Returns the failure of the named call.
     pub(crate) fn of(what: &'static str, source: io::Error) -> Self {
         Self { what, source }
     }

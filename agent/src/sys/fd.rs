@@ -1,4 +1,4 @@
-//! Descriptors and what is done with them where sequence is decided: there the simulation has its own in their place.
+//! Descriptors and their operations. The simulation replaces this module.
 
 pub(crate) use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -17,7 +17,7 @@ pub(crate) fn read(from: impl AsFd, into: &mut [u8]) -> Result<usize> {
     rustix::io::read(from, into)
 }
 
-/// Reads some bytes behind those that are there, as many as the vector has room for; 0 at the end.
+/// Appends bytes to the vector, up to its capacity; returns 0 at the end.
 ///
 /// # Errors
 /// Any error of read(2).
@@ -25,7 +25,7 @@ pub(crate) fn append(from: impl AsFd, to: &mut Vec<u8>) -> Result<usize> {
     rustix::io::read(from, spare_capacity(to))
 }
 
-/// A pipe: where it is read, and where it is written.
+/// Returns a pipe: its read and its write end.
 ///
 /// # Errors
 /// Any error of pipe(2).
@@ -33,7 +33,8 @@ pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     pipe_with(PipeFlags::CLOEXEC)
 }
 
-/// Gives the file behind a descriptor to this user and group. The highest number is no user's: it changes nothing.
+/// Changes the owner of the file behind a descriptor. The highest number leaves user or group
+/// unchanged.
 ///
 /// # Errors
 /// Any error of fchown(2).
@@ -51,7 +52,7 @@ pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd)> {
     socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
-/// Has nobody wait who uses it, which says `WouldBlock` instead.
+/// Makes it non-blocking: operations return `WouldBlock` instead of waiting.
 ///
 /// # Errors
 /// Any error of ioctl(2).

@@ -20,7 +20,7 @@ const THAW: u32 = 0xc004_5878;
 /// `_IOWR('X', 121, struct fstrim_range)`.
 const TRIM: u32 = 0xc018_5879;
 
-/// Locks all memory of this process, now and later: it then needs no disk to go on.
+/// Locks all present and future memory of this process, so that it needs no disk to continue.
 ///
 /// # Errors
 /// Any error of mlockall(2).
@@ -30,8 +30,9 @@ pub(crate) fn stay_in_memory() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Freezes the file system of an open directory, until this time since boot; returns 0 or the error's number. Done by a child: it
-/// hangs as long as what the disk is made of does. If the time is over (`ETIMEDOUT`), it may be frozen once the child has ended.
+/// Freezes the file system of an open directory before this time since boot; returns 0 or the
+/// errno. A child does it, because it hangs as long as the disk does. After `ETIMEDOUT` the file
+/// system may be frozen when the child ends.
 pub(crate) fn freeze(directory: BorrowedFd<'_>, until: Duration) -> i32 {
     call_in_fork(until, directory, &|| call(stdin(), FREEZE))
 }
@@ -39,7 +40,7 @@ pub(crate) fn freeze(directory: BorrowedFd<'_>, until: Duration) -> i32 {
 /// Thaws the file system of an open directory, in the same way.
 pub(crate) fn thaw(directory: BorrowedFd<'_>, until: Duration) -> i32 {
     match call_in_fork(until, directory, &|| call(stdin(), THAW)) {
-        // Rather at the risk of hanging than not at all.
+        // Without a child it may hang, but otherwise it would stay frozen.
         libc::EAGAIN | libc::ENOMEM => thaw_here(directory),
         error => error,
     }
@@ -50,7 +51,7 @@ pub(crate) fn thaw_here(directory: BorrowedFd<'_>) -> i32 {
     call(directory, THAW)
 }
 
-/// Opens a directory and thaws its file system, in the same way: the path may hang, too.
+/// Opens a directory and thaws its file system in the same way, because the path may hang, too.
 pub(crate) fn thaw_path(path: &CStr, until: Duration) -> i32 {
     call_in_fork(until, stdin(), &|| match open(path) {
         Ok(directory) => call(directory.as_fd(), THAW),
@@ -58,7 +59,7 @@ pub(crate) fn thaw_path(path: &CStr, until: Duration) -> i32 {
     })
 }
 
-/// Opens a directory, for reading alone: no frozen file system minds.
+/// Opens a directory for reading, which a frozen file system permits.
 ///
 /// # Errors
 /// Any error of open(2).
@@ -72,20 +73,20 @@ fn call(directory: BorrowedFd<'_>, number: u32) -> i32 {
     control(directory, number, &mut [0; 4]).err().map_or(0, Errno::raw_os_error)
 }
 
-/// Tells the disk which blocks the file system of an open directory does not use; returns how many bytes these are.
+/// Discards the unused blocks of an open directory's file system (FITRIM); returns their bytes.
 ///
 /// # Errors
 /// Any error of ioctl(2).
 pub(crate) fn trim(directory: &OwnedFd) -> Result<u64, Errno> {
-    // struct fstrim_range: three numbers of 64 bits, where to begin, how far to go, and the shortest piece.
+    // struct fstrim_range: start, length and shortest piece, 64 bits each.
     let mut range = [[0; 8], [u8::MAX; 8], [0; 8]];
     control(directory.as_fd(), TRIM, range.as_flattened_mut())?;
     let [_, trimmed, _] = range;
     Ok(u64::from_ne_bytes(trimmed))
 }
 
-/// Forks; true in the child, which leads a session of its own and has no descriptors but these of the caller's own making.
-/// This process must have no other threads.
+/// Forks; returns true in the child, which leads a new session, with /dev/null as standard
+/// descriptors. This process must have no other threads.
 ///
 /// # Errors
 /// Any error of fork(2), or of opening `/dev/null`.

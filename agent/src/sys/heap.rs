@@ -1,5 +1,5 @@
-//! The heap: musl's, except that long allocations and growing tables get their own mappings, and that what comes and goes
-//! is kept for the next.
+//! The heap: musl's, except that long allocations and growing tables get their own mappings, and
+//! that some freed blocks are cached.
 //!
 //! musl allocates in groups of up to 128 KiB, and returns a group to the kernel when nothing in it is in
 //! use. After a burst of calls about a hundred small objects remain (tickets, tables that have grown), each
@@ -8,9 +8,10 @@
 //! when freed. A mapping costs two system calls, so buffers allocated in one piece for each call are left
 //! to musl.
 //!
-//! Of what has 0.5 to 4 KiB, states and buffers of a connection, there are few, so that musl maps and unmaps a page for
-//! nearly each; and for each TLS record of a transfer. So one block of each of musl's sizes that was freed is kept, and two
-//! of a record's, until [`rest`]. A block that is kept also keeps its group, in which the next of its size find room.
+//! Blocks of 0.5 to 4 KiB, states and buffers of a connection, are few, so that musl maps and
+//! unmaps a page for nearly each of them, and for each TLS record of a transfer. So one freed block
+//! of each of musl's size classes and two of a record's size are cached until [`rest`]. A cached
+//! block also keeps its group, which has room for the next ones of its size.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::{Range, RangeInclusive};
@@ -22,15 +23,16 @@ const LONG: usize = 16 * 1024;
 /// Sizes, in bytes, for which blocks of [`BLOCK`] are kept: what a record is read into and what it holds (16 KiB), with
 /// the record's head, and twice that.
 const RECORDS: RangeInclusive<usize> = LONG..=BLOCK;
-/// Size of such a block, bytes. Its last pages are not touched by what is shorter.
+/// Size of such a block, bytes. Shorter data does not touch its last pages.
 const BLOCK: usize = 36 * 1024;
-/// Longest allocation that is left to musl as it is, bytes: it has many of those.
+/// Longest allocation that is passed to musl unchanged, bytes: there are many of them.
 const SMALL: usize = 500;
-/// Sizes of the blocks that are kept, bytes: what musl's size classes hold, four each time it doubles (its
-/// `size_classes`, without the head), and two records, as a transfer has one to read into and one for what was read.
+/// Sizes of the cached blocks, bytes: musl's size classes, four per doubling (its `size_classes`,
+/// without the head), and two records, because a transfer has one to read into and one for the
+/// data.
 const SIZES: [usize; 14] =
     [572, 668, 796, 1004, 1148, 1340, 1628, 2028, 2332, 2716, 3260, 4076, BLOCK, BLOCK];
-/// Where records begin in it.
+/// Index of the first record.
 const FIRST_RECORD: usize = 12;
 /// All of it.
 const ALL: Range<usize> = 0..SIZES.len();
@@ -40,8 +42,8 @@ const GROWN: usize = 4 * 1024;
 /// needed are never touched, so they take no memory.
 const MAPPED: usize = 128 * 1024;
 
-/// The global allocator. What is freed is wiped first: keys and secrets of guest and host do not stay in memory that
-/// is used again. The kernel does the same for mappings. A block that realloc(3) moves is not wiped.
+/// The global allocator. It wipes freed memory, so that keys and secrets do not remain in reused
+/// memory. The kernel does the same for mappings. A block that realloc(3) moves is not wiped.
 struct Heap {
     /// Blocks that were freed and wiped, by [`SIZES`].
     spare: [AtomicPtr<u8>; SIZES.len()],
@@ -50,17 +52,17 @@ struct Heap {
 #[global_allocator]
 static HEAP: Heap = Heap::new();
 
-/// Whether blocks of records are kept, which are most of what [`rest`] would give back.
+/// Returns whether blocks of records are cached, most of what [`rest`] would free.
 pub(crate) fn keeps_records() -> bool {
     HEAP.spare[FIRST_RECORD..].iter().any(|spare| !spare.load(Ordering::Relaxed).is_null())
 }
 
-/// Gives the kernel back what is kept for what comes next: for a time without any.
+/// Frees the cached blocks when the agent is idle.
 pub(crate) fn rest() {
     HEAP.rest();
 }
 
-/// The layout to request of musl: enlarged to [`MAPPED`] if it is long.
+/// Returns the layout to request of musl: enlarged to [`MAPPED`] if it is long.
 fn long(asked: Layout) -> Layout {
     if !(LONG..MAPPED).contains(&asked.size()) {
         return asked;
@@ -68,8 +70,8 @@ fn long(asked: Layout) -> Layout {
     Layout::from_size_align(MAPPED, asked.align()).unwrap_or(asked)
 }
 
-/// Where in [`SIZES`] blocks are kept for it; empty if none are. What is aligned to more than malloc(3) does by itself
-/// would need a block of its own.
+/// Returns the range of [`SIZES`] whose blocks fit; empty if there is none, such as for an
+/// alignment larger than malloc(3)'s.
 fn places(asked: Layout) -> Range<usize> {
     let size = asked.size();
     if size <= SMALL || asked.align() > 16 {
@@ -82,8 +84,8 @@ fn places(asked: Layout) -> Range<usize> {
     class.map_or(0..0, |class| class..class + 1)
 }
 
-/// Size to request of musl for a reallocation from `old` to `size` bytes; `usable` is the size of musl's
-/// block.
+/// Returns the size to request of musl for a reallocation from `old` to `size` bytes; `usable` is
+/// the size of musl's block.
 fn resized(size: usize, old: usize, usable: usize) -> usize {
     // A vector that grows by push doubles; a buffer is resized to a given length.
     let is_table = old < GROWN && size == 2 * old;
@@ -129,7 +131,7 @@ unsafe impl GlobalAlloc for Heap {
         let (size, places) = (asked.size(), places(asked));
         // SAFETY: the caller guarantees that `at` was allocated here with that size, so it is malloc's, and gives it up.
         unsafe {
-            // What has a mapping of its own is not wiped: the kernel does it.
+            // A mapping is not wiped, because the kernel does that.
             let is_mapped = places.is_empty()
                 && size >= GROWN
                 && (size >= LONG || libc::malloc_usable_size(at.cast()) >= LONG);
@@ -151,7 +153,7 @@ unsafe impl GlobalAlloc for Heap {
             return unsafe { self.moved(at, asked, new) };
         }
         if !to.is_empty() {
-            // It has room. What is cut off is not wiped when it is freed.
+            // It has room. The cut part is not wiped when it is freed.
             let cut = asked.size().saturating_sub(size);
             // SAFETY: `at` has `asked` bytes.
             unsafe { libc::explicit_bzero(at.add(size.min(asked.size())).cast(), cut) };
@@ -164,7 +166,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// What to request of musl for what has these places.
+/// Returns the size to request of musl for a block of these places.
 fn whole(asked: Layout, places: &Range<usize>) -> Layout {
     let size = if places.is_empty() { None } else { SIZES.get(places.start) };
     let whole = size.and_then(|size| Layout::from_size_align(*size, asked.align()).ok());
@@ -176,7 +178,7 @@ impl Heap {
         Self { spare: [const { AtomicPtr::new(null_mut()) }; SIZES.len()] }
     }
 
-    /// A block that is kept at one of these places. Who takes it has it alone.
+    /// Takes a cached block from one of these places; the caller owns it.
     fn take(&self, places: &Range<usize>) -> Option<*mut u8> {
         let mut taken = self
             .spare
@@ -186,7 +188,7 @@ impl Heap {
         taken.find(|block| !block.is_null())
     }
 
-    /// Keeps a block at one of these places; `false` if there is none.
+    /// Caches a block at one of these places; returns `false` if none is free.
     fn keep(&self, block: *mut u8, places: &Range<usize>) -> bool {
         self.spare.get(places.clone()).into_iter().flatten().any(|spare| {
             let was_empty =

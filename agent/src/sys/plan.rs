@@ -1,4 +1,4 @@
-//! What a child process is to be.
+//! The description of a child process.
 
 use std::ffi::CStr;
 
@@ -6,10 +6,11 @@ use mote_core::hostapi::exec::Program;
 
 use crate::sys::fd::BorrowedFd;
 
-/// Where programs are looked for that the guest's files name, or that belong to its system; NixOS has the last.
+/// Search path for programs that the guest's files name or that belong to its system; the last
+/// directory is NixOS'.
 pub(crate) const PATH: &CStr =
     c"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
-/// The same, without its name.
+/// The same, without the variable's name.
 pub(crate) const DIRECTORIES: &str = match PATH.to_str() {
     Ok(path) => path.split_at("PATH=".len()).1,
     Err(_) => "",
@@ -18,7 +19,7 @@ pub(crate) const DIRECTORIES: &str = match PATH.to_str() {
 /// A program to start.
 #[derive(Debug)]
 pub(crate) struct Plan<'p> {
-    /// The program's name and search path; the first file that can be executed is.
+    /// The program's name and search path; the first executable file is used.
     pub(crate) program: Program<'p>,
     /// `argv`.
     pub(crate) arguments: &'p [&'p CStr],

@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 
 use super::{Ended, kill};
 
-/// Takes note of one child that has ended, if there is one.
+/// Reaps one ended child, if there is one.
 pub(crate) fn reap() -> Option<(Pid, Ended)> {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         match (status.exit_status(), status.terminating_signal()) {

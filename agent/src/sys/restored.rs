@@ -1,4 +1,5 @@
-//! System calls for a VM that runs again: the kernel's random numbers, who sets its clock, and a filter for what wakes the agent.
+//! System calls after a resume: the kernel's random numbers, the clock and its source, and a filter
+//! for events that wake the agent.
 #![expect(clippy::cast_possible_truncation, reason = "sizes and codes of a few bits")]
 
 use std::fs::File;
@@ -12,7 +13,7 @@ const RESEED: libc::Ioctl = 0x5207;
 const SECOND: i64 = 1_000_000_000;
 /// Bytes that are mixed in at a time.
 const POOL: usize = 256;
-/// Random bits that the hardware's bytes count as: what the kernel's generator has.
+/// Random bits credited for the hardware's bytes: the size of the kernel's generator.
 const BITS: libc::c_int = 256;
 
 /// `struct rand_pool_info`.
@@ -23,8 +24,8 @@ struct Pool {
     bytes: [i64; POOL / size_of::<i64>()],
 }
 
-/// Has the kernel make all random numbers anew that it gives from now on; `random` is `/dev/urandom`. At once of these numbers, which
-/// count as nothing; then of what the hardware gives, if there is such a device. Whether it could.
+/// Reseeds the kernel's CRNG, first from `numbers` (credited 0 bits), then from the hardware RNG,
+/// if there is one; `random` is `/dev/urandom`. Returns whether it worked.
 pub(crate) fn reseed(random: &File, hardware: Option<&File>, numbers: [i64; 2]) -> bool {
     let mut pool = Pool { bits: 0, length: POOL as libc::c_int, bytes: [0; POOL / 8] };
     for (place, number) in pool.bytes.iter_mut().zip(numbers) {
@@ -48,7 +49,8 @@ pub(crate) fn reseed(random: &File, hardware: Option<&File>, numbers: [i64; 2]) 
     mix(&pool)
 }
 
-/// A clock's time in nanoseconds, of the wall clock those since 1970. rustix would look for the vDSO by code of its own.
+/// Returns a clock's time in nanoseconds, for the wall clock since 1970. rustix would search the
+/// vDSO with its own code.
 fn time(clock: libc::clockid_t) -> Option<i64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` can be written to for the length of the call.
@@ -56,18 +58,18 @@ fn time(clock: libc::clockid_t) -> Option<i64> {
     (result == 0).then(|| time.tv_sec.saturating_mul(SECOND).saturating_add(time.tv_nsec))
 }
 
-/// The wall clock: nanoseconds since 1970.
+/// Returns the wall clock's nanoseconds since 1970.
 pub(crate) fn wall() -> i64 {
     time(libc::CLOCK_REALTIME).unwrap_or_default()
 }
 
-/// The time of a clock that is a device, such as `/dev/ptp0`.
+/// Returns the time of a clock device, such as `/dev/ptp0`, in nanoseconds.
 pub(crate) fn device_time(device: &File) -> Option<i64> {
     // FD_TO_CLOCKID of clock_gettime(2).
     time((!device.as_raw_fd() << 3) | 3)
 }
 
-/// Sets the wall clock, if this process may.
+/// Sets the wall clock, if permitted.
 pub(crate) fn set_wall(nanoseconds: i64) -> bool {
     let (tv_sec, tv_nsec) = (nanoseconds.div_euclid(SECOND), nanoseconds.rem_euclid(SECOND));
     let time = libc::timespec { tv_sec, tv_nsec };
@@ -75,7 +77,7 @@ pub(crate) fn set_wall(nanoseconds: i64) -> bool {
     unsafe { libc::clock_settime(libc::CLOCK_REALTIME, &raw const time) == 0 }
 }
 
-/// Whether a program keeps the kernel's clock synchronised, as it says itself (adjtimex(2)).
+/// Returns whether a program keeps the kernel's clock synchronised, according to adjtimex(2).
 pub(crate) fn is_synchronised() -> bool {
     // SAFETY: `timex` is plain numbers, and all zeroes ask for nothing but to be filled.
     unsafe {
@@ -84,8 +86,9 @@ pub(crate) fn is_synchronised() -> bool {
     }
 }
 
-/// Has a socket of rtnetlink, which is told of links, take one message alone: a NIC tells its neighbours where it is
-/// (`IFLA_EVENT_NOTIFY_PEERS`). What else happens to links, such as those of containers, wakes nobody then. Whether it could.
+/// Filters an rtnetlink socket so that only announcements of a NIC (`IFLA_EVENT_NOTIFY_PEERS`)
+/// pass. Other link events, such as those of containers, then do not wake the agent. Returns
+/// whether it worked.
 pub(crate) fn only_announcements(socket: &OwnedFd) -> bool {
     let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
     let mut steps = ANNOUNCEMENT;
@@ -96,12 +99,13 @@ pub(crate) fn only_announcements(socket: &OwnedFd) -> bool {
     unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, program, length) == 0 }
 }
 
-/// A step of the filter: one that compares goes on so many steps later if both are the same, and so many if not.
+/// A step of the filter. A comparison skips the given numbers of steps if it is true and if it is
+/// false.
 const fn step(code: u32, k: u32, same: u8, other: u8) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: same, jf: other, k }
 }
 
-/// A becomes a number; X does.
+/// A becomes a constant; X becomes a constant.
 const SET: u32 = libc::BPF_LD | libc::BPF_IMM;
 const SET_X: u32 = libc::BPF_LDX | libc::BPF_IMM;
 /// A becomes what is there in the message, or what the kernel finds.
@@ -122,7 +126,7 @@ const ANNOUNCEMENT: [libc::sock_filter; 16] = [
     step(EQUAL, 0, 10, 0),
     step(libc::BPF_MISC | libc::BPF_TAX, 0, 0, 0),
     step(LOAD_BEHIND_X, 4, 0, 0),
-    // A message has the machine's order, and what is loaded of it the network's.
+    // A message has the machine's byte order, loaded values have the network's.
     step(EQUAL, 4_u32.to_be(), 0, 7),
     // A bridge or a bond has IFLA_LINKINFO, and in it IFLA_INFO_KIND. A NIC that belongs to one has only the first.
     step(SET, ATTRIBUTES, 0, 0),

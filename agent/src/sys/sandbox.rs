@@ -1,7 +1,8 @@
-//! Gives up rights for good, for an agent that nobody may ask for what needs them: root's user, capabilities, the file
-//! system but for a few paths (Landlock), and most system calls (seccomp). Workers inherit all of it.
+//! Permanently gives up root's user, capabilities, the file system except for a few paths
+//! (Landlock), and most system calls (seccomp), for an agent that no request needs them for.
+//! Workers inherit the sandbox.
 //!
-//! Each is a wall of its own: without Landlock, no file is this user's, and few are its group's.
+//! Each part works alone: without Landlock, no file is this user's, and few are its group's.
 
 #![expect(clippy::cast_possible_truncation, reason = "numbers of system calls are below 500")]
 
@@ -16,11 +17,12 @@ use libc::SYS_renameat as RENAMEAT;
 use libc::SYS_renameat2 as RENAMEAT;
 use rustix::fs::{Mode, OFlags};
 
-/// User and group of an agent in the sandbox. Numbers from 65520 to 65533 are nobody's: Debian's policy (9.2.2) reserves
-/// them, systemd gives none to services (<https://systemd.io/UIDS-GIDS/>), and 65534 is shared by all who have none.
+/// User and group of an agent in the sandbox. 65520 to 65533 are unassigned: Debian's policy
+/// (9.2.2) reserves them, and systemd gives none to services (<https://systemd.io/UIDS-GIDS/>).
+/// 65534 is shared by many programs.
 pub(crate) const USER: u32 = 65_530;
 
-/// What the agent needs of the file system, and what is below it.
+/// The paths that the agent needs, with everything below.
 const EXECUTE: u64 = 1;
 const TRUNCATE: u64 = 1 << 14;
 const WRITE: u64 = 1 << 1 | TRUNCATE;
@@ -31,7 +33,7 @@ const SOCKET: u64 = 1 << 9;
 /// All rights of Landlock's first version, and from its third on that to truncate.
 const ALL: u64 = (1 << 13) - 1;
 const TRUNCATES: i64 = 3;
-/// From its sixth version on: nobody outside is signalled, or called by an abstract socket.
+/// Since its sixth version: no signals and abstract sockets to processes outside.
 const SCOPES: [u64; 2] = [6, 1 | 1 << 1];
 
 /// `linux/capability.h`: the third version, of two words.
@@ -61,14 +63,14 @@ const OR_INDEX: u16 = 0x4c;
 const TO_INDEX: u16 = 0x07;
 const KILL: u32 = 0x8000_0000;
 const ALLOW: u32 = 0x7fff_0000;
-/// Any other call fails, and the kernel's audit says which. It does not kill: the list is measured, and an agent
-/// in the field is not to die of a call that no test made.
+/// Any other call fails, and the kernel's audit log names it. It does not kill, because the list is
+/// measured, and an agent in production must not die from a call that no test made.
 const REFUSE: u32 = 0x0005_0000 | libc::EPERM.unsigned_abs();
-/// For each thread there is, and logged.
+/// For all threads, and logged.
 const FLAGS: libc::c_ulong = 1 | 2;
 
-/// The system calls of the agent and its reports once it has started: what the tests make, and what the C library
-/// may make in their place.
+/// The system calls of the agent and its reports after the start: those of the tests, and
+/// alternatives that the C library may use.
 const CALLS: &[u16] = &[
     libc::SYS_accept4 as u16,
     libc::SYS_brk as u16,
@@ -145,7 +147,7 @@ const CALLS: &[u16] = &[
     libc::SYS_write as u16,
     libc::SYS_writev as u16,
 ];
-/// Those that newer architectures do not have.
+/// Calls that newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[u16] = &[
     libc::SYS_access as u16,
@@ -164,11 +166,12 @@ const OLD_CALLS: &[u16] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_CALLS: &[u16] = &[];
 
-/// A call that is allowed if this argument passes the test: number, offset in `struct seccomp_data`, test and value.
+/// A call that is allowed if an argument passes a test: number, offset in `struct seccomp_data`,
+/// test and value.
 type Limited = (u16, u32, u16, u32);
-/// clone(2) makes no namespaces: in one of users a process has all capabilities. ioctl(2) types nothing into the terminal
-/// that the agent may have been started on. Datagrams go nowhere but where the socket is connected, and limits are
-/// this process's own.
+/// clone(2) creates no namespaces: in a user namespace a process has all capabilities. ioctl(2)
+/// cannot type into the terminal that the agent was started on. Datagrams go only to the connected
+/// peer, and limits apply to this process only.
 const LIMITED: [Limited; 6] = [
     (libc::SYS_clone as u16, argument(0), NO_BIT, NAMESPACES),
     (libc::SYS_ioctl as u16, argument(1), EQUAL, libc::FIONBIO as u32),
@@ -183,9 +186,9 @@ const fn argument(number: u32) -> u32 {
     16 + 8 * number
 }
 
-/// Most kinds of sockets that an agent needs.
+/// Limit of the kinds of sockets that an agent needs.
 pub(crate) const KINDS: usize = 4;
-/// What makes a family the kind of its stream, or raw, sockets, without a protocol of their own.
+/// Added to a family, these give the kind of its stream or raw sockets with the default protocol.
 pub(crate) const STREAM: u16 = 1 << KIND;
 pub(crate) const RAW: u16 = 3 << KIND;
 /// The type's place in a kind, and its bits in socket(2)'s argument: the others are flags.
@@ -198,10 +201,10 @@ const SOCKET_STEPS: usize = 8 + 2 * KINDS;
 const LENGTH: usize =
     4 + 2 * (CALLS.len() + OLD_CALLS.len()) + 5 * LIMITED.len() + 1 + SOCKET_STEPS + 1;
 
-/// What an agent in the sandbox needs beside its own files.
+/// What an agent in the sandbox needs in addition to its own files.
 #[derive(Debug, Default)]
 pub(crate) struct Needs<'a> {
-    /// The status port and the dummy beside it.
+    /// The status port and its dummy.
     pub(crate) ports: [Option<&'a Path>; 2],
     /// The directory of devlxd's socket.
     pub(crate) guests: Option<&'a Path>,
@@ -224,8 +227,8 @@ pub(crate) fn is_entered() -> bool {
     ENTERED.load(Ordering::Relaxed)
 }
 
-/// Enters the sandbox. False if this kernel lacks a part of it, or this process the right to leave its user; the other
-/// parts hold. To be called while the process has one thread.
+/// Enters the sandbox. Returns false if this kernel lacks a part of it, or this process cannot
+/// change its user; the other parts apply. Call it while the process has one thread.
 pub(crate) fn enter(root: &Path, needs: &Needs<'_>) -> bool {
     ENTERED.store(true, Ordering::Relaxed);
     // SAFETY: neither call takes a pointer.
@@ -241,7 +244,7 @@ pub(crate) fn enter(root: &Path, needs: &Needs<'_>) -> bool {
     filter(needs.sockets) && fenced && left && dropped
 }
 
-/// Leaves this process, of the capabilities that it has, those of this set; false if that fails.
+/// Reduces this process's capabilities to this set; returns false if that fails.
 #[inline(never)] // its size
 pub(crate) fn keep_capabilities(kept: u32) -> bool {
     let (mut header, mut data) = ([CAPABILITIES, 0], [0u32; 6]);
@@ -254,7 +257,8 @@ pub(crate) fn keep_capabilities(kept: u32) -> bool {
     }
 }
 
-/// Becomes [`USER`]; false without the right to. The C library's functions would look for other threads.
+/// Becomes [`USER`]; returns false if not permitted. The C library's functions would look for other
+/// threads.
 fn leave_user() -> bool {
     let none = std::ptr::null::<libc::gid_t>();
     // SAFETY: an empty list of groups, and numbers.
@@ -265,7 +269,7 @@ fn leave_user() -> bool {
     }
 }
 
-/// Leaves the paths that the agent uses; false without Landlock.
+/// Restricts the process to the agent's paths; returns false without Landlock.
 fn landlock(root: &Path, needs: &Needs<'_>) -> bool {
     let no_attributes = std::ptr::null::<u64>();
     // SAFETY: with the last argument 1 the version is returned, and nothing is read.
@@ -292,7 +296,7 @@ fn landlock(root: &Path, needs: &Needs<'_>) -> bool {
     ] {
         allow(&rules, &root.join(path), rights & handled);
     }
-    // There its socket is renamed.
+    // Its socket is renamed there.
     if let Some(guests) = needs.guests {
         allow(&rules, guests, SOCKET | REMOVE);
     }
@@ -303,11 +307,11 @@ fn landlock(root: &Path, needs: &Needs<'_>) -> bool {
     unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) == 0 }
 }
 
-/// Adds a rule for a path and what is below it.
+/// Adds a rule for a path and everything below.
 #[inline(never)] // its size
 fn allow(rules: &OwnedFd, path: &Path, rights: u64) {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    // What is not there needs no rights.
+    // A missing path needs no rights.
     let Ok(below) = rustix::fs::open(path, flags, Mode::empty()) else { return };
     let rule = Rule { rights, below: below.as_raw_fd() };
     // SAFETY: twelve bytes are read; both descriptors are open.
@@ -316,7 +320,7 @@ fn allow(rules: &OwnedFd, path: &Path, rights: u64) {
     }
 }
 
-/// Allows [`CALLS`] and [`LIMITED`] alone, and sockets of these kinds; false without seccomp.
+/// Allows only [`CALLS`], [`LIMITED`] and sockets of these kinds; returns false without seccomp.
 fn filter(sockets: [u16; KINDS]) -> bool {
     let step = |code, when, otherwise, k| libc::sock_filter { code, jt: when, jf: otherwise, k };
     let mut program = Vec::with_capacity(LENGTH);
@@ -340,7 +344,7 @@ fn filter(sockets: [u16; KINDS]) -> bool {
             step(LOAD, 0, 0, 0),
         ]);
     }
-    // The protocol is to be 0; family and type are put together.
+    // The protocol must be 0; family and type are combined.
     program.extend([
         step(EQUAL, 0, SOCKET_STEPS as u8, libc::SYS_socket as u32),
         step(LOAD, 0, 0, argument(2)),
@@ -352,7 +356,7 @@ fn filter(sockets: [u16; KINDS]) -> bool {
         step(LOAD, 0, 0, argument(0)),
         step(OR_INDEX, 0, 0, 0),
     ]);
-    // 0 is no kind that can be asked for: AF_UNSPEC is refused by the kernel.
+    // 0 cannot be requested, because the kernel refuses AF_UNSPEC.
     for kind in sockets {
         program.extend([step(EQUAL, 0, 1, kind.into()), step(RETURN, 0, 0, ALLOW)]);
     }

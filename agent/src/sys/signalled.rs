@@ -1,11 +1,11 @@
-//! What the kernel tells an agent of itself and of its children.
+//! Signals to the agent and the ends of its children.
 
 /// A signal to the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signalled {
     /// SIGCHLD.
     Child,
-    /// SIGHUP: to start anew, as the program that its file is now.
+    /// SIGHUP: re-exec the program that its file now contains.
     Anew,
     /// SIGUSR1: a second agent takes over from that of an initramfs.
     Replaced,
@@ -18,6 +18,6 @@ pub(crate) enum Signalled {
 pub(crate) enum Ended {
     /// Exit code.
     Code(i32),
-    /// Number of the signal that killed it.
+    /// Number of the signal that killed the child.
     Signal(i32),
 }
