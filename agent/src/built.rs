@@ -20,6 +20,8 @@ pub(crate) const VERSION: &str = match option_env!("MOTE_BUILT") {
 /// false; boxed, only what is constructed is linked.
 pub(crate) type BoxFuture<'a, T = ()> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
+/// The crate async-io instead of mote-reactor: a second thread, and therefore no sandbox.
+pub(crate) const ASYNC_IO: bool = cfg!(feature = "async-io");
 /// The cipher for CPUs without AES instructions: 50 KB. Go hosts do not need it.
 pub(crate) const CHACHA20: bool = cfg!(feature = "chacha20");
 /// Credentials of systemd's, in a guest without it.
@@ -64,7 +66,8 @@ pub(crate) const CAPABILITIES: Features = Features::of(&[
     (PORT_FORWARD, Capability::PortForward),
 ]);
 
-/// The features of the default build by name; `--check` shows the absent ones. `init` and `tcp` add, and are not shown.
+/// The features of the default build by name; `--check` shows the absent ones. `async-io`, `init` and `tcp` add, and are
+/// not shown.
 const FEATURES: [(&str, bool); 15] = [
     ("chacha20", CHACHA20),
     ("credentials", CREDENTIALS),

@@ -43,8 +43,12 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Reads them from this descriptor, and follows process 1 out of that root.
-    pub(crate) fn new(fd: SignalSource, root: OldRoot) -> Self {
-        Self { fd: Async::new_nonblocking(fd), root }
+    ///
+    /// # Errors
+    /// As [`Async::new_nonblocking`].
+    pub(crate) fn new(fd: SignalSource, root: OldRoot) -> Result<Self, SystemError> {
+        let fd = Async::new_nonblocking(fd).map_err(|error| SystemError::of("signals", error))?;
+        Ok(Self { fd, root })
     }
 
     async fn next(&self) -> Result<Signalled, SystemError> {

@@ -49,6 +49,9 @@ fn introduce(options: &Options) {
     if !built::INIT && sys::process_id() == 1 {
         log::warn(format_args!("process 1, but built without init; see image/one-file"));
     }
+    if built::ASYNC_IO {
+        log::warn(format_args!("built with async-io: two threads, and therefore no sandbox"));
+    }
     if let Some(why) = others::left(&options.root) {
         log::warn(format_args!("{why}"));
     }
@@ -123,7 +126,7 @@ pub(crate) fn run(
     *agent.errors.borrow_mut().about(About::Caller) = deaf;
     // The identity has the key; its text is not to stay in memory.
     drop((files.agent_key, files.nics, applied));
-    let signals = Signals::new(signals, old_root);
+    let signals = Signals::new(signals, old_root)?;
     let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
     let served = agent.executor.spawn(served);
     Ok(go(agent, served)?)

@@ -177,8 +177,12 @@ impl Transport {
 
 impl Listener {
     /// Puts it into the reactor.
-    pub(crate) fn watched(self) -> Watched {
-        Watched { transport: self.transport, socket: watched(self.socket) }
+    ///
+    /// # Errors
+    /// As [`Async::new_nonblocking`].
+    pub(crate) fn watched(self) -> io::Result<Watched> {
+        let socket = Async::new_nonblocking(self.socket)?;
+        Ok(Watched { transport: self.transport, socket })
     }
 }
 
@@ -224,7 +228,7 @@ pub(crate) async fn dial_tcp(address: SocketAddr) -> io::Result<Socket> {
 
 /// Waits for a connect that was started.
 async fn finish(fd: OwnedFd, started: rustix::io::Result<()>) -> io::Result<Socket> {
-    let socket = Async::new_nonblocking(fd);
+    let socket = Async::new_nonblocking(fd)?;
     match started {
         Ok(()) => return Ok(socket),
         Err(Errno::INPROGRESS) => {}
@@ -235,11 +239,6 @@ async fn finish(fd: OwnedFd, started: rustix::io::Result<()>) -> io::Result<Sock
         Ok(()) => Ok(socket),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Puts a listener into the reactor.
-pub(crate) fn watched(listener: OwnedFd) -> Socket {
-    Async::new_nonblocking(listener)
 }
 
 /// Listens on a unix socket of mode 0600 that replaces any file at `path`. The socket is renamed to
@@ -281,7 +280,7 @@ pub(crate) fn unnamed(path: &Path) -> PathBuf {
 pub(crate) async fn accept(listener: &Socket) -> io::Result<Socket> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let fd = listener.read_with(|fd| Ok(accept_with(fd, flags)?)).await?;
-    Ok(Async::new_nonblocking(fd))
+    Async::new_nonblocking(fd)
 }
 
 /// User id of a unix socket's peer when it connected. Nobody's (65534, as the kernel has it) if that cannot be
@@ -349,8 +348,10 @@ mod tests {
             });
             // Replaces a socket, then creates one where there is none.
             for round in 0..2_000 {
-                let first = bind_unix(&path).map(watched).expect("a socket");
-                let second = bind_unix(&path).map(watched).expect("a socket in its place");
+                let first = bind_unix(&path).and_then(Async::new_nonblocking).expect("a socket");
+                let second = bind_unix(&path)
+                    .and_then(Async::new_nonblocking)
+                    .expect("a socket in its place");
                 if round % 2 == 0 {
                     std::thread::yield_now();
                 }
@@ -369,7 +370,7 @@ mod tests {
         let path = scratch.join("sock");
         drop(std::os::unix::net::UnixListener::bind(suffixed(&path, ".new")).expect("a stale one"));
         std::fs::write(&path, "a file").expect("a file in its place");
-        let _listener = bind_unix(&path).map(watched).expect("a socket");
+        let _listener = bind_unix(&path).and_then(Async::new_nonblocking).expect("a socket");
         let names: Vec<_> = std::fs::read_dir(&scratch)
             .expect("the directory")
             .map(|entry| entry.expect("a name").file_name())
@@ -385,7 +386,7 @@ mod tests {
     fn strangers_who_call_without_end_do_not_keep_others_from_running() {
         let scratch = crate::runtime::scratch::scratch("strangers");
         let path = scratch.join("sock");
-        let listener = bind_unix(&path).map(watched).expect("a socket");
+        let listener = bind_unix(&path).and_then(Async::new_nonblocking).expect("a socket");
         // No vsock at all, so no host.
         let strangers = [(); 40].map(|()| UnixStream::connect(&path).expect("a connection"));
         let mut last = strangers.last().expect("one of them");

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use mote_core::flavour::Flavour;
 
 use crate::agent::Agent;
+use crate::runtime::reactor::Async;
 use crate::runtime::small_files::make_directory;
-use crate::transport;
 use crate::transport::{Socket, bind_unnamed, unnamed};
 
 /// Path of the socket.
@@ -22,7 +22,7 @@ pub(super) fn open(agent: &Agent, path: &Path) -> io::Result<Socket> {
     let made = agent.guests.as_ref();
     let listener = made.map_or_else(|| make(path, agent.flavour), OwnedFd::try_clone)?;
     std::fs::rename(unnamed(path), path)?;
-    Ok(transport::watched(listener))
+    Async::new_nonblocking(listener)
 }
 
 /// Takes its name away.

@@ -38,8 +38,8 @@ pub(crate) async fn run(agent: Rc<Agent>) {
     let root = agent.options.root.as_path();
     let uses = |part: Part| agent.policy.get().uses(part);
     // First: what is added during the look below is seen by one of both.
-    let socket = match uevent::listen() {
-        Ok(socket) => Async::new_nonblocking(socket),
+    let socket = match uevent::listen().and_then(Async::new_nonblocking) {
+        Ok(socket) => socket,
         Err(error) => return log::debug(format_args!("no events of devices: {error}")),
     };
     sleep(STARTED).await;

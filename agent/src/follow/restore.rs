@@ -43,7 +43,8 @@ const OUTPUT: usize = 4096;
 /// the machine's.
 pub(crate) async fn run(agent: Rc<Agent>) {
     let is_ours = agent.options.root == Path::new(ROOT) && !sandbox::is_entered();
-    let Some(links) = is_ours.then(signs::announcements).flatten() else { return };
+    let links = is_ours.then(signs::announcements).flatten();
+    let Some(Ok(links)) = links.map(Async::new_nonblocking) else { return };
     let (mut watch, mut signs) = (Watch::new(links), Signs::default());
     loop {
         let woken = agent.woken.seen();
@@ -81,12 +82,12 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(links: OwnedFd) -> Self {
+    fn new(links: Async<OwnedFd>) -> Self {
         // Where it cannot be written, the lock could not either, of which the log tells.
         drop(count(Path::new(ROOT), 0));
         let log = signs::kernel_log();
         let (returns, is_missed) = Default::default();
-        let (links, difference) = (Async::new_nonblocking(links), Difference::since(now().0));
+        let difference = Difference::since(now().0);
         Self { links, log, returns, difference, is_missed }
     }
 

@@ -72,7 +72,7 @@ async fn callers(
     config: tls::Server,
     permits: Rc<Semaphore>,
 ) -> io::Result<Infallible> {
-    let listener = listener.watched();
+    let listener = listener.watched()?;
     loop {
         let permit = permits.clone().take().await;
         let socket = accept(&agent, &listener).await?;

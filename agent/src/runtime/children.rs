@@ -69,7 +69,7 @@ impl Child {
     pub(crate) async fn started(&self) -> io::Result<()> {
         let Some(failure) = self.failure.borrow_mut().take() else { return Ok(()) };
         let mut errno = [0; 4];
-        let count = Async::new_nonblocking(failure)
+        let count = Async::new_nonblocking(failure)?
             .read_with(|pipe| Ok(fd::read(pipe, &mut errno)?))
             .await?;
         if count == 0 {

@@ -34,14 +34,14 @@ pub(crate) fn wall() -> (u64, u32) {
 /// after a suspend, but never early.
 pub(crate) async fn until(at: Option<Uptime>) {
     match at {
-        Some(at) => Timer::at(at).await,
+        Some(at) => Timer::at(at.0).await,
         None => pending().await,
     }
 }
 
 /// Waits for `duration`.
 pub(crate) async fn sleep(duration: Duration) {
-    Timer::at(now() + duration).await;
+    Timer::at((now() + duration).0).await;
 }
 
 /// Time until the next look for what has been missing since then.
@@ -93,7 +93,7 @@ impl<F: Future> Future for Within<F> {
         if let Poll::Ready(output) = this.future.poll(context) {
             return Poll::Ready(Some(output));
         }
-        let late = this.late.get_or_insert_with(|| Timer::at(now() + *this.limit));
+        let late = this.late.get_or_insert_with(|| Timer::at((now() + *this.limit).0));
         Pin::new(late).poll(context).map(|_| None)
     }
 }

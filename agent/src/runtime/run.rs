@@ -1,50 +1,81 @@
 //! The loop of the one thread, on which all tasks run.
 
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+#[cfg(feature = "async-io")]
+use std::{future::poll_fn, pin::pin};
 
+use std::time::Duration;
+
+use mote_core::time::Uptime;
 use smol::LocalExecutor;
 pub(crate) use smol::Task;
 
+use crate::runtime::clock::now;
 use crate::runtime::reactor;
+use crate::sys::heap;
 
 /// Runs the agent's tasks.
 pub(crate) type Executor = LocalExecutor<'static>;
 
 /// Most runs of tasks between two looks at the kernel, if there always is a task that is ready.
+#[cfg(not(feature = "async-io"))]
 const TASKS: usize = 64;
-
-/// Whether the future of [`block_on`] was woken.
-struct Woken(AtomicBool);
-
-impl Wake for Woken {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
+/// Shortest time for which freed blocks are kept for reuse. A wait shorter than the kernel's own timers is expensive: it
+/// reprograms the clock device, which takes 0.2 ms under emulation.
+const SPARES_TTL: Duration = Duration::from_millis(1500);
 
 /// Runs a future and an executor's tasks until the future is ready.
 ///
 /// The executor's own `run` supports several threads and takes a queue of 8 KiB for each.
+#[cfg(not(feature = "async-io"))]
 pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Output = T>) -> T {
-    let woken = Arc::new(Woken(AtomicBool::new(true)));
-    let waker = Waker::from(woken.clone());
-    let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        if woken.0.swap(false, Ordering::Relaxed)
-            && let Poll::Ready(output) = future.as_mut().poll(&mut context)
-        {
-            return output;
+    let mut spares = Spares::default();
+    reactor::block_on(
+        future,
+        || now().0,
+        || {
+            let is_busy = (0..TASKS).all(|_| executor.try_tick());
+            if is_busy { Some(Duration::ZERO) } else { spares.before_wait() }
+        },
+    )
+}
+
+/// Runs a future and an executor's tasks until the future is ready. Spare blocks are released at the next wake-up after
+/// [`SPARES_TTL`].
+#[cfg(feature = "async-io")]
+pub(crate) fn block_on<T>(executor: &LocalExecutor<'_>, future: impl Future<Output = T>) -> T {
+    let (mut run, mut spares) = (pin!(executor.run(future)), Spares::default());
+    reactor::block_on(poll_fn(|context| {
+        let polled = run.as_mut().poll(context);
+        spares.before_wait();
+        polled
+    }))
+}
+
+/// When to release the blocks that the allocator keeps for reuse.
+#[derive(Default)]
+struct Spares {
+    /// When they are released.
+    release: Uptime,
+    /// When the last wait began.
+    waited: Uptime,
+}
+
+impl Spares {
+    /// Releases the blocks when it is time. Returns an upper bound for the next wait if blocks of TLS records are kept.
+    /// Smaller blocks are not worth a wake-up: they are released when something else wakes the agent, such as the status
+    /// channel every 30 s.
+    fn before_wait(&mut self) -> Option<Duration> {
+        let now = now();
+        // After one action that follows a long wait, another long wait is likely.
+        let was_asleep = now - self.waited >= SPARES_TTL;
+        self.waited = now;
+        if now < self.release && !was_asleep {
+            // Not the time left until `release`, which becomes short.
+            return heap::keeps_records().then_some(SPARES_TTL);
         }
-        let is_busy = (0..TASKS).all(|_| executor.try_tick());
-        reactor::turn(is_busy || woken.0.load(Ordering::Relaxed));
+        heap::rest();
+        self.release = now + SPARES_TTL;
+        None
     }
 }
 

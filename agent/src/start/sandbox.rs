@@ -30,14 +30,15 @@ const FILE: u32 = 0o060;
 const SEARCH: u32 = 0o010;
 const CHANGE: u32 = 0o030;
 
-/// Whether nothing that is allowed, and built, needs rights.
+/// Whether nothing that is allowed, and built, needs rights. Never with two threads: the sandbox holds for the calling one.
 pub(crate) fn is_for(policy: &Policy) -> bool {
     let needs = [
         (built::EXEC, Capability::Exec),
         (built::FILES, Capability::Files),
         (built::MOUNTS, Capability::Mounts),
     ];
-    !needs.iter().any(|(built, capability)| *built && policy.allows(*capability))
+    !built::ASYNC_IO
+        && !needs.iter().any(|(built, capability)| *built && policy.allows(*capability))
 }
 
 /// Enters it if it is for this policy and all devices are there; then returns devlxd's socket, if it could be made.

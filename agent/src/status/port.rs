@@ -295,7 +295,7 @@ impl Port {
 /// # Errors
 /// Any error of epoll_ctl(2).
 pub(super) fn watched(port: Port) -> io::Result<Async<Port>> {
-    Async::new_nonblocking(port).watched().map_err(|error| {
+    Async::new_nonblocking(port).and_then(Async::watched).map_err(|error| {
         // epoll_ctl(2): not even a terminal, such as /dev/zero.
         let no_port = error.kind() == ErrorKind::PermissionDenied;
         if no_port { io::Error::other("that device is no port") } else { error }

@@ -18,7 +18,7 @@ pub(crate) fn path(root: &Path, flavour: Flavour) -> PathBuf {
 
 pub(super) fn open(_: &Agent, _: &Path) -> io::Result<Socket> {
     let listener = OwnedFd::listening(here().net.listen(Place::Devlxd));
-    Ok(Async::new_nonblocking(listener))
+    Async::new_nonblocking(listener)
 }
 
 pub(super) fn hide(_: &Agent, _: &Path) {}

@@ -1,5 +1,7 @@
 //! Jumps of the wall clock.
 
+use std::io;
+
 use rustix::io::Errno;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -13,8 +15,8 @@ use crate::runtime::reactor::Async;
 /// Returns only if there is no such timer.
 pub(crate) async fn jumps(jumped: impl Fn()) {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    let timer = timerfd_create(TimerfdClockId::Realtime, flags).map(Async::new_nonblocking);
-    let Ok(timer) = timer else { return };
+    let timer = timerfd_create(TimerfdClockId::Realtime, flags).map_err(io::Error::from);
+    let Ok(timer) = timer.and_then(Async::new_nonblocking) else { return };
     let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
     let never = Itimerspec { it_interval: zero, it_value: Timespec { tv_sec: i64::MAX, ..zero } };
     loop {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use mote_core::time::Uptime;
 
@@ -17,8 +18,8 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    pub(crate) fn at(time: Uptime) -> Self {
-        Self { at: micros(time), set: None }
+    pub(crate) fn at(time: Duration) -> Self {
+        Self { at: micros(Uptime(time)), set: None }
     }
 
     fn unset(&mut self) {
@@ -61,7 +62,7 @@ pub(crate) trait Source {
 }
 
 /// A source whose operations are tried again when it has changed.
-pub(crate) struct Async<T>(T);
+pub(crate) struct Async<T>(pub(crate) T);
 
 impl<T> std::fmt::Debug for Async<T> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -74,8 +75,8 @@ impl<T: Source> Async<T> {
         Ok(Self(source))
     }
 
-    pub(crate) fn new_nonblocking(source: T) -> Self {
-        Self(source)
+    pub(crate) fn new_nonblocking(source: T) -> io::Result<Self> {
+        Self::new(source)
     }
 
     pub(crate) fn get_ref(&self) -> &T {

@@ -1,19 +1,35 @@
-//! The reactor alone: real sockets, real time.
+//! Real sockets, real time.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::LazyLock;
+use std::time::Instant;
 
-use smol::future::FutureExt;
-use smol::future::{yield_now, zip};
+use smol::future::{FutureExt, yield_now, zip};
 
 use super::*;
-use smol::LocalExecutor;
 
-use crate::runtime::clock::{sleep, within};
-use crate::runtime::run::block_on;
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+fn now() -> Duration {
+    START.elapsed()
+}
 
 fn run<T>(future: impl Future<Output = T>) -> T {
-    block_on(&LocalExecutor::new(), future)
+    block_on(future, now, || None)
+}
+
+async fn sleep(duration: Duration) {
+    Timer::at(now() + duration).await;
+}
+
+async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    async { Some(future.await) }
+        .or(async {
+            sleep(limit).await;
+            None
+        })
+        .await
 }
 
 fn pair() -> (Async<UnixStream>, UnixStream) {
@@ -35,7 +51,7 @@ fn waiting() -> (usize, usize) {
 }
 
 #[test]
-fn every_change_is_told_to_all_who_wait_for_it() {
+fn an_edge_wakes_every_task_that_waits_for_it() {
     let (ours, mut theirs) = pair();
     run(async {
         for turn in 0..100_u8 {
@@ -59,7 +75,7 @@ fn every_change_is_told_to_all_who_wait_for_it() {
 }
 
 #[test]
-fn who_waits_for_room_gets_on_when_there_is_some() {
+fn a_write_continues_when_there_is_room() {
     let (ours, mut theirs) = pair();
     let sent = 4 * 1024 * 1024;
     let reader = std::thread::spawn(move || {
@@ -81,7 +97,7 @@ fn who_waits_for_room_gets_on_when_there_is_some() {
 }
 
 #[test]
-fn a_hang_up_is_a_change_even_behind_bytes_that_nobody_reads() {
+fn a_hang_up_is_an_edge_even_behind_unread_input() {
     let (ours, mut theirs) = pair();
     run(async {
         let left = async {
@@ -106,7 +122,7 @@ async fn pending_for_long() -> bool {
 }
 
 #[test]
-fn what_was_waited_for_leaves_nothing_behind() {
+fn dropped_waits_and_descriptors_are_unregistered() {
     run(async {
         let (ours, _theirs) = pair();
         assert!(within(Duration::from_millis(1), ours.readable()).await.is_none());
@@ -117,7 +133,7 @@ fn what_was_waited_for_leaves_nothing_behind() {
 }
 
 #[test]
-fn places_are_used_again() {
+fn keys_are_reused() {
     run(async {
         for _ in 0..100 {
             let (ours, _theirs) = pair();
@@ -128,8 +144,8 @@ fn places_are_used_again() {
 }
 
 #[test]
-fn a_descriptor_that_cannot_be_waited_for_says_so() {
-    let file = Async::new_nonblocking(std::fs::File::open("/proc/self/exe").unwrap());
+fn a_descriptor_that_epoll_does_not_support_is_an_error() {
+    let file = Async::new_nonblocking(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
     assert!(run(file.readable()).is_err());
     assert_eq!(waiting(), (0, 0));
 }

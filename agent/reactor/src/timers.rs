@@ -1,4 +1,4 @@
-//! The timers that are waited for. There is no system call for one: the earliest limits the next wait.
+//! The pending timers. A timer needs no system call: the earliest one limits the next wait.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -7,38 +7,36 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use mote_core::time::Uptime;
-
-/// All timers, the earliest first. Nearly all are made with one of few durations, so that a new one belongs near the
-/// end.
+/// All timers, the earliest first. Most are created with one of a few durations, so a new one belongs near the end.
 struct Timers {
     all: Vec<Due>,
-    /// Number of timers there have been.
+    /// Number of timers ever added.
     count: u64,
 }
 
-/// A timer that somebody waits for.
+/// A timer that a task waits for.
 struct Due {
     when: When,
     waker: Waker,
 }
 
-/// Its time, and what tells it apart from others of the same time.
-type When = (Uptime, u64);
+/// The time of a timer, and a number that is unique among all timers.
+type When = (Duration, u64);
 
 thread_local! {
-    // Never dropped: what waits may be dropped after it at a thread's end.
+    // Never dropped: at a thread's end, a `Timer` may be dropped after it.
     static TIMERS: ManuallyDrop<RefCell<Timers>> =
         const { ManuallyDrop::new(RefCell::new(Timers { all: Vec::new(), count: 0 })) };
 }
 
-/// Time until the earliest is due.
-pub(super) fn next() -> Option<Duration> {
-    TIMERS.with(|timers| timers.borrow().all.first().map(|timer| timer.when.0 - now()))
+/// Returns the time until the earliest timer is due.
+pub(super) fn next(now: impl Fn() -> Duration) -> Option<Duration> {
+    TIMERS
+        .with(|timers| timers.borrow().all.first().map(|timer| timer.when.0.saturating_sub(now())))
 }
 
-/// Wakes those that are due.
-pub(super) fn expire() {
+/// Wakes the tasks whose timers are due.
+pub(super) fn expire(now: impl Fn() -> Duration) {
     TIMERS.with(|timers| {
         let all = &mut timers.borrow_mut().all;
         if all.is_empty() {
@@ -50,14 +48,14 @@ pub(super) fn expire() {
     });
 }
 
-/// Number of timers.
+/// Returns the number of timers.
 #[cfg(test)]
 pub(super) fn waiting() -> usize {
     TIMERS.with(|timers| timers.borrow().all.len())
 }
 
 impl Timers {
-    fn add(&mut self, at: Uptime, waker: Waker) -> u64 {
+    fn add(&mut self, at: Duration, waker: Waker) -> u64 {
         self.count += 1;
         let when = (at, self.count);
         let place = self.all.partition_point(|timer| timer.when < when);
@@ -70,22 +68,18 @@ impl Timers {
     }
 }
 
-/// As `runtime/clock` has it, which is built on this.
-fn now() -> Uptime {
-    Uptime(crate::sys::since_boot())
-}
-
-/// Waits for a time.
+/// A future that is ready at a given time.
 #[derive(Debug)]
-pub(crate) struct Timer {
-    at: Uptime,
-    /// 0 as long as it is in no list.
+pub struct Timer {
+    at: Duration,
+    /// 0 until the timer is in the list.
     id: u64,
 }
 
 impl Timer {
-    /// A timer that is ready at that time.
-    pub(crate) fn at(at: Uptime) -> Self {
+    /// Creates a timer that is ready when the clock of [`block_on`](crate::block_on) shows `at`.
+    #[must_use]
+    pub fn at(at: Duration) -> Self {
         Self { at, id: 0 }
     }
 }
@@ -100,7 +94,7 @@ impl Future for Timer {
                 self.id = timers.add(self.at, context.waker().clone());
                 return Poll::Pending;
             }
-            // One that was due is not in the list any more.
+            // A timer that was due has been removed from the list.
             let Some(timer) = timers.find((self.at, self.id)).and_then(|at| timers.all.get_mut(at))
             else {
                 return Poll::Ready(());
