@@ -69,7 +69,11 @@ impl Terminal {
     pub fn until(&mut self, wanted: &str) {
         let begun = Instant::now();
         while !self.text.contains(wanted) {
-            assert!(begun.elapsed() < patient(SOON), "no {wanted:?} in {:?}", self.text);
+            assert!(
+                begun.elapsed() < patient(SOON),
+                "{wanted:?} did not come in time: {:?}",
+                self.text
+            );
             self.read(1);
         }
         self.text.clear();

@@ -87,7 +87,10 @@ pub fn run(agent: &Agent, checks: &[Check]) -> Seen {
         // What waits for a terminal panics when nothing comes: that is one row's end, not all rows'.
         let once = || {
             let ended = catch_unwind(AssertUnwindSafe(|| (check.run)(agent)));
-            ended.unwrap_or_else(|_| Err(Miss::No("a panic, which is printed above".into())))
+            ended.unwrap_or_else(|panic| {
+                let text = panic.downcast::<String>().map_or_else(|_| String::new(), |text| *text);
+                Err(Miss::No(format!("a panic, printed above: {text}")))
+            })
         };
         let claim = once();
         let took = begun.elapsed();

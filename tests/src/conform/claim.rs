@@ -12,7 +12,7 @@ pub enum Miss {
 }
 
 impl Miss {
-    /// What is said of something that was too slow. The panic is that of a terminal on which nothing came.
+    /// What is said of something that was too slow; the last is what a panic of `wait` says.
     const LATE: [&str; 8] = [
         "in time",
         "not within",
@@ -21,7 +21,7 @@ impl Miss {
         "takes longer",
         "too long",
         "timed out",
-        "a panic",
+        "on an idle machine",
     ];
 
     /// Whether it may be due to a machine that is busy.

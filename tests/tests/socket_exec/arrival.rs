@@ -11,6 +11,9 @@ use rustix::process::Signal;
 
 use super::start;
 
+/// How long the agent waits for the next socket.
+const EACH: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(9);
 const NO_LONGER: &str = "500 Only running operations can be connected";
 
 /// How a socket is refused.
@@ -18,33 +21,53 @@ fn refusal(agent: &Client, target: &str) -> String {
     Ws::try_open(agent, target).unwrap().expect_err("a refusal").short()
 }
 
+/// Has the host connect its sockets one after the other; returns the longest time between two of them and the exit code.
+fn one_by_one(agent: &Client, pause: Duration) -> (Duration, Result<i64, String>) {
+    let exec = Exec::ask(agent, &plain(&["true"])).unwrap();
+    let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
+    let sockets = ["control", "0", "1", "2"].map(|name| {
+        sleep(pause);
+        let socket = exec.socket(agent, name);
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+        socket
+    });
+    let code = exec.code(agent, LIMIT);
+    drop(sockets);
+    (longest, code)
+}
+
 #[test]
 fn a_host_that_is_slow_to_connect_one_socket_after_the_other_is_waited_for() {
     let pair = start();
     let agent = pair.client();
-    let exec = Exec::ask(&agent, &plain(&["echo", "hi"])).unwrap();
-    let mut sockets = Vec::new();
-    // 6 s for all of them; each has 5 s.
-    for name in ["control", "0", "1", "2"] {
-        sleep(Duration::from_millis(1500));
-        sockets.push(exec.socket(&agent, name).unwrap());
-    }
-    assert_eq!(sockets[2].output().unwrap(), b"hi\n");
-    assert_eq!(exec.code(&agent, Duration::from_secs(5)), Ok(0));
+    // 6 s for all of them; each has 5 s, which a busy machine may take as well: then another one is asked for.
+    let mut all = std::iter::repeat_with(|| one_by_one(&agent, Duration::from_millis(1500)));
+    let in_time = all.by_ref().take(10).find(|(longest, _)| *longest < EACH);
+    assert_eq!(in_time.expect("one of ten in time").1, Ok(0));
 }
 
 #[test]
 fn a_guest_that_stood_still_does_not_count_that_against_its_host() {
     let pair = start();
     let agent = pair.client();
-    let exec = Exec::ask(&agent, &plain(&["true"])).unwrap();
-    let _first = exec.socket(&agent, "control").unwrap();
-    kill(Signal::STOP, pair.agent.0.id());
-    sleep(Duration::from_secs(7));
-    kill(Signal::CONT, pair.agent.0.id());
-    sleep(Duration::from_millis(300));
-    let _others: Vec<_> = ["0", "1", "2"].map(|name| exec.socket(&agent, name).unwrap()).into();
-    assert_eq!(exec.code(&agent, Duration::from_secs(5)), Ok(0));
+    let mut all = std::iter::repeat_with(|| {
+        let exec = Exec::ask(&agent, &plain(&["true"])).unwrap();
+        let _first = exec.socket(&agent, "control").unwrap();
+        let begun = Instant::now();
+        kill(Signal::STOP, pair.agent.0.id());
+        let stopped = begun.elapsed();
+        sleep(EACH + Duration::from_secs(2));
+        let begun = Instant::now();
+        kill(Signal::CONT, pair.agent.0.id());
+        // It has had its turn since.
+        let _operations = agent.get("/1.0/operations").unwrap();
+        let _others = ["0", "1", "2"].map(|name| exec.socket(&agent, name));
+        let ran = stopped + begun.elapsed();
+        (ran, exec.code(&agent, LIMIT))
+    });
+    let in_time = all.by_ref().take(10).find(|(ran, _)| *ran < EACH);
+    assert_eq!(in_time.expect("one of ten in time").1, Ok(0));
 }
 
 #[test]

@@ -19,6 +19,27 @@ fn status(boot: &Boot) -> String {
     boot.host.state()["status"].as_str().unwrap_or_default().to_owned()
 }
 
+/// The process that looks.
+fn watcher(boot: &Boot) -> Option<u32> {
+    let root = boot.root("").display().to_string();
+    let is_it = |words: &str| {
+        words.contains("\0ready-when\0") && words.contains(root.trim_end_matches('/'))
+    };
+    processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid)
+}
+
+/// Waits until it has looked twice: it sleeps after each look.
+fn looks_twice(boot: &Boot) {
+    let pid = wait("the process that looks", LIMIT, || watcher(boot)).0;
+    let sleeps = || -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.and_then(|count| count.trim().parse().ok()).expect("its sleeps")
+    };
+    let before = sleeps();
+    wait("two looks", LIMIT, || (sleeps() > before + 2).then_some(()));
+}
+
 fn is_ready(boot: &Boot) {
     wait("Ready", LIMIT, || (status(boot) == "Ready").then_some(()));
 }
@@ -47,7 +68,7 @@ fn ready_is_said_once_all_conditions_have_held() {
         ("init", &|| std::fs::remove_dir_all(boot.root("run/openrc/rc.starting")).unwrap()),
     ];
     for (what, step) in steps {
-        std::thread::sleep(LOOKS);
+        looks_twice(&boot);
         assert_ne!(status(&boot), "Ready", "before {what}");
         step();
     }
@@ -89,12 +110,7 @@ fn whoever_is_killed_or_in_the_way_what_is_asked_for_is_seen() {
     connected(&boot, 1);
     boot.logged(&format!("ready-when: {}: no such program", check.display()));
     // As by a kernel without memory.
-    let root = boot.root("").display().to_string();
-    let is_it = |words: &str| {
-        words.contains("\0ready-when\0") && words.contains(root.trim_end_matches('/'))
-    };
-    let looks = || processes().find(|(_, words)| is_it(words)).map(|(pid, _)| pid);
-    let (process, _) = wait("its process", LIMIT, looks);
+    let (process, _) = wait("its process", LIMIT, || watcher(&boot));
     mote_tests::kill(Signal::KILL, process);
     boot.logged("ready-when: its process failed; starting it again");
     std::os::unix::fs::symlink("/bin/true", &check).unwrap();

