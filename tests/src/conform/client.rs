@@ -5,10 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use mote_client::net::certs::provider;
+use mote_client::net::tls::Exactly;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection};
 use serde_json::Value;
 
 use super::wire::{Answer, PATIENCE, Wire};
@@ -156,9 +157,8 @@ impl Client {
 }
 
 fn tls(share: &Path, pair: Option<(PathBuf, PathBuf)>) -> Arc<ClientConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let read = |path: &Path| CertificateDer::from_pem_file(path).expect("a certificate");
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("TLS 1.3")
         .dangerous()
@@ -170,48 +170,4 @@ fn tls(share: &Path, pair: Option<(PathBuf, PathBuf)>) -> Arc<ClientConfig> {
         }
         None => builder.with_no_client_auth(),
     })
-}
-
-/// Accepts one certificate and no other.
-#[derive(Debug)]
-struct Exactly(CertificateDer<'static>);
-
-impl ServerCertVerifier for Exactly {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if *end_entity == self.0 {
-            return Ok(ServerCertVerified::assertion());
-        }
-        Err(Error::General("this is not the instance's certificate".into()))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Err(Error::General("only TLS 1.3".into()))
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let known = rustls::crypto::ring::default_provider().signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, dss, &known)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let known = rustls::crypto::ring::default_provider().signature_verification_algorithms;
-        known.supported_schemes()
-    }
 }

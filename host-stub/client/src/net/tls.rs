@@ -52,7 +52,7 @@ fn only_tls13() -> Result<HandshakeSignatureValid, Error> {
 
 /// Accepts one certificate and no other.
 #[derive(Debug)]
-struct Exactly(CertificateDer<'static>);
+pub struct Exactly(pub CertificateDer<'static>);
 
 impl ServerCertVerifier for Exactly {
     fn verify_server_cert(

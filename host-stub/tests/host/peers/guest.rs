@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mote_client::net::tls::Exactly;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use super::host::Host;
-use super::wire::{Message, Pinned, certificate, key, provider, read};
+use super::wire::{Message, certificate, key, provider, read};
 
 pub(crate) type Stream = StreamOwned<ClientConnection, UnixStream>;
 
@@ -33,7 +34,7 @@ impl Guest {
             .with_protocol_versions(&[&rustls::version::TLS13])
             .unwrap()
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Pinned(certificate(
+            .with_custom_certificate_verifier(Arc::new(Exactly(certificate(
                 &host.path("server.crt"),
             ))));
         let config = match share {

@@ -251,7 +251,7 @@ fn snapshots_of_two_volumes_fit_together_if_they_were_frozen() {
         "(n=0; while :; do n=$((n+1)); for v in journal data; do {write}; done; done) >/dev/null 2>&1 &"
     ));
     wait("numbers", patient(Duration::from_secs(20)), || {
-        (vm.guest.ok("cat /data/number 2>/dev/null || true") > "00000003".into()).then_some(())
+        (vm.guest.ok("cat /data/number 2>/dev/null || true").as_str() > "00000003").then_some(())
     });
     let without = bad_snapshots(&vm, false);
     let with = bad_snapshots(&vm, true);
