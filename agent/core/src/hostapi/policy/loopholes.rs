@@ -1,5 +1,5 @@
-//! Where a policy allows more than it seems to: what it limits can be done in another way. [`COMBINATIONS`] is what the
-//! guide shows, `--check` is tested with, and the code below is held to.
+//! Detects loopholes: policies whose limits the host can avoid in another way. docs/results/loopholes.md shows
+//! [`COMBINATIONS`], and tests hold `--check` and the code below to them.
 
 use alloc::string::String;
 
@@ -39,17 +39,17 @@ pub const COMBINATIONS: &[Combination] = &[
     },
     Combination {
         file: "features: {exec: {users: [1000]}, files: true}",
-        host: "and read and write files as user 1000",
+        host: "run any program, and read and write files, as user 1000",
         warning: "",
     },
     Combination {
         file: "features: {exec: {users: [1000]}, files: {below: [/srv]}}",
-        host: "the same; its commands see all that user 1000 sees",
+        host: "the same; commands are not limited to `/srv`",
         warning: "a command passes limits of files and ports: limit exec by commands",
     },
     Combination {
         file: "features: {exec: {users: [1000]}, files: {read-only: true}}",
-        host: "and read any file as root: keys, `/etc/shadow`",
+        host: "run any program as user 1000, and read any file as root: keys, `/etc/shadow`",
         warning: "a command passes limits of files and ports: limit exec by commands",
     },
     Combination {
@@ -59,12 +59,12 @@ pub const COMBINATIONS: &[Combination] = &[
     },
     Combination {
         file: "features: {exec: {commands: [/usr/bin/uptime]}, files: {below: [/srv]}}",
-        host: "run that program as anybody, and write below `/srv` as root",
+        host: "run that program as any user, and write below `/srv` as root",
         warning: "",
     },
     Combination {
         file: "features: {exec: {commands: [/srv/backup]}, files: {below: [/srv]}}",
-        host: "be root: it writes what is run",
+        host: "be root: it can replace that program",
         warning: "what root runs can be below /srv",
     },
     Combination {
@@ -74,7 +74,7 @@ pub const COMBINATIONS: &[Combination] = &[
     },
     Combination {
         file: "features: {files: {below: [/srv]}}",
-        host: "and write them as root; whose programs and data they are is up to the guest",
+        host: "read and write files below `/srv` as root",
         warning: "",
     },
     Combination {
@@ -109,7 +109,7 @@ pub const COMBINATIONS: &[Combination] = &[
     },
     Combination {
         file: "features: {exec: {users: [1000]}, mounts: true}",
-        host: "be root: it mounts over `/etc/cron.d`",
+        host: "be root: it can mount over `/etc/cron.d`",
         warning: "the host is still as good as root by mounts (",
     },
     Combination {
@@ -119,12 +119,12 @@ pub const COMBINATIONS: &[Combination] = &[
     },
     Combination {
         file: "features: {exec: {users: [1000]}, port-forward: {ports: [22]}}",
-        host: "reach other ports by a program of user 1000",
+        host: "reach other ports with a program of user 1000",
         warning: "a command passes limits of files and ports: limit exec by commands",
     },
     Combination {
         file: "features: {guestapi: true, state: true}",
-        host: "answer cloud-init, which obeys it as root, where it is installed",
+        host: "be root if cloud-init is installed, which runs what the host sends",
         warning: "",
     },
     Combination {
@@ -134,12 +134,12 @@ pub const COMBINATIONS: &[Combination] = &[
     },
     Combination {
         file: "features: {files: {below: [/srv]}}, ready-when: [command /srv/check]",
-        host: "read and write files below `/srv`; no command runs, and nothing but an application says Ready",
+        host: "read and write files below `/srv`; no command runs, and only an application reports Ready",
         warning: "ready-when is off: it has a command, and exec is denied or limited",
     },
     Combination {
         file: "features: {exec: {users: [0], commands: [/usr/sbin/mote-agent]}}",
-        host: "freeze and thaw file systems, and ask what the agent tells every user of the guest; no other command of the program starts",
+        host: "freeze and thaw file systems, and read what the agent tells every user of the guest",
         warning: "",
     },
 ];
