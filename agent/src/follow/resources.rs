@@ -96,7 +96,7 @@ impl Online {
                 Added::Memory(_) => self.blocks += 1,
             },
             Err(error) => {
-                log::warn(format_args!("cannot bring {} into use: {error}", path.display()));
+                log::warn(format_args!("cannot bring {} online: {error}", path.display()));
             }
         }
     }
@@ -116,7 +116,7 @@ impl Online {
     pub(super) fn log(&mut self) {
         let (cpus, blocks) = (take(&mut self.cpus), take(&mut self.blocks));
         if cpus + blocks > 0 {
-            log::info(format_args!("in use now: {cpus} more CPUs, {blocks} more blocks of memory"));
+            log::info(format_args!("brought online: {cpus} CPUs, {blocks} memory blocks"));
         }
     }
 }

@@ -57,7 +57,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
             let words = [AGAIN, watch.clock_word(&agent)];
             match run::run(&agent, &words, &[], OUTPUT, LIMIT).await {
                 Err(why) if watch.returns.retries(now()) => {
-                    log::warn(format_args!("random numbers and clock not set: {why}"));
+                    log::warn(format_args!("cannot reseed and step the clock: {why}"));
                 }
                 said => watch.done(&agent, signs, &said.unwrap_or_default()),
             }
@@ -117,7 +117,7 @@ impl Watch {
             None if self.is_missed => {}
             None => {
                 self.is_missed = true;
-                log::info(format_args!("no hardware clock: pauses are not noticed"));
+                log::info(format_args!("no RTC: pauses are not detected"));
             }
         }
     }
@@ -146,7 +146,7 @@ impl Watch {
         let generation = self.log.is_some() && signs::has_generation();
         let kind = signs.kind(Told { generation, announced: signs::has_nic() });
         let (said, name) = (String::from_utf8_lossy(said.trim_ascii_end()), kind.name());
-        log::info(format_args!("running again: {name}. {said}"));
+        log::info(format_args!("VM resumed ({name}): {said}"));
         agent.begin_anew();
         let count = count(Path::new(ROOT), kind.is_another_life().into()).unwrap_or(0);
         agent.events.publish(RESTORED, &|| {

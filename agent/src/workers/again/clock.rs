@@ -33,9 +33,9 @@ pub(super) fn set(cause: Cause) -> ExitCode {
     let (by, why, fails) = match measured(cause) {
         Some((by, why)) if by == 0 || set_wall(wall() + by) => (by, why, false),
         Some(_) => (0, "not permitted", true),
-        None => (0, "there is no other clock", true),
+        None => (0, "no other clock", true),
     };
-    let told = print::out(format_args!("clock set by {} ms ({why})\n", by / 1_000_000));
+    let told = print::out(format_args!("clock stepped by {} ms ({why})\n", by / 1_000_000));
     ExitCode::from(u8::from(told.is_err() || cause == Cause::Asked && fails))
 }
 
@@ -47,13 +47,13 @@ fn measured(cause: Cause) -> Option<(i64, &'static str)> {
     // The device exists with KVM only.
     drop(modules::load(Path::new("/"), "ptp_kvm"));
     let (difference, source) = match by_host() {
-        Some(difference) => (difference, "by the host's clock"),
-        None => (hardware()?, "by the hardware's clock"),
+        Some(difference) => (difference, "from the host's clock"),
+        None => (hardware()?, "from the RTC"),
     };
     Some(match step(difference, cause) {
         Step::Right => (0, source),
         Step::By(by) => (by, source),
-        Step::LocalTime => (0, "so much local times differ by; see sync-time"),
+        Step::LocalTime => (0, "the difference may be a time zone; see sync-time"),
     })
 }
 

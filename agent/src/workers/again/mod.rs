@@ -33,7 +33,7 @@ pub(crate) fn run(what: &str) -> ExitCode {
         SYNC => clock::set(Cause::Asked),
         _ if what.starts_with(CLOCK) => {
             if !run_in_fork(HARDWARE, &random) {
-                drop(print::out(format_args!("random numbers not all new; ")));
+                drop(print::out(format_args!("RNG not fully reseeded; ")));
             }
             match what {
                 CLOCK => return clock::set(Cause::Unknown),

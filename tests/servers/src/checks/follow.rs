@@ -122,6 +122,7 @@ fn clock_after_pause(world: &World) -> Seen {
     }
     same("a command from before the pause", command.answer()?, "=")?;
     // Not the line of a command that has these words.
-    let log = world.sh("sed -n 's/^[a-z: ]*running again: //p' /run/agent.log | tail -n 1")?;
+    let log = world
+        .sh("sed -n 's/^[a-z: ]*VM resumed (\\([a-z]*\\)): /\\1. /p' /run/agent.log | tail -n 1")?;
     Ok(format!("{seen}; then {lag:.1} ± {wrong:.1} ms behind; {}", log.trim()))
 }

@@ -89,7 +89,7 @@ fn what_the_host_adds_is_used_within_a_second_and_what_is_switched_off_stays_so(
     guest.ok("kill -CONT $(cat /run/agent.pid)");
     wait("a CPU without an event", patient(SOON), || (cpus(&mut guest) == "0,2-3").then_some(()));
     let log = guest.ok("cat /run/agent.log");
-    assert!(log.matches("in use now: 1 more CPUs").count() == 3, "{log}");
+    assert!(log.matches("brought online: 1 CPUs").count() == 3, "{log}");
     world.power_off(&mut guest);
 }
 

@@ -55,7 +55,7 @@ fn after_a_pause_the_clock_is_right_unless_another_program_sets_it() {
     let after = behind(&mut guest);
     assert!(after.abs() < OFF + 0.1, "{after}");
     println!("{before:.2} s behind, {after:.2} s after a pause of 25 s, {took:?} after its end");
-    assert!(log(&mut guest).contains("running again: paused"));
+    assert!(log(&mut guest).contains("VM resumed (paused)"));
     wait("the event", patient(RIGHT), || {
         guest.ok("cat /tmp/events").contains("\"kind\":\"paused\",\"generation\":0").then_some(())
     });
@@ -68,7 +68,7 @@ fn after_a_pause_the_clock_is_right_unless_another_program_sets_it() {
     std::thread::sleep(Duration::from_secs(10));
     world.vm.go_on();
     wait("the log", patient(RIGHT), || {
-        log(&mut guest).contains("clock set by 0 ms (another program sets it)").then_some(())
+        log(&mut guest).contains("clock stepped by 0 ms (another program sets it)").then_some(())
     });
     assert!(behind(&mut guest) > 8.0, "it was set all the same");
     guest.ok("killall chronyd");
@@ -87,7 +87,7 @@ fn without_random_numbers(world: &World, guest: &mut Guest) {
     std::thread::sleep(Duration::from_secs(10));
     world.vm.go_on();
     wait("the log", patient(Duration::from_secs(15)), || {
-        log(guest).contains("random numbers not all new; clock set by ").then_some(())
+        log(guest).contains("RNG not fully reseeded; clock stepped by ").then_some(())
     });
     let after = behind(guest);
     assert!(after.abs() < OFF + 0.1, "{after}");
@@ -195,7 +195,7 @@ fn two_copies_of_one_state_have_other_random_numbers_and_know_that_they_are_othe
         for copy in &with {
             println!("behind {:.2}\n{}\n{}", copy.behind, copy.log, copy.more);
             assert!(copy.behind.abs() < OFF + 0.1, "{}", copy.behind);
-            let begin = format!("running again: {kind}. clock set by ");
+            let begin = format!("VM resumed ({kind}): clock stepped by ");
             assert!(copy.log.contains(&begin), "{}", copy.log);
             assert!(copy.more.contains(&format!("hook {kind}")), "{}", copy.more);
             let event = format!("\"kind\":\"{kind}\",\"generation\":1");
