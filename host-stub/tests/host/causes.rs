@@ -145,7 +145,7 @@ fn certificates_that_do_not_fit_are_named_from_either_side() {
     let _agent = Agent::start(&socket, &other, "incus-agent", Preamble::None);
     qemu.say("STARTED\n");
     let text = cause(&host, "agents-certificate");
-    assert!(text.contains("agent.crt") && text.contains("make the config disk anew"), "{text}");
+    assert!(text.contains("agent.crt") && text.contains("create the config disk again"), "{text}");
     // One that shows the right certificate, and knows another host.
     let mixed = host.path("mixed");
     std::fs::create_dir(&mixed).unwrap();
@@ -160,7 +160,7 @@ fn certificates_that_do_not_fit_are_named_from_either_side() {
     host.wait_for("STOPPED");
     qemu.say("STARTED\n");
     let text = cause(&host, "hosts-certificate");
-    assert!(text.contains("server.crt") && text.contains("make the config disk anew"), "{text}");
+    assert!(text.contains("server.crt") && text.contains("create the config disk again"), "{text}");
     let error = host.try_run(&["exec", "vm1", "--", "true"]).unwrap_err();
     assert!(error.starts_with(&format!("mote-host: {text}")), "{error}");
     assert!(error.ends_with("AccessDenied\n"), "{error}");

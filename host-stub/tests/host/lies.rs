@@ -1,5 +1,5 @@
-//! Guests that lie about their files: nothing is written outside of the target, and nothing they say costs more than
-//! it may.
+//! Guests that lie about their files: nothing is written outside of the target, and nothing they
+//! say costs more than it may.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,8 @@ use crate::peers::sftp::{
     FSTAT, LSTAT, OPEN, OPENDIR, READ, READDIR, READLINK, STAT, Said, guest, of_tree,
 };
 
-/// Memory that the command may have, KiB: with its program, its threads' stacks and one listing in it.
+/// Memory that the command may have, KiB: with its program, its threads' stacks and one listing in
+/// it.
 const MEMORY: u32 = 400 * 1024;
 
 /// Its complaint; it must fail.
@@ -104,7 +105,8 @@ fn a_directory_is_never_filled_through_a_link() {
 
 #[test]
 fn a_directory_that_is_replaced_meanwhile_leads_nowhere_else() {
-    // As whoever may write to the target would do it: between two files a link takes its directory's place.
+    // As whoever may write to the target would do it: between two files a link takes its
+    // directory's place.
     let target = Arc::new(OnceLock::<PathBuf>::new());
     let ours = target.clone();
     let host = guest(move |asked| {
@@ -336,7 +338,8 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_copied() {
 
 #[test]
 fn a_directory_that_is_replaced_during_a_push_shows_nothing_else() {
-    // As a guest does it that writes to a share with the source: before it answers, a link takes the directory's place.
+    // As a guest does it that writes to a share with the source: before it answers, a link takes
+    // the directory's place.
     let source = Arc::new(OnceLock::<PathBuf>::new());
     let opened = Arc::new(AtomicBool::new(false));
     let (ours, seen) = (source.clone(), opened.clone());
@@ -384,7 +387,7 @@ fn a_push_says_which_bits_were_dropped_and_why_a_file_is_protected() {
         (output.status.success(), String::from_utf8(output.stderr).unwrap())
     };
     assert_eq!(push("vm1/kept/"), (true, String::new()));
-    let said = "mote-host: the guest did not set setuid, setgid or sticky as it is here: ";
+    let said = "mote-host: the guest did not set setuid, setgid or sticky as in the original: ";
     assert_eq!(push("vm1/dropped/"), (true, format!("{said}/dropped/source/f (4755)\n")));
     let error =
         refused(&host, &["file", "push", source.join("f").to_str().unwrap(), "vm1/tmp/theirs"]);

@@ -45,7 +45,7 @@ fn a_missing_directory_is_told_from_a_missing_command() {
             pair.host.exec_with(options, &[command]).stdin(Stdio::null()).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let missing = "mote-host: there is no directory /no/such in the guest to run it in\n";
+    let missing = "mote-host: there is no directory /no/such in the guest to run the command in\n";
     assert_eq!(said(&["-T", "--cwd", "/no/such"], "true"), (Some(127), missing.to_owned()));
     for options in [&["-T", "--cwd", "/tmp"][..], &["-T"]] {
         let (code, text) = said(options, "nonesuch");

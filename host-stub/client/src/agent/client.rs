@@ -1,5 +1,5 @@
-//! Calls to an agent: vsock (or what stands in for it), TLS with exactly its certificate, one
-//! request a connection (P§3.2).
+//! Calls to an agent over vsock or its substitute, with TLS that accepts exactly the agent's
+//! certificate, and one request per connection (P§3.2).
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -25,21 +25,21 @@ use crate::net::pump;
 use crate::net::stream::{Limit, Timed};
 use crate::net::tls;
 
-/// For a whole PUT or event, the preceding GET included (P§3.2).
+/// Limit for a PUT or an event, including the GET before it (P§3.2).
 const DEADLINE: Duration = Duration::from_secs(3);
-/// Where agents listen.
+/// Port on which agents listen.
 const AGENT_PORT: u32 = 8443;
-/// Of what an agent complains about, characters.
+/// Longest part of an agent's error message that is shown, characters.
 const COMPLAINT: usize = 1000;
-/// vhost-device-vsock's answer is `OK <port>`.
+/// Longest answer of vhost-device-vsock, bytes: `OK <port>`.
 const ANSWER: usize = 64;
-/// For that, which the guest's kernel causes by itself. The kernel's own vsock waits for 2 s.
+/// Time for that answer, which the guest's kernel sends. The kernel's own vsock waits 2 s.
 const ACCEPTED: Duration = Duration::from_secs(20);
 
-/// A connection with TLS and a limit.
+/// A TLS connection with a time limit.
 pub type Stream = StreamOwned<ClientConnection, Timed>;
 
-/// Tells the agent where we are.
+/// Tells the agent the host's address and certificate.
 pub fn put(root: &Path, instance: &Instance, body: &[u8]) -> Result<()> {
     tell(root, instance, "PUT", "/1.0", body)
 }
@@ -58,14 +58,14 @@ fn tell(root: &Path, instance: &Instance, method: &str, path: &str, body: &[u8])
     success(method, &answer)
 }
 
-/// What clients ask first: who are you, and what can you do (P§3.4)?
+/// Sends the first request of every client, and returns the agent's API extensions (P§3.4).
 pub fn greet(root: &Path, instance: &Instance, limit: Limit) -> Result<Vec<String>> {
     let info = metadata(root, instance, "GET", "/1.0", limit)?;
     let server = &info["environment"]["server"];
     if server != instance.flavour.agent() {
         let expected = instance.flavour.agent();
         bail!(
-            "the agent calls itself {server} and not {expected}: has the status port the name of \
+            "the agent calls itself {server}, not {expected}: does the status port have the name of \
              another server?"
         );
     }
@@ -81,7 +81,7 @@ fn success(method: &str, answer: &Message) -> Result<()> {
     bail!("{method}: status {}: {}", answer.status, complaint(&answer.body))
 }
 
-/// What an agent says is wrong: an envelope's error, or the text itself, as far as it is worth reading.
+/// Returns an agent's error message, shortened: the envelope's `error`, or the text itself.
 pub fn complaint(body: &[u8]) -> String {
     let envelope = json::parse(body).ok();
     let error = envelope.and_then(|body| body["error"].as_str().map(str::to_owned));
@@ -89,7 +89,7 @@ pub fn complaint(body: &[u8]) -> String {
     error.chars().take(COMPLAINT).collect()
 }
 
-/// The `metadata` of a sync answer; any other is an error.
+/// Returns the `metadata` of a sync answer. Any other answer is an error.
 pub fn metadata(
     root: &Path,
     instance: &Instance,
@@ -106,7 +106,7 @@ pub fn metadata(
     Ok(envelope["metadata"].take())
 }
 
-/// Any request.
+/// Sends any request and returns the answer.
 pub fn request(
     root: &Path,
     instance: &Instance,
@@ -124,8 +124,8 @@ pub fn request(
     answer.map_err(|error| explained(error, instance, &mut stream))
 }
 
-/// What a failed call means. An agent that refuses us says so and closes; who still writes then meets a broken pipe, and
-/// the reason is there to be read.
+/// Adds the cause to the error of a failed call. An agent that refuses the host sends an alert and
+/// closes: a write then fails with a broken pipe, and the reason is still to be read.
 pub(super) fn explained(
     error: anyhow::Error,
     instance: &Instance,
@@ -138,27 +138,27 @@ pub(super) fn explained(
     FailedCall::explained(reason.unwrap_or(error).context("agent"), instance)
 }
 
-/// What the agent said before it closed.
+/// Reads the reason that the agent sent before it closed.
 fn refusal(stream: &mut Stream) -> Option<anyhow::Error> {
     let mut read = || {
         stream.conn.read_tls(&mut stream.sock).ok().filter(|count| *count > 0)?;
         let reason = stream.conn.process_new_packets().err()?;
         Some(std::io::Error::new(ErrorKind::InvalidData, reason).into())
     };
-    // The first try may only give what broke the pipe.
+    // The first read may only return the error of the broken pipe.
     read().or_else(read)
 }
 
-/// A connection for something longer than a request, as a socket without TLS or a limit.
+/// Opens a connection that outlives one request, and returns it as a socket without TLS or a limit.
 pub fn plain(root: &Path, instance: &Instance, limit: Limit) -> Result<UnixStream> {
     let mut stream = open(root, instance, limit)?;
-    // The handshake has to keep to the limit, nothing after it does.
+    // The limit applies to the handshake only.
     let handshake = stream.conn.complete_io(&mut stream.sock).context("agent");
     handshake.map_err(|error| FailedCall::explained(error, instance))?;
     pump::plain(stream)
 }
 
-/// Dials and prepares TLS; the handshake comes with the first byte.
+/// Connects and prepares TLS. The first read or write does the handshake.
 pub fn open(root: &Path, instance: &Instance, limit: Limit) -> Result<Stream> {
     let socket = dial(instance, limit)?;
     let directory = store::directory(root, &instance.name);
@@ -172,7 +172,7 @@ pub fn open(root: &Path, instance: &Instance, limit: Limit) -> Result<Stream> {
 /// Connects to the agent's port.
 fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
     let failed = |error: anyhow::Error, trouble| FailedCall::of_trouble(error, instance, trouble);
-    // To a socket that stands in for vsock.
+    // To a socket that replaces vsock.
     let connect = |path: &Path, trouble| {
         let connected = Timed::connect(path, limit).with_context(|| path.display().to_string());
         connected.map_err(|error| {
@@ -182,7 +182,7 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
     };
     match &instance.vsock {
         Vsock::Cid(cid) => {
-            // The kernel gives up by itself after 2 s.
+            // The kernel gives up after 2 s.
             let stream = VsockStream::connect_with_cid_port(*cid, AGENT_PORT);
             let stream = stream.map_err(|error| {
                 let trouble = by_the_kernel(&error);
@@ -192,7 +192,7 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
                     None => error,
                 }
             })?;
-            // Any stream socket will do from here on.
+            // A vsock stream is used like any other stream socket from here on.
             Ok(Timed::new(UnixStream::from(stream.as_fd().try_clone_to_owned()?), limit))
         }
         Vsock::Plain(prefix) => {
@@ -219,7 +219,7 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
     }
 }
 
-/// What the kernel means where it carries vsock itself.
+/// Returns the cause of a connect error of the kernel's vsock.
 fn by_the_kernel(error: &std::io::Error) -> Option<Trouble> {
     let kind = error.kind();
     if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) {
@@ -231,12 +231,12 @@ fn by_the_kernel(error: &std::io::Error) -> Option<Trouble> {
     (kind == ErrorKind::TimedOut).then_some(Trouble::NoAnswer)
 }
 
-/// vhost-device-vsock's preamble. Nothing more may be sent before its OK: it would be lost.
+/// Sends vhost-device-vsock's preamble and reads its OK. Data sent before the OK would be lost.
 fn say_connect(socket: &mut Timed) -> Result<()> {
     socket.write_all(format!("CONNECT {AGENT_PORT}\n").as_bytes())?;
     let mut answer = Vec::new();
     while !answer.ends_with(b"\n") {
-        // Byte by byte, so as not to take what belongs to TLS.
+        // Byte by byte, because what follows the line belongs to TLS.
         let mut byte = [0];
         if socket.read(&mut byte)? == 0 || answer.len() == ANSWER {
             bail!("connection refused");

@@ -1,4 +1,4 @@
-//! Calls to an agent, as a host makes them.
+//! Calls to an agent, as a server makes them.
 
 pub mod client;
 pub mod trouble;

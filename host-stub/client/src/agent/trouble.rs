@@ -1,4 +1,5 @@
-//! What a failed call means for people: the cause first, with what to do, then the system's or TLS' own words.
+//! Causes of failed calls. A message names the cause and what to do, then the error of the system
+//! or of TLS.
 
 use std::fmt;
 use std::io;
@@ -7,29 +8,29 @@ use rustls::{AlertDescription, CertificateError};
 
 use crate::instance::Instance;
 
-/// A cause that is known.
+/// The cause of a failed call, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The agent shows another certificate than the instance's.
+    /// The agent's certificate is not the instance's.
     AgentsCertificate,
-    /// What carries the guest's vsock on this machine runs, but serves it no longer.
+    /// The process that carries the guest's vsock runs, but no longer serves it.
     DeviceStopped,
-    /// The agent does not take ours.
+    /// The agent refuses the host's certificate.
     HostsCertificate,
-    /// Nobody answers the attempt to connect.
+    /// The attempt to connect is not answered.
     NoAnswer,
     /// No VM has the instance's context id.
     NoGuest,
-    /// The guest's kernel says that nobody listens.
+    /// The guest's kernel reports that no process listens.
     Refused,
-    /// Connected, but nothing more came in time.
+    /// The connection is open, but the answer did not come in time.
     Slow,
-    /// What carries the guest's vsock on this machine is not there.
+    /// The socket that carries the guest's vsock does not exist.
     Unreachable,
 }
 
 impl Trouble {
-    /// All, by their names in JSON.
+    /// All causes, with their names in JSON.
     const NAMES: [(Self, &'static str); 8] = [
         (Self::AgentsCertificate, "agents-certificate"),
         (Self::DeviceStopped, "vsock-stopped"),
@@ -41,20 +42,20 @@ impl Trouble {
         (Self::Unreachable, "unreachable"),
     ];
 
-    /// Its name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(trouble, _)| *trouble == self).map_or("", |(_, name)| name)
     }
 
-    /// The one of that name.
+    /// Returns the cause of that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, known)| *known == name).map(|(trouble, _)| *trouble)
     }
 
-    /// What an error on a connection means.
+    /// Returns the cause of a connection's error.
     pub fn meant(error: &io::Error) -> Option<Self> {
         use rustls::Error::{AlertReceived, InvalidCertificate};
-        // What agents answer whose certificates do not fit.
+        // Alerts of agents that refuse the certificate.
         const REFUSALS: [AlertDescription; 5] = [
             AlertDescription::AccessDenied,
             AlertDescription::BadCertificate,
@@ -76,16 +77,16 @@ impl fmt::Display for Trouble {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::AgentsCertificate => {
-                "the agent shows another certificate than this instance's: its config share (agent.crt) is \
-                 another instance's, or older than init; make the config disk anew and boot again"
+                "the agent shows another certificate than this instance's: its config share (agent.crt) is another \
+                 instance's or older than init; create the config disk again and reboot"
             }
             Self::DeviceStopped => {
                 "the guest cannot be reached: its vsock device has failed; stop the VM and start it again"
             }
             Self::HostsCertificate => {
                 "the agent does not take this host's certificate: its config share (server.crt, \
-                 agent.conf) is another instance's, or older than init; make the config disk anew and \
-                 boot again"
+                 agent.conf) is another instance's or older than init; create the config disk again and \
+                 reboot"
             }
             Self::NoAnswer => {
                 "the guest does not answer on vsock: it has no driver for it \
@@ -118,18 +119,18 @@ pub struct FailedCall {
 }
 
 impl FailedCall {
-    /// The one in an error.
+    /// Returns the failed call that an error contains.
     pub fn of(error: &anyhow::Error) -> Option<&Self> {
         error.downcast_ref()
     }
 
-    /// Whether the time was over.
+    /// Returns whether the time limit was exceeded.
     pub fn is_late(error: &anyhow::Error) -> bool {
         let late = |cause: &io::Error| cause.kind() == io::ErrorKind::TimedOut;
         error.downcast_ref().is_some_and(late)
     }
 
-    /// An error of a call to this instance's agent, with what it means in front.
+    /// Returns an error of a call to this instance's agent, with the cause in front.
     pub fn of_trouble(
         error: impl Into<anyhow::Error>,
         instance: &Instance,
@@ -138,7 +139,7 @@ impl FailedCall {
         error.into().context(Self { instance: instance.name.clone(), trouble })
     }
 
-    /// The same, if it can be told what it means and has not been told.
+    /// Does the same if the cause is known and not yet in the error.
     pub fn explained(error: anyhow::Error, instance: &Instance) -> anyhow::Error {
         let found = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
         match found.filter_map(Trouble::meant).next() {

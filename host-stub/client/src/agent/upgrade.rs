@@ -1,4 +1,4 @@
-//! Connections to an agent that are something else after one request: sftp, port-forward (P§4.4, P§4.7).
+//! Connections that change their protocol after one request: sftp, port-forward (P§4.4, P§4.7).
 
 use std::io::{BufRead, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,10 +14,10 @@ use crate::net::http::{read_answer, unanswered};
 use crate::net::pump;
 use crate::net::stream::Limit;
 
-/// For connecting, TLS and the upgrade together.
+/// Limit for connecting, TLS and the upgrade together.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Asks for `protocol`, in the usual time; gives the connection behind the 101.
+/// Asks for `protocol` within the usual time, and returns the connection after the 101.
 pub fn upgrade(
     root: &Path,
     instance: &Instance,
@@ -28,7 +28,7 @@ pub fn upgrade(
     upgrade_within(root, instance, request, protocol, body, Limit::within(CONNECT))
 }
 
-/// The same in another time.
+/// Does the same within another limit.
 pub fn upgrade_within(
     root: &Path,
     instance: &Instance,
@@ -69,13 +69,14 @@ fn asked(
         bail!("Missing or unexpected Upgrade header in response");
     }
     if !rest.is_empty() {
-        // Real hosts read the head with a buffer that they throw away (P§4.4).
+        // Real hosts discard the buffer with which they read the head (P§4.4).
         bail!("{} bytes came in the same record as the head: real hosts lose them", rest.len());
     }
     Ok(())
 }
 
-/// Reads record by record up to the empty line; gives also what the last record has behind it.
+/// Reads TLS records up to the empty line. Returns the head, and what follows it in the last
+/// record.
 fn read_head(stream: &mut Stream) -> Result<(Vec<u8>, Vec<u8>)> {
     let mut bytes = Vec::new();
     loop {

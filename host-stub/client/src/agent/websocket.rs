@@ -1,5 +1,5 @@
-//! Websockets to an agent. Two threads may use one: the half that reads and the half that writes share
-//! nothing but the socket, into which a frame goes whole.
+//! Websockets to an agent. Two threads may use one: the reading and the writing half share only the
+//! socket, to which each frame is written whole.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -24,21 +24,21 @@ use crate::instance::{Instance, vsock_device};
 use crate::net::http::unanswered;
 use crate::net::stream::{Limit, Timed, patient};
 
-/// For connecting, TLS and the upgrade together (P§3.2).
+/// Limit for connecting, TLS and the upgrade together (P§3.2).
 const CONNECT: Duration = Duration::from_secs(10);
-/// Between looks at a connection on which nothing arrives.
+/// Interval of the checks while nothing arrives.
 const TICK: Duration = Duration::from_secs(1);
-/// Between pings on it, ticks.
+/// Ticks between pings.
 const PING: u32 = 5;
-/// A guest that is silent for longer is lost, ticks.
+/// Ticks of silence after which the guest is lost.
 const SILENCE: u32 = 15;
 
-/// What comes in.
+/// A received message.
 #[derive(Debug)]
 pub enum Piece {
     /// Payload.
     Bytes(Bytes),
-    /// Text: on a data socket it is the barrier, whatever it says (P§4.1).
+    /// Text. On a data socket any text is the barrier (P§4.1).
     Text(String),
     /// The peer closed with 1000.
     Closed,
@@ -50,20 +50,21 @@ pub struct Socket {
     pub incoming: Incoming,
     /// The writing half.
     pub outgoing: Outgoing,
-    /// For hanging up from elsewhere.
+    /// The connection, to hang up from another thread.
     pub line: Line,
 }
 
-/// The connection below.
+/// The connection below a websocket.
 pub struct Line(UnixStream);
 
 impl Line {
-    /// Another handle.
+    /// Returns another handle.
     pub fn again(&self) -> Result<Self> {
         Ok(Self(self.0.try_clone()?))
     }
 
-    /// Hangs up without a close frame, as Go's `Conn.Close` does; the peer gets what was sent before.
+    /// Hangs up without a close frame, as Go's `Conn.Close` does. The peer receives what was sent
+    /// before.
     pub fn hang_up(&self) {
         let _gone = self.0.shutdown(Shutdown::Both);
     }
@@ -80,31 +81,31 @@ pub struct Outgoing(WebSocket<Half>);
 
 struct Half {
     read: Timed,
-    /// The reading half answers pings.
+    /// Shared, because the reading half answers pings.
     wire: Arc<Wire>,
 }
 
-/// What both halves share.
+/// The state that both halves share.
 struct Wire {
     write: Mutex<UnixStream>,
-    /// Counts what has arrived.
+    /// Counts reads that returned data.
     arrived: AtomicU64,
 }
 
-/// Tells whether the peer still answers.
+/// Checks whether the peer still answers.
 #[derive(Clone)]
 pub struct Pulse(Arc<Wire>);
 
 impl Pulse {
-    /// Returns a number that grows with whatever arrives.
+    /// Returns a number that grows with each read.
     pub fn arrived(&self) -> u64 {
         self.0.arrived.load(Ordering::Acquire)
     }
 
-    /// Pings the peer, unless frames wait for it already. A guest that was suspended has lost its connections, and its
-    /// kernel resets one only when something arrives on it.
+    /// Pings the peer unless frames are waiting to be sent. A suspended guest has lost its
+    /// connections, and its kernel resets one only when data arrives on it.
     pub fn ping(&self) {
-        /// Without payload, masked as a client's frames are (RFC 6455, 5.2).
+        /// A ping without payload, masked as RFC 6455, 5.2 requires of clients.
         const PING: [u8; 6] = [0x89, 0x80, 0, 0, 0, 0];
         if let Ok(line) = self.0.write.try_lock() {
             let _gone = send(&*line, &PING, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -122,7 +123,7 @@ struct Watch {
     was_paused: bool,
 }
 
-/// The guest has not answered pings, although its VM runs.
+/// The error of a guest that did not answer pings although its VM runs.
 #[derive(Debug)]
 pub struct Silent;
 
@@ -135,11 +136,12 @@ impl std::fmt::Display for Silent {
 }
 
 impl Watch {
-    /// Looks why nothing has arrived for another [`TICK`], and pings the guest every [`PING`] ticks, counted from the end of a
-    /// pause. A paused or suspended guest gets no ping: it makes vhost-device-vsock 0.3.0 stop serving.
+    /// Counts another [`TICK`] without data, and pings the guest every [`PING`] ticks since the last
+    /// pause. A paused or suspended guest gets no ping, which would make vhost-device-vsock 0.3.0
+    /// stop serving.
     ///
     /// # Errors
-    /// Why nothing will.
+    /// The guest is lost: its vsock device has stopped, or it is silent while its VM runs.
     fn tick(&mut self, pulse: &Pulse) -> Result<()> {
         if let Some(why) = self.device.and_then(vsock_device::stopped) {
             bail!(why);
@@ -161,8 +163,8 @@ impl Watch {
 }
 
 impl Incoming {
-    /// Ends with an error from now on if the guest is silent while its VM is not paused, or if what carries its vsock
-    /// stops, of which the connection tells nothing.
+    /// Makes reads fail if the guest is silent while its VM is not paused, or if the process that
+    /// carries its vsock stops: the connection itself does not report that.
     pub fn watch(&mut self, instance: &Instance, is_paused: impl Fn() -> bool + Send + 'static) {
         let device = vsock_device::process(instance);
         let is_paused = Box::new(is_paused);
@@ -170,7 +172,7 @@ impl Incoming {
         self.socket.get_mut().read.limit(Limit::Each(TICK));
     }
 
-    /// Tells whether the peer still answers.
+    /// Returns a check of whether the peer still answers.
     pub fn pulse(&self) -> Pulse {
         Pulse(self.socket.get_ref().wire.clone())
     }
@@ -195,12 +197,12 @@ impl Write for Half {
     }
 }
 
-/// Connects to a path of the agent's, in the usual time.
+/// Connects to a path of the agent within the usual time.
 pub fn connect(root: &Path, instance: &Instance, target: &str) -> Result<Socket> {
     connect_within(root, instance, target, Limit::within(CONNECT))
 }
 
-/// The same in another time.
+/// Does the same within another limit.
 pub fn connect_within(
     root: &Path,
     instance: &Instance,
@@ -213,7 +215,7 @@ pub fn connect_within(
     let half = |limit: Limit| -> Result<Half> {
         Ok(Half { read: Timed::new(socket.try_clone()?, limit), wire: wire.clone() })
     };
-    // Each frame at once: nobody comes by to flush.
+    // Nothing flushes later, so each frame is sent immediately.
     let config = WebSocketConfig::default().write_buffer_size(0);
     let config =
         Some(config.max_frame_size(Some(limits::MESSAGE)).max_message_size(Some(limits::MESSAGE)));
@@ -233,8 +235,8 @@ pub fn connect_within(
     Ok(Socket { incoming, outgoing: Outgoing(outgoing), line: Line(socket) })
 }
 
-/// The body of an answer other than an upgrade: the handshake gives what came with its head. Its status is told
-/// also where the rest does not come.
+/// Reads the body of an answer other than an upgrade, of which the handshake returns only the part
+/// that came with the head. A body that is cut off is no reason to hide the status.
 fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
     let mut body = answer.body().clone().unwrap_or_default();
     let length = answer.headers().get("Content-Length").and_then(|text| text.to_str().ok());
@@ -245,7 +247,7 @@ fn whole_body(answer: &Response, rest: &mut Half) -> Vec<u8> {
     body
 }
 
-/// What a handshake failed of: the system's error stays one, so that it can be told what it means.
+/// Converts a failed handshake. The system's error is kept, so that its cause can be found.
 fn meant(error: HandshakeError<ClientHandshake<Half>>) -> anyhow::Error {
     match error {
         HandshakeError::Failure(Error::Io(error)) => anyhow::Error::from(error),
@@ -260,7 +262,7 @@ fn meant(error: HandshakeError<ClientHandshake<Half>>) -> anyhow::Error {
 }
 
 impl Incoming {
-    /// Waits for what comes next. Pings are answered on the way.
+    /// Waits for the next message, and answers pings.
     pub fn receive(&mut self) -> Result<Piece> {
         loop {
             match self.socket.read() {
@@ -291,22 +293,22 @@ impl Incoming {
 }
 
 impl Outgoing {
-    /// Payload.
+    /// Sends payload.
     pub fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
         Ok(self.0.send(Message::Binary(Bytes::copy_from_slice(bytes)))?)
     }
 
-    /// Text.
+    /// Sends text.
     pub fn text(&mut self, text: String) -> Result<()> {
         Ok(self.0.send(Message::Text(text.into()))?)
     }
 
-    /// The end of a stream, after which the socket stays (P§4.1).
+    /// Ends a stream; the socket stays open (P§4.1).
     pub fn barrier(&mut self) -> Result<()> {
         self.text(String::new())
     }
 
-    /// Says goodbye.
+    /// Sends a close frame.
     pub fn close(&mut self) -> Result<()> {
         let frame = CloseFrame { code: CloseCode::Normal, reason: "".into() };
         Ok(self.0.close(Some(frame))?)

@@ -1,14 +1,14 @@
-//! Time as events and answers show it: RFC 3339, UTC, milliseconds. Nobody computes with it; what is
-//! computed uses `Instant`.
+//! Times in events and answers: RFC 3339, UTC, milliseconds. They are only shown; durations are
+//! measured with `Instant`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Now.
+/// Returns the current time.
 pub fn now() -> String {
     rfc3339(SystemTime::now())
 }
 
-/// A moment.
+/// Formats a time.
 pub fn rfc3339(moment: SystemTime) -> String {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let days = i64::try_from(since.as_secs() / 86_400).unwrap_or(0);
@@ -26,7 +26,7 @@ pub fn rfc3339(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
-/// Milliseconds, for JSON.
+/// Returns milliseconds, for JSON.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,12 +1,12 @@
-//! JSON that somebody else wrote. A text of some MiB may stand for many times as many bytes, so the values in it are
-//! counted before they are made.
+//! JSON from other programs. A document of some MiB may need many times as much memory, so its
+//! values are counted before it is parsed.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::limits::VALUES;
 
-/// Parses it.
+/// Parses a document with at most [`VALUES`] values.
 pub fn parse(text: &[u8]) -> Result<Value> {
     if values(text) > VALUES {
         bail!("more than {VALUES} values");
@@ -14,7 +14,8 @@ pub fn parse(text: &[u8]) -> Result<Value> {
     serde_json::from_slice(text).context("not JSON")
 }
 
-/// At least as many as there are: each has one of these marks before it, or is the first.
+/// Returns an upper bound of the number of values: each is the first or follows one of these
+/// characters.
 fn values(text: &[u8]) -> usize {
     let (mut count, mut in_string, mut is_escaped) = (1, false, false);
     for byte in text {

@@ -1,4 +1,4 @@
-//! What every other room uses.
+//! Functions that all other modules use.
 
 pub mod clock;
 pub mod json;

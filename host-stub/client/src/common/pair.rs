@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 
-/// `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 pub fn pair(text: &str) -> Result<(String, String)> {
-    let (key, value) = text.split_once('=').with_context(|| format!("{text} is no KEY=VALUE"))?;
+    let (key, value) = text.split_once('=').with_context(|| format!("{text} is not KEY=VALUE"))?;
     Ok((key.to_owned(), value.to_owned()))
 }

@@ -1,6 +1,6 @@
-//! What a guest says, as text that cannot steer a terminal: control characters, line ends and marks
-//! that turn the direction of writing are shown as escapes. For everything printed for a person; the
-//! output of a command in the guest is the command's own and is passed on as it is.
+//! Text from a guest in a form that cannot control a terminal: control characters, line ends and
+//! characters that change the writing direction are escaped. Used for everything that is printed
+//! for people. The output of a command in the guest is passed on unchanged.
 
 use std::ffi::OsStr;
 use std::fmt::{Arguments, Write as _};
@@ -9,27 +9,27 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde_json::Value;
 
-/// One line of text.
+/// Returns text on one line.
 pub fn text(raw: &str) -> String {
     escaped(raw, |letter| escape(letter).is_some())
 }
 
-/// Longest line of a log or complaint, bytes: a guest has a say in many, and some of its texts are as long as its answers.
+/// Longest line of a log or error message, bytes. Guests influence many of them.
 const LINE: usize = 2 * 1024;
 
-/// One line for a log or on stderr; a longer text is cut.
+/// Returns one line for a log or stderr, shortened if necessary.
 pub fn log_line(raw: &str) -> String {
     let short = &raw[..raw.floor_char_boundary(LINE)];
     text(short) + if short.len() < raw.len() { "..." } else { "" }
 }
 
-/// Several lines: line ends stay.
+/// Returns several lines: line ends stay.
 pub fn lines(raw: &str) -> String {
     escaped(raw, |letter| letter != '\n' && escape(letter).is_some())
 }
 
-/// A file's name or path. Bytes that are not UTF-8 are shown too, and a backslash is doubled, so that
-/// no two names look the same.
+/// Returns a file name or path. Bytes that are not UTF-8 are escaped and backslashes doubled, so
+/// that no two names look the same.
 pub fn name(raw: impl AsRef<OsStr>) -> String {
     let mut shown = String::new();
     for chunk in raw.as_ref().as_bytes().utf8_chunks() {
@@ -41,17 +41,17 @@ pub fn name(raw: impl AsRef<OsStr>) -> String {
     shown
 }
 
-/// JSON on one line. What has to be escaped is escaped as JSON has it, so the value stays the same.
+/// Returns JSON on one line. Escapes are JSON's, so the value stays the same.
 pub fn json(value: &Value) -> String {
     json_escaped(&value.to_string())
 }
 
-/// JSON on many lines.
+/// Returns JSON on many lines.
 pub fn pretty_json(value: &Value) -> String {
     json_escaped(&format!("{value:#}"))
 }
 
-/// Prints bytes that a program may want to read as they are: they are escaped for a terminal only.
+/// Prints bytes for a program. They are escaped only if stdout is a terminal.
 pub fn print_exact(bytes: &[u8]) -> std::io::Result<()> {
     let mut out = stdout();
     if out.is_terminal() {
@@ -60,17 +60,18 @@ pub fn print_exact(bytes: &[u8]) -> std::io::Result<()> {
     out.write_all(bytes)
 }
 
-/// Says on stderr what went wrong, or what somebody should know. Guests have a say in it, so it is cut.
+/// Prints an error or warning on stderr, shortened because guests influence its text.
 pub fn complain(complaint: &str) {
     to_stderr(format_args!("mote-host: {}\n", log_line(&without_numbers(complaint))));
 }
 
-/// Writes to stderr. If nobody reads that, or its disk is full, only the exit code tells; std's macros would panic.
+/// Writes to stderr. A failure, such as a closed pipe or full disk, is ignored; std's macros would
+/// panic.
 pub fn to_stderr(text: Arguments<'_>) {
     let _lost = stderr().write_fmt(text);
 }
 
-/// std writes the system's number behind its words, where it helps nobody.
+/// Removes the system's error number that std writes after the text.
 pub fn without_numbers(complaint: &str) -> String {
     let mut rest = complaint;
     let mut shown = String::new();
@@ -102,7 +103,7 @@ fn escaped(raw: &str, is_bad: impl Fn(char) -> bool) -> String {
 fn json_escaped(raw: &str) -> String {
     let mut shown = String::with_capacity(raw.len());
     for letter in raw.chars() {
-        // What is left of control characters below 0x20 are the line ends between members.
+        // The only control characters below 0x20 that are left are the line ends between members.
         if letter == '\n' || escape(letter).is_none() {
             shown.push(letter);
             continue;
@@ -114,15 +115,15 @@ fn json_escaped(raw: &str) -> String {
     shown
 }
 
-/// How a character is shown that is not itself shown.
+/// Returns the escape of a character that must not be printed.
 fn escape(letter: char) -> Option<String> {
     Some(match letter {
         '\n' => "\\n".into(),
         '\r' => "\\r".into(),
         '\t' => "\\t".into(),
         _ if letter.is_ascii_control() => format!("\\x{:02x}", u32::from(letter)),
-        // C1 controls, which some terminals obey, and what changes how the text around it looks:
-        // directions, joiners, invisible spaces, separators, tags.
+        // C1 controls, which some terminals obey, and characters that change how the text around
+        // them looks: directions, joiners, invisible spaces, separators, tags.
         '\u{80}'..='\u{9f}'
         | '\u{ad}'
         | '\u{61c}'
@@ -137,7 +138,7 @@ fn escape(letter: char) -> Option<String> {
     })
 }
 
-/// How something is printed.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// For programs.

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// A random UUID.
+/// Returns a random UUID.
 pub fn uuid() -> Result<String> {
     let mut bytes = [0; 16];
     SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow!("no random numbers"))?;
@@ -14,7 +14,7 @@ pub fn uuid() -> Result<String> {
     Ok(parts.join("-"))
 }
 
-/// A vsock port, as real hosts choose one at each start (P§3.3).
+/// Returns a random vsock port. Real hosts choose one at each start (P§3.3).
 pub fn port() -> Result<u32> {
     const FIRST: u32 = 1024;
     let mut bytes = [0; 4];

@@ -1,6 +1,6 @@
-//! Words for a shell.
+//! Quoting for a shell.
 
-/// A word that a shell takes as it is meant.
+/// Quotes a word for a shell if necessary.
 pub fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./,=:+@%".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {

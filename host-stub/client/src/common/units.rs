@@ -1,8 +1,8 @@
-//! Bytes and times as people read them.
+//! Bytes and durations for people.
 
 use std::time::Duration;
 
-/// Bytes, with a binary unit and three digits.
+/// Formats bytes with a binary unit and three digits.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if count < 1024 {
@@ -26,7 +26,7 @@ pub fn bytes(count: u64) -> String {
     format!("{rest} {unit}")
 }
 
-/// A time, with the two largest of its units.
+/// Formats a duration with its two largest units.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);

@@ -1,4 +1,4 @@
-//! Files that are replaced whole, and the ends of files.
+//! Atomic replacement of files, and the ends of files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The end of a file: at most so many bytes.
+/// Returns at most the last `most` bytes of a file.
 pub fn end_of(file: &File, most: usize) -> std::io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(most).min(most)];
@@ -16,13 +16,13 @@ pub fn end_of(file: &File, most: usize) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The end of a log of QEMU's or of a process beside it, of which a guest may have made any amount.
+/// Returns the end of a log of QEMU or of its helper processes. A guest may have made it any size.
 pub fn end_of_log(path: &Path) -> String {
     let bytes = File::open(path).and_then(|file| end_of(&file, 64 * 1024));
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
-/// Replaces a file: after a crash there is the old or the new content, never a mixture.
+/// Replaces a file. After a crash it has the old or the new content, never a mixture.
 pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
@@ -33,7 +33,7 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&beside, path)?;
-        // The name is in the directory, and is on disk only with it.
+        // The rename is on disk only once the directory is.
         path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
     };
     write().with_context(|| path.display().to_string())

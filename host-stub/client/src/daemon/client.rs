@@ -1,4 +1,4 @@
-//! Commands to the daemon, over its control socket.
+//! Calls to the daemon over its control socket.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -14,17 +14,18 @@ use crate::common::shell::quoted;
 use crate::net::http::{read_answer, write_request};
 use crate::net::stream::{Limit, Timed};
 
-/// For a command's answer; a query has to fit in.
+/// Limit for the daemon's answer, which may itself call the agent.
 const ASK: Duration = Duration::from_secs(20);
-/// For a daemon that was started in the background just before, and between two looks.
+/// How long to wait for a daemon that was just started in the background, and the interval of the
+/// attempts.
 const ARRIVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(20));
 
-/// Path of the control socket.
+/// Returns the path of the control socket.
 pub fn path(root: &Path) -> PathBuf {
     root.join("control.sock")
 }
 
-/// Whether a daemon serves this directory.
+/// Returns whether a daemon serves this directory.
 pub fn is_running(root: &Path) -> bool {
     UnixStream::connect(path(root)).is_ok()
 }
@@ -34,7 +35,7 @@ fn none_runs(root: &Path) -> anyhow::Error {
     anyhow!("no daemon is running in {root}; mote-host --dir {word} daemon starts one")
 }
 
-/// A connection to the daemon, which may be about to listen.
+/// Connects to the daemon, and waits for one that is about to listen.
 fn arrived<T, E>(root: &Path, mut connect: impl FnMut() -> Result<T, E>) -> Result<T> {
     let (limit, pause) = ARRIVAL;
     let begun = Instant::now();
@@ -47,7 +48,7 @@ fn arrived<T, E>(root: &Path, mut connect: impl FnMut() -> Result<T, E>) -> Resu
     }
 }
 
-/// Asks a running daemon, also one that was just started.
+/// Calls the daemon and returns its answer.
 pub fn ask(root: &Path, method: &str, target: &str, body: &Value) -> Result<Value> {
     let limit = Limit::within(ASK);
     let mut stream = arrived(root, || Timed::connect(&path(root), limit))?;

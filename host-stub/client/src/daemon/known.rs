@@ -1,4 +1,4 @@
-//! What the daemon knows of an agent, before it is called.
+//! What the daemon knows about an agent before a call to it.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::client;
 use crate::instance::Instance;
 
-/// The instance, if the host believes that its agent may be called: real hosts try nothing before they
-/// have read STARTED (P§0).
+/// Returns the instance if the daemon considers its agent reachable. Real hosts call no agent
+/// before they have read STARTED (P§0).
 pub fn reach(root: &Path, name: &str) -> Result<Instance> {
     match known(root, name)? {
         (instance, Known::Reachable) => Ok(instance),
@@ -17,18 +17,19 @@ pub fn reach(root: &Path, name: &str) -> Result<Instance> {
     }
 }
 
-/// What a host knows of an agent before it calls it.
+/// What the daemon knows about an agent.
 pub enum Known {
-    /// It has not announced itself, or has said goodbye: why.
+    /// It has not reported itself or has reported its end, with the reason.
     Absent(String),
     /// It can be called.
     Reachable,
-    /// It cannot be called, and tells its state by the status port (P§2.4): that, and why.
+    /// It cannot be called, but reports its state over the status port (P§2.4): the state, and the
+    /// reason.
     State(Value, String),
 }
 
 impl Known {
-    /// What a caller is told: the server's words, then why.
+    /// Returns the error for a caller: the server's words, then the reason.
     pub fn refused(&self, instance: &Instance) -> anyhow::Error {
         let absent = instance.flavour.absent();
         match self {
@@ -38,7 +39,7 @@ impl Known {
     }
 }
 
-/// Returns what asks the daemon whether the VM stands still and may go on.
+/// Returns a function that asks the daemon whether the VM is paused.
 pub fn pauses(root: &Path, name: &str) -> impl Fn() -> bool + Send + 'static {
     let (root, target) = (root.to_owned(), format!("/1.0/internal/{name}/agent"));
     move || {
@@ -47,7 +48,7 @@ pub fn pauses(root: &Path, name: &str) -> impl Fn() -> bool + Send + 'static {
     }
 }
 
-/// Asks the daemon.
+/// Asks the daemon about an agent.
 pub fn known(root: &Path, name: &str) -> Result<(Instance, Known)> {
     let target = format!("/1.0/internal/{name}/agent");
     let mut said = client::ask(root, "GET", &target, &Value::Null)?;

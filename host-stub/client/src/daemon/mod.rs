@@ -1,4 +1,4 @@
-//! The daemon's control socket, from its client's side.
+//! Client of the daemon's control socket.
 
 pub mod client;
 pub mod known;

@@ -1,4 +1,4 @@
-//! `exec` and `shell`: the host's half.
+//! The host's side of `exec` and `shell`.
 
 pub mod operation;
 mod output;

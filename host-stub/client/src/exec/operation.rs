@@ -1,4 +1,4 @@
-//! Starting a command: the request, and what a real client checks of its answer (P§4.1).
+//! Starts a command: sends the request and checks the answer as a real client does (P§4.1).
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use crate::net::stream::Limit;
 
 /// A started operation.
 pub struct Operation {
-    /// Its id.
+    /// The operation's id.
     pub id: String,
     /// Secrets by the names of the sockets.
     pub fds: Value,
 }
 
-/// Posts `body`.
+/// Posts `body` and returns the operation.
 pub fn start(root: &Path, instance: &Instance, body: &Value, limit: Limit) -> Result<Operation> {
     let body = body.to_string();
     let answer = client::request(root, instance, "POST", "/1.0/exec", body.as_bytes(), limit)?;

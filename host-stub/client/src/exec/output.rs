@@ -1,4 +1,4 @@
-//! Output on its way: whether it comes, whether anybody takes it here, and what of it was cut.
+//! Progress of a command's output: whether it arrives, whether it is read here, and what was cut.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,23 +10,23 @@ use super::terminal;
 use crate::agent::websocket::{Line, Pulse};
 use crate::net::stream::patient;
 
-/// Tells when all output was written, and which stream was cut.
+/// Waits until all output was written, and reports streams that were cut.
 pub struct AllOutput {
     pub(super) cuts: Receiver<Cut>,
     pub(super) flow: Arc<Flow>,
     pub(super) lines: Vec<Line>,
 }
 
-/// A stream that has not ended as it should.
+/// A stream that did not end normally.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Not all of it is here.
+    /// Part of it was lost.
     Lost(String),
-    /// The command has ended, and somebody else has it open still.
+    /// The command has ended, but another process still has it open.
     Open(&'static str),
 }
 
-/// Whether output comes, or waits for us.
+/// Progress of output.
 #[derive(Default)]
 pub(super) struct Flow {
     pub(super) pieces: AtomicU64,
@@ -35,14 +35,15 @@ pub(super) struct Flow {
 }
 
 impl AllOutput {
-    /// Waits for that, so long.
+    /// Waits for the end of all output, at most `limit`.
     pub fn wait(self, limit: Duration) -> Vec<Cut> {
         let end = Instant::now() + limit;
         let left = || end.saturating_duration_since(Instant::now());
         std::iter::from_fn(|| self.cuts.recv_timeout(left()).ok()).collect()
     }
 
-    /// Waits for that while there is output, also if nobody reads it here; `still` is how long none may come.
+    /// Waits while output arrives or is waiting to be read here. Gives up after `still` without
+    /// either.
     pub fn wait_while_it_flows(self, still: Duration) -> Vec<Cut> {
         let mut cuts = Vec::new();
         loop {
@@ -60,15 +61,18 @@ impl AllOutput {
         }
     }
 
-    /// Hangs up on what has not ended.
+    /// Hangs up on streams that have not ended.
     fn cut(&self) -> Vec<Cut> {
         self.lines.iter().for_each(Line::hang_up);
-        vec![Cut::Open("the command has ended, but its output has not: given up")]
+        vec![Cut::Open(
+            "the command has ended, but another process still has its output open: gave up",
+        )]
     }
 }
 
 impl Flow {
-    /// Ends this process by a signal if nothing at all comes from the guest, which then cannot act on it.
+    /// Ends this process by a signal if nothing arrives from the guest, which then cannot act on
+    /// the signal.
     pub(super) fn end_if_silent(&self, guest: &Pulse, signal: i32) {
         const ANSWER: Duration = Duration::from_secs(2);
         let arrived = || (guest.arrived(), self.pieces.load(Ordering::Acquire));
@@ -82,14 +86,14 @@ impl Flow {
                     std::process::exit(128 + signal);
                 }
                 (answers, _) if answers != before.0 => return,
-                // Output that was on its way.
+                // Output that was already under way.
                 _ => {}
             }
         }
     }
 
-    /// Ends this process by a signal if nobody reads the output here: the command ends by it or does not, but its output, which
-    /// is waited for, never does.
+    /// Ends this process by a signal if its output is not read: the command may end, but the wait
+    /// for its output never would.
     pub(super) fn end_if_unread(&self, signal: i32) {
         const UNREAD: Duration = Duration::from_millis(500);
         loop {
@@ -97,7 +101,7 @@ impl Flow {
             sleep(UNREAD);
             let is_writing = self.writing.load(Ordering::Acquire) > 0;
             if is_writing && self.pieces.load(Ordering::Acquire) == pieces {
-                // The other threads wait for a reader that does not come.
+                // The other threads are blocked on the reader.
                 std::process::exit(128 + signal);
             }
         }

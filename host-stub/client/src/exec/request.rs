@@ -1,5 +1,4 @@
-//! What `exec` was asked to do, and the request that follows from it: the host fills in what the
-//! caller left out (P§4.1).
+//! Options of `exec` and the request made from them: the host adds what the caller omits (P§4.1).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +12,10 @@ use super::terminal;
 use crate::common::pair::pair;
 use crate::instance::Instance;
 
-/// An `exec`.
+/// An `exec` command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exec {
-    /// Where.
+    /// The instance's name.
     pub instance: String,
     command: Vec<String>,
     environment: BTreeMap<String, String>,
@@ -24,80 +23,80 @@ pub struct Exec {
     group: Option<u32>,
     cwd: Option<String>,
     mode: Mode,
-    /// Where the command's input comes from.
+    /// Source of the command's input.
     pub input: Input,
     defaults: Defaults,
-    /// Who ends by signals.
+    /// What a signal ends.
     pub signals: Signals,
-    /// What goes wrong on purpose.
+    /// Faults to make.
     pub faults: Vec<Fault>,
-    /// The ends of its output.
+    /// The ends of the output, if kept.
     pub tails: Tails,
 }
 
-/// Whose the signals are that end a process.
+/// What a signal to this process ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Signals {
-    /// The command's, as all others.
+    /// The command: signals are passed on.
     #[default]
     Command,
-    /// Ours.
+    /// This process.
     Ours,
 }
 
-/// Whether there is a terminal.
+/// Whether the command gets a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Mode {
-    /// If we have one.
+    /// If stdin and stdout are terminals.
     #[default]
     Auto,
     Interactive,
     Pipes,
 }
 
-/// Where input comes from.
+/// Source of input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Input {
     /// An empty stream.
     Nothing,
-    /// Ours.
+    /// This process' stdin.
     #[default]
     Stdin,
 }
 
-/// Whether the host fills in what was left out.
+/// Whether the host adds defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Defaults {
-    /// As real hosts do.
+    /// It does, as real hosts do.
     #[default]
     Host,
-    /// Only what was said is sent, to see what the agent makes of it.
+    /// Only the given values are sent, so that the agent's own defaults apply.
     Agent,
 }
 
-/// What a host may do wrong in an exec.
+/// A fault that the host makes in an exec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// This socket is asked for with a secret that nobody gave out.
+    /// Connects this socket with an invalid secret.
     BadSecret(String),
-    /// The control socket ends without a word after that long.
+    /// Ends the control socket without a close frame after that time.
     DropControl(Duration),
-    /// The input's socket ends without a barrier.
+    /// Ends the input's socket without a barrier.
     NoBarrier,
-    /// This socket is never connected.
+    /// Never connects this socket.
     Skip(String),
-    /// Output is not read for that long.
+    /// Does not read output for that time.
     Stall(Duration),
-    /// This socket is asked for a second time.
+    /// Connects this socket twice.
     Twice(String),
 }
 
-/// `exec`, as it is written.
+/// Arguments of `exec`.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
     /// The instance
     name: String,
-    /// What to run, with its arguments
+    /// Command to run, with its arguments
     #[arg(required = true, trailing_var_arg = true)]
     command: Vec<String>,
     /// Run it as this user id
@@ -116,32 +115,32 @@ pub struct ExecArgs {
     terminal: TerminalArgs,
     #[command(flatten)]
     input: InputArgs,
-    /// Set a variable of its environment
+    /// Set a variable of the command's environment
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
-    /// Go wrong: skip=S, bad-secret=S, twice=S (S: control, 0, 1, 2), no-barrier,
+    /// Make a fault: skip=S, bad-secret=S, twice=S (S: control, 0, 1, 2), no-barrier,
     /// drop-control=MILLISECONDS, stall=SECONDS (output is not read)
     #[arg(long = "fault", value_name = "KIND", value_parser = Fault::parse)]
     faults: Vec<Fault>,
 }
 
-/// `shell`, as it is written.
+/// Arguments of `shell`.
 #[derive(Debug, Args)]
 pub struct ShellArgs {
     /// The instance
     name: String,
     #[command(flatten)]
     terminal: TerminalArgs,
-    /// Set a variable of its environment
+    /// Set a variable of the shell's environment
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = pair)]
     env: Vec<(String, String)>,
 }
 
-/// Whether there is a terminal, as it is written.
+/// The choice of a terminal.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 struct TerminalArgs {
-    /// With a terminal (otherwise: if we have one)
+    /// With a terminal (default: if stdin and stdout are terminals)
     #[arg(short = 't', long, overrides_with = "force_noninteractive")]
     force_interactive: bool,
     /// Without a terminal
@@ -186,7 +185,7 @@ impl From<ExecArgs> for Exec {
 }
 
 impl From<ShellArgs> for Exec {
-    /// What `lxc shell` runs.
+    /// Runs what `lxc shell` runs.
     fn from(args: ShellArgs) -> Self {
         Self {
             instance: args.name,
@@ -198,18 +197,18 @@ impl From<ShellArgs> for Exec {
     }
 }
 
-/// What `run` asks for.
+/// A command without faults or defaults, for `run`.
 #[derive(Clone, Debug, Default)]
 pub struct Plain {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Variables.
+    /// Environment variables.
     pub environment: BTreeMap<String, String>,
-    /// User and group id; the agent's own without.
+    /// User and group id; the agent's own if `None`.
     pub user: Option<(u32, u32)>,
     /// The working directory.
     pub cwd: Option<String>,
-    /// Where stdin comes from.
+    /// Source of stdin.
     pub input: Input,
     /// Whether the command gets a terminal.
     pub terminal: Terminal,
@@ -226,7 +225,7 @@ pub enum Terminal {
 }
 
 impl Exec {
-    /// A command in this instance, with none of our signals.
+    /// Returns a command in this instance. Signals are not passed on to it.
     pub fn plain(instance: &str, plain: Plain) -> Self {
         Self {
             instance: instance.to_owned(),
@@ -245,7 +244,7 @@ impl Exec {
         }
     }
 
-    /// Whether the command gets a terminal.
+    /// Returns whether the command gets a terminal.
     pub fn is_interactive(&self) -> bool {
         match self.mode {
             Mode::Interactive => true,
@@ -254,18 +253,18 @@ impl Exec {
         }
     }
 
-    /// Whether the agent has to know about users, groups and directories (P§3.4).
+    /// Returns whether the agent must support users, groups and directories (P§3.4).
     pub fn needs_identity(&self) -> bool {
         self.user.is_some() || self.group.is_some() || self.cwd.is_some()
     }
 
-    /// How long output is left unread.
+    /// Returns how long output is left unread.
     pub fn stall(&self) -> Duration {
         let stall = |fault: &Fault| if let Fault::Stall(time) = fault { Some(*time) } else { None };
         self.faults.iter().find_map(stall).unwrap_or_default()
     }
 
-    /// The body of `POST /1.0/exec`.
+    /// Returns the body of `POST /1.0/exec`.
     pub fn body(&self, instance: &Instance, interactive: bool) -> Value {
         let mut environment = self.environment.clone();
         let mut cwd = self.cwd.clone().unwrap_or_default();
@@ -291,7 +290,7 @@ impl Exec {
     }
 }
 
-/// `environment.*` of the instance, and what every command finds.
+/// Adds the instance's `environment.*` and the variables that every command gets.
 fn fill(environment: &mut BTreeMap<String, String>, instance: &Instance, user: Option<u32>) {
     let set = |environment: &mut BTreeMap<String, String>, key: &str, value: &str| {
         environment.entry(key.to_owned()).or_insert_with(|| value.to_owned());
@@ -328,7 +327,7 @@ impl Fault {
             "stall" => Self::Stall(Duration::from_secs(number()?)),
             "twice" => Self::Twice(socket()?),
             other => bail!(
-                "there is no fault {other}; there are bad-secret=S, drop-control=MILLISECONDS, \
+                "unknown fault {other}; known are bad-secret=S, drop-control=MILLISECONDS, \
                  no-barrier, skip=S, stall=SECONDS, twice=S"
             ),
         })

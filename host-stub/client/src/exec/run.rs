@@ -1,5 +1,4 @@
-//! `exec`: a command in the guest, with the sequence of calls and sockets that the servers' own client
-//! has (P§4.1).
+//! `exec`: a command in the guest, with the same calls and sockets as the servers' own client (P§4.1).
 //!
 //! ```text
 //! GET /1.0 → events → POST exec → sockets: control, 0, 1, 2 (or control, 0)
@@ -28,30 +27,31 @@ use crate::files::session;
 use crate::instance::{Instance, vsock_device};
 use crate::net::stream::Limit;
 
-/// For a request.
+/// Limit for a request.
 const REQUEST: Duration = Duration::from_secs(20);
-/// For the events' socket.
+/// Limit for the connection to the events.
 const LISTEN: Duration = Duration::from_secs(10);
-/// After a failed operation, for what its sockets still hold.
+/// How long to wait for output after a failed operation.
 const REST: Duration = Duration::from_secs(2);
-/// After one that ended well its output does, too, unless the agent lies: so long nothing of it may come.
+/// How long the output of a successful operation may pause. It always ends unless the agent is
+/// faulty.
 const STILL: Duration = Duration::from_secs(20);
-/// For the daemon to hear of the end of the VM or of its agent.
+/// How long to wait until the daemon learns of the end of the VM or of its agent.
 const LEARNT: Duration = Duration::from_secs(1);
-/// Between looks whether it has.
+/// Interval of the queries during that time.
 const LOST_LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// What 126 means.
+/// The message for exit code 126.
 pub const NOT_EXECUTABLE: &str = "Command not executable";
-/// Without it user, group and directory would be ignored (P§3.4).
+/// The extension without which an agent ignores user, group and directory (P§3.4).
 const IDENTITY: &str = "container_exec_user_group_cwd";
-/// What a caller gets who lost the guest.
+/// Exit code if the connection to the guest is lost.
 const DISCONNECTED: u8 = 129;
-/// The reason if nobody knows a better one.
+/// The reason if no better one is known.
 const RESET: &str = "the guest has lost its connections, as after a suspend";
-/// And who lost output of a command that ended with 0.
+/// Exit code if output was lost of a command that exited 0.
 const INCOMPLETE: u8 = 1;
 
-/// Runs a command; gives its exit code.
+/// Runs a command and returns its exit code.
 pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
     let instance = known::reach(root, &exec.instance)?;
     knows_users(root, &instance, exec, Limit::within(REQUEST))?;
@@ -62,11 +62,11 @@ pub fn run(root: &Path, exec: &Exec) -> Result<u8> {
     output.iter().for_each(|why| complain(why));
     let code =
         exit_code(outcome, |why| lost(root, &instance, why), || not_found(root, &instance, &body))?;
-    // What is not all there is no success.
+    // A command whose output is incomplete has not succeeded.
     Ok(if output.is_empty() { code } else { code.max(INCOMPLETE) })
 }
 
-/// An error if the agent would ignore for whom and where the command is to run.
+/// Returns an error if the agent would ignore user, group or directory.
 pub fn knows_users(root: &Path, instance: &Instance, exec: &Exec, limit: Limit) -> Result<()> {
     let extensions = client::greet(root, instance, limit)?;
     if exec.needs_identity() && !extensions.iter().any(|name| name == IDENTITY) {
@@ -75,7 +75,7 @@ pub fn knows_users(root: &Path, instance: &Instance, exec: &Exec, limit: Limit) 
     Ok(())
 }
 
-/// Listens to the agent's events, which tell of a command's end.
+/// Connects to the agent's events, which report a command's end.
 pub fn listen(root: &Path, instance: &Instance, limit: Limit) -> Result<Incoming> {
     let socket = websocket::connect_within(root, instance, "/1.0/events", limit);
     let mut events = socket.context("events")?.incoming;
@@ -83,14 +83,14 @@ pub fn listen(root: &Path, instance: &Instance, limit: Limit) -> Result<Incoming
     Ok(events)
 }
 
-/// A command that was asked for. Agents start it once they have its sockets.
+/// A requested command. Agents start it once its sockets are connected.
 pub struct Asked {
     body: Value,
     operation: Operation,
 }
 
 impl Asked {
-    /// Asks for it.
+    /// Requests the command.
     pub fn new(root: &Path, instance: &Instance, exec: &Exec, limit: Limit) -> Result<Self> {
         let body = exec.body(instance, exec.is_interactive());
         let operation = operation::start(root, instance, &body, limit)?;
@@ -98,7 +98,7 @@ impl Asked {
     }
 }
 
-/// A command that was started.
+/// A started command.
 pub struct Running<'a> {
     root: &'a Path,
     instance: &'a Instance,
@@ -109,18 +109,18 @@ pub struct Running<'a> {
     raw: Option<Raw>,
 }
 
-/// How it has ended.
+/// The end of a command.
 pub struct End {
     /// Its exit code or signal, or why neither is known.
     pub outcome: Result<Outcome, Disconnected>,
-    /// The request that it was started by.
+    /// The body of its request.
     pub body: Value,
-    /// Why output that it wrote is not all here; it may have several reasons.
+    /// Reasons why part of its output was lost.
     pub lost: Vec<String>,
 }
 
 impl<'a> Running<'a> {
-    /// Starts it; its sockets are connected in that time, or the usual one.
+    /// Connects the sockets within `limit` or the usual time, which starts the command.
     pub fn start(
         root: &'a Path,
         instance: &'a Instance,
@@ -135,13 +135,14 @@ impl<'a> Running<'a> {
         Ok(Self { root, instance, body, id: operation.id, events, output, raw })
     }
 
-    /// Waits for its end and for its output's.
+    /// Waits for the end of the command and of its output.
     pub fn end(mut self) -> End {
         let ended = wait::wait(self.root, self.instance, &self.id, &mut self.events);
         let is_reset = ended.as_ref().is_ok_and(|(_, is_reset)| *is_reset);
         let outcome = ended.map(|(outcome, _)| outcome);
         let cuts = match &outcome {
-            // The guest has lost the other connections as well, and nothing arrives on them to have it say so.
+            // The guest has lost the other connections too, and nothing arrives on them that would
+            // show it.
             Ok(Outcome { error: None, .. }) if is_reset => self.output.wait_while_it_flows(REST),
             Ok(Outcome { error: None, .. }) => self.output.wait_while_it_flows(STILL),
             Ok(Outcome { error: Some(_), .. }) => self.output.wait(REST),
@@ -164,7 +165,8 @@ impl<'a> Running<'a> {
     }
 }
 
-/// What is said of a guest that was lost, with the reason if the daemon learns one within [`LEARNT`].
+/// Returns the message for a lost guest, with the reason if the daemon learns one within
+/// [`LEARNT`].
 fn lost(root: &Path, instance: &Instance, why: &str) -> String {
     if !why.is_empty() {
         return format!("Disconnected: {why}");
@@ -184,17 +186,20 @@ fn lost(root: &Path, instance: &Instance, why: &str) -> String {
     }
 }
 
-/// What 127 means: agents give it for a missing command and for a missing directory alike (P§4.1).
-/// Which of them it was is seen by a look at the directory, if the guest lets us look.
+/// Returns the message for exit code 127. Agents return it for a missing command and for a missing
+/// directory (P§4.1), so the guest is asked for the directory.
 pub fn not_found(root: &Path, instance: &Instance, body: &Value) -> String {
     let cwd = body["cwd"].as_str().unwrap_or_default();
     if !cwd.is_empty() && session::is_no_directory(root, instance, Path::new(cwd)) {
-        return format!("there is no directory {} in the guest to run it in", printable::name(cwd));
+        return format!(
+            "there is no directory {} in the guest to run the command in",
+            printable::name(cwd)
+        );
     }
     no_command(body)
 }
 
-/// A shell ends with the same code for what it was told to run.
+/// Returns the message for a missing command. A shell exits 127 as well if it does not find one.
 fn no_command(body: &Value) -> String {
     let command = body["command"][0].as_str().unwrap_or_default();
     let where_to = match (command.contains('/'), body["environment"]["PATH"].as_str()) {
@@ -209,7 +214,7 @@ fn no_command(body: &Value) -> String {
     format!("Command not found: {}, or what it runs ({where_to})", printable::name(command))
 }
 
-/// What a real client makes of the end.
+/// Returns the exit code that a real client returns.
 pub fn exit_code(
     outcome: Result<Outcome, Disconnected>,
     lost: impl FnOnce(&str) -> String,
@@ -224,7 +229,7 @@ pub fn exit_code(
         Ok(Outcome { code: Some(127), .. }) => say(&not_found(), 127),
         Ok(Outcome { code: Some(126), .. }) => say(NOT_EXECUTABLE, 126),
         Ok(Outcome { error: Some(error), .. }) => bail!("{error}"),
-        // As `exit` does with what is more than a byte: -1 is 255.
+        // Truncated to a byte as `exit` does: -1 is 255.
         Ok(Outcome { code: Some(code), error: None }) => Ok(u8::try_from(code & 0xff)?),
         Ok(Outcome { code: None, error: None }) => bail!("the operation says no exit code"),
     }

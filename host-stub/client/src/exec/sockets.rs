@@ -1,5 +1,5 @@
-//! The websockets of one exec and the threads that serve them (P§4.1). A stream ends with a barrier;
-//! output that is not read here is not read from the agent either.
+//! The websockets of one exec and the threads that serve them (P§4.1). A stream ends with a
+//! barrier. Output that is not read here is not read from the agent either.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,34 +26,35 @@ use crate::common::printable::complain;
 use crate::instance::{Flavour, Instance};
 use crate::net::stream::Limit;
 
-/// A stream is moved in such pieces, as Go does.
+/// Bytes per message, as in Go's client.
 const PIECE: usize = 32 * 1024;
 
-/// All of them; one is missing only if a fault says so.
+/// All sockets. One is missing only because of a fault.
 pub struct Sockets {
     control: Option<Socket>,
     data: Data,
 }
 
 enum Data {
-    /// One for both directions.
+    /// One socket for both directions.
     Terminal(Option<Box<Socket>>),
     /// stdin, stdout, stderr.
     Pipes(Box<[Option<Socket>; 3]>),
 }
 
-/// What goes out on the control socket.
+/// A message for the control socket.
 enum Control {
     Resize(u16, u16),
     Signal(i32),
-    /// All output is over.
+    /// All output has ended.
     Goodbye,
-    /// A fault: it is over without a word.
+    /// A fault: the socket ends without a close frame.
     Cut,
 }
 
 impl Sockets {
-    /// Control first. LXD connects the others all at once, Incus and older ones one after the other.
+    /// Connects the sockets, control first. LXD connects the others at the same time, Incus and
+    /// older versions one after the other.
     pub fn connect(
         root: &Path,
         instance: &Instance,
@@ -96,7 +97,7 @@ impl Sockets {
         Ok(Self { control, data })
     }
 
-    /// Moves everything, in threads.
+    /// Starts threads that move all data.
     pub fn serve(self, exec: &Exec) -> Result<AllOutput> {
         let (control, orders) = channel();
         let pulse = self.control.as_ref().map(|socket| socket.incoming.pulse());
@@ -160,7 +161,7 @@ impl Sockets {
     }
 }
 
-/// When all output is over, input is hung up on, then control hears of it, as with real hosts.
+/// Waits for the end of all output, hangs up the input, then closes control, as real hosts do.
 fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> AllOutput {
     let (done, cuts) = channel();
     let Outputs { threads, flow, lines, .. } = outputs;
@@ -179,13 +180,13 @@ fn finish(outputs: Outputs, input: Option<Line>, control: Sender<Control>) -> Al
     AllOutput { cuts, flow, lines }
 }
 
-/// One of an operation's sockets.
+/// One of the operation's sockets.
 struct Target<'a> {
     id: &'a str,
     name: &'a str,
     secret: &'a str,
     faults: &'a [Fault],
-    /// If not the usual one.
+    /// `None` for the usual limit.
     limit: Option<Limit>,
 }
 
@@ -210,17 +211,17 @@ fn connect_one(root: &Path, instance: &Instance, of: &Target<'_>) -> Result<Opti
     Ok(Some(socket))
 }
 
-/// Takes what comes in and means nothing: pings are answered on the way.
+/// Discards data until the socket closes; pings are answered.
 fn drain(mut incoming: Incoming) {
     while incoming.receive().is_ok_and(|piece| !matches!(piece, Piece::Closed)) {}
 }
 
-/// The control socket's writer.
+/// Writes to the control socket.
 fn steer(mut control: Outgoing, line: &Line, orders: &Receiver<Control>) {
     for order in orders {
         let sent = match order {
             Control::Resize(width, height) => {
-                // Numbers as strings, and the signal always there.
+                // Numbers are strings, and the signal is always present.
                 let args = json!({"width": width.to_string(), "height": height.to_string()});
                 control.text(
                     json!({"command": "window-resize", "args": args, "signal": 0}).to_string(),
@@ -240,7 +241,7 @@ fn steer(mut control: Outgoing, line: &Line, orders: &Receiver<Control>) {
     }
 }
 
-/// Passes our signals on; a new size too, if there is a terminal.
+/// Passes on this process' signals, and new sizes if there is a terminal.
 fn watch_signals(
     control: Sender<Control>,
     is_interactive: bool,
@@ -281,7 +282,7 @@ fn watch_signals(
     Ok(())
 }
 
-/// The output streams, each with its thread.
+/// The output streams. Each has a thread.
 #[derive(Default)]
 struct Outputs {
     threads: Vec<JoinHandle<Option<String>>>,
@@ -291,7 +292,7 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// One of them, to its barrier. Then we hang up.
+    /// Reads one stream up to its barrier, then hangs up.
     fn receive(
         &mut self,
         name: &'static str,
@@ -310,7 +311,8 @@ impl Outputs {
                 flow.pieces.fetch_add(1, Ordering::AcqRel);
                 flow.writing.fetch_add(1, Ordering::AcqRel);
                 match next {
-                    // If nobody reads, the command is to notice. A disk that is full is no reader who had enough.
+                    // If the reader is gone, the command must notice. A full disk is a different
+                    // error.
                     Ok(Piece::Bytes(bytes)) => match write(&bytes) {
                         Ok(()) => {}
                         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break None,
@@ -331,8 +333,8 @@ impl Outputs {
     }
 }
 
-/// Our stdin, to its end and a barrier. Pipes are hung up on at once after it, as real clients do; a
-/// terminal's socket is needed for output.
+/// Sends stdin and a barrier. Pipes are then hung up immediately, as real clients do; a terminal's
+/// socket is still needed for output.
 fn send(
     mut outgoing: Outgoing,
     line: &Line,

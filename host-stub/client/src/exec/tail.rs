@@ -1,16 +1,16 @@
-//! The last of what a command has written, for who reports on it afterwards.
+//! The last output of a command, for reports.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Of each stream, bytes.
+/// Bytes kept of each stream.
 pub const TAIL: usize = 32 * 1024;
 
 /// The ends of stdout and stderr, if they are kept.
 #[derive(Clone, Debug, Default)]
 pub struct Tails(Option<Arc<[Mutex<VecDeque<u8>>; 2]>>);
 
-/// Which stream.
+/// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// stdout
@@ -20,12 +20,12 @@ pub enum Stream {
 }
 
 impl Tails {
-    /// They are.
+    /// Returns tails that are kept.
     pub fn kept() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// Takes a piece.
+    /// Adds a piece.
     pub(super) fn take(&self, stream: Stream, piece: &[u8]) {
         let Some(both) = &self.0 else { return };
         let [out, err] = both.as_ref();
@@ -36,7 +36,7 @@ impl Tails {
         kept.drain(..over);
     }
 
-    /// What is there of both.
+    /// Returns the ends of stdout and stderr.
     pub fn both(&self) -> [Vec<u8>; 2] {
         let Some(both) = &self.0 else { return [Vec::new(), Vec::new()] };
         both.each_ref().map(|kept| {

@@ -1,4 +1,4 @@
-//! Our own terminal: whether there is one, its size, and raw mode that is always taken back.
+//! This process' terminal: its size, and raw mode that always ends.
 
 use std::io::{stdin, stdout};
 use std::sync::{Mutex, PoisonError};
@@ -6,33 +6,33 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::Result;
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// Whether both ends of ours are a terminal.
+/// Returns whether stdin and stdout are terminals.
 pub fn is_both() -> bool {
     isatty(stdin()) && isatty(stdout())
 }
 
-/// Columns and rows.
+/// Returns columns and rows.
 pub fn size() -> Option<(u16, u16)> {
     let size = tcgetwinsize(stdout()).or_else(|_| tcgetwinsize(stdin())).ok()?;
     Some((size.ws_col, size.ws_row))
 }
 
-/// Raw mode; ends when dropped.
+/// Raw mode until dropped.
 pub struct Raw(());
 
-/// What our terminal was before raw mode, while it is in it.
+/// The terminal's mode before raw mode, while it is raw.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Ends raw mode, if it is on.
+/// Ends raw mode if it is on.
 pub fn restore() {
     if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        // Drained: what the command wrote last is shown as it meant it.
+        // Drained first, so that the command's last output is shown in raw mode.
         let _gone = tcsetattr(stdin(), OptionalActions::Drain, &before);
     }
 }
 
 impl Raw {
-    /// Begins, if stdin is a terminal.
+    /// Starts raw mode if stdin is a terminal.
     pub fn begin() -> Result<Option<Self>> {
         if !isatty(stdin()) {
             return Ok(None);
@@ -52,11 +52,11 @@ impl Drop for Raw {
     }
 }
 
-/// stdin's mode as it is now; it is so again when this is dropped, whatever was done to it.
+/// Restores stdin's mode when dropped, whatever changed it.
 pub struct Kept(Option<Termios>);
 
 impl Kept {
-    /// From now on.
+    /// Saves the current mode.
     pub fn now() -> Self {
         Self(if isatty(stdin()) { tcgetattr(stdin()).ok() } else { None })
     }
@@ -70,7 +70,7 @@ impl Drop for Kept {
     }
 }
 
-/// Writes all of it, unbuffered.
+/// Writes all bytes, unbuffered.
 pub fn write_all(to: impl std::os::fd::AsFd, mut bytes: &[u8]) -> std::io::Result<()> {
     while !bytes.is_empty() {
         match rustix::io::write(&to, bytes) {

@@ -1,5 +1,5 @@
-//! Waiting for an operation's end as real hosts do: by the agent's event stream, and by a look at the
-//! operation where events may have come too early or come no more (P§4.1).
+//! Waits for an operation's end as real hosts do: with the agent's events, and with a query in case
+//! an event came too early or is lost (P§4.1).
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,34 +13,34 @@ use crate::common::json;
 use crate::instance::Instance;
 use crate::net::stream::Limit;
 
-/// For a look at the operation.
+/// Limit for a query of the operation.
 const OPERATION_LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// From here on a status is final.
+/// Statuses from here on are final.
 const FINAL: u64 = 200;
-/// The one that is success.
+/// The status of success.
 const SUCCESS: u64 = 200;
 
-/// How an operation ended.
+/// The end of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// `metadata.return`.
     pub code: Option<i64>,
-    /// Why it failed, if it did.
+    /// The reason for a failure.
     pub error: Option<String>,
 }
 
-/// Nobody knows how it ended, and why if that is known; the caller gets 129.
+/// The operation's end is unknown, with the reason if it is known; the exit code is 129.
 #[derive(Debug)]
 pub struct Disconnected(pub String);
 
-/// Waits for the end of `id`, of which `events` tells; returns also whether that connection was lost.
+/// Waits for the end of `id`, which `events` report. Also returns whether that connection was lost.
 pub fn wait(
     root: &Path,
     instance: &Instance,
     id: &str,
     events: &mut Incoming,
 ) -> Result<(Outcome, bool), Disconnected> {
-    // It may have ended before anybody listened.
+    // It may have ended before the events were connected.
     if let Ok(Some(outcome)) = look(root, instance, id) {
         return Ok((outcome, false));
     }
@@ -68,7 +68,7 @@ pub fn wait(
     Ok((outcome.ok_or_else(|| Disconnected(String::new()))?, is_lost))
 }
 
-/// Asks for the operation.
+/// Queries the operation.
 fn look(root: &Path, instance: &Instance, id: &str) -> Result<Option<Outcome>> {
     let target = format!("/1.0/operations/{id}");
     let shown =
@@ -79,7 +79,7 @@ fn look(root: &Path, instance: &Instance, id: &str) -> Result<Option<Outcome>> {
     outcome(&shown)
 }
 
-/// How it ended, if it has.
+/// Returns how it ended, if it has.
 fn outcome(operation: &Value) -> Result<Option<Outcome>> {
     let status = operation["status_code"].as_u64().context("an operation without a status")?;
     if status < FINAL {

@@ -1,5 +1,5 @@
-//! `file`, as it is written. Paths in the guest are named as `lxc file` names them, NAME/path, or after
-//! the instance: NAME path.
+//! Arguments of `file`. A path in the guest is written as for `lxc file`, NAME/path, or after the
+//! instance: NAME path.
 
 use std::path::{Path, PathBuf};
 
@@ -9,21 +9,23 @@ use clap::{Args, Subcommand};
 use super::tree::Owner;
 use crate::instance::store;
 
-/// A command on files.
+/// A `file` subcommand.
 #[derive(Debug, Subcommand)]
 pub enum FileCommand {
     /// Push files into the guest
     ///
-    /// With -r, a target that is not there becomes the copy itself, as with cp -r; lxc makes it inside: TARGET/NAME. With a
-    /// slash at its end, or a directory that is there, it is as with lxc. Pipes, sockets and devices in a directory are skipped.
+    /// With -r, a target that does not exist becomes the copy itself, as with cp -r; lxc creates
+    /// TARGET/NAME instead. A target that exists or ends with a slash is treated as lxc does.
+    /// Pipes, sockets and devices in a directory are skipped.
     #[command(override_usage = "mote-host file push [OPTIONS] FILE ... NAME/PATH\n       \
                                 mote-host file push [OPTIONS] NAME FILE ... PATH")]
     Push(PushArgs),
     /// Pull files from the guest
     ///
-    /// With -r, a target that is not there becomes the copy itself, as with cp -r; lxc makes it inside: TARGET/NAME. Nothing
-    /// is written outside of the target, whatever the guest lists; a file that is in the way is replaced, and no symbolic link in
-    /// the target's path is followed. Pipes, sockets and devices are skipped; setuid, setgid and sticky bits are dropped.
+    /// With -r, a target that does not exist becomes the copy itself, as with cp -r; lxc creates
+    /// TARGET/NAME instead. Nothing is written outside of the target, whatever the guest lists. A
+    /// file in the way is replaced, and no symbolic link in the target's path is followed. Pipes,
+    /// sockets and devices are skipped; setuid, setgid and sticky bits are dropped.
     #[command(override_usage = "mote-host file pull [OPTIONS] NAME/PATH ... FILE\n       \
                                 mote-host file pull [OPTIONS] NAME PATH ... FILE")]
     Pull(PullArgs),
@@ -32,15 +34,15 @@ pub enum FileCommand {
     /// Remove files and empty directories
     #[command(visible_alias = "delete")]
     Rm(RemoveArgs),
-    /// Make directories
+    /// Create directories
     Mkdir(MakeArgs),
     /// Print attributes (JSON)
     Stat(WhereArgs),
-    /// Print where links point to
+    /// Print the targets of links
     Readlink(WhereArgs),
     /// Print paths without links and dots
     Realpath(WhereArgs),
-    /// Make a link
+    /// Create a link
     #[command(override_usage = "mote-host file ln [-s] TARGET NAME/PATH\n       \
                                 mote-host file ln [-s] NAME TARGET PATH")]
     Ln(LinkArgs),
@@ -52,11 +54,11 @@ pub enum FileCommand {
     #[command(override_usage = "mote-host file chmod MODE NAME/PATH ...\n       \
                                 mote-host file chmod NAME MODE PATH ...")]
     Chmod(WhereArgs),
-    /// Print how much room there is, in bytes (JSON)
+    /// Print the size of the file system and its free space, in bytes (JSON)
     Df(WhereArgs),
 }
 
-/// `sftp`.
+/// Arguments of `sftp`.
 #[derive(Debug, Args)]
 pub struct SftpArgs {
     /// The instance
@@ -71,92 +73,92 @@ pub struct WhereArgs {
     pub(super) paths: Vec<String>,
 }
 
-/// `file ls`.
+/// Arguments of `file ls`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
     #[command(flatten)]
     pub(super) paths: WhereArgs,
-    /// As JSON, a line for each name
+    /// Print JSON, one line per name
     #[arg(long)]
     pub(super) json: bool,
 }
 
-/// `file push`.
+/// Arguments of `file push`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub struct PushArgs {
-    /// Files here (- is stdin), and where in the guest
+    /// Local files (- is stdin), and the target in the guest
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     pub(super) paths: Vec<String>,
-    /// Directories with all that is in them
+    /// Push directories with their content
     #[arg(short, long)]
     pub(super) recursive: bool,
-    /// Make the directories above too
+    /// Create missing parent directories too
     #[arg(short = 'p', long)]
     pub(super) create_dirs: bool,
-    /// Permissions, octal as of chmod: 0644
+    /// Permissions, octal as for chmod: 0644
     #[arg(long, value_name = "OCTAL", value_parser = octal)]
     pub(super) mode: Option<u32>,
     #[command(flatten)]
     pub(super) owner: OwnerArgs,
 }
 
-/// `file pull`.
+/// Arguments of `file pull`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub struct PullArgs {
-    /// Files in the guest, and where here (- is stdout)
+    /// Files in the guest, and the local target (- is stdout)
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     pub(super) paths: Vec<String>,
-    /// Directories with all that is in them
+    /// Pull directories with their content
     #[arg(short, long)]
     pub(super) recursive: bool,
-    /// Make the target directory too
+    /// Create the target directory too
     #[arg(short = 'p', long)]
     pub(super) create_dirs: bool,
 }
 
-/// `file rm`.
+/// Arguments of `file rm`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub struct RemoveArgs {
     #[command(flatten)]
     pub(super) paths: WhereArgs,
-    /// Directories with all that is in them
+    /// Remove directories with their content
     #[arg(short, long)]
     pub(super) recursive: bool,
-    /// Taken as rm takes it; nothing is asked anyway
+    /// Accepted as by rm; never prompts in any case
     #[arg(short, long)]
     force: bool,
 }
 
-/// `file mkdir`.
+/// Arguments of `file mkdir`.
 #[derive(Debug, Args)]
 pub struct MakeArgs {
     #[command(flatten)]
     pub(super) paths: WhereArgs,
-    /// Make the directories above too
+    /// Create missing parent directories too
     #[arg(short = 'p', long)]
     pub(super) create_dirs: bool,
-    /// Permissions, octal as of chmod: 0644
+    /// Permissions, octal as for chmod: 0644
     #[arg(long, value_name = "OCTAL", value_parser = octal)]
     pub(super) mode: Option<u32>,
     #[command(flatten)]
     pub(super) owner: OwnerArgs,
 }
 
-/// `file ln`.
+/// Arguments of `file ln`.
 #[derive(Debug, Args)]
 pub struct LinkArgs {
-    /// What it points to, and where it is
+    /// The target of the link, and its path
     #[arg(required = true, num_args = 2..=3, value_name = "PATH")]
     pub(super) paths: Vec<String>,
-    /// A symbolic link
+    /// Create a symbolic link
     #[arg(short, long)]
     pub(super) symbolic: bool,
 }
 
-/// Who is to own it.
+/// The owner of what is pushed.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct OwnerArgs {
     /// User id of the owner
@@ -173,25 +175,25 @@ impl From<OwnerArgs> for Owner {
     }
 }
 
-/// A mode as chmod takes it.
+/// Parses an octal mode.
 pub(super) fn octal(text: &str) -> Result<u32> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777);
-    mode.with_context(|| format!("{text} is no octal mode such as 644"))
+    mode.with_context(|| format!("{text} is not an octal mode such as 644"))
 }
 
-/// A path in the guest; as with real hosts, all are absolute.
+/// Returns a path in the guest. As with real hosts, it is always absolute.
 pub(super) fn path(text: &str) -> PathBuf {
     Path::new("/").join(text)
 }
 
-/// The instance and the path of `NAME/PATH`.
+/// Splits `NAME/PATH` into instance and path.
 fn place(text: &str) -> Option<(&str, &str)> {
     let (name, _) = text.split_once('/')?;
     let is_name = !name.is_empty() && name.chars().all(store::is_usable);
     is_name.then(|| text.split_at(name.len()))
 }
 
-/// The instance, and paths of which all are in it: `NAME PATH ...` or `NAME/PATH ...`.
+/// Returns the instance and its paths: `NAME PATH ...` or `NAME/PATH ...`.
 pub(super) fn inside(paths: Vec<String>) -> Result<(String, Vec<String>)> {
     let Some((name, _)) = paths.first().and_then(|first| place(first)) else {
         let mut paths = paths.into_iter();
@@ -207,9 +209,9 @@ pub(super) fn inside(paths: Vec<String>) -> Result<(String, Vec<String>)> {
     Ok((name, inside))
 }
 
-/// The instance, what comes before its paths, and the last path, which is in it: `NAME A ... PATH` or
-/// `A ... NAME/PATH`. If both the first and the last argument could be the guest's, the first is, provided that it
-/// begins with the name of an instance.
+/// Returns the instance, the arguments before its path, and the path: `NAME A ... PATH` or `A ...
+/// NAME/PATH`. If both are possible, the first argument is the instance, provided that it begins
+/// with the name of one.
 pub(super) fn before(root: &Path, mut paths: Vec<String>) -> Result<(String, Vec<String>, String)> {
     let last = paths.pop().context("a path is needed")?;
     let is_first = paths.len() > 1 && paths.first().is_some_and(|first| store::exists(root, first));
@@ -232,7 +234,7 @@ mod tests {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
-    /// A directory with an instance vm1.
+    /// Returns a directory with an instance vm1.
     fn root() -> PathBuf {
         let root = std::env::temp_dir().join(format!("mote-host-args-{}", std::process::id()));
         std::fs::create_dir_all(root.join("instances/vm1")).unwrap();
@@ -258,9 +260,9 @@ mod tests {
         let as_vm1 = |files: &str, path: &str| Some(("vm1".into(), words(files), path.into()));
         assert_eq!(before("vm1 f /x"), as_vm1("f", "/x"));
         assert_eq!(before("f g vm1/x/"), as_vm1("f g", "/x/"));
-        // A relative path in the guest that looks like an instance's.
+        // A relative path in the guest that looks like one with an instance.
         assert_eq!(before("vm1 f x/y"), as_vm1("f", "x/y"));
-        // A file that is called like an instance.
+        // A file with the name of an instance.
         assert_eq!(before("./vm1 f vm1/x"), as_vm1("./vm1 f", "/x"));
         assert_eq!(before("vm1 vm1/x"), as_vm1("vm1", "/x"));
         assert_eq!(before("other f /x"), Some(("other".into(), words("f"), "/x".into())));

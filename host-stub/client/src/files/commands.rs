@@ -1,5 +1,5 @@
-//! `file`: push, pull and the rest over the agent's SFTP, with the requests that real hosts send
-//! (P§4.4); and `sftp`, the bare stream for somebody else's client.
+//! `file`: push, pull and the other commands over the agent's SFTP, with the requests that real
+//! hosts send (P§4.4); and `sftp`, the bare stream for another client.
 
 use std::io::{Write, stdin, stdout};
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::common::printable::{self, Shape};
 use crate::daemon::known;
 use crate::instance::store;
 
-/// Runs one of the commands.
+/// Runs a `file` command.
 pub fn run(root: &Path, command: FileCommand) -> Result<()> {
     let (name, paths) = match command {
         FileCommand::Push(args) => return transfer::push(root, args),
@@ -88,13 +88,13 @@ fn print_path(path: &Path) -> Result<()> {
     Ok(stdout().write_all(&line)?)
 }
 
-/// `sftp`: stdin and stdout are the stream.
+/// Connects stdin and stdout to an SFTP session.
 pub fn pipe(root: &Path, name: &str) -> Result<()> {
     let instance = known::reach(root, name)?;
     let stream = upgrade(root, &instance, ("GET", "/1.0/sftp"), "sftp", b"")?;
     let mut sending = stream.try_clone()?;
     std::thread::spawn(move || {
-        // The end of our input is told; the server ends then.
+        // The end of input is passed on; the server then ends the session.
         let _cut = std::io::copy(&mut stdin().lock(), &mut sending);
         let _told = sending.shutdown(std::net::Shutdown::Write);
     });
@@ -148,7 +148,7 @@ fn make_directories(root: &Path, args: MakeArgs) -> Result<()> {
     })
 }
 
-/// Does the same to each of these paths.
+/// Calls `act` for each path.
 fn on_each(
     root: &Path,
     paths: Vec<String>,
@@ -165,7 +165,7 @@ fn on_each(
         .try_for_each(|path| act(&mut session, &path).with_context(|| guest(&path)))
 }
 
-/// `chmod NAME MODE PATH ...` or `chmod MODE NAME/PATH ...`.
+/// Runs `chmod NAME MODE PATH ...` or `chmod MODE NAME/PATH ...`.
 fn change_mode(root: &Path, mut words: Vec<String>) -> Result<()> {
     if words.len() < 2 {
         bail!("a mode and a path are needed");
@@ -182,7 +182,7 @@ fn link(root: &Path, args: LinkArgs) -> Result<()> {
     let mut session = start(root, &name)?;
     let link = path(&link);
     let made = if args.symbolic {
-        // What a link says is not ours to make absolute.
+        // A link's text stays as given, also if it is relative.
         session.symlink(Path::new(target), &link)
     } else {
         let target = target.strip_prefix(&format!("{name}/")).unwrap_or(target);
@@ -191,7 +191,7 @@ fn link(root: &Path, args: LinkArgs) -> Result<()> {
     made.with_context(|| guest(&link))
 }
 
-/// Attributes, the thing's own first, as JSON.
+/// Prints attributes as JSON; those of a link are its own.
 fn show(session: &mut Session, path: &Path) -> Result<()> {
     let attrs = session.lstat(path)?;
     Ok(writeln!(stdout(), "{}", printable::json(&described(session, path, &attrs)?))?)
@@ -207,7 +207,7 @@ fn described(session: &mut Session, path: &Path, attrs: &Attrs) -> Result<Value>
     let (Some((user, group)), Some(mode), Some((_, changed))) =
         (attrs.owner, attrs.permissions(), attrs.times)
     else {
-        // A real host shows these, and has nothing else to take them from (P§4.4).
+        // Real hosts read these attributes and have no other source (P§4.4).
         bail!("attributes are missing: {attrs:?}");
     };
     let mut shown = json!({"type": kind, "size": attrs.size, "uid": user, "gid": group,
@@ -220,7 +220,7 @@ fn described(session: &mut Session, path: &Path, attrs: &Attrs) -> Result<Value>
 
 fn free(session: &mut Session, path: &Path) -> Result<()> {
     let [_, unit, blocks, free, available, files, free_files, ..] = session.statvfs(path)?;
-    // A guest may say anything.
+    // A guest may return any number.
     let bytes = |blocks: u64| unit.saturating_mul(blocks);
     let shown = json!({"size": bytes(blocks), "free": bytes(free), "available": bytes(available),
         "files": files, "free_files": free_files});

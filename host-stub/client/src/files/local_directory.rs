@@ -1,9 +1,10 @@
-//! Opens everything that is written on this machine while a guest has a say in it: the targets of pulls, and the files
-//! that report on a run, which may lie in one. No symbolic link is followed on the way, since an earlier pull may have made
-//! it for the guest. What is in a directory is reached through its descriptor and by a single name, so a directory that is
-//! replaced meanwhile leads nowhere else. What a pull finds at its place is replaced, never written through.
+//! Opens all local files that are written while a guest has influence: the targets of pulls, and
+//! the reports of a run, which may be in such a target. No symbolic link is followed on the way,
+//! because an earlier pull may have created it for the guest. Entries are reached through their
+//! directory's descriptor and a single name, so replacing a directory in the meantime has no
+//! effect. A pull replaces what it finds and never writes through it.
 //!
-//! clippy.toml forbids the functions of `std` that open for writing to the modules that pull.
+//! clippy.toml forbids the modules that pull to use `std`'s functions that open for writing.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -23,43 +24,44 @@ use rustix::process::{geteuid, umask};
 
 use super::session::local;
 
-/// Such a directory.
+/// An open directory.
 #[derive(Debug)]
 pub struct LocalDirectory {
     descriptor: OwnedFd,
-    /// Whether this pull made it.
+    /// Whether this pull created it.
     is_new: bool,
-    /// Where it was found, for messages.
+    /// Its path, for messages.
     path: PathBuf,
 }
 
-/// How directories are opened: those on the way may be such as this user can enter and not list.
+/// Flags for directories. With `O_PATH` a parent need not be readable.
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-/// Until a directory has been filled, it is nobody else's business.
+/// The mode of a directory until it is filled.
 const UNFINISHED: Mode = Mode::RWXU;
 
-/// Whether directories that are missing are made.
+/// What to do with missing directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// It is made.
+    /// They are created.
     Make,
-    /// It is an error.
+    /// They are an error.
     Refuse,
 }
 
 /// Whether a target is a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Only if one is there, or its name ends with a slash.
+    /// Only if one exists, or the name ends with a slash.
     Any,
-    /// It has to be one.
+    /// Always.
     Directory,
 }
 
-/// Where something goes: a name in a directory. Without a name it is the directory's content.
+/// A place for a file: a name in a directory; `None` for the directory's content.
 pub type Place<'a> = (LocalDirectory, Option<&'a OsStr>);
 
-/// Returns where `from` of the guest goes whose target is `to`: below it if that is a directory.
+/// Returns where the guest's file `from` goes if the target is `to`: below `to` if that is a
+/// directory.
 pub fn place<'a>(
     from: &'a Path,
     to: &'a Path,
@@ -74,7 +76,7 @@ pub fn place<'a>(
     let leads_to_directory = || stat(to).is_ok_and(|about| is(about.st_mode, FileType::Directory));
     Ok(match above.kind(name) {
         Ok(FileType::Directory) => (above.existing(name)?, from.file_name()),
-        // Not replaced either: it may be the user's.
+        // Not replaced, because it may be the user's.
         Ok(FileType::Symlink) if leads_to_directory() => bail!(is_a_link(to)),
         _ if target == Target::Any && !is_named_so => (above, Some(name)),
         Err(Errno::NOENT) if missing == Missing::Make => {
@@ -84,12 +86,12 @@ pub fn place<'a>(
     })
 }
 
-/// Opens a file that reports on a run, emptied.
+/// Opens and truncates a file that reports on a run.
 pub fn report(path: &Path) -> Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let mode = Mode::from(0o666);
     let opened = match report_place(path)? {
-        // A pipe that nobody reads is an error, and not waited for: another user may have put it there.
+        // A pipe without a reader is an error and not awaited: another user may have created it.
         Some((above, name)) => {
             let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
             openat(&above.descriptor, name, flags, mode)
@@ -99,8 +101,8 @@ pub fn report(path: &Path) -> Result<File> {
     Ok(opened.with_context(|| local(path))?.into())
 }
 
-/// Returns where such a file is; `None` for devices, which alone are reached through links: `/dev/stdout` is one. Not those
-/// below `/dev/shm`, where pulls go.
+/// Returns the place of such a file, or `None` for devices, the only ones that links may lead to,
+/// such as `/dev/stdout`. Not for those below `/dev/shm`, which a pull may write to.
 pub fn report_place(path: &Path) -> Result<Option<(LocalDirectory, &OsStr)>> {
     let above = path.parent().unwrap_or(Path::new(""));
     let is_device = ["/dev", "/dev/fd"].map(Path::new).contains(&above);
@@ -114,8 +116,8 @@ pub fn report_place(path: &Path) -> Result<Option<(LocalDirectory, &OsStr)>> {
 
 fn is_a_link(path: &Path) -> String {
     format!(
-        "{} is a symbolic link here, and is not followed, as a guest may have made it; if you made it, name the place it \
-         leads to (realpath)",
+        "{} is a symbolic link here and is not followed, because a guest may have created it; if \
+         you did, give the path it leads to (realpath)",
         local(path)
     )
 }
@@ -124,8 +126,8 @@ fn is(mode: u32, kind: FileType) -> bool {
     FileType::from_raw_mode(mode) == kind
 }
 
-/// Returns the path from the current directory, if it begins with the name that the shell has for that: links in that name
-/// lead to where this process is already.
+/// Makes a path relative if it begins with `PWD`: links in the path of the current directory cannot
+/// lead elsewhere.
 fn from_here(path: &Path) -> Cow<'_, Path> {
     let below = || {
         let name = PathBuf::from(std::env::var_os("PWD")?);
@@ -137,9 +139,9 @@ fn from_here(path: &Path) -> Cow<'_, Path> {
 }
 
 impl LocalDirectory {
-    /// Opens one that the user named.
+    /// Opens a directory that the user named.
     pub fn open(path: &Path, missing: Missing) -> Result<Self> {
-        /// Of links in a path, as in Linux.
+        /// Most links in a path, as in Linux.
         const LINKS: usize = 40;
         let directory = Self::root(".")?.walked(&from_here(path), missing, LINKS)?;
         Ok(Self { path: path.to_owned(), ..directory })
@@ -167,7 +169,8 @@ impl LocalDirectory {
         Ok(directory)
     }
 
-    /// Where a link leads that no pull of this user's has made, as root alone writes where it is: `/home` may be one.
+    /// Returns the target of a link that only root can have created, such as `/home`: only root can
+    /// write to its directory.
     fn link_of_root(&self, name: &OsStr) -> Option<PathBuf> {
         let about = fstat(&self.descriptor).ok()?;
         let is_roots = about.st_uid == 0 && about.st_mode & 0o022 == 0 && !geteuid().is_root();
@@ -175,7 +178,7 @@ impl LocalDirectory {
         Some(OsString::from_vec(link.into_bytes()).into())
     }
 
-    /// One in it, made unless it is there.
+    /// Opens a subdirectory, and creates it if it is missing.
     pub(super) fn directory(&self, name: &OsStr) -> Result<Self> {
         self.place(name)?;
         self.made(name, UNFINISHED)
@@ -200,7 +203,7 @@ impl LocalDirectory {
         }
     }
 
-    /// The file of that name which the user named, also a device that is there.
+    /// Opens the file or device that the user named.
     pub(super) fn named_file(&self, name: &OsStr, mode: u32) -> Result<File> {
         match self.kind(name) {
             Ok(FileType::BlockDevice | FileType::CharacterDevice) => {
@@ -212,7 +215,7 @@ impl LocalDirectory {
         }
     }
 
-    /// A new file in it.
+    /// Creates a file.
     pub(super) fn file(&self, name: &OsStr, mode: u32) -> Result<File> {
         let path = self.make_room(name)?;
         let flags =
@@ -221,15 +224,16 @@ impl LocalDirectory {
         Ok(opened.with_context(|| local(&path))?.into())
     }
 
-    /// A new symbolic link in it, whatever it points to: it is never followed.
+    /// Creates a symbolic link. Its target is never followed.
     pub(super) fn link(&self, name: &OsStr, to: &Path) -> Result<()> {
         let path = self.make_room(name)?;
         symlinkat(to, &self.descriptor, name).with_context(|| local(&path))
     }
 
-    /// Its permissions, when it is full: one that forbids writing could not be filled. One that was there keeps its own.
+    /// Sets the mode of a full directory; an earlier one might forbid writing. A directory that
+    /// existed before keeps its mode.
     pub(super) fn finish(&self, mode: u32) -> Result<()> {
-        // Asking means to set it for a moment, here for all threads.
+        // The umask can only be read by setting it, for all threads of the process.
         static UMASK: LazyLock<Mode> = LazyLock::new(|| {
             let mask = umask(UNFINISHED.complement());
             umask(mask);
@@ -240,7 +244,7 @@ impl LocalDirectory {
         changed.unwrap_or(Ok(())).with_context(|| local(&self.path))
     }
 
-    /// Takes away the file or link of that name, if there is one.
+    /// Removes the file or link of that name, if any.
     fn make_room(&self, name: &OsStr) -> Result<PathBuf> {
         let path = self.place(name)?;
         match self.kind(name) {
@@ -265,11 +269,11 @@ impl LocalDirectory {
         Ok(FileType::from_raw_mode(about.st_mode))
     }
 
-    /// The path of a name in it; an error if the name leads elsewhere.
+    /// Returns the path of an entry. A name with slashes, `.` or `..` is an error.
     fn place(&self, name: &OsStr) -> Result<PathBuf> {
         match Path::new(name).components().collect::<Vec<_>>()[..] {
             [Component::Normal(only)] if only == name => Ok(self.path.join(name)),
-            _ => bail!("{} is no single name", local(Path::new(name))),
+            _ => bail!("{} is not a single name", local(Path::new(name))),
         }
     }
 }
@@ -350,10 +354,10 @@ mod tests {
         assert!(opens("real/open/there") && !opens("home/open"));
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Of this thread alone.
+                // Of this thread only.
                 rustix::thread::set_thread_res_uid(other, other, other).unwrap();
                 assert!(opens("home/open/there") && opens("home"));
-                // Others can have made these.
+                // Other users can have created these.
                 assert!(!opens("home/open/in") && !opens("through") && !opens("loop"));
             });
         });

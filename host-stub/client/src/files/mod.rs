@@ -1,4 +1,4 @@
-//! `file` and `sftp`: the host's half.
+//! The host's side of `file` and `sftp`.
 
 pub mod args;
 pub mod commands;

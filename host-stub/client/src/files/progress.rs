@@ -1,18 +1,18 @@
-//! How far a transfer has come, for people: drawn on stderr if that is a terminal, silent otherwise.
+//! Progress of a transfer, shown on stderr if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 
 use crate::common::printable;
 
-/// Columns that name, numbers and a bar of some length need together.
+/// Columns needed for a name, numbers and a bar.
 const WIDE: u16 = 72;
-/// Columns for a name in front of a bar.
+/// Columns for the name in front of a bar.
 const NAME: usize = 24;
 
-/// One transfer; of unknown length if that is 0, as files in /proc have it.
+/// Returns the bar of one transfer. Length 0 means unknown, as for files in /proc.
 pub(crate) fn bar(name: &str, length: u64) -> ProgressBar {
-    // A line that wraps cannot be drawn over, and fills the screen.
+    // A line that wraps cannot be drawn over.
     let columns = tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
     styled(
         if length == 0 { ProgressBar::no_length() } else { ProgressBar::new(length) },
@@ -22,7 +22,7 @@ pub(crate) fn bar(name: &str, length: u64) -> ProgressBar {
 }
 
 fn styled(bar: ProgressBar, name: &str, columns: u16) -> ProgressBar {
-    // What is `wide` gets the columns that the rest leaves, and is cut.
+    // A `wide` element gets the remaining columns and is cut.
     let template = match (bar.length(), columns >= WIDE) {
         (Some(_), true) => "{msg} [{wide_bar}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
         (Some(_), false) => "{wide_msg} {percent:>3}%",
@@ -46,7 +46,7 @@ mod tests {
 
     use indicatif::{ProgressDrawTarget, TermLike};
 
-    /// A terminal that keeps what is written.
+    /// A terminal that records its input.
     #[derive(Clone, Debug)]
     struct Terminal {
         columns: u16,

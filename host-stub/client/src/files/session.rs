@@ -1,4 +1,4 @@
-//! An SFTP session with a guest, and how paths on its two sides are called.
+//! SFTP sessions with a guest, and the names of paths on both sides.
 
 use std::io::stdout;
 use std::path::Path;
@@ -17,46 +17,46 @@ use crate::net::stream::{Limit, Timed};
 /// A session with an agent.
 pub type Session = Client<Timed>;
 
-/// For a look at a directory after a command failed.
+/// Limit for a query after a command failed.
 const PATH_LOOK_TIMEOUT: Duration = Duration::from_secs(5);
-/// A guest that neither says nor takes anything for so long is given up; a file system that hangs comes back in less.
+/// How long a guest may make no progress. A file system that hangs recovers sooner.
 pub const SILENCE: Duration = Duration::from_secs(120);
 
-/// A path in the guest, for people who may take it for one of theirs.
+/// Names a path in the guest, so that it is not mistaken for a local one.
 pub fn guest(path: &Path) -> String {
     format!("in the guest, {}", printable::name(path))
 }
 
-/// A path here.
+/// Names a local path.
 pub fn local(path: &Path) -> String {
     printable::name(path)
 }
 
-/// stdout, which std would buffer up to the next newline.
+/// Returns stdout without std's line buffer.
 pub fn unbuffered_stdout() -> Result<std::fs::File> {
     Ok(std::os::fd::AsFd::as_fd(&stdout()).try_clone_to_owned()?.into())
 }
 
-/// Opens a session; an error if the agent cannot be called.
+/// Opens a session. An unreachable agent is an error.
 pub fn start(root: &Path, name: &str) -> Result<Session> {
     let instance = known::reach(root, name)?;
     open(root, &instance, SILENCE)
 }
 
-/// The same of an agent that is known to be there, open by then.
+/// Opens a session within `limit` with an agent that is known to be reachable.
 pub fn open_within(root: &Path, instance: &Instance, limit: Limit) -> Result<Session> {
     let request = ("GET", "/1.0/sftp");
     let stream = upgrade_within(root, instance, request, "sftp", b"", limit)?;
     Client::start(Timed::new(stream, Limit::Each(SILENCE)))
 }
 
-/// A session in which each answer has to come within that time.
+/// Opens a session in which each answer must make progress within `silence`.
 fn open(root: &Path, instance: &Instance, silence: Duration) -> Result<Session> {
     let stream = upgrade(root, instance, ("GET", "/1.0/sftp"), "sftp", b"")?;
     Client::start(Timed::new(stream, Limit::Each(silence)))
 }
 
-/// Whether this is known to be no directory; what cannot be looked at is not known.
+/// Returns whether a path is known not to be a directory. A path that cannot be read is not known.
 pub fn is_no_directory(root: &Path, instance: &Instance, path: &Path) -> bool {
     let look = || -> Result<bool> {
         match open(root, instance, PATH_LOOK_TIMEOUT)?.stat(path) {

@@ -1,4 +1,5 @@
-//! `file push` and `file pull`: what goes where. Each error says on which side it is.
+//! `file push` and `file pull`: sources and targets. Each error names the side on which it
+//! occurred.
 
 use std::io::stdin;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use super::session::{local, start, unbuffered_stdout};
 use super::tree::{self, Owner};
 use super::unlike::Unlike;
 
-/// `push`.
+/// Runs `file push`.
 pub(super) fn push(root: &Path, args: PushArgs) -> Result<()> {
     let owner = Owner::from(args.owner);
     let (name, sources, target) = before(root, args.paths)?;
@@ -46,7 +47,7 @@ pub(super) fn push(root: &Path, args: PushArgs) -> Result<()> {
     Ok(())
 }
 
-/// The path of what was named, which may be a link, without links that lead to it.
+/// Resolves links in the parent of a path, but not the path itself.
 fn named(path: &Path) -> Result<PathBuf> {
     let parent = path.parent().filter(|parent| *parent != Path::new(""));
     let (above, name) = match path.file_name() {
@@ -57,7 +58,7 @@ fn named(path: &Path) -> Result<PathBuf> {
     Ok(if name.is_empty() { above } else { above.join(name) })
 }
 
-/// `pull`.
+/// Runs `file pull`.
 pub(super) fn pull(root: &Path, mut args: PullArgs) -> Result<()> {
     let target = args.paths.pop().context("a target is needed")?;
     let (name, sources) = inside(args.paths)?;

@@ -1,6 +1,6 @@
-//! Files and trees between here and the guest. A tree's symbolic links stay what they are and are never
-//! followed, and a guest is not trusted: what it lists goes below one directory here (`local_directory`), and what is
-//! held of its lists is bounded.
+//! Copies files and trees between host and guest. Symbolic links are copied and never followed. The
+//! guest is not trusted: its files are written below one local directory (`local_directory`), and
+//! memory for its lists is bounded.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -24,7 +24,7 @@ use super::unlike::Unlike;
 use crate::common::limits::{LEVELS, LISTING};
 use crate::common::printable;
 
-/// Who is to own what is pushed; nobody said means root, as with real hosts.
+/// The owner of pushed files; root by default, as with real hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Owner {
     /// User.
@@ -34,7 +34,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// What was said, over what there is. `None` if there is nothing to change.
+    /// Returns the owner to set, or `None` if nothing changes.
     pub fn over(self, now: Option<(u32, u32)>) -> Option<(u32, u32)> {
         if self.user.is_none() && self.group.is_none() {
             return None;
@@ -56,7 +56,7 @@ pub fn push_one(
     push_open(session, (file, source), target, (mode, owner), &mut Unlike::default())
 }
 
-/// Pushes a file that is open.
+/// Pushes an open file.
 fn push_open(
     session: &mut Session,
     (mut file, source): (File, &Path),
@@ -74,7 +74,7 @@ fn push_open(
     push_file(session, &mut file, (&name, about.len()), target, (mode, owner), unlike)
 }
 
-/// Pushes what can be read. `shown` is its name and length.
+/// Pushes a stream. `shown` has its name and length.
 pub fn push_file(
     session: &mut Session,
     source: &mut impl Read,
@@ -83,7 +83,7 @@ pub fn push_file(
     (mode, owner): (u32, Owner),
     unlike: &mut Unlike,
 ) -> Result<()> {
-    // As real hosts open it: read and write, created, emptied.
+    // The flags of real hosts.
     let flags = open::READ | open::WRITE | open::CREATE | open::TRUNCATE;
     let there = || guest(target);
     let handle = match session.open(target, flags, &Attrs::default()) {
@@ -102,7 +102,8 @@ pub fn push_file(
     result.with_context(there)
 }
 
-/// Adds why a file cannot be made: there is no directory for it, or Linux protects the file of somebody else.
+/// Adds the reason why a file cannot be created: its directory is missing, or Linux protects
+/// another user's file.
 fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> anyhow::Error {
     /// The sticky bit of a mode.
     const STICKY: u32 = 0o1000;
@@ -119,8 +120,8 @@ fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> a
             match theirs {
                 Some((user, _)) if user != 0 && owner.is_some_and(|(above, _)| above != user) => {
                     error.context(format!(
-                        "{}: it belongs to user {user}, and in a sticky directory fs.protected_regular lets nobody \
-                         else open it, not even root; remove it first",
+                        "{}: it belongs to user {user}, and in a sticky directory Linux \
+                         (fs.protected_regular) denies it to other users, even root; remove it first",
                         guest(target)
                     ))
                 }
@@ -131,7 +132,8 @@ fn why_not_made(session: &mut Session, target: &Path, error: anyhow::Error) -> a
     }
 }
 
-/// Pushes a tree. No link leads to it: a guest that shares what it is in may have put one there since the user named it.
+/// Pushes a tree. Links in its path are not followed: a guest that shares the directory may have
+/// created one since the user named it.
 pub fn push(
     session: &mut Session,
     source: &Path,
@@ -149,7 +151,7 @@ pub fn push(
     push_below(session, place, target, (mode, owner), &mut Unlike::default())
 }
 
-/// Pushes a name in a directory, whose path may lead elsewhere when the guest has answered.
+/// Pushes an entry of an open directory, whose path may meanwhile lead elsewhere.
 fn push_below(
     session: &mut Session,
     (above, name, source): (BorrowedFd<'_>, &OsStr, &Path),
@@ -172,7 +174,7 @@ fn push_below(
         unlike.skip(here());
         return Ok(());
     }
-    // Opening a pipe would wait for its other end, and what was a file may be one by now.
+    // The file may have become a pipe, and opening that would wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(above, name, flags, Mode::empty()).with_context(here)?);
     let about = file.metadata().with_context(here)?;
@@ -190,7 +192,7 @@ fn push_below(
         let place = (file.as_fd(), &*name, &*source.join(&name));
         push_below(session, place, &target.join(&name), (mode, owner), unlike)?;
     }
-    // Last: a directory that forbids writing could not be filled by others than root.
+    // Last, because only root can fill a directory that forbids writing.
     let now = session.stat(target).with_context(there)?;
     let mode = about.mode() & 0o7777;
     let attrs = Attrs { mode: Some(mode), owner: owner.over(now.owner), ..Attrs::default() };
@@ -198,7 +200,7 @@ fn push_below(
     unlike.check(mode, target, || session.stat(target)).with_context(there)
 }
 
-/// The names in a directory.
+/// Returns the names in a directory.
 fn names(directory: &File) -> Result<Vec<OsString>, Errno> {
     let entries = Dir::read_from(directory)?;
     let name = |entry: DirEntry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned();
@@ -206,13 +208,13 @@ fn names(directory: &File) -> Result<Vec<OsString>, Errno> {
     all.filter(|name| !name.as_ref().is_ok_and(|name| name == "." || name == "..")).collect()
 }
 
-/// Makes a directory and those above it.
+/// Creates the missing parents of a path.
 pub fn make_parents(session: &mut Session, path: &Path) -> Result<()> {
     let above: Vec<&Path> = path.ancestors().collect();
     for directory in above.into_iter().rev() {
         match session.stat(directory) {
             Ok(attrs) if attrs.is_directory() => {}
-            Ok(_) => bail!("{} is no directory", guest(directory)),
+            Ok(_) => bail!("{} is not a directory", guest(directory)),
             Err(_) => {
                 let made = session.mkdir(directory, &Attrs::default());
                 made.with_context(|| guest(directory))?;
@@ -222,7 +224,7 @@ pub fn make_parents(session: &mut Session, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Pulls the contents of one file.
+/// Pulls the content of one file.
 pub fn pull_file(session: &mut Session, from: &Path, to: &mut impl Write) -> Result<()> {
     let there = || guest(from);
     let attrs = session.stat(from).with_context(there)?;
@@ -234,12 +236,12 @@ pub fn pull_file(session: &mut Session, from: &Path, to: &mut impl Write) -> Res
     let bar = progress::bar(&name, attrs.size.unwrap_or(0));
     let received = download(session, &handle, to, |count| bar.inc(count));
     bar.finish_and_clear();
-    // After a failure answers may be under way, and the session is of no use.
+    // After a failure answers may still be under way, so the session is unusable.
     received.with_context(there)?;
     session.close(handle).with_context(there)
 }
 
-/// Pulls one file to that place.
+/// Pulls one file to a place.
 pub fn pull_one(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
     let attrs = session.stat(from).with_context(|| guest(from))?;
     let (directory, Some(name)) = to else {
@@ -252,8 +254,8 @@ pub fn pull_one(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()>
     pull_file(session, from, &mut file)
 }
 
-/// How much further into a guest's tree: levels, each of which is a descriptor here and a call on the stack, and bytes
-/// of lists that are held on the way.
+/// The remaining budget for a guest's tree: levels, each of which needs a descriptor and a stack
+/// frame, and bytes of lists in memory.
 #[derive(Clone, Copy, Debug)]
 struct Left {
     levels: usize,
@@ -263,7 +265,8 @@ struct Left {
 impl Left {
     const ALL: Self = Self { levels: LEVELS, bytes: LISTING };
 
-    /// The names in a directory, each once, and what is left with these in memory.
+    /// Lists a directory, in which each name may occur once, and returns the budget that is left
+    /// below it.
     fn list(self, session: &mut Session, path: &Path) -> Result<(Vec<Entry>, Self)> {
         let there = || guest(path);
         let Some(levels) = self.levels.checked_sub(1) else {
@@ -278,7 +281,7 @@ impl Left {
     }
 }
 
-/// Pulls a tree to that place.
+/// Pulls a tree to a place.
 pub fn pull(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
     let unlike = &mut Unlike::default();
     match to {
@@ -287,7 +290,7 @@ pub fn pull(session: &mut Session, from: &Path, to: Place<'_>) -> Result<()> {
     }
 }
 
-/// Pulls something to a name in a directory here.
+/// Pulls a file, link or directory to a name in a local directory.
 fn pull_into(
     session: &mut Session,
     from: &Path,
@@ -317,7 +320,7 @@ fn pull_into(
     directory.finish(mode.unwrap_or(0o755))
 }
 
-/// Pulls all that is in a directory.
+/// Pulls the content of a directory.
 fn fill(
     session: &mut Session,
     from: &Path,
@@ -331,7 +334,7 @@ fn fill(
     })
 }
 
-/// Removes a tree. Links are removed, not what they point to.
+/// Removes a tree. Links are removed, their targets are not.
 pub fn remove(session: &mut Session, path: &Path) -> Result<()> {
     remove_below(session, path, Left::ALL)
 }

@@ -1,4 +1,4 @@
-//! What of a copy is not as it was: said once, when it is over.
+//! Differences between a copy and its original, reported once at the end.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::session::local;
 use super::sftp::wire::Attrs;
 use crate::common::printable::complain;
 
-/// Names for a line on stderr, of which there may be as many as a tree has.
+/// Names for one line of stderr. A tree may have any number.
 #[derive(Debug, Default)]
 struct Names {
     first: Vec<String>,
@@ -34,7 +34,7 @@ impl Names {
     }
 }
 
-/// That of one push or pull; complains when it is over.
+/// The differences of one push or pull, reported when dropped.
 #[derive(Debug, Default)]
 pub struct Unlike {
     special: Names,
@@ -44,11 +44,11 @@ pub struct Unlike {
 impl Drop for Unlike {
     fn drop(&mut self) {
         self.special.complain("skipped, as only files, directories and links can be copied");
-        self.bits.complain("the guest did not set setuid, setgid or sticky as it is here");
+        self.bits.complain("the guest did not set setuid, setgid or sticky as in the original");
     }
 }
 
-/// The bits that agents may drop: setuid, setgid, sticky.
+/// Mode bits that agents may drop: setuid, setgid, sticky.
 const SPECIAL_BITS: u32 = 0o7000;
 
 impl Unlike {
@@ -57,7 +57,7 @@ impl Unlike {
         self.special.add(name);
     }
 
-    /// Notes whether what was pushed has those bits, which only costs a call where one of them is set.
+    /// Notes whether a pushed file has its special bits. Calls the server only if one is set.
     pub(super) fn check(
         &mut self,
         wanted: u32,

@@ -1,4 +1,4 @@
-//! A new instance: its directory, its certificates, its share.
+//! Creates an instance: its directory, certificates and config share.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use super::{Channel, Instance};
 use crate::common::whole_file::write_whole;
 use crate::net::certs::Pair;
 
-/// Written to agent.conf if no daemon ever ran here; nobody listens there.
+/// Written to agent.conf before the first start of a daemon; no process listens there.
 const NO_PORT: u32 = 1024;
 
-/// Makes a new one: certificates, and what the guest gets to see of them (P§1.2). Gives the share.
+/// Creates an instance with its certificates and config share (P§1.2), and returns the share.
 pub fn create(
     root: &Path,
     instance: &Instance,
@@ -45,8 +45,8 @@ pub fn create(
         fs::copy(agent, share.join(name)).with_context(|| agent.display().to_string())?;
     }
     if matches!(instance.channel, Channel::Serial { .. }) {
-        // Nobody will PUT: the certificate and whether there is devlxd come from here. The port may
-        // be one that no longer counts; CONNECT tells the right one.
+        // The agent reads the certificate and the devlxd switch from here before a PUT. The port
+        // may be outdated; CONNECT reports the current one.
         let daemon = Pair::load_or_make(root, "server")?;
         write_conf(root, instance, last_port(root).unwrap_or(NO_PORT), &daemon.pem)?;
     }

@@ -1,8 +1,8 @@
-//! The servers that can be played, and the words in which they differ.
+//! The servers that mote-host can play, and their differences.
 
 use serde::{Deserialize, Serialize};
 
-/// Which server is played.
+/// The server to play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 pub enum Flavour {
     /// Incus, all versions
@@ -18,7 +18,7 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    /// The configuration key that switches devlxd.
+    /// Returns the configuration key that switches devlxd.
     pub fn gate(self) -> &'static str {
         match self {
             Self::Lxd | Self::LxdOld => "security.devlxd",
@@ -26,7 +26,7 @@ impl Flavour {
         }
     }
 
-    /// The key that lets guests have images.
+    /// Returns the key that permits guests to export images.
     pub fn images_gate(self) -> &'static str {
         match self {
             Self::Lxd | Self::LxdOld => "security.devlxd.images",
@@ -34,7 +34,7 @@ impl Flavour {
         }
     }
 
-    /// As the command line has it.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Incus => "incus",
@@ -43,7 +43,7 @@ impl Flavour {
         }
     }
 
-    /// The name of its VMs' status port (P§2.1).
+    /// Returns the name of the VM's status port (P§2.1).
     pub fn port_name(self) -> &'static str {
         match self {
             Self::Incus => "org.linuxcontainers.incus",
@@ -52,7 +52,7 @@ impl Flavour {
         }
     }
 
-    /// How it calls its VMs' board, for QEMU (`DQ:Start`).
+    /// Returns the name of the VM's board for QEMU (`DQ:Start`).
     pub fn board(self) -> &'static str {
         match self {
             Self::Incus => "manufacturer=LinuxContainers,product=Incus",
@@ -60,7 +60,7 @@ impl Flavour {
         }
     }
 
-    /// What the agent has to call itself (P§3.4).
+    /// Returns the agent's name (P§3.4).
     pub fn agent(self) -> &'static str {
         match self {
             Self::Lxd | Self::LxdOld => "lxd-agent",
@@ -68,7 +68,7 @@ impl Flavour {
         }
     }
 
-    /// Whether every call begins with `GET /1.0`, where Incus leaves it out for most (P§3.2).
+    /// Returns whether every call begins with `GET /1.0`, which Incus omits for most (P§3.2).
     pub fn greets(self) -> bool {
         match self {
             Self::Lxd | Self::LxdOld => true,
@@ -76,7 +76,7 @@ impl Flavour {
         }
     }
 
-    /// What users hear if there is no agent.
+    /// Returns the server's message for a missing agent.
     pub fn absent(self) -> &'static str {
         match self {
             Self::Lxd | Self::LxdOld => "LXD VM agent is not currently running",
@@ -84,7 +84,7 @@ impl Flavour {
         }
     }
 
-    /// Its name in `PUT /1.0` (P§3.3).
+    /// Returns the key of the devlxd switch in `PUT /1.0` (P§3.3).
     pub fn flag(self) -> &'static str {
         match self {
             Self::Lxd | Self::LxdOld => "devlxd",

@@ -1,4 +1,4 @@
-//! Instances: what they are, and how they are kept.
+//! Instances: model and storage.
 
 pub mod create;
 mod flavour;

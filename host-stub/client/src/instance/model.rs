@@ -1,5 +1,4 @@
-//! An instance: what it is and what follows from its configuration. No files, no sockets; those are
-//! in `store` and with the threads.
+//! The model of an instance and what follows from its configuration. No I/O; `store` has the files.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,19 +8,19 @@ use serde_json::{Value, json};
 
 use super::Flavour;
 
-/// How the VM's vsock is reached.
+/// How to reach the VM's vsock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Vsock {
-    /// AF_VSOCK, where the host's kernel has it: the guest's context id.
+    /// AF_VSOCK of the host's kernel, with the guest's context id.
     Cid(u32),
-    /// Plain unix sockets: an agent that runs without a VM.
+    /// Unix sockets of an agent that runs without a VM.
     Plain(PathBuf),
-    /// vhost-device-vsock's socket.
+    /// The socket of vhost-device-vsock.
     Uds(PathBuf),
 }
 
 impl Vsock {
-    /// For people and tests.
+    /// Returns JSON for people and tests.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Cid(cid) => json!({ "cid": cid }),
@@ -30,7 +29,7 @@ impl Vsock {
         }
     }
 
-    /// Where a host listens so that its guest finds it at `port`, if that is a unix socket.
+    /// Returns the unix socket where a host listens for its guest's calls to `port`, if it is one.
     pub fn host_socket(&self, port: u32) -> Option<PathBuf> {
         match self {
             Self::Plain(path) | Self::Uds(path) => {
@@ -43,22 +42,22 @@ impl Vsock {
     }
 }
 
-/// How the agent's status is heard.
+/// How to read the agent's status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Channel {
-    /// QEMU's ring buffer, by way of QMP.
+    /// QEMU's ring buffer, over QMP.
     Qmp(PathBuf),
-    /// A socket or tty that carries the port both ways.
+    /// A socket or tty with both directions of the port.
     Serial {
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// Whether to give back every byte, as shared memory would.
+        /// Whether to return every byte to the agent, as shared memory would.
         shared: bool,
     },
 }
 
 impl Channel {
-    /// For people and tests.
+    /// Returns JSON for people and tests.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Qmp(path) => json!({ "qmp": path }),
@@ -67,12 +66,12 @@ impl Channel {
     }
 }
 
-/// One instance.
+/// An instance.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Instance {
     /// Its name.
     pub name: String,
-    /// The server it believes in.
+    /// The server that it runs on.
     pub flavour: Flavour,
     /// Its vsock.
     pub vsock: Vsock,
@@ -87,20 +86,20 @@ pub struct Instance {
     pub volumes: BTreeMap<String, Value>,
 }
 
-/// Whether an application said Ready (P§6).
+/// Whether an application reported Ready (P§6).
 pub const READY: &str = "volatile.last_state.ready";
-/// Whether the VM runs, as far as the host was told.
+/// Whether the VM runs, as far as the host knows.
 pub const POWER: &str = "volatile.last_state.power";
-/// Incus' note of the agent (P§6).
+/// Incus' record of the agent (P§6).
 pub const AGENT: &str = "volatile.last_state.agent";
-/// The instance's UUID, made with it.
+/// The instance's UUID, created with it.
 pub const UUID: &str = "volatile.uuid";
-/// Of its memory and disks: as the UUID, until they are restored from a snapshot.
+/// The generation of its memory and disks: the UUID, until they are restored from a snapshot.
 pub const GENERATION: &str = "volatile.uuid.generation";
 /// The guest's context id.
 pub const VSOCK_ID: &str = "volatile.vsock_id";
 
-/// The config share as QEMU knows it, also when it is asked how much of it was read.
+/// QEMU's name for the config share, also in queries of how much of it was read.
 pub const CONFIG_DISK: &str = "config";
 
 impl Instance {
@@ -117,7 +116,7 @@ impl Instance {
         }
     }
 
-    /// What `PUT /1.0` and agent.conf say (P§3.3).
+    /// Returns the content of `PUT /1.0` and agent.conf (P§3.3).
     pub fn told(&self, port: u32, certificate: &str) -> Value {
         let mut told = json!({ "cid": 2, "port": port, "certificate": certificate });
         if self.allows_guests() {
@@ -126,12 +125,12 @@ impl Instance {
         told
     }
 
-    /// Whether guests may use devlxd: yes, unless the configuration says no.
+    /// Returns whether guests may use devlxd, which is the default.
     pub fn allows_guests(&self) -> bool {
         !self.is_false(self.flavour.gate())
     }
 
-    /// Whether a key is set to no.
+    /// Returns whether a key is set to a word for no.
     pub fn is_false(&self, key: &str) -> bool {
         let no = |value: &String| {
             matches!(value.to_ascii_lowercase().as_str(), "false" | "0" | "no" | "off")
@@ -139,7 +138,7 @@ impl Instance {
         self.config.get(key).is_some_and(no)
     }
 
-    /// Whether a key is set to yes.
+    /// Returns whether a key is set to a word for yes.
     pub fn is_true(&self, key: &str) -> bool {
         let yes = |value: &String| {
             matches!(value.to_ascii_lowercase().as_str(), "true" | "1" | "yes" | "on")
@@ -147,7 +146,8 @@ impl Instance {
         self.config.get(key).is_some_and(yes)
     }
 
-    /// SMBIOS' strings of type 11, which only Incus has: its own keys, and credentials for systemd.
+    /// Returns SMBIOS' strings of type 11, which only Incus has: its own keys, and credentials for
+    /// systemd.
     pub fn smbios11(&self) -> Vec<String> {
         const KEYS: [(&str, &str); 3] = [
             ("smbios11.", ""),
@@ -164,17 +164,17 @@ impl Instance {
         self.config.iter().filter(|_| is_incus).filter_map(strings).collect()
     }
 
-    /// Whether the instance said Ready.
+    /// Returns whether the instance reported Ready.
     pub fn is_ready(&self) -> bool {
         self.is_true(READY)
     }
 
-    /// Whether the VM is marked as running.
+    /// Returns whether the VM is marked as running.
     pub fn is_running(&self) -> bool {
         self.config.get(POWER).is_some_and(|power| power == "RUNNING")
     }
 
-    /// Its devices as guests see them: a NIC's address comes from `volatile.*` (P§5.3).
+    /// Returns the devices as guests see them: a NIC's address is in `volatile.*` (P§5.3).
     pub fn shown_devices(&self) -> BTreeMap<String, BTreeMap<String, String>> {
         let mut devices = self.devices.clone();
         for (name, device) in &mut devices {
@@ -192,7 +192,7 @@ impl Instance {
 pub(crate) mod tests {
     use super::*;
 
-    /// An instance for tests.
+    /// Returns an instance for tests.
     pub(crate) fn instance(flavour: Flavour, config: &[(&str, &str)]) -> Instance {
         let channel = Channel::Qmp("/nowhere".into());
         let mut instance = Instance::new("vm1", flavour, Vsock::Plain("/tmp/p".into()), channel);
@@ -207,7 +207,7 @@ pub(crate) mod tests {
         assert_eq!(told, json!({"cid": 2, "port": 5, "certificate": "PEM", "devlxd": true}));
         let told = instance(Flavour::Incus, &[]).told(5, "PEM");
         assert_eq!(told["dev_incus"], true);
-        // The other server's key means nothing.
+        // The other server's key has no effect.
         assert!(instance(Flavour::Incus, &[("security.devlxd", "false")]).allows_guests());
         let off = instance(Flavour::Incus, &[("security.guestapi", "FALSE")]);
         assert_eq!(off.told(5, "PEM").get("dev_incus"), None);

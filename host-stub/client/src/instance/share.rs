@@ -1,5 +1,5 @@
-//! What the config share says of mounts, NICs and templates (P§1.7, P§1.8, P§1.9), and how a share is
-//! called: its mount tag.
+//! Mounts, NICs and templates in the config share (P§1.7, P§1.8, P§1.9), and the mount tags of
+//! shares.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,12 +17,12 @@ use crate::common::whole_file::write_whole;
 /// A device's configuration.
 pub type Device = BTreeMap<String, String>;
 
-/// A file that the agent makes from the image's templates.
+/// A file that the agent creates from an image's template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    /// Where in the guest.
+    /// Path in the guest.
     target: String,
-    /// What, here.
+    /// Local path of the content.
     file: PathBuf,
     /// `create_only`, `mode`, `uid`, `gid`.
     options: BTreeMap<String, String>,
@@ -33,7 +33,7 @@ impl Template {
     pub fn parse(text: &str) -> Result<Self> {
         let (target, rest) = text.split_once('=').context("a template is TARGET=FILE")?;
         let (mut file, mut options) = (rest, BTreeMap::new());
-        // A file's name may have commas.
+        // A file name may contain commas.
         while let Some((before, part)) = file.rsplit_once(',') {
             let (key, value) = part.split_once('=').unwrap_or((part, "true"));
             if !["create_only", "mode", "uid", "gid"].contains(&key) {
@@ -49,7 +49,7 @@ impl Template {
     }
 }
 
-/// Writes `files/`: what each template became, and which there are.
+/// Writes `files/`: the content of each template, and their list.
 pub fn write_templates(root: &Path, instance: &str, templates: &[Template]) -> Result<()> {
     let directory = store::share(root, instance).join("files");
     let mut text = String::from("templates:");
@@ -59,7 +59,7 @@ pub fn write_templates(root: &Path, instance: &str, templates: &[Template]) -> R
         let content = fs::read(&template.file);
         let content = content.with_context(|| template.file.display().to_string())?;
         write_whole(&directory.join(format!("{name}.out")), &content, 0o644)?;
-        // JSON is YAML too: no target can break out of its quotes.
+        // JSON is valid YAML, so a target cannot break out of its quotes.
         let _never = write!(
             text,
             "  {}:\n    when:\n      - create\n      - start\n    template: {name}\n    \
@@ -98,7 +98,7 @@ pub fn write_devices(root: &Path, instance: &Instance) -> Result<()> {
     Ok(())
 }
 
-/// The mounts that an agent makes when it starts.
+/// Returns the mounts that an agent makes at start.
 fn mounts(instance: &Instance) -> Value {
     let disks = instance.devices.iter().filter(|(_, device)| is_share(device));
     let mounts: Vec<Value> =
@@ -109,7 +109,7 @@ fn mounts(instance: &Instance) -> Value {
 fn mount(flavour: Flavour, name: &str, device: &Device) -> Value {
     let bus = device.get("io.bus").map(String::as_str);
     let is_9p = match flavour {
-        // Has nothing else to say; agents try virtiofs first by themselves.
+        // Only 9p is named; agents try virtiofs first.
         Flavour::LxdOld => true,
         Flavour::Lxd | Flavour::Incus => bus == Some("9p"),
     };
@@ -126,7 +126,7 @@ fn mount(flavour: Flavour, name: &str, device: &Device) -> Value {
     })
 }
 
-/// The `mount` of a device event; only LXD has one, for what was added (P§4.3).
+/// Returns the `mount` of a device event. Only LXD has one, for added devices (P§4.3).
 pub fn event_mount(flavour: Flavour, name: &str, device: &Device) -> Option<Value> {
     if flavour != Flavour::Lxd || !is_share(device) {
         return None;
@@ -136,7 +136,7 @@ pub fn event_mount(flavour: Flavour, name: &str, device: &Device) -> Option<Valu
         "options": options}))
 }
 
-/// How a share is called on its bus, cut to what the bus takes.
+/// Returns the mount tag of a share, cut to the length that its bus permits.
 pub fn tag(flavour: Flavour, name: &str, device: &Device) -> String {
     let is_9p = device.get("io.bus").is_some_and(|bus| bus == "9p");
     let (prefix, name, longest) = match (flavour, is_9p) {
@@ -152,7 +152,7 @@ pub fn tag(flavour: Flavour, name: &str, device: &Device) -> String {
     tag
 }
 
-/// A name without slashes, as both servers write it.
+/// Encodes slashes in a name, as both servers do.
 fn encode(name: &str) -> String {
     name.replace('-', "--").replace('/', "-")
 }
@@ -175,7 +175,7 @@ fn is(device: &Device, kind: &str) -> bool {
     device.get("type").is_some_and(|found| found == kind)
 }
 
-/// Whether the guest is to mount it.
+/// Returns whether the guest mounts the device.
 fn is_share(device: &Device) -> bool {
     is(device, "disk") && device.get("path").is_some_and(|path| path != "/")
 }

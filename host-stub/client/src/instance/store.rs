@@ -1,5 +1,5 @@
 //! Instances on disk: one JSON file each, replaced whole, so that a daemon killed at any moment
-//! leaves it readable. The same for everything else that is written.
+//! leaves it readable. All other files are replaced in the same way.
 //!
 //! ```text
 //! DIR/server.{crt,key}  port  lock  control.sock
@@ -20,31 +20,32 @@ use rustix::process::geteuid;
 use super::Instance;
 use crate::common::whole_file::write_whole;
 
-/// An instance's directory below the daemon's.
+/// Returns an instance's directory.
 pub fn directory(root: &Path, name: &str) -> PathBuf {
     root.join("instances").join(name)
 }
 
-/// Makes a directory, and those above it that are missing, which only this user may enter: instances have keys, credentials and
-/// user-data in them. An error if one that is there is not this user's alone.
+/// Creates a directory, with missing parents, that only this user may enter: instances contain
+/// keys, credentials and user-data. A directory of another user, or one that others can write to,
+/// is an error.
 pub fn make_private(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let about = fs::metadata(directory)?;
     if about.uid() != geteuid().as_raw() || about.mode() & 0o002 != 0 {
         let who = about.uid();
         return Err(io::Error::other(format!(
-            "user {who} owns it or others can write to it, who may have put links there; name another directory"
+            "it belongs to user {who}, or others can write to it and create links there; use another directory"
         )));
     }
     Ok(())
 }
 
-/// The share that its guest sees.
+/// Returns the instance's config share.
 pub fn share(root: &Path, name: &str) -> PathBuf {
     directory(root, name).join("config")
 }
 
-/// Reads one.
+/// Reads an instance.
 pub fn load(root: &Path, name: &str) -> Result<Instance> {
     let path = directory(root, name).join("instance.json");
     if !exists(root, name) {
@@ -54,18 +55,19 @@ pub fn load(root: &Path, name: &str) -> Result<Instance> {
     serde_json::from_slice(&text).with_context(|| path.display().to_string())
 }
 
-/// Whether there is one of that name.
+/// Returns whether an instance of that name exists.
 pub fn exists(root: &Path, name: &str) -> bool {
     let is_name = !name.is_empty() && name.chars().all(is_usable);
     is_name && directory(root, name).join("instance.json").exists()
 }
 
-/// What a name is made of.
+/// Returns whether a name may contain the character.
 pub fn is_usable(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '-'
 }
 
-/// The names of all. A directory without a file is an `init` that was killed: it never existed.
+/// Returns the names of all instances. A directory without instance.json is left from an
+/// interrupted `init` and ignored.
 pub fn names(root: &Path) -> Vec<String> {
     let entries = fs::read_dir(root.join("instances")).into_iter().flatten().flatten();
     let all = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -74,15 +76,15 @@ pub fn names(root: &Path) -> Vec<String> {
     names
 }
 
-/// Reads all.
+/// Reads all instances.
 pub fn load_all(root: &Path) -> Result<Vec<Instance>> {
     names(root).iter().map(|name| load(root, name)).collect()
 }
 
-/// Longest description of an instance, bytes: a guest with a token may add volumes and devices.
+/// Largest instance.json, bytes. A guest with a token may add volumes and devices.
 const MAX_DESCRIPTION: usize = 4 * 1024 * 1024;
 
-/// Writes one.
+/// Writes an instance.
 pub fn save(root: &Path, instance: &Instance) -> Result<()> {
     let path = directory(root, &instance.name).join("instance.json");
     let text = serde_json::to_vec_pretty(instance)?;
@@ -92,7 +94,8 @@ pub fn save(root: &Path, instance: &Instance) -> Result<()> {
     write_whole(&path, &text, 0o600)
 }
 
-/// Removes one. First the file that makes it an instance: what a crash leaves of the rest is none.
+/// Removes an instance. Its instance.json goes first, so that the rest no longer counts after a
+/// crash.
 pub fn remove(root: &Path, name: &str) -> Result<()> {
     let directory = directory(root, name);
     let file = directory.join("instance.json");
@@ -106,24 +109,25 @@ pub fn write_conf(root: &Path, instance: &Instance, port: u32, pem: &str) -> Res
     write_whole(&share(root, &instance.name).join("agent.conf"), text.as_bytes(), 0o644)
 }
 
-/// The port of the daemon that last ran here.
+/// Returns the port of the last daemon of this directory.
 pub fn last_port(root: &Path) -> Option<u32> {
     fs::read_to_string(root.join("port")).ok()?.trim().parse().ok()
 }
 
-/// Remembers the port.
+/// Saves the daemon's port.
 pub fn save_port(root: &Path, port: u32) -> Result<()> {
     write_whole(&root.join("port"), format!("{port}\n").as_bytes(), 0o600)
 }
 
-/// What is said where another process is the daemon.
+/// Beginning of the error if another process is the daemon.
 pub const IS_LOCKED: &str = "another daemon runs in";
 
-/// Makes this process the only daemon of a directory, for as long as the file is kept.
+/// Makes this process the only daemon of a directory until the file is closed.
 pub fn lock(root: &Path) -> Result<File> {
     make_private(root).with_context(|| root.display().to_string())?;
     let file = open_lock(root, OpenOptions::new().write(true).create(true).mode(0o600))?;
-    // Those that are older than this rule may be everybody's. Who can open the lock can also lock it.
+    // Files of older versions may be accessible to all users, and any user who can open the lock
+    // can take it.
     file.set_permissions(Permissions::from_mode(0o600))?;
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits())?;
     if let Ok(all) = OpenOptions::new().read(true).custom_flags(flags).open(root.join("instances"))
@@ -136,7 +140,7 @@ pub fn lock(root: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Opens the lock in a directory; an error if it is anything but a file, for which nothing waits.
+/// Opens the lock of a directory without waiting. Anything but a regular file is an error.
 pub fn open_lock(root: &Path, options: &mut OpenOptions) -> Result<File> {
     let path = root.join("lock");
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;

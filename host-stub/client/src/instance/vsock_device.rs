@@ -1,10 +1,10 @@
-//! The process that stands in for the kernel's vsock, vhost-device-vsock: what our recipe started ends with the VM or
-//! the instance. Others' are theirs.
+//! The process that replaces the kernel's vsock, vhost-device-vsock. A process that mote-host's
+//! recipe started ends with the VM or the instance; others are left alone.
 //!
-//! Version 0.3.0 goes on as a process, and its socket takes connections, after the thread that serves the guest has
-//! panicked: a client that closes its connection before the guest has accepted it causes that
-//! (docs/how-to/troubleshoot.md). A client that closes before it has sent its `CONNECT` line makes the thread spin. So the
-//! device is not probed by connections.
+//! If the thread that serves the guest panics, version 0.3.0 keeps running and its socket still
+//! accepts connections. The panic occurs if a client closes its connection before the guest has
+//! accepted it (docs/how-to/troubleshoot.md). A client that closes before it has sent its `CONNECT`
+//! line makes the thread spin. For this reason the device is not probed by connections.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -24,32 +24,32 @@ use super::{Instance, Vsock};
 use crate::common::printable::log_line;
 use crate::common::whole_file::end_of_log;
 
-/// QEMU's way to it, beside the instance.
+/// QEMU's socket of the device, in the instance's directory.
 pub const DEVICE: &str = "vhost";
-/// Locked by the recipe for as long as it runs.
+/// Locked by the recipe while the device runs.
 pub const DEVICE_LOCK: &str = "vhost.lock";
 /// Its program.
 const PROGRAM: &str = "vhost-device-vsock";
-/// The name of its thread that serves the guest's queues.
+/// Name of the thread that serves the guest's queues.
 const WORKER: &str = "vring_worker";
-/// The device ends that thread and starts another one when QEMU disconnects.
+/// When QEMU disconnects, the device ends that thread and starts another one.
 const RESTART: Duration = Duration::from_millis(500);
-/// Between two looks at its threads.
+/// Interval of the checks of its threads.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a connection that nobody waits for any longer stays open for the guest's answer.
+/// How long an abandoned connection stays open for the guest's answer.
 const ABANDONED: Duration = Duration::from_secs(60);
 
-/// Ends the instance's, if our recipe started it; whether there was one.
+/// Ends the instance's device if the recipe started it. Returns whether it did.
 pub fn end(root: &Path, instance: &Instance) -> Result<bool> {
     let lock = store::directory(root, &instance.name).join(DEVICE_LOCK);
     match File::open(&lock) {
-        // Free: there is none. Not there: another way started it, if any.
+        // If the lock is free, no device runs; if it is missing, the recipe did not start one.
         Ok(lock) if lock.try_lock().is_err() => {}
         Ok(_) | Err(_) => return Ok(false),
     }
     let Some(pid) = process(instance) else { return Ok(false) };
     let process = pidfd_open(pid, PidfdFlags::empty()).context(PROGRAM)?;
-    // The number cannot become another process' from here on.
+    // From here on the pidfd protects against reuse of the process id.
     if self::process(instance) != Some(pid) {
         return Ok(false);
     }
@@ -57,17 +57,17 @@ pub fn end(root: &Path, instance: &Instance) -> Result<bool> {
     Ok(true)
 }
 
-/// Returns why the instance's device no longer serves the guest, if it runs and does not.
+/// Returns why the instance's device no longer serves the guest, if it runs but does not serve.
 pub fn why_stopped(instance: &Instance) -> Option<String> {
     stopped(process(instance)?)
 }
 
-/// Returns the same of the device at the other end of a connection.
+/// Returns the same for the device at the other end of a connection.
 pub fn why_peer_stopped(connection: impl AsFd) -> Option<String> {
     stopped(socket_peercred(connection.as_fd()).ok()?.pid)
 }
 
-/// Returns the same of the device with this process.
+/// Returns the same for the device with this process id.
 pub fn stopped(pid: Pid) -> Option<String> {
     let line = command_line(pid);
     if !is_device(&line) || serves(pid) {
@@ -77,8 +77,8 @@ pub fn stopped(pid: Pid) -> Option<String> {
     (command_line(pid) == line && !serves(pid)).then(|| told(&log(&line)))
 }
 
-/// Keeps a connection open that nobody waits for any longer until the guest has answered, since the device panics when
-/// it cannot write that answer.
+/// Keeps an abandoned connection open until the guest has answered, because the device panics if it
+/// cannot write that answer.
 pub fn abandon(mut connection: UnixStream) {
     thread::spawn(move || {
         let limit = connection.set_read_timeout(Some(ABANDONED));
@@ -86,7 +86,7 @@ pub fn abandon(mut connection: UnixStream) {
     });
 }
 
-/// Looks whether a device that was started as a child still serves the guest.
+/// Checks whether a device that was started as a child still serves the guest.
 #[derive(Debug)]
 pub struct Watch {
     pid: Pid,
@@ -97,12 +97,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches the process of this number, whose output is in `log`.
+    /// Watches the process with this id, whose output is in `log`.
     pub fn new(pid: Pid, log: PathBuf) -> Self {
         Self { pid, log, has_served: serves(pid), looked: Instant::now(), gone: None }
     }
 
-    /// Returns why it no longer serves, if it does not; looks at it now and then.
+    /// Returns why it no longer serves, if so. Checks at most once per [`LOOK`].
     pub fn why_stopped(&mut self) -> Option<String> {
         if self.looked.elapsed() < LOOK {
             return None;
@@ -117,7 +117,7 @@ impl Watch {
     }
 }
 
-/// Whether that process has a thread that serves the guest.
+/// Returns whether the process has a thread that serves the guest.
 fn serves(pid: Pid) -> bool {
     let threads = fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
     let mut names =
@@ -125,11 +125,11 @@ fn serves(pid: Pid) -> bool {
     names.any(|name| fs::read_to_string(name).is_ok_and(|name| name.trim_end() == WORKER))
 }
 
-/// What is said of a device that has stopped, with its last lines.
+/// Returns the message for a stopped device, with its last lines.
 fn told(log: &Path) -> String {
     let text = end_of_log(log);
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-    // A panic's place and reason, before its backtrace.
+    // Place and reason of a panic, before its backtrace.
     let last = match lines.clone().position(|line| line.contains(" panicked at ")) {
         Some(at) => lines.skip(at).take(2).collect::<Vec<_>>().join(" "),
         None => lines.next_back().unwrap_or("it printed nothing here").to_owned(),
@@ -137,7 +137,7 @@ fn told(log: &Path) -> String {
     format!("{PROGRAM} stopped serving: {}", log_line(&last))
 }
 
-/// The device's process of an instance, if it runs.
+/// Returns the process of an instance's device, if it runs.
 pub fn process(instance: &Instance) -> Option<Pid> {
     let Vsock::Uds(socket) = &instance.vsock else { return None };
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -158,12 +158,12 @@ fn is_device(line: &[u8]) -> bool {
     program.rsplit(|byte| *byte == b'/').next() == Some(PROGRAM.as_bytes())
 }
 
-/// The value of a key of `--vm`.
+/// Returns the value of a key of `--vm`.
 fn value<'a>(line: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     line.split(|byte| matches!(byte, 0 | b',')).find_map(|part| part.strip_prefix(key))
 }
 
-/// Where its output is, if it was started by `run` or `boot`.
+/// Returns the file with its output, if `run` or `boot` started it.
 fn log(line: &[u8]) -> PathBuf {
     let socket = value(line, b"socket=").unwrap_or_default();
     Path::new(std::ffi::OsStr::from_bytes(socket)).with_extension("log")
@@ -203,7 +203,7 @@ mod tests {
             watch.looked = Instant::now().checked_sub(LOOK).unwrap();
             watch.why_stopped()
         };
-        // One that has not started its thread yet.
+        // Before its thread has started.
         assert_eq!((look(), look()), (None, None));
         let (end, until) = channel::<()>();
         let worker = thread::Builder::new().name(WORKER.to_owned());
@@ -217,7 +217,7 @@ mod tests {
         while serves(getpid()) {
             thread::yield_now();
         }
-        // It may be about to start another one.
+        // It may be about to start another thread.
         assert_eq!(look(), None);
         let said = "vhost-device-vsock stopped serving: thread 'vring_worker' panicked at src/x.rs:1:2: called \
                     `unwrap()`: EPIPE";

@@ -1,4 +1,4 @@
-//! Certificates as LXD and Incus make them: self-signed, P-384, keys as SEC1 PEM (P§1.2).
+//! Certificates as LXD and Incus create them: self-signed, P-384, keys as SEC1 PEM (P§1.2).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use crate::common::whole_file::write_whole;
 
 /// A certificate and its key.
 pub struct Pair {
-    /// DER.
+    /// The certificate, DER.
     pub certificate: CertificateDer<'static>,
-    /// PEM, as files and the PUT have it.
+    /// The certificate, PEM as in files and in the PUT.
     pub pem: String,
     key: PrivateKeyDer<'static>,
 }
 
 impl Pair {
-    /// Reads `NAME.crt` and `NAME.key`; makes them first if they are not there.
+    /// Reads `NAME.crt` and `NAME.key`, and creates them if they are missing.
     pub fn load_or_make(directory: &Path, name: &str) -> Result<Self> {
         let (crt, key) = paths(directory, name);
-        // The certificate is written last: where it is, its key is too.
+        // The certificate is written last, so the key exists if it does.
         if !crt.exists() {
             fs::create_dir_all(directory)?;
             make(&crt, &key)?;
@@ -34,12 +34,12 @@ impl Pair {
         Ok(Self { certificate: certificate(&crt)?, pem, key: PrivateKeyDer::from_pem_file(&key)? })
     }
 
-    /// A key that rustls may take away.
+    /// Returns a copy of the key for rustls.
     pub fn key(&self) -> PrivateKeyDer<'static> {
         self.key.clone_key()
     }
 
-    /// SHA-256 of the DER, in hex.
+    /// Returns the SHA-256 of the DER, in hex.
     pub fn fingerprint(&self) -> String {
         digest(&SHA256, &self.certificate)
             .as_ref()
@@ -53,19 +53,19 @@ fn paths(directory: &Path, name: &str) -> (PathBuf, PathBuf) {
     (directory.join(format!("{name}.crt")), directory.join(format!("{name}.key")))
 }
 
-/// The certificate in a PEM file.
+/// Reads a certificate from a PEM file.
 pub fn certificate(path: &Path) -> Result<CertificateDer<'static>> {
     CertificateDer::from_pem_file(path).with_context(|| path.display().to_string())
 }
 
-/// What both of our TLS ends compute with.
+/// Returns the cryptography of both TLS sides.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
 fn make(crt: &Path, key: &Path) -> Result<()> {
     let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384)?;
-    // The name that both servers put into theirs, and that Go clients ask for (P§3.1).
+    // Both servers use this name, and Go's clients ask for it (P§3.1).
     let mut params = rcgen::CertificateParams::new(vec!["unspecified".to_owned()])?;
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(rcgen::DnType::OrganizationName, "mote-host");
@@ -81,13 +81,13 @@ fn make(crt: &Path, key: &Path) -> Result<()> {
     write_whole(crt, certificate.pem().as_bytes(), 0o644)
 }
 
-/// PKCS#8 as ring writes it → RFC 5915 with its curve, which Go wants to see.
+/// Converts PKCS#8 as ring writes it to RFC 5915 with its curve, which Go requires.
 fn sec1(pkcs8: &[u8]) -> Result<Vec<u8>> {
     let after = |marker: &[u8], length: usize| -> Option<&[u8]> {
         let at = pkcs8.windows(marker.len()).position(|window| window == marker)? + marker.len();
         pkcs8.get(at..at + length)
     };
-    // version 1, then the key; the public key as a bit string.
+    // Version 1 and the key; the public key as a bit string.
     let (private, public) = (after(&[2, 1, 1, 4, 48], 48), after(&[3, 98, 0], 97));
     let (Some(private), Some(public)) = (private, public) else { bail!("not a P-384 key") };
     let mut out = vec![0x30, 0x81, 164, 2, 1, 1, 4, 48];

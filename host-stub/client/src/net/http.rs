@@ -1,5 +1,5 @@
-//! HTTP/1.1 over anything that reads and writes, blocking, one request a connection: enough for a
-//! host that is called by agents. Nothing here comes from the agent.
+//! Blocking HTTP/1.1 over any stream, one request per connection: enough for a host that agents
+//! call. None of the code is the agent's.
 
 use std::io::{Read, Write};
 
@@ -12,36 +12,36 @@ use crate::common::limits::{CHUNK_LINE, HEAD};
 /// A request or an answer.
 #[derive(Debug, Default)]
 pub struct Message {
-    /// Method and target, or status.
+    /// The method of a request.
     pub method: String,
-    /// Path and query.
+    /// Path and query of a request.
     pub target: String,
     /// The status of an answer.
     pub status: u16,
-    /// Fields, names in lower case.
+    /// Header fields, names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl Message {
-    /// The first field of that name (lower case).
+    /// Returns the first field of that name (lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The path without its query.
+    /// Returns the path without its query.
     pub fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or("")
     }
 
-    /// The value of a query parameter, undecoded.
+    /// Returns the value of a query parameter, undecoded.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let (_, query) = self.target.split_once('?')?;
         query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
     }
 
-    /// The body as JSON.
+    /// Parses the body as JSON.
     pub fn json(&self) -> Result<Value> {
         json::parse(&self.body).context("body is not JSON")
     }
@@ -52,7 +52,7 @@ fn fields(headers: &[httparse::Header<'_>]) -> Vec<(String, String)> {
     headers.iter().map(|field| (field.name.to_ascii_lowercase(), text(field.value))).collect()
 }
 
-/// Reads a request with a body of at most `most` bytes; `None` if the peer closed without one.
+/// Reads a request with a body of at most `most` bytes. `None` if the peer closed without one.
 pub fn read_request(stream: &mut impl Read, most: usize) -> Result<Option<Message>> {
     let Some((mut message, rest)) = read_head(stream, |bytes| {
         let mut headers = [httparse::EMPTY_HEADER; 64];
@@ -73,7 +73,7 @@ pub fn read_request(stream: &mut impl Read, most: usize) -> Result<Option<Messag
     Ok(Some(message))
 }
 
-/// For a connection that the peer has closed in place of an answer.
+/// Returns the error for a connection that the peer closed instead of answering.
 pub fn unanswered() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "closed without an answer")
 }
@@ -128,12 +128,12 @@ fn more(stream: &mut impl Read, bytes: &mut Vec<u8>) -> Result<usize> {
     Ok(count)
 }
 
-/// Where a body ends whose length is not said.
+/// The end of a body without a length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// With the connection.
+    /// At the end of the connection.
     Close,
-    /// There is none.
+    /// There is no body.
     Unsaid,
 }
 
@@ -195,7 +195,7 @@ fn read_chunks(stream: &mut impl Read, mut bytes: Vec<u8>, most: usize) -> Resul
             body.extend_from_slice(&bytes[start..start + size]);
             bytes.drain(..start + size + 2);
         } else if bytes.len() > CHUNK_LINE {
-            // What may be said beside a size has no end of its own.
+            // Chunk extensions have no limit of their own.
             bail!("bad chunk");
         } else if more(stream, &mut bytes)? == 0 {
             bail!("closed in the middle of a chunk");
@@ -244,7 +244,7 @@ pub fn write_answer(
     Ok(stream.flush()?)
 }
 
-/// The words for a status, as Go has them.
+/// Returns the reason phrase of a status, as in Go.
 pub fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -1,8 +1,9 @@
-//! A TLS connection turned into a plain socket, so that two threads may read and write it as they
-//! like: rustls wants one owner, and a thread here is it.
+//! Turns a TLS connection into a plain socket that two threads may read and write at the same time.
+//! rustls needs a single owner, which is a thread here.
 //!
-//! It holds at most a record or two each way; whoever does not read stops the peer. The end of one
-//! direction is passed on as a close_notify or as an end of file, the other goes on (P§4.4).
+//! It buffers at most a record or two per direction, so a side that does not read stops the peer.
+//! The end of one direction is passed on as a close_notify or as an end of file; the other
+//! direction continues (P§4.4).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -16,12 +17,12 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::stream::Timed;
 
-/// Bytes moved at once: a TLS record.
+/// Bytes per read: a TLS record.
 const PIECE: usize = 16 * 1024;
-/// For the last bytes, when our side is gone already.
+/// Limit for the last bytes if the local side is gone.
 const LAST: Duration = Duration::from_secs(5);
 
-/// The plain socket. Its thread ends with the connection.
+/// Returns the plain socket. The thread ends with the connection.
 pub fn plain(stream: StreamOwned<ClientConnection, Timed>) -> Result<UnixStream> {
     let (tls, socket) = stream.into_parts();
     let socket = socket.into_inner();
@@ -31,20 +32,20 @@ pub fn plain(stream: StreamOwned<ClientConnection, Timed>) -> Result<UnixStream>
     let mut pump =
         Pump { tls, socket, ours, incoming: Vec::new(), peer: Side::Open, us: Side::Open };
     std::thread::spawn(move || {
-        // A cut is an end; what was cut short is seen by whoever reads.
+        // An error ends the connection; the reader sees that data is missing.
         let _cut = pump.run();
     });
     Ok(theirs)
 }
 
-/// What is known of one side's sending.
+/// The state of one side's sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// More may come.
+    /// More may follow.
     Open,
-    /// It said that there is no more, and still listens.
+    /// It has sent its end and still reads.
     Ended,
-    /// Nobody is there.
+    /// It is gone.
     Gone,
 }
 
@@ -52,7 +53,7 @@ struct Pump {
     tls: ClientConnection,
     socket: UnixStream,
     ours: UnixStream,
-    /// Decrypted, not yet taken.
+    /// Decrypted but not yet delivered.
     incoming: Vec<u8>,
     peer: Side,
     us: Side,
@@ -93,7 +94,7 @@ impl Pump {
         }
     }
 
-    /// Backpressure: nothing is taken from the peer before what it sent was taken from us.
+    /// Backpressure: nothing is read from the peer until its previous data is delivered.
     fn wants_records(&self) -> bool {
         self.incoming.is_empty() && self.peer == Side::Open
     }
@@ -104,7 +105,8 @@ impl Pump {
         socket.set(PollFlags::OUT, self.tls.wants_write());
         ours.set(PollFlags::IN, self.us == Side::Open && !self.tls.wants_write());
         ours.set(PollFlags::OUT, !self.incoming.is_empty());
-        // A hang-up is reported whether asked for or not; what waits for the other side is not polled.
+        // A hang-up is reported even if not asked for, so a side that waits for the other is not
+        // polled.
         let mut fds = Vec::with_capacity(2);
         let watches = [(&self.socket, socket), (&self.ours, ours)];
         for (fd, flags) in watches.iter().filter(|(_, flags)| !flags.is_empty()) {
@@ -125,7 +127,7 @@ impl Pump {
         Ok((of(socket), of(ours)))
     }
 
-    /// Decrypted bytes, when the last ones are gone.
+    /// Takes decrypted bytes after the previous ones are delivered.
     fn take_plaintext(&mut self) -> std::io::Result<()> {
         if !self.incoming.is_empty() || self.peer == Side::Ended {
             return Ok(());
@@ -142,12 +144,12 @@ impl Pump {
         Ok(())
     }
 
-    /// Passes on what was decrypted; whether some of it was taken.
+    /// Delivers decrypted bytes. Returns whether there was progress.
     fn give(&mut self) -> bool {
         match again(self.ours.write(&self.incoming)) {
             Ok(Some(count)) => drop(self.incoming.drain(..count)),
             Ok(None) => return false,
-            // Nobody wants it any more; what was said to the peer still goes out.
+            // The local side is gone; data for the peer is still sent.
             Err(_) => {
                 self.incoming.clear();
                 self.leave();
@@ -179,7 +181,7 @@ impl Pump {
     }
 }
 
-/// Not now is no error.
+/// Treats `WouldBlock` as no progress.
 fn again(result: std::io::Result<usize>) -> std::io::Result<Option<usize>> {
     match result {
         Ok(count) => Ok(Some(count)),

@@ -1,12 +1,12 @@
-//! How many threads may serve at once. Whoever comes beyond that waits, as in a listener's backlog: a
-//! guest in a loop must not take the daemon down, and no caller is turned away.
+//! Limits the number of threads that serve. Further callers wait, as in a listener's backlog: a
+//! guest in a loop must not exhaust the daemon, and no caller is refused.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Connections of one listener that are served at once. Each is a thread and a TLS session of some
-/// 100 KiB together; tests with hundreds of callers never wait.
+/// Connections of one listener that are served at the same time. A thread and a TLS session
+/// together use about 100 KiB. Tests with hundreds of callers never wait.
 pub const AT_ONCE: usize = 1024;
-/// A serving thread's stack, bytes; it is what a thread reserves, and little of it is ever touched.
+/// Stack of a serving thread, bytes. It is only reserved; little of it is used.
 const STACK: usize = 512 * 1024;
 
 /// Permits for threads.
@@ -16,17 +16,17 @@ pub struct Slots {
     freed: Condvar,
 }
 
-/// A taken permit, free again when dropped.
+/// A permit, returned when dropped.
 #[derive(Debug)]
 pub struct Slot(Arc<Slots>);
 
 impl Slots {
-    /// So many.
+    /// Returns `count` permits.
     pub fn new(count: usize) -> Arc<Self> {
         Arc::new(Self { free: Mutex::new(count), freed: Condvar::new() })
     }
 
-    /// One, as soon as one is free.
+    /// Waits for a permit.
     pub fn take(self: &Arc<Self>) -> Slot {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.freed.wait_while(free, |free| *free == 0);
@@ -34,14 +34,15 @@ impl Slots {
         Slot(self.clone())
     }
 
-    /// Runs this in a thread as soon as one is free. The caller waits for that.
+    /// Waits for a permit, then calls `serve` in a thread.
     pub fn serve(self: &Arc<Self>, serve: impl FnOnce() + Send + 'static) {
         let slot = self.take();
         let serve = move || {
             let _slot = slot;
             serve();
         };
-        // Without memory for a thread the connection is dropped with its closure, and the peer sees it.
+        // Without memory for a thread, the closure and its connection are dropped, and the peer
+        // sees the end.
         let _refused = std::thread::Builder::new().stack_size(STACK).spawn(serve);
     }
 }
@@ -53,11 +54,12 @@ impl Drop for Slot {
     }
 }
 
-/// Lets this process have as many descriptors as it may: a connection is one, and systems begin with 1024.
+/// Raises the limit of open files to its maximum: each connection is one, and the usual limit is
+/// 1024.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum;
-    // With fewer, callers wait for descriptors as they do for threads.
+    // If it fails, callers wait for descriptors as they do for threads.
     let _refused = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
@@ -68,7 +70,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn whoever_comes_when_all_are_taken_waits_for_the_first_to_end() {
+    fn a_caller_without_a_permit_waits_for_the_first_to_end() {
         let slots = Slots::new(1);
         let first = slots.take();
         let (done, second) = channel();

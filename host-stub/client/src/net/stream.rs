@@ -1,5 +1,5 @@
-//! Sockets on which nothing lasts for ever: the deadline is for all that is read and written, not for
-//! each call, so that a peer that sends one byte a second gains nothing.
+//! Sockets with time limits. A limit applies to all reads and writes together, so a peer that sends
+//! one byte per second gains nothing.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-/// How many times longer [`Limit::within`] lasts, in hundredths.
+/// Factor for [`Limit::within`], in hundredths.
 static SLOWDOWN: AtomicU32 = AtomicU32::new(100);
 
-/// Gives peers more time by `MOTE_SLOWDOWN`, such as `2.5`: tests set it on a busy machine. For commands; the daemon's
-/// limits are those of the servers, which agents have to keep.
+/// Multiplies time limits by `MOTE_SLOWDOWN`, such as `2.5`, which tests set on a busy machine. For
+/// commands; the daemon's limits are the servers', which agents must meet.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "100 to 10,000")]
 pub fn be_patient() {
     let told = std::env::var("MOTE_SLOWDOWN").ok().and_then(|text| text.parse::<f64>().ok());
@@ -24,29 +24,29 @@ pub fn be_patient() {
     }
 }
 
-/// Returns the duration that peers get instead of this one.
+/// Returns the duration with that factor.
 pub fn patient(duration: Duration) -> Duration {
     duration * SLOWDOWN.load(Ordering::Relaxed) / 100
 }
 
-/// How long a peer may take.
+/// A peer's time limit.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
-    /// Everything must be over by then.
+    /// For everything together.
     Until(Instant),
-    /// Each read or write must make progress within that; for long bodies.
+    /// For each read or write that makes progress; for long bodies.
     Each(Duration),
-    /// It may take for ever.
+    /// No limit.
     Never,
 }
 
 impl Limit {
-    /// From now on.
+    /// Returns a limit from now on.
     pub fn within(duration: Duration) -> Self {
         Self::Until(Instant::now() + patient(duration))
     }
 
-    /// The same, and over after `duration` from now.
+    /// Returns the same limit, but at most `duration` from now on.
     pub fn at_most(self, duration: Duration) -> Self {
         match (self, Self::within(duration)) {
             (Self::Until(end), Self::Until(other)) => Self::Until(end.min(other)),
@@ -76,12 +76,12 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Takes a socket.
+    /// Sets a socket's limit.
     pub fn new(socket: UnixStream, limit: Limit) -> Self {
         Self { socket, limit }
     }
 
-    /// Connects; a listener whose backlog is full counts as late.
+    /// Connects. A listener with a full backlog counts as late.
     pub fn connect(path: &Path, limit: Limit) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         let flags = SocketFlags::CLOEXEC;
@@ -92,12 +92,12 @@ impl Timed {
         Ok(Self { socket: socket.into(), limit })
     }
 
-    /// The socket, without a limit.
+    /// Returns the socket without a limit.
     pub fn into_inner(self) -> UnixStream {
         self.socket
     }
 
-    /// Another limit from here on.
+    /// Sets another limit.
     pub fn limit(&mut self, limit: Limit) {
         self.limit = limit;
     }
@@ -119,7 +119,7 @@ impl Read for Timed {
         loop {
             self.socket.set_read_timeout(self.limit.left()?)?;
             match self.socket.read(buffer) {
-                // By a signal, which no handler restarts after on a socket with a timeout.
+                // On a socket with a timeout, no call is restarted after a signal.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 read => return read.map_err(on_time),
             }
@@ -146,7 +146,7 @@ mod tests {
     fn a_peer_that_drips_does_not_stretch_the_deadline() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let dripping = std::thread::spawn(move || {
-            // 20 s, of which each part is shorter than the limit.
+            // 20 s in total, of which each part is below the limit.
             for _ in 0..1000 {
                 if theirs.write_all(b"x").is_err() {
                     return;

@@ -1,5 +1,5 @@
-//! TLS as both servers have it: 1.3 only, certificates compared byte by byte instead of verified by
-//! names and dates (P§3.1, P§3.5).
+//! TLS as both servers use it: 1.3 only, certificates compared byte by byte instead of by names and
+//! dates (P§3.1, P§3.5).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use rustls::{
 
 use super::certs::{Pair, provider};
 
-/// For calls to an agent that must show exactly this certificate.
+/// Returns the configuration for calls to an agent with exactly this certificate.
 pub fn client(pair: &Pair, agent: CertificateDer<'static>) -> Result<Arc<ClientConfig>> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -26,8 +26,8 @@ pub fn client(pair: &Pair, agent: CertificateDer<'static>) -> Result<Arc<ClientC
     Ok(Arc::new(config))
 }
 
-/// For guests, whose certificate is asked for and looked at when they are answered. As Go's servers do
-/// it, a ticket is sealed and holds all that is remembered.
+/// Returns the configuration for guests, whose certificate is requested and checked later. As with
+/// Go's servers, a session ticket is sealed and contains all state.
 pub fn server(pair: &Pair, tickets: usize) -> Result<Arc<ServerConfig>> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -50,7 +50,7 @@ fn only_tls13() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::General("only TLS 1.3".into()))
 }
 
-/// Accepts one certificate and no other.
+/// Accepts only this certificate.
 #[derive(Debug)]
 pub struct Exactly(pub CertificateDer<'static>);
 
@@ -93,7 +93,7 @@ impl ServerCertVerifier for Exactly {
     }
 }
 
-/// Takes any certificate whose key the guest has, or none.
+/// Accepts any certificate whose key the guest has, or none.
 #[derive(Debug)]
 struct Anybody;
 

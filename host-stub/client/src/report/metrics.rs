@@ -1,7 +1,7 @@
-//! `metrics`: what the agent measured, in the words in which hosts publish it (P§4.6).
+//! `metrics`: the agent's measurements, in the format that hosts publish (P§4.6).
 //!
-//! LXD wants maps by device, Incus lists with the device inside; each refuses the other's as its JSON
-//! decoder does, with everything else whose type is wrong. What is null or missing counts as nothing.
+//! LXD expects maps by device, Incus lists with the device inside. Like their JSON decoders, each
+//! refuses the other's form and every wrong type. Null or missing values count as 0.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::instance::{Flavour, Instance};
 
-/// One number of the agent's and the metric it becomes.
+/// A number of the agent and its metric.
 struct Field {
     json: &'static str,
     name: &'static str,
@@ -21,7 +21,7 @@ const fn field(json: &'static str, name: &'static str, help: &'static str) -> Fi
     Field { json, name, help }
 }
 
-/// What `cpu_seconds_` may be of.
+/// Suffixes of `cpu_seconds_`.
 const MODES: [&str; 8] = ["iowait", "irq", "idle", "nice", "softirq", "steal", "system", "user"];
 
 const DISK: [Field; 4] = [
@@ -80,9 +80,9 @@ const MEMORY: [Field; 22] = [
 /// Labels of one line, without the instance's.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// The text that a host publishes for one instance.
+/// Returns the text that a host publishes for one instance.
 pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
-    let all = metadata.as_object().context("metrics are no object")?;
+    let all = metadata.as_object().context("metrics: not an object")?;
     let mut text = Text { instance, out: String::new() };
     let cpu_name = Field { json: "cpu", name: "cpu_seconds_total", help: "CPU time, in seconds." };
     let cpus = rows(instance.flavour, all, "cpu_seconds_total", "cpu")?;
@@ -109,7 +109,7 @@ pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
     let none = Map::new();
     let memory = match &all.get("memory") {
         None | Some(Value::Null) => &none,
-        Some(memory) => memory.as_object().context("memory is no object")?,
+        Some(memory) => memory.as_object().context("memory: not an object")?,
     };
     for field in &MEMORY {
         let from = if field.name == "procs_total" { all } else { memory };
@@ -126,7 +126,7 @@ pub fn openmetrics(instance: &Instance, metadata: &Value) -> Result<String> {
     Ok(text.out)
 }
 
-/// Rows with their keys, in the shape that this host decodes.
+/// Returns rows with their keys, in the form that this host decodes.
 fn rows<'a>(
     flavour: Flavour,
     all: &'a Map<String, Value>,
@@ -134,7 +134,7 @@ fn rows<'a>(
     key: &str,
 ) -> Result<Vec<(&'a str, &'a Map<String, Value>)>> {
     let row = |value: &'a Value| {
-        value.as_object().with_context(|| format!("{section}: an entry is no object"))
+        value.as_object().with_context(|| format!("{section}: an entry is not an object"))
     };
     match (all.get(section), flavour) {
         (None | Some(Value::Null), _) => Ok(Vec::new()),
@@ -144,34 +144,34 @@ fn rows<'a>(
         (Some(Value::Array(list)), Flavour::Incus) => {
             list.iter().map(|value| Ok((string(row(value)?, key)?, row(value)?))).collect()
         }
-        (Some(_), Flavour::Incus) => bail!("{section} is no list: not what Incus decodes"),
+        (Some(_), Flavour::Incus) => bail!("{section} is not a list, which Incus expects"),
         (Some(_), Flavour::Lxd | Flavour::LxdOld) => {
-            bail!("{section} is no map: not what LXD decodes")
+            bail!("{section} is not a map, which LXD expects")
         }
     }
 }
 
-/// An unsigned number, as Go's `uint64` takes it.
+/// Returns an unsigned number, as Go's `uint64`.
 fn count(row: &Map<String, Value>, key: &str) -> Result<f64> {
     match row.get(key) {
         None | Some(Value::Null) => Ok(0.0),
         Some(value) if value.as_u64().is_some() => seconds(row, key),
-        Some(value) => bail!("{key} is {value}, no count"),
+        Some(value) => bail!("{key} is {value}, not a count"),
     }
 }
 
-/// Any number.
+/// Returns any number.
 fn seconds(row: &Map<String, Value>, key: &str) -> Result<f64> {
     match row.get(key) {
         None | Some(Value::Null) => Ok(0.0),
-        Some(value) => value.as_f64().with_context(|| format!("{key} is {value}, no number")),
+        Some(value) => value.as_f64().with_context(|| format!("{key} is {value}, not a number")),
     }
 }
 
 fn string<'a>(row: &'a Map<String, Value>, key: &str) -> Result<&'a str> {
     match row.get(key) {
         None | Some(Value::Null) => Ok(""),
-        Some(value) => value.as_str().with_context(|| format!("{key} is {value}, no text")),
+        Some(value) => value.as_str().with_context(|| format!("{key} is {value}, not a text")),
     }
 }
 
@@ -189,7 +189,7 @@ impl Text<'_> {
     }
 
     fn head(&mut self, name: &str, help: &str) {
-        // Processes and CPUs may become fewer.
+        // The number of processes or CPUs may fall.
         let is_counter =
             name.ends_with("_total") && !matches!(name, "procs_total" | "cpu_effective_total");
         let kind = if is_counter { "counter" } else { "gauge" };
@@ -236,7 +236,8 @@ fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
 
-/// As Go's `FormatFloat(x, 'g', -1, 64)`: with an exponent of two digits below 1e-4 and from 1e6 on.
+/// Formats as Go's `FormatFloat(x, 'g', -1, 64)`: with an exponent of two digits below 1e-4 and
+/// from 1e6 on.
 fn number(value: f64) -> String {
     let scientific = format!("{value:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };

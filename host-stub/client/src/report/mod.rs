@@ -1,4 +1,4 @@
-//! What agents report, read as strictly as hosts read it.
+//! Agents' reports, decoded as strictly as hosts decode them.
 
 pub mod metrics;
 pub mod state;

@@ -1,5 +1,5 @@
-//! `state`: what the agent says of its instance, decoded as strictly as hosts decode it (P§4.5): what is
-//! missing or null is nothing, what has another type is refused.
+//! `state`: the agent's report on its instance, decoded as strictly as hosts decode it (P§4.5).
+//! Missing and null values are ignored; values of another type are refused.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -67,13 +67,13 @@ struct Address {
     scope: Option<String>,
 }
 
-/// The state for people; an error if a host would not understand it.
+/// Formats the state for people. A report that a host would not decode is an error.
 pub fn readable(instance: &Instance, metadata: &Value) -> Result<String> {
     objects(metadata)?;
     let state = State::deserialize(metadata).context("not an instance's state")?;
     let processes = state.processes.unwrap_or(0);
     if processes < 1 {
-        // The de-facto test of whether there is an agent (P§4.5).
+        // Hosts use this number to decide whether there is an agent (P§4.5).
         bail!("processes is {processes}: users wait for more than 0");
     }
     if instance.flavour == Flavour::Incus && state.pid != Some(1) {
@@ -82,14 +82,14 @@ pub fn readable(instance: &Instance, metadata: &Value) -> Result<String> {
     if let Some(started_at) = &state.started_at
         && !looks_like_time(started_at)
     {
-        bail!("started_at is {started_at}, no RFC 3339");
+        bail!("started_at is {started_at}, not RFC 3339");
     }
     let (cpu, memory) = (state.cpu.unwrap_or_default(), state.memory.unwrap_or_default());
     let mut text = format!("processes  {processes}\n");
     let mut row = |what: &str, shown: String| {
         let _never = writeln!(text, "{what:<10} {shown}");
     };
-    // Agents leave this to the host, which knows better.
+    // Agents leave this to the host.
     if let Some(status) = state.status.filter(|status| !status.is_empty()) {
         row("in its words", printable::text(&status));
     }
@@ -113,7 +113,7 @@ pub fn readable(instance: &Instance, metadata: &Value) -> Result<String> {
     Ok(text)
 }
 
-/// A number that says something: agents send 0 for what they do not know.
+/// Returns a known number: agents send 0 for unknown ones.
 fn known(number: Option<i64>) -> Option<u64> {
     u64::try_from(number?).ok().filter(|number| *number > 0)
 }
@@ -125,7 +125,7 @@ fn used(usage: Option<i64>, total: Option<i64>, peak: Option<i64>) -> String {
     format!("{}{}{}", units::bytes(usage), of.unwrap_or_default(), peak.unwrap_or_default())
 }
 
-/// serde would take a list for a struct; Go does not.
+/// Refuses lists where objects are expected. serde accepts them, Go does not.
 fn objects(metadata: &Value) -> Result<()> {
     let mut all = vec![metadata, &metadata["memory"], &metadata["cpu"]];
     for network in metadata["network"].as_object().into_iter().flat_map(|all| all.values()) {
@@ -133,7 +133,7 @@ fn objects(metadata: &Value) -> Result<()> {
         all.extend(network["addresses"].as_array().into_iter().flatten());
     }
     match all.into_iter().find(|value| !value.is_object() && !value.is_null()) {
-        Some(wrong) => bail!("{wrong} is no object"),
+        Some(wrong) => bail!("{wrong} is not an object"),
         None => Ok(()),
     }
 }
@@ -154,7 +154,7 @@ fn show(text: &mut String, name: &str, network: Network) -> Result<()> {
     for address in network.addresses.unwrap_or_default() {
         let netmask = word(address.netmask);
         if netmask.parse::<u8>().is_err() {
-            bail!("{name}: netmask {netmask} is no prefix length");
+            bail!("{name}: netmask {netmask} is not a prefix length");
         }
         let (address, family, scope) =
             (word(address.address), word(address.family), word(address.scope));
@@ -176,7 +176,7 @@ fn show(text: &mut String, name: &str, network: Network) -> Result<()> {
     Ok(())
 }
 
-/// Go's decoder takes nothing else for a time.
+/// Returns whether Go's decoder accepts the text as a time.
 fn looks_like_time(text: &str) -> bool {
     let digits = |range: std::ops::Range<usize>| {
         text.get(range).is_some_and(|part| part.bytes().all(|byte| byte.is_ascii_digit()))

@@ -1,5 +1,5 @@
-//! An SFTP client: one request and its answer after the other. Files' contents, where many are under
-//! way at once, are in `transfer`. A peer is not trusted: lengths are bounded, names are single.
+//! An SFTP client with one request at a time; `transfer` has many under way for the content of
+//! files. The server is not trusted: lengths are bounded, and names must be single.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,21 +13,21 @@ use super::wire::{Attrs, END, NO_SUCH_FILE, Reader, Refused, Writer, kind};
 use crate::common::limits::LISTING;
 use crate::common::printable;
 
-/// The version that everybody speaks.
+/// The protocol version of all servers.
 const VERSION: u32 = 3;
-/// What an entry takes besides its texts, bytes.
+/// Memory of an entry besides its texts, bytes.
 const ENTRY: usize = 128;
 
 /// A session.
 pub struct Client<S> {
-    /// What it runs over.
+    /// The connection.
     pub stream: S,
     next: u32,
-    /// What the server can do besides.
+    /// The server's extensions.
     pub extensions: BTreeMap<String, String>,
 }
 
-/// What came back.
+/// An answer of the server.
 #[derive(Debug)]
 pub struct Answer {
     kind: u8,
@@ -38,28 +38,29 @@ pub struct Answer {
 #[derive(Clone, Debug)]
 pub struct Handle(pub Vec<u8>);
 
-/// The names in a directory.
+/// The entries of a directory.
 #[derive(Debug)]
 pub struct Listing {
-    /// All but `.` and `..`, sorted.
+    /// All entries but `.` and `..`, sorted.
     pub entries: Vec<Entry>,
-    /// What they take of [`LISTING`], bytes.
+    /// Their share of [`LISTING`], bytes.
     pub cost: usize,
 }
 
-/// One name in a directory.
+/// A directory entry.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its name.
     pub name: OsString,
-    /// As `ls -l` shows it.
+    /// The line of `ls -l`.
     pub long: String,
     /// Its attributes.
     pub attrs: Attrs,
 }
 
 impl Answer {
-    /// What it is if it is not that kind: the server's refusal, or nonsense.
+    /// Returns the body of an answer of kind `wanted`. Any other answer is an error: the server's
+    /// refusal, or an invalid packet.
     fn expect(&self, wanted: u8) -> Result<Reader<'_>> {
         if self.kind == wanted {
             return Ok(Reader(&self.body));
@@ -70,13 +71,13 @@ impl Answer {
         bail!("answer {} where {wanted} was expected", self.kind)
     }
 
-    /// Done, or why not.
+    /// Returns the error of a status, if it is one.
     pub fn done(&self) -> Result<()> {
         let refused = self.expect(kind::STATUS)?.status()?;
         if refused.code == 0 { Ok(()) } else { Err(refused.into()) }
     }
 
-    /// A piece of a file; `None` at its end.
+    /// Returns a piece of a file; `None` at its end.
     pub fn data(&self) -> Result<Option<&[u8]>> {
         match self.expect(kind::DATA) {
             Ok(mut reader) => {
@@ -90,13 +91,13 @@ impl Answer {
     }
 }
 
-/// The server's code, if it is the server that refused.
+/// Returns the server's code if the error is a refusal.
 pub fn code(error: &anyhow::Error) -> Option<u32> {
     error.downcast_ref::<Refused>().map(|refused| refused.code)
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Begins a session.
+    /// Starts a session.
     pub fn start(mut stream: S) -> Result<Self> {
         send(&mut stream, kind::INIT, &Writer::default().u32(VERSION).0)?;
         let (kind, body) = receive(&mut stream).context("sftp")?;
@@ -112,13 +113,13 @@ impl<S: Read + Write> Client<S> {
         Ok(Self { stream, next: 0, extensions })
     }
 
-    /// The stream, when the session is over.
+    /// Returns the connection after the session.
     #[cfg(test)]
     pub fn into_inner(self) -> S {
         self.stream
     }
 
-    /// Sends a request; gives its number.
+    /// Sends a request and returns its number.
     pub fn ask(&mut self, kind: u8, body: Writer) -> Result<u32> {
         let id = self.next;
         self.next = self.next.wrapping_add(1);
@@ -128,7 +129,7 @@ impl<S: Read + Write> Client<S> {
         Ok(id)
     }
 
-    /// The next answer, to whichever request.
+    /// Receives the next answer, to any request.
     pub fn any_answer(&mut self) -> Result<(u32, Answer)> {
         let (kind, mut body) = receive(&mut self.stream).context("sftp")?;
         let id = Reader(&body).u32()?;
@@ -136,7 +137,7 @@ impl<S: Read + Write> Client<S> {
         Ok((id, Answer { kind, body }))
     }
 
-    /// One request and its answer. No other is under way.
+    /// Sends a request and waits for its answer while no other is under way.
     fn call(&mut self, kind: u8, body: Writer) -> Result<Answer> {
         let wanted = self.ask(kind, body)?;
         match self.any_answer()? {
@@ -145,17 +146,17 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Attributes of what a link points to.
+    /// Returns attributes, following links.
     pub fn stat(&mut self, path: &Path) -> Result<Attrs> {
         self.call(kind::STAT, Writer::default().path(path))?.expect(kind::ATTRS)?.attrs()
     }
 
-    /// Attributes of the thing itself.
+    /// Returns attributes, of links their own.
     pub fn lstat(&mut self, path: &Path) -> Result<Attrs> {
         self.call(kind::LSTAT, Writer::default().path(path))?.expect(kind::ATTRS)?.attrs()
     }
 
-    /// The same; `None` if nothing is there.
+    /// Does the same; `None` if the path does not exist.
     pub fn find(&mut self, path: &Path) -> Result<Option<Attrs>> {
         match self.lstat(path) {
             Ok(attrs) => Ok(Some(attrs)),
@@ -164,7 +165,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// Attributes of an open file.
+    /// Returns the attributes of an open file.
     pub fn fstat(&mut self, handle: &Handle) -> Result<Attrs> {
         let body = Writer::default().bytes(&handle.0);
         self.call(kind::FSTAT, body)?.expect(kind::ATTRS)?.attrs()
@@ -191,12 +192,13 @@ impl<S: Read + Write> Client<S> {
         Ok(Handle(answer.expect(kind::HANDLE)?.bytes()?.to_vec()))
     }
 
-    /// Closes it; what was written is there if this succeeds.
+    /// Closes a file. If this succeeds, the server has written all data.
     pub fn close(&mut self, handle: Handle) -> Result<()> {
         self.call(kind::CLOSE, Writer::default().bytes(&handle.0))?.done()
     }
 
-    /// The names in a directory, as far as they fit into `room` bytes. A name that leads elsewhere is refused.
+    /// Returns the entries of a directory that needs at most `room` bytes. A name with a slash is
+    /// refused.
     pub fn list(&mut self, path: &Path, room: usize) -> Result<Listing> {
         let answer = self.call(kind::OPENDIR, Writer::default().path(path))?;
         let handle = Handle(answer.expect(kind::HANDLE)?.bytes()?.to_vec());
@@ -210,7 +212,7 @@ impl<S: Read + Write> Client<S> {
             };
             let count = reader.u32()?;
             if count == 0 {
-                // Nothing says that there will ever be one.
+                // A server could go on like this without end.
                 bail!("a list of no names where names or the end of the list were expected");
             }
             for _ in 0..count {
@@ -234,12 +236,12 @@ impl<S: Read + Write> Client<S> {
         Ok(Listing { entries, cost })
     }
 
-    /// Where a link points to.
+    /// Returns the target of a link.
     pub fn readlink(&mut self, path: &Path) -> Result<PathBuf> {
         self.one_name(kind::READLINK, path)
     }
 
-    /// A path without links and dots.
+    /// Returns a path without links and dots.
     pub fn realpath(&mut self, path: &Path) -> Result<PathBuf> {
         self.one_name(kind::REALPATH, path)
     }
@@ -253,17 +255,17 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// A symbolic link. The order is OpenSSH's, which all servers follow: first the target.
+    /// Creates a symbolic link. All servers use OpenSSH's order: target first.
     pub fn symlink(&mut self, target: &Path, link: &Path) -> Result<()> {
         self.call(kind::SYMLINK, Writer::default().path(target).path(link))?.done()
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn mkdir(&mut self, path: &Path, attrs: &Attrs) -> Result<()> {
         self.call(kind::MKDIR, Writer::default().path(path).attrs(attrs))?.done()
     }
 
-    /// Removes a file, or else an empty directory: in this order, as Go's client does.
+    /// Removes a file, or else an empty directory, in the order of Go's client.
     pub fn remove(&mut self, path: &Path) -> Result<()> {
         let Err(error) = self.call(kind::REMOVE, Writer::default().path(path))?.done() else {
             return Ok(());
@@ -278,7 +280,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// An extension with two paths.
+    /// Calls an extension with two paths.
     pub fn extended(&mut self, name: &str, from: &Path, to: &Path) -> Result<()> {
         if !self.extensions.contains_key(name) {
             bail!("the server has no {name}");
@@ -287,7 +289,7 @@ impl<S: Read + Write> Client<S> {
         self.call(kind::EXTENDED, body)?.done()
     }
 
-    /// `statvfs@openssh.com`: its eleven numbers.
+    /// Returns the eleven numbers of `statvfs@openssh.com`.
     pub fn statvfs(&mut self, path: &Path) -> Result<[u64; 11]> {
         let body = Writer::default().bytes(b"statvfs@openssh.com").path(path);
         let answer = self.call(kind::EXTENDED, body)?;
@@ -306,7 +308,7 @@ mod tests {
     use super::*;
     use std::io::Cursor;
 
-    /// A server that has said all it will say.
+    /// A server with a fixed output.
     struct Script {
         said: Cursor<Vec<u8>>,
         heard: Vec<u8>,

@@ -1,4 +1,4 @@
-//! SFTP, version 3, as a client speaks it.
+//! SFTP version 3, the client's side.
 
 pub mod client;
 mod packet;

@@ -1,4 +1,4 @@
-//! Packets of SFTP on a stream: whole, and no longer than they may be.
+//! SFTP packets on a stream: whole and of bounded length.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::common::limits::SFTP_PACKET;
 
-/// Writes one, whole.
+/// Writes a whole packet.
 pub(crate) fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> Result<()> {
     let length = u32::try_from(body.len() + 1)?;
     let mut packet = Vec::with_capacity(body.len() + 5);
@@ -16,10 +16,10 @@ pub(crate) fn send(stream: &mut impl Write, kind: u8, body: &[u8]) -> Result<()>
     stream.write_all(&packet).map_err(in_words).context("sftp")
 }
 
-/// A peer's silence is what the stream's time limit ends.
+/// Converts the stream's time limit and its end to messages.
 fn in_words(error: io::Error) -> anyhow::Error {
     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) {
-        return anyhow!("the guest does not answer any more");
+        return anyhow!("the guest no longer answers");
     }
     if error.kind() == ErrorKind::UnexpectedEof {
         return anyhow!("the guest ended the session");
@@ -27,7 +27,7 @@ fn in_words(error: io::Error) -> anyhow::Error {
     error.into()
 }
 
-/// Reads one: its kind and its body.
+/// Reads a packet; returns its kind and body.
 pub(crate) fn receive(stream: &mut impl Read) -> Result<(u8, Vec<u8>)> {
     let mut head = [0; 5];
     stream.read_exact(&mut head).map_err(in_words)?;
@@ -52,7 +52,7 @@ mod tests {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         ours.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
         let error = receive(&mut ours).unwrap_err();
-        assert_eq!(error.to_string(), "the guest does not answer any more");
+        assert_eq!(error.to_string(), "the guest no longer answers");
         drop(theirs);
         assert_eq!(receive(&mut ours).unwrap_err().to_string(), "the guest ended the session");
     }

@@ -1,5 +1,5 @@
-//! Contents of files over SFTP with many requests under way: a round trip through an emulated VM is
-//! long, and one at a time would be slow (P§4.4).
+//! Content of files over SFTP with many requests under way: a round trip through an emulated VM is
+//! long (P§4.4).
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 use super::client::{Client, Handle};
 use super::wire::{Writer, kind};
 
-/// Bytes asked for or sent at once: what every server takes.
+/// Bytes per request, which every server accepts.
 pub const PIECE: usize = 32 * 1024;
-/// Requests under way.
+/// Most requests under way.
 const WINDOW: usize = 64;
 
-/// Writes all of `source`; tells `progress` how many bytes were taken by the server.
+/// Writes all of `source`. Calls `progress` with the number of bytes that the server accepted.
 pub fn upload<S: Read + Write>(
     client: &mut Client<S>,
     handle: &Handle,
@@ -44,7 +44,7 @@ pub fn upload<S: Read + Write>(
         match answer.done() {
             Ok(()) => progress(count),
             Err(error) => {
-                // The others are still answered; after them the session can go on.
+                // The other answers are still read, so that the session can continue.
                 is_over = true;
                 failed.get_or_insert(error);
             }
@@ -53,7 +53,7 @@ pub fn upload<S: Read + Write>(
     failed.map_or(Ok(offset), Err)
 }
 
-/// As much as fits, or up to the end: pieces of one size are what servers are quickest with.
+/// Fills the buffer as far as the source has data: servers are fastest with pieces of equal size.
 fn fill(source: &mut impl Read, piece: &mut [u8]) -> std::io::Result<usize> {
     let mut count = 0;
     while let Some(rest) = piece.get_mut(count..).filter(|rest| !rest.is_empty()) {
@@ -67,25 +67,25 @@ fn fill(source: &mut impl Read, piece: &mut [u8]) -> std::io::Result<usize> {
     Ok(count)
 }
 
-/// State of the chunk of a file at the offset that is its key.
+/// The part of a file at an offset.
 enum Part {
     Waiting,
     Here(Vec<u8>),
 }
 
-/// A download: parts come in any order and leave in the right one.
+/// A download. Parts arrive in any order and are written in the right one.
 struct Download<'a, S> {
     client: &'a mut Client<S>,
     handle: &'a Handle,
     parts: BTreeMap<u64, Part>,
-    /// Requests under way: where, and how long.
+    /// Requests under way: offset and length.
     waiting: BTreeMap<u32, (u64, usize)>,
     next: u64,
     window: usize,
     is_over: bool,
 }
 
-/// Reads all of a file into `sink`; tells `progress` how many bytes it has.
+/// Reads all of a file into `sink`. Calls `progress` with the number of bytes received.
 pub fn download<S: Read + Write>(
     client: &mut Client<S>,
     handle: &Handle,
@@ -103,7 +103,7 @@ pub fn download<S: Read + Write>(
     };
     let mut total = 0;
     loop {
-        // Parts that wait for an earlier one count too: they are memory.
+        // Parts that wait for an earlier one use memory too, so they count.
         while !download.is_over
             && download.waiting.len() < download.window
             && download.parts.len() < 2 * WINDOW
@@ -116,7 +116,7 @@ pub fn download<S: Read + Write>(
             return Ok(total);
         }
         if let Err(error) = download.answer() {
-            // The others are still answered; after them the session can go on.
+            // The other answers are still read, so that the session can continue.
             for _ in 0..download.waiting.len() {
                 download.client.any_answer()?;
             }
@@ -157,10 +157,10 @@ impl<S: Read + Write> Download<'_, S> {
             Some(bytes) => {
                 self.parts.insert(at, Part::Here(bytes.to_vec()));
                 if bytes.len() < length {
-                    // The rest of what was asked for, unless that is the end.
+                    // Asks for the rest, unless the file ends here.
                     self.ask(at + u64::try_from(bytes.len())?, length - bytes.len())?;
                 } else {
-                    // A small file costs two requests, a large one soon has many under way.
+                    // Two requests at first, for small files; doubled with each answer.
                     self.window = (self.window * 2).min(WINDOW);
                 }
             }
@@ -168,7 +168,7 @@ impl<S: Read + Write> Download<'_, S> {
         Ok(())
     }
 
-    /// The first part, if it is here.
+    /// Returns the next part if it has arrived.
     fn first(&mut self) -> Option<(u64, Vec<u8>)> {
         let mut first = self.parts.first_entry()?;
         let Part::Here(bytes) = first.get_mut() else { return None };
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use crate::files::sftp::wire::Reader;
 
-    /// A server with one file. It answers reads newest first, and never with more than `most` bytes.
+    /// A server with one file. It answers reads newest first, with at most `most` bytes each.
     #[derive(Default)]
     struct Server {
         file: Vec<u8>,
@@ -195,7 +195,7 @@ mod tests {
 
     impl Write for Server {
         fn write(&mut self, packet: &[u8]) -> std::io::Result<usize> {
-            // The client writes packets whole.
+            // The client writes whole packets.
             self.asked.push((packet[4], packet[5..].to_vec()));
             self.deepest = self.deepest.max(self.asked.len());
             Ok(packet.len())

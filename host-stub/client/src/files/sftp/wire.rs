@@ -1,5 +1,5 @@
-//! SFTP version 3 on the wire (draft-ietf-secsh-filexfer-02): packets, attributes, and the errors of
-//! the other side. Everything that is read is checked; nothing here does I/O.
+//! Encoding and decoding of SFTP version 3 (draft-ietf-secsh-filexfer-02): packets, attributes,
+//! errors. All input is checked; there is no I/O.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use anyhow::{Context, Result, bail};
 
-/// Types of packets, by their names in draft-ietf-secsh-filexfer-02.
+/// Packet types, named as in draft-ietf-secsh-filexfer-02.
 #[allow(missing_docs, reason = "the draft describes each")]
 pub mod kind {
     pub const INIT: u8 = 1;
@@ -38,7 +38,7 @@ pub mod kind {
     pub const EXTENDED_REPLY: u8 = 201;
 }
 
-/// Ways to open a file, by their names there.
+/// Flags of OPEN, named as in the draft.
 #[allow(missing_docs, reason = "the draft describes each")]
 pub mod open {
     pub const READ: u32 = 1;
@@ -47,19 +47,19 @@ pub mod open {
     pub const TRUNCATE: u32 = 16;
 }
 
-/// The end of a file or directory.
+/// End of a file or directory.
 pub const END: u32 = 1;
-/// Nothing is there.
+/// The path does not exist.
 pub const NO_SUCH_FILE: u32 = 2;
-/// It may not be done.
+/// The server denies permission.
 pub const PERMISSION_DENIED: u32 = 3;
 
-/// What the server said instead of doing it.
+/// A server's refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// `SSH_FX_*`.
     pub code: u32,
-    /// In its words.
+    /// The server's text.
     pub message: String,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Refused {
             8 => "not supported",
             _ => "error",
         };
-        // Servers say the same again in the system's words, or in Go's.
+        // Servers repeat the code in the words of the system or of Go.
         let message = self.message.split(" (os error ").next().unwrap_or_default();
         match message.to_ascii_lowercase().as_str() {
             "" => write!(out, "{words}"),
@@ -83,39 +83,39 @@ impl fmt::Display for Refused {
     }
 }
 
-/// What servers say with codes 1 to 4 that adds nothing.
+/// Texts for codes 1 to 4 that add nothing.
 const SYNONYMS: [&str; 4] = ["eof", "file does not exist", "no such file", "failure"];
 
 impl std::error::Error for Refused {}
 
-/// Attributes; what is not there was not said.
+/// Attributes; `None` if the packet does not contain them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attrs {
-    /// Bytes.
+    /// Size in bytes.
     pub size: Option<u64>,
-    /// User and group.
+    /// User and group id.
     pub owner: Option<(u32, u32)>,
     /// Type and permissions.
     pub mode: Option<u32>,
-    /// Of access and of change, seconds since 1970.
+    /// Access and modification time, seconds since 1970.
     pub times: Option<(u32, u32)>,
 }
 
-/// The bits of a mode that are the type.
+/// The file type's bits of a mode.
 const TYPE: u32 = 0o170_000;
 
 impl Attrs {
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.is(0o040_000)
     }
 
-    /// Whether it is a symbolic link.
+    /// Returns whether it is a symbolic link.
     pub fn is_link(&self) -> bool {
         self.is(0o120_000)
     }
 
-    /// Whether it is a plain file.
+    /// Returns whether it is a regular file.
     pub fn is_file(&self) -> bool {
         self.is(0o100_000)
     }
@@ -124,8 +124,9 @@ impl Attrs {
         self.mode.is_some_and(|mode| mode & TYPE == kind)
     }
 
-    /// Each of them alone, as Go's client asks for changes: Go's server of Debian's lxd-agent 5.0.2 reads
-    /// several at once in the wrong order. The owner goes before the mode: chown clears setuid and setgid.
+    /// Returns each attribute alone, as Go's client sends changes: the server of Debian's lxd-agent
+    /// 5.0.2 reads several in the wrong order. The owner comes before the mode, because chown
+    /// clears setuid and setgid.
     pub fn one_by_one(&self) -> impl Iterator<Item = Self> {
         let Self { size, owner, mode, times } = *self;
         let all = [
@@ -137,43 +138,43 @@ impl Attrs {
         all.into_iter().filter(|attrs| *attrs != Self::default())
     }
 
-    /// The permissions.
+    /// Returns the permissions.
     pub fn permissions(&self) -> Option<u32> {
         self.mode.map(|mode| mode & 0o7777)
     }
 }
 
-/// A packet or a part of one being written.
+/// Encodes a packet.
 #[derive(Clone, Debug, Default)]
 pub struct Writer(pub Vec<u8>);
 
 impl Writer {
-    /// One number.
+    /// Adds a number.
     pub fn u32(mut self, value: u32) -> Self {
         self.0.extend(value.to_be_bytes());
         self
     }
 
-    /// One long number.
+    /// Adds a long number.
     pub fn u64(mut self, value: u64) -> Self {
         self.0.extend(value.to_be_bytes());
         self
     }
 
-    /// Bytes with their length.
+    /// Adds bytes with their length.
     pub fn bytes(mut self, bytes: &[u8]) -> Self {
-        // What we send is cut into pieces far below this.
+        // All callers pass pieces far below this limit.
         self = self.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         self.0.extend_from_slice(bytes);
         self
     }
 
-    /// A path.
+    /// Adds a path.
     pub fn path(self, path: impl AsRef<OsStr>) -> Self {
         self.bytes(path.as_ref().as_bytes())
     }
 
-    /// Attributes.
+    /// Adds attributes.
     pub fn attrs(mut self, attrs: &Attrs) -> Self {
         let bit = |is_there: bool, bit: u32| if is_there { bit } else { 0 };
         self = self.u32(
@@ -198,7 +199,7 @@ impl Writer {
     }
 }
 
-/// A packet being read.
+/// Decodes a packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -209,33 +210,33 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// One number.
+    /// Reads a number.
     pub fn u32(&mut self) -> Result<u32> {
         Ok(u32::from_be_bytes(self.take(4)?.try_into()?))
     }
 
-    /// One long number.
+    /// Reads a long number.
     pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_be_bytes(self.take(8)?.try_into()?))
     }
 
-    /// Bytes with their length.
+    /// Reads bytes with their length.
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let count = usize::try_from(self.u32()?)?;
         self.take(count)
     }
 
-    /// A path or a name.
+    /// Reads a path or name.
     pub fn path(&mut self) -> Result<OsString> {
         Ok(OsString::from_vec(self.bytes()?.to_vec()))
     }
 
-    /// Text for people.
+    /// Reads a text for people.
     pub fn text(&mut self) -> Result<String> {
         Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
     }
 
-    /// Attributes.
+    /// Reads attributes.
     pub fn attrs(&mut self) -> Result<Attrs> {
         let flags = self.u32()?;
         let mut attrs = Attrs::default();
@@ -260,14 +261,14 @@ impl<'a> Reader<'a> {
         Ok(attrs)
     }
 
-    /// A status; the text may be left out by old servers.
+    /// Reads a status. Old servers omit the text.
     pub fn status(&mut self) -> Result<Refused> {
         let code = self.u32()?;
         let message = if self.0.is_empty() { String::new() } else { self.text()? };
         Ok(Refused { code, message })
     }
 
-    /// Nothing may be left.
+    /// Returns an error if bytes are left.
     pub fn end(&self) -> Result<()> {
         if !self.0.is_empty() {
             bail!("a packet has {} bytes too many", self.0.len());
