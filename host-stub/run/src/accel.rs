@@ -1,5 +1,6 @@
-//! Whether KVM can be used. That the device is there and opens says little: on some machines QEMU aborts with it, on
-//! others a VM never runs. So a VM of nine bytes is run, with a limit, by the QEMU that is to run the real one.
+//! Checks whether KVM is usable. A device that opens proves little: on some machines QEMU aborts
+//! with it, on others a VM never runs. So the same QEMU first runs a VM of nine bytes, with a time
+//! limit.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,19 +12,19 @@ use clap::ValueEnum;
 
 use super::child::{self, Kept};
 
-/// How a VM is run, as it is asked for.
+/// The accelerator that the user asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Accel {
     /// KVM if a VM runs with it, else TCG
     #[default]
     Auto,
-    /// By the processor
+    /// Virtualization by the processor
     Kvm,
-    /// By emulation: everywhere, and some ten times slower
+    /// Emulation: works everywhere, about ten times slower
     Tcg,
 }
 
-/// How it is run.
+/// The accelerator in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Used {
     Kvm,
@@ -31,7 +32,7 @@ pub(crate) enum Used {
 }
 
 impl Used {
-    /// As QEMU has it.
+    /// Returns QEMU's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Kvm => "kvm",
@@ -40,15 +41,15 @@ impl Used {
     }
 }
 
-/// For the probe.
+/// Limit for the probe.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The device.
+/// KVM's device.
 const KVM: &str = "/dev/kvm";
-/// What the probe's VM tells QEMU, and the code with which that ends.
+/// The value that the probe's VM writes to QEMU's exit device, and QEMU's exit code for it.
 const TOLD: u8 = 0x10;
 const CODE: i32 = (TOLD as i32) << 1 | 1;
 
-/// Chooses; with the reason if KVM was wanted and is not used.
+/// Chooses the accelerator. Also returns the reason if KVM was wanted and is not used.
 pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (Used, String) {
     let because = |why: &str| (Used::Tcg, why.to_owned());
     match asked {
@@ -60,7 +61,7 @@ pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (
         return because("the VM has another architecture than this machine");
     }
     if arch != "x86_64" {
-        return because("KVM is tried on x86_64 only: --accel kvm takes it untried");
+        return because("KVM is probed on x86_64 only: --accel kvm uses it without a probe");
     }
     let mode = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK;
     if let Err(error) = rustix::fs::access(KVM, mode) {
@@ -70,11 +71,11 @@ pub(crate) fn choose(asked: Accel, qemu: &Path, arch: &str, scratch: &Path) -> (
     match runs(qemu, scratch) {
         Ok(None) => (Used::Kvm, String::new()),
         Ok(Some(why)) => because(&why),
-        Err(error) => because(&format!("{KVM} could not be tried: {error:#}")),
+        Err(error) => because(&format!("{KVM} could not be probed: {error:#}")),
     }
 }
 
-/// Why KVM runs no VM, if it does not.
+/// Returns why no VM runs with KVM, if so.
 fn runs(qemu: &Path, scratch: &Path) -> Result<Option<String>> {
     let firmware = scratch.join("probe");
     std::fs::File::create(&firmware)?.write_all(&self::firmware())?;
@@ -87,13 +88,13 @@ fn runs(qemu: &Path, scratch: &Path) -> Result<Option<String>> {
     std::fs::remove_file(&firmware)?;
     Ok(match ended.map(|status| status.code()) {
         Some(Some(CODE)) => None,
-        Some(_) => Some(format!("{KVM} is there, but QEMU fails with it")),
-        None => Some(format!("{KVM} is there, but hangs")),
+        Some(_) => Some(format!("{KVM} exists, but QEMU fails with it")),
+        None => Some(format!("{KVM} exists, but the VM hangs")),
     })
 }
 
-/// 64 KiB that end at the top of the first MiB, where the processor begins 16 bytes below the end:
-/// mov dx, 0x501; mov al, TOLD; out dx, al; hlt; jmp to the hlt.
+/// Returns 64 KiB that end at the top of the first MiB. The processor starts 16 bytes below the
+/// end: mov dx, 0x501; mov al, TOLD; out dx, al; hlt; jmp to the hlt.
 fn firmware() -> Vec<u8> {
     const SIZE: usize = 64 * 1024;
     const START: [u8; 9] = [0xba, 0x01, 0x05, 0xb0, TOLD, 0xee, 0xf4, 0xeb, 0xfd];

@@ -1,4 +1,4 @@
-//! `run` and `boot`, as they are written.
+//! Arguments of `run` and `boot`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,42 +10,44 @@ use crate::accel::Accel;
 use mote_client::common::pair::pair;
 use mote_client::instance::Flavour;
 
-/// Where a VM's kernel is from, and what it has.
+/// Options for the VM: kernel, disks, configuration, shares.
 #[derive(Clone, Debug, Args)]
 pub struct VmArgs {
-    /// Boot this kernel; given several times, each is run in a VM of its own
+    /// Boot this kernel. If given several times, each runs in its own VM
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub kernel: Vec<PathBuf>,
-    /// With this initramfs; one for all kernels, or one for each in their order
+    /// Use this initramfs: one for all kernels, or one for each in their order
     #[arg(long, value_name = "FILE", requires = "kernel", value_hint = ValueHint::FilePath)]
     pub initrd: Vec<PathBuf>,
-    /// Add words to the kernel's command line, which has console=, panic=-1 and quiet
+    /// Add words to the kernel's command line, which contains console=, panic=-1 and quiet
     #[arg(long, value_name = "WORDS", requires = "kernel", allow_hyphen_values = true)]
     pub append: Vec<String>,
-    /// Put an agent into the initramfs, which needs a /bin/sh; it is started before its /init
+    /// Add an agent to the initramfs, which needs a /bin/sh; it starts before the initramfs' /init
     #[arg(long, value_name = "FILE", requires = "initrd", value_hint = ValueHint::FilePath)]
     pub mote: Option<PathBuf>,
-    /// The root disk; without =FORMAT it is raw, or qcow2 by its name. Without --kernel it is booted from
+    /// Use this root disk. Without =FORMAT it is raw, or qcow2 if it is named so. Without --kernel
+    /// the VM boots from it
     #[arg(long, value_name = "FILE[=FORMAT]", value_hint = ValueHint::FilePath)]
     pub disk: Option<String>,
-    /// Keep what is written to the disk; otherwise the file is not changed
+    /// Write to the disk's file; otherwise it is not changed
     #[arg(long, requires = "disk")]
     pub write: bool,
-    /// Give cloud-init this file, on a disk of its own
+    /// Pass this file to cloud-init, on a disk of its own
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub user_data: Option<PathBuf>,
-    /// Set a configuration value, which the guest sees: user.greeting=hello
+    /// Set a configuration value that the guest sees: user.greeting=hello
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     pub config: Vec<(String, String)>,
-    /// Show the guest a directory, at the same path or at GUEST: by virtiofs or 9p, else it gets a copy; with :ro it cannot write
+    /// Share a directory with the guest, at the same path or at GUEST: by virtiofs or 9p, or as a
+    /// copy if the guest supports neither. With :ro it cannot write
     #[arg(long, value_name = "DIR[:GUEST][:ro]", value_parser = Share::parse)]
     pub share: Vec<Share>,
-    /// Its hardware.
+    /// The hardware.
     #[command(flatten)]
     pub hardware: HardwareArgs,
 }
 
-/// The machine.
+/// Options for the hardware.
 #[derive(Clone, Debug, Args)]
 pub struct HardwareArgs {
     /// Memory, MiB [default: 256 with a kernel, 512 with a disk]
@@ -54,7 +56,7 @@ pub struct HardwareArgs {
     /// Processors [default: 2 with KVM, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub cpus: Option<u32>,
-    /// How the VM is run
+    /// The accelerator
     #[arg(
         long,
         value_enum,
@@ -64,13 +66,13 @@ pub struct HardwareArgs {
         hide_env_values = true
     )]
     pub accel: Accel,
-    /// Its processor's architecture [default: this machine's]
+    /// Architecture of the processor [default: this machine's]
     #[arg(long, value_enum)]
     pub arch: Option<Arch>,
-    /// Its network
+    /// The network
     #[arg(long, value_enum, default_value_t)]
     pub network: Network,
-    /// Add arguments to QEMU's, split as a shell does
+    /// Add arguments for QEMU, split as in a shell
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true, value_parser = words)]
     pub qemu_arg: Vec<Words>,
     /// QEMU's program [default: qemu-system-ARCH]
@@ -81,7 +83,7 @@ pub struct HardwareArgs {
     pub flavour: Flavour,
 }
 
-/// Several words of one argument.
+/// Words split from one argument.
 #[derive(Clone, Debug)]
 pub struct Words(pub Vec<String>);
 
@@ -95,16 +97,16 @@ pub enum Arch {
     /// A PC
     #[value(name = "x86_64")]
     X86,
-    /// QEMU's virt
+    /// QEMU's virt machine
     #[value(name = "aarch64")]
     Aarch64,
-    /// QEMU's virt
+    /// QEMU's virt machine
     #[value(name = "riscv64")]
     Riscv64,
 }
 
 impl Arch {
-    /// This machine's.
+    /// Returns this machine's architecture.
     pub fn ours() -> Self {
         match std::env::consts::ARCH {
             "aarch64" => Self::Aarch64,
@@ -113,7 +115,7 @@ impl Arch {
         }
     }
 
-    /// As programs are named.
+    /// Returns the name in program names.
     pub fn name(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -122,12 +124,12 @@ impl Arch {
         }
     }
 
-    /// What Linux calls the serial port of its machine.
+    /// Returns Linux' name of the machine's serial port.
     pub fn terminal(self) -> &'static str {
         if self == Self::Aarch64 { "ttyAMA0" } else { "ttyS0" }
     }
 
-    /// What boots a disk and is not part of QEMU, unless it is.
+    /// Returns QEMU's option for the firmware that boots a disk, if QEMU does not include one.
     pub fn firmware(self) -> Option<&'static str> {
         match self {
             Self::X86 => None,
@@ -143,39 +145,40 @@ pub enum Network {
     /// No NIC
     #[default]
     None,
-    /// One that reaches what this machine does, by QEMU (DHCP)
+    /// A NIC with DHCP, through which QEMU reaches what this machine reaches
     User,
 }
 
-/// A run.
+/// Arguments of `run`.
 #[derive(Clone, Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub struct RunArgs {
     /// The VM.
     #[command(flatten)]
     pub vm: VmArgs,
-    /// End the command after so many seconds, with code 124; they count from its start
+    /// End the command this many seconds after its start, with exit code 124
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<f64>,
-    /// Wait so many seconds for the agent [default: 60 with KVM, else 180]
+    /// Wait this many seconds for the agent [default: 60 with KVM, else 180]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub boot_timeout: Option<f64>,
     /// Give the command a terminal
     #[arg(short = 't', long)]
     pub terminal: bool,
-    /// Set a variable of its environment; without =VALUE to what it is here
+    /// Set a variable of the command's environment; without =VALUE, to its value here
     #[arg(short, long, value_name = "KEY[=VALUE]", value_parser = variable)]
     pub env: Vec<(String, String)>,
-    /// Run it in this directory [default: /root]
+    /// Run the command in this directory [default: /root]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,
-    /// Run it as this user id, and this group id (without it the same)
+    /// Run it as this user id and group id (default: the same number)
     #[arg(long, value_name = "ID[:ID]", value_parser = user)]
     pub user: Option<(u32, u32)>,
-    /// Copy a file or directory into the guest before
+    /// Copy a file or directory into the guest before the command
     #[arg(long, value_name = "PATH:GUEST", value_parser = pushed)]
     pub push: Vec<(String, String)>,
-    /// Copy one from the guest after it, whatever its code is; PATH must not lead through symbolic links
+    /// Copy a file or directory from the guest after the command, whatever its exit code; PATH must
+    /// not contain symbolic links
     #[arg(long, value_name = "GUEST:PATH", value_parser = pulled)]
     pub pull: Vec<(String, String)>,
     /// Keep the VM after the command, until Ctrl-C; prints how to reach it
@@ -184,52 +187,53 @@ pub struct RunArgs {
     /// If the command fails, open a shell in the VM
     #[arg(long)]
     pub shell_on_failure: bool,
-    /// Print QEMU's command and run nothing
+    /// Print QEMU's command line and run nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Show the VM's console on stderr as it comes, and let the kernel say more
+    /// Show the VM's console on stderr, with more kernel messages
     #[arg(short, long)]
     pub verbose: bool,
-    /// Keep the VM's console in this file
+    /// Write the VM's console to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub console: Option<PathBuf>,
-    /// Keep in this file what the host did
+    /// Write the host's log to this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub log: Option<PathBuf>,
-    /// Write how it ended and how long each phase took to this file (JSON)
+    /// Write the result and the duration of each phase to this file (JSON)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub result: Option<PathBuf>,
-    /// Write it to this file as JUnit has it
+    /// Write the result to this file (JUnit)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
-    /// Run so many VMs at once, of several kernels
+    /// Run this many VMs at the same time, if there are several kernels
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: u32,
-    /// What to run, with its arguments
+    /// Command to run, with its arguments
     #[arg(required_unless_present = "dry_run", trailing_var_arg = true)]
     pub command: Vec<String>,
 }
 
 fn seconds(text: &str) -> Result<f64> {
     let seconds = text.parse().ok().filter(|seconds: &f64| *seconds > 0.0 && *seconds < 1e9);
-    seconds.with_context(|| format!("{text} is no number of seconds"))
+    seconds.with_context(|| format!("{text} is not a number of seconds"))
 }
 
 fn variable(text: &str) -> Result<(String, String)> {
     if let Ok(pair) = pair(text) {
         return Ok(pair);
     }
-    let value = std::env::var(text).with_context(|| format!("{text} is not set here"))?;
+    let value =
+        std::env::var(text).with_context(|| format!("{text} is not set in this environment"))?;
     Ok((text.to_owned(), value))
 }
 
 fn user(text: &str) -> Result<(u32, u32)> {
     let (user, group) = text.split_once(':').unwrap_or((text, text));
-    let number = |text: &str| text.parse().with_context(|| format!("{text} is no id"));
+    let number = |text: &str| text.parse().with_context(|| format!("{text} is not an id"));
     Ok((number(user)?, number(group)?))
 }
 
-/// Every way to divide a text at one of its colons, since paths may have some too.
+/// Returns all ways to split a text at a colon, because paths may contain colons.
 fn divided(text: &str) -> impl DoubleEndedIterator<Item = (&str, &str)> + Clone {
     let all = text.match_indices(':').map(|(at, _)| (&text[..at], &text[at + 1..]));
     all.filter(|(from, to)| !from.is_empty() && !to.is_empty()).collect::<Vec<_>>().into_iter()
@@ -241,13 +245,14 @@ fn copy(text: &str, found: Option<(&str, &str)>) -> Result<(String, String)> {
     Ok((from.to_owned(), to.to_owned()))
 }
 
-/// What is pushed is the longest path that is there.
+/// Splits a `--push` so that the source is the longest path that exists.
 fn pushed(text: &str) -> Result<(String, String)> {
     let is_there = |(from, _): &(&str, &str)| Path::new(from).symlink_metadata().is_ok();
     copy(text, divided(text).rev().find(is_there))
 }
 
-/// Where a pull goes is the longest path that begins with `/`, `./` or `../` and is in a directory.
+/// Splits a `--pull` so that the target is the longest path that begins with `/`, `./` or `../` and
+/// whose directory exists.
 fn pulled(text: &str) -> Result<(String, String)> {
     let is_possible = |(_, to): &(&str, &str)| {
         let is_marked = ["/", "./", "../"].iter().any(|mark| to.starts_with(mark));

@@ -1,5 +1,5 @@
-//! `boot`: a VM that stays, as an instance of the daemon's. What was started for it is written down, so that it can be
-//! started again.
+//! `boot`: a VM that stays, as an instance of the daemon. Its command lines are saved, so that it
+//! can be started again.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,16 +20,16 @@ use mote_client::daemon::client::{ask, is_running};
 use mote_client::instance::create::create;
 use mote_client::instance::store;
 
-/// What is started for a VM.
+/// The saved command lines of a VM.
 #[derive(Debug, Serialize, Deserialize)]
 struct Commands {
     helpers: Vec<Helper>,
     qemu: (PathBuf, Vec<String>),
 }
 
-/// For a daemon that is started.
+/// Limit for the start of a daemon.
 const DAEMON: Duration = Duration::from_secs(10);
-/// For a VM to be seen.
+/// Limit for QEMU's monitor to connect.
 const MONITOR: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -37,12 +37,12 @@ fn file(root: &Path, name: &str) -> PathBuf {
     store::directory(root, name).join("machine.json")
 }
 
-/// Whether `boot` has made it.
+/// Returns whether `boot` created the instance.
 pub fn is_ours(root: &Path, name: &str) -> bool {
     file(root, name).exists()
 }
 
-/// Makes an instance and starts its VM.
+/// Creates an instance and starts its VM.
 pub fn boot(root: &Path, name: &str, args: &VmArgs) -> Result<()> {
     if args.kernel.len() > 1 {
         bail!("one VM has one kernel");
@@ -57,7 +57,7 @@ pub fn boot(root: &Path, name: &str, args: &VmArgs) -> Result<()> {
         serve_by_daemon(root, name)?;
         power_on(root, name)
     });
-    // One that cannot be booted is none.
+    // An instance that does not boot is removed.
     made.inspect_err(|_| {
         let _gone = if is_running(root) {
             ask(root, "POST", &format!("/1.0/instances/{name}/delete-running"), &Value::Null)
@@ -68,7 +68,7 @@ pub fn boot(root: &Path, name: &str, args: &VmArgs) -> Result<()> {
     })
 }
 
-/// Its files.
+/// Writes the files of an instance.
 fn make(root: &Path, plan: &mut Plan) -> Result<()> {
     plan.overlay_disk()?;
     plan.write_files(root)?;
@@ -79,8 +79,8 @@ fn make(root: &Path, plan: &mut Plan) -> Result<()> {
     write_whole(&file(root, &plan.instance.name), &text, 0o600)
 }
 
-/// Has a daemon serve an instance. One that runs may be about to end, with what was its last instance; then another is
-/// started, which finds this one by itself.
+/// Lets a daemon serve an instance. A running daemon may be about to end with its last instance;
+/// then another is started, which finds this one.
 fn serve_by_daemon(root: &Path, name: &str) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -93,7 +93,7 @@ fn serve_by_daemon(root: &Path, name: &str) -> Result<()> {
     }
 }
 
-/// A daemon for the directory, if there is none: it ends with its last instance.
+/// Starts a daemon for the directory if there is none. It ends with its last instance.
 fn run_daemon(root: &Path) -> Result<()> {
     if is_running(root) {
         return Ok(());
@@ -112,7 +112,7 @@ fn run_daemon(root: &Path) -> Result<()> {
         if begun.elapsed() > DAEMON || has_ended && !said.contains(store::IS_LOCKED) {
             bail!("the daemon does not run: {}", last_line(&path));
         }
-        // The one before it has not quite ended.
+        // The previous daemon has not quite ended.
         if has_ended {
             daemon = command.spawn()?;
         }
@@ -121,16 +121,16 @@ fn run_daemon(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Starts the VM of an instance that `boot` has made.
+/// Starts the VM of an instance that `boot` created.
 pub fn power_on(root: &Path, name: &str) -> Result<()> {
     let state = state(root, name)?;
     if state["vm"]["monitor"] == "connected" {
-        bail!("{name} runs already");
+        bail!("{name} is already running");
     }
-    let text =
-        fs::read(file(root, name)).with_context(|| format!("{name} was not made by boot"))?;
+    let text = fs::read(file(root, name))
+        .with_context(|| format!("{name} was not created by mote-host boot"))?;
     let commands: Commands = serde_json::from_slice(&text)?;
-    // The share is written anew, and its disk of it.
+    // Writes the share again, and the disk made from it.
     ask(root, "POST", &format!("/1.0/instances/{name}/start"), &Value::Null)?;
     let started = started(root, name, &commands);
     started.inspect_err(|_| {
@@ -158,7 +158,7 @@ fn started(root: &Path, name: &str, commands: &Commands) -> Result<()> {
         }
         std::thread::sleep(LOOK);
     }
-    // From here on they are the daemon's.
+    // From here on they belong to the daemon.
     helpers.into_iter().for_each(child::Kept::leave);
     qemu.leave();
     Ok(())

@@ -1,4 +1,4 @@
-//! What can be known before anything is started: it is said then, and with the option's name.
+//! Checks the arguments before anything is started, so that an error names the option.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,10 +13,10 @@ use mote_client::common::printable;
 use mote_client::files::local_directory::{Missing, Target, place, report_place};
 use mote_vm::recipe::root_disk;
 
-/// What an image of QEMU's own format begins with.
+/// The beginning of a qcow2 image.
 const QCOW2: [u8; 4] = *b"QFI\xfb";
 
-/// An error if what a run reads is not there, or if there is no place for what it fetches.
+/// Returns an error if an input of the run is missing, or the directory for a pull.
 pub(crate) fn inputs(args: &RunArgs) -> Result<()> {
     vm(&args.vm)?;
     if args.command.first().is_some_and(String::is_empty) {
@@ -38,7 +38,7 @@ pub(crate) fn inputs(args: &RunArgs) -> Result<()> {
     Ok(())
 }
 
-/// An error if what it reports cannot be written.
+/// Returns an error if a report of the run cannot be written.
 pub(crate) fn outputs(args: &RunArgs) -> Result<()> {
     let outputs = [
         ("console", &args.console),
@@ -52,23 +52,26 @@ pub(crate) fn outputs(args: &RunArgs) -> Result<()> {
             report_place(path).with_context(|| at(option, path))?;
         }
     }
-    // It is emptied, written by another process and read by this one.
+    // QEMU empties and writes it, and this process reads it.
     if let Some(path) = &args.console
         && fs::metadata(path).is_ok_and(|about| !about.is_file())
     {
-        bail!("{}: this is no file; -v shows the console on stderr", at("console", path));
+        bail!(
+            "{}: this is not a regular file; use -v to see the console on stderr",
+            at("console", path)
+        );
     }
     Ok(())
 }
 
-/// An error if a VM's files cannot be read: QEMU names them less plainly.
+/// Returns an error if a file of the VM cannot be read. QEMU's messages are less clear.
 pub(crate) fn vm(args: &VmArgs) -> Result<()> {
     let (kernels, initrds) = (args.kernel.len(), args.initrd.len());
     if kernels == 0 && args.disk.is_none() {
-        bail!("there is nothing to boot: --kernel FILE or --disk FILE is needed");
+        bail!("nothing to boot: give --kernel FILE or --disk FILE");
     }
     if initrds > 1 && initrds != kernels {
-        bail!("{kernels} kernels have {initrds} initramfs: one for all, or one for each");
+        bail!("{kernels} kernels, but {initrds} initramfs: give one for all, or one for each");
     }
     let hardware = &args.hardware;
     if let Some((arch, firmware)) = hardware.arch.and_then(|arch| Some((arch, arch.firmware()?)))
@@ -96,8 +99,8 @@ pub(crate) fn vm(args: &VmArgs) -> Result<()> {
     Ok(())
 }
 
-/// A format is never guessed: a guest writes what it likes into a raw disk. But a qcow2 image that is booted as raw boots
-/// nothing, and says nothing.
+/// Refuses a qcow2 image that would be booted as raw, which fails without a message. The format is
+/// never detected: a guest could write a qcow2 header to a raw disk.
 fn disk(said: &str) -> Result<()> {
     let (file, format) = root_disk(said)?;
     let mut start = [0; QCOW2.len()];
@@ -105,7 +108,7 @@ fn disk(said: &str) -> Result<()> {
     if is_read && start == QCOW2 && format == "raw" && !said.ends_with("=raw") {
         let said = printable::name(said);
         bail!(
-            "--disk {said}: this begins as a qcow2 image does, and its name does not say so: say {said}=qcow2, or {said}=raw"
+            "--disk {said}: the file is a qcow2 image, but is not named so: say {said}=qcow2, or {said}=raw"
         );
     }
     Ok(())
@@ -115,19 +118,20 @@ fn at(option: &str, path: &Path) -> String {
     format!("--{option} {}", printable::name(path))
 }
 
-/// Not opened before it is known that this does not wait for a writer.
+/// Opens a file. Its type is checked first, because opening a pipe would wait for a writer.
 fn readable(option: &str, file: &Path) -> Result<File> {
     let kind = fs::metadata(file).with_context(|| at(option, file))?.file_type();
     if kind.is_dir() {
         bail!("{}: this is a directory", at(option, file));
     }
     if kind.is_fifo() || kind.is_socket() {
-        bail!("{}: this is a pipe or a socket, and no file", at(option, file));
+        bail!("{}: this is a pipe or a socket, not a regular file", at(option, file));
     }
     File::open(file).with_context(|| at(option, file))
 }
 
-/// Nothing is made or changed yet: a run that is refused leaves the results of the last one.
+/// Returns an error if a file could not be written. Creates and changes nothing, so that a refused
+/// run leaves the results of the last one.
 fn writable(path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Ok(about) if about.is_dir() => bail!("this is a directory"),
@@ -145,7 +149,7 @@ fn above(path: &Path) -> &Path {
 
 fn directory(path: &Path) -> Result<()> {
     if !fs::metadata(path).with_context(|| printable::name(path))?.is_dir() {
-        bail!("{} is no directory", printable::name(path));
+        bail!("{} is not a directory", printable::name(path));
     }
     access(path, Access::WRITE_OK | Access::EXEC_OK).with_context(|| printable::name(path))
 }

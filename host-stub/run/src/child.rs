@@ -1,8 +1,8 @@
-//! Processes that end with this one, however it ends. The kernel kills them when their parent is gone; that has to be
-//! asked for by the process itself, between fork and exec, where only unsafe code could run. So this program is
-//! started a second time, asks for it, and becomes the other.
+//! Processes that end with this one, however it ends. The kernel kills a process with its parent if
+//! the process itself asks for it, between fork and exec, where only unsafe code could run. So this
+//! program starts itself again, asks for it and then executes the other program.
 //!
-//! The parent is a thread to the kernel: they are started by the main one.
+//! To the kernel the parent is a thread, so the main thread must start them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -27,18 +27,18 @@ use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set};
 use rustix::thread::{UnshareFlags, unshare};
 use serde::{Deserialize, Serialize};
 
-/// First argument of this program when it is to become another one.
+/// First argument if this program is to execute another one.
 const MARK: &str = "--mote-host-child";
-/// The same, if that is to find its directory read-only.
+/// The same, with the working directory mounted read-only.
 const READ_ONLY: &str = "--mote-host-read-only";
-/// The parent of a process that goes on by itself.
+/// The parent of a process that outlives this one.
 const NOBODY: &str = "-";
-/// This program, also after its file was replaced.
+/// This program, even after its file was replaced.
 const OURSELVES: &str = "/proc/self/exe";
-/// Between looks whether one has ended.
+/// Interval of the checks whether a process has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Becomes another program if that is what this process was started for; gives why it could not.
+/// Executes another program if the arguments ask for it. Returns the error if that fails.
 pub fn become_another() -> Option<anyhow::Error> {
     let mut words = std::env::args_os().skip(1);
     let first = words.next()?;
@@ -49,14 +49,15 @@ pub fn become_another() -> Option<anyhow::Error> {
     }
 }
 
-/// A command line, but for its arguments, of a program that cannot write in the directory it is started in, and listens at this
-/// socket, which may be there: its last argument is `--fd=` with that.
+/// Returns a command line, without further arguments, of a program that cannot write to its working
+/// directory and listens on this socket, which may exist. Its last argument will be `--fd=` and the
+/// socket's number.
 pub(crate) fn read_only(program: &Path, socket: &Path) -> (PathBuf, Vec<String>) {
     let words = [socket, program].map(|path| path.display().to_string());
     (OURSELVES.into(), [vec![READ_ONLY.to_owned()], words.into()].concat())
 }
 
-/// Whether this process may make such mounts.
+/// Returns whether this process may make such mounts.
 pub(crate) fn can_mount_read_only(directory: &Path) -> bool {
     let mut tried = Command::new(OURSELVES);
     tried.arg(READ_ONLY).args(["", "true"]).current_dir(directory);
@@ -64,7 +65,8 @@ pub(crate) fn can_mount_read_only(directory: &Path) -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// Mounts the current directory read-only where only this process sees it, with all that is mounted below it.
+/// Mounts the current directory read-only, with all mounts below it, in a mount namespace of this
+/// process.
 fn become_reader(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     let socket = words.next().context("no socket")?;
     let program = words.next().context("no program")?;
@@ -83,24 +85,25 @@ fn become_reader(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     for mount in mounts(&std::fs::read("/proc/self/mountinfo")?) {
         let flags = MountFlags::BIND | MountFlags::RDONLY;
         let changed = mount_remount(&mount, flags, c"");
-        // All others too, as far as that is possible: the program is told a path, where something else may be by now.
+        // Also all other mounts, as far as possible: the program gets a path, which may meanwhile
+        // lead elsewhere.
         if mount.starts_with(&here) {
             changed.with_context(|| mount.display().to_string())?;
         }
     }
-    // Not the directory below the mount, where it is still.
+    // Enters the new mount; the process is still in the directory below it.
     std::env::set_current_dir(&here)?;
     Err(command.exec()).with_context(|| program.display().to_string())
 }
 
-/// Where something is mounted, by mountinfo.
+/// Returns the mount points in mountinfo.
 fn mounts(mountinfo: &[u8]) -> Vec<PathBuf> {
     let lines = mountinfo.split(|byte| *byte == b'\n');
     let points = lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
     points.map(unescaped).collect()
 }
 
-/// A path without the octal numbers of spaces, tabs, line ends and backslashes.
+/// Decodes the octal escapes of spaces, tabs, line ends and backslashes.
 fn unescaped(path: &[u8]) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::new(), path);
     while let Some((first, after)) = rest.split_first() {
@@ -117,11 +120,11 @@ fn become_one(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     let parent = words.next().context("no parent")?;
     let lock = words.next().context("no lock")?;
     let program = words.next().context("no program")?;
-    // A guest makes no device on this machine in what it shares with a program of root's, QEMU's 9p included. Another user's
-    // program has no such right, and no right to drop it.
+    // A guest must not create device nodes through a share that a program of root serves, QEMU's 9p
+    // included. Other users' programs have no such capability, and cannot drop it.
     let _has_none = remove_capability_from_bounding_set(CapabilitySet::MKNOD);
     if parent == NOBODY {
-        // A terminal that is closed is not its.
+        // Signals of a closed terminal are not for it.
         setsid()?;
     } else {
         end_with(&parent)?;
@@ -129,7 +132,7 @@ fn become_one(mut words: impl Iterator<Item = OsString>) -> Result<()> {
     if !lock.is_empty() {
         let file = File::options().append(true).create(true).open(&lock)?;
         file.try_lock().with_context(|| lock.display().to_string())?;
-        // It stays open in the other program, and locked for as long as that runs.
+        // It stays open and locked while the other program runs.
         fcntl_setfd(&file, FdFlags::empty())?;
         std::mem::forget(file);
     }
@@ -139,7 +142,7 @@ fn become_one(mut words: impl Iterator<Item = OsString>) -> Result<()> {
 
 fn end_with(parent: &OsStr) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have ended before we asked.
+    // The parent may have ended before the request.
     let is_there = getppid().map(Pid::as_raw_nonzero).map(|pid| pid.to_string());
     if is_there.as_deref().map(OsStr::new) != Some(parent) {
         bail!("the parent has ended");
@@ -147,12 +150,14 @@ fn end_with(parent: &OsStr) -> Result<()> {
     Ok(())
 }
 
-/// A command line of a program that ends with this process. A terminal's signals are not for it.
+/// Returns the command line of a program that ends with this process. It gets no signals of the
+/// terminal.
 pub(crate) fn command(program: &Path) -> Command {
     as_child_of(&getpid().as_raw_nonzero().to_string(), Path::new(""), program)
 }
 
-/// One of a program that goes on by itself, and locks a file meanwhile if one is named.
+/// Returns the command line of a program that outlives this process and, if a file is named, keeps
+/// it locked.
 pub(crate) fn detached(program: &Path, lock: &Path) -> Command {
     as_child_of(NOBODY, lock, program)
 }
@@ -166,27 +171,27 @@ fn as_child_of(parent: &str, lock: &Path, program: &Path) -> Command {
     command
 }
 
-/// A process beside QEMU.
+/// A process that QEMU needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Helper {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
-    /// Where QEMU finds it.
+    /// Its socket for QEMU.
     pub(crate) socket: PathBuf,
-    /// What it locks if it goes on by itself, if anything.
+    /// The file that it locks if it outlives this process; empty for none.
     pub(crate) lock: PathBuf,
-    /// Where it runs.
+    /// Its working directory.
     pub(crate) directory: PathBuf,
 }
 
 impl Helper {
-    /// Where its output is.
+    /// Returns the file with its output.
     pub(crate) fn log(&self) -> PathBuf {
         self.socket.with_extension("log")
     }
 }
 
-/// A process that is killed when dropped, and waited for.
+/// A process that is killed and awaited when dropped.
 #[derive(Debug)]
 pub(crate) struct Kept(Child);
 
@@ -196,17 +201,17 @@ impl Kept {
         Ok(Self(command.spawn().context(OURSELVES)?))
     }
 
-    /// Its number.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.0)
     }
 
-    /// How it ended, if it has.
+    /// Returns its exit status if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().ok().flatten()
     }
 
-    /// The same, within that time.
+    /// Waits for its exit status, at most `limit`.
     pub(crate) fn ends_within(&mut self, limit: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + limit;
         loop {
@@ -218,28 +223,28 @@ impl Kept {
         }
     }
 
-    /// Lets it go on by itself.
+    /// Lets it outlive this process.
     pub(crate) fn leave(self) {
         std::mem::forget(self);
     }
 
-    /// Tells it to end.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
-        // Not waited for yet: the number is still its own.
+        // It is not reaped yet, so the id is still its own.
         let _gone = kill_process(self.pid(), Signal::TERM);
     }
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // One that hangs in the kernel dies when it comes back; nobody waits for that.
+        // A process that hangs in the kernel dies when the call returns; that is not awaited.
         const DEATH: Duration = Duration::from_secs(2);
         let _gone = self.0.kill();
         self.ends_within(DEATH);
     }
 }
 
-/// Where a program is: a path, or a name that is looked for in PATH and these directories.
+/// Returns the path of a program: as given, or found by name in PATH and these directories.
 pub(crate) fn find(program: &Path, others: &[&str]) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return is_program(program).then(|| program.to_owned());

@@ -1,4 +1,4 @@
-//! What happens while the VM runs: what ends it first decides, and is waited for no longer than it takes.
+//! Supervises the running VM: the first event that ends it decides the outcome.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -21,62 +21,64 @@ use mote_client::net::stream::Limit;
 use mote_stub::daemon::diagnosis::diagnose;
 use mote_vm::console::Console;
 
-/// What this waits for, besides the VM.
+/// An event, other than those of the VM.
 #[derive(Debug)]
 pub(crate) enum News {
     Signal(i32),
     Guest(Step),
 }
 
-/// Between two looks at the VM.
+/// Interval of the checks of the VM.
 const LOOK: Duration = Duration::from_millis(10);
-/// After QEMU's end, for its last words on the monitor, and for what the guest sent before.
+/// How long to wait after QEMU's end for the monitor's last messages and the guest's last data.
 const LAST_WORDS: Duration = Duration::from_millis(300);
-/// A kernel that panics ends QEMU at once, or never; then the agent is asked.
+/// A panic ends QEMU immediately or never. After this time the agent is asked whether it was one.
 const PANICKED: Duration = Duration::from_millis(400);
-/// For that.
+/// Limit for the agent's answer.
 const ANSWER: Duration = Duration::from_millis(500);
-/// What mote says that finds a vsock device, as a run's VM has one, and no driver in the kernel or its modules.
+/// Part of mote's message if there is a vsock device, as in every run, but neither the kernel nor
+/// its modules have a driver.
 const NO_DRIVER: &str = "no driver (vmw_vsock_virtio_transport)";
-/// A boot that has stopped comes to its agent all the same, or it does not.
+/// How long a boot that seems to have stopped may still reach its agent.
 const STUCK: Duration = Duration::from_secs(10);
-/// What is said of a VM that has read nothing and printed nothing.
+/// The message for a VM that has read and printed nothing.
 const NOTHING_BOOTED: &str = "nothing was booted: the guest has read nothing of its config share, and its console is \
                               empty. Has the disk a boot loader for this machine's firmware, and the kernel \
                               console=ttyS0 on its command line?";
-/// For a guest that is told to switch itself off.
+/// Limit for a guest to power off.
 const OFF: Duration = Duration::from_secs(10);
 
-/// How long what may take.
+/// Time limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) boot: Duration,
     pub(crate) command: Option<Duration>,
 }
 
-/// A VM that runs.
+/// A running VM.
 pub(crate) struct Course<'a> {
     pub(crate) world: World,
     pub(crate) console: Console,
     pub(crate) news: Receiver<News>,
     pub(crate) limits: Limits,
-    /// Whether the console stays.
+    /// Whether the console's file is kept.
     pub(crate) kept: bool,
     pub(crate) why_tcg: String,
-    /// Where what the guest writes is kept.
+    /// Where the guest's writes to its disk are stored.
     pub(crate) written_to: PathBuf,
-    /// Where the VM is reached by other commands, if it is to stay.
+    /// The directory for other commands, if the VM stays.
     pub(crate) keep: Option<PathBuf>,
     pub(crate) about: &'a mut Value,
-    /// How much is to be fetched after the command.
+    /// Number of `--pull` options.
     pub(crate) pulls: usize,
     /// Why the guest could not run the command.
     pub(crate) cannot_run: Option<String>,
-    /// Why not all is here that the command wrote.
+    /// Why part of the command's output is missing.
     pub(crate) lacks: Vec<String>,
 }
 
-/// The signals that end a process, as news. A second one ends this process at once; the kernel ends the others.
+/// Reports signals that end a process. The second one ends this process immediately; the kernel
+/// then ends the others.
 pub(crate) fn watch_signals() -> Result<(Sender<News>, Receiver<News>)> {
     let (sender, receiver) = channel();
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM])?;
@@ -85,7 +87,7 @@ pub(crate) fn watch_signals() -> Result<(Sender<News>, Receiver<News>)> {
         let mut is_told = false;
         for signal in signals.forever() {
             if is_told || news.send(News::Signal(signal)).is_err() {
-                #[expect(clippy::exit, reason = "whoever says it twice does not want to wait")]
+                #[expect(clippy::exit, reason = "a second signal means not to wait")]
                 std::process::exit(128 + signal);
             }
             is_told = true;
@@ -94,21 +96,21 @@ pub(crate) fn watch_signals() -> Result<(Sender<News>, Receiver<News>)> {
     Ok((sender, receiver))
 }
 
-/// Where it is.
+/// The stage of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Boot,
-    /// The agent is there: files are pushed.
+    /// The agent answers; files are pushed.
     Before,
     Command,
     /// The command has ended.
     After(u8),
-    /// Only somebody who is to look at it is there.
+    /// Only kept for the user.
     Kept(u8),
 }
 
 impl Course<'_> {
-    /// Lets it happen.
+    /// Supervises until the outcome is known.
     pub(crate) fn run(&mut self, job: Job, tell: Sender<News>, phases: &mut Phases) -> Outcome {
         let outcome = self.until_it_ends(job, &tell, phases);
         match outcome.cause() {
@@ -151,7 +153,7 @@ impl Course<'_> {
                     }
                 }
                 (Stage::Boot, _) if self.is_stuck() => {
-                    return Outcome::NotRun(self.stopped("its agent was not heard of"));
+                    return Outcome::NotRun(self.stopped("its agent did not report"));
                 }
                 (Stage::Boot, _) if begun.elapsed() > self.limits.boot => {
                     let limit = self.limits.boot.as_secs_f64();
@@ -168,7 +170,7 @@ impl Course<'_> {
         }
     }
 
-    /// What follows from what was done in the guest.
+    /// Returns the outcome, if any, of a step in the guest.
     fn stepped(&mut self, step: Step, stage: &mut Stage, phases: &mut Phases) -> Option<Outcome> {
         match step {
             Step::Shared(target, way) => self.about["shares"][target] = json!(way),
@@ -185,7 +187,7 @@ impl Course<'_> {
                 self.cannot_run = Some(why);
             }
             Step::Ended(Err(silent)) => {
-                // Usually the VM has ended, which is seen soon.
+                // Usually the VM has ended, which is noticed soon.
                 let end = Instant::now() + LAST_WORDS;
                 let why = loop {
                     if let Some(why) = self.is_over(&mut Some(Instant::now())) {
@@ -226,7 +228,7 @@ impl Course<'_> {
         None
     }
 
-    /// A signal has come. Who only looks at a VM ends that.
+    /// Returns the outcome of a signal. In the kept stage it is the normal end.
     fn told(&self, stage: Stage, signal: i32) -> Outcome {
         match stage {
             Stage::Kept(code) if signal == SIGINT => self.exited(code),
@@ -236,7 +238,7 @@ impl Course<'_> {
         }
     }
 
-    /// Why the VM is over, if it is.
+    /// Returns why the VM has ended, if it has.
     fn is_over(&mut self, panicked: &mut Option<Instant>) -> Option<String> {
         let panic = self.console.look().map(str::to_owned);
         if let Some(status) = self.world.qemu.ended() {
@@ -244,13 +246,13 @@ impl Course<'_> {
             while self.world.is_monitored() && Instant::now() < end {
                 thread::sleep(Duration::from_millis(1));
             }
-            // What it printed last.
+            // The console's last output.
             let panic = self.console.look().map(str::to_owned);
             let last = self.world.last_words();
             return Some(match panic {
                 Some(panic) => said(&panic),
                 None if !status.success() => {
-                    let last = if last.is_empty() { "it says nothing" } else { &last };
+                    let last = if last.is_empty() { "no message" } else { &last };
                     format!("QEMU ended ({status}): {last}")
                 }
                 None => self.diagnosis(None),
@@ -267,7 +269,7 @@ impl Course<'_> {
         if since.elapsed() < PANICKED {
             return None;
         }
-        // A program may print such a line; a kernel that has panicked runs none.
+        // A program may print such a line, but a kernel that has panicked runs no program.
         if !is_still && self.answers() {
             *panicked = Some(Instant::now() + Duration::from_secs(60));
             return None;
@@ -275,7 +277,7 @@ impl Course<'_> {
         Some(panic.map_or_else(|| self.diagnosis(None), |panic| said(&panic)))
     }
 
-    /// Whether the agent does.
+    /// Returns whether the agent answers.
     fn answers(&self) -> bool {
         let (root, instance) = (&self.world.host.daemon.root, self.world.instance());
         let limit = Limit::Until(Instant::now() + ANSWER);
@@ -286,12 +288,12 @@ impl Course<'_> {
         self.world.look(|live| live.agent.is_started() || live.called).unwrap_or(false)
     }
 
-    /// Whether the boot has stopped for good, as its console says.
+    /// Returns whether the console shows that the boot has stopped for good.
     fn is_stuck(&mut self) -> bool {
         self.console.stuck().is_some_and(|stuck| stuck.since.elapsed() > STUCK)
     }
 
-    /// Why it does not come to its agent: where it has stopped, if that is known.
+    /// Returns why the boot does not reach its agent, and where it stopped if known.
     fn stopped(&mut self, why: &str) -> String {
         match self.console.stuck() {
             Some(stuck) => format!("the guest's boot stopped at \"{}\": {why}", stuck.line),
@@ -302,7 +304,7 @@ impl Course<'_> {
     fn diagnosis(&self, trouble: Option<Trouble>) -> String {
         if self.world.look(|live| live.vm.has_no_space()) == Some(true) {
             return format!(
-                "{} is full, where what the guest writes to its disk is kept, and QEMU has stopped the VM",
+                "{} is full, where the guest's writes to its disk are stored, and QEMU has stopped the VM",
                 self.written_to.display()
             );
         }
@@ -314,17 +316,18 @@ impl Course<'_> {
         text.unwrap_or_else(|| "the VM is gone".to_owned())
     }
 
-    /// Why there is no agent. What it says of that itself is on the console of many images.
+    /// Returns why there is no agent. In many images the agent's own reason is on the console.
     fn why_silent(&self, trouble: Option<Trouble>) -> String {
         let diagnosis = self.diagnosis(trouble);
         match self.console.agent() {
             Some(said) if said.contains(NO_DRIVER) => format!("this kernel has no vsock: {said}"),
-            Some(said) => format!("{diagnosis}; the agent said last: {said}"),
+            Some(said) => format!("{diagnosis}; the agent's last message: {said}"),
             None => diagnosis,
         }
     }
 
-    /// The VM is over: what the guest sent before is still written.
+    /// Returns the outcome of a VM that has ended. Data that the guest sent before is still
+    /// written.
     fn lost(&mut self, stage: Stage, why: String, phases: &mut Phases) -> Outcome {
         phases.ended.get_or_insert_with(Instant::now);
         let end = Instant::now() + LAST_WORDS;
@@ -347,7 +350,7 @@ impl Course<'_> {
             Stage::After(code) => {
                 if self.pulls > 0 {
                     self.lacks
-                        .push(format!("the guest was lost before its files were here: {why}"));
+                        .push(format!("the guest was lost before its files were copied: {why}"));
                 }
                 self.exited(code)
             }
@@ -364,7 +367,7 @@ impl Course<'_> {
         }
     }
 
-    /// Says what is wrong, and shows the end of the console.
+    /// Prints the cause and the end of the console.
     fn complain(&self, cause: &str) {
         complain(cause);
         let tail = self.console.tail();
@@ -372,7 +375,7 @@ impl Course<'_> {
             to_stderr(format_args!("the console's last lines:\n{tail}"));
         }
         if self.kept {
-            to_stderr(format_args!("all of it: {}\n", self.console.path().display()));
+            to_stderr(format_args!("the whole console: {}\n", self.console.path().display()));
         }
         if !self.why_tcg.is_empty() {
             let why = &self.why_tcg;
@@ -380,14 +383,14 @@ impl Course<'_> {
         }
     }
 
-    /// Switches the VM off as its power button does, so that its disk has all that was written.
+    /// Presses the VM's power button, so that its disk gets all written data.
     pub(crate) fn switch_off(&mut self) {
         let ordered = self.world.look(|live| live.vm.order("system_powerdown").unwrap_or(false));
         if ordered == Some(true) && self.world.qemu.ends_within(OFF).is_some() {
             return;
         }
         complain(
-            "the guest does not listen to its power button, and was switched off; what it wrote was synced before",
+            "the guest ignores its power button and was switched off; its writes were synced before",
         );
         let _gone = self.world.look(|live| live.vm.order("quit").unwrap_or(false));
         self.world.qemu.ends_within(Duration::from_secs(2));
@@ -398,7 +401,7 @@ fn said(panic: &str) -> String {
     format!("guest panicked: \"{panic}\"")
 }
 
-/// Does the job in a thread.
+/// Runs the job in a thread.
 fn begin(job: Job, tell: Sender<News>) {
     let (steps, all) = channel();
     thread::spawn(move || job.run(&steps));

@@ -1,4 +1,4 @@
-//! What is done in the guest, in a thread of its own: files before, the command, files after.
+//! The thread that works in the guest: pushes files, runs the command, pulls files.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Sender;
@@ -19,52 +19,52 @@ use mote_client::files::tree::{self, Owner};
 use mote_client::instance::Instance;
 use mote_client::net::stream::Limit;
 
-/// What is to be done.
+/// The work.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) root: PathBuf,
     pub(crate) instance: Instance,
     pub(crate) exec: Exec,
-    /// What is run if that fails.
+    /// A shell for a failed command.
     pub(crate) shell: Option<Exec>,
-    /// What is run after all, to have on disk what was written.
+    /// The last command, which syncs the guest's disk.
     pub(crate) sync: Option<Exec>,
     pub(crate) shares: Vec<Share>,
-    /// Without links that lead there: the guest may make some.
+    /// Source and target. The sources' paths have no links: the guest may create some.
     pub(crate) push: Vec<(PathBuf, PathBuf)>,
     pub(crate) pull: Vec<(String, String)>,
-    /// When the agent has to have answered, and the command to be started.
+    /// The time by which the agent must have answered and the command must have started.
     pub(crate) until: Instant,
 }
 
-/// How far it is.
+/// A step of the work.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// How a share is there.
+    /// How a share is mounted.
     Shared(String, &'static str),
     /// The command was started.
     Started,
-    /// The command has ended with this code, or the guest was lost, and why if that is known.
+    /// The command has ended with this code, or the guest was lost, with the reason if known.
     Ended(Result<u8, String>),
-    /// The guest could not run it, and why; its end follows.
+    /// The guest could not run the command, with the reason; its end follows.
     CannotRun(String),
-    /// It could not be started.
+    /// The command could not be started.
     NotRun(anyhow::Error),
-    /// Not all that it wrote is here: output could not be written, or files could not be fetched.
+    /// Output could not be written, or files could not be pulled.
     Lacks(String),
-    /// All is done.
+    /// All work is done, with the command's code.
     Done(u8),
 }
 
-/// Between two calls to an agent that has announced itself and does not listen yet.
+/// Interval of calls to an agent that has reported itself but does not listen yet.
 const AGAIN: Duration = Duration::from_millis(50);
-/// For an agent that mounts the shares.
+/// How long to wait for the agent to mount the shares.
 const MOUNTS: Duration = Duration::from_secs(1);
-/// For a call after the command.
+/// Limit for a call after the command.
 const AFTER: Duration = Duration::from_secs(60);
 
 impl Job {
-    /// Does it, and tells.
+    /// Does the work and reports its steps.
     pub(crate) fn run(&self, tell: &Sender<Step>) {
         let say = |step| tell.send(step).is_ok();
         match self.command(tell) {
@@ -81,7 +81,7 @@ impl Job {
         }
     }
 
-    /// The command, with what comes before; its code, or why the guest was lost.
+    /// Pushes files and runs the command. Returns its code, or why the guest was lost.
     fn command(&self, tell: &Sender<Step>) -> Result<Result<u8, String>> {
         let (root, instance, patience) = (&self.root, &self.instance, Patience::until(self.until));
         let events = patience.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
@@ -92,7 +92,7 @@ impl Job {
         if !self.shares.is_empty() || !self.push.is_empty() {
             self.before(tell)?;
         }
-        // A request that may have been heard is not sent again: it has all of the time.
+        // A request that the agent may have received is not repeated, so it gets all of the time.
         let ask = |_| Asked::new(root, instance, &self.exec, patience.whole());
         let asked = patience.ask(ask, is_unsent)?;
         let limit = Some(patience.whole());
@@ -120,11 +120,11 @@ impl Job {
         patience.ask(open, is_passing)
     }
 
-    /// Shares that are not mounted are copied; files are pushed.
+    /// Copies shares that are not mounted, and pushes files.
     fn before(&self, tell: &Sender<Step>) -> Result<()> {
         let mut session = self.session(Patience::until(self.until))?;
         if !self.shares.is_empty() {
-            // A guest that sends a byte now and then is not waited for.
+            // Bounded also for a guest that makes a little progress now and then.
             session.stream.limit(Patience::until(self.until).whole());
             let list = self.mounts(&mut session)?;
             session.stream.limit(Limit::Each(SILENCE));
@@ -137,7 +137,7 @@ impl Job {
                         if share.access == Access::Write {
                             complain(&format!(
                                 "{} is a copy in the guest, and what is written there is lost: this machine and the \
-                                 guest have neither virtiofs nor 9p in common (with :ro this is not said)",
+                                 guest support neither virtiofs nor 9p (with :ro this is not reported)",
                                 share.target
                             ));
                         }
@@ -150,7 +150,7 @@ impl Job {
         self.push.iter().try_for_each(|(from, to)| copy(&mut session, from, to))
     }
 
-    /// The guest's mounts, as soon as the shares are among them, or after a while.
+    /// Returns the guest's mounts, as soon as they contain the shares or the time is over.
     fn mounts(&self, session: &mut Session) -> Result<String> {
         let end = Instant::now() + MOUNTS;
         loop {
@@ -165,7 +165,7 @@ impl Job {
         }
     }
 
-    /// A shell if it failed, and files; an error is one of these.
+    /// Opens a shell if the command failed, then pulls files. Errors are those of the pulls.
     fn after(&self, code: u8) -> Result<()> {
         if let Some(shell) = self.shell.as_ref().filter(|_| code != 0) {
             complain(&format!("exit code {code}; a shell in the VM, which ends with it"));
@@ -181,7 +181,7 @@ impl Job {
         fetched
     }
 
-    /// Runs something else.
+    /// Runs another command.
     fn also(&self, exec: &Exec) -> Result<()> {
         let (root, instance, patience) = (&self.root, &self.instance, Patience::of(AFTER));
         let events = patience.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
@@ -206,21 +206,21 @@ impl Job {
     }
 }
 
-/// What is pushed from where, a path without links, and to where. A link that is named stands for what it leads to, which is not
-/// there; those in a directory stay links.
+/// Returns the source without links, and the target. A source that is a link is replaced by its
+/// target; links in a directory stay links.
 pub(crate) fn pushed((from, to): &(String, String)) -> Result<(PathBuf, PathBuf)> {
     let from = Path::new(from);
     let here = from.canonicalize().with_context(|| from.display().to_string())?;
     let mut target = Path::new("/").join(to);
     if to.ends_with('/') {
-        // By the name that was said, unless that is none, as `.` is.
+        // Named as given, or as the resolved path if that has no name, such as `.`.
         let name = from.file_name().or(here.file_name());
         target.push(name.context("/ cannot be copied as a whole")?);
     }
     Ok((here, target))
 }
 
-/// Copies something into the guest.
+/// Copies a file or directory into the guest.
 fn copy(session: &mut Session, from: &Path, to: &Path) -> Result<()> {
     if let Some(above) = to.parent() {
         tree::make_parents(session, above)?;

@@ -36,12 +36,13 @@ use self::args::RunArgs;
 pub use self::outcome::NOT_RUN;
 use mote_client::common::printable::complain;
 
-/// Runs it; gives the exit code. What goes wrong that is not the command's is told, and has one code.
+/// Runs the command and returns the exit code. Errors that are not the command's are printed and
+/// have a code of their own.
 pub fn run(args: &RunArgs) -> u8 {
     code(checked(args))
 }
 
-/// The code of what came of it.
+/// Returns the exit code of a result.
 pub fn code(result: Result<u8>) -> u8 {
     result.unwrap_or_else(|error| {
         complain(&format!("{error:#}"));

@@ -1,4 +1,4 @@
-//! The VM of a run: its instance, and QEMU's command line.
+//! The VM of a run: its instance and QEMU's command line.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,28 +18,29 @@ use mote_client::instance::{Channel, GENERATION, Instance, UUID, Vsock, store};
 use mote_vm::recipe::{Machine, Recipe, STAND_IN_CID, Writes, root_disk};
 use mote_vm::{initramfs, iso, overlay};
 
-/// Memory unless told otherwise, MiB.
+/// Default memory, MiB.
 const MEMORY: u32 = 256;
 const MEMORY_WITH_DISK: u32 = 512;
-/// Where cloud-init looks for it that takes the VM for LXD's, which goes before the seed: it has the socket for it.
+/// The configuration key from which cloud-init reads if it detects LXD by the devlxd socket; it
+/// then ignores the seed.
 const USER_DATA: &str = "cloud-init.user-data";
-/// Labels of the disks.
+/// Volume labels of the disks.
 const SHARE: &str = "incus-agent";
 const SEED: &str = "cidata";
-/// The stand-in for the kernel's vsock, and where its users may have it.
+/// The replacement of the kernel's vsock. Users may install it in `~/.cargo/bin`.
 const VSOCK_PROGRAM: &str = "vhost-device-vsock";
-/// The kernel's own.
+/// The kernel's own vsock.
 const VSOCK_DEVICE: &str = "/dev/vhost-vsock";
 
-/// What is to be booted, on this machine.
+/// What to boot, resolved on this machine.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) instance: Instance,
     pub(crate) used: Used,
-    /// Why it is not KVM that is used.
+    /// Why KVM is not used.
     pub(crate) why_tcg: String,
     pub(crate) qemu: PathBuf,
-    /// What stands in for the kernel's vsock.
+    /// The program that replaces the kernel's vsock.
     pub(crate) vsock: Option<PathBuf>,
     pub(crate) shares: Vec<Share>,
     arch: Arch,
@@ -48,7 +49,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Of an instance of that name, below `root`.
+    /// Returns the plan for an instance of that name below `root`.
     pub(crate) fn new(root: &Path, name: &str, args: &VmArgs, scratch: &Path) -> Result<Self> {
         check::vm(args)?;
         let hardware = &args.hardware;
@@ -56,7 +57,7 @@ impl Plan {
         let program = format!("qemu-system-{}", arch.name());
         let program = hardware.qemu.clone().unwrap_or_else(|| program.into());
         let qemu = child::find(&program, &[]).with_context(|| {
-            format!("there is no {} (Debian: qemu-system-x86, qemu-system-arm)", program.display())
+            format!("{} not found (Debian: qemu-system-x86, qemu-system-arm)", program.display())
         })?;
         let (vsock, way) = vsock(root, name)?;
         let virtiofsd = if args.share.is_empty() { None } else { share::virtiofsd() };
@@ -104,17 +105,17 @@ impl Plan {
         Ok(Self { instance, used, why_tcg, qemu, vsock, shares, arch, args, directory })
     }
 
-    /// A file beside the instance.
+    /// Returns a path in the instance's directory.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// A share's socket.
+    /// Returns the path of a share's socket.
     pub(crate) fn share_socket(&self, number: usize) -> PathBuf {
         self.beside(&format!("fs{number}"))
     }
 
-    /// The processes beside QEMU, which are there before it.
+    /// Returns the processes that must run before QEMU.
     pub(crate) fn helpers(&self) -> Vec<Helper> {
         let mut helpers = Vec::new();
         if let (Some(program), Vsock::Uds(uds)) = (&self.vsock, &self.instance.vsock) {
@@ -132,7 +133,7 @@ impl Plan {
         helpers
     }
 
-    /// Writes the files that QEMU reads; the config share as it is now.
+    /// Writes the files that QEMU reads, including the current config share.
     pub(crate) fn write_files(&self, root: &Path) -> Result<()> {
         write_config(root, &self.instance)?;
         let write = |file: &str, bytes: Vec<u8>| {
@@ -148,7 +149,7 @@ impl Plan {
         Ok(())
     }
 
-    /// cloud-init's, of its own kind (NoCloud): another instance each time.
+    /// Returns cloud-init's NoCloud disk. Its instance id differs each time.
     fn seed(&self, user_data: &Path) -> Result<Vec<u8>> {
         let directory = self.beside("seed");
         std::fs::create_dir_all(&directory)?;
@@ -159,7 +160,7 @@ impl Plan {
         iso::image(&directory, SEED)
     }
 
-    /// Puts another file in the place of the root disk's, which is then not written.
+    /// Replaces the root disk by an overlay, so that its file is not written.
     pub(crate) fn overlay_disk(&mut self) -> Result<()> {
         let disk = self.args.disk.as_deref().map(root_disk).transpose()?;
         let Some((base, format)) = disk.filter(|_| !self.args.write) else { return Ok(()) };
@@ -170,8 +171,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Where what the guest writes to its disk is kept: beside the disk, or where QEMU has its files that are forgotten,
-    /// which is not on /tmp, whatever TMPDIR says.
+    /// Returns the directory for the guest's writes: next to the disk, or QEMU's directory for
+    /// temporary files, which is never /tmp, whatever TMPDIR is.
     pub(crate) fn written_to(&self) -> PathBuf {
         let disk = self.args.disk.as_deref().map(root_disk).and_then(Result::ok);
         match disk {
@@ -183,7 +184,7 @@ impl Plan {
         }
     }
 
-    /// QEMU's arguments, with its console in this file.
+    /// Returns QEMU's arguments, with the console in this file.
     pub(crate) fn arguments(&self, root: &Path, console: &Path, talk: Talk) -> Result<Vec<String>> {
         let hardware = &self.args.hardware;
         let mut all: Vec<String> =
@@ -191,7 +192,8 @@ impl Plan {
                 .map(String::from)
                 .into();
         let machine = match self.arch {
-            // The servers' too. With pc Linux asks its ACPI for each device's interrupts, which emulated takes 0.2 s each.
+            // As the servers use. With pc, Linux asks ACPI for each device's interrupts, which
+            // takes 0.2 s per device under emulation.
             Arch::X86 => "q35",
             Arch::Aarch64 | Arch::Riscv64 => "virt",
         };
@@ -205,7 +207,7 @@ impl Plan {
         ] {
             all.extend([option.to_owned(), value]);
         }
-        // A guest's kernel whose driver for it is there says that it panics.
+        // The guest's kernel reports a panic through it, if it has the driver.
         let panic = if self.arch == Arch::X86 { "pvpanic" } else { "pvpanic-pci" };
         all.extend(["-device", panic].map(String::from));
         let share = store::share(root, &self.instance.name);
@@ -234,8 +236,8 @@ impl Plan {
         Ok(all)
     }
 
-    /// The program that the kernel is to start, and what else `--append` says. With `--mote` it is started by ours, which the
-    /// kernel starts instead; what follows `--` is that program's.
+    /// Returns the program that the kernel starts, and the other words of `--append`. With
+    /// `--mote`, mote's init starts it instead, and words after `--` are its arguments.
     fn init(&self) -> (String, Vec<&str>) {
         const OPTION: &str = "rdinit=";
         let mut words: Vec<&str> =
@@ -254,7 +256,7 @@ impl Plan {
         (init, words)
     }
 
-    /// Kernel, initramfs and command line.
+    /// Adds kernel, initramfs and command line.
     fn kernel(&self, talk: Talk, all: &mut Vec<String>) {
         let Some(kernel) = self.args.kernel.first() else { return };
         all.extend(["-kernel".to_owned(), kernel.display().to_string()]);
@@ -269,7 +271,8 @@ impl Plan {
             line += " quiet";
         }
         if self.used == Used::Tcg {
-            // Under emulation a busy machine is late with ticks, and Linux takes its timer for broken.
+            // Under emulation on a busy machine ticks are late, and Linux would consider its timer
+            // broken.
             line += " no_timer_check";
         }
         if self.args.mote.is_some() {
@@ -283,26 +286,27 @@ impl Plan {
     }
 }
 
-/// Makes the disk of an instance's config share.
+/// Creates the disk of an instance's config share.
 pub(crate) fn write_config(root: &Path, instance: &Instance) -> Result<()> {
     let image = iso::image(&store::share(root, &instance.name), SHARE)?;
     let path = store::directory(root, &instance.name).join("config.iso");
     write_whole(&path, &image, 0o600)
 }
 
-/// How much a kernel says on its console.
+/// How much the kernel prints on its console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Talk {
     Quiet,
     Usual,
 }
 
-/// How host and guest reach each other: by the kernel where this user may, else by a process.
+/// Returns how host and guest reach each other: by the kernel's vsock if this user may use it, else
+/// by a process.
 fn vsock(root: &Path, name: &str) -> Result<(Option<PathBuf>, Vsock)> {
     let open = std::fs::File::options().read(true).write(true).open(VSOCK_DEVICE);
     let said = std::env::var_os("MOTE_VSOCK").map(PathBuf::from);
     if said.is_none() && open.is_ok() {
-        // The first three are taken; two of a machine's VMs have the same one once in four billions.
+        // The first three are reserved. Two VMs of a machine get the same one once in four billion.
         let bytes = uuid()?.bytes().fold(7u32, |sum, byte| sum.wrapping_mul(31) ^ u32::from(byte));
         return Ok((None, Vsock::Cid(bytes.clamp(3, u32::MAX - 1))));
     }
@@ -319,12 +323,12 @@ fn vsock(root: &Path, name: &str) -> Result<(Option<PathBuf>, Vsock)> {
     let socket = store::directory(root, name).join("vsock");
     if socket.as_os_str().as_encoded_bytes().contains(&b',') {
         let (socket, program) = (socket.display(), program.display());
-        bail!("{socket}: {program} cannot be told a path with a comma; choose another --dir");
+        bail!("{socket}: {program} accepts no path with a comma; choose another --dir");
     }
     Ok((Some(program), Vsock::Uds(socket)))
 }
 
-/// The same with paths that mean the same elsewhere.
+/// Returns the arguments with absolute paths.
 fn absolute(args: &VmArgs) -> Result<VmArgs> {
     let mut args = args.clone();
     for path in args.kernel.iter_mut().chain(&mut args.initrd) {

@@ -1,4 +1,4 @@
-//! Several kernels: each is run by a process of its own, and has a line in the end.
+//! Several kernels: each runs in a process of its own and gets one line of the report.
 
 use std::fs::{self, File};
 use std::io::{Write, stderr, stdout};
@@ -20,23 +20,23 @@ use mote_client::common::whole_file::end_of;
 use mote_client::exec::tail::TAIL;
 use mote_client::files::local_directory::report;
 
-/// Between looks at those that run.
+/// Interval of the checks of the processes.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Tells a process which of the kernels is its own, and where its result is to be.
+/// The variable that names a process' kernel and the file for its result.
 const ONLY: &str = "MOTE_HOST_RUN_ONLY";
-/// For those that are told to end.
+/// Limit for processes to end after SIGTERM.
 const ENDING: Duration = Duration::from_secs(3);
 
-/// One that runs.
+/// A running process.
 struct Job {
     number: usize,
     process: Kept,
     begun: Instant,
 }
 
-/// The arguments of one kernel alone, if this process was started for one. One that does not know which must not take
-/// itself for the first process: it would start as many again.
+/// Returns the arguments for one kernel if this process was started for one. A process with an
+/// invalid variable must fail, otherwise it would start all processes again.
 pub(super) fn only(args: &RunArgs) -> Result<Option<RunArgs>> {
     let Some(said) = std::env::var_os(ONLY) else { return Ok(None) };
     let one = said.to_str().and_then(|said| {
@@ -44,7 +44,7 @@ pub(super) fn only(args: &RunArgs) -> Result<Option<RunArgs>> {
         one_of(args, number.parse().ok()?, Path::new(result))
     });
     one.map(Some).with_context(|| {
-        format!("{ONLY} is for processes of this program, and wrong: {}", printable::name(&said))
+        format!("{ONLY} is set by mote-host only, and invalid: {}", printable::name(&said))
     })
 }
 
@@ -61,7 +61,7 @@ fn one_of(args: &RunArgs, number: usize, result: &Path) -> Option<RunArgs> {
     Some(one)
 }
 
-/// Runs all of them, `--jobs` at once; gives the worst code.
+/// Runs all of them, `--jobs` at the same time. Returns the highest code.
 pub(super) fn run(args: &RunArgs) -> Result<u8> {
     if args.terminal
         || args.keep
@@ -79,7 +79,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let mut done: Vec<(usize, Case, Value)> = Vec::new();
     while done.len() < count {
         if let Some(signal) = signals.pending().next() {
-            // They clear up by themselves when they are told.
+            // They clean up when they are told to end.
             running.iter_mut().for_each(|job| job.process.terminate());
             running.iter_mut().for_each(|job| {
                 job.process.ends_within(ENDING);
@@ -124,7 +124,7 @@ fn start(root: &Path, number: usize) -> Result<Job> {
     Ok(Job { number, process: Kept::start(&mut command)?, begun: Instant::now() })
 }
 
-/// Says how one ended; what it printed too if it failed.
+/// Reports the end of a process, with its output if it failed.
 fn finished(args: &RunArgs, root: &Path, job: &Job) -> Result<(usize, Case, Value)> {
     let number = job.number;
     let text = fs::read(file(root, number, "result")).unwrap_or_default();
@@ -144,7 +144,7 @@ fn finished(args: &RunArgs, root: &Path, job: &Job) -> Result<(usize, Case, Valu
     writeln!(stdout(), "{mark} {:6.1} s  {}{why}", took.as_secs_f64(), printable::name(&kernel))?;
     if failure.is_some() {
         for what in ["out", "err"] {
-            // As much as the guest has written.
+            // The guest may have written any amount.
             if let Ok(mut said) = File::open(file(root, number, what)) {
                 std::io::copy(&mut said, &mut stderr())?;
             }
@@ -180,7 +180,7 @@ mod tests {
         let three = "--kernel a --kernel b --kernel c --initrd i";
         assert_eq!(one(&format!("{three} x"), 2), named("c", "i"));
         assert_eq!(one(&format!("{three} --initrd j --initrd k x"), 1), named("b", "j"));
-        // Refused before it comes to this; whoever comes here all the same runs nothing.
+        // Refused earlier; if it ever got here, nothing would run.
         assert_eq!(one(&format!("{three} --initrd j x"), 2), None);
         assert_eq!(one(&format!("{three} x"), 3), None);
     }

@@ -1,4 +1,4 @@
-//! A run of one VM, from its arguments to its exit code.
+//! A run of one VM, from arguments to exit code.
 
 use std::fs::File;
 use std::io::{IsTerminal, Write, stderr, stdin, stdout};
@@ -28,14 +28,14 @@ use mote_vm::console::{Console, Echo, Keeps};
 
 /// The instance's name.
 const NAME: &str = "run";
-/// For the agent.
+/// Time for the agent to start.
 const BOOT: Duration = Duration::from_secs(60);
 const BOOT_WITH_TCG: Duration = Duration::from_secs(180);
 
-/// Runs it; gives the exit code.
+/// Runs the command and returns the exit code.
 pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let mut phases = Phases::new();
-    // Before anything is there that they would leave.
+    // Before anything exists that a signal would leave behind.
     let signals = watch_signals()?;
     let terminal = Kept::now();
     let mut about = Value::Null;
@@ -65,7 +65,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     Ok(outcome.code())
 }
 
-/// With a directory, which is gone afterwards. `None`: nothing was to be run.
+/// Runs in a directory that is removed afterwards. Returns `None` if there was nothing to run.
 fn staged(
     args: &RunArgs,
     phases: &mut Phases,
@@ -96,12 +96,12 @@ fn staged(
     if args.shell_on_failure && !stdin().is_terminal() {
         complain("--shell-on-failure needs a terminal on stdin: there will be no shell");
     }
-    // What an earlier run has left there is not this one's.
+    // Removes the results of an earlier run.
     report(&path)?;
     let echo = if args.verbose { Echo::Stderr } else { Echo::No };
     let keeps = if args.console.is_some() { Keeps::All } else { Keeps::End };
     let mut console = Console::new(path.clone(), echo, keeps);
-    // Opens it, before a guest with a share can put another file there.
+    // Opened before a guest with a share can replace the file.
     console.look();
     let push = args.push.iter().map(pushed).collect::<Result<_>>()?;
     let log = log(args, root)?;
@@ -144,10 +144,10 @@ fn log(args: &RunArgs, root: &Path) -> Result<File> {
     report(&args.log.clone().unwrap_or_else(|| root.join("log")))
 }
 
-/// What is to be done in the guest.
+/// Returns the work in the guest.
 fn job(args: &RunArgs, root: &Path, plan: &Plan) -> Job {
     let is_interactive = args.terminal;
-    // A terminal's keys are nobody's unless -t says so.
+    // The terminal is not read unless -t is given.
     let input =
         if stdin().is_terminal() && !is_interactive { Input::Nothing } else { Input::Stdin };
     let terminal = if is_interactive { Terminal::Yes } else { Terminal::No };
@@ -180,7 +180,7 @@ fn job(args: &RunArgs, root: &Path, plan: &Plan) -> Job {
     }
 }
 
-/// `--dry-run`.
+/// Prints the command line for `--dry-run`.
 fn print(plan: &Plan, root: &Path, console: &Path, talk: Talk) -> Result<()> {
     let word = |path: &PathBuf| quoted(&path.display().to_string());
     let mut line = word(&plan.qemu);

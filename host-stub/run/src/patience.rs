@@ -1,5 +1,6 @@
-//! Calls to an agent that has announced itself. On a busy machine one may be late, or cut; what may be asked twice is asked
-//! again until a time that is the run's, and each call that was late gets twice the time of the one before.
+//! Repeated calls to an agent that has reported itself. On a busy machine a call may be late or cut
+//! off. A call that may be repeated is, until the run's time limit; after each late call the limit
+//! is doubled.
 
 use std::io::{self, ErrorKind};
 use std::thread::sleep;
@@ -10,14 +11,14 @@ use anyhow::Result;
 use mote_client::agent::trouble::{FailedCall, Trouble};
 use mote_client::net::stream::Limit;
 
-/// For the first call.
+/// Limit for the first call.
 const FIRST: Duration = Duration::from_secs(5);
-/// Between two calls.
+/// Interval of the calls.
 const AGAIN: Duration = Duration::from_millis(50);
-/// An agent that has announced itself may not listen yet, or still have another one's certificate.
+/// How long an agent that has reported itself may refuse connections or use an old certificate.
 const SETTLES: Duration = Duration::from_secs(10);
 
-/// How long is asked.
+/// The time for repeated calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     begun: Instant,
@@ -25,23 +26,24 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Until then, or a little longer: an agent that comes in the last second is asked all the same.
+    /// Returns calls until `end`, or a little longer for an agent that reports itself in the last
+    /// second.
     pub(crate) fn until(end: Instant) -> Self {
         let begun = Instant::now();
         Self { begun, until: end.max(begun + SETTLES) }
     }
 
-    /// From now on.
+    /// Returns calls for `duration` from now on.
     pub(crate) fn of(duration: Duration) -> Self {
         Self::until(Instant::now() + duration)
     }
 
-    /// For a call that is made once.
+    /// Returns the limit for a call that is made only once.
     pub(crate) fn whole(self) -> Limit {
         Limit::Until(self.until.max(Instant::now() + FIRST))
     }
 
-    /// Calls until it goes well, fails for good, or the time is over.
+    /// Calls until it succeeds, fails permanently, or the time is over.
     pub(crate) fn ask<T>(
         self,
         mut call: impl FnMut(Limit) -> Result<T>,
@@ -69,7 +71,7 @@ fn is_late(error: &anyhow::Error) -> bool {
     FailedCall::of(error).is_some_and(|failed| failed.trouble == Trouble::Slow)
 }
 
-/// Whether it may go better the next time: nobody has said no.
+/// Returns whether a repeated call may succeed: the agent has not refused it.
 pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
     use ErrorKind::{
         BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof,
@@ -94,7 +96,8 @@ pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
     }
 }
 
-/// Whether the agent has not got the request: there was no connection. Any other one may have started a command.
+/// Returns whether the agent has not received the request, because there was no connection. Any
+/// other request may have started a command.
 pub(crate) fn is_unsent(error: &anyhow::Error) -> bool {
     let unsent = [Trouble::NoAnswer, Trouble::NoGuest, Trouble::Refused, Trouble::Unreachable];
     FailedCall::of(error).is_some_and(|failed| unsent.contains(&failed.trouble))

@@ -11,49 +11,49 @@ use super::child::{self, Helper};
 use mote_client::instance::share::{self, Device};
 use mote_client::instance::{Flavour, Instance};
 
-/// One of them.
+/// A shared directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Here.
+    /// Path on this machine.
     pub(crate) source: PathBuf,
-    /// In the guest.
+    /// Path in the guest.
     pub(crate) target: String,
     /// Whether the guest may write.
     pub(crate) access: Access,
-    /// What serves it by virtiofs, if that can be so.
+    /// The virtiofs server, if usable.
     pub(crate) virtiofs: Option<Virtiofs>,
 }
 
-/// What a guest may do with one.
+/// A guest's access to a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// How a share is served by virtiofs.
+/// A virtiofs server for a share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Virtiofs {
     program: PathBuf,
     read_only: ReadOnly,
 }
 
-/// What keeps a guest from writing: it mounts as it likes, so its own mount options do not.
+/// What keeps a guest from writing. The guest could ignore mount options of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadOnly {
-    /// It may write.
+    /// Nothing: it may write.
     No,
     /// virtiofsd's `--readonly`.
     Option,
-    /// A mount that only virtiofsd sees.
+    /// A mount in virtiofsd's namespace.
     Mount,
 }
 
-/// Where virtiofsd is that is in no PATH: Debian 13's and Fedora's, Debian 12's.
+/// Directories of virtiofsd outside PATH: Debian 13 and Fedora; Debian 12.
 const VIRTIOFSD: [&str; 3] = ["/usr/libexec", "/usr/lib/virtiofsd", "/usr/lib/qemu"];
 
 impl Share {
-    /// Reads `DIR[:GUEST][:ro]`. DIR may have colons: it is the longest directory that is there.
+    /// Parses `DIR[:GUEST][:ro]`. DIR may contain colons: it is the longest directory that exists.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let (text, access) = match text.strip_suffix(":ro") {
             Some(text) => (text, Access::Read),
@@ -68,7 +68,7 @@ impl Share {
             bail!("a share is DIR[:GUEST][:ro], and GUEST an absolute path");
         }
         let (source, target) = found.unwrap_or((text, None));
-        // virtiofsd and QEMU take no link.
+        // virtiofsd and QEMU refuse links.
         let absolute = std::path::absolute(source)?;
         let source = absolute.canonicalize().unwrap_or(absolute);
         if let Some(target) = target.filter(|target| target.contains(':')) {
@@ -76,15 +76,15 @@ impl Share {
         }
         let here = || source.to_str().map(str::to_owned);
         let target = target.map(str::to_owned).or_else(here);
-        let target = target.context("the path is no text: say where in the guest")?;
+        let target = target.context("the path is not UTF-8: name the path in the guest")?;
         if !target.starts_with('/') || target == "/" {
             bail!("{target}: a share's place in the guest is an absolute path below /");
         }
         Ok(Self { source, target, access, virtiofs: None })
     }
 
-    /// Whether the guest can make a file here that makes another user of this machine root: it writes as root, setuid counts
-    /// on that file system, and others may enter the directory.
+    /// Returns whether the guest can create a file that makes another user of this machine root: it
+    /// writes as root, the file system honours setuid, and others may enter the directory.
     pub(crate) fn is_exposed(&self) -> bool {
         let can_enter = |path: &Path| path.metadata().is_ok_and(|about| about.mode() & 0o001 != 0);
         let is_nosuid = statvfs(&self.source)
@@ -95,12 +95,13 @@ impl Share {
             && self.source.ancestors().all(can_enter)
     }
 
-    /// Its name among an instance's devices.
+    /// Returns the device's name in the instance.
     pub(crate) fn name(number: usize) -> String {
         format!("share{number}")
     }
 
-    /// As a device, which the agent mounts. LXD's agents try virtiofs first where 9p is named, Incus' do as they are told.
+    /// Returns the device that the agent mounts. LXD's agents try virtiofs first even if 9p is
+    /// named; Incus' agents do not.
     pub(crate) fn device(&self, flavour: Flavour) -> Device {
         let mut device = Device::new();
         let source = self.source.display().to_string();
@@ -116,7 +117,7 @@ impl Share {
         device
     }
 
-    /// QEMU's arguments for it. By 9p the same tag is there again: an agent tries virtiofs first.
+    /// Returns QEMU's arguments. 9p gets the same tag as virtiofs, which an agent tries first.
     pub(crate) fn arguments(
         &self,
         number: usize,
@@ -150,11 +151,11 @@ impl Share {
     }
 }
 
-/// The program for virtiofs, if there is one that this user can run.
+/// Returns the virtiofs server if this user can run one.
 pub(crate) fn virtiofsd() -> Option<PathBuf> {
     let program = std::env::var_os("MOTE_HOST_VIRTIOFSD").map(PathBuf::from);
     let found = child::find(&program.unwrap_or_else(|| "virtiofsd".into()), &VIRTIOFSD)?;
-    // QEMU's own needs root's rights.
+    // The one of QEMU 7 needs root.
     (rustix::process::geteuid().is_root() || !is_qemus(&found)).then_some(found)
 }
 
@@ -163,7 +164,7 @@ fn is_qemus(program: &Path) -> bool {
 }
 
 impl Virtiofs {
-    /// How that program serves the share; `None` if the guest may only read, and could not be kept from writing.
+    /// Returns how that program serves the share. `None` if a guest that may only read could write.
     pub(crate) fn of(program: &Path, share: &Share) -> Option<Self> {
         let has_option = || {
             let help = Command::new(program).arg("--help").stderr(Stdio::null()).output();
@@ -178,15 +179,16 @@ impl Virtiofs {
         Some(Self { program: program.to_owned(), read_only })
     }
 
-    /// The process, which is started in the share.
+    /// Returns the process, which is started in the share.
     pub(crate) fn helper(&self, share: &Share, socket: PathBuf) -> Helper {
         let mut arguments = Vec::new();
         let is_root = rustix::process::geteuid().is_root();
         let source = share.source.display().to_string();
         if is_qemus(&self.program) {
-            // A comma divides its options, unless it is escaped. A relative path would be one below /, where it goes first.
+            // Commas separate the options unless they are escaped. A relative path would be
+            // resolved below /, where the process goes first.
             let source = source.replace('\\', "\\\\").replace(',', "\\,");
-            // A guest makes no device on this machine.
+            // A guest must not create device nodes on this machine.
             let options = [&format!("source={source}"), "sandbox=chroot", "modcaps=-mknod"];
             arguments.extend(options.iter().flat_map(|option| ["-o", option]).map(String::from));
         } else {
@@ -210,9 +212,9 @@ impl Virtiofs {
     }
 }
 
-/// How a path is mounted, by the guest's list of mounts.
+/// Returns the type of a path's mount, from the guest's list of mounts.
 pub(crate) fn mounted<'a>(mounts: &'a str, target: &str) -> Option<&'a str> {
-    // Spaces are written as octal there.
+    // Spaces are octal escapes there.
     let target = target.trim_end_matches('/').replace('\\', "\\134").replace(' ', "\\040");
     let found = mounts.lines().rev().map(|line| line.split(' ').collect::<Vec<_>>());
     let found = found.filter(|words| words.get(1) == Some(&target.as_str()));

@@ -1,5 +1,6 @@
-//! All that a run needs on this machine: a directory of its own, the host in this process, QEMU and the processes beside
-//! it. Nothing of it is left when it is dropped; the processes also end if this one is killed.
+//! Everything that a run needs on this machine: a directory, the host in this process, QEMU and its
+//! helper processes. All of it is removed when dropped, and the processes also end if this one is
+//! killed.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::ffi::OsStrExt;
@@ -25,12 +26,12 @@ use mote_stub::control::server;
 use mote_stub::daemon::vm::{Monitor, SUSPENDED};
 use mote_stub::daemon::{Daemon, Live};
 
-/// Names of directories of runs begin so.
+/// Prefix of the directories' names.
 const PREFIX: &str = "mote-run-";
-/// For a process that makes a socket.
+/// Limit for a process to create its socket.
 const SOCKET: Duration = Duration::from_secs(10);
 
-/// A run's directory; removed when dropped.
+/// A run's directory, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     directory: Option<TempDir>,
@@ -38,11 +39,11 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// A new one. Those of runs that were killed are removed.
+    /// Creates a directory, and removes those of killed runs.
     pub(crate) fn new() -> Result<Self> {
-        /// Sockets have short paths; ours have about 50 bytes behind this.
+        /// Longest directory, bytes: paths of sockets are short, and need about 50 bytes more.
         const LONGEST: usize = 55;
-        // A comma divides the options of vhost-device-vsock, which has no way to write one.
+        // Commas separate the options of vhost-device-vsock, which has no escape for them.
         let fits = |path: &PathBuf| {
             path.as_os_str().len() <= LONGEST && !path.as_os_str().as_bytes().contains(&b',')
         };
@@ -57,7 +58,7 @@ impl Scratch {
         Ok(Self { directory: Some(directory), _lock: lock })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         self.directory.as_ref().map_or(Path::new("/nowhere"), TempDir::path)
     }
@@ -67,7 +68,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         const TRIES: u32 = 50;
         let Some(path) = self.directory.take().map(TempDir::keep) else { return };
-        // A thread of the host may just be writing there.
+        // A thread of the host may still be writing to it.
         for _ in 0..TRIES {
             if fs::remove_dir_all(&path).is_ok() || !path.exists() {
                 return;
@@ -77,10 +78,10 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes what killed runs of this user have left. What others have put there, in a directory for all, is neither opened nor
-/// followed.
+/// Removes the directories of this user's killed runs. Other users' files in a shared directory are
+/// neither opened nor followed.
 fn sweep(above: &Path) {
-    /// One that is younger may have no lock yet.
+    /// A younger directory may not have its lock yet.
     const YOUNG: Duration = Duration::from_secs(60);
     let entries = fs::read_dir(above).into_iter().flatten().flatten();
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
@@ -100,10 +101,10 @@ fn sweep(above: &Path) {
     }
 }
 
-/// What runs.
+/// A running VM with its host.
 pub(crate) struct World {
     pub(crate) qemu: Kept,
-    /// What stands in for the kernel's vsock.
+    /// The process that replaces the kernel's vsock.
     vsock: Option<Watch>,
     _helpers: Vec<Kept>,
     pub(crate) host: Arc<Host>,
@@ -112,7 +113,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts all of it. By the main thread, whose end is that of the processes.
+    /// Starts everything. Must run in the main thread, because the processes end with the thread.
     pub(crate) fn start(
         root: &Path,
         plan: &Plan,
@@ -146,22 +147,23 @@ impl World {
         Ok(Self { qemu, vsock, _helpers: helpers, host, described, qemu_log })
     }
 
-    /// The instance, as the host has it.
+    /// Returns the instance as the host knows it.
     pub(crate) fn instance(&self) -> Instance {
         self.look(|live| live.instance.clone()).unwrap_or_else(|| self.described.clone())
     }
 
-    /// Looks at what the host knows of the VM.
+    /// Reads the host's state of the VM.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Live) -> T) -> Option<T> {
         self.host.daemon.with(&self.described.name, look).ok()
     }
 
-    /// Whether QEMU's monitor answers.
+    /// Returns whether QEMU's monitor answers.
     pub(crate) fn is_monitored(&self) -> bool {
         self.look(|live| live.vm.monitor == Monitor::Connected).unwrap_or(false)
     }
 
-    /// Whether the VM was stopped by QEMU, which somebody would have to go on with. A suspended one wakes by its clock.
+    /// Returns whether QEMU stopped the VM and it needs help to continue. A suspended VM is woken
+    /// by its clock.
     pub(crate) fn stands_still(&self) -> bool {
         let is_so = |live: &mut Live| {
             live.vm.is_paused() && !matches!(live.vm.does.as_str(), "prelaunch" | SUSPENDED)
@@ -169,16 +171,16 @@ impl World {
         self.look(is_so).unwrap_or(false)
     }
 
-    /// Why what stands in for the kernel's vsock no longer serves the guest, if that is so.
+    /// Returns why the replacement of the kernel's vsock no longer serves the guest, if so.
     pub(crate) fn vsock_stopped(&mut self) -> Option<String> {
         self.vsock.as_mut()?.why_stopped()
     }
 
-    /// What QEMU complained of last.
+    /// Returns QEMU's last error message.
     pub(crate) fn last_words(&self) -> String {
         let text = end_of_log(&self.qemu_log);
         let lines = text.lines().filter(|line| !line.trim().is_empty());
-        // It warns of what processors lack, and goes on.
+        // Warnings about missing processor features are not errors.
         let lines: Vec<&str> = lines.filter(|line| !line.contains(": warning: ")).collect();
         lines.last().map_or_else(String::new, |line| log_line(line))
     }
@@ -186,24 +188,24 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // Nothing is written to its directory any more.
+        // Ends all writes to its directory.
         let _ended = self.host.delete(&self.described.name, Whose::Any);
         self.host.daemon.unbind();
     }
 }
 
-/// The last line of a log, of which a guest may have made many.
+/// Returns the last line of a log, which a guest may have filled.
 pub(super) fn last_line(log: &Path) -> String {
-    end_of_log(log).lines().last().map_or_else(|| "it says nothing".to_owned(), log_line)
+    end_of_log(log).lines().last().map_or_else(|| "no message".to_owned(), log_line)
 }
 
-/// A process that writes only to a log.
+/// Starts a process that writes only to a log.
 pub(super) fn start(command: &mut Command, log: &Path) -> Result<Kept> {
     let log = File::create(log).with_context(|| log.display().to_string())?;
     Kept::start(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log))
 }
 
-/// A process that listens at a socket, once it does.
+/// Starts a process and waits until it listens on its socket.
 pub(super) fn serve(command: &mut Command, helper: &Helper) -> Result<Kept> {
     let Helper { program, socket, .. } = helper;
     let log = helper.log();

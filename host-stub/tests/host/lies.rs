@@ -99,7 +99,7 @@ fn a_directory_is_never_filled_through_a_link() {
         std::os::unix::fs::symlink(&host.directory, host.path(link)).unwrap();
         let error = pulled(&host).unwrap_err();
         is_untouched(&host);
-        assert!(error.contains("is a symbolic link here, and is not followed"), "{error}");
+        assert!(error.contains("is a symbolic link here and is not followed"), "{error}");
     }
 }
 
@@ -282,7 +282,7 @@ fn no_pull_follows_a_link_that_an_earlier_one_made() {
         (&["-p", "vm1/outside"], "target/new/outside"),
     ] {
         let error = pull(args, to).unwrap_err();
-        assert!(error.contains("is a symbolic link here, and"), "{to}: {error}");
+        assert!(error.contains("is a symbolic link here and"), "{to}: {error}");
     }
     assert_eq!(fs::read_dir(host.path("elsewhere")).unwrap().count(), 0);
     // Where the path begins as the shell calls this directory, links in that name are the user's.

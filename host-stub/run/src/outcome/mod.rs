@@ -1,4 +1,4 @@
-//! How a run ended, and what is said of it.
+//! The outcome of a run and its reports.
 
 pub(crate) mod junit;
 
@@ -9,34 +9,34 @@ use serde_json::{Value, json};
 use mote_client::common::clock::millis;
 use mote_client::common::printable::without_numbers;
 
-/// How it ended.
+/// The outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The command has.
+    /// The command has ended.
     Exited(u8),
-    /// It has, but not all that it wrote could be taken: its output, or files of `--pull`.
+    /// The command has ended, but part of its output or a file of `--pull` is missing.
     Incomplete(u8, String),
-    /// It was not done in time.
+    /// A time limit was exceeded.
     TimedOut(String),
-    /// It did not get to run.
+    /// The command was not started.
     NotRun(String),
-    /// The guest could not run it; the code that shells have for that.
+    /// The guest could not run the command; with a shell's exit code for that.
     CannotRun(u8, String),
-    /// The guest was lost while it ran.
+    /// The guest was lost while the command ran.
     Lost(String),
-    /// This process was told to end.
+    /// This process received a signal.
     Signal(i32),
 }
 
-/// The exit code of a command that did not end in time, as of timeout(1).
+/// Exit code of a command that exceeded its time limit, as of timeout(1).
 const TIMED_OUT: u8 = 124;
-/// The exit code if the command never ran, as of timeout(1).
+/// Exit code if the command never ran, as of timeout(1).
 pub const NOT_RUN: u8 = 125;
-/// The exit code if the guest was lost, as of `exec`.
+/// Exit code if the guest was lost, as of `exec`.
 const LOST: u8 = 129;
 
 impl Outcome {
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Incomplete(0, _) => NOT_RUN,
@@ -48,7 +48,7 @@ impl Outcome {
         }
     }
 
-    /// For programs: codes of commands may be the same as ours.
+    /// Returns the name for programs, because a command may have any of the codes.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Incomplete(0, _) => "incomplete",
@@ -60,12 +60,12 @@ impl Outcome {
         }
     }
 
-    /// Whether the guest is as it should be: its console has nothing to tell.
+    /// Returns whether the guest worked, so that its console is of no interest.
     pub(crate) fn has_exited(&self) -> bool {
         matches!(self, Self::Exited(_) | Self::Incomplete(..) | Self::CannotRun(..))
     }
 
-    /// What is wrong, if that is not the command's to say.
+    /// Returns the cause, unless the command itself reports it.
     pub(crate) fn cause(&self) -> Option<String> {
         match self {
             Self::Exited(_) | Self::Signal(_) => None,
@@ -78,7 +78,7 @@ impl Outcome {
     }
 }
 
-/// When what began.
+/// The times at which phases began.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Phases {
     pub(crate) begun: Instant,
@@ -89,18 +89,18 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    /// It begins.
+    /// Starts the first phase.
     pub(crate) fn new() -> Self {
         let begun = Instant::now();
         Self { begun, booted: None, connected: None, started: None, ended: None }
     }
 
-    /// How long all took.
+    /// Returns the total duration.
     pub(crate) fn total(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// How long each took, as far as they were reached.
+    /// Returns the durations of the phases that were reached.
     fn to_json(self) -> Value {
         let points = [Some(self.begun), self.booted, self.connected, self.started, self.ended];
         let names = ["prepare", "boot", "start", "command"];
@@ -115,7 +115,7 @@ impl Phases {
     }
 }
 
-/// For `--result`. `about` is what else is known of the VM.
+/// Returns the content of `--result`. `about` describes the VM.
 pub(crate) fn result(outcome: &Outcome, phases: &Phases, about: &Value) -> Value {
     json!({"outcome": outcome.name(), "code": outcome.code(), "cause": outcome.cause(),
         "ms": phases.to_json(), "vm": about})

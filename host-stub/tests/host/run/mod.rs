@@ -1,5 +1,5 @@
-//! `run` with programs that play QEMU and what carries vsock: what is said, the codes, and that nothing is left. With a
-//! VM: tests/tests/vm/run.
+//! `run` with programs that play QEMU and what carries vsock: what is said, the codes, and that
+//! nothing is left. With a VM: tests/tests/vm/run.
 
 mod boots;
 mod slow;
@@ -234,9 +234,7 @@ fn a_kvm_that_hangs_or_fails_is_not_used() {
         assert_eq!(code, Some(125), "{said}");
         assert!(said.contains("qemu: tcg\n"), "{said}");
         assert!(
-            said.contains(&format!(
-                "emulated (TCG), which is slow: /dev/kvm is there, but {why}\n"
-            )),
+            said.contains(&format!("emulated (TCG), which is slow: /dev/kvm exists, but {why}\n")),
             "{said}"
         );
         assert_eq!(result(Path::new(&file))["vm"]["accel"], "tcg");

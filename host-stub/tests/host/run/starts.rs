@@ -48,9 +48,13 @@ fn files_of_options_are_looked_at_before_the_boot() {
         ("--console", &world.path("tmp"), "tmp: this is a directory\n"),
         ("--disk", &image, "image=raw\n"),
         // Nobody writes to it, so it cannot be opened.
-        ("--initrd", &pipe, "pipe: this is a pipe or a socket, and no file\n"),
-        ("--push", &format!("{pipe}:/x"), "pipe: this is a pipe or a socket, and no file\n"),
-        ("--console", &pipe, "pipe: this is no file; -v shows the console on stderr\n"),
+        ("--initrd", &pipe, "pipe: this is a pipe or a socket, not a regular file\n"),
+        ("--push", &format!("{pipe}:/x"), "pipe: this is a pipe or a socket, not a regular file\n"),
+        (
+            "--console",
+            &pipe,
+            "pipe: this is not a regular file; use -v to see the console on stderr\n",
+        ),
     ] {
         let (code, said) = world.run(&["--accel", "tcg", option, value]);
         assert_eq!((code, said.lines().count()), (Some(125), 1), "{said}");
@@ -62,10 +66,7 @@ fn files_of_options_are_looked_at_before_the_boot() {
     let console = world.path("console");
     fs::write(&console, "of the last run").unwrap();
     let (_, said) = world.run(&["--accel", "tcg", "--console", &console]);
-    assert!(
-        said.starts_with("mote-host: QEMU ended (exit status: 1): it says nothing\n"),
-        "{said}"
-    );
+    assert!(said.starts_with("mote-host: QEMU ended (exit status: 1): no message\n"), "{said}");
     assert!(fs::read(&console).unwrap().is_empty());
 }
 
@@ -118,7 +119,7 @@ fn a_matrix_that_does_not_fit_starts_no_process() {
     let two = ["--initrd", &kernel, "--initrd", &kernel];
     let (code, said) = world.run(&[&three[..], &two].concat());
     assert_eq!(code, Some(125), "{said}");
-    assert_eq!(said, "mote-host: 3 kernels have 2 initramfs: one for all, or one for each\n");
+    assert_eq!(said, "mote-host: 3 kernels, but 2 initramfs: give one for all, or one for each\n");
     // A process that does not know which of them it is is none of them, and not all.
     for said in ["3:/x", "-1:/x", "2", "", "x"] {
         let mut run = world.command(&three);
