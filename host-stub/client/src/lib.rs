@@ -1,11 +1,11 @@
-//! A client of guest agents that calls them as LXD and Incus do. It shares no code with the agent, so that the two cannot
-//! agree on a mistake.
+//! A client of guest agents that calls them as LXD and Incus do. It shares no code with the agent,
+//! so that the two cannot agree on a mistake.
 //!
 //! ```text
 //! exec      commands in the guest      files   SFTP      report   state and metrics
-//! daemon    what mote-host's daemon knows of an agent
+//! daemon    queries to mote-host's daemon
 //! agent     calls to an agent
-//! instance  what an instance is, and its files
+//! instance  the model of an instance, and its files
 //! net       TLS, HTTP, time limits     common  clock, text, random numbers
 //! ```
 

@@ -1,8 +1,9 @@
-//! `run`: a command in a VM that is there for it alone. The host, QEMU's monitor and the client are this process.
+//! `run`: runs a command in a temporary VM. The host, the client of QEMU's monitor and the client of
+//! the agent are in this process.
 //!
 //! ```text
-//! machine: what is booted ─▶ world: it runs ─▶ course: until it ends ─▶ outcome: code, words, files
-//!                                              guest: files, the command, files (a thread)
+//! machine: the VM ─▶ world: starts it ─▶ course: until it ends ─▶ outcome: code, messages, files
+//!                                        guest: files, command, files (a thread)
 //! ```
 
 #![forbid(unsafe_code)]

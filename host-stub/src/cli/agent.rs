@@ -1,4 +1,4 @@
-//! Commands that ask an agent something: `state`, `metrics`, `operations`, `events --agent` (P§4.2 to P§4.6).
+//! Commands that ask an agent: `state`, `metrics`, `operations`, `events --agent` (P§4.2 to P§4.6).
 
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -19,31 +19,31 @@ use mote_client::instance::Instance;
 use mote_client::net::stream::Limit;
 use mote_client::report::{metrics, state};
 
-/// For a request and the greeting before it.
+/// Limit for a request and the greeting before it.
 const REQUEST: Duration = Duration::from_secs(20);
-/// What a real host gives an agent for state and metrics, greeting included (P§3.2).
+/// A real host's limit for state and metrics, including the greeting (P§3.2).
 const HOSTS: Duration = Duration::from_secs(3);
 
-/// `operations`.
+/// Arguments of `operations`.
 #[derive(Debug, Args)]
 pub(crate) struct OperationsArgs {
     /// The instance
     name: String,
-    /// What to do
+    /// The action
     #[arg(value_enum, default_value = "list")]
     action: Action,
-    /// Of which operation, unless all are listed
+    /// Id of the operation, except for list
     #[arg(required_if_eq_any = [("action", "show"), ("action", "wait"), ("action", "delete")])]
     id: Option<String>,
-    /// For wait: give up after so many seconds
+    /// For wait: give up after this many seconds
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
     timeout: Option<i64>,
-    /// For list: as JSON; the others always are
+    /// For list: print JSON, as the other actions always do
     #[arg(long)]
     json: bool,
 }
 
-/// What to do with operations.
+/// Actions on operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Action {
     /// List all
@@ -56,7 +56,7 @@ enum Action {
     Delete,
 }
 
-/// `state`.
+/// Runs `state`.
 pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
     let (instance, known) = asked(root, name)?;
     let said = match &known {
@@ -64,7 +64,7 @@ pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
         Known::Absent(_) => return Err(known.refused(&instance)),
         Known::Reachable => report(root, &instance, Greeting::Always, "/1.0/state")?,
     };
-    // What it is, is the host's to say: agents leave that open (P§4.5).
+    // Agents leave the status to the host (P§4.5).
     let target = format!("/1.0/internal/{name}/agent-state");
     let host = ask(root, "GET", &target, &Value::Null)?;
     let readable = state::readable(&instance, &said)?;
@@ -72,7 +72,7 @@ pub(crate) fn state(root: &Path, name: &str, shape: Shape) -> Result<()> {
     print(shape, &said, &format!("status     {status}\n{readable}"))
 }
 
-/// `metrics`.
+/// Runs `metrics`.
 pub(crate) fn metrics(root: &Path, name: &str, shape: Shape) -> Result<()> {
     let (instance, known) = asked(root, name)?;
     let said = match &known {
@@ -83,15 +83,15 @@ pub(crate) fn metrics(root: &Path, name: &str, shape: Shape) -> Result<()> {
     print(shape, &said, &published)
 }
 
-/// Whether an agent is asked who it is before anything else.
+/// Whether the call begins with `GET /1.0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Greeting {
     Always,
     AsItsServer,
 }
 
-/// Asks for a report. An agent that is too slow for a real host is waited for, and said to be slow: the machine may be
-/// busy.
+/// Asks for a report. If the agent is too slow for a real host, waits longer and prints a warning,
+/// because the machine may be busy.
 fn report(root: &Path, instance: &Instance, greeting: Greeting, target: &str) -> Result<Value> {
     let (begun, limit) = (Instant::now(), Limit::within(REQUEST));
     if greeting == Greeting::Always || instance.flavour.greets() {
@@ -108,11 +108,11 @@ fn report(root: &Path, instance: &Instance, greeting: Greeting, target: &str) ->
     Ok(said)
 }
 
-/// The instance, if its agent may be asked for a report.
+/// Returns the instance if its agent can be asked for a report.
 fn asked(root: &Path, name: &str) -> Result<(Instance, Known)> {
     let (instance, known) = known::known(root, name)?;
     if instance.is_false("security.agent.metrics") {
-        bail!("security.agent.metrics is false: the agent is not asked");
+        bail!("security.agent.metrics is false, so the agent is not called");
     }
     Ok((instance, known))
 }
@@ -125,7 +125,7 @@ fn print(shape: Shape, said: &Value, readable: &str) -> Result<()> {
     Ok(())
 }
 
-/// `operations`.
+/// Runs `operations`.
 pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
     let instance = known::reach(root, &args.name)?;
     let one = format!("/1.0/operations/{}", args.id.as_deref().unwrap_or_default());
@@ -136,7 +136,7 @@ pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
         (Action::Wait, None) => ("GET", format!("{one}/wait"), None),
         (Action::Wait, Some(seconds)) => ("GET", format!("{one}/wait?timeout={seconds}"), None),
     };
-    // Who waits for an operation waits for as long as it takes.
+    // A wait without a timeout lasts as long as the operation.
     let limit = limit.map_or(Limit::Each(Duration::from_secs(3600)), Limit::within);
     let said = metadata(root, &instance, method, &target, limit)?;
     if args.action == Action::List && args.json {
@@ -145,7 +145,7 @@ pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
     if args.action != Action::List {
         return Ok(writeln!(stdout(), "{}", printable::pretty_json(&said))?);
     }
-    let groups = said.as_object().context("operations are no object")?;
+    let groups = said.as_object().context("operations: not an object")?;
     for operation in groups.values().filter_map(Value::as_array).flatten() {
         let word = |key: &str| text(operation[key].as_str().unwrap_or("-"));
         writeln!(stdout(), "{} {} {}", word("id"), word("status"), word("description"))?;
@@ -153,10 +153,10 @@ pub(crate) fn operations(root: &Path, args: &OperationsArgs) -> Result<()> {
     Ok(())
 }
 
-/// `events NAME --agent`: the agent's own, one line each, until it ends.
+/// Runs `events NAME --agent`: prints the agent's events, one per line, until it ends.
 pub(crate) fn events(root: &Path, name: &str, types: Option<&str>) -> Result<()> {
     let instance: Instance = known::reach(root, name)?;
-    // Why an agent refuses us is told to a request only.
+    // A request shows why an agent refuses the host; the websocket does not.
     client::greet(root, &instance, Limit::within(REQUEST))?;
     let target = types.map_or("/1.0/events".into(), |types| format!("/1.0/events?type={types}"));
     let mut socket = websocket::connect(root, &instance, &target).context("events")?;

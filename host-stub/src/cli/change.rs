@@ -16,26 +16,26 @@ use mote_run::args::VmArgs;
 use mote_run::boot;
 use mote_stub::daemon::fault::{self, Fault};
 
-/// `set`.
+/// Arguments of `set`.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
     /// The instance
     name: String,
-    /// What to set
+    /// Keys and values
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = pair)]
     pairs: Vec<(String, String)>,
 }
 
-/// `unset`.
+/// Arguments of `unset`.
 #[derive(Debug, Args)]
 pub(crate) struct UnsetArgs {
     /// The instance
     name: String,
-    /// What to remove
+    /// The key to remove
     key: String,
 }
 
-/// `device-add`.
+/// Arguments of `device-add`.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceAddArgs {
     /// The instance
@@ -47,7 +47,7 @@ pub(crate) struct DeviceAddArgs {
     config: Vec<(String, String)>,
 }
 
-/// `device-remove`.
+/// Arguments of `device-remove`.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceRemoveArgs {
     /// The instance
@@ -56,59 +56,59 @@ pub(crate) struct DeviceRemoveArgs {
     device: String,
 }
 
-/// `fault`.
+/// Arguments of `fault`.
 #[derive(Debug, Args)]
 pub(crate) struct FaultArgs {
     /// The instance
     name: String,
-    /// What to do wrong
+    /// The fault
     #[arg(value_parser = fault::KINDS.map(|(kind, _)| kind))]
     kind: Option<String>,
-    /// For how long, or how late; see below
+    /// Duration or delay; see below
     number: Option<u64>,
 }
 
-/// `boot`.
+/// Arguments of `boot`.
 #[derive(Debug, Args)]
 pub(crate) struct BootArgs {
     /// The new instance: letters, digits and dashes
     name: String,
     #[command(flatten)]
     vm: VmArgs,
-    /// Wait so many seconds for the agent; 0: not at all
+    /// Wait this many seconds for the agent; 0 does not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 180.0)]
     boot_timeout: f64,
 }
 
-/// `start`.
+/// Arguments of `start`.
 #[derive(Debug, Args)]
 pub(crate) struct StartArgs {
     /// The instance
     name: String,
 }
 
-/// `stop`.
+/// Arguments of `stop`.
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     /// The instance
     name: String,
-    /// End QEMU, whatever the guest does
+    /// End QEMU without waiting for the guest
     #[arg(long, short)]
     force: bool,
-    /// Give up after so many seconds
+    /// Give up after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     timeout: f64,
 }
 
-/// Between two looks at a VM that is to end.
+/// Interval of the checks of a VM that is to end.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// `delete`.
+/// Arguments of `delete`.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
     /// The instance
     name: String,
-    /// Even if its VM runs, which is ended
+    /// Even if its VM runs; ends it
     #[arg(long, short)]
     force: bool,
 }
@@ -127,29 +127,29 @@ fn object(pairs: Vec<(String, String)>) -> Value {
     pairs.into_iter().map(|(key, value)| (key, json!(value))).collect::<Map<_, _>>().into()
 }
 
-/// `set`.
+/// Runs `set`.
 pub(crate) fn set(root: &Path, args: SetArgs) -> Result<()> {
     change(root, "PATCH", &args.name, "config", &object(args.pairs))
 }
 
-/// `unset`.
+/// Runs `unset`.
 pub(crate) fn unset(root: &Path, args: &UnsetArgs) -> Result<()> {
     change(root, "PATCH", &args.name, "config", &json!({ &args.key: null }))
 }
 
-/// `device-add`.
+/// Runs `device-add`.
 pub(crate) fn device_add(root: &Path, args: DeviceAddArgs) -> Result<()> {
     let body = json!({"name": args.device, "config": object(args.config)});
     change(root, "PATCH", &args.name, "devices", &body)
 }
 
-/// `device-remove`.
+/// Runs `device-remove`.
 pub(crate) fn device_remove(root: &Path, args: &DeviceRemoveArgs) -> Result<()> {
     let body = json!({"name": args.device, "config": null});
     change(root, "PATCH", &args.name, "devices", &body)
 }
 
-/// Boots; gives the exit code. The VM stays if its agent does not come.
+/// Boots and returns the exit code. The VM stays if its agent does not connect.
 pub(crate) fn boot(root: &Path, args: &BootArgs) -> Result<u8> {
     boot::boot(root, &args.name, &args.vm)?;
     if args.boot_timeout <= 0.0 {
@@ -158,7 +158,7 @@ pub(crate) fn boot(root: &Path, args: &BootArgs) -> Result<u8> {
     wait::connected(root, &args.name, args.boot_timeout)
 }
 
-/// Starts the VM that `boot` has made, or tells the host of another one.
+/// Starts the VM that `boot` created, or reports the start of another one to the host.
 pub(crate) fn start(root: &Path, args: &StartArgs) -> Result<()> {
     if boot::is_ours(root, &args.name) {
         return boot::power_on(root, &args.name);
@@ -166,13 +166,13 @@ pub(crate) fn start(root: &Path, args: &StartArgs) -> Result<()> {
     change(root, "POST", &args.name, "start", &Value::Null)
 }
 
-/// `stop`.
+/// Runs `stop`.
 pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
     let (name, body) = (&args.name, json!({"force": args.force}));
     let said = ask(root, "POST", &format!("/1.0/instances/{name}/stop"), &body)?;
     let limit = Duration::try_from_secs_f64(args.timeout)?;
     let begun = Instant::now();
-    // Its monitor is gone when it is off; without one there is nothing to wait for.
+    // The monitor ends with the VM; without one there is nothing to wait for.
     loop {
         let state = look::state(root, name)?;
         if said["ordered"] != true || state["status"] == "Stopped" {
@@ -186,13 +186,13 @@ pub(crate) fn stop(root: &Path, args: &StopArgs) -> Result<()> {
                 }
             };
             let after = limit.as_secs_f64();
-            bail!("{name} is not off after {after} s: {why}; --force ends QEMU");
+            bail!("{name} did not power off within {after} s: {why}; --force ends QEMU");
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// `fault`.
+/// Runs `fault`.
 pub(crate) fn fault(root: &Path, args: &FaultArgs) -> Result<()> {
     let Some(kind) = &args.kind else {
         let state = look::state(root, &args.name).with_context(|| {
@@ -202,19 +202,19 @@ pub(crate) fn fault(root: &Path, args: &FaultArgs) -> Result<()> {
         let fault = state["fault"].as_str().unwrap_or("none");
         return Ok(writeln!(stdout(), "fault in force: {fault}\n\n{}", fault::HELP)?);
     };
-    // Before anybody is asked: what is wrong with it is known here.
+    // Checked here first, for the better message.
     Fault::parse(kind, args.number)?;
     let body = json!({"kind": kind, "number": args.number});
     change(root, "POST", &args.name, "fault", &body)
 }
 
-/// `delete`.
+/// Runs `delete`.
 pub(crate) fn delete(root: &Path, args: &DeleteArgs) -> Result<()> {
     if is_running(root) {
         let target = if args.force { "delete-running" } else { "delete" };
         return change(root, "POST", &args.name, target, &Value::Null);
     }
-    // No daemon may begin to serve it meanwhile.
+    // No daemon may start to serve it meanwhile.
     let _lock = store::lock(root)?;
     let instance = store::load(root, &args.name)?;
     if instance.is_running() && !args.force {

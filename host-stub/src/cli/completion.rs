@@ -1,4 +1,4 @@
-//! Completion by the shells: their scripts ask this program, which knows its commands and its instances.
+//! Completion in shells. Their scripts call this program, which knows its commands and instances.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Write, stdout};
@@ -13,17 +13,17 @@ use clap_complete::env::{CompleteEnv, Shells};
 use super::values::directory;
 use mote_client::instance::store;
 
-/// The variable by which the shells' scripts ask.
+/// The variable that the shells' scripts set.
 const ASKED: &str = "MOTE_HOST_COMPLETE";
-/// As users call this program; the scripts find it by PATH.
+/// This program's name, which the scripts find in PATH.
 const PROGRAM: &str = "mote-host";
 
-/// The shells there are scripts for.
+/// Returns the shells with a script.
 pub(super) fn shells() -> Vec<&'static str> {
     Shells::builtins().names().collect()
 }
 
-/// Answers a shell's script and ends, if it is one that asks.
+/// Answers a shell's script and exits, if one called.
 pub(super) fn answer(command: fn() -> Command) {
     CompleteEnv::with_factory(command).var(ASKED).complete();
 }
@@ -35,7 +35,7 @@ pub(super) fn print(shell: &str) -> Result<()> {
     let mut script = Vec::new();
     shell.write_registration(ASKED, PROGRAM, PROGRAM, PROGRAM, &mut script)?;
     if shell.name() == "zsh" {
-        // Loaded as a function by its first use, it has to complete there and then.
+        // A function that is loaded by its first use must complete immediately.
         script.extend_from_slice(
             b"[ \"$funcstack[1]\" != _mote-host ] || _clap_dynamic_completer_mote_host \"$@\"\n",
         );
@@ -43,7 +43,7 @@ pub(super) fn print(shell: &str) -> Result<()> {
     Ok(stdout().write_all(&script)?)
 }
 
-/// Lets instances' names be completed wherever one is to be given.
+/// Completes instance names wherever one is expected.
 pub(super) fn with_instances(command: Command) -> Command {
     let is_new = matches!(command.get_name(), "boot" | "init");
     let command = command.mut_args(|arg| match arg.get_id().as_str() {
@@ -54,14 +54,14 @@ pub(super) fn with_instances(command: Command) -> Command {
     command.mut_subcommands(with_instances)
 }
 
-/// The instances' names, with something behind them.
+/// Returns the instances' names with a suffix.
 fn candidates(end: &str) -> Vec<CompletionCandidate> {
     let root = directory(named(std::env::args_os()));
     let names = root.map(|root| store::names(&root)).unwrap_or_default();
     names.into_iter().map(|name| CompletionCandidate::new(name + end)).collect()
 }
 
-/// What the command line that is being completed gives as `--dir`.
+/// Returns the `--dir` of the command line that is being completed.
 fn named(words: impl Iterator<Item = OsString>) -> Option<OsString> {
     let words: Vec<OsString> = words.collect();
     let pairs = words.windows(2).filter(|two| two[0] == "--dir").map(|two| two[1].clone());
@@ -69,7 +69,7 @@ fn named(words: impl Iterator<Item = OsString>) -> Option<OsString> {
     pairs.chain(whole).next()
 }
 
-/// `NAME/PATH` or a file here.
+/// `NAME/PATH` or a local file.
 struct Paths;
 
 impl ValueCompleter for Paths {

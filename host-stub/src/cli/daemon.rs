@@ -1,4 +1,4 @@
-//! `daemon`: runs the host until it is told to end.
+//! `daemon`: runs the host until a signal ends it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use mote_stub::control::host::Host;
 use mote_stub::control::server;
 use mote_stub::daemon::Daemon;
 
-/// `daemon`.
+/// Arguments of `daemon`.
 #[derive(Debug, Args)]
 pub(crate) struct DaemonArgs {
-    /// The vsock port to listen on; otherwise one is chosen, as real hosts do at each start
+    /// The vsock port to listen on [default: random, as real hosts choose one at each start]
     #[arg(long)]
     port: Option<u32>,
     /// End when the last instance is deleted
@@ -27,7 +27,7 @@ pub(crate) struct DaemonArgs {
     until_empty: bool,
 }
 
-/// Runs until a signal comes.
+/// Runs until a signal arrives.
 pub(crate) fn run(root: &Path, args: &DaemonArgs) -> Result<()> {
     let port = args.port.map_or_else(random::port, Ok)?;
     let _lock = store::lock(root)?;
@@ -50,7 +50,7 @@ pub(crate) fn run(root: &Path, args: &DaemonArgs) -> Result<()> {
     server::serve(&host).context("control socket")
 }
 
-/// Ends this process once there were instances and there are none, or if none comes.
+/// Ends this process when the last instance is deleted, or if none is created.
 fn end_when_empty(host: Arc<Host>) {
     const LOOK: Duration = Duration::from_millis(200);
     const FIRST: Duration = Duration::from_secs(30);
@@ -59,10 +59,10 @@ fn end_when_empty(host: Arc<Host>) {
         let (mut had_some, mut had_none) = (false, false);
         loop {
             std::thread::sleep(LOOK);
-            // Held until the end: an instance that is taken up meanwhile would be lost.
+            // Locked until the end: an instance added meanwhile would be lost.
             let all = host.daemon.instances();
             let has_none = all.is_empty();
-            // By the second look who deleted the last one has been answered.
+            // At the second check, the deletion of the last one has been answered.
             if has_none && had_none && (had_some || begun.elapsed() > FIRST) {
                 host.daemon.unbind();
                 #[expect(clippy::exit, reason = "the other threads wait for sockets for ever")]

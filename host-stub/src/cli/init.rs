@@ -1,4 +1,4 @@
-//! `init`: makes an instance, and prints the QEMU options of a VM that reaches this host.
+//! `init`: creates an instance, and prints the QEMU options of a VM that reaches this host.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stdout};
@@ -19,7 +19,7 @@ use mote_client::instance::store;
 use mote_client::instance::{Channel, Flavour, GENERATION, Instance, UUID, VSOCK_ID, Vsock};
 use mote_vm::recipe::{Recipe, YOURS};
 
-/// An instance to make.
+/// Arguments of `init`.
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
     /// The new instance: letters, digits and dashes
@@ -27,36 +27,38 @@ pub(crate) struct InitArgs {
     /// The server to play
     #[arg(long, value_enum, default_value = "lxd")]
     flavour: Flavour,
-    /// Reach the guest through vhost-device-vsock's socket PATH (default: vsock beside the instance)
+    /// Reach the guest through vhost-device-vsock's socket PATH (default: vsock in the instance's
+    /// directory)
     #[arg(long, value_name = "PATH", group = "vsock")]
     vsock_uds: Option<PathBuf>,
-    /// Reach an agent without a VM by unix sockets (mote-agent --vsock-unix PREFIX)
+    /// Reach an agent without a VM through unix sockets (mote-agent --vsock-unix PREFIX)
     #[arg(long, value_name = "PREFIX", group = "vsock")]
     vsock_plain: Option<PathBuf>,
-    /// The guest's context id, and the way to it unless another is given
+    /// The guest's context id; reaches the guest through the kernel's vsock unless another option
+    /// is given
     #[arg(long, value_name = "CID", value_parser = context_id)]
     vsock_cid: Option<u32>,
-    /// Read the status port from a ring buffer by QEMU's monitor PATH (default: qmp beside the
-    /// instance)
+    /// Read the status port from a ring buffer through QEMU's monitor PATH (default: qmp in the
+    /// instance's directory)
     #[arg(long, value_name = "PATH", group = "channel")]
     qmp: Option<PathBuf>,
-    /// Read and write the status port: a socket or a terminal device (the CONNECT dialect)
+    /// Read and write the status port through a socket or terminal device (the CONNECT dialect)
     #[arg(long, value_name = "PATH", group = "channel")]
     serial: Option<PathBuf>,
-    /// Give back every byte of the status port, as shared memory would (with --serial)
+    /// Send every byte of the status port back, as shared memory would (with --serial)
     #[arg(long)]
     shared_memory: bool,
-    /// Put this agent into the config share, as real hosts do
+    /// Copy this agent into the config share, as real hosts do
     #[arg(long, value_name = "FILE")]
     agent: Option<PathBuf>,
     /// Set a configuration value: user.greeting=hello, or for cloud-init
-    /// cloud-init.user-data="$(cat FILE)", which also has vendor-data and network-config
+    /// cloud-init.user-data="$(cat FILE)", vendor-data or network-config
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     config: Vec<(String, String)>,
-    /// Let the guest name the NIC with this MAC address
+    /// Let the guest rename the NIC with this MAC address
     #[arg(long = "nic", value_name = "NAME=MAC[,mtu=N]", value_parser = nic)]
     nics: Vec<(String, Device)>,
-    /// Let the guest make a file
+    /// Let the guest create a file from a template
     #[arg(
         long = "template",
         value_name = "TARGET=FILE[,create_only][,mode=M][,uid=N][,gid=N]",
@@ -65,14 +67,16 @@ pub(crate) struct InitArgs {
     templates: Vec<Template>,
 }
 
-/// Makes the instance. Its share goes to stdout, for programs; how to boot it to stderr, for people.
+/// Creates the instance. Prints its share on stdout, for programs, and how to boot it on stderr,
+/// for people.
 pub(crate) fn run(root: &Path, mut args: InitArgs) -> Result<()> {
     let (agent, templates) = (args.agent.take(), std::mem::take(&mut args.templates));
     let instance = described(root, args)?;
     let share = create(root, &instance, agent.as_deref(), &templates)?;
     writeln!(stdout(), "{}", share.display())?;
     to_stderr(format_args!("{}", Recipe::of(root, &instance, &share)));
-    // A daemon that runs is told; if there is none, or it was about to end, the next one finds it.
+    // A running daemon is informed. If there is none or it is about to end, the next one finds the
+    // instance.
     let target = format!("/1.0/instances/{}/adopt", instance.name);
     if is_running(root)
         && let Err(error) = ask(root, "POST", &target, &Value::Null)
@@ -83,9 +87,9 @@ pub(crate) fn run(root: &Path, mut args: InitArgs) -> Result<()> {
     Ok(())
 }
 
-/// The instance that the arguments describe.
+/// Returns the instance that the arguments describe.
 fn described(root: &Path, args: InitArgs) -> Result<Instance> {
-    // Paths are used by a daemon that may run elsewhere.
+    // The daemon that uses the paths may run in another directory.
     let path =
         |path: PathBuf| std::path::absolute(&path).with_context(|| path.display().to_string());
     let beside = |name: &str| path(store::directory(root, &args.name).join(name));
@@ -94,7 +98,7 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
         config.insert(VSOCK_ID.to_owned(), cid.to_string());
     }
     let vsock = match (args.vsock_uds, args.vsock_plain, args.vsock_cid) {
-        (Some(_), Some(_), _) => bail!("there is one way to the guest, not two"),
+        (Some(_), Some(_), _) => bail!("give only one way to reach the guest"),
         (Some(uds), None, _) => Vsock::Uds(path(uds)?),
         (None, Some(prefix), _) => Vsock::Plain(path(prefix)?),
         (None, None, Some(cid)) => Vsock::Cid(cid),
@@ -102,8 +106,8 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
     };
     let shared = args.shared_memory;
     let channel = match (args.qmp, args.serial) {
-        (Some(_), Some(_)) => bail!("there is one status port, not two"),
-        (_, None) if shared => bail!("--shared-memory goes with --serial"),
+        (Some(_), Some(_)) => bail!("give only one status port"),
+        (_, None) if shared => bail!("--shared-memory needs --serial"),
         (Some(qmp), None) => Channel::Qmp(path(qmp)?),
         (None, Some(serial)) => Channel::Serial { path: path(serial)?, shared },
         (None, None) => Channel::Qmp(beside("qmp")?),
@@ -126,7 +130,7 @@ fn described(root: &Path, args: InitArgs) -> Result<Instance> {
     })
 }
 
-/// The system takes no socket with a longer path; the host's own has a port number behind it.
+/// Checks that socket paths are short enough; the host's own has a port number after it.
 fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
     const MAX_SOCKET_PATH: usize = 107;
     const PORT: usize = "_65535".len();
@@ -135,7 +139,7 @@ fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
     {
         let path = path.display();
         bail!(
-            "{path}: vhost-device-vsock cannot be told a path with a comma: choose another by --vsock-uds"
+            "{path}: vhost-device-vsock accepts no path with a comma: choose another with --vsock-uds"
         );
     }
     let way = match vsock {
@@ -143,7 +147,7 @@ fn fits(vsock: &Vsock, channel: &Channel) -> Result<()> {
         Vsock::Cid(_) => None,
     };
     let status = match channel {
-        // The other monitor is beside it.
+        // The second monitor has a suffix.
         Channel::Qmp(path) => (path, YOURS.len(), "--qmp"),
         Channel::Serial { path, .. } => (path, 0, "--serial"),
     };

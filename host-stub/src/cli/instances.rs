@@ -1,4 +1,4 @@
-//! `list` and `info`: instances with their states, for people.
+//! `list` and `info`: instances and their states, for people.
 
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -16,14 +16,14 @@ use mote_client::daemon::client::ask;
 /// The agent's port (P§3.2).
 const AGENT_PORT: u32 = 8443;
 
-/// `list`.
+/// Arguments of `list`.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "to clap a switch is a bool")]
 pub(crate) struct ListArgs {
-    /// Only the names
+    /// Print only the names
     #[arg(long, short)]
     quiet: bool,
-    /// As JSON
+    /// Print JSON
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
 }
@@ -39,13 +39,13 @@ pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
     let mut rows = vec![["NAME", "STATUS", "AGENT", "SERVER", "FAULT"].map(str::to_owned)];
     let (mut states, mut notes) = (Vec::new(), Vec::new());
     for name in names {
-        // One that was just deleted is no longer there.
+        // Deleted since the list was read.
         let Ok(state) = look::state(root, name) else { continue };
         let word = |key: &str| state[key].as_str().unwrap_or("-").to_owned();
         rows.push([name.into(), word("status"), word("state"), word("flavour"), word("fault")]);
         states.push(json!({"name": name, "status": word("status"), "agent": word("state"),
             "server": word("flavour"), "fault": word("fault"), "why": state["why"]}));
-        // A row that contradicts itself.
+        // Otherwise the row would contradict itself.
         if state["status"] != "Stopped" && state["state"] == "STOPPED" {
             notes.push(format!("{name}: {}", why::why(&state)));
         }
@@ -58,7 +58,7 @@ pub(crate) fn list(root: &Path, args: &ListArgs) -> Result<()> {
     Ok(())
 }
 
-/// Columns as wide as their widest cell.
+/// Formats columns as wide as their widest cell.
 fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let mut shown = String::new();
     for row in rows {
@@ -74,9 +74,9 @@ fn table<const N: usize>(rows: &[[String; N]]) -> String {
     shown
 }
 
-/// Prints one.
+/// Prints one instance.
 pub(crate) fn info(root: &Path, name: &str, shape: Shape) -> Result<()> {
-    // One that does not answer is described all the same.
+    // Printed even if the agent does not answer.
     let (mut state, said) = look::asked(root, name)?;
     let said = said.map(|said| said.map_err(|error| error.root_cause().to_string()));
     match shape {
@@ -93,7 +93,7 @@ pub(crate) fn info(root: &Path, name: &str, shape: Shape) -> Result<()> {
     Ok(())
 }
 
-/// The rows of `info`.
+/// Returns the rows of `info`.
 fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> String {
     let word = |key: &str| match state[key].as_str() {
         None | Some("") => "-".to_owned(),
@@ -138,10 +138,10 @@ fn described(name: &str, state: &Value, said: Option<Result<Value, String>>) -> 
     rows.iter().map(|(what, value)| format!("{what:<12} {value}\n")).collect()
 }
 
-/// What an agent says of itself.
+/// Returns an agent's description of itself.
 fn program(environment: &Value) -> String {
     let word = |key: &str| text(environment[key].as_str().unwrap_or("-"));
-    // An agent has to call itself by the name of the server's own; mote adds its own.
+    // An agent must use the name of the server's own; mote adds its own name.
     let own =
         environment["agent"].as_str().map_or(String::new(), |own| format!("{} as ", text(own)));
     format!(

@@ -1,4 +1,4 @@
-//! Commands that print what the host has or knows.
+//! Commands that print what the host stores or knows.
 
 use std::io::{Write, stdout};
 use std::path::Path;
@@ -17,7 +17,7 @@ use mote_client::daemon::client::{ask, print_events};
 use mote_client::daemon::known::{self, Known};
 use mote_client::net::stream::Limit;
 
-/// `get`.
+/// Arguments of `get`.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// The instance
@@ -26,12 +26,12 @@ pub(crate) struct GetArgs {
     key: String,
 }
 
-/// `events`.
+/// Arguments of `events`.
 #[derive(Debug, Args)]
 pub(crate) struct EventsArgs {
     /// Only this instance
     name: Option<String>,
-    /// The agent's own events in place of the host's
+    /// The agent's own events instead of the host's
     #[arg(long, requires = "name")]
     agent: bool,
     /// Only these types, separated by commas
@@ -39,7 +39,7 @@ pub(crate) struct EventsArgs {
     types: Option<String>,
 }
 
-/// `query`.
+/// Arguments of `query`.
 #[derive(Debug, Args)]
 pub(crate) struct QueryArgs {
     /// The instance
@@ -48,31 +48,32 @@ pub(crate) struct QueryArgs {
     method: String,
     /// For example /1.0
     path: String,
-    /// What to send
+    /// The body of the request
     #[arg(default_value = "", allow_hyphen_values = true)]
     body: String,
 }
 
-/// An instance as it is stored.
+/// Returns an instance as stored.
 fn stored(root: &Path, name: &str) -> Result<Value> {
     ask(root, "GET", &format!("/1.0/instances/{name}"), &Value::Null)
 }
 
-/// What the host knows of an agent.
+/// Returns the host's knowledge of an agent.
 pub(crate) fn state(root: &Path, name: &str) -> Result<Value> {
     known_with(root, name, None)
 }
 
-/// The same, with what a call to it has just met.
+/// Returns the same, given the cause of a call that just failed.
 fn known_with(root: &Path, name: &str, trouble: Option<Trouble>) -> Result<Value> {
     let met = trouble.map_or(String::new(), |trouble| format!("?trouble={}", trouble.name()));
     ask(root, "GET", &format!("/1.0/internal/{name}/agent-state{met}"), &Value::Null)
 }
 
-/// For an agent that is asked who it is; who looks does not want to wait.
+/// Limit for an agent's greeting, short because the user waits.
 const GREETING: Duration = Duration::from_secs(3);
 
-/// What the host knows, and what the agent says of itself where a host would ask it: its errors are known too.
+/// Returns the host's knowledge and, if a host would ask, the agent's description of itself. The
+/// cause of an error is included.
 pub(crate) fn asked(root: &Path, name: &str) -> Result<(Value, Option<Result<Value>>)> {
     let said = match known::known(root, name)? {
         (instance, Known::Reachable) => {
@@ -86,7 +87,7 @@ pub(crate) fn asked(root: &Path, name: &str) -> Result<(Value, Option<Result<Val
     Ok((known_with(root, name, trouble)?, said))
 }
 
-/// An error of a command: what the daemon makes of it comes first, then what was met.
+/// Adds the daemon's diagnosis in front of a command's error.
 pub(crate) fn explained(root: &Path, error: anyhow::Error) -> anyhow::Error {
     let Some(failed) = FailedCall::of(&error) else { return error };
     let state = known_with(root, &failed.instance, Some(failed.trouble));
@@ -98,12 +99,12 @@ pub(crate) fn explained(root: &Path, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
-/// `show`.
+/// Runs `show`.
 pub(crate) fn show(root: &Path, name: &str) -> Result<()> {
     Ok(writeln!(stdout(), "{}", printable::pretty_json(&stored(root, name)?))?)
 }
 
-/// `get`.
+/// Runs `get`.
 pub(crate) fn get(root: &Path, args: &GetArgs) -> Result<()> {
     let shown = stored(root, &args.name)?;
     let value = shown["config"][&args.key].as_str();
@@ -111,7 +112,7 @@ pub(crate) fn get(root: &Path, args: &GetArgs) -> Result<()> {
     Ok(printable::print_exact(format!("{value}\n").as_bytes())?)
 }
 
-/// `agent-state`.
+/// Runs `agent-state`.
 pub(crate) fn agent_state(root: &Path, name: &str, shape: Shape) -> Result<()> {
     let state = state(root, name)?;
     match shape {
@@ -121,7 +122,7 @@ pub(crate) fn agent_state(root: &Path, name: &str, shape: Shape) -> Result<()> {
     Ok(())
 }
 
-/// `events`.
+/// Runs `events`.
 pub(crate) fn events(root: &Path, args: &EventsArgs) -> Result<()> {
     match (&args.name, args.agent) {
         (Some(name), true) => agent::events(root, name, args.types.as_deref()),
@@ -129,7 +130,7 @@ pub(crate) fn events(root: &Path, args: &EventsArgs) -> Result<()> {
     }
 }
 
-/// `query`.
+/// Runs `query`.
 pub(crate) fn query(root: &Path, args: &QueryArgs) -> Result<()> {
     let query = json!({"method": args.method, "path": args.path, "body": args.body});
     let answer = ask(root, "POST", &format!("/1.0/instances/{}/query", args.name), &query)?;

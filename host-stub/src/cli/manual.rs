@@ -1,5 +1,5 @@
-//! Manual pages, and what they and `--help` have besides the options: examples, exit codes, files. A test holds each
-//! example to the command line.
+//! Manual pages, and the parts of them and of `--help` that are not options: examples, exit codes,
+//! files. A test parses each example.
 
 use std::fs;
 use std::path::Path;
@@ -9,13 +9,13 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-/// The release: that of a package if one is made of this, else that of the sources.
+/// The release: the package's if it sets one, else the sources'.
 pub(super) const VERSION: &str = match option_env!("MOTE_VERSION") {
     Some(version) => version,
     None => env!("CARGO_PKG_VERSION"),
 };
 
-/// The examples of all commands, with their effects; each command has one at least.
+/// The examples of all commands with their effects. Each command has at least one.
 const EXAMPLES: &str = r#"
 run --kernel vmlinuz --initrd initrd -- uname -sr    # an initramfs with mote in it
 run --disk debian.qcow2 --share .:/src --timeout 60 -- make -C /src check    # an image; its file is not changed
@@ -95,33 +95,33 @@ fn examples(path: &str) -> Vec<(String, &'static str)> {
     all.map(|(line, what)| (format!("mote-host {line}"), what)).collect()
 }
 
-/// Exit codes of all commands, and those that a command has besides.
+/// Exit codes of all commands, and additional ones per command.
 const CODES: &[(&str, &str)] =
-    &[("0", "done"), ("1", "failed; stderr says why"), ("2", "the command line is wrong")];
+    &[("0", "done"), ("1", "failed; stderr shows why"), ("2", "the command line is invalid")];
 const OWN_CODES: &[(&str, &[(&str, &str)])] = &[
-    ("", &[("other", "of run, wait, exec and shell: their pages have them")]),
+    ("", &[("other", "see the pages of run, wait, exec and shell")]),
     (
         "run",
         &[
-            ("124", "--timeout: the command has not ended in time"),
+            ("124", "--timeout: the command has exceeded its time limit"),
             (
                 "125",
-                "all else that is not the command's: it did not get to run, or ended with 0 and --pull failed; stderr \
-                 says why, the cause first",
+                "other failures that are not the command's: it did not start, or exited 0 and --pull failed; stderr \
+                 shows the cause",
             ),
             ("126", "the command cannot be run"),
             ("127", "there is no such command in the guest, or no such directory"),
             (
                 "129",
-                "the guest was lost while the command ran: it panicked, or switched itself off; or SIGHUP ended this \
+                "the guest was lost while the command ran: it panicked or powered off; or SIGHUP ended this \
                  command",
             ),
             ("130, 131, 143", "SIGINT, SIGQUIT, SIGTERM ended this command: 128 and their numbers"),
-            ("other", "the command's own; --result FILE tells them from these"),
+            ("other", "the command's own; --result FILE distinguishes them from these"),
         ],
     ),
-    ("boot", &[("124", "the agent is not there in time; the VM stays")]),
-    ("wait", &[("124", "it is not so in time; stderr says why")]),
+    ("boot", &[("124", "timed out waiting for the agent; the VM stays")]),
+    ("wait", &[("124", "timed out; stderr shows why")]),
     ("exec", COMMANDS),
     ("shell", COMMANDS),
 ];
@@ -135,13 +135,13 @@ const COMMANDS: &[(&str, &str)] = &[
 const FILES: &[(&str, &str)] = &[
     (
         "DIR",
-        "what --dir or MOTE_HOST_DIR says, or else $XDG_STATE_HOME/mote-host, ~/.local/state/mote-host",
+        "from --dir or MOTE_HOST_DIR, or else $XDG_STATE_HOME/mote-host, ~/.local/state/mote-host",
     ),
     ("DIR/control.sock", "the daemon's socket: HTTP and JSON"),
-    ("DIR/server.crt, server.key", "the host's certificate, which agents are told"),
+    ("DIR/server.crt, server.key", "the host's certificate, which agents receive"),
     ("DIR/instances/NAME/instance.json", "the instance: configuration and devices"),
     ("DIR/instances/NAME/config/", "the config share, which the guest reads"),
-    ("DIR/instances/NAME/console, qemu.log", "of a VM that boot has made"),
+    ("DIR/instances/NAME/console, qemu.log", "of a VM that boot created"),
     ("DIR/instances/NAME/qmp, qmp.yours", "QEMU's monitors: mote-host's, and one for others"),
 ];
 
@@ -157,7 +157,7 @@ fn with_examples_below(command: Command, path: &str) -> Command {
             with_examples_below(below, path.trim_start())
         });
     }
-    // What one has already stays.
+    // Existing text is kept.
     let before = command.get_after_help().map_or(String::new(), |help| format!("{help}\n\n"));
     let line = |(line, what): (String, &str)| {
         let what = if what.is_empty() { String::new() } else { format!("    # {what}") };
@@ -167,7 +167,8 @@ fn with_examples_below(command: Command, path: &str) -> Command {
     command.after_long_help(format!("{before}Examples:{lines}"))
 }
 
-/// Writes a page for each command into a directory. `command` is the line without examples: pages have sections.
+/// Writes a page for each command into a directory. `command` has no examples in its help, because
+/// pages have a section for them.
 pub(super) fn write(command: Command, directory: &Path) -> Result<()> {
     let mut command = command.disable_help_subcommand(true);
     command.build();

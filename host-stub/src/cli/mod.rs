@@ -1,4 +1,4 @@
-//! The command line. `init` and `daemon` work on the directory, everything else asks the daemon.
+//! The command line. `init` and `daemon` work on the directory, other commands call the daemon.
 
 mod agent;
 mod change;
@@ -46,7 +46,7 @@ use mote_run::args::RunArgs;
     )
 )]
 struct Cli {
-    /// Where this host keeps its instances [default: $XDG_STATE_HOME/mote-host, or else
+    /// Directory of the instances [default: $XDG_STATE_HOME/mote-host, or else
     /// ~/.local/state/mote-host]
     #[arg(
         long,
@@ -63,17 +63,18 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Boot a VM, run a command in it, and leave nothing; the output and the exit code are the command's
+    /// Boot a VM, run a command in it, and clean up; the output and the exit code are the command's
     ///
-    /// It needs no daemon, no instance, no network and no root. The image has mote in it, or any agent of LXD's or
-    /// Incus'. Its files are not changed.
+    /// Needs no daemon, instance, network or root. The image contains mote, or any agent of LXD or
+    /// Incus. Its files are not changed.
     Run(Box<RunArgs>),
     /// Boot a VM that stays, as an instance, and wait for its agent
     ///
-    /// A daemon is started with it if none runs. A disk is not changed unless --write says so: what is written is kept
-    /// beside the instance, also while it is stopped, and goes with it when it is deleted.
+    /// Starts a daemon if none runs. Without --write the disk is not changed: writes are kept with
+    /// the instance, also while it is stopped, and deleted with it.
     Boot(Box<change::BootArgs>),
-    /// Make an instance; prints the folder of its config share, and on stderr how to boot a VM with it
+    /// Create an instance; prints the directory of its config share, and on stderr how to boot a VM
+    /// with it
     Init(Box<init::InitArgs>),
     /// Print QEMU's options for an instance on stdout
     Qemu(qemu::QemuArgs),
@@ -81,16 +82,16 @@ enum Command {
     Daemon(daemon::DaemonArgs),
     /// List the instances with their states; asks the daemon (mote-host daemon)
     List(instances::ListArgs),
-    /// Show an instance and its agent: state, address, version, last error, and why it is no further; asks the
-    /// daemon (mote-host daemon)
+    /// Show an instance and its agent: state, address, version, last error, and why it is not
+    /// connected; asks the daemon (mote-host daemon)
     Info(ReportArgs),
-    /// Wait until an agent or instance is in a state; exit code 124 if it is not in time
+    /// Wait until an agent or instance is in a state; exit code 124 on timeout
     Wait(wait::WaitArgs),
     /// Remove an instance and its files
     Delete(change::DeleteArgs),
-    /// Print an instance as it is stored (JSON)
+    /// Print an instance as stored (JSON)
     Show(OneArgs),
-    /// Print what the host knows of an instance's agent
+    /// Print what the host knows about an instance's agent
     AgentState(ReportArgs),
     /// Print one configuration value
     Get(look::GetArgs),
@@ -101,11 +102,11 @@ enum Command {
     Set(change::SetArgs),
     /// Remove a configuration value
     Unset(change::UnsetArgs),
-    /// Add a device, or change one
+    /// Add or change a device
     DeviceAdd(change::DeviceAddArgs),
     /// Remove a device
     DeviceRemove(change::DeviceRemoveArgs),
-    /// Follow what happens
+    /// Print events as they happen
     Events(look::EventsArgs),
     /// Send any request to the agent
     Query(look::QueryArgs),
@@ -113,29 +114,30 @@ enum Command {
     Exec(ExecArgs),
     /// Start a login shell in the guest, as lxc shell does
     Shell(ShellArgs),
-    /// Move files, and do what else SFTP can do
+    /// Transfer files, and use other functions of SFTP
     #[command(subcommand)]
     File(FileCommand),
-    /// Carry SFTP on stdin and stdout, for sftp -D "mote-host --dir DIR sftp NAME"
+    /// Connect stdin and stdout to SFTP, for sftp -D "mote-host --dir DIR sftp NAME"
     Sftp(SftpArgs),
-    /// Print the state that the agent reports; an error if a host would not understand it
+    /// Print the state that the agent reports; fails if a host would not decode it
     State(ReportArgs),
-    /// Print the metrics that the agent reports; an error if a host would not understand them
+    /// Print the metrics that the agent reports; fails if a host would not decode them
     Metrics(ReportArgs),
     /// List, show, wait for or delete the agent's operations
     Operations(agent::OperationsArgs),
-    /// Carry connections into the guest (Incus)
+    /// Forward connections into the guest (Incus)
     PortForward(port_forward::ForwardArgs),
-    /// Start the VM that boot has made; of another one only tell the host that it was switched on
+    /// Start the VM that boot created; for another VM, report its start to the host
     ///
-    /// mote-host qemu NAME prints how such a VM is started. The host sees by QEMU's monitor that it runs; only where there
-    /// is none does it have to be told.
+    /// mote-host qemu NAME prints how to start such a VM. The host notices its start through QEMU's
+    /// monitor, and needs a report only without one.
     Start(change::StartArgs),
     /// Press the VM's power button and wait until it is off
     ///
-    /// As lxc's, by QEMU's monitor. Where that does not answer, the host is only told that the VM is off.
+    /// Works as lxc stop does, through QEMU's monitor. If that does not answer, the VM only counts
+    /// as off.
     Stop(change::StopArgs),
-    /// Let the host misbehave to this instance; without KIND, show the fault in force
+    /// Make the host misbehave towards an instance; without KIND, show the current fault
     #[command(after_help = mote_stub::daemon::fault::HELP)]
     Fault(change::FaultArgs),
     /// Print completions for a shell
@@ -144,7 +146,7 @@ enum Command {
         #[arg(value_parser = completion::shells())]
         shell: String,
     },
-    /// Write manual pages, one a command, into a directory
+    /// Write manual pages, one per command, into a directory
     Man {
         /// The directory
         directory: PathBuf,
@@ -163,17 +165,17 @@ struct OneArgs {
 struct ReportArgs {
     /// The instance
     name: String,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// The command line.
+/// Returns the command line's definition.
 fn command() -> clap::Command {
     manual::with_examples(completion::with_instances(Cli::command()))
 }
 
-/// Whether a command line that is wrong is one of `run`.
+/// Returns whether an invalid command line is one of `run`.
 fn is_run(mut words: impl Iterator<Item = OsString>) -> bool {
     while let Some(word) = words.next() {
         if word == "--dir" {
@@ -185,13 +187,13 @@ fn is_run(mut words: impl Iterator<Item = OsString>) -> bool {
     false
 }
 
-/// Reads the command line and does what it says; gives the exit code.
+/// Parses the command line, runs the command and returns the exit code.
 pub(crate) fn act_on_line() -> Result<u8> {
     completion::answer(command);
     let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
     let Cli { dir, command: asked } = match parsed {
         Ok(cli) => cli,
-        // A command in a VM may end with 2 as well.
+        // A command in a VM may exit 2 as well.
         Err(error) if error.use_stderr() && is_run(std::env::args_os().skip(1)) => {
             error.print()?;
             return Ok(mote_run::NOT_RUN);
@@ -250,7 +252,7 @@ fn act(root: &Path, command: Command) -> Result<u8> {
         Command::Start(args) => change::start(root, &args),
         Command::Stop(args) => change::stop(root, &args),
         Command::Fault(args) => change::fault(root, &args),
-        // Done without a directory.
+        // Handled before a directory is needed.
         Command::Completions { .. } | Command::Man { .. } | Command::Run(_) => Ok(()),
     }
     .map(|()| 0)
@@ -285,7 +287,7 @@ mod tests {
             let cli = Cli::try_parse_from(line.split(' ')).unwrap();
             assert_eq!(cli.dir, Some("/d".into()), "{line}");
         }
-        // Behind exec's NAME it is the command's own.
+        // After exec's NAME it belongs to the command.
         let cli = Cli::try_parse_from("mote-host exec vm1 ls --dir /d".split(' ')).unwrap();
         assert_eq!(cli.dir, None);
     }

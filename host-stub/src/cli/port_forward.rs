@@ -1,5 +1,5 @@
-//! `port-forward`: a listener here whose connections the agent carries on inside the guest (P§4.7).
-//! Incus only. Whichever side ends a connection ends it for both.
+//! `port-forward`: listens here and forwards connections through the agent into the guest (P§4.7).
+//! Incus only. If one side ends a connection, both ends are closed.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -17,15 +17,15 @@ use mote_client::daemon::known;
 use mote_client::instance::{Flavour, Instance};
 use mote_client::net::slots::{AT_ONCE, Slots};
 
-/// `port-forward`.
+/// Arguments of `port-forward`.
 #[derive(Debug, Args)]
 pub(crate) struct ForwardArgs {
     /// The instance
     name: String,
-    /// Where to listen here; with port 0 the one that it became is printed
+    /// Local address and port; for port 0, the chosen port is printed
     #[arg(value_name = "LISTEN_ADDRESS:PORT")]
     listen: String,
-    /// Where to in the guest
+    /// Address and port in the guest
     #[arg(value_name = "[ADDRESS:]PORT", value_parser = parse)]
     target: Target,
 }
@@ -33,7 +33,7 @@ pub(crate) struct ForwardArgs {
 /// An address and port in the guest.
 type Target = (Option<String>, u16);
 
-/// Carries connections until it is ended.
+/// Forwards connections until the process ends.
 pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
     let ForwardArgs { name, listen, target: (address, port) } = args;
     let port = *port;
@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path, args: &ForwardArgs) -> Result<()> {
         bail!("only Incus has port-forward");
     }
     let listener = TcpListener::bind(listen).with_context(|| listen.clone())?;
-    // With port 0 it is told which one it became.
+    // For port 0, the chosen one.
     writeln!(std::io::stdout(), "{}", listener.local_addr()?)?;
     let slots = Slots::new(AT_ONCE);
     let (root, instance) = (root.to_owned(), Arc::new(instance));

@@ -1,4 +1,4 @@
-//! `qemu`: prints how a VM is booted that finds this host.
+//! `qemu`: prints how to boot a VM that finds this host.
 
 use std::io::{Write, stdout};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use clap::Args;
 use mote_client::instance::store;
 use mote_vm::recipe::{MEMORY, Recipe, root_disk};
 
-/// `qemu`.
+/// Arguments of `qemu`.
 #[derive(Debug, Args)]
 pub(crate) struct QemuArgs {
     /// The instance
@@ -17,18 +17,20 @@ pub(crate) struct QemuArgs {
     /// Memory of the VM, MiB
     #[arg(long, value_name = "MIB", default_value_t = MEMORY)]
     memory: u32,
-    /// Boot from this disk image in place of a kernel and an initrd; without =FORMAT it is raw, or qcow2 by its name
+    /// Boot from this disk image instead of a kernel and an initrd; without =FORMAT it is raw, or
+    /// qcow2 if it is named so
     #[arg(long, value_name = "FILE[=FORMAT]", value_hint = clap::ValueHint::FilePath)]
     disk: Option<String>,
-    /// Attach a directory with user-data and meta-data as a disk for cloud-init without its LXD data source
+    /// Attach a directory with user-data and meta-data as a disk, for cloud-init without its LXD
+    /// data source
     #[arg(long, value_name = "DIR")]
     seed: Option<PathBuf>,
-    /// Print only QEMU's arguments, one a line
+    /// Print only QEMU's arguments, one per line
     #[arg(long)]
     args: bool,
 }
 
-/// Prints it.
+/// Prints the recipe.
 pub(crate) fn run(root: &Path, args: &QemuArgs) -> Result<()> {
     let instance = store::load(root, &args.name)?;
     let share = std::path::absolute(store::share(root, &args.name))?;

@@ -1,4 +1,4 @@
-//! Values of the command line that are more than a word or a number.
+//! Parsers of command line values.
 
 use std::collections::BTreeMap;
 use std::env::var_os;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use mote_client::common::pair::pair;
 use mote_client::instance::share::Device;
 
-/// Where the instances are: as it was said, else by the environment, else where a user's programs keep such things.
+/// Returns the directory of the instances: from the option, the environment, or the user's default.
 pub(crate) fn directory(said: Option<OsString>) -> Option<PathBuf> {
     let set = |name: &str| var_os(name).filter(|value| !value.is_empty());
     if let Some(directory) = said.or_else(|| set("MOTE_HOST_DIR")) {
@@ -21,7 +21,7 @@ pub(crate) fn directory(said: Option<OsString>) -> Option<PathBuf> {
     Some(state?.join("mote-host"))
 }
 
-/// `NAME=MAC[,mtu=N]`: a NIC that the guest is to call so.
+/// Parses `NAME=MAC[,mtu=N]`, a NIC that the guest renames.
 pub(crate) fn nic(text: &str) -> Result<(String, Device)> {
     let (name, rest) = pair(text)?;
     let (address, more) = rest.split_once(',').unwrap_or((&rest, ""));
@@ -35,7 +35,7 @@ pub(crate) fn nic(text: &str) -> Result<(String, Device)> {
     Ok((name, device))
 }
 
-/// The first three are taken (P§3.2).
+/// Parses a context id. The first three are reserved (P§3.2).
 pub(crate) fn context_id(text: &str) -> Result<u32> {
     text.parse()
         .ok()

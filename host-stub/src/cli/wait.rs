@@ -1,4 +1,4 @@
-//! `wait`: until an agent or its instance is in a state.
+//! `wait`: waits until an agent or its instance is in a state.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,50 +11,50 @@ use super::{look, why};
 use mote_client::common::printable::complain;
 use mote_client::daemon::client::is_running;
 
-/// The exit code for too late, as of timeout(1).
+/// Exit code on timeout, as of timeout(1).
 const LATE: u8 = 124;
-/// Between two looks.
+/// Interval of the queries.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// For a daemon that does not run yet, or not at the moment.
+/// How long to wait for a daemon to start or restart.
 const DAEMON: Duration = Duration::from_secs(5);
 
-/// `wait`.
+/// Arguments of `wait`.
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
     /// The instance
     name: String,
-    /// What to wait for
+    /// State to wait for
     #[arg(long = "for", value_enum, ignore_case = true, value_name = "STATE")]
     state: Awaited,
-    /// Give up after so many seconds (otherwise never)
+    /// Give up after this many seconds (default: never)
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<f64>,
 }
 
-/// What may be waited for.
+/// States to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Awaited {
-    /// The agent has announced itself
+    /// The agent has reported itself
     #[value(name = "STARTED")]
     Started,
     /// The agent and the host reach each other
     #[value(name = "CONNECTED")]
     Connected,
-    /// A program in the guest has said that the instance is ready
+    /// A program in the guest has reported Ready
     #[value(name = "Ready")]
     Ready,
-    /// The agent has said goodbye, or the VM was switched off
+    /// The agent has reported its end, or the VM is off
     #[value(name = "STOPPED")]
     Stopped,
 }
 
 impl Awaited {
-    /// Whether that is so.
+    /// Returns whether the state is reached.
     fn is_reached(self, state: &Value) -> bool {
         let agent = state["state"].as_str().unwrap_or("");
         match self {
-            // Whoever is connected was started.
+            // CONNECTED implies STARTED.
             Self::Started => matches!(agent, "STARTED" | "CONNECTED"),
             Self::Connected => agent == "CONNECTED",
             Self::Ready => state["status"] == "Ready",
@@ -72,13 +72,13 @@ impl Awaited {
     }
 }
 
-/// Waits so many seconds until it is CONNECTED; gives the exit code.
+/// Waits for CONNECTED, with a limit in seconds, and returns the exit code.
 pub(super) fn connected(root: &Path, name: &str, timeout: f64) -> Result<u8> {
     let name = name.to_owned();
     run(root, &WaitArgs { name, state: Awaited::Connected, timeout: Some(timeout) })
 }
 
-/// Waits; gives the exit code. An error if the VM ends first.
+/// Waits and returns the exit code. Fails if the VM ends first.
 pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
     let limit = args.timeout.map(Duration::try_from_secs_f64).transpose()?;
     let begun = Instant::now();
@@ -87,7 +87,7 @@ pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
     loop {
         let state = match look::state(root, &args.name) {
             Ok(state) => state,
-            // It was started at the same time as we, or is being started again.
+            // The daemon is starting or restarting.
             Err(_) if !is_running(root) && answered.elapsed() < DAEMON => {
                 std::thread::sleep(PAUSE);
                 continue;
@@ -102,7 +102,7 @@ pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
             bail!("{} is not {}: {}", args.name, args.state.name(), why::why(&state));
         }
         if let Some(limit) = limit.filter(|limit| begun.elapsed() >= *limit) {
-            // Whether an agent is still there is seen by asking it.
+            // A call shows whether the agent is still there.
             let state = look::asked(root, &args.name).map_or(state, |(state, _)| state);
             let (name, state, why) = (&args.name, args.state.name(), why::why(&state));
             complain(&format!("{name} is not {state} after {} s: {why}", limit.as_secs_f64()));
@@ -112,8 +112,8 @@ pub(crate) fn run(root: &Path, args: &WaitArgs) -> Result<u8> {
     }
 }
 
-/// Whether the VM has ended, so that nothing is to be waited for. One that ran when we began to wait is meant, or one that
-/// has just ended at its boot; after any other end there may be another boot.
+/// Returns whether the VM has ended, so that waiting is pointless: it ran since the wait began, or
+/// ended at its boot just before. After any other end it may be booted again.
 fn is_over(vm: &Value, has_run: &mut bool) -> bool {
     const JUST: u64 = 5000;
     *has_run |= vm["monitor"] == "connected";

@@ -1,4 +1,4 @@
-//! In words: what the daemon knows of an agent.
+//! Formats the daemon's knowledge of an agent.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use mote_client::common::units;
 
-/// The last PUT.
+/// Formats the last PUT.
 pub(crate) fn last_put(state: &Value) -> String {
     let put = &state["last_put"];
     let at = put["at"].as_str().unwrap_or("");
@@ -17,7 +17,7 @@ pub(crate) fn last_put(state: &Value) -> String {
     }
 }
 
-/// The last error.
+/// Formats the last error.
 pub(crate) fn last_error(state: &Value) -> String {
     let error = &state["last_error"];
     match (error["text"].as_str(), error["at"].as_str()) {
@@ -26,12 +26,12 @@ pub(crate) fn last_error(state: &Value) -> String {
     }
 }
 
-/// For how long it has been what it is.
+/// Formats how long it has been in its state.
 pub(crate) fn lasted(state: &Value) -> String {
     units::duration(Duration::from_millis(state["since_ms"].as_u64().unwrap_or(0)))
 }
 
-/// Why it is no further.
+/// Returns why it is not connected.
 pub(crate) fn why(state: &Value) -> &str {
     state["why"]["text"].as_str().unwrap_or("-")
 }

@@ -1,10 +1,10 @@
-//! Plays the LXD or Incus host for guest agents, so that an agent can be run and tested without either. It shares no code
-//! with the agent, so that the two cannot agree on a mistake.
+//! Plays the LXD or Incus host for guest agents, so that an agent can be run and tested without
+//! either. It shares no code with the agent, so that the two cannot agree on a mistake.
 //!
 //! ```text
-//! control  serves the daemon's own socket; which instances are served
+//! control  the daemon's own socket; starts and ends the service of instances
 //! devlxd   guests' requests           channel  the status port
-//! daemon   instances, what is known of their VMs and agents, and what is wrong with them
+//! daemon   instances, the state of their VMs and agents, and its diagnosis
 //! ```
 
 #![forbid(unsafe_code)]

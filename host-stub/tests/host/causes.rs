@@ -53,7 +53,7 @@ fn a_vm_without_a_monitor_is_told_from_one_that_does_not_run() {
     assert_eq!(Guest::of(&host).get("/1.0").0, 200);
     let text = cause(&host, "monitor-silent");
     let option = format!("-qmp unix:{},server=on,wait=off", host.path("vm1.qmp").display());
-    assert!(text.contains(&option) && text.contains("calls over vsock all the same"), "{text}");
+    assert!(text.contains(&option) && text.contains("still calls over vsock"), "{text}");
 }
 
 #[test]
@@ -70,11 +70,11 @@ fn how_a_vm_ended_is_told_and_whether_its_agent_was_there() {
     for (reason, heard, expected, told) in [
         ("guest-reset", false, "reset-early", "so does a kernel panic with panic=-1"),
         ("guest-reset", true, "reset", "the guest restarted"),
-        ("guest-shutdown", false, "shut-down", "before its agent was heard of"),
-        ("guest-shutdown", true, "shut-down", "the guest switched the VM off"),
-        ("guest-panic", false, "panicked", "before its agent was heard of"),
+        ("guest-shutdown", false, "shut-down", "before its agent reported itself"),
+        ("guest-shutdown", true, "shut-down", "the guest powered off the VM"),
+        ("guest-panic", false, "panicked", "before its agent reported itself"),
         ("host-qmp-quit", true, "qemu-ended", "(host-qmp-quit)"),
-        ("", true, "qemu-gone", "ended without a word"),
+        ("", true, "qemu-gone", "ended without a reason"),
     ] {
         let (host, qemu) = world("lxd");
         if heard {
@@ -87,7 +87,7 @@ fn how_a_vm_ended_is_told_and_whether_its_agent_was_there() {
         drop(qemu);
         let text = cause(&host, expected);
         assert!(text.contains(told), "{reason}, {heard}: {text}");
-        assert_eq!(text.contains("before its agent was heard of"), !heard, "{text}");
+        assert_eq!(text.contains("before its agent reported itself"), !heard, "{text}");
         // The next one is another VM.
         let qemu = Qemu::start(&host.path("vm1.qmp"));
         wait("the next one", SOON, || (qemu.reads() > 0).then_some(()));
@@ -102,7 +102,7 @@ fn a_vm_that_stands_still_is_not_taken_for_one_that_serves() {
     host.wait_for("CONNECTED");
     qemu.event("STOP");
     let text = cause(&host, "paused");
-    assert!(text.contains("cont on its other monitor"), "{text}");
+    assert!(text.contains("send cont to its other monitor"), "{text}");
     assert_eq!(info(&host)["status"], "Frozen");
     assert!(host.run(&["list"]).contains("Frozen"));
     qemu.event("RESUME");
@@ -187,7 +187,7 @@ fn an_agent_that_is_gone_is_told_from_one_that_never_was() {
     // Killed, or its package was removed.
     std::fs::remove_file(&socket).unwrap();
     let text = cause(&host, "agent-gone");
-    assert!(text.contains("without saying STOPPED") && text.contains("start it"), "{text}");
+    assert!(text.contains("without reporting STOPPED") && text.contains("start it"), "{text}");
     for args in [&["exec", "vm1", "--", "true"][..], &["file", "ls", "vm1/"], &["state", "vm1"]] {
         let error = host.try_run(args).unwrap_err();
         assert!(error.starts_with(&format!("mote-host: {text} (")), "{args:?}: {error}");
@@ -206,7 +206,10 @@ fn an_agent_that_said_goodbye_leaves_its_vm_and_its_ready() {
     assert_eq!(Guest::of(&host).ask("PATCH", "/1.0", ready).0, 200);
     qemu.say("STOPPED\n");
     let text = cause(&host, "stopped");
-    assert!(text.contains("the VM runs on") && text.contains("Ready is what"), "{text}");
+    assert!(
+        text.contains("the VM runs on") && text.contains("a program reported Ready before"),
+        "{text}"
+    );
     let list = { host.command(&["list"]) }.output().unwrap();
     let (rows, note) =
         (String::from_utf8_lossy(&list.stdout), String::from_utf8_lossy(&list.stderr));
@@ -223,7 +226,7 @@ fn a_vm_is_stopped_by_its_power_button_or_by_force() {
     let (host, qemu) = world("lxd");
     let late = { host.command(&["stop", "vm1", "--timeout", "0.3"]) }.output().unwrap();
     let error = String::from_utf8_lossy(&late.stderr).into_owned();
-    assert!(error.contains("vm1 is not off after 0.3 s: does its guest listen"), "{error}");
+    assert!(error.contains("vm1 did not power off within 0.3 s: does its guest listen"), "{error}");
     assert!(qemu.is_ordered("system_powerdown") && !qemu.is_ordered("quit"));
     let stopping =
         mote_machine::bounded(&mut { host.command(&["stop", "--force", "vm1"]) }).unwrap();

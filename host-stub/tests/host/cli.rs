@@ -154,7 +154,7 @@ fn a_vm_that_never_ran_is_not_running() {
     assert_eq!(rows[1], ["vm1", "Stopped", "UNKNOWN", "lxd", "none"]);
     let info = host.run(&["info", "vm1"]);
     assert!(
-        info.contains("In words     the VM does not run: nothing answers at QEMU's monitor"),
+        info.contains("In words     the VM is not running: nothing answers at QEMU's monitor"),
         "{info}"
     );
 }
@@ -172,7 +172,7 @@ fn waiting_ends_with_the_state_or_says_what_is_in_the_way() {
     let late = output(&host, &["wait", "vm1", "--for", "CONNECTED", "--timeout", "0.2"]);
     assert_eq!(late.status.code(), Some(124));
     let error = errors(&late);
-    assert!(error.contains("vm1 is not CONNECTED after 0.2 s: the VM does not run"), "{error}");
+    assert!(error.contains("vm1 is not CONNECTED after 0.2 s: the VM is not running"), "{error}");
     let qemu = Qemu::start(&host.path("vm1.qmp"));
     wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
     agent.mood(crate::peers::agent::Mood::Refuses);
@@ -189,7 +189,7 @@ fn waiting_ends_with_the_state_or_says_what_is_in_the_way() {
     });
     assert!(waiting.status.success(), "{}", errors(&waiting));
     let late = output(&host, &["wait", "vm1", "--for", "Ready", "--timeout", "0"]);
-    assert!(errors(&late).contains("no program in the guest has said Ready"), "{late:?}");
+    assert!(errors(&late).contains("no program in the guest has reported Ready"), "{late:?}");
     let guest = Guest::of(&host);
     assert_eq!(guest.ask("PATCH", "/1.0", r#"{"state":"Ready"}"#).0, 200);
     host.run(&["wait", "vm1", "--for", "Ready", "--timeout", "10"]);

@@ -1,5 +1,5 @@
-//! An agent in an initramfs that has none: a second archive behind the first, which the kernel unpacks after it. Its
-//! script starts the agent, and then the initramfs' own /init in its place.
+//! Adds an agent to an initramfs: a second archive after the first, which the kernel unpacks after
+//! it. Its script starts the agent, then executes the initramfs' own /init.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use cpio::newc::{Builder, Reader, trailer};
 
 use mote_client::common::shell::quoted;
 
-/// What the kernel runs first (`rdinit=`), behind the line with its shell.
+/// The program that the kernel runs first (`rdinit=`), without the line of its shell.
 const SCRIPT: &str = "PATH=/bin:/sbin:/usr/bin:/usr/sbin
 export PATH
 [ -d /proc/self ] || { mkdir -p /proc; mount -t proc proc /proc; }
@@ -21,14 +21,15 @@ mkdir -p /run /tmp
 for module in virtio_pci virtio_console virtio_blk; do modprobe $module 2>/dev/null; done
 /.mote/mote-agent --initramfs </dev/null >/dev/console 2>&1 &
 exec ";
-/// The shell that most have, and what stands in for it where only busybox itself is there yet.
+/// The usual shell, and its replacement in an initramfs where busybox has not created its links
+/// yet.
 const SHELL: &str = "#!/bin/sh\n";
 const BUSYBOX: &str = "#!/bin/busybox sh
 mkdir() { /bin/busybox mkdir \"$@\"; }
 mount() { /bin/busybox mount \"$@\"; }
 modprobe() { /bin/busybox modprobe \"$@\"; }
 ";
-/// How archives are packed: how each begins, and the program that unpacks it.
+/// Compressed archives: their first bytes, and the program that unpacks them.
 const PACKED: [(&[u8], &str); 5] = [
     (b"\x1f\x8b", "gzip"),
     (b"\xfd7zXZ", "xz"),
@@ -36,12 +37,12 @@ const PACKED: [(&[u8], &str); 5] = [
     (b"\x02\x21\x4c\x18", "lz4"),
     (b"BZh", "bzip2"),
 ];
-/// How an entry of an archive begins.
+/// The first bytes of an entry.
 const MAGIC: &[u8] = b"07070";
 
-/// The initramfs with the agent behind it.
+/// Returns the initramfs with the agent after it.
 ///
-/// `init` is the program of the initramfs that is started after it.
+/// `init` is the initramfs' program that is started after the agent.
 pub fn with_agent(initrd: &Path, agent: &Path, init: &str) -> Result<Vec<u8>> {
     let read = |path: &Path| fs::read(path).with_context(|| path.display().to_string());
     let mut all = read(initrd)?;
@@ -70,7 +71,7 @@ fn entry(all: &mut Vec<u8>, number: u32, name: &str, mode: u32, content: &[u8]) 
     Ok(())
 }
 
-/// The names in an initramfs: archives one behind the other, of which the last may be packed.
+/// Returns the names in an initramfs: a sequence of archives, of which the last may be compressed.
 fn names(path: &Path, bytes: &[u8]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     let rest = list(bytes, &mut names);
@@ -89,7 +90,7 @@ fn names(path: &Path, bytes: &[u8]) -> Result<Vec<String>> {
     if let Some(mut out) = unpack.stdout.take() {
         out.read_to_end(&mut unpacked)?;
     }
-    // It complains of what follows the last archive; what was read counts.
+    // It fails on data after the last archive; what was read is valid.
     let _read = unpack.wait()?;
     list(&unpacked, &mut names);
     Ok(names)
@@ -103,7 +104,7 @@ fn list<'a>(mut bytes: &'a [u8], names: &mut Vec<String>) -> &'a [u8] {
         let Ok(rest) = entry.finish() else { return &[] };
         bytes = rest;
         if is_last {
-            // Zeros fill up to the next one.
+            // Zeros pad up to the next one.
             let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
             bytes = bytes.get(zeros..).unwrap_or_default();
         } else {

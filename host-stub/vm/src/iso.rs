@@ -1,5 +1,6 @@
-//! A directory as a CD's image (ISO 9660), for the config share and cloud-init's seed where no program makes one. Names
-//! are as they are, and modes by Rock Ridge's `PX`; owners are root, times are 0: the same files give the same bytes.
+//! The image of a directory as a CD (ISO 9660), for the config share and cloud-init's seed. Names
+//! are exact, and modes are in Rock Ridge's `PX`. The owner is root and times are 0, so the same
+//! files give the same bytes.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -9,14 +10,14 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 const SECTOR: usize = 2048;
-/// Where the descriptors begin, and what is behind them: two tables of directories, in either order of bytes.
+/// Position of the descriptors. After them come the two tables of directories, one per byte order.
 const DESCRIPTORS: usize = 16;
 const TABLES: [usize; 2] = [18, 19];
 const FIRST: usize = 20;
-/// Deepest tree: a share has one level.
+/// Deepest tree. A share has one level.
 const DEEPEST: usize = 8;
 
-/// Something in the tree.
+/// A file or directory.
 struct Node {
     name: Vec<u8>,
     mode: u32,
@@ -30,7 +31,7 @@ enum Content {
     Directory(Vec<Node>),
 }
 
-/// The image of a directory, with that label.
+/// Returns the image of a directory, with that label.
 pub fn image(directory: &Path, label: &str) -> Result<Vec<u8>> {
     let mut root = Node::read(directory, Vec::new(), DEEPEST)?;
     let mut next = FIRST;
@@ -66,7 +67,7 @@ impl Node {
             for entry in fs::read_dir(path).with_context(here)? {
                 let entry = entry.with_context(here)?;
                 let name = entry.file_name().as_bytes().to_vec();
-                // What is just being written is not there yet.
+                // Files that are being written are ignored.
                 if !name.ends_with(b".new") {
                     nodes.push(Self::read(&entry.path(), name, levels)?);
                 }
@@ -79,7 +80,7 @@ impl Node {
         Ok(Self { name, mode: about.mode(), content, at: 0 })
     }
 
-    /// Bytes it takes.
+    /// Returns the size in bytes.
     fn length(&self) -> usize {
         match &self.content {
             Content::File(bytes) => bytes.len(),
@@ -96,7 +97,7 @@ impl Node {
         }
     }
 
-    /// Gives it and all below it their places.
+    /// Assigns sectors to the node and all below it.
     fn place(&mut self, next: &mut usize) {
         self.at = *next;
         *next += self.length().div_ceil(SECTOR).max(1);
@@ -105,7 +106,7 @@ impl Node {
         }
     }
 
-    /// Writes it and all below it.
+    /// Writes the node and all below it.
     fn write(&self, image: &mut [u8], parent: &Self) -> Result<()> {
         let nodes = match &self.content {
             Content::File(bytes) => {
@@ -126,7 +127,7 @@ impl Node {
         nodes.iter().try_for_each(|node| node.write(image, self))
     }
 
-    /// Its line in a directory, by that name.
+    /// Returns its record in a directory, with that name.
     fn record(&self, name: &[u8], is_first: bool) -> Result<Vec<u8>> {
         let length = record_length(name, is_first);
         let mut record = vec![u8::try_from(length).context("a name is too long")?, 0];
@@ -151,14 +152,14 @@ impl Node {
     }
 }
 
-/// A record has an even length.
+/// Returns the length of a record, which is even.
 fn record_length(name: &[u8], is_first: bool) -> usize {
     let own = 33 + name.len() + (name.len() + 1) % 2;
     let more = 36 + if is_first { 7 } else { 0 };
     (own + more).next_multiple_of(2)
 }
 
-/// Where a record begins that does not fit into what is left of a sector.
+/// Returns the start of a record, which must not cross the end of a sector.
 fn fitting(at: usize, length: usize) -> usize {
     if at % SECTOR + length > SECTOR { at.next_multiple_of(SECTOR) } else { at }
 }
@@ -182,7 +183,7 @@ enum Order {
     Big,
 }
 
-/// All directories, those above first.
+/// Returns all directories, parents first.
 fn path_table(root: &Node, order: Order) -> Result<Vec<u8>> {
     let mut table = Vec::new();
     let mut level = vec![(root, 1u16)];
@@ -218,7 +219,7 @@ fn path_table(root: &Node, order: Order) -> Result<Vec<u8>> {
     Ok(table)
 }
 
-/// The volume's.
+/// Returns the volume's descriptor.
 fn descriptor(root: &Node, label: &str, sectors: usize, table: usize) -> Result<Vec<u8>> {
     let text = |text: &str, length: usize| format!("{text:length$}").into_bytes();
     let mut bytes = b"\x01CD001\x01\x00".to_vec();
@@ -235,7 +236,7 @@ fn descriptor(root: &Node, label: &str, sectors: usize, table: usize) -> Result<
     bytes.extend([0; 4]);
     bytes.extend(u32::try_from(TABLES[1])?.to_be_bytes());
     bytes.extend([0; 4]);
-    // Without Rock Ridge, which the root's own directory has.
+    // Without Rock Ridge, whose data is in the root's own directory.
     let mut record = root.record(&[0], false)?;
     record.truncate(34);
     record[0] = 34;

@@ -1,4 +1,4 @@
-//! A QEMU machine that an agent's host can be reached from: its options, disks, initramfs and console.
+//! A QEMU machine whose agent can reach the host: options, disks, initramfs and console.
 
 #![forbid(unsafe_code)]
 #![allow(

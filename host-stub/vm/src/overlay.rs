@@ -1,4 +1,4 @@
-//! A disk on top of another one, which is not written: qcow2, as `qemu-img create -b` makes it.
+//! A disk image on top of another, which is not written: qcow2, as `qemu-img create -b` makes it.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,21 +9,21 @@ use anyhow::{Context, Result, bail};
 const CLUSTER_BITS: u32 = 16;
 const CLUSTER: u64 = 1 << CLUSTER_BITS;
 const MAGIC: [u8; 4] = *b"QFI\xfb";
-/// Of the header alone.
+/// Length of the header, bytes.
 const HEADER: u32 = 104;
-/// The name of the other disk's format stands behind this.
+/// Type of the header extension with the other disk's format.
 const BACKING_FORMAT: u32 = 0xe279_2aca;
-/// One table of the second level is for so many bytes of the disk.
+/// Bytes of the disk per table of the second level.
 const BY_TABLE: u64 = CLUSTER * (CLUSTER / 8);
 
-/// Makes one, as large as the other disk is now.
+/// Creates an image of the other disk's size.
 pub fn create(path: &Path, base: &Path, format: &str) -> Result<()> {
     let size = size(base, format).with_context(|| base.display().to_string())?;
-    let base = base.to_str().context("the disk's path is no text")?;
+    let base = base.to_str().context("the disk's path is not UTF-8")?;
     fs::write(path, image(size, base, format)?).with_context(|| path.display().to_string())
 }
 
-/// What the guest sees of it, bytes.
+/// Returns the disk's size for the guest, bytes.
 fn size(base: &Path, format: &str) -> Result<u64> {
     let mut file = File::open(base)?;
     if format == "raw" {
@@ -32,14 +32,15 @@ fn size(base: &Path, format: &str) -> Result<u64> {
     let mut header = [0; 32];
     file.read_exact(&mut header)?;
     if !header.starts_with(&MAGIC) {
-        bail!("it is no qcow2");
+        bail!("not a qcow2 image");
     }
     let mut size = [0; 8];
     size.copy_from_slice(&header[24..32]);
     Ok(u64::from_be_bytes(size))
 }
 
-/// A header, then a cluster each for the table of reference counts and the counts, then the first table.
+/// Returns a header, then one cluster each for the table of reference counts and the counts, then
+/// the first table.
 fn image(size: u64, base: &str, format: &str) -> Result<Vec<u8>> {
     let entries = size.div_ceil(BY_TABLE).max(1);
     let clusters = 3 + (entries * 8).div_ceil(CLUSTER);
@@ -58,7 +59,7 @@ fn image(size: u64, base: &str, format: &str) -> Result<Vec<u8>> {
     long(&mut bytes, CLUSTER);
     word(&mut bytes, 1);
     word(&mut bytes, 0);
-    // No snapshots, no features; counts of 16 bits.
+    // No snapshots and no features; reference counts of 16 bits.
     bytes.extend([0; 8 + 3 * 8]);
     word(&mut bytes, 4);
     word(&mut bytes, HEADER);

@@ -1,4 +1,4 @@
-//! Results as JUnit has them.
+//! Results as JUnit XML.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -14,15 +14,15 @@ use mote_client::files::local_directory::report;
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// Why it is no success.
+    /// The reason for a failure.
     pub(crate) failure: Option<String>,
     pub(crate) took: Duration,
-    /// The end of what was written to stdout and stderr.
+    /// The end of stdout and stderr.
     pub(crate) output: [Vec<u8>; 2],
 }
 
 impl Case {
-    /// Of a run.
+    /// Returns the result of a run.
     pub(crate) fn of(
         name: String,
         outcome: &Outcome,
@@ -56,7 +56,7 @@ impl Case {
     }
 }
 
-/// Writes a file of them.
+/// Writes a file of results.
 pub(crate) fn write(path: &Path, cases: &[Case]) -> Result<()> {
     let written = report(path)?.write_all(junit(cases)?.as_bytes());
     written.with_context(|| path.display().to_string())

@@ -1,4 +1,4 @@
-//! The status port, from the host's side.
+//! The host's side of the status port.
 
 mod qmp;
 pub mod ring;

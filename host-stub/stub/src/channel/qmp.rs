@@ -1,5 +1,5 @@
-//! QEMU's monitor: commands, their answers, and what it tells between them. Whoever has a copy of the line may give an
-//! order, whose answer nobody waits for.
+//! QEMU's monitor: commands, answers, and events between them. Other threads may send orders over a
+//! copy of the connection; their answers are ignored.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -13,26 +13,27 @@ use serde_json::{Value, json};
 use crate::daemon::vm::{Monitor, News, Orders};
 use mote_client::common::limits::MONITOR_DOCUMENT;
 
-/// For QEMU's answer to a command; it is held up when its machine is busy.
+/// Limit for QEMU's answer, which is late on a busy machine.
 const ANSWER: Duration = Duration::from_secs(5);
-/// For what is still to be read of one that is gone; it is there already.
+/// Limit for the remaining data of a closed monitor, which has arrived already.
 const REST: Duration = Duration::from_millis(100);
 
-/// A connection to it.
+/// A connection to the monitor.
 pub(super) struct Qmp {
     reader: BufReader<UnixStream>,
     writer: Arc<Orders>,
     line: Vec<u8>,
-    /// Commands so far: each answer has its command's number.
+    /// Number of commands so far, which identifies the answers.
     commands: u64,
-    /// What was told while an answer was awaited.
+    /// Events that arrived before an answer.
     news: Vec<News>,
-    /// Whether anything was, news or not.
+    /// Whether any event arrived, known or not.
     is_woken: bool,
 }
 
 impl Qmp {
-    /// Connects; if that fails, what the monitor is instead. It takes one client: another one waits for a greeting.
+    /// Connects. Otherwise returns why not: the monitor serves one client, and others get no
+    /// greeting.
     pub(super) fn connect(path: &Path) -> Result<Self, Monitor> {
         let connected = UnixStream::connect(path).map_err(|_| Monitor::Silent)?;
         Self::greeted(connected).map_err(|_| Monitor::Taken)
@@ -49,12 +50,12 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// For orders.
+    /// Returns the connection for orders.
     pub(super) fn orders(&self) -> Arc<Orders> {
         self.writer.clone()
     }
 
-    /// The answer to a command, whether a return or an error.
+    /// Returns the answer to a command, a return or an error.
     pub(super) fn call(&mut self, command: &str, arguments: &Value) -> Result<Value> {
         self.commands += 1;
         self.writer.write(&json!({"execute": command, "arguments": arguments,
@@ -70,15 +71,15 @@ impl Qmp {
         }
     }
 
-    /// What a command returned; `None` if QEMU does not know it.
+    /// Returns what a command returned; `None` if QEMU does not know it.
     pub(super) fn ask(&mut self, command: &str) -> Result<Option<Value>> {
         let mut answer = self.call(command, &json!({}))?;
         Ok(answer.get_mut("return").map(Value::take))
     }
 
-    /// Keeps what an event tells; answers to orders are nobody's.
+    /// Keeps an event. Answers to orders are ignored.
     fn take(&mut self, document: &Value) {
-        // More than one burst of QEMU's has.
+        // More than a burst of QEMU's contains.
         const MOST: usize = 64;
         self.is_woken |= document.get("event").is_some();
         if self.news.len() < MOST {
@@ -86,7 +87,7 @@ impl Qmp {
         }
     }
 
-    /// Waits for an event, or for the time to pass; gives what has happened.
+    /// Waits for an event or the end of the time, and returns the events.
     pub(super) fn wait(&mut self, limit: Duration) -> Result<Vec<News>> {
         let end = Instant::now() + limit;
         while !self.is_woken {
@@ -98,7 +99,7 @@ impl Qmp {
         Ok(std::mem::take(&mut self.news))
     }
 
-    /// What was told by a monitor that has closed: why it did is often among what came before an answer that never did.
+    /// Returns the remaining events of a closed monitor. They often show why an answer never came.
     pub(super) fn rest(&mut self) -> Vec<News> {
         let end = Instant::now() + REST;
         while let Ok(Some(document)) = self.next(end.saturating_duration_since(Instant::now())) {
@@ -107,7 +108,7 @@ impl Qmp {
         std::mem::take(&mut self.news)
     }
 
-    /// The next document, or `None` if it does not come in time.
+    /// Returns the next document, or `None` if the time is over.
     fn next(&mut self, limit: Duration) -> Result<Option<Value>> {
         let end = Instant::now() + limit;
         loop {

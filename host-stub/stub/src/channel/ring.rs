@@ -1,5 +1,5 @@
-//! The status channel as real hosts read it: QEMU's ring buffer, by `ringbuf-read` over QMP, once on
-//! connecting, on every event, and every 10 s without one (P§2.3). Nothing is ever written to it.
+//! The status channel as real hosts read it: QEMU's ring buffer, by `ringbuf-read` over QMP, after
+//! connecting, on every event, and every 10 s without one (P§2.3). It is never written.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::daemon::{Daemon, Life};
 
 use mote_client::instance::{CONFIG_DISK, Flavour, Instance};
 
-/// Without any event the ring is read this often (P§2.3).
+/// Interval of reads without an event (P§2.3).
 const POLL: Duration = Duration::from_secs(10);
-/// Between two tries to reach QEMU.
+/// Interval of attempts to connect to QEMU.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// Watches an instance's ring for as long as there is the instance, in a thread.
+/// Starts a thread that watches an instance's ring until the instance is deleted.
 pub fn watch(daemon: &Arc<Daemon>, instance: &Instance, path: PathBuf, life: Life) {
     let (daemon, name, flavour) = (daemon.clone(), instance.name.clone(), instance.flavour);
     let mut was_running = instance.is_running();
@@ -38,12 +38,12 @@ pub fn watch(daemon: &Arc<Daemon>, instance: &Instance, path: PathBuf, life: Lif
                     if life.is_over() {
                         return;
                     }
-                    // A monitor that is gone is a VM that is gone.
+                    // Without a monitor there is no VM.
                     daemon.vm_gone(&name);
                 }
                 Err(monitor) => {
                     let _deleted = daemon.with(&name, |live| live.vm.monitor = monitor);
-                    // It ran when the last daemon was here, and does no longer.
+                    // It ran under the previous daemon and has ended since.
                     if was_running && monitor == Monitor::Silent {
                         daemon.vm_off(&name);
                     }
@@ -65,7 +65,7 @@ fn follow(
     let does = qmp.ask("query-status")?.and_then(|status| Some(status["status"].as_str()?.into()));
     daemon.with(name, |live| live.vm.does = does.unwrap_or_default())?;
     if daemon.with(name, |live| live.vm.is_paused())? {
-        // It was stopped before this came.
+        // QEMU stopped it before this connection.
         if qmp.ask("query-block")?.as_ref().is_some_and(lacks_room) {
             daemon.with(name, |live| live.vm.note(News::NoSpace))?;
         }
@@ -75,7 +75,7 @@ fn follow(
         let size = json!({"device": "qemu_serial-chardev", "size": 16_384, "format": "utf8"});
         let read = qmp.call("ringbuf-read", &size)?;
         if let Some(error) = read.get("error") {
-            // A VM without that device still is one.
+            // A VM without that device is still a VM.
             let error = error["desc"].as_str().unwrap_or("an error");
             daemon.failed(name, &format!("QMP: {error}"), None);
         }
@@ -84,38 +84,39 @@ fn follow(
         }
         let text = read["return"].as_str().unwrap_or("");
         let mut lines: Vec<&str> = text.split('\n').collect();
-        // What comes after the last newline is not a line yet, and is lost: reading empties the ring.
+        // An unfinished line is lost, because reading empties the ring.
         lines.pop();
         daemon.heard(name, &lines, decisive(flavour, &lines));
         if is_over {
             bail!("the VM was shut down");
         }
         if daemon.with(name, |live| !live.agent.is_started())? {
-            // While nothing is heard, what the guest has read of its config disk tells how far it is.
+            // Until the agent reports itself, the bytes read of its config disk show how far the
+            // guest is.
             let read = qmp.ask("query-blockstats")?.as_ref().and_then(share_read);
             daemon.with(name, |live| live.vm.share_read = read)?;
         }
         let news = qmp.wait(POLL)?;
-        // Its last words are still in the ring.
+        // Its last lines are still in the ring.
         is_over = news.iter().any(|news| matches!(news, News::ShutDown(_)));
         daemon.with(name, |live| news.into_iter().for_each(|news| live.vm.note(news)))?;
     }
 }
 
-/// Whether a disk's writes found no room on this machine.
+/// Returns whether a disk's writes failed for lack of space on this machine.
 fn lacks_room(blocks: &Value) -> bool {
     let blocks = blocks.as_array().into_iter().flatten();
     blocks.into_iter().any(|block| block["io-status"] == "nospace")
 }
 
-/// Bytes read of the config disk.
+/// Returns the number of bytes read of the config disk.
 fn share_read(blocks: &Value) -> Option<u64> {
     let is_it = |block: &&Value| block["device"] == CONFIG_DISK;
     blocks.as_array()?.iter().find(is_it)?["stats"]["rd_bytes"].as_u64()
 }
 
-/// The line that counts: the last one. Incus from 7.0.1 on takes the one before it if there are two,
-/// which is why agents say STOPPED twice (P§2.3).
+/// Returns the decisive line: the last one. Incus from 7.0.1 on uses the one before it if there are
+/// two, which is why agents write STOPPED twice (P§2.3).
 fn decisive<'a>(flavour: Flavour, lines: &[&'a str]) -> Option<&'a str> {
     let back = match flavour {
         Flavour::Incus if lines.len() > 1 => 2,

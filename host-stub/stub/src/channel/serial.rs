@@ -1,5 +1,5 @@
-//! The CONNECT dialect: a status port that carries data both ways (decisions §1). The host says where it
-//! is on connecting and each time it reads STARTED; reading what it wrote itself does not matter.
+//! The CONNECT dialect: a status port with both directions (decisions §1). The host sends its
+//! address after connecting and after each STARTED. Reading its own lines back has no effect.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -14,13 +14,13 @@ use anyhow::{Result, bail};
 use crate::daemon::{Daemon, Life};
 use mote_client::common::limits::STATUS_LINE;
 
-/// Between two tries to reach the port.
+/// Interval of attempts to open the port.
 const RETRY: Duration = Duration::from_millis(200);
-/// A guest that does not read fills the socket; then the line is opened anew.
+/// Limit for a write: a guest that does not read fills the socket, which is then opened again.
 const WRITE: Duration = Duration::from_secs(5);
 
-/// Watches an instance's port for as long as there is the instance, in a thread. With `shared`, every byte that is read is given
-/// back, as if both sides looked at the same memory.
+/// Starts a thread that watches an instance's port until the instance is deleted. With `shared`,
+/// every byte is sent back, as if both sides used the same memory.
 pub fn watch(daemon: &Arc<Daemon>, name: &str, path: PathBuf, shared: bool, life: Life) {
     let (daemon, name) = (daemon.clone(), name.to_owned());
     std::thread::spawn(move || {
@@ -48,11 +48,11 @@ struct Port {
 
 fn open(path: &Path) -> io::Result<(Box<dyn Read>, Box<dyn Write>)> {
     if std::fs::metadata(path)?.file_type().is_char_device() {
-        // Not as our controlling terminal.
+        // The tty must not become the controlling terminal.
         let noctty = rustix::fs::OFlags::NOCTTY.bits().cast_signed();
         let tty = File::options().read(true).write(true).custom_flags(noctty).open(path)?;
         if let Ok(mut modes) = rustix::termios::tcgetattr(&tty) {
-            // An echoing, line-editing tty would answer for us.
+            // A tty with echo and line editing would answer itself.
             modes.make_raw();
             rustix::termios::tcsetattr(&tty, rustix::termios::OptionalActions::Now, &modes)?;
         }
@@ -65,7 +65,7 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read>, Box<dyn Write>)> {
 
 fn follow(daemon: &Arc<Daemon>, name: &str, port: &mut Port, life: &Life) -> Result<()> {
     let connect = format!("CONNECT 2:{} {}\n", daemon.port, daemon.pair.fingerprint());
-    // A host that has just started tells everybody where it is now (decisions §1).
+    // A host that has just started sends its address to every agent (decisions §1).
     port.writer.write_all(connect.as_bytes())?;
     let mut lines = Lines::default();
     let mut buffer = [0; 256];
@@ -82,7 +82,7 @@ fn follow(daemon: &Arc<Daemon>, name: &str, port: &mut Port, life: &Life) -> Res
         }
         for byte in &buffer[..count] {
             let Some(line) = lines.push(*byte) else { continue };
-            // Our own words, given back, are not the agent's.
+            // The host's own lines, sent back.
             if line.starts_with("CONNECT ") {
                 continue;
             }
@@ -94,7 +94,7 @@ fn follow(daemon: &Arc<Daemon>, name: &str, port: &mut Port, life: &Life) -> Res
     }
 }
 
-/// Bytes into lines.
+/// Splits bytes into lines.
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,

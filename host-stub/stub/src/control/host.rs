@@ -1,4 +1,4 @@
-//! The daemon together with the listeners for its guests: where serving an instance begins and ends.
+//! The daemon with the listeners for its guests: starts and ends the service of instances.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::daemon::{Daemon, Live};
 use crate::devlxd::server::Doors;
 use mote_client::instance::{Channel, Instance, READY, store, vsock_device};
 
-/// A daemon that serves.
+/// A serving daemon.
 pub struct Host {
     /// Its instances.
     pub daemon: Arc<Daemon>,
-    /// Where guests come in.
+    /// The listeners for guests.
     doors: Arc<Doors>,
 }
 
 impl Host {
-    /// Takes all instances of the directory up.
+    /// Starts to serve all instances of the directory.
     pub fn new(daemon: Arc<Daemon>) -> Result<Arc<Self>> {
         let host = Self { daemon, doors: Arc::default() };
         for instance in store::load_all(&host.daemon.root)? {
@@ -27,16 +27,16 @@ impl Host {
         Ok(Arc::new(host))
     }
 
-    /// Begins to serve an instance.
+    /// Starts to serve an instance.
     pub fn take_up(&self, mut instance: Instance) -> Result<()> {
         let name = instance.name.clone();
         if self.daemon.instances().contains_key(&name) {
-            bail!("{name} is served already");
+            bail!("{name} is already served");
         }
         if instance.config.remove(READY).is_some() {
             store::save(&self.daemon.root, &instance)?;
         }
-        // A real host writes it when a VM starts; a running one keeps what it has.
+        // A real host writes it when a VM starts; that of a running VM stays.
         if matches!(instance.channel, Channel::Qmp(_)) && !instance.is_running() {
             store::write_conf(
                 &self.daemon.root,
@@ -58,14 +58,14 @@ impl Host {
         Ok(())
     }
 
-    /// Forgets an instance and removes its files.
+    /// Stops serving an instance and removes its files.
     pub fn delete(&self, name: &str, whose: Whose) -> Result<()> {
         let mut all = self.daemon.instances();
         let live = all.get(name).with_context(|| format!("no instance is called {name}"))?;
         if whose == Whose::Stopped && (live.instance.is_running() || live.called) {
             bail!("{name} is running; stop its VM first, or delete it with --force");
         }
-        // As lxc's does. A VM whose monitor is not ours is left to its owner.
+        // As with lxc. A VM whose monitor another client has is not ended.
         let ended = live.vm.order("quit");
         if let Err(error) = ended.and_then(|_| vsock_device::end(&self.daemon.root, &live.instance))
         {
@@ -85,8 +85,8 @@ impl Host {
 /// Which instances may be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Those that run too.
+    /// All, running or not.
     Any,
-    /// Those that do not run.
+    /// Those that are stopped.
     Stopped,
 }

@@ -1,4 +1,4 @@
-//! The control socket: what serves it, and who asks over it.
+//! The control socket and its server.
 
 pub mod host;
 pub mod server;

@@ -1,4 +1,4 @@
-//! The daemon's end of the control socket: HTTP and JSON, for the command line and for curl.
+//! The server of the control socket: HTTP and JSON, for the command line and for curl.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -26,17 +26,18 @@ use mote_client::net::http::{Message, read_request, write_answer};
 use mote_client::net::slots::{AT_ONCE, Slots};
 use mote_client::net::stream::{Limit, Timed};
 
-/// For reading a command.
+/// Limit for reading a command.
 const READ: Duration = Duration::from_secs(5);
-/// For a query to an agent.
+/// Limit for a query to an agent.
 const QUERY: Duration = Duration::from_secs(10);
 
-/// Serves for ever. The caller holds the directory's lock, so a socket that is there is a dead one's.
+/// Serves until the process ends. The caller holds the directory's lock, so an existing socket is a
+/// dead daemon's.
 pub fn serve(host: &Arc<Host>) -> Result<()> {
     let path = path(&host.daemon.root);
     let _stale = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
-    // Whatever the umask is.
+    // Independent of the umask.
     std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
     host.daemon.bound(&path);
     let slots = Slots::new(AT_ONCE);
@@ -78,8 +79,8 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
         ("GET", ["1.0", "instances"]) => json!(daemon.instances().keys().collect::<Vec<_>>()),
         ("GET", ["1.0", "instances", name]) => json!(daemon.instance(name)?),
         ("GET", ["1.0", "internal", name, "agent"]) => daemon.with(name, |live| {
-            // Without a status channel, an agent that has called is there.
-            // One whose state comes through the status port has no vsock (P§2.4).
+            // Without a status channel, an agent that has called is running. An agent that reports
+            // its state through the status port has no vsock (P§2.4).
             let told = live.agent.serial_state();
             let reachable = told.is_none() && (live.agent.is_started() || live.called);
             let why = diagnose(live, None).to_json();
@@ -119,7 +120,7 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
     }))
 }
 
-/// A line for each event until the follower goes away.
+/// Sends a line per event until the reader closes.
 fn follow(daemon: &Arc<Daemon>, mut stream: Timed, only: Option<String>) -> Result<()> {
     let events = daemon.events.follow(only);
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")?;
@@ -133,14 +134,14 @@ fn follow(daemon: &Arc<Daemon>, mut stream: Timed, only: Option<String>) -> Resu
                 }
                 stream.limit(Limit::Each(READ));
             }
-            Err(RecvTimeoutError::Disconnected) => bail!("a follower does not keep up"),
+            Err(RecvTimeoutError::Disconnected) => bail!("a listener does not keep up"),
         }
     }
 }
 
-/// Changes configuration: `{"key": "value"}`, or null to unset. A switched devlxd means a PUT, before
-/// it is true for the guest's calls (P§3.3), and without an agent there is an error; guests hear of
-/// `user.*` (P§4.3).
+/// Changes configuration: `{"key": "value"}`, or null to unset. Switching devlxd sends a PUT before
+/// the guest's calls see it (P§3.3), and fails without an agent. Guests get events for `user.*`
+/// (P§4.3).
 fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     let changes = body.as_object().context("an object is needed")?;
     let before = daemon.instance(name)?;
@@ -154,7 +155,7 @@ fn set(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     }
     daemon.change(name, |instance| apply(instance, changes))?;
     if matches!(after.channel, Channel::Serial { .. }) {
-        // A restarted agent learns the switch from there only.
+        // A restarted agent reads the switch only from there.
         store::write_conf(&daemon.root, &after, daemon.port, &daemon.pair.pem)?;
     }
     daemon.event(name, "instance-updated");
@@ -201,11 +202,11 @@ fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
         metadata["mount"] = mount;
     }
     let instance = daemon.instance(name)?;
-    // LXD keeps the files of a running VM up to date, Incus writes them at its start (P§1.8).
+    // LXD updates the files of a running VM, Incus writes them at its start (P§1.8).
     if flavour != Flavour::Incus || !instance.is_running() {
         share::write_devices(&daemon.root, &instance)?;
     }
-    // The device is there all the same (P§4.3).
+    // The device is added in any case (P§4.3).
     tell_guest(daemon, name, "device", &metadata)?;
     Ok(Value::Null)
 }
@@ -217,7 +218,7 @@ fn device(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
 fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) -> Result<()> {
     daemon.events.tell(name, kind, metadata);
     let instance = daemon.with(name, |live| {
-        // Without a status channel, an agent that has called is there.
+        // Without a status channel, an agent that has called is running.
         (live.agent.is_started() || live.called).then(|| live.instance.clone())
     });
     let Ok(Some(instance)) = instance else { return Ok(()) };
@@ -230,7 +231,7 @@ fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) ->
     if trouble.is_some() { Ok(()) } else { Err(error) }
 }
 
-/// Any request to the agent, for tests.
+/// Sends any request to the agent, for tests.
 fn query(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     let instance = daemon.instance(name)?;
     let text = |key: &str| body[key].as_str().unwrap_or_default();
@@ -241,7 +242,7 @@ fn query(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     Ok(json!({"status": answer.status, "body": String::from_utf8_lossy(&answer.body)}))
 }
 
-/// The VM is being started: the share is written anew (P§1.2).
+/// Writes the share again, because the VM is about to start (P§1.2).
 fn start(daemon: &Arc<Daemon>, name: &str) -> Result<()> {
     let instance = daemon.instance(name)?;
     if !instance.is_running() {
@@ -252,7 +253,7 @@ fn start(daemon: &Arc<Daemon>, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Stops the VM by its monitor; without one it is somebody else's to stop, and is taken for off.
+/// Stops the VM over its monitor. Without one, another program stops it, and it counts as off.
 fn stop(daemon: &Arc<Daemon>, name: &str, body: &Value) -> Result<Value> {
     let order = if body["force"] == true { "quit" } else { "system_powerdown" };
     let ordered = daemon.with(name, |live| live.vm.order(order))??;

@@ -1,7 +1,7 @@
-//! What the host knows of one agent, from the lines it wrote and the calls it made or answered.
+//! The host's knowledge of one agent, from the lines that it wrote and the calls between them.
 //!
-//! Two views are kept apart. `started` is what a real host keeps, and what decides about the PUT
-//! (P§2.3). The word is for people: the last thing the agent is known to have been.
+//! There are two views. `started` is what a real host keeps; it decides about the PUT (P§2.3). The
+//! word is for people: the last known state of the agent.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant, SystemTime};
@@ -11,27 +11,27 @@ use serde_json::{Value, json};
 use mote_client::agent::trouble::Trouble;
 use mote_client::common::clock::{millis, rfc3339};
 
-/// Lines that are remembered.
+/// Number of lines kept.
 const LINES: usize = 16;
-/// Of a line that is remembered, bytes.
+/// Longest line kept, bytes.
 const LENGTH: usize = 256;
-/// Of an error that is remembered, bytes.
+/// Longest error kept, bytes.
 const LONG: usize = 1024;
 
-/// From STOPPED to STARTED of an agent that only wants to be called again: it leaves the host the time to
-/// read both (1.5 s), and QEMU may hold the second back for one more.
+/// Longest time from STOPPED to STARTED of an agent that only asks for another PUT: it gives the
+/// host 1.5 s to read both, and QEMU may delay the second by another.
 const TURN: Duration = Duration::from_secs(5);
 
-/// What an agent is.
+/// The state of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// It has been in touch both ways.
+    /// Calls have worked in both directions.
     Connected,
-    /// It has announced itself.
+    /// It has reported itself.
     Started,
-    /// It said goodbye, or its VM is off.
+    /// It has reported its end, or its VM is off.
     Stopped,
-    /// Nothing was heard.
+    /// It has not reported itself.
     Unknown,
 }
 
@@ -46,27 +46,27 @@ impl Word {
     }
 }
 
-/// What a decisive line changed.
+/// The effect of a decisive line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     /// The first STARTED.
     Began,
     /// STOPPED after STARTED.
     Ended,
-    /// Nothing.
+    /// No change.
     Same,
 }
 
 /// The last PUT.
 #[derive(Clone, Debug)]
 pub struct Put {
-    /// Why it failed, if it did.
+    /// The error, if it failed.
     pub error: Option<String>,
-    /// What that means, if it is known.
+    /// The cause of the error, if known.
     pub trouble: Option<Trouble>,
-    /// When it was over.
+    /// The time of its end.
     pub at: SystemTime,
-    /// How long it took.
+    /// Its duration.
     pub took: Duration,
 }
 
@@ -76,33 +76,33 @@ pub struct LastError {
     at: SystemTime,
     /// For people.
     pub text: String,
-    /// What that means, if it is known.
+    /// The cause, if known.
     pub trouble: Option<Trouble>,
 }
 
-/// What is known.
+/// The knowledge of an agent.
 #[derive(Debug)]
 pub struct AgentState {
     word: Word,
     since: (SystemTime, Instant),
-    /// Since when it had announced itself before it said STOPPED.
+    /// Since when it had reported itself before it wrote STOPPED.
     announced: Option<(SystemTime, Instant)>,
     started: bool,
     lines: VecDeque<(SystemTime, String)>,
     last_put: Option<Put>,
     last_error: Option<LastError>,
-    /// What an agent without vsock tells through the port (P§2.4).
+    /// The state that an agent without vsock reports through the port (P§2.4).
     serial_state: Option<Value>,
-    /// Connections of the guest's.
+    /// Number of the guest's connections.
     pub connections: u64,
-    /// Of these connections, those that resumed a TLS session.
+    /// Number of those that resumed a TLS session.
     pub resumed: u64,
     /// The last request.
     pub last_request: String,
 }
 
 impl Default for AgentState {
-    /// Nothing yet.
+    /// Returns the state of an unknown agent.
     fn default() -> Self {
         Self {
             word: Word::Unknown,
@@ -121,27 +121,27 @@ impl Default for AgentState {
 }
 
 impl AgentState {
-    /// What it is.
+    /// Returns the agent's state.
     pub fn word(&self) -> Word {
         self.word
     }
 
-    /// What it wrote last.
+    /// Returns its last line.
     pub fn last_line(&self) -> &str {
         self.lines.back().map_or("", |(_, line)| line.as_str())
     }
 
-    /// The last PUT.
+    /// Returns the last PUT.
     pub fn last_put(&self) -> Option<&Put> {
         self.last_put.as_ref()
     }
 
-    /// The last error.
+    /// Returns the last error.
     pub fn last_error(&self) -> Option<&LastError> {
         self.last_error.as_ref()
     }
 
-    /// Whether a real host would call it ("agent started").
+    /// Returns whether a real host would call it ("agent started").
     pub fn is_started(&self) -> bool {
         self.started
     }
@@ -159,11 +159,11 @@ impl AgentState {
         self.since = before.unwrap_or_else(|| (SystemTime::now(), Instant::now()));
     }
 
-    /// Takes note of a line, decisive or not.
+    /// Records a line, decisive or not.
     pub fn note(&mut self, line: &str) {
         let line: String = line.chars().take(LENGTH).collect();
         match line.as_str() {
-            // A heartbeat of a connected agent is no news.
+            // From a connected agent it is a heartbeat.
             "STARTED" if self.word != Word::Connected || !self.started => self.enter(Word::Started),
             "CONNECTED" => self.enter(Word::Connected),
             "STOPPED" => self.enter(Word::Stopped),
@@ -175,20 +175,20 @@ impl AgentState {
         self.lines.push_back((SystemTime::now(), line));
     }
 
-    /// Takes an instance's state from the last of the lines that were read at once, as Incus does from
-    /// 7.0.1 on (P§2.3); a reading without one forgets it.
+    /// Records the state in the last of the lines that were read together, as Incus does from 7.0.1
+    /// on (P§2.3). A read without one clears it.
     pub fn note_state(&mut self, lines: &[&str]) {
         let Some((last, [_, ..])) = lines.split_last() else { return };
         let state = serde_json::from_str(last).ok();
         self.serial_state = state.filter(|state: &Value| state["pid"] == 1);
     }
 
-    /// What came that way.
+    /// Returns the state from the port.
     pub fn serial_state(&self) -> Option<&Value> {
         self.serial_state.as_ref()
     }
 
-    /// Follows a line, as a real host does (P§2.3).
+    /// Applies a decisive line as a real host does (P§2.3).
     pub fn decide(&mut self, line: &str) -> Edge {
         match (line, self.started) {
             ("STARTED", false) => {
@@ -203,7 +203,7 @@ impl AgentState {
         }
     }
 
-    /// A PUT is over. One that succeeded means that the agent called back.
+    /// Records the end of a PUT. After a successful one the agent has called back.
     pub fn put(&mut self, mut put: Put) {
         match &mut put.error {
             None => self.enter(Word::Connected),
@@ -215,8 +215,9 @@ impl AgentState {
         self.last_put = Some(put);
     }
 
-    /// The host has answered a call of the agent's, so the agent knows the way: also if it was too slow to say so when it
-    /// was told, on which no real host looks again. Before it was told nothing follows: it may still be on its way.
+    /// Records that the host has answered a call of the agent, which therefore knows the address.
+    /// The agent may have been too slow to confirm it in time, and no real host checks again. A
+    /// call before the PUT proves nothing about its result.
     pub fn called(&mut self) {
         if self.word == Word::Started
             && self.last_put.as_ref().is_some_and(|put| put.error.is_some())
@@ -225,13 +226,13 @@ impl AgentState {
         }
     }
 
-    /// Something between host and guest went wrong.
+    /// Records an error between host and guest.
     pub fn failed(&mut self, error: &str, trouble: Option<Trouble>) {
         let text = error.chars().take(LONG).collect();
         self.last_error = Some(LastError { at: SystemTime::now(), text, trouble });
     }
 
-    /// The VM is on, and its agent not heard of yet: what an earlier one said counts no more.
+    /// Records that the VM is on. What an earlier agent reported no longer counts.
     pub fn power_on(&mut self) {
         if self.word == Word::Stopped {
             self.enter(Word::Unknown);
@@ -240,13 +241,13 @@ impl AgentState {
         }
     }
 
-    /// The VM is off.
+    /// Records that the VM is off.
     pub fn power_off(&mut self) {
         self.started = false;
         self.enter(Word::Stopped);
     }
 
-    /// The line to the guest is cut; a goodbye stays one.
+    /// Records that the connection to the guest is lost. A reported end stays.
     pub fn cut(&mut self) {
         self.started = false;
         if self.word != Word::Stopped {
@@ -254,7 +255,7 @@ impl AgentState {
         }
     }
 
-    /// For people and tests.
+    /// Returns JSON for people and tests.
     pub fn to_json(&self) -> Value {
         let line = |(at, line): &(SystemTime, String)| json!({"at": rfc3339(*at), "line": line});
         let put = self.last_put.as_ref().map(|put| {
@@ -326,7 +327,8 @@ mod tests {
             agent.note("STARTED");
             assert_eq!(since(&agent), first);
         }
-        // One that was CONNECTED is another when it is back, and so is one that takes its time.
+        // An agent that was CONNECTED is a new one when it reports itself again, and so is a slow
+        // one.
         agent.note("CONNECTED");
         agent.note("STOPPED");
         agent.note("STARTED");
@@ -362,7 +364,7 @@ mod tests {
     #[test]
     fn one_that_was_slow_to_answer_and_then_calls_is_connected() {
         let mut agent = AgentState::default();
-        // A call without a word: its port is what is wrong.
+        // It calls without a line on its port, so the port is at fault.
         agent.called();
         assert_eq!(agent.word, Word::Unknown);
         agent.note("STARTED");

@@ -1,5 +1,5 @@
-//! Why an agent is no further than it is: the cause first that has to be removed first, with what to do. One function
-//! for everything that shows it: `info`, `wait`, what a command says that finds no agent.
+//! Why an agent is not CONNECTED: the first cause to remove, and how. `info`, `wait` and the errors
+//! of commands use this function.
 
 use serde_json::{Value, json};
 
@@ -10,12 +10,12 @@ use super::vm::{End, Monitor, PANIC, SUSPENDED};
 use mote_client::agent::trouble::Trouble;
 use mote_client::instance::{Channel, Flavour, vsock_device};
 
-/// A reason.
+/// A cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// For programs: a word of its own for each cause.
+    /// A word for programs, unique per cause.
     pub cause: &'static str,
-    /// For people.
+    /// A text for people.
     pub text: String,
 }
 
@@ -24,19 +24,20 @@ impl Diagnosis {
         Self { cause, text: text.into() }
     }
 
-    /// For programs.
+    /// Returns JSON for programs.
     pub fn to_json(&self) -> Value {
         json!({"cause": self.cause, "text": self.text})
     }
 }
 
-/// Fewer bytes of the config disk are read if nobody mounts it: Linux 6.1 reads 4 KiB to look for partitions, an agent
-/// that takes its files 28 KiB. udev's looks may take more than that; then nothing follows.
+/// Bytes of the config disk below which it was not mounted: Linux 6.1 reads 4 KiB to look for
+/// partitions, an agent reads 28 KiB. udev may read more, which then proves nothing.
 const NOT_MOUNTED: u64 = 16 * 1024;
-/// Where more is known.
-const IN_THE_GUEST: &str = "(in the guest, mote-agent --check tells more)";
+/// How to learn more.
+const IN_THE_GUEST: &str = "(in the guest, mote-agent --check shows more)";
 
-/// Why an instance's agent is no further. `trouble` is what has just gone wrong in a call to it.
+/// Returns why an instance's agent is not CONNECTED. `trouble` is the cause of a call that just
+/// failed.
 pub fn diagnose(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
     let mut found = of_the_vm(live).unwrap_or_else(|| of_the_agent(live, trouble));
     if live.fault != Fault::None {
@@ -45,7 +46,7 @@ pub fn diagnose(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
     found
 }
 
-/// What is wrong with the VM or its monitor.
+/// Returns what is wrong with the VM or its monitor.
 fn of_the_vm(live: &Live) -> Option<Diagnosis> {
     let Channel::Qmp(path) = &live.instance.channel else {
         return (!live.is_running() && live.agent.word() == Word::Unknown).then(|| silent(live));
@@ -55,12 +56,12 @@ fn of_the_vm(live: &Live) -> Option<Diagnosis> {
         (Monitor::Taken, _) => Some(Diagnosis::new(
             "monitor-taken",
             format!(
-                "another program is connected to QEMU's monitor {path}, which takes one: end that one, and \
+                "another program is connected to QEMU's monitor {path}, which accepts only one: end it and \
                  use {path}.yours of the recipe for it"
             ),
         )),
         (Monitor::Silent, true) => {
-            let heard = if live.called { "; the agent calls over vsock all the same" } else { "" };
+            let heard = if live.called { "; the agent still calls over vsock" } else { "" };
             Some(Diagnosis::new(
                 "monitor-silent",
                 format!(
@@ -74,27 +75,27 @@ fn of_the_vm(live: &Live) -> Option<Diagnosis> {
             None => Diagnosis::new(
                 "vm-off",
                 format!(
-                    "the VM does not run: nothing answers at QEMU's monitor {path} (mote-host qemu {} \
+                    "the VM is not running: nothing answers at QEMU's monitor {path} (mote-host qemu {} \
                      prints how to boot it)",
                     live.instance.name
                 ),
             ),
         }),
         (Monitor::Connected, _) if vm.has_panicked() => {
-            Some(Diagnosis::new("panicked", "the guest's kernel panicked; its console tells why"))
+            Some(Diagnosis::new("panicked", "the guest's kernel panicked; its console shows why"))
         }
         (Monitor::Connected, _) if vm.has_no_space() => Some(Diagnosis::new(
             "no-space",
             format!(
-                "the VM stands still: this machine has no room left for what the guest writes to its disk; make \
-                 room, then cont on its other monitor, {path}.yours, lets it run"
+                "the VM is paused: this machine has no space left for the guest's writes to its disk; free \
+                 some, then send cont to its other monitor, {path}.yours"
             ),
         )),
         (Monitor::Connected, _) if vm.is_paused() => Some(Diagnosis::new(
             "paused",
             format!(
-                "the VM stands still (QEMU says {}): nothing in it can answer; {} on its other monitor, \
-                 {path}.yours, lets it run",
+                "the VM is paused (QEMU: {}), so nothing in it can answer; send {} to its other monitor, \
+                 {path}.yours",
                 vm.does,
                 if vm.does == SUSPENDED { "system_wakeup" } else { "cont" }
             ),
@@ -103,10 +104,10 @@ fn of_the_vm(live: &Live) -> Option<Diagnosis> {
     }
 }
 
-/// How a VM ended that runs no more.
+/// Returns how a VM has ended.
 fn ended(end: &End) -> Diagnosis {
-    const CONSOLE: &str = "the last lines of its console tell why";
-    let before = if end.heard { "" } else { " before its agent was heard of" };
+    const CONSOLE: &str = "the last lines of its console show why";
+    let before = if end.heard { "" } else { " before its agent reported itself" };
     match (end.reason.as_str(), end.heard) {
         (PANIC, _) => {
             Diagnosis::new("panicked", format!("the guest's kernel panicked{before}; {CONSOLE}"))
@@ -114,7 +115,7 @@ fn ended(end: &End) -> Diagnosis {
         ("guest-reset", false) => Diagnosis::new(
             "reset-early",
             format!(
-                "the guest restarted before its agent was heard of, which ends QEMU with -no-reboot: so \
+                "the guest restarted before its agent reported itself, which ends QEMU with -no-reboot: so \
                  does a kernel panic with panic=-1; {CONSOLE}"
             ),
         ),
@@ -126,11 +127,11 @@ fn ended(end: &End) -> Diagnosis {
             ),
         ),
         ("guest-shutdown", _) => {
-            Diagnosis::new("shut-down", format!("the guest switched the VM off{before}"))
+            Diagnosis::new("shut-down", format!("the guest powered off the VM{before}"))
         }
         ("", _) => Diagnosis::new(
             "qemu-gone",
-            format!("QEMU ended without a word{before}: it was killed, or says why on its stderr"),
+            format!("QEMU ended without a reason{before}: it was killed, or its stderr shows why"),
         ),
         (reason, _) => {
             Diagnosis::new("qemu-ended", format!("QEMU was told to end ({reason}){before}"))
@@ -138,33 +139,33 @@ fn ended(end: &End) -> Diagnosis {
     }
 }
 
-/// Why the agent of a VM that runs is no further.
+/// Returns why the agent of a running VM is not CONNECTED.
 fn of_the_agent(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
     let is_ready = live.instance.is_ready();
     if by_port_alone(live).is_some() && live.agent.word() != Word::Connected {
         return Diagnosis::new(
             "port-alone",
             format!(
-                "the agent reports itself by the port alone: no vsock in the guest, so it can be asked \
-                 nothing {IN_THE_GUEST}"
+                "the agent reports itself by the port alone: no vsock in the guest, so the host can \
+                 not call it {IN_THE_GUEST}"
             ),
         );
     }
     match (live.agent.word(), trouble) {
-        // It has only written to its port so far.
+        // So far it has only written to its port.
         (Word::Started, Some(Trouble::Refused)) if !live.called => Diagnosis::new(
             "no-vsock",
             format!(
-                "the agent is STARTED, but nothing listens in the guest (vsock port 8443): has the VM a vsock \
+                "the agent is STARTED, but nothing listens in the guest (vsock port 8443): does the VM have a vsock \
                  device, and the guest a driver for it (vmw_vsock_virtio_transport)? {IN_THE_GUEST}"
             ),
         ),
         (Word::Connected | Word::Started, Some(Trouble::Refused)) => Diagnosis::new(
             "agent-gone",
-            "the agent was here, but listens no more (vsock port 8443): it ended without saying STOPPED, \
-             as one does that was killed or whose package was removed; start it in the guest",
+            "the agent no longer listens (vsock port 8443): it ended without reporting STOPPED, \
+             for example because it was killed or its package removed; start it in the guest",
         ),
-        // It does call; its port has to be mended first.
+        // It calls, so its port is the first problem.
         (Word::Unknown, _) if live.agent.connections > 0 => silent(live),
         (_, Some(trouble)) => Diagnosis::new(trouble.name(), trouble.to_string()),
         (Word::Connected, None) if is_ready => {
@@ -175,7 +176,7 @@ fn of_the_agent(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
         }
         (Word::Connected, None) => Diagnosis::new(
             "connected",
-            "the agent is CONNECTED, but no program in the guest has said Ready (in the guest: \
+            "the agent is CONNECTED, but no program in the guest has reported Ready (in the guest: \
              mote-agent ready)",
         ),
         (Word::Started, None) => started(live),
@@ -184,7 +185,7 @@ fn of_the_agent(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
     }
 }
 
-/// One that has announced itself.
+/// Diagnoses an agent that has reported itself.
 fn started(live: &Live) -> Diagnosis {
     match live.agent.last_put() {
         None => Diagnosis::new("started", "the agent is STARTED, and has not been called yet"),
@@ -194,8 +195,8 @@ fn started(live: &Live) -> Diagnosis {
             }
             (Some(Trouble::Slow), _) => Diagnosis::new(
                 Trouble::Slow.name(),
-                "the agent is STARTED, but did not answer the host's call in time (3 s): the machine is busy, or \
-                 the agent hangs; the host calls again when the agent announces itself again",
+                "the agent is STARTED, but did not answer the host's call within 3 s: the machine is busy, or \
+                 the agent hangs; the host calls again when the agent reports itself again",
             ),
             (Some(trouble), Some(error)) => Diagnosis::new(
                 trouble.name(),
@@ -214,13 +215,13 @@ fn started(live: &Live) -> Diagnosis {
     }
 }
 
-/// One that has said goodbye.
+/// Diagnoses an agent that has reported its end.
 fn stopped(live: &Live, is_ready: bool) -> Diagnosis {
     let Channel::Qmp(_) = live.instance.channel else {
         return Diagnosis::new("stopped", "the agent has stopped, or its VM was switched off");
     };
     let ready = if is_ready {
-        "; Ready is what a program said before, and stays until the VM is off, as on a real server"
+        "; a program reported Ready before, which stays until the VM is off, as on a real server"
     } else {
         ""
     };
@@ -229,13 +230,13 @@ fn stopped(live: &Live, is_ready: bool) -> Diagnosis {
     Diagnosis::new("stopped", format!("{text}{ready}"))
 }
 
-/// One of which nothing was heard by its port.
+/// Diagnoses an agent that has not written to its port.
 fn silent(live: &Live) -> Diagnosis {
-    const NOTHING: &str = "the VM runs, but nothing was heard of its agent";
+    const NOTHING: &str = "the VM runs, but its agent has not reported itself";
     if let Some(why) = vsock_device::why_stopped(&live.instance) {
         return Diagnosis::new(
             "vsock-stopped",
-            format!("nothing was heard of the agent, and {why}"),
+            format!("the agent has not reported itself: {why}"),
         );
     }
     let name = live.instance.flavour.port_name();
@@ -246,7 +247,7 @@ fn silent(live: &Live) -> Diagnosis {
         (Channel::Serial { path, .. }, _) => Diagnosis::new(
             "silent",
             format!(
-                "nothing was heard of the agent; the status port is expected at {}",
+                "the agent has not reported itself; the status port is expected at {}",
                 path.display()
             ),
         ),
@@ -281,7 +282,7 @@ fn silent(live: &Live) -> Diagnosis {
     }
 }
 
-/// What a guest has not read of its config share, if that can be told.
+/// Returns what a guest has not read of its config share, if known.
 fn unread(read: Option<u64>) -> Option<Diagnosis> {
     const SHARE: &str = "the guest has not read its config share";
     match read? {
@@ -303,7 +304,7 @@ fn unread(read: Option<u64>) -> Option<Diagnosis> {
     }
 }
 
-/// How an agent without vsock tells its state, and how much of it arrives (P§2.4).
+/// Returns how an agent without vsock reports its state, and how much of it arrives (P§2.4).
 pub fn by_port_alone(live: &Live) -> Option<&'static str> {
     if live.agent.serial_state().is_some() {
         return Some("its state, as JSON");

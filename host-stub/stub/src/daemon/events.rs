@@ -1,4 +1,4 @@
-//! Who wants to hear what happens, and telling them. A listener that does not keep up is dropped.
+//! Delivers events to listeners. A listener that falls behind is dropped.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use mote_client::common::clock::now;
 
-/// Events that wait for one listener.
+/// Events queued for one listener.
 const BACKLOG: usize = 1024;
 
 /// The listeners.
@@ -28,7 +28,7 @@ impl Events {
         receiver
     }
 
-    /// Tells everybody whom it concerns.
+    /// Sends an event to all listeners for the instance.
     pub fn tell(&self, name: &str, kind: &str, metadata: &Value) {
         let event = json!({"type": kind, "timestamp": now(), "instance": name,
             "metadata": metadata});

@@ -1,69 +1,69 @@
-//! What a host can do wrong, on purpose and per instance, so that an agent can be seen to survive it.
+//! Faults that the host makes on request, per instance, to show that an agent survives them.
 
 use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-/// A stalled connection is given up after that even if the guest is not.
+/// Longest stall, whatever the guest does.
 const STALL: Duration = Duration::from_secs(600);
 
-/// A fault; all but `DenyPut` are played on devlxd connections.
+/// A fault. All but `DenyPut` are made on devlxd connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Close without a word after the TLS handshake and the request.
+    /// Close after the TLS handshake and the request, without an answer.
     Reset,
     /// Never send the PUT.
     DenyPut,
-    /// 403 to everything.
+    /// Answer everything with 403.
     Forbidden,
-    /// Bytes that are not HTTP.
+    /// Answer with bytes that are not HTTP.
     Garbage,
-    /// A body without end.
+    /// Answer with an endless body.
     Huge,
-    /// No TLS tickets, and answers only after that.
+    /// Send no TLS tickets, and answer only after that time.
     NoTickets(Duration),
-    /// None: the host behaves.
+    /// Behave.
     #[default]
     None,
-    /// Answer only after that.
+    /// Answer only after that time.
     Slow(Duration),
-    /// Accept, and say nothing for that long, not even TLS.
+    /// Accept, and send nothing for that time, not even TLS.
     Stall(Duration),
-    /// Show a certificate that nobody announced.
+    /// Show an unknown certificate.
     WrongCert,
 }
 
-/// The kinds with their meaning.
+/// The kinds with their meanings.
 pub const KINDS: [(&str, &str); 10] = [
     ("none", "the host behaves again"),
-    ("stall", "accept and say nothing, for [N] seconds (600)"),
+    ("stall", "accept and send nothing for [N] seconds (600)"),
     ("slow", "answer N milliseconds late"),
     ("reset", "close the connection after the request, without an answer"),
-    ("wrong-cert", "show a certificate that nobody announced"),
+    ("wrong-cert", "show an unknown certificate"),
     ("forbidden", "answer 403 to everything"),
-    ("huge", "answer without end"),
-    ("garbage", "answer what is not HTTP"),
+    ("huge", "answer with an endless body"),
+    ("garbage", "answer with bytes that are not HTTP"),
     ("deny-put", "never call the agent with PUT /1.0"),
-    ("no-tickets", "give no TLS tickets, and answer [N] milliseconds late"),
+    ("no-tickets", "send no TLS tickets, and answer [N] milliseconds late"),
 ];
 
-/// The same for people; a test holds it to `KINDS`.
+/// The same for people; a test compares it with `KINDS`.
 pub const HELP: &str = "\
 Kinds:
   none            the host behaves again
-  stall [N]       accept and say nothing, for [N] seconds (600)
+  stall [N]       accept and send nothing for [N] seconds (600)
   slow N          answer N milliseconds late
   reset           close the connection after the request, without an answer
-  wrong-cert      show a certificate that nobody announced
+  wrong-cert      show an unknown certificate
   forbidden       answer 403 to everything
-  huge            answer without end
-  garbage         answer what is not HTTP
+  huge            answer with an endless body
+  garbage         answer with bytes that are not HTTP
   deny-put        never call the agent with PUT /1.0
-  no-tickets [N]  give no TLS tickets, and answer [N] milliseconds late";
+  no-tickets [N]  send no TLS tickets, and answer [N] milliseconds late";
 
 impl Fault {
-    /// Reads a kind and its number.
+    /// Parses a kind and its number.
     pub fn parse(kind: &str, number: Option<u64>) -> Result<Self> {
         Ok(match (kind, number) {
             ("none", None | Some(_)) => Self::None,
@@ -82,13 +82,13 @@ impl Fault {
             ("stall", Some(seconds)) => Self::Stall(Duration::from_secs(seconds).min(STALL)),
             (other, _) => {
                 let kinds = KINDS.map(|(kind, _)| kind).join(", ");
-                bail!("there is no fault {other}; there are {kinds}")
+                bail!("unknown fault {other}; known are {kinds}")
             }
         })
     }
 }
 
-/// As the command line takes it.
+/// Formats as on the command line.
 impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -9,30 +9,31 @@ use super::fault::Fault;
 use super::vm::Vm;
 use mote_client::instance::Instance;
 
-/// An instance and what is known of it while the daemon runs.
+/// An instance and the daemon's knowledge of it.
 pub struct Live {
-    /// As on disk.
+    /// The instance as on disk.
     pub instance: Instance,
     /// Its agent.
     pub agent: AgentState,
-    /// A fault to play.
+    /// The fault to make.
     pub fault: Fault,
-    /// Its guest has called with the right certificate: it runs, whoever started it.
+    /// Whether its guest has called with the right certificate, which proves that it runs.
     pub called: bool,
-    /// Since when it is seen to run.
+    /// Since when it is known to run.
     pub running: Option<Instant>,
-    /// What QEMU tells of it.
+    /// The VM as QEMU reports it.
     pub vm: Vm,
     /// Ends the threads that serve it.
     pub life: Life,
 }
 
-/// Whether an instance is still served. One that is made anew under the same name has another.
+/// Whether an instance is still served. An instance that is created again under the same name has
+/// another.
 #[derive(Clone, Debug, Default)]
 pub struct Life(Arc<AtomicBool>);
 
 impl Life {
-    /// Whether it is over.
+    /// Returns whether it has ended.
     pub fn is_over(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -44,7 +45,7 @@ impl Life {
 }
 
 impl Live {
-    /// Nothing is known yet.
+    /// Returns an instance of which nothing is known yet.
     pub fn new(instance: Instance) -> Self {
         Self {
             instance,
@@ -57,12 +58,12 @@ impl Live {
         }
     }
 
-    /// Whether the VM runs. An agent without a VM has nobody who would say so.
+    /// Returns whether the VM runs. Without a monitor, an agent that has called runs.
     pub fn is_running(&self) -> bool {
         self.instance.is_running() || self.called
     }
 
-    /// In its server's words.
+    /// Returns the status in its server's words.
     pub fn status(&self) -> &'static str {
         match (self.is_running(), self.instance.is_ready()) {
             (false, _) => "Stopped",

@@ -1,4 +1,4 @@
-//! What a running host knows and plays.
+//! The state of a running host.
 
 pub mod agent_state;
 pub mod diagnosis;

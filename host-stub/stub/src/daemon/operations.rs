@@ -1,5 +1,5 @@
-//! What guests started and may wait for. Kept in memory, the latest of them; like a real host's they
-//! do not outlive the daemon.
+//! Operations that guests start and may wait for. The latest are kept in memory; as with real
+//! hosts, they end with the daemon.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use mote_client::common::random::uuid;
 
-/// How many are remembered.
+/// Number of operations kept.
 const MAX_KEPT: usize = 256;
-/// Nobody waits longer than that.
+/// Longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// All of them.
@@ -29,10 +29,10 @@ struct Operation {
     cancelled: bool,
 }
 
-/// Why there is no answer.
+/// Why an operation gives no answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// No operation of this guest's has that id.
+    /// The guest has no operation with that id.
     NotFound,
     /// It has ended.
     NotRunning,
@@ -41,7 +41,7 @@ pub enum Refused {
 }
 
 impl Operations {
-    /// Begins one that takes `time`.
+    /// Starts an operation that takes `time`.
     pub fn begin(&self, owner: &str, time: Duration) -> Result<Value> {
         let operation = Operation {
             id: uuid()?,
@@ -58,7 +58,7 @@ impl Operations {
         Ok(shown)
     }
 
-    /// Waits for its end, for ever or so long.
+    /// Waits for its end, at most `limit`.
     pub fn wait(&self, owner: &str, id: &str, limit: Option<Duration>) -> Result<Value, Refused> {
         let last = Instant::now() + limit.unwrap_or(MAX_WAIT).min(MAX_WAIT);
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +77,7 @@ impl Operations {
         }
     }
 
-    /// Ends it before its time.
+    /// Cancels it.
     pub fn cancel(&self, owner: &str, id: &str) -> Result<Value, Refused> {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let found = all.iter_mut().find(|one| one.id == id && one.owner == owner);
@@ -97,7 +97,7 @@ impl Operation {
         self.cancelled || now >= self.ends
     }
 
-    /// A `DevLXDOperation` (P§5.3).
+    /// Returns a `DevLXDOperation` (P§5.3).
     fn to_json(&self, now: Instant) -> Value {
         let (status, code) = match (self.cancelled, now >= self.ends) {
             (true, _) => ("Cancelled", 401),

@@ -1,4 +1,4 @@
-//! What a host does when a VM comes and goes (P§6).
+//! What a host does when a VM starts or ends (P§6).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use super::vm::{Orders, Vm};
 use mote_client::instance::{AGENT, Channel, Flavour, POWER, READY, store, vsock_device};
 
 impl Daemon {
-    /// A VM's monitor answers.
+    /// Records that a VM's monitor answers.
     pub fn vm_found(&self, name: &str, orders: Arc<Orders>) {
         let _gone = self.with(name, |live| {
             live.vm = Vm::found(orders);
@@ -18,7 +18,8 @@ impl Daemon {
         self.power_on(name);
     }
 
-    /// Its monitor is gone, and the VM with it; so is the process that carried its vsock, if our recipe started it.
+    /// Records that its monitor, and therefore the VM, has ended. Ends the vsock process that the
+    /// recipe started.
     pub fn vm_gone(&self, name: &str) {
         let _deleted = self.with(name, |live| {
             let heard = live.called || live.agent.word() != Word::Unknown;
@@ -27,7 +28,7 @@ impl Daemon {
         self.vm_off(name);
     }
 
-    /// The same where nobody has seen how it ended.
+    /// Records the end of a VM that was not observed.
     pub fn vm_off(&self, name: &str) {
         self.power_off(name);
         let Ok(instance) = self.instance(name) else { return };
@@ -38,7 +39,7 @@ impl Daemon {
         }
     }
 
-    /// The VM runs.
+    /// Records that the VM runs.
     pub fn power_on(&self, name: &str) {
         let set = self.change(name, |instance| {
             instance
@@ -46,7 +47,7 @@ impl Daemon {
                 .insert(POWER.into(), "RUNNING".into())
                 .is_none_or(|was| was != "RUNNING")
         });
-        // A daemon that finds it running has not seen it start, and counts from here.
+        // A daemon that finds it running has not seen its start, so the time counts from here.
         let _gone = self.with(name, |live| {
             live.running.get_or_insert_with(Instant::now);
         });
@@ -57,8 +58,8 @@ impl Daemon {
         }
     }
 
-    /// The VM is off: Ready is over (P§6). Also prepares the share for the next start, of which
-    /// nobody may tell us in time.
+    /// Records that the VM is off, and clears Ready (P§6). Also prepares the share for the next
+    /// start, which may not be announced in time.
     pub fn power_off(&self, name: &str) {
         let set = self.change(name, |instance| {
             instance.config.insert(READY.into(), "false".into());

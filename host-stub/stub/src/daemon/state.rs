@@ -1,6 +1,6 @@
-//! The running host: its instances, what it knows of their agents, and what it does when an agent or a
-//! VM comes and goes (P§2.3, P§6). Threads hold its one lock only to look or to change, never while
-//! they wait for a peer.
+//! The running host: its instances, its knowledge of their agents, and its actions when an agent or
+//! a VM starts or ends (P§2.3, P§6). The only lock is held to read or change state, never while
+//! waiting for a peer.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -28,25 +28,25 @@ use mote_client::net::certs::Pair;
 
 /// A host daemon.
 pub struct Daemon {
-    /// Where its files are.
+    /// The directory of its files.
     pub root: PathBuf,
-    /// Where guests reach it.
+    /// The port for guests.
     pub port: u32,
     /// Its own certificate.
     pub pair: Pair,
-    /// Who follows.
+    /// The listeners for events.
     pub events: Events,
-    /// What guests started.
+    /// The guests' operations.
     pub operations: Operations,
     instances: Mutex<BTreeMap<String, Live>>,
     sockets: Mutex<Vec<PathBuf>>,
     begun: Instant,
-    /// Where its log goes in place of stderr.
+    /// The log file; stderr if `None`.
     log_file: Option<File>,
 }
 
 impl Daemon {
-    /// Reads the state and forgets every Ready, as a starting host must (P§6).
+    /// Reads the state and clears every Ready, as a starting host must (P§6).
     pub fn new(root: &Path, port: u32, log_file: Option<File>) -> Result<Arc<Self>> {
         let pair = Pair::load_or_make(root, "server")?;
         store::save_port(root, port)?;
@@ -64,7 +64,7 @@ impl Daemon {
         Ok(Arc::new(daemon))
     }
 
-    /// One line of the log, with the time since start. Guests have a say in many of them.
+    /// Logs a line, with the time since start. Guests influence many of them.
     pub fn log(&self, fact: &str) {
         let (ago, fact) = (self.begun.elapsed(), printable::log_line(fact));
         let line = format!("[{:4}.{:03}] {fact}\n", ago.as_secs(), ago.subsec_millis());
@@ -74,13 +74,13 @@ impl Daemon {
         };
     }
 
-    /// Something between host and guest went wrong: for the log, and for whoever asks later.
+    /// Logs and records an error between host and guest.
     pub fn failed(&self, name: &str, error: &str, trouble: Option<Trouble>) {
         self.log(&format!("{name}: {error}"));
         let _gone = self.with(name, |live| live.agent.failed(error, trouble));
     }
 
-    /// Remembers a socket's file, to be removed at the end.
+    /// Records a socket's file, to be removed at the end.
     pub fn bound(&self, path: &Path) {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(path.to_owned());
     }
@@ -92,24 +92,24 @@ impl Daemon {
         }
     }
 
-    /// All instances. A thread that panicked has not left them half-changed.
+    /// Locks all instances. A thread that panicked has left none half-changed.
     pub fn instances(&self) -> MutexGuard<'_, BTreeMap<String, Live>> {
         self.instances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `look` on one.
+    /// Calls `look` with an instance.
     pub fn with<T>(&self, name: &str, look: impl FnOnce(&mut Live) -> T) -> Result<T> {
         let mut all = self.instances();
         let live = all.get_mut(name).with_context(|| format!("no instance is called {name}"))?;
         Ok(look(live))
     }
 
-    /// A copy of one.
+    /// Returns a copy of an instance.
     pub fn instance(&self, name: &str) -> Result<Instance> {
         self.with(name, |live| live.instance.clone())
     }
 
-    /// Changes one, on disk first: what is answered has happened.
+    /// Changes an instance, on disk first, so that an answer is never ahead of the disk.
     pub fn change<T>(&self, name: &str, change: impl FnOnce(&mut Instance) -> T) -> Result<T> {
         self.with(name, |live| {
             let mut changed = live.instance.clone();
@@ -122,14 +122,14 @@ impl Daemon {
         })?
     }
 
-    /// Tells those who follow, and the log.
+    /// Sends an event to the listeners and logs it.
     pub fn event(&self, name: &str, action: &str) {
         self.log(&format!("{name}: {action}"));
         let source = format!("/1.0/instances/{name}");
         self.events.tell(name, "lifecycle", &json!({"action": action, "source": source}));
     }
 
-    /// Lines of the agent's were read; `decisive` is the one that counts (P§2.3).
+    /// Records lines of the agent; `decisive` is the one that counts (P§2.3).
     pub fn heard(self: &Arc<Self>, name: &str, lines: &[&str], decisive: Option<&str>) {
         let edge = self.with(name, |live| {
             for line in lines {
@@ -141,7 +141,7 @@ impl Daemon {
             decisive.map_or(Edge::Same, |line| live.agent.decide(line))
         });
         for line in lines {
-            // STARTED is a heartbeat; only the first is news.
+            // STARTED is a heartbeat; only the first is an event.
             if matches!(*line, "CONNECTED" | "STOPPED") {
                 self.log(&format!("{name}: agent {line}"));
             }
@@ -158,19 +158,19 @@ impl Daemon {
         self.power_on(name);
         let Ok(instance) = self.instance(name) else { return };
         if matches!(instance.channel, Channel::Serial { .. }) {
-            // It was told by CONNECT, that is the point of this dialect.
+            // In this dialect CONNECT has reported the address.
             return self.agent_noted(name, "STARTED", "instance-agent-started");
         }
         let (daemon, name) = (self.clone(), name.to_owned());
         std::thread::spawn(move || {
-            // Nobody tries again if it fails (P§2.3).
+            // Not repeated if it fails (P§2.3).
             if daemon.advertise(&instance).is_ok() {
                 daemon.agent_noted(&name, "STARTED", "instance-agent-started");
             }
         });
     }
 
-    /// Incus keeps note of agents; LXD does not (P§6).
+    /// Records the agent's state as Incus does; LXD does not (P§6).
     pub(super) fn agent_noted(&self, name: &str, state: &str, action: &str) {
         let noted = self.change(name, |instance| {
             let is_incus = instance.flavour == Flavour::Incus;
@@ -184,7 +184,7 @@ impl Daemon {
         }
     }
 
-    /// `PUT /1.0`, once, within 3 s. `instance` may be ahead of what is on disk.
+    /// Sends `PUT /1.0` once, within 3 s. `instance` may be newer than on disk.
     pub fn advertise(&self, instance: &Instance) -> Result<()> {
         let name = instance.name.as_str();
         if self.with(name, |live| live.fault)? == Fault::DenyPut {
@@ -208,7 +208,8 @@ impl Daemon {
         result
     }
 
-    /// The state of an instance's agent, for people and tests. `trouble` is what a caller has just had with it.
+    /// Returns the state of an instance's agent for people and tests. `trouble` is the cause of a
+    /// call that just failed.
     pub fn agent_state(&self, name: &str, trouble: Option<Trouble>) -> Result<Value> {
         self.with(name, |live| {
             let instance = &live.instance;

@@ -1,4 +1,4 @@
-//! A VM as QEMU's monitor shows it: whether it runs, what it has done, how it ended.
+//! A VM as QEMU's monitor shows it: whether it runs, its events, its end.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -10,22 +10,22 @@ use serde_json::{Value, json};
 
 use mote_client::common::clock;
 
-/// Whether the monitor is ours.
+/// The state of the monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Monitor {
-    /// It answers us.
+    /// It answers this daemon.
     Connected,
-    /// Nobody listens there.
+    /// No process listens.
     #[default]
     Silent,
-    /// Somebody listens and does not greet: another client has it.
+    /// A process listens but sends no greeting: another client is connected.
     Taken,
 }
 
-/// What QEMU tells by itself.
+/// An event of QEMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
-    /// What the guest writes to a disk has no room on this machine, and QEMU has stopped it.
+    /// A disk's writes find no space on this machine, and QEMU has stopped the VM.
     NoSpace,
     /// The guest's kernel panicked (QEMU has a pvpanic device).
     Panicked,
@@ -35,14 +35,14 @@ pub enum News {
     PortOpened,
     /// It was resumed.
     Resumed,
-    /// QEMU ends, or would: its reason.
+    /// QEMU ends, or would end; with its reason.
     ShutDown(String),
     /// The guest has suspended itself to memory.
     Suspended,
 }
 
 impl News {
-    /// The news in an event; `None` if there is none.
+    /// Returns the news in an event, if any.
     pub fn of(event: &Value) -> Option<Self> {
         let data = &event["data"];
         Some(match event["event"].as_str()? {
@@ -62,94 +62,95 @@ impl News {
     }
 }
 
-/// How a VM ended.
+/// The end of a VM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// QEMU's word; empty if it said none.
+    /// QEMU's reason; empty if unknown.
     pub reason: String,
-    /// Whether its agent was heard of while it ran.
+    /// Whether its agent had reported itself.
     pub heard: bool,
 }
 
-/// A line to the monitor on which orders are given.
+/// A connection to the monitor for orders.
 #[derive(Debug)]
 pub struct Orders(Mutex<UnixStream>);
 
 impl Orders {
-    /// On that line.
+    /// Sends orders over that connection.
     pub fn new(line: UnixStream) -> Self {
         Self(Mutex::new(line))
     }
 
-    /// Writes a document, whole.
+    /// Writes a whole document.
     pub fn write(&self, document: &Value) -> Result<()> {
         let mut line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(line.write_all(format!("{document}\n").as_bytes())?)
     }
 
-    /// Gives an order.
+    /// Sends an order.
     pub fn give(&self, order: &str) -> Result<()> {
         self.write(&json!({ "execute": order, "id": "order" }))
     }
 }
 
-/// QEMU's words for a guest whose kernel panicked: while it runs, and as the reason of its end.
+/// QEMU's word for a panic of the guest's kernel, as its state and as the reason of its end.
 const PANICKED: &str = "guest-panicked";
-/// QEMU's reason for a VM that it stopped then.
+/// QEMU's reason for the end of a VM that it stopped after a panic.
 pub const PANIC: &str = "guest-panic";
 
-/// Our word for one that QEMU has stopped as this machine has no room for what it writes; QEMU's is that of any such error.
+/// mote-host's word for a VM that QEMU stopped for lack of space; QEMU has one for all errors of
+/// disks.
 pub const NO_SPACE: &str = "nospace";
 
-/// QEMU's word for a guest that has suspended itself to memory.
+/// QEMU's word for a guest that is suspended to memory.
 pub const SUSPENDED: &str = "suspended";
 
-/// What is known.
+/// The knowledge of a VM.
 #[derive(Debug, Default)]
 pub struct Vm {
-    /// The monitor's own.
+    /// The state of its monitor.
     pub monitor: Monitor,
-    /// QEMU's word for what it does: running, paused, ...; empty while it is not known.
+    /// QEMU's word for its state: running, paused, ...; empty if unknown.
     pub does: String,
-    /// Bytes that the guest has read of the config disk; `None` where there is no such disk.
+    /// Bytes that the guest has read of the config disk; `None` without such a disk.
     pub share_read: Option<u64>,
     /// Whether the guest has opened the status port.
     pub port_opened: bool,
-    /// How the last one ended.
+    /// The end of the last one.
     pub end: Option<End>,
-    /// When it did.
+    /// The time of that end.
     ended: Option<Instant>,
-    /// While the monitor is connected.
+    /// Connection for orders, while the monitor is connected.
     orders: Option<Arc<Orders>>,
 }
 
 impl Vm {
-    /// One whose monitor has just answered.
+    /// Returns a VM whose monitor has just answered.
     pub fn found(orders: Arc<Orders>) -> Self {
         Self { monitor: Monitor::Connected, orders: Some(orders), ..Self::default() }
     }
 
-    /// Whether it stands still.
+    /// Returns whether it is paused.
     pub fn is_paused(&self) -> bool {
         self.monitor == Monitor::Connected && !matches!(self.does.as_str(), "" | "running")
     }
 
-    /// Whether QEMU has stopped it because this machine has no room for what it writes.
+    /// Returns whether QEMU has stopped it for lack of space.
     pub fn has_no_space(&self) -> bool {
         self.does == NO_SPACE
     }
 
-    /// Whether the guest's kernel has panicked.
+    /// Returns whether the guest's kernel has panicked.
     pub fn has_panicked(&self) -> bool {
         self.does == PANICKED
     }
 
-    /// Takes note of news.
+    /// Records an event.
     pub fn note(&mut self, news: News) {
         match news {
             News::NoSpace => self.does = NO_SPACE.into(),
             News::Panicked => self.does = PANICKED.into(),
-            // It follows, and says less.
+            // It follows NoSpace and is less specific.
             News::Paused if self.has_no_space() => {}
             News::Paused => self.does = "paused".into(),
             News::PortOpened => self.port_opened = true,
@@ -159,7 +160,7 @@ impl Vm {
         }
     }
 
-    /// The monitor is gone, and the VM with it.
+    /// Records the end of the monitor and therefore of the VM.
     pub fn gone(&mut self, heard: bool) {
         let reason = match self.end.take() {
             _ if self.has_panicked() => PANIC.to_owned(),
@@ -169,12 +170,12 @@ impl Vm {
         *self = Self { end: Some(End { reason, heard }), ended, ..Self::default() };
     }
 
-    /// Orders it, if its monitor is ours; whether it is.
+    /// Sends an order if the monitor is connected, and returns whether it is.
     pub fn order(&self, order: &str) -> Result<bool> {
         self.orders.as_ref().map_or(Ok(false), |orders| orders.give(order).map(|()| true))
     }
 
-    /// For people and programs.
+    /// Returns JSON for people and programs.
     pub fn to_json(&self) -> Value {
         let monitor = match self.monitor {
             Monitor::Connected => "connected",
@@ -231,7 +232,7 @@ mod tests {
         vm.gone(true);
         assert_eq!(vm.end, Some(End { reason: "guest-reset".into(), heard: true }));
         assert_eq!((vm.monitor, vm.order("stop").unwrap()), (Monitor::Silent, false));
-        // The next one is killed: without a word.
+        // The next one is killed, which sends no event.
         vm = Vm::found(orders);
         vm.gone(false);
         assert_eq!(vm.end, Some(End { reason: String::new(), heard: false }));

@@ -1,5 +1,5 @@
-//! What the devlxd API says (P§5.3), as data: request in, answer out. Storage, instances and
-//! operations are in `storage`.
+//! The devlxd API (P§5.3) without I/O: request in, answer out. `storage` has storage, instances and
+//! operations.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use mote_client::common::{clock, random};
 use mote_client::instance::{Flavour, Instance, READY};
 use mote_client::net::http::Message;
 
-/// An image's size unless `mote.image.size` says otherwise, bytes.
+/// Default size of an image, bytes; `mote.image.size` changes it.
 const IMAGE: u64 = 1024 * 1024;
 
-/// What a path names.
+/// The resource of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place<'a> {
     ConfigKeys,
@@ -49,7 +49,7 @@ fn place<'a>(flavour: Flavour, path: &[&'a str]) -> Option<Place<'a>> {
     })
 }
 
-/// Answers a request of a guest that proved who it is.
+/// Answers a request of a guest whose certificate is verified.
 pub fn answer(daemon: &Arc<Daemon>, name: &str, request: &Message) -> Result<Answer> {
     let instance = daemon.instance(name)?;
     let flavour = instance.flavour;
@@ -57,12 +57,12 @@ pub fn answer(daemon: &Arc<Daemon>, name: &str, request: &Message) -> Result<Ans
         request.path().split('/').skip(1).filter(|part| !part.is_empty()).map(decode).collect();
     let path: Vec<&str> = segments.iter().map(String::as_str).collect();
     let place = place(flavour, &path);
-    // P§5.3: only current LXD gates GET /1.0 too.
+    // P§5.3: only current LXD requires permission for GET /1.0 too.
     let is_open = flavour != Flavour::Lxd && place == Some(Place::Info) && request.method == "GET";
     if !(is_open || instance.allows_guests()) {
         return Ok(forbidden(flavour));
     }
-    // Only current LXD looks at the method where there is but one (P§5.2).
+    // Only current LXD checks the method where there is only one (P§5.2).
     let method = match (flavour, place) {
         (Flavour::Lxd, _) | (Flavour::Incus, Some(Place::Info)) => request.method.as_str(),
         (Flavour::Incus | Flavour::LxdOld, _) => "GET",
@@ -124,7 +124,7 @@ fn info(instance: &Instance, request: &Message) -> Value {
                 json!([])
             };
             info["auth"] = json!(if trusted { "trusted" } else { "untrusted" });
-            // Sent to everybody; the agent must not show it to the untrusted.
+            // Sent to every guest; the agent must hide it from untrusted programs.
             info["environment"] = json!({"server_clustered": false});
             info["supported_storage_drivers"] = drivers;
         }
@@ -143,7 +143,7 @@ fn set_state(daemon: &Arc<Daemon>, instance: &Instance, request: &Message) -> Re
         instance.config.insert(READY.into(), ready.to_string());
     })?;
     if ready {
-        // Each time, also if it was ready before (P§6).
+        // Each time, even if it was ready before (P§6).
         daemon.event(&instance.name, "instance-ready");
     }
     Ok(data(json!("")))
@@ -155,8 +155,8 @@ fn is_guests(key: &str) -> bool {
     key.starts_with("user.") || key.starts_with("cloud-init.")
 }
 
-/// The keys a guest may read. SSH keys are not listed, but make cloud-init ask for the documents they
-/// are merged into, under both names.
+/// Returns the keys that a guest may read. SSH keys are not listed; instead cloud-init's documents
+/// are, under both names, into which they are merged.
 fn config_keys(instance: &Instance) -> Value {
     let has = |key: String| instance.config.contains_key(&key);
     let mut keys: Vec<String> = instance
@@ -188,15 +188,15 @@ fn config_value(instance: &Instance, key: &str) -> Answer {
             Some(document) => data(json!(document)),
             None => error(404, "Not Found"),
         },
-        // Empty is as good as missing there.
+        // There, empty means missing.
         (Flavour::Lxd, Some(value)) if value.is_empty() => error(404, "Not Found"),
         (Flavour::Incus | Flavour::LxdOld, None) => error(404, "not found"),
         (Flavour::Incus | Flavour::Lxd | Flavour::LxdOld, Some(value)) => data(json!(value)),
     }
 }
 
-/// The cloud-init document that stands for `cloud-init.ssh-keys.NAME=USER:KEY` where the user wrote
-/// none. (A real host also merges keys into one that the user wrote.)
+/// Returns the cloud-init document made from `cloud-init.ssh-keys.NAME=USER:KEY` if the user wrote
+/// none. (A real host also merges keys into a document of the user.)
 fn ssh_document(instance: &Instance, key: &str) -> Option<String> {
     let (_, kind) = key.split_once('.')?;
     if !matches!(kind, "vendor-data" | "user-data") {
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!((&old["state"], &old["location"]), (&json!(""), &json!("none")));
         let incus = info(&instance(Flavour::Incus, &[(READY, "true")]), &request);
         assert_eq!((&incus["state"], incus.get("auth")), (&json!("Ready"), None));
-        // No token set is not the empty token.
+        // Without a configured token, an empty one is not accepted.
         request.headers[0].1 = "Bearer ".into();
         assert!(!is_trusted(&instance(Flavour::Lxd, &[]), &request));
     }

@@ -1,4 +1,4 @@
-//! The devlxd API, as hosts serve it to guests.
+//! The devlxd API as hosts serve it to guests.
 
 pub mod answer;
 pub mod api;

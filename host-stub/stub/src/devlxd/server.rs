@@ -1,6 +1,5 @@
-//! The devlxd API over vsock: guests are told apart by the
-//! socket or the context id they come through, and must prove it
-//! with their certificate (P§3.5); answers are in the envelope (P§5.4). One request a connection.
+//! The devlxd API over vsock. Guests are identified by their socket or context id and must prove it
+//! with their certificate (P§3.5). Answers are in the envelope (P§5.4). One request per connection.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -31,22 +30,22 @@ use mote_client::net::slots::{AT_ONCE, Slots};
 use mote_client::net::stream::{Limit, Timed};
 use mote_client::net::tls;
 
-/// For handshake, head and body together (P§3.5).
+/// Limit for handshake, head and body together (P§3.5).
 const READ: Duration = Duration::from_secs(3);
-/// A guest that takes nothing of an answer for so long is given up.
+/// Limit for a guest to accept a part of an answer.
 const WRITE: Duration = Duration::from_secs(30);
-/// An endless answer ends here all the same.
+/// Limit for an endless answer.
 const HUGE: Duration = Duration::from_secs(600);
-/// A Go server gives one in each connection.
+/// Session tickets per connection, as in Go.
 const TICKETS: usize = 1;
-/// When there are no descriptors left.
+/// Pause if no descriptors are left.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Images are written in such pieces.
+/// Bytes per write of an image.
 const PIECE: usize = 64 * 1024;
 
 type Stream = StreamOwned<ServerConnection, Timed>;
 
-/// One instance's door.
+/// The listener for one instance.
 struct Door {
     daemon: Arc<Daemon>,
     name: String,
@@ -55,13 +54,14 @@ struct Door {
     agent: CertificateDer<'static>,
     right: Arc<ServerConfig>,
     wrong: Arc<ServerConfig>,
-    /// Without tickets.
+    /// TLS without tickets.
     forgetful: Arc<ServerConfig>,
     slots: Arc<Slots>,
     life: Life,
 }
 
-/// Where guests come in. Those with a context id share one listener, which outlives the instances.
+/// The listeners for guests. Those with a context id share one listener, which outlives the
+/// instances.
 #[derive(Default)]
 pub struct Doors {
     by_context_id: Mutex<BTreeMap<u32, Arc<Door>>>,
@@ -69,7 +69,7 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// Listens for one instance's guest, in a thread, for as long as there is the instance.
+    /// Starts a thread that listens for one instance's guest until the instance is deleted.
     pub fn open(
         self: &Arc<Self>,
         daemon: &Arc<Daemon>,
@@ -93,14 +93,14 @@ impl Doors {
         }
     }
 
-    /// Nobody is let in any more; the instance's life is over already.
+    /// Stops listening. The caller has ended the instance's life before.
     pub fn close(&self, daemon: &Daemon, vsock: &Vsock) {
         match (vsock, vsock.host_socket(daemon.port)) {
             (Vsock::Cid(cid), _) => {
                 self.lock().remove(cid);
             }
             (Vsock::Plain(_) | Vsock::Uds(_), Some(path)) => {
-                // Wakes the thread that is blocked in accept(2), so that it sees the end of the instance's life.
+                // Wakes the thread in accept(2), so that it notices the end of the instance's life.
                 let _gone = UnixStream::connect(&path);
                 let _gone = std::fs::remove_file(&path);
             }
@@ -112,8 +112,8 @@ impl Doors {
         self.by_context_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The guest is known by its context id (P§3.5). A guest with all its threads taken holds up the
-    /// others here, as they share a listener.
+    /// The context id identifies the guest (P§3.5). Guests share this listener, so one with all its
+    /// threads in use delays the others.
     fn listen_vsock(self: &Arc<Self>, port: u32) -> Result<()> {
         let listener = VsockListener::bind_with_cid_port(VMADDR_CID_ANY, port).context("vsock")?;
         let doors = self.clone();
@@ -125,7 +125,7 @@ impl Doors {
                 };
                 let peer = socket.peer_addr().ok();
                 let door = peer.and_then(|peer| doors.lock().get(&peer.cid()).cloned());
-                // Any stream socket will do from here on.
+                // A vsock stream is used like any other stream socket from here on.
                 if let (Some(door), Ok(fd)) = (door, socket.as_fd().try_clone_to_owned()) {
                     door.receive(UnixStream::from(fd));
                 }
@@ -169,7 +169,7 @@ impl Door {
         })
     }
 
-    /// Serves a connection, in a thread as soon as there is one.
+    /// Serves a connection in a thread, as soon as one is free.
     fn receive(self: &Arc<Self>, socket: UnixStream) {
         let door = self.clone();
         self.slots.serve(move || door.let_in(socket));
@@ -183,7 +183,7 @@ impl Door {
         let Ok(fault) = fault else { return };
         if let Err(error) = self.serve(Timed::new(socket, Limit::within(READ)), fault) {
             let trouble = error.downcast_ref().and_then(Trouble::meant);
-            // Of its slowness nothing follows.
+            // A slow guest proves nothing.
             let trouble = trouble.filter(|trouble| *trouble == Trouble::HostsCertificate);
             self.daemon.failed(&self.name, &format!("guest connection: {error:#}"), trouble);
         }
@@ -214,7 +214,7 @@ impl Door {
             live.agent.resumed += u64::from(resumed);
             live.agent.last_request.clone_from(&line);
         })?;
-        // A response may be long, its parts may not.
+        // A response may take long, but not one of its parts.
         stream.sock.limit(Limit::Each(WRITE));
         match fault {
             Fault::Reset => {
@@ -224,7 +224,7 @@ impl Door {
             Fault::Garbage => return Ok(stream.write_all(b"\x16\x03 this is not HTTP\r\n\r\n")?),
             Fault::Huge => return huge(&mut stream),
             Fault::Slow(time) | Fault::NoTickets(time) => {
-                // The ticket is part of the handshake for Go, and does not wait for the answer.
+                // For Go the ticket is part of the handshake, so it is sent before the answer.
                 stream.flush()?;
                 std::thread::sleep(time);
             }
@@ -259,7 +259,7 @@ impl Door {
         if fault == Fault::Forbidden {
             return Ok(Answer::Error(403, "Forbidden".into()));
         }
-        // A guest hears what its host could not do.
+        // The guest gets the host's error.
         api::answer(&self.daemon, &self.name, request)
             .or_else(|why| Ok(Answer::Error(500, format!("{why:#}"))))
     }
@@ -274,7 +274,7 @@ impl Door {
             }
             Answer::Error(code, text) => {
                 let text = if text.is_empty() { reason(code).to_owned() } else { text };
-                // Incus and old LXD refuse strangers in plain text (P§5.4).
+                // Incus and old LXD refuse unknown certificates in plain text (P§5.4).
                 if code == 401 && self.flavour != Flavour::Lxd {
                     write_answer(stream, code, "text/plain", &[], format!("{text}\n").as_bytes())?;
                 } else {
@@ -291,7 +291,7 @@ impl Door {
     }
 }
 
-/// The standard envelope (P§4).
+/// Returns the standard envelope (P§4).
 fn envelope(code: u16, error: &str, metadata: Value) -> Vec<u8> {
     let ok = code == 200;
     let body = json!({"type": if ok { "sync" } else { "error" },
@@ -301,7 +301,7 @@ fn envelope(code: u16, error: &str, metadata: Value) -> Vec<u8> {
     format!("{body}\n").into_bytes()
 }
 
-/// Says nothing until the time is over or the guest has gone.
+/// Sends nothing until the time is over or the guest has closed.
 fn stall(mut socket: Timed, time: Duration) {
     socket.limit(Limit::within(time));
     let mut buffer = [0; 1024];
@@ -314,7 +314,7 @@ fn stall(mut socket: Timed, time: Duration) {
     }
 }
 
-/// An image: noise that is the same each time, so that it can be compared.
+/// Writes an image: the same noise each time, so that it can be compared.
 fn image(stream: &mut Stream, request: &Message, size: u64) -> Result<()> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n\
@@ -337,7 +337,7 @@ fn image(stream: &mut Stream, request: &Message, size: u64) -> Result<()> {
     Ok(stream.flush()?)
 }
 
-/// An answer without end; the agent must give up by itself.
+/// Writes an endless answer; the agent must stop reading.
 fn huge(stream: &mut Stream) -> Result<()> {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"metadata\":\"";
     stream.write_all(head)?;

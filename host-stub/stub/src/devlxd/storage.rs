@@ -1,5 +1,5 @@
-//! Storage volumes, snapshots, instances and operations of the devlxd API: for an identity with a
-//! token only (P§5.3). Volumes are kept with the instance that made them, under their API path.
+//! Storage volumes, snapshots, instances and operations of the devlxd API, for guests with a token
+//! only (P§5.3). Volumes are kept with the instance that created them, under their API path.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::daemon::operations::Refused;
 use mote_client::instance::Instance;
 use mote_client::net::http::Message;
 
-/// The key that opens all of this.
+/// The key that permits all of this.
 pub const GATE: &str = "security.devlxd.management.volumes";
 
-/// Answers.
+/// Answers a request.
 pub fn answer(
     daemon: &Arc<Daemon>,
     instance: &Instance,
@@ -70,8 +70,8 @@ fn refused(why: Refused) -> Answer {
     }
 }
 
-/// The operation that stands for a change. The change itself is done at once; how long it seems to
-/// take is `mote.operation.ms`.
+/// Starts the operation of a change. The change itself is immediate; `mote.operation.ms` sets how
+/// long the operation takes.
 fn operation(daemon: &Daemon, instance: &Instance) -> Result<Answer> {
     let millis = instance.config.get("mote.operation.ms").and_then(|millis| millis.parse().ok());
     let time = Duration::from_millis(millis.unwrap_or(0));
@@ -88,7 +88,7 @@ fn tagged(value: Value) -> Answer {
     Answer::Data(value, Some(tag))
 }
 
-/// Whether the guest's idea of a thing is out of date.
+/// Returns whether the guest's `ETag` is outdated.
 fn is_stale(request: &Message, current: &Value) -> bool {
     let tag = request.header("if-match").map(|tag| tag.trim_matches('"'));
     tag.is_some_and(|tag| !tag.is_empty() && tag != etag(current))
@@ -115,7 +115,7 @@ fn patch_instance(daemon: &Arc<Daemon>, instance: &Instance, request: &Message) 
         for (name, device) in devices {
             match device {
                 Some(device) => drop(instance.devices.insert(name, device)),
-                // null takes a device away.
+                // null removes a device.
                 None => drop(instance.devices.remove(&name)),
             }
         }
@@ -123,7 +123,7 @@ fn patch_instance(daemon: &Arc<Daemon>, instance: &Instance, request: &Message) 
     Ok(data(json!("")))
 }
 
-/// Volumes or snapshots: all of them, or a new one.
+/// Lists volumes or snapshots, or creates one.
 fn list(
     daemon: &Arc<Daemon>,
     instance: &Instance,
@@ -137,7 +137,7 @@ fn list(
     }
     match request.method.as_str() {
         "GET" => {
-            // Those of each type, or of one.
+            // All types, or one.
             let depth = if path.len() == 4 { 6 } else { path.len() + 1 };
             let below = |known: &str| {
                 known.starts_with(&format!("{key}/")) && known.split('/').count() == depth
@@ -170,7 +170,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains('/')
 }
 
-/// One volume or snapshot.
+/// Reads, changes or removes a volume or snapshot.
 fn item(
     daemon: &Arc<Daemon>,
     instance: &Instance,
@@ -206,7 +206,7 @@ fn item(
             }
             let below = format!("{key}/");
             daemon.change(&instance.name, |instance| {
-                // Snapshots go with their volume.
+                // Snapshots are removed with their volume.
                 instance.volumes.retain(|known, _| *known != key && !known.starts_with(&below));
             })?;
             operation(daemon, instance)
@@ -215,7 +215,7 @@ fn item(
     }
 }
 
-/// What becomes of configuration that a change does not mention.
+/// What happens to configuration that a change does not contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Config {
     Merge,

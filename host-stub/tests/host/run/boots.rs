@@ -78,6 +78,6 @@ fn a_full_disk_of_this_machine_is_named() {
         assert_eq!(output.status.code(), Some(125), "{said}");
         let tmp = if name == "full" { "/tmp is full, " } else { " is full, " };
         assert!(said.starts_with("mote-host: /") && said.contains(tmp), "{said}");
-        assert!(said.contains("what the guest writes to its disk is kept"), "{said}");
+        assert!(said.contains("the guest's writes to its disk are stored"), "{said}");
     }
 }

@@ -160,7 +160,7 @@ fn a_panic_at_boot_is_the_cause_and_comes_first() {
     // The console stays where that is asked for.
     let console = world.path("console");
     let (_, said) = world.run(&["--accel", "tcg", "--console", &console]);
-    assert!(said.ends_with(&format!("all of it: {console}\n")), "{said}");
+    assert!(said.ends_with(&format!("the whole console: {console}\n")), "{said}");
     assert!(fs::read_to_string(console).unwrap().contains(panic));
 }
 
@@ -225,7 +225,7 @@ fn a_kvm_that_hangs_or_fails_is_not_used() {
         eprintln!("skipped: no /dev/kvm here");
         return;
     }
-    for (kvm, why) in [("exec sleep 1000", "hangs"), ("exit 1", "QEMU fails with it")] {
+    for (kvm, why) in [("exec sleep 1000", "the VM hangs"), ("exit 1", "QEMU fails with it")] {
         let qemu =
             format!("case \"$*\" in *accel=kvm*) {kvm} ;; esac; echo 'qemu: tcg' >&2; exit 1");
         let world = World::new("kvm", &qemu);

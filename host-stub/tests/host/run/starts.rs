@@ -17,7 +17,7 @@ fn what_cannot_be_run_is_refused_before_anything_is_started() {
         (&["--initrd", &absent], "absent: No such file or directory\n"),
         (&["--share", &absent], "absent: No such file or directory\n"),
         (&["-t"], "-t needs a terminal on stdin\n"),
-        (&["--qemu", "no-such-qemu"], "there is no no-such-qemu"),
+        (&["--qemu", "no-such-qemu"], "no-such-qemu not found"),
         (&["--", ""], "the command's name is empty\n"),
     ] {
         let words = [&["--kernel", &kernel], words, &["--", "true"]].concat();
@@ -126,7 +126,10 @@ fn a_matrix_that_does_not_fit_starts_no_process() {
         let output = run.env("MOTE_HOST_RUN_ONLY", said).output().unwrap();
         assert_eq!(output.status.code(), Some(125), "{said}");
         let text = String::from_utf8(output.stderr).unwrap();
-        assert!(text.starts_with("mote-host: MOTE_HOST_RUN_ONLY is for "), "{text}");
+        assert!(
+            text.starts_with("mote-host: MOTE_HOST_RUN_ONLY is set by mote-host only"),
+            "{text}"
+        );
         assert!(output.stdout.is_empty());
     }
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);

@@ -1,10 +1,10 @@
-//! Colours and what else steers a terminal, taken out of a console's text: they mean nothing where it is quoted.
+//! Removes colours and other terminal sequences from a console's text.
 
 const ESCAPE: char = '\x1b';
-/// The longest sequence that is waited for, bytes.
+/// Longest sequence that is awaited, bytes.
 const LONGEST: usize = 64;
 
-/// The text without them.
+/// Returns the text without them.
 pub fn without_colours(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -15,13 +15,13 @@ pub fn without_colours(text: &str) -> String {
     shown + rest
 }
 
-/// What follows a sequence; `None` if that has no end here.
+/// Returns the text after a sequence, or `None` if the sequence is incomplete.
 fn behind_sequence(text: &str) -> Option<&str> {
     let mut letters = text.char_indices();
     let (_, kind) = letters.next()?;
     let end = match kind {
         '[' => letters.find(|(_, letter)| ('@'..='~').contains(letter)).map(|(at, _)| at + 1),
-        // A title: to BEL, or to ESC and a backslash.
+        // A title, up to BEL or to ESC and a backslash.
         ']' | 'P' | '^' | '_' => text
             .find(['\x07', '\n'])
             .map(|at| at + 1)
@@ -34,14 +34,14 @@ fn behind_sequence(text: &str) -> Option<&str> {
     text.get(end?..)
 }
 
-/// For text that comes in pieces: a sequence that is cut off waits for its rest.
+/// The same for text that arrives in pieces: an incomplete sequence waits for its rest.
 #[derive(Debug, Default)]
 pub(super) struct Colours {
     cut: Vec<u8>,
 }
 
 impl Colours {
-    /// What can be shown by now.
+    /// Returns the text that is complete.
     pub(super) fn whole(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.cut);
         bytes.extend_from_slice(piece);

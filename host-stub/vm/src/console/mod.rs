@@ -1,4 +1,5 @@
-//! The VM's console: what the guest's kernel and its programs print. It goes to a file, and is read from there.
+//! The VM's console: the output of the guest's kernel and programs, read from the file that QEMU
+//! writes.
 
 mod colours;
 mod stuck;
@@ -15,20 +16,20 @@ use self::stuck::{Stuck, stops_at};
 use mote_client::common::printable;
 use mote_client::common::whole_file::end_of;
 
-/// What a kernel says when it gives up.
+/// The beginning of the kernel's message.
 const PANIC: &str = "Kernel panic - not syncing";
-/// Of the end of a console that is shown, lines and bytes.
+/// Length of the shown end of a console, in lines and bytes.
 const TAIL: usize = 20;
 const TAIL_BYTES: usize = 16 * 1024;
-/// Longest part of a line that is kept until its end comes, bytes.
+/// Longest part of an unfinished line that is kept, bytes.
 const LINE: usize = 4096;
-/// Bytes of a console that are read at a time, in pieces: a guest may print without end.
+/// Bytes per read: a guest may print without end.
 const PIECE: usize = 16 * 1024;
 const PIECES: usize = 256;
-/// Bytes at the end of a console that stay on disk, if nobody has asked for all of it; at most twice as many do.
+/// Bytes at the end of a console that stay on disk unless all are wanted; at most twice as many do.
 const KEPT: u64 = 16 << 20;
 
-/// A console that is followed.
+/// A console's file and what was found in it.
 #[derive(Debug)]
 pub struct Console {
     path: PathBuf,
@@ -39,32 +40,32 @@ pub struct Console {
     stuck: Option<Stuck>,
     echo: Echo,
     keeps: Keeps,
-    /// How much was read, and how much of that is no longer on disk, bytes.
+    /// How much was read, and how much of that was removed from disk, bytes.
     read: u64,
     forgotten: u64,
     colours: Colours,
 }
 
-/// What of it stays on disk.
+/// What stays on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeps {
     /// Everything.
     All,
-    /// A guest that prints without end fills no disk.
+    /// The end only, so that a guest that prints without end does not fill the disk.
     End,
 }
 
-/// Whether it is shown as it comes.
+/// Whether the output is shown as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Echo {
     /// On stderr.
     Stderr,
-    /// It is not shown.
+    /// Not shown.
     No,
 }
 
 impl Console {
-    /// Of a file that QEMU will write.
+    /// Returns the console of a file that QEMU will write.
     pub fn new(path: PathBuf, echo: Echo, keeps: Keeps) -> Self {
         Self {
             path,
@@ -81,12 +82,12 @@ impl Console {
         }
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes what has been printed since; gives the panic's line if there was one.
+    /// Reads new output. Returns the line of a panic, if any.
     pub fn look(&mut self) -> Option<&str> {
         if self.file.is_none() {
             self.file = File::options().read(true).write(true).open(&self.path).ok();
@@ -106,14 +107,14 @@ impl Console {
         self.panic.as_deref()
     }
 
-    /// Gives back the disk's space of what was read and will not be shown.
+    /// Frees the disk space of output that was read and will not be shown.
     fn forget(&mut self) {
         let until = self.read.saturating_sub(KEPT);
         if self.keeps == Keeps::All || until < self.forgotten + KEPT {
             return;
         }
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // A file system that cannot do it has all of it.
+        // A file system without holes keeps everything.
         let _as_it_is = self.file.as_ref().map(|file| fallocate(file, hole, 0, until));
         self.forgotten = until;
     }
@@ -134,38 +135,39 @@ impl Console {
         }
     }
 
-    /// Whether the boot has stopped, by a line or by a prompt that ends none.
+    /// Checks whether the boot has stopped, by a line or by a prompt without a line end.
     fn stops(&mut self, line: &str) {
         if self.stuck.is_none() {
             self.stuck = stops_at(line);
         }
     }
 
-    /// At which line the boot has stopped, if it has.
+    /// Returns the line at which the boot has stopped, if it has.
     pub fn stuck(&mut self) -> Option<&Stuck> {
         let prompt = without_colours(&String::from_utf8_lossy(&self.line));
         self.stops(&prompt);
         self.stuck.as_ref()
     }
 
-    /// Whether nothing at all was printed.
+    /// Returns whether there was no output.
     pub fn is_empty(&self) -> bool {
         self.tail().is_empty()
     }
 
-    /// What the agent said last, if its log is shown here.
+    /// Returns the agent's last message, if its log is on the console.
     pub fn agent(&self) -> Option<&str> {
         self.agent.as_deref()
     }
 
-    /// Its last lines, for people; of the file that was opened, as a guest with a share may have put another there since.
+    /// Returns the last lines for people. Reads the file that was opened, because a guest with a
+    /// share may have replaced it.
     pub fn tail(&self) -> String {
         let end = self.file.as_ref().and_then(|file| end_of(file, TAIL_BYTES).ok());
         last_lines(&cleaned(&end.unwrap_or_default()))
     }
 }
 
-/// A guest's text cannot steer a terminal; carriage returns and colours of a console mean nothing here.
+/// Removes what would control a terminal, and carriage returns and colours.
 fn cleaned(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes).replace('\r', "");
     printable::lines(&without_colours(&text))
@@ -177,7 +179,7 @@ fn last_lines(text: &str) -> String {
     lines.get(from..).unwrap_or_default().iter().map(|line| format!("  {line}\n")).collect()
 }
 
-/// What a line says of a panic, without the time before it. Programs print too: the kernel's line has nothing else.
+/// Returns a line's panic message without its time. Other programs' lines have text before it.
 fn panic_in(line: &str) -> Option<String> {
     let line = line.trim();
     let said = match line.strip_prefix('[') {
@@ -188,7 +190,7 @@ fn panic_in(line: &str) -> Option<String> {
     end.unwrap_or(said).starts_with(PANIC).then(|| printable::text(end.unwrap_or(said)))
 }
 
-/// What a line says if it is of the agent's log, wherever it begins: a prompt may be before it.
+/// Returns a line's part that belongs to the agent's log; a prompt may come before it.
 fn agent_in(line: &str) -> Option<String> {
     let (_, said) = line.trim_end().split_once("mote: ")?;
     let levels = ["info: ", "warn: ", "error: "];

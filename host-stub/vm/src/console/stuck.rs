@@ -1,18 +1,20 @@
-//! Where a boot has stopped that will never come to its agent: an initramfs without its root, a system in emergency mode.
+//! Recognizes boots that have stopped before the agent: an initramfs without its root, a system in
+//! emergency mode.
 
 use std::time::Instant;
 
 use mote_client::common::printable;
 
-/// The first line that says so.
+/// The first line that shows it.
 #[derive(Debug)]
 pub struct Stuck {
     pub line: String,
-    /// When it was seen.
+    /// The time at which it was read.
     pub since: Instant,
 }
 
-/// What a line says of that. Programs print too: these words are those of initramfs-tools, dracut, systemd and mkinitcpio.
+/// Returns a line that shows a stopped boot, in the words of initramfs-tools, dracut, systemd or
+/// mkinitcpio.
 pub(super) fn stops_at(line: &str) -> Option<Stuck> {
     let is_alert = line.contains("ALERT!") && line.contains("does not exist");
     let is_prompt = line.trim_start().starts_with("(initramfs)");

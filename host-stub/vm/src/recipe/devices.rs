@@ -1,4 +1,4 @@
-//! The devices of a VM, as QEMU's options.
+//! The devices of a VM as QEMU options.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,13 @@ use super::{Machine, Recipe, Writes};
 use mote_client::instance::vsock_device::DEVICE;
 use mote_client::instance::{CONFIG_DISK, Channel, Flavour, GENERATION, UUID, Vsock};
 
-/// QEMU's ring buffer under LXD, and under Incus before 7.0.1, bytes (P§2.1).
+/// Size of QEMU's ring buffer under LXD, and under Incus before 7.0.1, bytes (P§2.1).
 const RING: u32 = 16;
-/// The same under Incus from 7.0.1 on, where an agent without vsock tells its state by it (P§2.4).
+/// The same under Incus from 7.0.1 on, where an agent without vsock reports its state through it
+/// (P§2.4).
 const RING_OF_INCUS: u32 = 16 * 1024;
 
-/// Some of QEMU's arguments that belong together.
+/// QEMU arguments that belong together.
 pub(super) struct QemuOption {
     pub(super) why: &'static str,
     pub(super) arguments: Vec<String>,
@@ -28,7 +29,7 @@ impl Options {
 }
 
 impl Recipe<'_> {
-    /// All of them.
+    /// Returns all devices.
     pub(super) fn options(&self) -> Vec<QemuOption> {
         let mut options = Options::default();
         self.identity(&mut options);
@@ -39,7 +40,7 @@ impl Recipe<'_> {
         options.0
     }
 
-    /// Who it is: what SMBIOS says, and the CPU.
+    /// Adds the identity: SMBIOS and CPU.
     fn identity(&self, options: &mut Options) {
         let config = |key: &str| self.instance.config.get(key).map(String::as_str);
         if let Some(uuid) = config(UUID) {
@@ -76,13 +77,13 @@ impl Recipe<'_> {
         let (monitor, status, why) = match &self.instance.channel {
             Channel::Qmp(path) => {
                 options.add(
-                    "QEMU's monitor for mote-host, which takes one client: it reads the status port",
+                    "QEMU's monitor for mote-host, which accepts only one client: it reads the status port",
                     &["-qmp", &listening(path)],
                 );
                 (
                     yours(path),
                     format!("ringbuf,id=qemu_serial-chardev,size={ring}"),
-                    "what the agent writes: a ring buffer, which the host reads by this very id",
+                    "what the agent writes: a ring buffer, which the host reads by this id",
                 )
             }
             Channel::Serial { path, .. } => (
@@ -108,7 +109,7 @@ impl Recipe<'_> {
             let old = Flavour::LxdOld.port_name();
             let dummy = format!("virtserialport,bus=serial.0,name={old},id=legacy");
             options.add(
-                "the port's old name, which current servers keep beside it, empty",
+                "the port's old name, which current servers also create, unused",
                 &["-device", &dummy],
             );
         }
@@ -134,13 +135,13 @@ impl Recipe<'_> {
                 if self.shared_memory {
                     let backend = format!("memory-backend-memfd,id=mem,size={memory},share=on");
                     options.add(
-                        "of which others read",
+                        "memory that other processes can read",
                         &["-object", &backend, "-machine", "memory-backend=mem"],
                     );
                 }
                 options.add(why, &["-device", &format!("vhost-vsock-pci,guest-cid={cid}")]);
             }
-            // An agent on this machine; there is no device.
+            // The agent runs on this machine, without a device.
             Vsock::Plain(_) => options.add("memory", &["-m", &memory]),
         }
     }
@@ -162,7 +163,7 @@ impl Recipe<'_> {
         let guid = self.instance.config.get(GENERATION);
         if let Some(guid) = guid.filter(|_| self.machine == Machine::Pc) {
             options.add(
-                "the generation's id, another one after a restore (guest: vmgenid)",
+                "the generation id, which changes after a restore (guest: vmgenid)",
                 &["-device", &format!("vmgenid,guid={guid}")],
             );
         }
@@ -193,7 +194,7 @@ impl Recipe<'_> {
                 Writes::Kept => ",discard=on",
                 Writes::Forgotten => ",snapshot=on",
             };
-            // A kernel that somebody adds with -kernel has 0.
+            // With a kernel added by -kernel, its index is 0.
             options.add(
                 "the root disk",
                 &[
@@ -218,22 +219,22 @@ impl Recipe<'_> {
     }
 }
 
-/// The socket of the monitor that is not mote-host's.
+/// Returns the socket of the second monitor, for the user.
 fn yours(monitor: &Path) -> PathBuf {
     let mut path = monitor.as_os_str().to_owned();
     path.push(YOURS);
     path.into()
 }
 
-/// Behind the path of mote-host's own monitor.
+/// Suffix to the path of mote-host's own monitor.
 pub const YOURS: &str = ".yours";
 
-/// A path inside of one of QEMU's options.
+/// Escapes a path in a QEMU option.
 fn value(path: &Path) -> String {
     escaped(&path.display().to_string())
 }
 
-/// A text there: a comma ends a value unless it is doubled.
+/// Escapes a text: a comma ends a value unless it is doubled.
 fn escaped(text: &str) -> String {
     text.replace(',', ",,")
 }

@@ -1,10 +1,10 @@
-//! The root disk, as it is named on a command line.
+//! The root disk on the command line.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-/// A disk image and its format, which is never guessed from what is in it.
+/// Returns a disk image and its format, which is never detected from its content.
 pub fn root_disk(said: &str) -> Result<(PathBuf, String)> {
     const FORMATS: [&str; 2] = ["raw", "qcow2"];
     let (file, format) = match said.rsplit_once('=') {

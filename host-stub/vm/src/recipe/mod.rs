@@ -1,7 +1,7 @@
-//! How a VM is booted that finds this host: each device with its reason, as text to be pasted into a
-//! shell. The names and ids are those that real servers give and agents look for (P§2.1); so are SMBIOS, balloon, random
-//! numbers and generation (`DQ:Start`, `driver_qemu_templates.go`). Not as theirs: the machine is QEMU's usual one with a
-//! BIOS, and there are no NIC, display, keyboard and USB.
+//! Prints how to boot a VM that finds this host: each device with its reason, as text for a shell.
+//! Names and ids are those that real servers use and agents look for (P§2.1), as are SMBIOS,
+//! balloon, RNG and generation (`DQ:Start`, `driver_qemu_templates.go`). Different from servers:
+//! QEMU's default machine with a BIOS, and no NIC, display, keyboard and USB.
 
 mod devices;
 mod disk;
@@ -16,27 +16,27 @@ use mote_client::common::shell::quoted;
 use mote_client::instance::vsock_device::{DEVICE, DEVICE_LOCK};
 use mote_client::instance::{Instance, Vsock};
 
-/// Memory of the VM unless told otherwise, MiB.
+/// Default memory of the VM, MiB.
 pub const MEMORY: u32 = 256;
-/// The guest's context id where a stand-in for vsock gives it one.
+/// The guest's context id if vhost-device-vsock assigns it.
 pub const STAND_IN_CID: u32 = 3;
-/// What a VM of an instance needs.
+/// The needs of an instance's VM.
 pub struct Recipe<'a> {
     instance: &'a Instance,
     share: &'a Path,
-    /// The instance's own directory.
+    /// The instance's directory.
     directory: PathBuf,
-    /// MiB.
+    /// Memory, MiB.
     pub memory: u32,
     /// The root disk's file and format.
     pub disk: Option<(PathBuf, String)>,
-    /// Where cloud-init's seed is.
+    /// cloud-init's seed.
     pub seed: Option<PathBuf>,
-    /// What becomes of writes to the root disk.
+    /// What happens to writes to the root disk.
     pub writes: Writes,
-    /// Whether processes of this machine need the VM's memory, besides what its vsock does.
+    /// Whether processes other than the vsock device need the VM's memory.
     pub shared_memory: bool,
-    /// Whether it is a PC.
+    /// The kind of machine.
     pub machine: Machine,
 }
 
@@ -46,24 +46,24 @@ pub enum Machine {
     /// A PC with PCI.
     #[default]
     Pc,
-    /// QEMU's virt for aarch64.
+    /// QEMU's virt machine for aarch64.
     Arm,
-    /// That for riscv64: it has no SMBIOS, and in older QEMUs no CPU called `max`.
+    /// QEMU's virt machine for riscv64: no SMBIOS, and no CPU `max` in older versions.
     Riscv,
 }
 
-/// What becomes of writes to a disk.
+/// What happens to writes to a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Writes {
-    /// They are the disk's.
+    /// They change the disk.
     #[default]
     Kept,
-    /// They are forgotten with the VM.
+    /// They are discarded with the VM.
     Forgotten,
 }
 
 impl<'a> Recipe<'a> {
-    /// Of an instance; `share` is absolute.
+    /// Returns the recipe of an instance; `share` is absolute.
     pub fn of(root: &Path, instance: &'a Instance, share: &'a Path) -> Self {
         let directory = share.parent().map_or_else(|| root.to_owned(), Path::to_owned);
         Self {
@@ -83,7 +83,7 @@ impl<'a> Recipe<'a> {
         self.directory.join(name)
     }
 
-    /// Commands that come before QEMU, each with its reason.
+    /// Returns commands to run before QEMU, each with its reason.
     fn before(&self) -> Vec<(&'static str, String)> {
         let mut before = Vec::new();
         let word = |path: PathBuf| quoted(&path.display().to_string());
@@ -112,7 +112,7 @@ impl<'a> Recipe<'a> {
             before.push((why, format!("genisoimage -quiet -R -J -V {label} -o {file} {from}")));
         };
         iso(
-            "the config share as a disk, made anew before each boot",
+            "the config share as a disk, created again before each boot",
             "incus-agent",
             "config.iso",
             self.share,
@@ -123,7 +123,7 @@ impl<'a> Recipe<'a> {
         before
     }
 
-    /// QEMU's arguments.
+    /// Returns QEMU's arguments.
     pub fn arguments(&self) -> impl Iterator<Item = String> {
         self.options().into_iter().flat_map(|option| option.arguments)
     }
@@ -132,10 +132,13 @@ impl<'a> Recipe<'a> {
 impl fmt::Display for Recipe<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = &self.instance.name;
-        writeln!(out, "# How to boot a VM as {name}; to be pasted into bash, in one piece.")?;
+        writeln!(out, "# Boots a VM as {name}; paste all of it into bash.")?;
         if let Vsock::Plain(prefix) = &self.instance.vsock {
             let prefix = quoted(&prefix.display().to_string());
-            writeln!(out, "# It has no vsock: only mote-agent --vsock-unix {prefix} is reached.")?;
+            writeln!(
+                out,
+                "# It has no vsock: the host reaches only mote-agent --vsock-unix {prefix}."
+            )?;
         }
         for (why, command) in self.before() {
             writeln!(out, "# {why}\n{command}")?;
@@ -145,7 +148,8 @@ impl fmt::Display for Recipe<'_> {
             let words: Vec<String> = option.arguments.iter().map(|word| quoted(word)).collect();
             writeln!(out, "  # {}\n  {}", option.why, words.join(" "))?;
         }
-        // Under emulation a busy machine is late with ticks, and Linux takes its timer for broken.
+        // Under emulation on a busy machine ticks are late, and Linux would consider its timer
+        // broken.
         let (yours, boot) = match self.disk {
             Some(_) => ("The console is", ""),
             None => (

@@ -152,7 +152,7 @@ fn a_boot_that_fails_is_told_and_not_waited_for() {
     let booted = begun.elapsed();
     assert_eq!(code, Some(129), "{err}");
     let told =
-        if tells_off() { "the guest switched the VM off" } else { "QEMU ended without a word" };
+        if tells_off() { "the guest powered off the VM" } else { "QEMU ended without a reason" };
     assert!(err.starts_with(&format!("mote-host: {told}")), "{err}");
     let (out, err, code) = output(run(&scratch.0, &["--append", "rdinit=/nonexistent"], &["true"]));
     assert_eq!((out.as_str(), code), ("", Some(125)), "{err}");
