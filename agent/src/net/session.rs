@@ -221,7 +221,10 @@ impl Session {
                 Ok(Step::Idle) => return Ok(true),
                 Ok(Step::Blocked) => return Ok(false),
                 Err(error) => {
-                    // The alert that says why.
+                    // Only the alert is left to send. rustls must not see the malformed record again: it
+                    // would alert twice, which is a failed assertion in debug builds.
+                    self.incoming.clear();
+                    self.processed = 0;
                     while let Ok(Step::Next) = self.step(Seal::Nothing, room) {}
                     return Err(error);
                 }
