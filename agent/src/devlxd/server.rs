@@ -124,9 +124,30 @@ struct Guest {
 }
 
 impl Service for Guest {
-    const BODY: usize = limits::BODY;
+    fn longest_body(&self) -> usize {
+        limits::BODY
+    }
 
-    async fn answer(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
+    fn answer<'a>(
+        &'a self,
+        stream: &'a Stream,
+        request: &'a Request<'_>,
+        body: &'a [u8],
+    ) -> BoxFuture<'a, Answer> {
+        Box::pin(self.answer_in_turn(stream, request, body))
+    }
+
+    fn refuse(&self, status: u16, text: &str) -> Reply {
+        Reply::text(status, text)
+    }
+
+    fn limiter(&self) -> Option<&dyn Limiter> {
+        Some(&self.entry)
+    }
+}
+
+impl Guest {
+    async fn answer_in_turn(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
         let agent = &self.agent;
         if !agent.devlxd.get() {
             // A connection from before it was switched off.
@@ -185,16 +206,6 @@ impl Service for Guest {
         }
     }
 
-    fn refuse(&self, status: u16, text: &str) -> Reply {
-        Reply::text(status, text)
-    }
-
-    fn limiter(&self) -> Option<&dyn Limiter> {
-        Some(&self.entry)
-    }
-}
-
-impl Guest {
     async fn forward(
         &self,
         stream: &Stream,

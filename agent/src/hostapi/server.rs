@@ -135,11 +135,32 @@ struct HostService {
 }
 
 impl Service for HostService {
-    const BODY: usize = limits::HOST_SHORT;
+    fn longest_body(&self) -> usize {
+        limits::HOST_SHORT
+    }
 
+    fn admit<'a>(&'a self, request: &'a Request<'_>) -> BoxFuture<'a, Result<Admission, Refused>> {
+        Box::pin(self.reserve(request))
+    }
+
+    fn answer<'a>(
+        &'a self,
+        _: &'a Stream,
+        request: &'a Request<'_>,
+        body: &'a [u8],
+    ) -> BoxFuture<'a, Answer> {
+        Box::pin(self.answer_in_turn(request, body))
+    }
+
+    fn refuse(&self, status: u16, text: &str) -> Reply {
+        error_reply(status, text)
+    }
+}
+
+impl HostService {
     /// Reserves memory for a body of the declared length. An exec request of unknown length may be no longer
     /// than any other.
-    async fn admit(&self, request: &Request<'_>) -> Result<Admission, Refused> {
+    async fn reserve(&self, request: &Request<'_>) -> Result<Admission, Refused> {
         let agent = &self.agent;
         let asked = route::route(agent.flavour, request.method, request.path);
         let is_exec =
@@ -158,7 +179,7 @@ impl Service for HostService {
         }
     }
 
-    async fn answer(&self, _: &Stream, request: &Request<'_>, body: &[u8]) -> Answer {
+    async fn answer_in_turn(&self, request: &Request<'_>, body: &[u8]) -> Answer {
         let agent = &self.agent;
         let route = match route::route(agent.flavour, request.method, request.path) {
             Ok(route) => route,
@@ -184,12 +205,6 @@ impl Service for HostService {
         answer
     }
 
-    fn refuse(&self, status: u16, text: &str) -> Reply {
-        error_reply(status, text)
-    }
-}
-
-impl HostService {
     /// Not an async function: that would link the code of routes that are not built.
     fn answer_route<'a>(
         &'a self,

@@ -16,7 +16,7 @@ use crate::net::upgrade::Upgrade;
 use crate::runtime::clock::{now, until};
 use crate::runtime::permits::Permit;
 use smol::future::FutureExt;
-use smol::future::yield_now;
+use smol::future::{ready, yield_now};
 
 /// Initial buffer, bytes: nearly all requests fit. For one that is longer, or may be, [`Limiter::enlarge`] is asked
 /// before any more of it is kept.
@@ -100,21 +100,27 @@ pub(crate) type Refused = (u16, &'static str);
 /// The refusal of a body that is too long.
 pub(crate) const TOO_LONG: Refused = (413, "Request body too long");
 
-/// A handler of requests.
+/// A handler of requests. Its futures are boxed, so that one [`serve`] is linked for all handlers, and an idle connection is
+/// small.
 pub(crate) trait Service {
     /// Longest body accepted without [`Service::admit`], bytes.
-    const BODY: usize;
+    fn longest_body(&self) -> usize;
 
-    /// Decides on a body longer than [`Service::BODY`]; called once per request.
+    /// Decides on a body longer than [`Service::longest_body`]; called once per request.
     ///
     /// # Errors
     /// The refusal to send.
-    async fn admit(&self, _request: &Request<'_>) -> Result<Admission, Refused> {
-        Err(TOO_LONG)
+    fn admit<'a>(&'a self, _: &'a Request<'_>) -> BoxFuture<'a, Result<Admission, Refused>> {
+        Box::pin(ready(Err(TOO_LONG)))
     }
 
     /// Answers one request whose body is complete.
-    async fn answer(&self, stream: &Stream, request: &Request<'_>, body: &[u8]) -> Answer;
+    fn answer<'a>(
+        &'a self,
+        stream: &'a Stream,
+        request: &'a Request<'_>,
+        body: &'a [u8],
+    ) -> BoxFuture<'a, Answer>;
 
     /// The answer to a request that is refused before it reaches the handler.
     fn refuse(&self, status: u16, text: &str) -> Reply;
@@ -141,22 +147,21 @@ pub(crate) trait Limiter {
 ///
 /// # Cancellation
 /// The connection is dropped; an answer may be cut.
-pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
+pub(crate) async fn serve(stream: Stream, service: &dyn Service) {
     let mut connection = Connection::with_buffer(now(), Timeouts::default(), vec![0; FIRST_BUFFER]);
     let limiter = service.limiter();
     let (mut body, mut admission) = (Vec::new(), None);
     loop {
         let time = now();
-        let Some(step) = next::<S>(&mut connection, time, &mut body, admission.as_ref()) else {
-            break;
-        };
+        let most = admission.as_ref().map(|admission: &Admission| admission.most);
+        let Some(step) = next(&mut connection, time, &mut body, most, service) else { break };
         let going_on = match step {
             Step::Next => true,
             Step::Room => {
                 enlarge(limiter, &connection, time).await;
                 true
             }
-            Step::Admit => match Box::pin(admit(&connection, service)).await {
+            Step::Admit => match admit(&connection, service).await {
                 Ok(admitted) => {
                     admission = Some(admitted);
                     true
@@ -165,7 +170,7 @@ pub(crate) async fn serve<S: Service>(stream: Stream, service: &S) {
             },
             Step::Read => read(&stream, &mut connection, limiter, time).await,
             Step::Continue => stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok(),
-            // Boxed, as admission and refusals are, so that an idle connection is small.
+            // Boxed, as refusals are, so that an idle connection is small.
             Step::Answer => {
                 match Box::pin(answer(&stream, &mut connection, service, &body, time)).await {
                     After::Next { ahead } => {
@@ -208,11 +213,12 @@ enum Step {
 }
 
 /// The next step; `None` if the connection is over.
-fn next<S: Service>(
+fn next(
     connection: &mut Connection,
     time: Uptime,
     body: &mut Vec<u8>,
-    admission: Option<&Admission>,
+    admitted: Option<usize>,
+    service: &dyn Service,
 ) -> Option<Step> {
     Some(match connection.poll(time) {
         Event::NeedData => Step::Read,
@@ -223,9 +229,9 @@ fn next<S: Service>(
         Event::Continue => Step::Continue,
         Event::Body(bytes) => {
             body.extend_from_slice(bytes);
-            match admission {
-                None if body.len() > S::BODY => Step::Admit,
-                Some(admission) if body.len() > admission.most => Step::Refuse(TOO_LONG),
+            match admitted {
+                None if body.len() > service.longest_body() => Step::Admit,
+                Some(most) if body.len() > most => Step::Refuse(TOO_LONG),
                 None | Some(_) => Step::Next,
             }
         }
@@ -236,7 +242,7 @@ fn next<S: Service>(
 }
 
 /// Asks whether the current request's body may be long.
-async fn admit<S: Service>(connection: &Connection, service: &S) -> Result<Admission, Refused> {
+async fn admit(connection: &Connection, service: &dyn Service) -> Result<Admission, Refused> {
     match connection.request() {
         Some(request) => service.admit(&request).await,
         None => Err(TOO_LONG),
@@ -244,7 +250,7 @@ async fn admit<S: Service>(connection: &Connection, service: &S) -> Result<Admis
 }
 
 /// Sends the refusal; returns false, as the connection ends.
-async fn refuse(stream: &Stream, service: &impl Service, (status, text): Refused) -> bool {
+async fn refuse(stream: &Stream, service: &dyn Service, (status, text): Refused) -> bool {
     let reply = service.refuse(status, text);
     // The connection ends whether or not the peer gets the refusal.
     let shape = Shape { persistence: Persistence::Close, bodiless: false };
@@ -319,7 +325,7 @@ enum After {
 async fn answer(
     stream: &Stream,
     connection: &mut Connection,
-    service: &impl Service,
+    service: &dyn Service,
     body: &[u8],
     time: Uptime,
 ) -> After {
