@@ -108,7 +108,7 @@ fn reexec(agent: &Agent, mode: Mode) {
         log::info(format_args!(
             "not from the sandbox: ending with exit code 1, to be started again"
         ));
-        sys::exit();
+        sys::exit(1);
     }
     agent.options.transport.hand_on(true);
     reexec::start(mode);

@@ -1,6 +1,7 @@
 //! mote-agent: the guest agent of LXD and Incus virtual machines. This file chooses the command; the agent itself is `life`.
 
 #![warn(clippy::indexing_slicing)]
+#![cfg_attr(not(test), no_main)] // its start: `sys/start`
 
 mod agent;
 mod built;
@@ -28,6 +29,7 @@ mod system;
 mod transport;
 mod workers;
 
+use std::ffi::OsString;
 use std::fmt::Arguments;
 use std::process::ExitCode;
 
@@ -43,8 +45,16 @@ use crate::start::error::StartError;
 use crate::sys::SystemError;
 use crate::workers::{again, grow, mount, report};
 
-fn main() -> ExitCode {
-    let options = match options::parse(std::env::args_os()) {
+/// Runs the command that these arguments, the program's name first, ask for; returns the exit code.
+#[cfg_attr(test, expect(dead_code, reason = "the tests have a start of their own"))]
+fn start(arguments: impl Iterator<Item = OsString>) -> u8 {
+    let code = command(arguments);
+    // Std tells the number in no other way.
+    (0..u8::MAX).find(|number| code == (*number).into()).unwrap_or(u8::MAX)
+}
+
+fn command(arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let options = match options::parse(arguments) {
         parsed if built::INIT && init::is_wanted(&parsed) => return init::run(),
         Ok(options) => options,
         Err(error) => {

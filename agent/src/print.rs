@@ -1,7 +1,11 @@
 //! Output of commands. A closed or full output is an error for the exit code; `println!` would panic.
 
 use std::fmt::Arguments;
-use std::io::{self, IsTerminal, Write, stderr, stdout};
+use std::io::{self, IsTerminal};
+use std::os::fd::BorrowedFd;
+
+use rustix::io::retry_on_intr;
+use rustix::stdio::{stderr, stdout};
 
 use crate::runtime::log::printable;
 
@@ -27,14 +31,29 @@ pub(crate) fn passed_on(bytes: &[u8]) -> io::Result<()> {
     exact(bytes)
 }
 
-fn exact(bytes: &[u8]) -> io::Result<()> {
-    let mut stdout = stdout().lock();
-    stdout.write_all(bytes)?;
-    stdout.flush()
+/// Prints these bytes as they are.
+///
+/// # Errors
+/// Any error of write(2).
+pub(crate) fn exact(bytes: &[u8]) -> io::Result<()> {
+    Ok(write_all(stdout(), bytes)?)
+}
+
+/// Writes all of it.
+///
+/// # Errors
+/// Any error of write(2).
+pub(crate) fn write_all(to: BorrowedFd<'_>, mut bytes: &[u8]) -> rustix::io::Result<()> {
+    while !bytes.is_empty() {
+        let count = retry_on_intr(|| rustix::io::write(to, bytes))?;
+        bytes = bytes.get(count..).unwrap_or_default();
+    }
+    Ok(())
 }
 
 /// Prints a line to standard error. If that fails, only the exit code tells.
 pub(crate) fn complain(text: Arguments<'_>) {
-    let line = printable(COMPLAINT, true, format_args!("mote-agent: {text}"));
-    let _ignored = writeln!(stderr(), "{line}");
+    let mut line = printable(COMPLAINT, true, format_args!("mote-agent: {text}"));
+    line.push('\n');
+    let _ignored = write_all(stderr(), line.as_bytes());
 }

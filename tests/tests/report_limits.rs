@@ -222,25 +222,29 @@ fn a_mount_that_nothing_can_be_killed_at_is_asked_once() {
     let mut first = start();
     let mut request = vec![0; 1 << 20];
     assert!(server.read(&mut request).unwrap() >= 40 && request[4] == 17, "FUSE_STATFS");
-    // The whole answer, and the end of it, although the process cannot end.
+    // The whole answer, although the process that asks that mount cannot end.
     read(&mut first);
-    first.kill().unwrap();
+    assert!(first.wait().unwrap().success());
+    let hanging = || fs::read_to_string(scratch.0.join("run/mote/hanging")).unwrap();
+    let noted = hanging();
+    let process = noted.strip_suffix(" /silent\n").unwrap().to_owned();
+    let is_there = || Path::new("/proc").join(&process).exists();
     std::thread::sleep(Duration::from_millis(200));
-    assert!(first.try_wait().unwrap().is_none(), "it was killed after all");
-    // The next leaves that mount out, and so it does end.
+    assert!(is_there(), "it was killed after all");
+    // The next leaves that mount out.
     for _ in 0..2 {
         let mut next = start();
         read(&mut next);
-        let (status, _) =
-            mote_tests::wait("the reporter", Duration::from_secs(10), || next.try_wait().unwrap());
-        assert!(status.success());
+        assert!(next.wait().unwrap().success());
+        assert_eq!(hanging(), noted);
     }
     drop(server);
-    first.wait().unwrap();
+    mote_tests::wait("the end of who hangs", Duration::from_secs(10), || {
+        (!is_there()).then_some(())
+    });
     // Nobody hangs there any more, so it is asked again: the error costs nothing.
     read(&mut start());
-    let left = fs::read_to_string(scratch.0.join("run/mote/hanging")).unwrap();
-    assert_eq!(left, "");
+    assert_eq!(hanging(), "");
     unmount(&scratch.0.join("silent"));
 }
 

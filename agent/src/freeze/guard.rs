@@ -50,7 +50,7 @@ pub(super) fn start(root: &Path, length: Duration) -> io::Result<String> {
             guard.answer(&format!("-{why}"));
         }
         guard.linger();
-        std::process::exit(0);
+        sys::exit(0);
     }
     drop(tell);
     // What hangs meanwhile holds nothing: neither the lock nor a hook.

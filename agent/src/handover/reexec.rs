@@ -43,9 +43,7 @@ pub(crate) fn start(mode: Mode) {
 
 /// Whether the arguments say that [`Mode::Spared`] is done.
 pub(crate) fn is_spared() -> bool {
-    std::env::args_os()
-        .next()
-        .is_some_and(|name| name.as_bytes().first() == Some(&SURVIVES_SYSTEMD))
+    sys::arguments().next().is_some_and(|name| name.as_bytes().first() == Some(&SURVIVES_SYSTEMD))
 }
 
 /// Path of this program's file; after an upgrade another file has it.
@@ -56,7 +54,7 @@ fn path() -> Option<CString> {
 }
 
 fn arguments(mode: Mode) -> impl Iterator<Item = CString> {
-    std::env::args_os().enumerate().filter_map(move |(at, word)| {
+    sys::arguments().enumerate().filter_map(move |(at, word)| {
         let word = word.as_bytes();
         let word = match mode {
             Mode::Spared if at == 0 => [&[SURVIVES_SYSTEMD], word].concat(),

@@ -190,7 +190,7 @@ impl Pump {
                 log::error(format_args!(
                     "the port is a new one, which the sandbox forbids: start anew"
                 ));
-                sys::exit();
+                sys::exit(1);
             }
             Looked::Shut(why) => {
                 if let Some(why) = why {

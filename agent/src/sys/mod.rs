@@ -15,15 +15,17 @@ pub(crate) mod restored;
 pub(crate) mod sandbox;
 mod signalled;
 mod spawn;
+mod start;
 
 pub(crate) use error::SystemError;
 pub(crate) use plan::{DIRECTORIES, PATH, Plan};
 pub(crate) use process::{kill_group, reap};
 pub(crate) use signalled::{Ended, Signalled};
 pub(crate) use spawn::{
-    become_user, call_in_fork, descriptors, lower_oom_score, raise_file_limit, reexec, run_in_fork,
-    spawn,
+    Fork, become_user, call_in_fork, descriptors, lower_oom_score, raise_file_limit, reexec,
+    run_in_fork, spawn,
 };
+pub(crate) use start::arguments;
 
 use std::ffi::CStr;
 use std::io;
@@ -118,9 +120,10 @@ pub(crate) fn is_found() -> bool {
     Path::new("/proc/self/exe").exists()
 }
 
-/// Ends the process at once, with exit code 1: a supervisor starts it again.
-pub(crate) fn exit() -> ! {
-    std::process::exit(1)
+/// Ends the process at once. After code 1 a supervisor starts it again.
+pub(crate) fn exit(code: i32) -> ! {
+    // SAFETY: no pointers, and nothing of this process is used afterwards.
+    unsafe { libc::_exit(code) }
 }
 
 /// Gives the process the program's name: started by a descriptor's, it is called "exe".
@@ -177,7 +180,7 @@ pub(crate) fn signals() -> io::Result<SignalSource> {
 }
 
 /// A descriptor for these signals, which are blocked. To be called before any thread starts, since
-/// threads inherit the mask. SIGPIPE is ignored by Rust's runtime already. SIGCHLD is reset to its
+/// threads inherit the mask. SIGPIPE is ignored since the start. SIGCHLD is reset to its
 /// default: if it was inherited as ignored, the kernel would reap children without a signal.
 ///
 /// # Errors
@@ -223,26 +226,6 @@ pub(crate) fn next_number(signals: &impl AsFd) -> io::Result<i32> {
     rustix::io::read(signals, &mut info)?;
     Ok(info.first_chunk().map_or(0, |number| i32::from_ne_bytes(*number)))
 }
-
-/// Runs before Rust's runtime, which aborts if a descriptor below 3 is closed and there is no `/dev/null`, as in an
-/// initramfs: such a descriptor is opened here. An epoll is at hand everywhere, and cannot be read or written.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static STANDARD: extern "C" fn() = {
-    extern "C" fn open() {
-        for fd in 0..=2 {
-            // SAFETY: system calls on constants. A new descriptor has the lowest free number.
-            unsafe {
-                if libc::fcntl(fd, libc::F_GETFD) < 0
-                    && libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) < 0
-                {
-                    libc::epoll_create1(0);
-                }
-            }
-        }
-    }
-    open
-};
 
 /// Sends a signal by its number, real-time signals included. An invalid number is ignored.
 pub(crate) fn kill(process: Pid, signal: i32) {

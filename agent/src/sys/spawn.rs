@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mote_core::hostapi::exec::MAX_PATH;
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use rustix::stdio::stdin;
@@ -87,37 +88,74 @@ pub(crate) fn run_in_fork(limit: Duration, work: &dyn Fn() -> bool) -> bool {
 /// Makes a call that may hang in a child process, which is left alone with it at this time since boot. The child has none of this
 /// process's descriptors, but this one as its standard input. Returns 0 or the error's number: `ETIMEDOUT` also if the child was
 /// killed.
-///
-/// The call must not allocate: another thread may be at it at the moment of the fork.
 #[inline(never)] // its size
 pub(crate) fn call_in_fork(until: Duration, input: BorrowedFd<'_>, call: &dyn Fn() -> i32) -> i32 {
-    let (done, report) = match pipe_with(PipeFlags::CLOEXEC) {
-        Ok(pipe) => pipe,
-        Err(error) => return error.raw_os_error(),
+    let fork = match Fork::start(&[input], &|| Some([u64::from(call().cast_unsigned())])) {
+        Ok(fork) => fork,
+        Err(error) => return error,
     };
-    // SAFETY: the child does what the caller promises, and never returns.
-    match unsafe { libc::fork() } {
-        -1 => errno(),
-        // SAFETY: as in `spawn`; the bytes of a local number are written.
-        0 => unsafe {
-            if redirect(&[input]) && keep_only(report.as_raw_fd()) {
-                let error = call();
-                libc::write(REPORT, (&raw const error).cast(), size_of_val(&error));
-            }
-            libc::_exit(0)
-        },
-        child => {
-            drop(report);
-            let mut error = [0; 4];
-            let is_told = super::readable(done.as_fd(), until)
-                && rustix::io::read(&done, &mut error) == Ok(error.len());
-            // SAFETY: the child is not reaped yet; a null pointer asks for no status.
-            unsafe {
-                libc::kill(child, libc::SIGKILL);
-                // If it has not ended yet, it is reaped with the other children.
-                libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG);
-            }
-            if is_told { i32::from_ne_bytes(error) } else { libc::ETIMEDOUT }
+    let error = if fork.has_ended(until) { fork.answer() } else { None };
+    error.and_then(|[error]| i32::try_from(error).ok()).unwrap_or(libc::ETIMEDOUT)
+}
+
+/// A child process for a call that may hang. It is killed when this is dropped.
+pub(crate) struct Fork {
+    child: libc::pid_t,
+    answer: OwnedFd,
+}
+
+impl Fork {
+    /// Starts the child, whose only descriptors are these; returns the error's number if that fails. In a process with
+    /// threads the call must not allocate: another thread may be at it at the moment of the fork.
+    pub(crate) fn start<const N: usize>(
+        stdio: &[BorrowedFd<'_>],
+        call: &dyn Fn() -> Option<[u64; N]>,
+    ) -> Result<Self, i32> {
+        let (answer, report) = pipe_with(PipeFlags::CLOEXEC).map_err(Errno::raw_os_error)?;
+        // SAFETY: the child does what the caller promises, and never returns.
+        match unsafe { libc::fork() } {
+            -1 => Err(errno()),
+            // SAFETY: as in `spawn`; the bytes of a local array are written.
+            0 => unsafe {
+                if redirect(stdio)
+                    && keep_only(report.as_raw_fd())
+                    && let Some(answer) = call()
+                {
+                    libc::write(REPORT, answer.as_ptr().cast(), size_of_val(&answer));
+                }
+                libc::_exit(0)
+            },
+            child => Ok(Self { child, answer }),
+        }
+    }
+
+    /// The child's process id.
+    pub(crate) fn id(&self) -> i32 {
+        self.child
+    }
+
+    /// Waits until the child has answered or ended; false if this time since boot comes before.
+    pub(crate) fn has_ended(&self, until: Duration) -> bool {
+        super::readable(self.answer.as_fd(), until)
+    }
+
+    /// The answer; `None` if there was none.
+    pub(crate) fn answer<const N: usize>(&self) -> Option<[u64; N]> {
+        let mut answer = [0; N];
+        let (size, to) = (size_of_val(&answer), answer.as_mut_ptr().cast());
+        // SAFETY: any bytes are numbers, and there is room for so many.
+        let read = unsafe { libc::read(self.answer.as_raw_fd(), to, size) };
+        (usize::try_from(read) == Ok(size)).then_some(answer)
+    }
+}
+
+impl Drop for Fork {
+    fn drop(&mut self) {
+        // SAFETY: the child is not reaped yet; a null pointer asks for no status.
+        unsafe {
+            libc::kill(self.child, libc::SIGKILL);
+            // If it has not ended yet, it is reaped with the other children.
+            libc::waitpid(self.child, std::ptr::null_mut(), libc::WNOHANG);
         }
     }
 }

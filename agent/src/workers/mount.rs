@@ -7,7 +7,7 @@
 
 use std::ffi::CString;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,6 +22,7 @@ use rustix::stdio::stdin;
 
 use crate::guest_path::{by_descriptor, enter, real_path};
 use crate::options::Options;
+use crate::print;
 use crate::runtime::digest::sha256;
 use crate::runtime::log;
 use crate::runtime::small_files::{MAX_DOCUMENT, read_bounded, read_text, read_to_end};
@@ -44,7 +45,7 @@ pub(crate) fn run(options: &Options, limit: Duration) -> ExitCode {
         Ok(text) => (text, ExitCode::SUCCESS),
         Err(NotDone(text)) => (text, ExitCode::FAILURE),
     };
-    match writeln!(io::stdout(), "{text}") {
+    match print::exact(format!("{text}\n").as_bytes()) {
         Ok(()) => code,
         Err(_) => ExitCode::FAILURE,
     }

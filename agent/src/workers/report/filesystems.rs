@@ -1,135 +1,98 @@
-//! Size and free space of each mount. statfs(2) on a dead share (9p, NFS, FUSE) does not return, so
-//! threads of the report's process call it. When all threads hang, one more is started; mounts that do not
-//! answer in time are left out. The Go agents lose the whole report.
+//! Size and free space of each mount. statfs(2) on a dead share (9p, NFS, FUSE) does not return, so a child process calls it;
+//! mounts that do not answer in time are left out. The Go agents lose the whole report.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mote_core::flavour::Flavour;
 use mote_core::json::Writer;
 use mote_core::report::metrics::{self, Filesystems};
 use mote_core::report::proc::mounts::{Mount, Space};
-use rustix::fs::{StatFs, statfs};
+use rustix::fs::statfs;
+use rustix::stdio::stdin;
 
+use crate::sys::{Fork, reap, since_boot};
 use crate::workers::report::hanging::Hanging;
 use crate::workers::report::lines::Lines;
-use crate::workers::report::pipe::Pipe;
 
-/// Without an answer for this long, all threads count as hanging.
+/// Without an answer for this long, the next mount is asked meanwhile.
 const HANGS: Duration = Duration::from_millis(60);
-/// [`HANGS`] periods to wait for outstanding mounts once no thread is to be added.
-const HANGS_BEFORE_END: u32 = 4;
-/// Most threads, and so most hanging mounts before the remaining ones are left out.
-const THREADS: usize = 16;
+/// Most mounts that are waited for at once; once they all hang, others that may hang are left out.
+const MAX_WAITING: usize = 16;
 /// Time limit for all mounts; the agent waits 2.5 s for the whole report.
 const ALL_MOUNTS_TIMEOUT: Duration = Duration::from_millis(1500);
+/// Wait for the mounts that have not answered, after all were asked.
+const LAST_WAIT: Duration = Duration::from_millis(240);
 /// Most mounts that the agent itself asks.
 const MAX_LOCAL_MOUNTS: usize = 64;
-/// Stack of a thread, bytes: it calls statfs(2) and writes a line of JSON.
-const STACK: usize = 64 * 1024;
 
-/// State that the threads share.
-struct Work {
-    /// `/proc/mounts`; `None` at its end.
-    mounts: Option<Lines<std::fs::File>>,
-    chosen: Filesystems,
-    out: Pipe,
-    result: fmt::Result,
-    /// Whether an entry was written.
-    some: bool,
-    /// Mount points with a statfs(2) outstanding.
-    asking: Vec<Vec<u8>>,
-    answered: usize,
-    hanging: Hanging,
+/// A mount that was asked.
+struct Asked {
+    fork: Fork,
+    device: Vec<u8>,
+    point: Vec<u8>,
 }
 
-/// `None` when time is up: a thread that returns late writes nothing.
-type Shared = Mutex<Option<Work>>;
+impl Asked {
+    /// Writes the mount's entry. A mount that fails (unmounted since, or not permitted) is left out.
+    fn write(&self, entries: &mut Entries<'_>) -> fmt::Result {
+        let Some([block, blocks, free, available, magic]) = self.fork.answer() else {
+            return Ok(());
+        };
+        let magic = u32::try_from(magic).unwrap_or(0);
+        entries.add(&self.device, &self.point, &Space { block, blocks, free, available, magic })
+    }
+}
 
 /// Writes the entries of all mounts.
 ///
 /// # Errors
 /// The output is closed.
-pub(crate) fn write(flavour: Flavour, root: &Path, out: Pipe) -> Result<Pipe, fmt::Error> {
-    let Some(mounts) = Lines::open(&root.join("proc/mounts")) else { return Ok(out) };
-    let work = Work {
-        mounts: Some(mounts),
-        chosen: Filesystems::new(flavour),
-        out,
-        result: Ok(()),
-        some: false,
-        asking: Vec::new(),
-        answered: 0,
-        hanging: Hanging::read(root),
-    };
-    let shared = Arc::new(Mutex::new(Some(work)));
-    let begun = Instant::now();
-    let (mut threads, mut seen, mut still) = (0, 0, 0);
-    loop {
-        let (answered, all, idle) = match lock(&shared).as_ref() {
-            Some(work) => (work.answered, work.mounts.is_none(), work.asking.is_empty()),
-            None => return Err(fmt::Error),
-        };
-        still = if answered > seen { 0 } else { still + 1 };
-        seen = answered;
-        if all && idle || begun.elapsed() > ALL_MOUNTS_TIMEOUT {
-            break;
-        }
-        if still > 0 && !all && threads < THREADS {
-            start(&shared, flavour, root);
-            threads += 1;
-        } else if still > HANGS_BEFORE_END {
-            break;
-        }
-        thread::park_timeout(HANGS);
-    }
-    let work = lock(&shared).take().ok_or(fmt::Error)?;
-    work.hanging.remember(&work.asking);
-    work.result?;
-    Ok(work.out)
-}
-
-fn lock(shared: &Shared) -> MutexGuard<'_, Option<Work>> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn start(shared: &Arc<Shared>, flavour: Flavour, root: &Path) {
-    let (shared, root, main) = (shared.clone(), root.to_owned(), thread::current());
-    // If no thread can be started, entries are left out.
-    let _started =
-        thread::Builder::new().stack_size(STACK).spawn(move || ask(&shared, flavour, &root, &main));
-}
-
-/// A thread: calls statfs(2) on one mount after the other until there are no more.
-fn ask(shared: &Shared, flavour: Flavour, root: &Path, main: &Thread) {
-    loop {
-        let mut guard = lock(shared);
-        let Some(work) = guard.as_mut() else { return };
-        let Some(line) = work.mounts.as_mut().and_then(Lines::next) else {
-            work.mounts = None;
-            main.unpark();
-            return;
-        };
-        let Some((device, point)) = work.chosen.wanted(line) else { continue };
-        if work.hanging.holds(&point) {
+pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn fmt::Write) -> fmt::Result {
+    let Some(mut mounts) = Lines::open(&root.join("proc/mounts")) else { return Ok(()) };
+    let (mut chosen, hanging) = (Filesystems::new(flavour), Hanging::read(root));
+    let mut entries = Entries { out, flavour, some: false };
+    let (mut waiting, mut hangs) = (Vec::<Asked>::new(), Vec::new());
+    let end = since_boot() + ALL_MOUNTS_TIMEOUT;
+    while since_boot() < end
+        && let Some(line) = mounts.next()
+    {
+        let may_hang = Mount::parse(line).is_some_and(|mount| mount.may_hang());
+        let Some((device, point)) = chosen.wanted(line) else { continue };
+        if !may_hang {
+            entries.ask(root, &device, &point)?;
             continue;
         }
-        work.asking.push(point.clone());
-        drop(guard);
-        let answer = ask_one(root, &point);
-        let mut guard = lock(shared);
-        let Some(work) = guard.as_mut() else { return };
-        work.answered += 1;
-        work.asking.retain(|asked| *asked != point);
-        // A mount that fails (unmounted since, or not permitted) is left out.
-        if let Ok(answer) = answer {
-            work.write(flavour, &device, &point, &space(&answer));
+        if hanging.holds(&point) || waiting.len() == MAX_WAITING {
+            continue;
+        }
+        let asks = || {
+            let Space { block, blocks, free, available, magic } = ask(root, &point)?;
+            Some([block, blocks, free, available, magic.into()])
+        };
+        // In place of standard output too: a process that hangs would keep the report open. If none can be started, the
+        // entry is left out.
+        let Ok(fork) = Fork::start(&[stdin(); 3], &asks) else { continue };
+        let asked = Asked { fork, device, point };
+        if asked.fork.has_ended(since_boot() + HANGS) {
+            asked.write(&mut entries)?;
+        } else {
+            waiting.push(asked);
+        }
+        while reap().is_some() {}
+    }
+    let end = since_boot() + LAST_WAIT;
+    for asked in waiting {
+        if asked.fork.has_ended(end) {
+            asked.write(&mut entries)?;
+        } else {
+            hangs.push((asked.fork.id(), asked.point));
         }
     }
+    hanging.remember(hangs);
+    Ok(())
 }
 
 /// Mounts to be reported, device and mount point, none of which can hang.
@@ -156,51 +119,44 @@ impl Local {
         root: &Path,
         out: &mut dyn fmt::Write,
     ) -> fmt::Result {
-        let mut some = false;
-        for (device, point) in &self.0 {
-            if let Ok(answer) = ask_one(root, point) {
-                write_entry(out, flavour, some, (device, point), &space(&answer))?;
-                some = true;
-            }
-        }
-        Ok(())
+        let mut entries = Entries { out, flavour, some: false };
+        self.0.iter().try_for_each(|(device, point)| entries.ask(root, device, point))
     }
 }
 
-/// statfs(2) on a mount point.
-fn ask_one(root: &Path, point: &[u8]) -> rustix::io::Result<StatFs> {
-    let relative = point.strip_prefix(b"/").unwrap_or(point);
-    statfs(root.join(std::ffi::OsStr::from_bytes(relative)))
-}
-
-fn write_entry(
-    out: &mut dyn fmt::Write,
+/// The entries that are written.
+struct Entries<'a> {
+    out: &'a mut dyn fmt::Write,
     flavour: Flavour,
+    /// Whether there is one.
     some: bool,
-    (device, point): (&[u8], &[u8]),
-    space: &Space,
-) -> fmt::Result {
-    let mut json = if some { Writer::continuing(out) } else { Writer::new(out) };
-    metrics::filesystem(&mut json, flavour, device, point, space);
-    json.done()
 }
 
-impl Work {
-    fn write(&mut self, flavour: Flavour, device: &[u8], point: &[u8], space: &Space) {
-        let written = write_entry(&mut self.out, flavour, self.some, (device, point), space);
-        self.some = true;
-        self.result = self.result.and(written);
+impl Entries<'_> {
+    /// Asks a mount that cannot hang, and writes its entry.
+    fn ask(&mut self, root: &Path, device: &[u8], point: &[u8]) -> fmt::Result {
+        ask(root, point).map_or(Ok(()), |space| self.add(device, point, &space))
+    }
+
+    fn add(&mut self, device: &[u8], point: &[u8], space: &Space) -> fmt::Result {
+        let is_first = !std::mem::replace(&mut self.some, true);
+        let mut json = if is_first { Writer::new(self.out) } else { Writer::continuing(self.out) };
+        metrics::filesystem(&mut json, self.flavour, device, point, space);
+        json.done()
     }
 }
 
-fn space(answer: &StatFs) -> Space {
+/// statfs(2) on a mount point; `None` if it fails.
+fn ask(root: &Path, point: &[u8]) -> Option<Space> {
+    let relative = point.strip_prefix(b"/").unwrap_or(point);
+    let answer = statfs(root.join(std::ffi::OsStr::from_bytes(relative))).ok()?;
     // `f_type` is signed, of 32 or 64 bits; the magic number is the lower 32.
     let [a, b, c, d, ..] = answer.f_type.to_le_bytes();
-    Space {
+    Some(Space {
         block: u64::try_from(answer.f_bsize).unwrap_or(0),
         blocks: answer.f_blocks,
         free: answer.f_bfree,
         available: answer.f_bavail,
         magic: u32::from_le_bytes([a, b, c, d]),
-    }
+    })
 }

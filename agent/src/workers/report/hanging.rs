@@ -1,13 +1,12 @@
-//! Mounts that hang, remembered from one report to the next. A thread in statfs(2) may not react to
-//! SIGKILL (a FUSE server has read the request and never answers), and keeps its process alive. A host
-//! that asks every 15 s would add such a process each time, so the mount is left out as long as the
-//! process that hangs on it exists.
+//! Mounts that hang, remembered from one report to the next. A process in statfs(2) may not react to
+//! SIGKILL (a FUSE server has read the request and never answers). A host that asks every 15 s would add
+//! such a process each time, so the mount is left out as long as the process that hangs on it exists.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use mote_core::report::proc::number;
-use rustix::process::{Pid, getpid, test_kill_process};
+use rustix::process::{Pid, test_kill_process};
 
 use crate::runtime::small_files::write_small;
 use crate::runtime::{log, run_dir};
@@ -44,19 +43,18 @@ impl Hanging {
         self.known.iter().any(|(process, known)| known == point && is_there(*process))
     }
 
-    /// Writes the mounts that hang `now` and the earlier ones that still do; logs the new ones.
-    pub(crate) fn remember(mut self, now: &[Vec<u8>]) {
+    /// Writes the mounts that hang `now`, by the process that hangs there, and the earlier ones that still do; logs the new ones.
+    pub(crate) fn remember(mut self, now: Vec<(i32, Vec<u8>)>) {
         let before = self.known.clone();
         self.known.retain(|(process, _)| is_there(*process));
-        let ours = getpid().as_raw_pid();
-        for point in now {
-            if before.iter().all(|(_, known)| known != point) {
-                let point = std::ffi::OsStr::from_bytes(point);
+        for (process, point) in now {
+            if before.iter().all(|(_, known)| *known != point) {
+                let point = std::ffi::OsStr::from_bytes(&point);
                 log::warn(format_args!("{} hangs; it is left out", point.display()));
             }
             // The file has one mount a line: a name with a newline is not remembered.
             if !point.contains(&b'\n') && self.known.len() < MAX_HANGING {
-                self.known.push((ours, point.clone()));
+                self.known.push((process, point));
             }
         }
         if self.known == before {
@@ -85,7 +83,8 @@ mod tests {
         let root = crate::runtime::scratch::scratch("hanging");
         std::fs::create_dir_all(root.join("run/mote")).unwrap();
         let point = b"/a b".to_vec();
-        Hanging::read(&root).remember(std::slice::from_ref(&point));
+        let ours = i32::try_from(std::process::id()).unwrap();
+        Hanging::read(&root).remember(vec![(ours, point.clone())]);
         let ours = Hanging::read(&root);
         assert!(ours.holds(&point) && !ours.holds(b"/a"));
         // No process has the largest number. Malformed lines are skipped.
@@ -93,7 +92,7 @@ mod tests {
         let gone = Hanging::read(&root);
         assert_eq!(gone.known.len(), 2);
         assert!(!gone.holds(&point) && !gone.holds(b"/d"));
-        gone.remember(&[]);
+        gone.remember(Vec::new());
         assert!(Hanging::read(&root).known.is_empty());
     }
 }

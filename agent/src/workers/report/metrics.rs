@@ -11,7 +11,6 @@ use mote_core::report::metrics::{self, Section, Totals};
 use mote_core::report::proc::keyed;
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 
-use crate::workers::report::pipe::Pipe;
 use crate::workers::report::{filesystems, lines, processes, state};
 
 /// Most tasks of the machine for which their directories in `/proc` are read by the agent itself.
@@ -23,11 +22,10 @@ const MAX_OWN_DOCUMENT: usize = 64 * 1024;
 ///
 /// # Errors
 /// The output is closed.
-pub(crate) fn write(flavour: Flavour, root: &Path, mut out: Pipe) -> Result<Pipe, fmt::Error> {
-    begin(flavour, root, &mut out)?;
-    let mut out = filesystems::write(flavour, root, out)?;
-    end(flavour, &mut out)?;
-    Ok(out)
+pub(crate) fn write(flavour: Flavour, root: &Path, out: &mut dyn Write) -> fmt::Result {
+    begin(flavour, root, out)?;
+    filesystems::write(flavour, root, out)?;
+    end(flavour, out)
 }
 
 /// The document, if making it can neither hang nor take long: then no process is needed, which costs more than the rest.

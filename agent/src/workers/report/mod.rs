@@ -27,17 +27,14 @@ use crate::workers::report::pipe::Pipe;
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options, report: Report) -> ExitCode {
     let flavour = options.flavour.unwrap_or(Flavour::Lxd);
-    let out = Pipe::new();
+    let mut out = Pipe::new();
     let done = match report {
-        Report::State if built::STATE => {
-            let mut out = out;
-            let line = state::write(flavour, &options.root, &mut out);
-            line.and_then(|()| fmt::Write::write_char(&mut out, '\n')).map(|()| out)
-        }
-        Report::Metrics if built::METRICS => metrics::write(flavour, &options.root, out),
+        Report::State if built::STATE => state::write(flavour, &options.root, &mut out)
+            .and_then(|()| fmt::Write::write_char(&mut out, '\n')),
+        Report::Metrics if built::METRICS => metrics::write(flavour, &options.root, &mut out),
         Report::State | Report::Metrics => return built::absent(),
     };
-    let done = done.and_then(|mut out| out.flush());
+    let done = done.and_then(|()| out.flush());
     if let Err(error) = open("/dev/null", OFlags::WRONLY, Mode::empty()).and_then(dup2_stdout) {
         log::debug(format_args!("cannot close standard output: {error}"));
     }

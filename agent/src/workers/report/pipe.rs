@@ -4,6 +4,8 @@ use std::fmt;
 
 use rustix::stdio::stdout;
 
+use crate::print::write_all;
+
 /// Size of the buffer, bytes: `PIPE_BUF`, up to which a write to a pipe is atomic.
 const PIPE_BUFFER: usize = 4096;
 
@@ -21,14 +23,9 @@ impl Pipe {
     /// # Errors
     /// The reader has closed the pipe.
     pub(crate) fn flush(&mut self) -> fmt::Result {
-        let mut rest = self.0.as_slice();
-        while !rest.is_empty() {
-            let written = rustix::io::retry_on_intr(|| rustix::io::write(stdout(), rest));
-            let written = written.map_err(|_| fmt::Error)?;
-            rest = rest.get(written..).unwrap_or_default();
-        }
+        let written = write_all(stdout(), &self.0);
         self.0.clear();
-        Ok(())
+        written.map_err(|_| fmt::Error)
     }
 }
 

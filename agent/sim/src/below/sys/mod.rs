@@ -44,7 +44,7 @@ pub(crate) fn is_found() -> bool {
     true
 }
 
-pub(crate) fn exit() -> ! {
+pub(crate) fn exit(_code: i32) -> ! {
     unreachable!("only from the sandbox")
 }
 
