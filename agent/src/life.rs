@@ -21,7 +21,6 @@ use crate::leave::{self, ExitReason, Signals};
 use crate::options::Options;
 use crate::runtime::clock::now;
 use crate::runtime::reactor::jumps;
-use crate::runtime::run::Task;
 use crate::runtime::wake::Signal;
 use crate::runtime::{clock, log, notify};
 use crate::start::error::StartError;
@@ -40,8 +39,8 @@ use crate::{devlxd, first_boot, follow, hostapi, ready_when};
 /// Longest wait for STOPPED to be written.
 const GOODBYE: Duration = Duration::from_secs(2);
 
-/// The task that serves until the agent's end.
-pub(crate) type Served = Task<Result<(), SystemError>>;
+/// What serves until the agent's end.
+pub(crate) type Served = BoxFuture<'static, Result<(), SystemError>>;
 
 /// Says which program this is, and what is wrong with the image.
 fn introduce(options: &Options) {
@@ -128,8 +127,7 @@ pub(crate) fn run(
     drop((files.agent_key, files.nics, applied));
     let signals = Signals::new(signals, old_root)?;
     let served = serve(agent.clone(), listeners, signals, files.mounts, files.agent_conf);
-    let served = agent.executor.spawn(served);
-    Ok(go(agent, served)?)
+    Ok(go(agent, Box::pin(served))?)
 }
 
 /// Makes an agent of an initramfs fit to outlive that.

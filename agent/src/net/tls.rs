@@ -13,21 +13,21 @@ use mote_core::tls::pem;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection};
 use rustls::crypto::{
-    CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom, WebPkiSupportedAlgorithms, ring,
-    verify_tls13_signature_with_raw_key,
+    CipherSuiteCommon, CryptoProvider, GetRandomFailed, KeyProvider, SecureRandom,
+    WebPkiSupportedAlgorithms, ring,
 };
 use rustls::pki_types::{
-    CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, ServerName,
+    CertificateDer, DnsName, PrivateKeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer, ServerName,
     SubjectPublicKeyInfoDer, UnixTime,
 };
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error,
+    PeerMisbehaved, ServerConfig, SignatureScheme, SupportedCipherSuite, Tls13CipherSuite,
 };
-use webpki::ring as algorithms;
+use webpki::{RawPublicKeyEntity, ring as algorithms};
 
 use crate::built;
 use crate::config::files::ConfigFiles;
@@ -151,8 +151,8 @@ impl Client {
     /// # Errors
     /// rustls's, by [`invalid`].
     pub(crate) fn begin(&self) -> io::Result<Begun> {
-        let name = ServerName::try_from(SERVER_NAME).map_err(io::Error::other)?;
-        let begun = UnbufferedClientConnection::new(self.config.clone(), name);
+        let name = DnsName::try_from(SERVER_NAME).map_err(io::Error::other)?;
+        let begun = UnbufferedClientConnection::new(self.config.clone(), name.into());
         begun.map(Begun::from).map_err(invalid)
     }
 }
@@ -202,7 +202,15 @@ fn verify(
     certificate: &CertificateDer<'_>,
     dss: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
-    verify_tls13_signature_with_raw_key(message, &public_key(certificate)?, dss, &VERIFY)
+    // rustls's own function brings words for each error of webpki's.
+    let known = VERIFY.mapping.iter().find(|(scheme, _)| *scheme == dss.scheme);
+    let Some(algorithm) = known.and_then(|(_, algorithms)| algorithms.first()) else {
+        return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
+    };
+    RawPublicKeyEntity::try_from(&public_key(certificate)?)
+        .and_then(|key| key.verify_signature(*algorithm, message, dss.signature()))
+        .map(|()| HandshakeSignatureValid::assertion())
+        .map_err(|_| CertificateError::BadSignature.into())
 }
 
 fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, BadPem> {
@@ -218,14 +226,35 @@ fn private_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, BadPem> {
     ring::sign::any_ecdsa_type(&key).map_err(|_| BadPem::KeyKind)
 }
 
+static AES_128_GCM: Tls13CipherSuite = without_quic(&ring::cipher_suite::TLS13_AES_128_GCM_SHA256);
+static AES_256_GCM: Tls13CipherSuite = without_quic(&ring::cipher_suite::TLS13_AES_256_GCM_SHA384);
+static CHACHA20_POLY1305: Tls13CipherSuite =
+    without_quic(&ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256);
+
+/// The suite without what QUIC needs, which takes 1.8 kB.
+const fn without_quic(suite: &SupportedCipherSuite) -> Tls13CipherSuite {
+    match suite {
+        SupportedCipherSuite::Tls13(suite) => Tls13CipherSuite {
+            common: CipherSuiteCommon {
+                suite: suite.common.suite,
+                hash_provider: suite.common.hash_provider,
+                confidentiality_limit: suite.common.confidentiality_limit,
+            },
+            hkdf_provider: suite.hkdf_provider,
+            aead_alg: suite.aead_alg,
+            quic: None,
+        },
+        #[allow(unreachable_patterns, reason = "TLS 1.2, if another crate of the workspace has it")]
+        _ => panic!(),
+    }
+}
+
 /// ring with the algorithms that both ends have: AES, after ChaCha20 where the CPU calls for it; X25519 first.
 fn provider() -> CryptoProvider {
-    let mut cipher_suites = vec![
-        ring::cipher_suite::TLS13_AES_128_GCM_SHA256,
-        ring::cipher_suite::TLS13_AES_256_GCM_SHA384,
-    ];
+    let mut cipher_suites =
+        vec![SupportedCipherSuite::Tls13(&AES_128_GCM), SupportedCipherSuite::Tls13(&AES_256_GCM)];
     if built::CHACHA20 && offers_chacha20() {
-        cipher_suites.insert(0, ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256);
+        cipher_suites.insert(0, SupportedCipherSuite::Tls13(&CHACHA20_POLY1305));
     }
     CryptoProvider {
         cipher_suites,
