@@ -23,6 +23,7 @@ use rustls::pki_types::{
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
+use rustls::time_provider::TimeProvider;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error,
     PeerMisbehaved, ServerConfig, SignatureScheme, SupportedCipherSuite, Tls13CipherSuite,
@@ -35,6 +36,7 @@ use crate::net::stream::Begun;
 use crate::net::tickets::Store;
 use crate::net::tls_error::{BadPem, Unusable, invalid, not_the_one};
 use crate::runtime::digest::sha256;
+use crate::sys::since_1970;
 
 /// The name that LXD and Incus certificates carry and that Go clients ask for (P§3.1).
 const SERVER_NAME: &str = "unspecified";
@@ -93,7 +95,7 @@ impl Identity {
     /// rustls's, by [`invalid`].
     pub(crate) fn server(&self) -> io::Result<Server> {
         let verifier = Arc::new(Pinned(self.caller.clone()));
-        let mut config = ServerConfig::builder_with_provider(self.provider.clone())
+        let mut config = ServerConfig::builder_with_details(self.provider.clone(), Arc::new(Clock))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(invalid)?
             .with_client_cert_verifier(verifier)
@@ -114,7 +116,7 @@ impl Identity {
     /// # Errors
     /// rustls's, by [`invalid`].
     pub(crate) fn client(&self, pin: Pin) -> io::Result<Client> {
-        let mut config = ClientConfig::builder_with_provider(self.provider.clone())
+        let mut config = ClientConfig::builder_with_details(self.provider.clone(), Arc::new(Clock))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(invalid)?
             .dangerous()
@@ -151,7 +153,7 @@ impl Client {
     /// # Errors
     /// rustls's, by [`invalid`].
     pub(crate) fn begin(&self) -> io::Result<Begun> {
-        let name = DnsName::try_from(SERVER_NAME).map_err(io::Error::other)?;
+        let name = DnsName::try_from(SERVER_NAME).map_err(|_| io::ErrorKind::InvalidInput)?;
         let begun = UnbufferedClientConnection::new(self.config.clone(), name.into());
         begun.map(Begun::from).map_err(invalid)
     }
@@ -289,6 +291,17 @@ impl SecureRandom for Kernel {
     fn fill(&self, out: &mut [u8]) -> Result<(), GetRandomFailed> {
         use ::ring::rand::SecureRandom as _;
         ::ring::rand::SystemRandom::new().fill(out).map_err(|_| GetRandomFailed)
+    }
+}
+
+/// The time, for the age of tickets. rustls has its own with its feature `std`, which brings stores of sessions that are
+/// dropped as soon as a configuration has ours.
+#[derive(Debug)]
+struct Clock;
+
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(since_1970()))
     }
 }
 
