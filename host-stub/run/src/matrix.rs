@@ -79,7 +79,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8> {
     let mut done: Vec<(usize, Case, Value)> = Vec::new();
     while done.len() < count {
         if let Some(signal) = signals.pending().next() {
-            // They clean up when they are told to end.
+            // They clean up after SIGTERM.
             running.iter_mut().for_each(|job| job.process.terminate());
             running.iter_mut().for_each(|job| {
                 job.process.ends_within(ENDING);

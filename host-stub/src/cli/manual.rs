@@ -34,7 +34,7 @@ daemon 2>daemon.log &    # in the background, with a log
 list    # a table
 list -q    # names only
 list --json    # for a script
-info vm1    # "In words" is the reason why it is no further, and what to do
+info vm1    # "In words" is the reason why it is not connected, and what to do
 info vm1 --json | jq -r .why.cause    # that as one word
 wait vm1 --for CONNECTED --timeout 60    # in a script, after the boot
 wait vm1 --for Ready    # as long as it takes
@@ -45,7 +45,7 @@ agent-state vm1 --json    # for a script
 get vm1 user.greeting
 set vm1 user.greeting=hi    # the guest hears of user.* at once
 unset vm1 user.greeting
-device-add vm1 data type=disk path=/mnt    # the agent is told to mount it
+device-add vm1 data type=disk path=/mnt    # the agent mounts it
 device-remove vm1 data
 events vm1    # what the host sees
 events vm1 --agent --type operation    # what the agent tells

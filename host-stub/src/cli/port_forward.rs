@@ -64,7 +64,7 @@ fn parse(target: &str) -> Result<Target> {
         None => (None, target),
     };
     let port = port.parse().ok().filter(|port| *port > 0);
-    Ok((address, port.with_context(|| format!("{target} is no port"))?))
+    Ok((address, port.with_context(|| format!("{target} is not a port"))?))
 }
 
 fn carry(

@@ -27,7 +27,7 @@ fn info(host: &Host) -> Value {
 fn cause(host: &Host, expected: &str) -> String {
     let look = || (info(host)["why"]["cause"] == expected).then_some(());
     if std::panic::catch_unwind(|| wait(expected, SOON, look)).is_err() {
-        panic!("{} in place of {expected}", info(host)["why"]);
+        panic!("{} instead of {expected}", info(host)["why"]);
     }
     let text = info(host)["why"]["text"].as_str().unwrap().to_owned();
     let shown = host.run(&["info", "vm1"]);

@@ -66,7 +66,7 @@ fn calls_and_sockets_come_in_the_order_of_the_servers_own_client() {
         assert_eq!((output.status.code(), output.stdout == input), (Some(7), true));
         let mut order = shell.order().split_off(before);
         let look = format!("/1.0/operations/{ID}");
-        // The look is by whoever waits, at the same time as the sockets' threads begin.
+        // The query is by the waiting thread, at the same time as the sockets' threads begin.
         assert_eq!(order.pop(), Some(look));
         if flavour == "lxd" {
             // Data sockets are connected all at once.

@@ -105,7 +105,7 @@ fn a_directory_is_never_filled_through_a_link() {
 
 #[test]
 fn a_directory_that_is_replaced_meanwhile_leads_nowhere_else() {
-    // As whoever may write to the target would do it: between two files a link takes its
+    // As any user who can write to the target could do it: between two files a link takes its
     // directory's place.
     let target = Arc::new(OnceLock::<PathBuf>::new());
     let ours = target.clone();

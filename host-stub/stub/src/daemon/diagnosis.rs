@@ -134,7 +134,7 @@ fn ended(end: &End) -> Diagnosis {
             format!("QEMU ended without a reason{before}: it was killed, or its stderr shows why"),
         ),
         (reason, _) => {
-            Diagnosis::new("qemu-ended", format!("QEMU was told to end ({reason}){before}"))
+            Diagnosis::new("qemu-ended", format!("QEMU ended on request ({reason}){before}"))
         }
     }
 }

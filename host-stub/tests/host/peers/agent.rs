@@ -124,7 +124,7 @@ fn serve(
         let mut line = [0; 13];
         stream.read_exact(&mut line)?;
         assert_eq!(&line, b"CONNECT 8443\n");
-        // The device loses what comes with it: whoever sends before the OK never gets an answer.
+        // The device loses what comes with it: a client that sends before the OK never gets an answer.
         stream.set_nonblocking(true)?;
         assert!(stream.read(&mut [0; 1]).is_err(), "sent before OK");
         stream.set_nonblocking(false)?;

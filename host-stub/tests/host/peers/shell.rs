@@ -1,4 +1,4 @@
-//! An agent that knows one command: `cat`, which ends when it is told to. It notes who came in which
+//! An agent that knows one command: `cat`, which ends on request. It notes who came in which
 //! order and what was said on control. Websockets are made by hand, frame by frame.
 
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ type Stream = StreamOwned<ServerConnection, UnixStream>;
 pub(crate) enum End {
     /// An event says so.
     Event { code: i64 },
-    /// No event ever comes; whoever asks is told.
+    /// Sends no events, but answers queries.
     Asked { code: i64 },
     /// The agent dies: everything is closed, nobody answers.
     Gone,
