@@ -1,4 +1,4 @@
-//! The real agent binary without a VM: unix sockets in place of vsock, a directory in place of `/`.
+//! The real agent binary without a VM: unix sockets instead of vsock, a directory instead of `/`.
 
 use std::fs::File;
 use std::io::{Read, Write};

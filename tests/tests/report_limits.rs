@@ -75,7 +75,7 @@ fn ten_thousand_processes_and_five_hundred_mounts_cost_less_than_fifty_milliseco
     }
 }
 
-/// Peak memory in kB once everything but `file` was read: a pipe in place of `file` is where it
+/// Peak memory in kB once everything but `file` was read: a pipe instead of `file` is where it
 /// waits. What was in `file` is read then, and its last line with the rest.
 fn peak(scratch: &Scratch, what: &str, file: &str) -> u64 {
     use std::io::Write;

@@ -1,4 +1,4 @@
-//! A third transport: the agent built with its feature `tcp`, TCP on this machine in place of vsock. The host is
+//! A third transport: the agent built with its feature `tcp`, TCP on this machine instead of vsock. The host is
 //! the usual one, behind relays: nothing above the transport may notice.
 
 use std::fs::File;

@@ -83,7 +83,7 @@ impl World {
         *here().kernel.anew.borrow_mut() = Some(Rc::new(anew));
     }
 
-    /// Starts an agent in place of the last one, as a service manager does.
+    /// Starts an agent after the last one, as a service manager does.
     pub(crate) fn start_agent(self: &Rc<Self>, stage: Stage) {
         self.kill_agent();
         self.launch(stage, None);

@@ -15,7 +15,7 @@ use crate::config::policy;
 use crate::guest_path::{Place, find};
 
 /// Finds a template's target, and creates missing directories. Checks each directory on the way,
-/// because a directory in place of a policy file would make that unreadable.
+/// because a directory instead of a policy file would make that unreadable.
 ///
 /// # Errors
 /// A file of the policy is there; any error of [`find`] and mkdir(2).

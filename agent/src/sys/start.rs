@@ -1,4 +1,4 @@
-//! The program's start, in place of Rust's runtime, which links 6 kB and a signal stack for threads and for words about a stack
+//! The program's start, instead of Rust's runtime, which links 6 kB and a signal stack for threads and for words about a stack
 //! that overflows. What that does besides is done here.
 
 use std::ffi::{CStr, OsString, c_char};

@@ -1,4 +1,4 @@
-//! Demands; what they say is what was seen in place of what was wanted.
+//! Demands; each message names what was seen and what was expected.
 
 use std::fmt::Debug;
 

@@ -95,7 +95,7 @@ pub fn table(all: &BTreeMap<String, Count>) -> String {
 /// The lines around the table in the page.
 pub const MARKS: [&str; 2] = ["<!-- fuzz:begin -->\n", "<!-- fuzz:end -->\n"];
 
-/// The page with this table in place of its own; `None` if it has no place for one.
+/// Returns the page with this table; `None` if it has no place for one.
 pub fn page(page: &str, table: &str) -> Option<String> {
     let (before, rest) = page.split_once(MARKS[0])?;
     let (_, after) = rest.split_once(MARKS[1])?;

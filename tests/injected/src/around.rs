@@ -16,7 +16,7 @@ use nix::libc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     Vsock,
-    /// The host's unix socket in place of it.
+    /// The host's unix socket instead of it.
     Unix(PathBuf),
 }
 

@@ -8,7 +8,7 @@ use super::{CLIENTS, Client, Place, Seen, Subject};
 use crate::column::Column;
 use crate::{put, tool};
 
-/// Stores the results of these clients in place of their earlier ones.
+/// Replaces the results of these clients.
 pub fn keep(subject: Subject, seen: &Seen, clients: &[&'static Client]) {
     let directory = directory();
     std::fs::create_dir_all(&directory).expect("a directory");

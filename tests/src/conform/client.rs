@@ -34,7 +34,7 @@ pub enum Caller {
 pub enum Way {
     /// A VM's vsock device, behind a socket that takes the port in a line first.
     Device(PathBuf),
-    /// A unix socket in place of the port.
+    /// A unix socket instead of the port.
     Socket(PathBuf),
 }
 

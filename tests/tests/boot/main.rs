@@ -1,4 +1,4 @@
-//! The real binary at its start, in a directory in place of `/`: what it makes of the host's files,
+//! The real binary at its start, in a directory instead of `/`: what it makes of the host's files,
 //! what the guest's policy allows, what it waits for, how it starts anew, what it says is wrong, and that no reader of its output can stop it.
 
 mod anew;

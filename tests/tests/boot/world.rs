@@ -1,4 +1,4 @@
-//! The real binary in a directory in place of `/`, and a host beside it.
+//! The real binary in a directory instead of `/`, and a host beside it.
 
 use std::fs;
 use std::os::unix::net::UnixStream;

@@ -47,7 +47,7 @@ pub(crate) fn serves(system: &System) -> (World, Times, Duration) {
     println!("{}: killed: commands again after {killed:?}", system.name);
     let log = world.sh(system.log);
     for line in ["port /dev/v", "files from disk", "STARTED", ": CONNECTED ", "CONNECTED 2:"] {
-        // The journal has priorities in place of the first words.
+        // The journal has priorities instead of the first words.
         let line = line.trim_start_matches(": ");
         assert!(log.matches(line).count() >= 2, "{line} of two agents: {log}");
     }

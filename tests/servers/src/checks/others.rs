@@ -17,7 +17,7 @@ fn exec(world: &World, project: &str, instance: &str, words: &[&str]) -> Result<
     world.cli(&[&with, words].concat()).code(0)
 }
 
-/// Another instance in place of the first, then the first again.
+/// Another instance replaces the first, then the first again.
 fn instead(
     world: &World,
     make: &[&[&str]],

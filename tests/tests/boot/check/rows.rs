@@ -211,7 +211,7 @@ pub(super) const FILES: &[Row] = &[
     },
 ];
 
-/// Without `--config-dir`, from a directory where nothing is; without unix sockets in place of vsock and `--flavour`.
+/// Without `--config-dir`, from a directory where nothing is; without unix sockets instead of vsock and `--flavour`.
 pub(super) const BARE: &[Row] = &[
     Row {
         args: &["--config-dir", "/nowhere"],

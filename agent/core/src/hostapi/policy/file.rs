@@ -1,4 +1,4 @@
-//! Reads a policy file (P§1.4): `features: {NAME: bool}`, and in mote's own file limits in place of a `true`, and
+//! Reads a policy file (P§1.4): `features: {NAME: bool}`, and in mote's own file limits instead of a `true`, and
 //! the list `ready-when`.
 
 use alloc::string::String;
@@ -226,7 +226,7 @@ fn items<'y>(
     }
 }
 
-/// What null means in place of a boolean value.
+/// What null means instead of a boolean value.
 #[derive(PartialEq, Eq)]
 enum Null {
     /// Not allowed.
