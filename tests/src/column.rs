@@ -7,7 +7,10 @@ pub enum Column {
     MoteLxd,
     LxdAgent,
     MoteIncus,
+    /// The incus-agent of Debian 12's backports.
     IncusAgent,
+    /// The incus-agent of Debian 13's backports, which only the bench has.
+    IncusAgent7,
     /// An older build of mote under a current LXD, which only the bench has.
     Before,
 }
@@ -16,15 +19,24 @@ impl Column {
     /// The compared agents, in the table's order.
     pub const ALL: [Self; 4] = [Self::MoteLxd, Self::LxdAgent, Self::MoteIncus, Self::IncusAgent];
 
+    /// The Go agents that the bench measures.
+    pub const GO: [Self; 3] = [Self::LxdAgent, Self::IncusAgent, Self::IncusAgent7];
+
     /// All that the bench measures: an older build of mote too.
-    pub const BENCHED: [Self; 5] =
-        [Self::MoteLxd, Self::LxdAgent, Self::MoteIncus, Self::IncusAgent, Self::Before];
+    pub const BENCHED: [Self; 6] = [
+        Self::MoteLxd,
+        Self::LxdAgent,
+        Self::MoteIncus,
+        Self::IncusAgent,
+        Self::IncusAgent7,
+        Self::Before,
+    ];
 
     /// What the bench measures: the Go agents too unless it is of mote's `own`, and an older build of mote if there is
     /// one `before`.
     pub const fn benched(own: bool, before: bool) -> &'static [Self] {
         match (own, before) {
-            (false, false) => &Self::ALL,
+            (false, false) => Self::BENCHED.first_chunk::<5>().expect("six"),
             (false, true) => &Self::BENCHED,
             (true, false) => &[Self::MoteLxd],
             (true, true) => &[Self::MoteLxd, Self::Before],
@@ -38,13 +50,14 @@ impl Column {
             Self::LxdAgent => "lxd-agent 5.0.2",
             Self::MoteIncus => "mote/incus",
             Self::IncusAgent => "incus-agent 6.0.4",
+            Self::IncusAgent7 => "incus-agent 7.0.2",
             Self::Before => "mote/lxd before",
         }
     }
 
     /// Whether the server is Incus.
     pub fn is_incus(self) -> bool {
-        matches!(self, Self::MoteIncus | Self::IncusAgent)
+        matches!(self, Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7)
     }
 
     pub fn is_mote(self) -> bool {
@@ -61,7 +74,7 @@ impl Column {
         match self {
             Self::MoteLxd | Self::Before => "lxd",
             Self::LxdAgent => "lxd-5.0",
-            Self::MoteIncus | Self::IncusAgent => "incus",
+            Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7 => "incus",
         }
     }
 
@@ -70,7 +83,7 @@ impl Column {
             Self::MoteLxd | Self::Before => "com.canonical.lxd",
             // Debian's 5.0.2 writes to the old port, and blocks for ever on a dummy.
             Self::LxdAgent => "org.linuxcontainers.lxd",
-            Self::MoteIncus | Self::IncusAgent => "org.linuxcontainers.incus",
+            Self::MoteIncus | Self::IncusAgent | Self::IncusAgent7 => "org.linuxcontainers.incus",
         }
     }
 
@@ -79,7 +92,7 @@ impl Column {
         match self {
             Self::MoteLxd | Self::MoteIncus | Self::Before => None,
             Self::LxdAgent => Some("lxd-agent"),
-            Self::IncusAgent => Some("incus-agent"),
+            Self::IncusAgent | Self::IncusAgent7 => Some("incus-agent"),
         }
     }
 

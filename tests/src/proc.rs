@@ -23,6 +23,13 @@ pub fn ticks(pid: u32) -> u64 {
     after_name(&text).skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
+/// The same with what its children had that it waited for.
+#[must_use]
+pub fn ticks_with_children(pid: u32) -> f64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
+    after_name(&text).skip(11).take(4).filter_map(|field| field.parse::<f64>().ok()).sum()
+}
+
 /// How much of the time that a process of this machine could have run in it did run, while that time passes. What it
 /// waited for a CPU, which others had, is not counted: 1 is a loop, on a busy machine too.
 pub fn busy(pid: u32, time: Duration) -> f64 {

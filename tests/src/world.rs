@@ -30,10 +30,12 @@ pub struct World {
 /// The VM for a column, in the image that holds all agents; the older build has an image of its own.
 pub fn spec(column: Column) -> Spec {
     let words = column.program().map(|name| format!("mote.start={name}")).unwrap_or_default();
-    let image = if column == Column::Before {
-        tool("MOTE_IMAGE_BEFORE", "target/image-before")
-    } else {
-        tool("MOTE_IMAGE_GO", "target/image-go")
+    let image = match column {
+        Column::Before => tool("MOTE_IMAGE_BEFORE", "target/image-before"),
+        Column::IncusAgent7 => tool("MOTE_IMAGE_GO7", "target/image-go7"),
+        Column::MoteLxd | Column::LxdAgent | Column::MoteIncus | Column::IncusAgent => {
+            tool("MOTE_IMAGE_GO", "target/image-go")
+        }
     };
     Spec { image, port: column.port(), words, ..Spec::default() }
 }

@@ -4,7 +4,7 @@
 //! docs/results/cost.md counts the agent's own in user mode, to the last one. It would not see an agent that makes the kernel
 //! work: one that is woken twice for each event, or maps a buffer for each record.
 
-use mote_tests::bench::quiet::counted;
+use mote_tests::bench::counted;
 use mote_tests::column::Column;
 use mote_tests::cost::budget::Budget;
 use mote_tests::cost::{ALWAYS, Row};

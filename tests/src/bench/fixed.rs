@@ -26,6 +26,9 @@ fn binary(column: Column) -> PathBuf {
         None if column == Column::Before => tool("MOTE_AGENT_BEFORE", "target/mote-agent-before"),
         None => agent(),
         Some("lxd-agent") => tool("MOTE_LXD_AGENT", "target/lxd-agent"),
+        Some(_) if column == Column::IncusAgent7 => {
+            tool("MOTE_INCUS_AGENT_7", "target/incus-agent-7")
+        }
         Some(_) => tool("MOTE_INCUS_AGENT", "target/incus-agent"),
     }
 }
@@ -59,6 +62,7 @@ fn count(bytes: Option<usize>) -> Result<f64, String> {
 pub(super) fn least(column: Column) -> Found {
     let image = match column.program() {
         None => tool("MOTE_IMAGE", "target/image"),
+        Some(_) if column == Column::IncusAgent7 => tool("MOTE_IMAGE_GO7", "target/image-go7"),
         Some(name) => tool("MOTE_IMAGE_ALONE", "target/image-alone").join(name),
     };
     let boots =

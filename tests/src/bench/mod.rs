@@ -1,14 +1,15 @@
 //! `scripts/bench`: the same measurements on mote and on Debian's Go agents, in the same VM, by the same
-//! host and the same clients, in turn. `rows` says what, `steps`, `quiet` and `fixed` measure, `page`
+//! host and the same clients, in turn. `rows` says what, `steps`, `counted`, `native` and `fixed` measure, `page`
 //! shows the results.
 
 mod attempt;
 pub mod book;
 mod calls;
+pub mod counted;
 mod fixed;
 mod from_host;
+mod native;
 pub mod page;
-pub mod quiet;
 pub mod results;
 pub mod rows;
 mod start;
@@ -65,26 +66,23 @@ pub fn run(options: &Options) -> Book {
             }
         }
     }
-    if wants("idle") || wants("wakeups") {
-        say("idle");
-        for (column, found) in quiet::idle(options.columns, options.rounds) {
-            book.add(column, found);
-        }
-    }
     for column in options.columns.iter().copied() {
         if wants("bytes") || wants("xz") || wants("zstd") {
             book.add(column, fixed::bytes(column));
         }
-        if wants("instructions") || wants("instructions0") {
+        if rows::ROWS.iter().any(|row| row.unit == rows::MILLIONS && wants(row.id)) {
             say(&format!("instructions: {}", column.title()));
-            let found = quiet::instructions(column);
-            book.add(column, found.into_iter().filter(|(row, _)| wants(row)).collect());
+            book.add(column, counted::found(column));
         }
         // The older build has no image of its own kind, with nothing else in it.
         if wants("least") && column != Column::Before {
             say(&format!("smallest VM: {}", column.title()));
             book.add(column, fixed::least(column));
         }
+    }
+    if rows::ROWS.iter().any(|row| row.unit == rows::MICROSECONDS && wants(row.id)) {
+        say("without a VM");
+        book.add(Column::MoteLxd, native::found());
     }
     say("done");
     book
@@ -116,6 +114,7 @@ fn machine(options: &Options) -> Vec<(String, String)> {
         ("QEMU's machine", vm::PC.to_owned()),
         ("accelerator", variable("MOTE_ACCEL", "tcg")),
         (book::CPU, format!("1 x {}", variable("MOTE_CPU", "qemu64"))),
+        ("CPU where instructions are counted", counted::CPU.to_owned()),
         ("memory of the VM", format!("{} MiB", visit::MEMORY)),
         // For judging the figures: those of a busy machine are less reliable.
         ("load average before", load.split(' ').next().unwrap_or_default().to_owned()),

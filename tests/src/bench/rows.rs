@@ -74,8 +74,31 @@ pub const SINK: &str = "sink";
 /// Baseline rows, shown below the table, each with the row that it limits.
 pub const LIMITS: [(&str, &str); 2] = [(FLOOR, "root"), (SINK, "put")];
 
+/// Unit of the rows of [`super::counted`].
+pub const MILLIONS: &str = "million guest instructions";
+/// Unit of the rows of [`super::native`].
+pub const MICROSECONDS: &str = "µs of CPU, without a VM";
+
 /// All rows in the page's order.
-pub const ROWS: [Row; 34] = [
+pub const ROWS: [Row; 48] = [
+    row("i-start", "start to CONNECTED", MILLIONS, Lower).short(),
+    row("i-root", "`GET /`", MILLIONS, Lower).short(),
+    row("i-config", "`GET /1.0/config`", MILLIONS, Lower).short(),
+    row("i-exec", "`exec true`", MILLIONS, Lower).short(),
+    row("i-in", "`exec`, 1 MiB of input", MILLIONS, Lower),
+    row("i-out", "`exec`, 1 MiB of output", MILLIONS, Lower).short(),
+    row("i-put", "SFTP, 1 MiB put", MILLIONS, Lower).short(),
+    row("i-get", "SFTP, 1 MiB got", MILLIONS, Lower).short(),
+    row("i-metrics", "metrics", MILLIONS, Lower).short(),
+    row("i-idle", "an idle minute", MILLIONS, Lower).short(),
+    row("wakeups", "wake-ups in an idle minute", "", Lower).short(),
+    row("n-root", "`GET /`", MICROSECONDS, Lower),
+    row("n-config", "`GET /1.0/config`", MICROSECONDS, Lower),
+    row("n-exec", "`exec true`", MICROSECONDS, Lower),
+    row("n-out", "`exec`, 1 MiB of output", MICROSECONDS, Lower),
+    row("n-put", "SFTP, 1 MiB put", MICROSECONDS, Lower),
+    row("n-get", "SFTP, 1 MiB got", MICROSECONDS, Lower),
+    row("n-metrics", "metrics", MICROSECONDS, Lower),
     row("bytes", "binary", "bytes", Lower).goal(Goal::Times(13.0)),
     row("xz", "binary with `xz -9e`", "bytes", Lower).short(),
     row("zstd", "binary with `zstd -19`", "bytes", Lower),
@@ -99,8 +122,6 @@ pub const ROWS: [Row; 34] = [
     row("late8", "`GET /1.0/config`, 8 clients, p99", "ms", Lower),
     row("rate64", "`GET /1.0/config`, 64 clients", "per s", Higher).short(),
     row("late64", "`GET /1.0/config`, 64 clients, p99", "ms", Lower),
-    row("instructions", "guest instructions for one `GET /1.0/config`", "", Lower).short(),
-    row("instructions0", "guest instructions for one `GET /`", "", Lower).short(),
     row("image", "image export", "MB/s", Higher),
     row("exec", "`exec true`", "per s", Higher).goal(Goal::Times(2.0)),
     row("stdout", "`exec`, 16 MiB of output", "MB/s", Higher).short(),
@@ -108,8 +129,6 @@ pub const ROWS: [Row; 34] = [
     row(SINK, "16 MiB put to a program that does nothing else", "MB/s", Higher),
     row("get", "SFTP, 16 MiB got", "MB/s", Higher).short(),
     row("metrics", "metrics, one call", "ms", Lower).goal(Goal::Times(1.5)),
-    row("idle", "guest instructions when idle", "a minute", Lower).short(),
-    row("wakeups", "wake-ups when idle", "a minute", Lower).short(),
 ];
 
 /// The row with this short name.

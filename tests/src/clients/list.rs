@@ -1,7 +1,6 @@
 //! The list of clients.
 
 use super::{Played, Subject};
-use crate::column::Column;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
@@ -58,7 +57,7 @@ impl Client {
     pub fn speaks_to(&self, subject: Subject) -> bool {
         let incus = match subject {
             Subject::Sockets(played) => played == Played::Incus,
-            Subject::Booted(column) => matches!(column, Column::MoteIncus | Column::IncusAgent),
+            Subject::Booted(column) => column.is_incus(),
         };
         let here = match self.place {
             Guest => true,

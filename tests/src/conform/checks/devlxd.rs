@@ -133,7 +133,9 @@ fn key_miss(agent: &Agent) -> Claim {
     let words = match agent.column {
         Column::MoteLxd | Column::Before => "404 Not Found",
         // The wording of these agents' hosts.
-        Column::LxdAgent | Column::MoteIncus | Column::IncusAgent => "404 not found",
+        Column::LxdAgent | Column::MoteIncus | Column::IncusAgent | Column::IncusAgent7 => {
+            "404 not found"
+        }
     };
     same("it", get(agent, "/1.0/config/user.nothing")?.short(), words)
 }
@@ -141,7 +143,9 @@ fn key_miss(agent: &Agent) -> Claim {
 fn key_forbidden(agent: &Agent) -> Claim {
     let words = match agent.column {
         Column::MoteLxd | Column::Before => "403 Forbidden",
-        Column::LxdAgent | Column::MoteIncus | Column::IncusAgent => "403 not authorized",
+        Column::LxdAgent | Column::MoteIncus | Column::IncusAgent | Column::IncusAgent7 => {
+            "403 not authorized"
+        }
     };
     same("it", get(agent, "/1.0/config/volatile.uuid")?.short(), words)
 }
@@ -158,7 +162,9 @@ fn meta_data(agent: &Agent) -> Claim {
     same("status", answer.status, 200)?;
     let head = match agent.column {
         Column::MoteLxd | Column::Before => "",
-        Column::LxdAgent | Column::MoteIncus | Column::IncusAgent => "#cloud-config\n",
+        Column::LxdAgent | Column::MoteIncus | Column::IncusAgent | Column::IncusAgent7 => {
+            "#cloud-config\n"
+        }
     };
     let wanted = format!("{head}instance-id: ");
     hold("it begins otherwise", answer.text().starts_with(&wanted))?;

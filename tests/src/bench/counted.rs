@@ -4,12 +4,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Spent, counting};
-use crate::bench::visit::Visit;
-use crate::bench::{calls, start};
+use super::attempt::attempt;
+use super::book::Found;
+use super::visit::{MEMORY, Visit};
+use super::{calls, start};
 use crate::column::Column;
 use crate::host::NAME;
-use crate::noise;
+use crate::vm::Spec;
+use crate::{noise, world};
+
+/// The CPU of the VMs: the newest that QEMU emulates, with AES and AVX2 like the CPUs of today's hosts.
+pub const CPU: &str = "max";
 
 /// Transfers are counted by the MiB: the cost of this many less that of none.
 const MIB: u32 = 4;
@@ -24,6 +29,36 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// What is counted, and its instructions.
 pub type Row = (&'static str, u64);
+
+/// The bench's rows, by the names of [`all`].
+const ROWS: [(&str, &str); 11] = [
+    ("start to CONNECTED", "i-start"),
+    ("`GET /`", "i-root"),
+    ("`GET /1.0/config`", "i-config"),
+    ("`exec true`", "i-exec"),
+    ("1 MiB into a command", "i-in"),
+    ("1 MiB out of a command", "i-out"),
+    ("1 MiB put", "i-put"),
+    ("1 MiB got", "i-get"),
+    ("metrics", "i-metrics"),
+    ("an idle minute", "i-idle"),
+    ("wake-ups in it", "wakeups"),
+];
+
+/// Measures the bench's rows: millions of instructions, and a number of wake-ups.
+pub(super) fn found(column: Column) -> Found {
+    let rows = match attempt(|| all(column)) {
+        Ok((_, rows)) => rows,
+        Err(why) => return ROWS.map(|(_, id)| (id, Err(why.clone()))).into(),
+    };
+    let found = |(name, count): (&str, u64)| {
+        let (_, id) = ROWS.into_iter().find(|(known, _)| *known == name)?;
+        let unit = if id.starts_with("i-") { 1e6 } else { 1.0 };
+        let count = count.to_string().parse::<f64>().expect("a number");
+        Some((id, Ok(count / unit)))
+    };
+    rows.into_iter().filter_map(found).collect()
+}
 
 /// Measures all rows; says the guest's kernel first, such as `6.1`, which does most of the work.
 #[must_use]
@@ -70,6 +105,59 @@ pub fn all(column: Column) -> (String, Vec<Row>) {
     rows.push(("an idle minute", idle.count()));
     rows.push(("wake-ups in it", idle.wakeups()));
     (kernel, rows)
+}
+
+/// A VM whose clock advances by 1 ns per instruction, and in real time while it sleeps. The
+/// kernel's CPU times use that clock, so they do not depend on the load of the machine.
+fn counting(column: Column) -> Spec {
+    // The RTC uses the same clock. Otherwise the guest's clock would fall behind on a busy machine, and the agent would see a pause.
+    let words = ["-icount", "shift=0,sleep=on", "-rtc", "clock=vm", "-cpu", CPU];
+    let extra = words.map(str::to_owned).into();
+    Spec { memory: MEMORY, extra, ..world::spec(column) }
+}
+
+/// Sums of the counters of all threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Spent {
+    /// Instructions in user space and kernel: CPU time in ns of the guest's clock.
+    instructions: f64,
+    /// Context switches, voluntary and not.
+    switches: f64,
+}
+
+impl Spent {
+    fn read(visit: &mut Visit) -> Self {
+        Self::parse(&visit.proc("task/*/schedstat"), &visit.proc("task/*/status"))
+    }
+
+    fn parse(schedstat: &str, status: &str) -> Self {
+        let number = |word: Option<&str>| word.and_then(|word| word.parse::<f64>().ok());
+        let first = |line: &str| number(line.split_whitespace().next());
+        let switches = status.lines().filter(|line| line.contains("ctxt_switches:"));
+        Self {
+            instructions: schedstat.lines().filter_map(first).sum(),
+            switches: switches.filter_map(|line| number(line.split_whitespace().last())).sum(),
+        }
+    }
+
+    /// The instructions, a whole number.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of u64")]
+    fn count(self) -> u64 {
+        self.instructions as u64
+    }
+
+    /// The context switches, a whole number.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a sum of u64")]
+    fn wakeups(self) -> u64 {
+        self.switches as u64
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            instructions: self.instructions - before.instructions,
+            switches: self.switches - before.switches,
+        }
+    }
 }
 
 type Transfer = dyn Fn(&mut Visit, u32);
@@ -141,5 +229,15 @@ mod tests {
         let text = "version 15\ntimestamp 4294\ncpu0 0 0 0 0 0 0 7000 1 2\ndomain0 1 2 3 4 5 6 7 8\n\
                     cpu1 0 0 0 0 0 0 50 1 2\n";
         assert_eq!(total(text), 7050);
+    }
+
+    #[test]
+    fn counters_of_all_threads_are_added() {
+        let status = "Name:\ta\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t2\n\
+                      Name:\ta\nvoluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t0\n";
+        let spent = Spent::parse("1000 7 3\n500 1 1\n", status);
+        assert_eq!(spent, Spent { instructions: 1500.0, switches: 17.0 });
+        let before = Spent { instructions: 500.0, switches: 7.0 };
+        assert_eq!(spent.since(before), Spent { instructions: 1000.0, switches: 10.0 });
     }
 }
