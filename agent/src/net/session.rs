@@ -41,6 +41,8 @@ pub(super) struct Session {
     /// Limit of sealed bytes that are not sent.
     limit: usize,
     has_ended: bool,
+    /// The peer has violated TLS.
+    has_failed: bool,
 }
 
 /// A buffer whose first `sealed` bytes are to be sent.
@@ -99,6 +101,7 @@ impl Session {
             outgoing: Outgoing::default(),
             limit: UNSENT,
             has_ended: false,
+            has_failed: false,
         }
     }
 
@@ -214,6 +217,9 @@ impl Session {
     /// Processes all that was received, its plaintext to `room` and then to `opened`, and seals. Returns false if the handshake
     /// does not allow that yet.
     fn run(&mut self, seal: Seal<'_>, room: &mut &mut [u8]) -> Result<bool, Error> {
+        if self.has_failed {
+            return Err(Error::HandshakeNotComplete);
+        }
         loop {
             match self.step(seal, room) {
                 Ok(Step::Next) => {}
@@ -221,11 +227,10 @@ impl Session {
                 Ok(Step::Idle) => return Ok(true),
                 Ok(Step::Blocked) => return Ok(false),
                 Err(error) => {
-                    // Only the alert is left to send. rustls must not see the malformed record again: it
-                    // would alert twice, which is a failed assertion in debug builds.
-                    self.incoming.clear();
-                    self.processed = 0;
-                    while let Ok(Step::Next) = self.step(Seal::Nothing, room) {}
+                    // Seals the alert. rustls must see no record after that: it would read the invalid one
+                    // again and seal a second alert.
+                    drop(self.step(Seal::Nothing, room));
+                    (self.incoming, self.processed, self.has_failed) = (Vec::new(), 0, true);
                     return Err(error);
                 }
             }
