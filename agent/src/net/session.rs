@@ -40,9 +40,17 @@ pub(super) struct Session {
     outgoing: Outgoing,
     /// Limit of sealed bytes that are not sent.
     limit: usize,
-    has_ended: bool,
-    /// The peer has violated TLS.
-    has_failed: bool,
+    peer: Peer,
+}
+
+/// What is known of the peer.
+#[derive(Clone, Copy, PartialEq)]
+enum Peer {
+    Sends,
+    /// It has closed its side.
+    Ended,
+    /// It has violated TLS.
+    Failed,
 }
 
 /// A buffer whose first `sealed` bytes are to be sent.
@@ -100,8 +108,7 @@ impl Session {
             read: 0,
             outgoing: Outgoing::default(),
             limit: UNSENT,
-            has_ended: false,
-            has_failed: false,
+            peer: Peer::Sends,
         }
     }
 
@@ -125,7 +132,7 @@ impl Session {
 
     /// Returns true if the peer sends nothing more.
     pub(super) fn has_ended(&self) -> bool {
-        self.has_ended
+        self.peer == Peer::Ended
     }
 
     /// Processes what was received and copies plaintext to `out`; returns how many bytes.
@@ -182,7 +189,9 @@ impl Session {
         let received = receive(from, rustix::buffer::spare_capacity(&mut self.incoming));
         match received {
             Ok(count) => {
-                self.has_ended = count == 0;
+                if count == 0 && self.peer == Peer::Sends {
+                    self.peer = Peer::Ended;
+                }
                 self.room = if count < SHORT { SHORT } else { LONG };
             }
             // The connection is idle.
@@ -217,20 +226,20 @@ impl Session {
     /// Processes all that was received, its plaintext to `room` and then to `opened`, and seals. Returns false if the handshake
     /// does not allow that yet.
     fn run(&mut self, seal: Seal<'_>, room: &mut &mut [u8]) -> Result<bool, Error> {
-        if self.has_failed {
+        if self.peer == Peer::Failed {
             return Err(Error::HandshakeNotComplete);
         }
         loop {
             match self.step(seal, room) {
                 Ok(Step::Next) => {}
-                Ok(Step::PeerClosed) => self.has_ended = true,
+                Ok(Step::PeerClosed) => self.peer = Peer::Ended,
                 Ok(Step::Idle) => return Ok(true),
                 Ok(Step::Blocked) => return Ok(false),
                 Err(error) => {
                     // Seals the alert. rustls must see no record after that: it would read the invalid one
                     // again and seal a second alert.
                     drop(self.step(Seal::Nothing, room));
-                    (self.incoming, self.processed, self.has_failed) = (Vec::new(), 0, true);
+                    (self.incoming, self.processed, self.peer) = (Vec::new(), 0, Peer::Failed);
                     return Err(error);
                 }
             }
