@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     /// The number of commits to `agent/` after which the figures are too old.
-    const MAX_AGE: u32 = 50;
+    const MAX_AGE: u32 = 20;
 
     /// Returns the number of commits to `agent/` since then; `None` without a git history.
     fn age(commit: &str) -> Option<u32> {
