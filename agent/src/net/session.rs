@@ -331,8 +331,17 @@ impl Outgoing {
         write: &mut dyn FnMut(&mut [u8]) -> Result<usize, usize>,
     ) -> Result<(), Error> {
         loop {
-            let end = self.bytes.len().max(self.sealed + room);
-            self.bytes.resize(end, 0);
+            let end = self.sealed + room;
+            if self.bytes.len() < end {
+                // `Vec::resize` writes byte by byte at this optimization level.
+                let mut longer = vec![0; end];
+                if let (Some(to), Some(from)) =
+                    (longer.get_mut(..self.sealed), self.bytes.get(..self.sealed))
+                {
+                    to.copy_from_slice(from);
+                }
+                self.bytes = longer;
+            }
             match write(self.bytes.get_mut(self.sealed..).unwrap_or_default()) {
                 Ok(length) => {
                     self.sealed += length;
