@@ -36,11 +36,16 @@ extern "C" fn main(_: libc::c_int, given: *mut *const c_char) -> libc::c_int {
 /// The program's arguments, its name first.
 pub(crate) fn arguments() -> impl Iterator<Item = OsString> {
     let first = ARGUMENTS.load(Ordering::Relaxed);
-    (0..).map_while(move |at| {
-        // SAFETY: the array ends in null, after which nothing is read; its strings live as long as the process.
-        unsafe {
-            let text = if first.is_null() { null_mut() } else { first.add(at).read().cast_mut() };
-            (!text.is_null()).then(|| OsString::from_vec(CStr::from_ptr(text).to_bytes().to_vec()))
-        }
-    })
+    // Fused: the environment follows the null.
+    (0..)
+        .map_while(move |at| {
+            // SAFETY: the array ends in null, after which nothing is read; its strings live as long as the process.
+            unsafe {
+                let text =
+                    if first.is_null() { null_mut() } else { first.add(at).read().cast_mut() };
+                (!text.is_null())
+                    .then(|| OsString::from_vec(CStr::from_ptr(text).to_bytes().to_vec()))
+            }
+        })
+        .fuse()
 }
