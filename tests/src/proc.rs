@@ -19,15 +19,18 @@ pub fn memory(pid: u32, file: &str, field: &str) -> u64 {
 
 /// Time of a process of this machine on the CPU, in hundredths of a second.
 pub fn ticks(pid: u32) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
-    after_name(&text).skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+    ticks_of(pid, 2)
 }
 
 /// The same with what its children had that it waited for.
-#[must_use]
-pub fn ticks_with_children(pid: u32) -> f64 {
+pub fn ticks_with_children(pid: u32) -> u64 {
+    ticks_of(pid, 4)
+}
+
+/// The sum of the first fields of utime, stime, cutime and cstime (proc_pid_stat(5)).
+fn ticks_of(pid: u32, fields: usize) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a living process");
-    after_name(&text).skip(11).take(4).filter_map(|field| field.parse::<f64>().ok()).sum()
+    after_name(&text).skip(11).take(fields).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
 /// How much of the time that a process of this machine could have run in it did run, while that time passes. What it

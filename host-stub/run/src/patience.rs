@@ -107,13 +107,10 @@ pub(crate) fn is_unsent(error: &anyhow::Error) -> bool {
 mod tests {
     use super::*;
     use anyhow::anyhow;
-    use mote_client::instance::Flavour;
-    use mote_client::instance::{Channel, Instance, Vsock};
+    use mote_client::instance::{Flavour, Instance};
 
     fn of(trouble: Trouble) -> anyhow::Error {
-        let channel = Channel::Qmp("/nowhere".into());
-        let vsock = Vsock::Plain("/tmp/p".into());
-        let instance = Instance::new("vm1", Flavour::Lxd, vsock, channel);
+        let instance = Instance::sample(Flavour::Lxd, &[]);
         FailedCall::of_trouble(anyhow!("x"), &instance, trouble).context("events")
     }
 

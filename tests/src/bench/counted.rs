@@ -54,8 +54,7 @@ pub(super) fn found(column: Column) -> Found {
     let found = |(name, count): (&str, u64)| {
         let (_, id) = ROWS.into_iter().find(|(known, _)| *known == name)?;
         let unit = if id.starts_with("i-") { 1e6 } else { 1.0 };
-        let count = count.to_string().parse::<f64>().expect("a number");
-        Some((id, Ok(count / unit)))
+        Some((id, Ok(count as f64 / unit)))
     };
     rows.into_iter().filter_map(found).collect()
 }

@@ -53,6 +53,7 @@ pub fn run(options: &Options) -> Book {
     let begun = Instant::now();
     let say = |what: &str| eprintln!("[{:4.0} s] {what}", begun.elapsed().as_secs_f64());
     let wants = |row: &str| options.wants(row);
+    let wants_unit = |unit| rows::ROWS.iter().any(|row| row.unit == unit && wants(row.id));
     for round in 1..=options.rounds {
         // The order alternates: the position changed the start of the same build by 8 %.
         let mut columns = options.columns.to_vec();
@@ -70,7 +71,7 @@ pub fn run(options: &Options) -> Book {
         if wants("bytes") || wants("xz") || wants("zstd") {
             book.add(column, fixed::bytes(column));
         }
-        if rows::ROWS.iter().any(|row| row.unit == rows::MILLIONS && wants(row.id)) {
+        if wants_unit(rows::MILLIONS) {
             say(&format!("instructions: {}", column.title()));
             book.add(column, counted::found(column));
         }
@@ -80,7 +81,7 @@ pub fn run(options: &Options) -> Book {
             book.add(column, fixed::least(column));
         }
     }
-    if rows::ROWS.iter().any(|row| row.unit == rows::MICROSECONDS && wants(row.id)) {
+    if wants_unit(rows::MICROSECONDS) {
         say("without a VM");
         book.add(Column::MoteLxd, native::found());
     }

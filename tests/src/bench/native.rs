@@ -24,7 +24,7 @@ pub(super) fn found() -> Found {
         let cost = attempt(|| {
             let before = proc::ticks_with_children(pid);
             (0..times).for_each(|_| act());
-            (proc::ticks_with_children(pid) - before) * 1e4 / f64::from(operations)
+            (proc::ticks_with_children(pid) - before) as f64 * 1e4 / f64::from(operations)
         });
         (id, cost)
     };

@@ -1,4 +1,4 @@
-//! What such an image costs, beside the same with a Go agent and busybox. A row of docs/results/boots.md each run; its table
+//! Cost of such an image, compared with the same with a Go agent and busybox. A row of docs/results/boots.md each run; its table
 //! of three images, for which each is booted with ever less memory, only with `MOTE_WRITE_DOCS`.
 
 use std::fmt::Write as _;

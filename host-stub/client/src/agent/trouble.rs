@@ -161,7 +161,6 @@ impl fmt::Display for FailedCall {
 mod tests {
     use super::*;
     use crate::instance::Flavour;
-    use crate::instance::tests::instance;
     use anyhow::anyhow;
 
     #[test]
@@ -174,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_cause_comes_first_and_once() {
-        let vm = instance(Flavour::Lxd, &[]);
+        let vm = Instance::sample(Flavour::Lxd, &[]);
         let denied = rustls::Error::AlertReceived(AlertDescription::AccessDenied);
         let raw = io::Error::new(io::ErrorKind::InvalidData, denied);
         let explained = FailedCall::explained(anyhow::Error::from(raw).context("agent"), &vm);

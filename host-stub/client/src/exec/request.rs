@@ -340,7 +340,6 @@ mod tests {
     use clap::Parser;
 
     use crate::instance::Flavour;
-    use crate::instance::tests::instance;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -372,7 +371,7 @@ mod tests {
     #[test]
     fn the_host_fills_in_what_was_left_out_unless_told_not_to() {
         let config = [("environment.A", "of the instance"), ("environment.B", "b")];
-        let instance = instance(Flavour::Lxd, &config);
+        let instance = Instance::sample(Flavour::Lxd, &config);
         let body = parse("vm1 -T --env A=mine -- id").unwrap().body(&instance, false);
         let environment = &body["environment"];
         assert_eq!((&environment["A"], &environment["B"]), (&json!("mine"), &json!("b")));

@@ -8,8 +8,6 @@ pub mod store;
 pub mod vsock_device;
 
 pub use flavour::Flavour;
-#[cfg(test)]
-pub(crate) use model::tests;
 pub use model::{
     AGENT, CONFIG_DISK, Channel, GENERATION, Instance, POWER, READY, UUID, VSOCK_ID, Vsock,
 };

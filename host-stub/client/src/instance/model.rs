@@ -103,14 +103,15 @@ pub const VSOCK_ID: &str = "volatile.vsock_id";
 pub const CONFIG_DISK: &str = "config";
 
 impl Instance {
-    /// Returns an instance without configuration, devices and volumes.
-    pub fn new(name: &str, flavour: Flavour, vsock: Vsock, channel: Channel) -> Self {
+    /// Returns an instance that no VM belongs to, for the unit tests of these crates.
+    pub fn sample(flavour: Flavour, config: &[(&str, &str)]) -> Self {
+        let pairs = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         Self {
-            name: name.to_owned(),
+            name: "vm1".into(),
             flavour,
-            vsock,
-            channel,
-            config: BTreeMap::new(),
+            vsock: Vsock::Plain("/tmp/p".into()),
+            channel: Channel::Qmp("/nowhere".into()),
+            config: pairs.collect(),
             devices: BTreeMap::new(),
             volumes: BTreeMap::new(),
         }
@@ -189,33 +190,25 @@ impl Instance {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// Returns an instance for tests.
-    pub(crate) fn instance(flavour: Flavour, config: &[(&str, &str)]) -> Instance {
-        let channel = Channel::Qmp("/nowhere".into());
-        let mut instance = Instance::new("vm1", flavour, Vsock::Plain("/tmp/p".into()), channel);
-        let pairs = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        instance.config = pairs.collect();
-        instance
-    }
 
     #[test]
     fn each_flavour_tells_its_own_flag_and_only_if_it_is_on() {
-        let told = instance(Flavour::Lxd, &[]).told(5, "PEM");
+        let told = Instance::sample(Flavour::Lxd, &[]).told(5, "PEM");
         assert_eq!(told, json!({"cid": 2, "port": 5, "certificate": "PEM", "devlxd": true}));
-        let told = instance(Flavour::Incus, &[]).told(5, "PEM");
+        let told = Instance::sample(Flavour::Incus, &[]).told(5, "PEM");
         assert_eq!(told["dev_incus"], true);
         // The other server's key has no effect.
-        assert!(instance(Flavour::Incus, &[("security.devlxd", "false")]).allows_guests());
-        let off = instance(Flavour::Incus, &[("security.guestapi", "FALSE")]);
+        assert!(Instance::sample(Flavour::Incus, &[("security.devlxd", "false")]).allows_guests());
+        let off = Instance::sample(Flavour::Incus, &[("security.guestapi", "FALSE")]);
         assert_eq!(off.told(5, "PEM").get("dev_incus"), None);
     }
 
     #[test]
     fn a_nic_shows_the_address_that_the_host_chose() {
-        let mut instance = instance(Flavour::Lxd, &[("volatile.eth0.hwaddr", "00:16:3e:00:00:01")]);
+        let mut instance =
+            Instance::sample(Flavour::Lxd, &[("volatile.eth0.hwaddr", "00:16:3e:00:00:01")]);
         for (name, kind) in [("eth0", "nic"), ("disk", "disk")] {
             instance.devices.insert(name.into(), [("type".into(), kind.into())].into());
         }

@@ -187,10 +187,9 @@ fn is_readonly(device: &Device) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::tests::instance;
 
     fn with_disk(flavour: Flavour, name: &str, pairs: &[(&str, &str)]) -> Instance {
-        let mut instance = instance(flavour, &[]);
+        let mut instance = Instance::sample(flavour, &[]);
         let all = [&[("type", "disk"), ("path", "/mnt/x")], pairs].concat();
         let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         instance.devices.insert(name.into(), all.iter().map(pair).collect());
@@ -214,7 +213,7 @@ mod tests {
         );
         let incus = mounts(&with_disk(Flavour::Incus, "d", &[("io.bus", "9p")]));
         assert_eq!(incus[0]["fstype"], "9p");
-        assert_eq!(mounts(&instance(Flavour::Lxd, &[])), json!([]));
+        assert_eq!(mounts(&Instance::sample(Flavour::Lxd, &[])), json!([]));
     }
 
     #[test]

@@ -252,11 +252,10 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::tests::instance;
     use serde_json::json;
 
     fn text(flavour: Flavour, metadata: Value) -> Result<String> {
-        openmetrics(&instance(flavour, &[]), &metadata)
+        openmetrics(&Instance::sample(flavour, &[]), &metadata)
     }
 
     #[test]

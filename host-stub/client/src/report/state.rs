@@ -200,12 +200,11 @@ fn looks_like_time(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::tests::instance;
     use serde_json::json;
 
     #[test]
     fn a_state_without_processes_or_with_wrong_types_is_refused() {
-        let lxd = instance(Flavour::Lxd, &[]);
+        let lxd = Instance::sample(Flavour::Lxd, &[]);
         let text = readable(&lxd, &json!({"processes": 3, "disk": null, "network": null}));
         assert!(text.unwrap().contains("processes  3\n"));
         let lo = |lo: Value| json!({"processes": 3, "network": {"lo": lo}});
@@ -240,7 +239,7 @@ mod tests {
                 "host_name": "", "counters": {"bytes_received": 2048, "packets_received": 3},
                 "addresses": [{"family": "inet", "address": "127.0.0.1", "netmask": "8",
                     "scope": "local"}]}}});
-        let shown = readable(&instance(Flavour::Lxd, &[]), &said).unwrap();
+        let shown = readable(&Instance::sample(Flavour::Lxd, &[]), &said).unwrap();
         let expected = "processes  6\ncpu time   1.2 s\nmemory     34.0 MiB\nswap       none in use\n\
             os         os: Debian\\x1b[2J\nnetwork    lo: loopback, up, mtu 65536\n             \
             inet 127.0.0.1/8 local\n             received 2.00 KiB in 3 packets, 0 errors, 0 dropped\n             \
@@ -250,7 +249,7 @@ mod tests {
 
     #[test]
     fn incus_wants_pid_1() {
-        let incus = instance(Flavour::Incus, &[]);
+        let incus = Instance::sample(Flavour::Incus, &[]);
         let time = "0001-01-01T00:00:00Z";
         readable(&incus, &json!({"processes": 3, "pid": 1, "started_at": time})).unwrap();
         assert!(readable(&incus, &json!({"processes": 3, "pid": 7})).is_err());

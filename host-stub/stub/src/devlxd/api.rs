@@ -244,16 +244,6 @@ fn pro_token(instance: &Instance) -> Result<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mote_client::instance::{Channel, Vsock};
-
-    fn instance(flavour: Flavour, config: &[(&str, &str)]) -> Instance {
-        let channel = Channel::Qmp("/nowhere".into());
-        let mut instance = Instance::new("vm1", flavour, Vsock::Plain("/tmp/p".into()), channel);
-        let pairs = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        instance.config = pairs.collect();
-        instance
-    }
-
     fn get(target: &str) -> Message {
         Message { method: "GET".into(), target: target.into(), ..Message::default() }
     }
@@ -261,7 +251,8 @@ mod tests {
     #[test]
     fn each_server_has_its_own_keys_and_words() {
         let config = [("user.a", "1"), ("user.empty", ""), ("limits.cpu", "1")];
-        let (lxd, incus) = (instance(Flavour::Lxd, &config), instance(Flavour::Incus, &config));
+        let (lxd, incus) =
+            (Instance::sample(Flavour::Lxd, &config), Instance::sample(Flavour::Incus, &config));
         assert_eq!(config_value(&lxd, "user.a"), data(json!("1")));
         assert_eq!(config_value(&lxd, "user.empty"), error(404, "Not Found"));
         assert_eq!(config_value(&incus, "user.empty"), data(json!("")));
@@ -273,7 +264,7 @@ mod tests {
     #[test]
     fn ssh_keys_are_hidden_and_imply_the_documents_that_carry_them() {
         let config = [("cloud-init.ssh-keys.me", "root:ssh-ed25519 AAAA"), ("user.user-data", "x")];
-        let lxd = instance(Flavour::Lxd, &config);
+        let lxd = Instance::sample(Flavour::Lxd, &config);
         let keys = config_keys(&lxd);
         assert_eq!(
             keys,
@@ -294,18 +285,18 @@ mod tests {
     fn the_info_has_what_each_server_says() {
         let token = [("mote.bearer", "t"), ("security.devlxd.management.volumes", "true")];
         let mut request = get("/1.0");
-        let lxd = instance(Flavour::Lxd, &token);
+        let lxd = Instance::sample(Flavour::Lxd, &token);
         assert_eq!(info(&lxd, &request)["auth"], "untrusted");
         request.headers.push(("authorization".into(), "Bearer t".into()));
         assert_eq!(info(&lxd, &request)["auth"], "trusted");
         assert_eq!(info(&lxd, &request)["supported_storage_drivers"][0]["name"], "dir");
-        let old = info(&instance(Flavour::LxdOld, &[]), &request);
+        let old = info(&Instance::sample(Flavour::LxdOld, &[]), &request);
         assert_eq!((&old["state"], &old["location"]), (&json!(""), &json!("none")));
-        let incus = info(&instance(Flavour::Incus, &[(READY, "true")]), &request);
+        let incus = info(&Instance::sample(Flavour::Incus, &[(READY, "true")]), &request);
         assert_eq!((&incus["state"], incus.get("auth")), (&json!("Ready"), None));
         // Without a configured token, an empty one is not accepted.
         request.headers[0].1 = "Bearer ".into();
-        assert!(!is_trusted(&instance(Flavour::Lxd, &[]), &request));
+        assert!(!is_trusted(&Instance::sample(Flavour::Lxd, &[]), &request));
     }
 
     #[test]

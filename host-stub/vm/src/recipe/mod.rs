@@ -170,14 +170,6 @@ mod tests {
     use super::*;
     use mote_client::instance::{Channel, Flavour, GENERATION, UUID};
 
-    fn instance(flavour: Flavour, config: &[(&str, &str)]) -> Instance {
-        let channel = Channel::Qmp("/nowhere".into());
-        let mut instance = Instance::new("vm1", flavour, Vsock::Plain("/tmp/p".into()), channel);
-        let pairs = config.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        instance.config = pairs.collect();
-        instance
-    }
-
     fn recipe(instance: &Instance) -> (Vec<String>, String) {
         let recipe = Recipe::of(Path::new("/d"), instance, Path::new("/d/instances/vm1/config"));
         (recipe.arguments().collect(), recipe.to_string())
@@ -190,7 +182,7 @@ mod tests {
             (Flavour::Incus, "name=org.linuxcontainers.incus,", 2, 16_384),
             (Flavour::LxdOld, "name=org.linuxcontainers.lxd,", 1, 16),
         ] {
-            let (arguments, _) = recipe(&instance(flavour, &[]));
+            let (arguments, _) = recipe(&Instance::sample(flavour, &[]));
             let count = |mark: &str| arguments.iter().filter(|word| word.contains(mark)).count();
             assert_eq!(count("chardev=qemu_serial-chardev,"), 1, "{arguments:?}");
             let ring = format!("ringbuf,id=qemu_serial-chardev,size={ring}");
@@ -201,7 +193,7 @@ mod tests {
 
     #[test]
     fn each_way_to_the_guest_has_its_device() {
-        let mut vm = instance(Flavour::Lxd, &[]);
+        let mut vm = Instance::sample(Flavour::Lxd, &[]);
         vm.vsock = Vsock::Cid(7);
         assert!(recipe(&vm).0.contains(&"vhost-vsock-pci,guest-cid=7".to_owned()));
         vm.vsock = Vsock::Uds("/d/vs".into());
@@ -217,7 +209,7 @@ mod tests {
 
     #[test]
     fn odd_paths_survive_the_shell_and_qemu() {
-        let mut vm = instance(Flavour::Lxd, &[]);
+        let mut vm = Instance::sample(Flavour::Lxd, &[]);
         vm.channel = Channel::Qmp("/it's a,b/qmp".into());
         let (arguments, text) = recipe(&vm);
         assert!(arguments.contains(&"unix:/it's a,,b/qmp,server=on,wait=off".to_owned()));
@@ -233,14 +225,14 @@ mod tests {
             ("systemd.credential.x", "y"),
             ("systemd.credential-binary.x2", "eXk="),
         ];
-        let (arguments, text) = recipe(&instance(Flavour::Lxd, &config));
+        let (arguments, text) = recipe(&Instance::sample(Flavour::Lxd, &config));
         let has = |word: &str| arguments.iter().any(|argument| argument == word);
         assert!(has("type=2,manufacturer=Canonical Ltd.,product=LXD"), "{arguments:?}");
         assert!(has("u-u") && has("vmgenid,guid=g-g") && has("max"), "{arguments:?}");
         assert!(has("virtio-balloon-pci") && has("virtio-rng-pci,rng=rng"), "{arguments:?}");
         assert!(text.contains("'type=2,manufacturer=Canonical Ltd.,product=LXD'"), "{text}");
         assert!(!text.contains("type=11") && !text.contains("accel="), "{text}");
-        let (arguments, _) = recipe(&instance(Flavour::Incus, &config));
+        let (arguments, _) = recipe(&Instance::sample(Flavour::Incus, &config));
         let smbios = arguments.iter().filter(|argument| argument.starts_with("type="));
         assert_eq!(
             smbios.collect::<Vec<_>>(),
@@ -255,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_machine_gets_nothing_that_qemu_has_not_for_it() {
-        let instance = instance(Flavour::Lxd, &[(UUID, "u-u"), (GENERATION, "g-g")]);
+        let instance = Instance::sample(Flavour::Lxd, &[(UUID, "u-u"), (GENERATION, "g-g")]);
         let mut recipe =
             Recipe::of(Path::new("/d"), &instance, Path::new("/d/instances/vm1/config"));
         for (machine, smbios, generation) in
@@ -272,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_root_disk_takes_the_kernels_place_and_a_seed_is_made_of_its_directory() {
-        let instance = instance(Flavour::Lxd, &[]);
+        let instance = Instance::sample(Flavour::Lxd, &[]);
         let mut recipe =
             Recipe::of(Path::new("/d"), &instance, Path::new("/d/instances/vm1/config"));
         assert!(recipe.to_string().contains("-kernel vmlinuz -initrd initrd"));
@@ -297,7 +289,7 @@ mod tests {
             let pairs = arguments.windows(2).filter(|two| two[0] == "-qmp");
             pairs.map(|two| two[1].split([':', ',']).nth(1).unwrap().to_owned()).collect()
         };
-        let mut vm = instance(Flavour::Lxd, &[]);
+        let mut vm = Instance::sample(Flavour::Lxd, &[]);
         vm.channel = Channel::Qmp("/q".into());
         assert_eq!(monitors(&vm), ["/q", "/q.yours"]);
         vm.channel = Channel::Serial { path: "/s".into(), shared: false };
