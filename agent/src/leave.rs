@@ -74,7 +74,7 @@ impl Signals {
                 Some(Signalled::Child) => agent.children.reap(),
                 Some(Signalled::Anew) => {
                     agent.renew_policy();
-                    leave.get_or_insert_with(|| Leave::anew(now()));
+                    leave.get_or_insert_with(|| Leave::reexec(now()));
                     agent.will_reexec.set(true);
                     agent.status_changed.raise();
                 }
@@ -89,7 +89,7 @@ impl Signals {
             }
             if built::INITRAMFS && follows && self.root.left() {
                 (follows, mode) = (false, Mode::Left);
-                leave = Some(Leave::anew(now()));
+                leave = Some(Leave::reexec(now()));
             }
             if leave.as_mut().is_some_and(|leave| leave.may(now(), load(agent))) {
                 reexec(agent, mode);
@@ -144,7 +144,7 @@ pub(crate) async fn hang_up(agent: &Agent) {
         return;
     }
     agent.operations.hang_up();
-    let taken = left(agent, Leave::anew(now()), |agent| {
+    let taken = left(agent, Leave::reexec(now()), |agent| {
         let is_busy = agent.operations.load() == Load::Busy
             || agent.host_requests.free() != HOST_REQUEST_PERMITS
             || agent.events.hosts() > 0;

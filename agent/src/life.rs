@@ -32,9 +32,9 @@ use crate::status::{port, pump, search, without_vsock};
 use crate::sys::{self, SignalSource, SystemError};
 use crate::system::devices;
 use crate::system::missing::Missing;
-use crate::system::modules::Patience;
+use crate::system::modules::NodeWait;
 use crate::transport::Listener;
-use crate::{devlxd, first_boot, follow, hostapi, ready_when};
+use crate::{devlxd, first_boot, hostapi, hotplug, ready_when, resume};
 
 /// Longest wait for STOPPED to be written.
 const GOODBYE: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub(crate) type Served = BoxFuture<'static, Result<(), SystemError>>;
 
 /// Says which program this is, and what is wrong with the image.
-fn introduce(options: &Options) {
+fn log_startup_state(options: &Options) {
     log::info(format_args!("mote-agent {VERSION}"));
     if !built::INIT && sys::process_id() == 1 {
         log::warn(format_args!("process 1, but built without init; see image/one-file"));
@@ -66,8 +66,8 @@ pub(crate) fn run(
     signals: SignalSource,
     go: impl FnOnce(Rc<Agent>, Served) -> Result<(), SystemError>,
 ) -> Result<(), StartError> {
-    let old_root = out_of_initramfs(&options);
-    introduce(&options);
+    let old_root = prepare_for_switch_root(&options);
+    log_startup_state(&options);
     // Before anything of the host's is touched.
     let policies = policy::read(&options);
     let mut known = None;
@@ -131,7 +131,7 @@ pub(crate) fn run(
 }
 
 /// Makes an agent of an initramfs fit to outlive that.
-fn out_of_initramfs(options: &Options) -> OldRoot {
+fn prepare_for_switch_root(options: &Options) -> OldRoot {
     if options.is_early() && !reexec::is_spared() {
         reexec::start(Mode::Spared);
     }
@@ -142,16 +142,16 @@ fn out_of_initramfs(options: &Options) -> OldRoot {
 }
 
 /// What follows the host and the clock, beside all else.
-fn follow(agent: &Rc<Agent>) {
+fn watch_changes(agent: &Rc<Agent>) {
     if built::RESOURCES {
-        agent.spawn(follow::run(agent.clone()));
+        agent.spawn(hotplug::run(agent.clone()));
     }
     // An initramfs is not the system that is to be Ready; nothing of that has begun.
     if built::READY_WHEN && !agent.options.is_early() {
         agent.spawn(ready_when::run(agent.clone()));
     }
     if built::RESTORE {
-        agent.spawn(follow::restore::run(agent.clone()));
+        agent.spawn(resume::run(agent.clone()));
     }
     let task = agent.clone();
     agent.spawn(async move {
@@ -174,7 +174,7 @@ async fn serve(
     conf: Option<Vec<u8>>,
 ) -> Result<(), SystemError> {
     let guests = agent.task(never(devlxd::server::run(agent.clone())));
-    follow(&agent);
+    watch_changes(&agent);
     let (late, arrived) = (Rc::new(RefCell::new(None)), Rc::new(Signal::default()));
     let announced: BoxFuture<'static> = if listeners.is_none() && built::STATE {
         Box::pin(announce_alone(agent.clone(), late.clone(), arrived.clone()))
@@ -244,7 +244,7 @@ async fn announce_alone(
         if looked.replace(seen) == Some(seen) {
             return false;
         }
-        let listeners = listen::listen(&agent.options, agent.flavour, Patience::Look);
+        let listeners = listen::listen(&agent.options, agent.flavour, NodeWait::None);
         *late.borrow_mut() = listeners.ok().map(|(listeners, _)| listeners);
         late.borrow().is_some()
     };

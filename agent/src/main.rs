@@ -9,11 +9,11 @@ mod cli;
 mod config;
 mod devlxd;
 mod first_boot;
-mod follow;
 mod freeze;
 mod guest_path;
 mod handover;
 mod hostapi;
+mod hotplug;
 mod init;
 mod leave;
 mod life;
@@ -21,6 +21,7 @@ mod net;
 mod options;
 mod print;
 mod ready_when;
+mod resume;
 mod runtime;
 mod start;
 mod status;
@@ -43,7 +44,7 @@ use crate::ready_when::watch;
 use crate::runtime::{log, run};
 use crate::start::error::StartError;
 use crate::sys::SystemError;
-use crate::workers::{again, grow, mount, report};
+use crate::workers::{after_resume, grow, mount, report};
 
 /// Runs the command that these arguments, the program's name first, ask for; returns the exit code.
 #[cfg_attr(test, expect(dead_code, reason = "the tests have a start of their own"))]
@@ -86,7 +87,7 @@ fn command(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         }
         Command::GrowWorker if built::RESOURCES => grow::work(&options.root),
         Command::Nics(first) if built::FIRST_BOOT => first_boot::nics::plugged(&options, *first),
-        Command::Again(what) if built::RESTORE => again::run(what),
+        Command::AfterResume(what) if built::RESTORE => after_resume::run(what),
         Command::Init if built::INIT => init::run(),
         Command::Leave(goal) if built::INIT => init::tell(*goal),
         Command::SftpServer(_)
@@ -96,7 +97,7 @@ fn command(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         | Command::Grow(_)
         | Command::GrowWorker
         | Command::Nics(_)
-        | Command::Again(_)
+        | Command::AfterResume(_)
         | Command::Init
         | Command::Leave(_) => built::absent(),
         // As theirs: the number alone.

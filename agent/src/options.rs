@@ -181,7 +181,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         |names: &[&str]| called.is_some_and(|name| names.iter().any(|original| name == *original));
     let stands_in = is_called(&["lxd-agent", "incus-agent"]);
     let leaves = built::INIT && is_called(&["halt", "poweroff", "reboot"]);
-    let mut options = unsaid(stands_in);
+    let mut options = defaults(stands_in);
     let (mut words, mut given) = (Vec::new(), 0);
     if leaves {
         // The system shuts down whatever the arguments are.
@@ -224,7 +224,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
 }
 
 /// Returns the defaults.
-fn unsaid(stands_in: bool) -> Options {
+fn defaults(stands_in: bool) -> Options {
     Options {
         config_dir: None,
         secrets_dir: None,

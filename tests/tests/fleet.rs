@@ -13,7 +13,7 @@ use mote_qemu::{LOOK, Ring, Sent, Throttle};
 const AGENTS: usize = 1_000;
 const MILLI: u64 = 1_000;
 const SECOND: u64 = 1_000 * MILLI;
-/// When the host's trouble begins; all agents have been CONNECTED for at least 10 s.
+/// When the host's failure begins; all agents have been CONNECTED for at least 10 s.
 const BEGIN: u64 = 20 * SECOND;
 const END: u64 = 120 * SECOND;
 /// LXD takes up its instances one after another when it starts.

@@ -33,9 +33,9 @@ pub struct Leave {
 }
 
 impl Leave {
-    /// To start anew, however long the host's commands take: one of them may be the upgrade itself.
+    /// For a re-exec, however long the host's commands take: one of them may be the upgrade itself.
     #[must_use]
-    pub const fn anew(asked: Uptime) -> Self {
+    pub const fn reexec(asked: Uptime) -> Self {
         Self { asked, latest: None, quiet_since: None }
     }
 
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn it_leaves_when_nothing_was_under_way_for_a_moment() {
-        let anew = || Leave::anew(START);
+        let anew = || Leave::reexec(START);
         assert_eq!(leaves(anew(), &[]), Some(100));
         assert_eq!(leaves(anew(), &[(Load::Busy, 0, 300), (Load::Busy, 350, 1000)]), Some(1100));
         assert_eq!(leaves(anew(), &[(Load::Busy, 0, 300), (Load::Results, 300, 5300)]), Some(5400));
@@ -86,13 +86,13 @@ mod tests {
     #[test]
     fn a_host_without_a_pause_does_not_put_it_off_for_ever() {
         let short = [(Load::Busy, 0, 9_900), (Load::Results, 9_900, u64::MAX)];
-        assert_eq!(leaves(Leave::anew(START), &short), Some(10_000));
+        assert_eq!(leaves(Leave::reexec(START), &short), Some(10_000));
     }
 
     #[test]
     fn a_new_start_waits_for_a_command_without_an_end_and_a_second_agent_does_not() {
         let always = [(Load::Busy, 0, u64::MAX)];
-        assert_eq!(leaves(Leave::anew(START), &always), None);
+        assert_eq!(leaves(Leave::reexec(START), &always), None);
         assert_eq!(leaves(Leave::replaced(START), &always), Some(300_000));
         assert_eq!(leaves(Leave::replaced(START), &[(Load::Busy, 0, 200)]), Some(300));
     }

@@ -33,14 +33,15 @@ pub mod hostapi;
 
 #[cfg(feature = "alloc")]
 pub mod first_boot;
-pub mod follow;
 pub mod freeze;
 pub mod guest_path;
+pub mod hotplug;
 #[cfg(feature = "alloc")]
 pub mod init;
 pub mod netlink;
 pub mod ready_when;
 pub mod report;
+pub mod resume;
 
 pub mod log_limit;
 pub mod sftp;

@@ -20,7 +20,7 @@ impl LogLimit {
     }
 
     /// Reports an occurrence. If it is to be logged: the number suppressed since the last one.
-    pub fn again(&mut self, now: Uptime) -> Option<u32> {
+    pub fn report(&mut self, now: Uptime) -> Option<u32> {
         if self.next.is_some_and(|next| now < next) {
             self.suppressed = self.suppressed.saturating_add(1);
             return None;
@@ -38,7 +38,7 @@ mod tests {
     fn a_flood_is_logged_twice_a_minute_with_its_size() {
         let mut limit = LogLimit::new(Duration::from_secs(30));
         let logged: std::vec::Vec<_> = (0..=60_000)
-            .filter_map(|now| Some((now, limit.again(Uptime::from_millis(now))?)))
+            .filter_map(|now| Some((now, limit.report(Uptime::from_millis(now))?)))
             .collect();
         assert_eq!(logged, [(0, 0), (30_000, 29_999), (60_000, 29_999)]);
     }

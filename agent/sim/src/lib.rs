@@ -143,7 +143,7 @@ mod signalled;
 
 // What is exchanged.
 mod below;
-use below::{first_boot, follow, guest_path, ready_when, sys, system, transport};
+use below::{first_boot, guest_path, hotplug, ready_when, resume, sys, system, transport};
 
 // What is around it.
 mod agents;
@@ -154,10 +154,10 @@ mod lives;
 mod machine;
 mod oracle;
 mod programs;
+mod scenario;
 mod story;
-mod world;
 
 pub use machine::dice::Dice;
 pub use machine::executor::{MILLI, Micros, SECOND};
+pub use scenario::Outcome;
 pub use story::{day, tell, tell_by};
-pub use world::Outcome;

@@ -16,9 +16,9 @@ use crate::machine::net::Listener;
 use crate::machine::wait::sleep;
 use crate::options::{self, Options};
 use crate::oracle::END;
+use crate::scenario::Scenario;
 use crate::start::error::StartError;
 use crate::sys::{SignalSource, Signalled};
-use crate::world::World;
 
 /// The first line comes when the port is found, at most 200 ms after an older one; it is looked for every 100 ms,
 /// and once it has been away for 10 s every second.
@@ -47,7 +47,7 @@ const ALL: &[u8] =
 const NO_EXEC: &[u8] = b"features: {files: true, guestapi: true, metrics: true, mounts: true, \
                          network: true, port-forward: true, state: true, templates: true}\n";
 
-impl World {
+impl Scenario {
     fn options(&self, stage: Stage) -> Options {
         let flavour = match self.flavour {
             Flavour::Incus => "incus",
@@ -70,15 +70,15 @@ impl World {
 
     /// Lets programs be started anew in their processes.
     pub(crate) fn restarts(self: &Rc<Self>) {
-        let world = Rc::downgrade(self);
+        let scenario = Rc::downgrade(self);
         let anew = move |old: &Rc<Agents>, stage| {
-            let Some(world) = world.upgrade() else { return };
+            let Some(scenario) = scenario.upgrade() else { return };
             // Who is connected to it is cut off; what the host runs is not.
-            world.oracle.excuse_guests();
-            let (sim, kernel) = (&world.sim, &here().kernel);
+            scenario.oracle.excuse_guests();
+            let (sim, kernel) = (&scenario.sim, &here().kernel);
             let listener = old.listens.borrow().listener().filter(|_| old.hands_on.get());
             kernel.end(sim, old);
-            world.launch(stage, listener);
+            scenario.launch(stage, listener);
         };
         *here().kernel.anew.borrow_mut() = Some(Rc::new(anew));
     }
@@ -91,13 +91,13 @@ impl World {
 
     /// The same after the first one's end, and a while.
     pub(crate) fn start_later(self: &Rc<Self>, stage: Stage, length: Micros) {
-        let (world, old) = (self.clone(), self.agents.number());
+        let (scenario, old) = (self.clone(), self.agents.number());
         self.sim.spawn(self.sim.process(Zone::Guest), async move {
-            while old.is_some() && world.agents.number() == old {
-                sleep(&world.sim, Zone::Guest, 10 * MILLI).await;
+            while old.is_some() && scenario.agents.number() == old {
+                sleep(&scenario.sim, Zone::Guest, 10 * MILLI).await;
             }
-            sleep(&world.sim, Zone::Guest, length).await;
-            world.start_agent(stage);
+            sleep(&scenario.sim, Zone::Guest, length).await;
+            scenario.start_agent(stage);
         });
     }
 
@@ -112,15 +112,15 @@ impl World {
         let agent = here().kernel.start(&self.sim, process, stage, listener);
         self.agents.last.replace(Some(agent.clone()));
         self.agents.starting.set(Some(self.sim.awake()));
-        let world = self.clone();
+        let scenario = self.clone();
         self.sim.spawn(process, async move {
             loop {
-                let seen = world.sim.unblocked.seen();
+                let seen = scenario.sim.unblocked.seen();
                 // exec(2) takes no time in which others could do something.
-                if !world.sim.is_blocked() && !here().kernel.is_starting_anew(process) {
+                if !scenario.sim.is_blocked() && !here().kernel.is_reexecuting(process) {
                     break;
                 }
-                world.sim.unblocked.after(seen).await;
+                scenario.sim.unblocked.after(seen).await;
             }
             let mut begun = None;
             let go = |shared, served| {
@@ -128,13 +128,13 @@ impl World {
                 Ok(())
             };
             let signals = SignalSource(agent.clone());
-            let mut result = life::run(world.options(stage), signals, go);
-            world.sim.unblocked.raise();
+            let mut result = life::run(scenario.options(stage), signals, go);
+            scenario.sim.unblocked.raise();
             if let Some((shared, served)) = begun.filter(|_| !agent.is_dead.get()) {
-                world.serves(&agent, shared);
+                scenario.serves(&agent, shared);
                 result = served.await.map_err(StartError::from);
             }
-            world.over(&agent, result);
+            scenario.over(&agent, result);
         });
     }
 
@@ -168,7 +168,7 @@ impl World {
                 None if result.is_err() => self.oracle.excuse(),
                 // Another takes over at that moment, and goes on.
                 Some(_) if !kernel.beginning().is_empty() => {}
-                Some(told) if !self.qemu.is_told(b"STOPPED\n", told) => {
+                Some(told) if !self.qemu.has_received(b"STOPPED\n", told) => {
                     sim.fail("an agent has ended, and STOPPED is not the last word".into());
                 }
                 None | Some(_) => {}
@@ -185,13 +185,13 @@ impl World {
         if self.agents.process().is_some() {
             return;
         }
-        let world = self.clone();
+        let scenario = self.clone();
         sim.spawn(sim.process(Zone::Guest), async move {
-            sleep(&world.sim, Zone::Guest, RESTART).await;
+            sleep(&scenario.sim, Zone::Guest, RESTART).await;
             let is_alone =
-                world.agents.process().is_none() && world.agents.starting.get().is_none();
+                scenario.agents.process().is_none() && scenario.agents.starting.get().is_none();
             if is_alone {
-                world.start_agent(Stage::Root);
+                scenario.start_agent(Stage::Root);
             }
         });
     }

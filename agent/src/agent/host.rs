@@ -84,7 +84,7 @@ impl Agent {
 
     /// Starts over with a host that may be another one, or that knows another copy of this VM:
     /// drops the tickets and announces the agent. After the verification, Ready is repeated.
-    pub(crate) fn begin_anew(&self) {
+    pub(crate) fn restart_link(&self) {
         if let Some(link) = &*self.link.borrow() {
             link.tls.tickets.forget();
         }
@@ -105,7 +105,7 @@ impl Agent {
             target: "/1.0",
             body: None,
             extra: &[],
-            patience: VERIFY,
+            timeout: VERIFY,
             retry: Retry::Dial,
         };
         let reply = match within(VERIFY, call(link, &request, &|| false)).await {
@@ -131,7 +131,7 @@ impl Agent {
             target: "/1.0/devices",
             body: None,
             extra: &[],
-            patience: HOST_CALL_TIMEOUT,
+            timeout: HOST_CALL_TIMEOUT,
             retry: Retry::Dial,
         };
         let reply = self.ask(&request, &|| false).await.ok();
@@ -202,7 +202,7 @@ impl Agent {
             target: "/1.0",
             body: Some(body.value().raw().as_bytes()),
             extra: &[("Content-Type", "application/json")],
-            patience: HOST_CALL_TIMEOUT,
+            timeout: HOST_CALL_TIMEOUT,
             retry: Retry::Dial,
         };
         match self.ask(&request, &|| false).await {

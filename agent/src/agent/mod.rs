@@ -251,7 +251,7 @@ impl Agent {
     pub(crate) async fn settled(&self) {
         self.next_look.take();
         self.woken.raise();
-        // The task of `follow::restore`, which was woken before, checks first.
+        // The task of `resume`, which was woken before, checks first.
         yield_now().await;
         drop(self.resuming.clone().take().await);
     }
@@ -338,6 +338,6 @@ impl Agent {
 /// Limits the rate of a log line: returns how often it was suppressed, or `None` to suppress it
 /// now.
 fn again(limit: &RefCell<LogLimit>) -> Option<String> {
-    let held = limit.borrow_mut().again(now())?;
+    let held = limit.borrow_mut().report(now())?;
     Some(if held > 0 { format!(" ({held} more before)") } else { String::new() })
 }

@@ -34,7 +34,7 @@ use crate::start::sandbox;
 use crate::status::port;
 use crate::sys;
 use crate::sys::sandbox::Needs;
-use crate::system::modules::Patience;
+use crate::system::modules::NodeWait;
 use crate::system::{devices, modules};
 use crate::transport::probe_vsock;
 
@@ -281,7 +281,7 @@ fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {
 
 #[inline(never)] // its size
 fn about_vsock(facts: &mut Facts, root: &Path, flavour: Option<Flavour>) {
-    let why = match modules::load_vsock(root, Patience::Wait) {
+    let why = match modules::load_vsock(root, NodeWait::Timeout) {
         Ok(doubt) => match probe_vsock(root) {
             Ok(cid) => return facts.ok("vsock", format_args!("context id {cid}")),
             Err(why) => doubt.unwrap_or_else(|| why.to_string()),

@@ -62,7 +62,7 @@ fn answer(options: &Options) -> Result<(), Failure> {
         | Command::SftpServer(_)
         | Command::Freeze(_)
         | Command::ReadyWhen(_)
-        | Command::Again(_)
+        | Command::AfterResume(_)
         | Command::Init
         | Command::Grow(_)
         | Command::GrowWorker

@@ -16,7 +16,7 @@ use crate::runtime::log::frozen;
 use crate::runtime::small_files::write_lasting;
 
 /// Time limit for the share, whose device may be late at boot.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Stores the files. Skips a frozen disk, which would block the start; the next start does it.
 pub(super) fn keep(directory: &Path, files: &ConfigFiles) {
@@ -38,5 +38,5 @@ pub(super) fn keep(directory: &Path, files: &ConfigFiles) {
 pub(crate) fn is_time(options: &Options) -> bool {
     static FIRST: OnceLock<Uptime> = OnceLock::new();
     let first = *FIRST.get_or_init(now);
-    !options.waits() || now() - first >= PATIENCE
+    !options.waits() || now() - first >= TIMEOUT
 }

@@ -233,13 +233,13 @@ impl Guest {
         let typed = if request.method == Method::Post { typed(request.path, body) } else { None };
         let body = typed.as_ref().map_or(body, |typed| typed.value().raw().as_bytes());
         let method = if request.method == Method::Head { "GET" } else { request.method_text };
-        let (patience, retry) = patience(ask);
+        let (timeout, retry) = timeout(ask);
         let call = Call {
             method,
             target: &target,
             body: (request.method != Method::Get && request.method != Method::Head).then_some(body),
             extra: &extra,
-            patience,
+            timeout,
             retry,
         };
         if ask == Ask::ImageExport && request.method == Method::Get {
@@ -412,7 +412,7 @@ fn typed(path: &str, body: &[u8]) -> Option<Document> {
 }
 
 /// The host's time limit, and what to do while it is unreachable.
-fn patience(ask: Ask) -> (Duration, Retry) {
+fn timeout(ask: Ask) -> (Duration, Retry) {
     match ask {
         Ask::OperationWait => (OPERATION, Retry::Dial),
         Ask::MetaData => (HOST_CALL_TIMEOUT, Retry::Patient),

@@ -20,11 +20,11 @@ use crate::runtime::log::{self, printable};
 use crate::workers::run;
 
 /// A worker's time limits: how long a device may take to appear, and when the worker is killed.
-type Patience = (Duration, Duration);
+type Timeouts = (Duration, Duration);
 /// At start: the devices exist, but their drivers may still be loading. STARTED waits for the mounts.
-const START: Patience = (Duration::from_secs(2), Duration::from_secs(5));
+const START: Timeouts = (Duration::from_secs(2), Duration::from_secs(5));
 /// After a hot-plug: Incus' own limit, 20 attempts 500 ms apart.
-const PLUGGED: Patience = (Duration::from_millis(9500), Duration::from_secs(10));
+const PLUGGED: Timeouts = (Duration::from_millis(9500), Duration::from_secs(10));
 /// Longest delay of the answer to LXD, which expects the share to be mounted then and waits 3 s (P§3.2).
 const ANSWER: Duration = Duration::from_millis(2500);
 /// Memory of a waiting device event beyond its bytes.
@@ -124,8 +124,8 @@ async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
     outcome.replace(Ok(()))
 }
 
-async fn send(agent: &Rc<Agent>, document: &[u8], (patience, limit): Patience) -> io::Result<()> {
-    let millis = patience.as_millis().to_string();
+async fn send(agent: &Rc<Agent>, document: &[u8], (timeout, limit): Timeouts) -> io::Result<()> {
+    let millis = timeout.as_millis().to_string();
     let done = run::run(agent, &["mount-worker", &millis], document, LINE, limit).await;
     let line = done.inspect_err(|why| agent.report_error(format_args!("mount: {why}")))?;
     let line = String::from_utf8_lossy(&line);

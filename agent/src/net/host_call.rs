@@ -54,7 +54,7 @@ pub(crate) struct Call<'a> {
     /// Further headers, passed on from the guest.
     pub(crate) extra: &'a [(&'a str, &'a str)],
     /// Time limit for the host's answer.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     /// What to do when the host cannot be reached.
     pub(crate) retry: Retry,
 }
@@ -195,7 +195,7 @@ pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, CallE
     out.extend_from_slice(call.body.unwrap_or_default());
     stream.write_all(&out).await.map_err(|error| broken(&error))?;
     let method = if call.method == "HEAD" { Method::Head } else { Method::Get };
-    let Some(incoming) = within(call.patience, read_head(stream, method)).await else {
+    let Some(incoming) = within(call.timeout, read_head(stream, method)).await else {
         return Err("the host took too long to answer".into());
     };
     if let (Ok(_), Some(handshake_permit)) = (&incoming, handshake_permit) {

@@ -62,15 +62,15 @@ pub(crate) struct Stream {
     /// The peer has closed its side, and all that it sent before was read.
     ended: Cell<bool>,
     /// How long a write may make no progress; `None` is no limit.
-    patience: Cell<Option<Duration>>,
+    timeout: Cell<Option<Duration>>,
     fair: Fair,
 }
 
 impl Stream {
     fn new(socket: Socket, tls: Option<Tls>) -> Self {
-        let patience = Cell::new(Some(STALLED));
+        let timeout = Cell::new(Some(STALLED));
         let (unread, ended) = (RefCell::default(), Cell::default());
-        Self { socket, tls, unread, ended, patience, fair: Fair::default() }
+        Self { socket, tls, unread, ended, timeout, fair: Fair::default() }
     }
 
     /// A connection without TLS.
@@ -146,7 +146,7 @@ impl Stream {
 
     /// Lifts the write deadline from now on: the peer may stop reading, say while a person reads a page.
     pub(crate) fn disable_write_timeout(&self) {
-        self.patience.set(None);
+        self.timeout.set(None);
     }
 
     /// Has TLS and the kernel hold at most about so many bytes each that the peer does not take.
@@ -297,8 +297,8 @@ impl Stream {
         if shutdown(self.socket.get_ref(), Shutdown::Write).is_err() {
             return;
         }
-        let patience = if self.tls.is_some() { LINGER } else { BODY };
-        let drained = within(patience, async {
+        let timeout = if self.tls.is_some() { LINGER } else { BODY };
+        let drained = within(timeout, async {
             let mut scrap = [0; 256];
             while let Ok(1..) = self.socket.read_with(|fd| receive(fd, &mut scrap)).await {
                 self.fair.one_more().await;
@@ -342,7 +342,7 @@ impl Stream {
 
     async fn progress(&self, op: impl FnMut(&OwnedFd) -> io::Result<usize>) -> io::Result<usize> {
         let write = self.socket.write_with(op);
-        match self.patience.get() {
+        match self.timeout.get() {
             None => write.await,
             Some(limit) => match within(limit, write).await {
                 Some(result) => result,

@@ -24,8 +24,8 @@ pub(crate) enum Command {
     Check,
     /// Mount or unmount one share within this time.
     MountWorker(Duration),
-    /// Do this for a VM that runs again: see `workers/again`.
-    Again(String),
+    /// Do this for a VM that runs again: see `workers/after_resume`.
+    AfterResume(String),
     /// Grow what is on disks that have become larger, or on this one.
     Grow(Option<String>),
     /// The same for the agent.
@@ -81,9 +81,9 @@ impl Command {
     /// Who may start this.
     pub(crate) fn starter(&self) -> Starter {
         match self {
-            Self::Again(what) if what == SYNC => Starter::Guest,
+            Self::AfterResume(what) if what == SYNC => Starter::Guest,
             Self::MountWorker(_)
-            | Self::Again(_)
+            | Self::AfterResume(_)
             | Self::GrowWorker
             | Self::Nics(_)
             | Self::ReadyWhen(_)
@@ -187,8 +187,8 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
             Some("metrics") => Report::Metrics,
             _ => return Err("report needs state or metrics".into()),
         }),
-        SYNC => Command::Again(SYNC.to_owned()),
-        "again" => Command::Again(words.next().unwrap_or_default().to_owned()),
+        SYNC => Command::AfterResume(SYNC.to_owned()),
+        "again" => Command::AfterResume(words.next().unwrap_or_default().to_owned()),
         "grow" => Command::Grow(words.next().map(str::to_owned)),
         "grow-worker" => Command::GrowWorker,
         "nics" => Command::Nics(words.next().and_then(|first| first.parse().ok()).unwrap_or(1)),

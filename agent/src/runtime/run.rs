@@ -71,7 +71,7 @@ impl Spares {
         self.waited = now;
         if now < self.release && !was_asleep {
             // Not the time left until `release`, which becomes short.
-            return heap::keeps_records().then_some(SPARES_TTL);
+            return heap::holds_tls_buffers().then_some(SPARES_TTL);
         }
         heap::rest();
         self.release = now + SPARES_TTL;

@@ -14,7 +14,7 @@ use crate::start::wait::{Wait, Waited};
 use crate::status::port;
 use crate::system::missing::Missing;
 use crate::system::modules;
-use crate::system::modules::Patience;
+use crate::system::modules::NodeWait;
 use crate::transport::{AGENT_PORT, Listener, probe_vsock};
 
 /// How the host reaches the agent.
@@ -46,9 +46,9 @@ pub(crate) fn begin(
     flavour: Flavour,
 ) -> Result<Option<Way>, StartError> {
     let alone = flavour == Flavour::Incus && built::STATE;
-    let patience = if options.wait && !alone { Patience::Look } else { Patience::Wait };
+    let node_wait = if options.wait && !alone { NodeWait::None } else { NodeWait::Timeout };
     let mut way = None;
-    let mut attempt = || match listen(options, flavour, patience) {
+    let mut attempt = || match listen(options, flavour, node_wait) {
         Ok((listeners, doubt)) => {
             way = Some(Way::Calls(listeners, doubt));
             Ok(())
@@ -74,11 +74,11 @@ pub(crate) fn begin(
 pub(crate) fn listen(
     options: &Options,
     flavour: Flavour,
-    patience: Patience,
+    wait: NodeWait,
 ) -> Result<(Vec<Listener>, Option<String>), ListenError> {
     let mut deaf = None;
     if options.transport.is_vsock() {
-        let doubt = modules::load_vsock(&options.root, patience)
+        let doubt = modules::load_vsock(&options.root, wait)
             .map_err(|why| ListenError::NoVsock(why.to_string()))?;
         if let Err(why) = probe_vsock(&options.root) {
             let why = doubt.unwrap_or_else(|| why.to_string());

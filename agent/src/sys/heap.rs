@@ -53,7 +53,7 @@ struct Heap {
 static HEAP: Heap = Heap::new();
 
 /// Returns whether blocks of records are cached, most of what [`rest`] would free.
-pub(crate) fn keeps_records() -> bool {
+pub(crate) fn holds_tls_buffers() -> bool {
     HEAP.spare[FIRST_RECORD..].iter().any(|spare| !spare.load(Ordering::Relaxed).is_null())
 }
 

@@ -140,11 +140,11 @@ fn stem(path: &str) -> &str {
 
 /// Whether to wait for `/dev/vsock` once its driver is loaded (P§1.3).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum NodeWait {
     /// Wait for it, up to [`VSOCK_NODE_TIMEOUT`].
-    Wait,
+    Timeout,
     /// Look once: the caller tries again.
-    Look,
+    None,
 }
 
 /// Loads the virtio transport of vsock and checks for `/dev/vsock`. If the node exists, returns why
@@ -152,7 +152,7 @@ pub(crate) enum Patience {
 ///
 /// # Errors
 /// `/dev/vsock` is missing: the reason, and what to do.
-pub(crate) fn load_vsock(root: &Path, patience: Patience) -> Result<Option<String>, Missing> {
+pub(crate) fn load_vsock(root: &Path, wait: NodeWait) -> Result<Option<String>, Missing> {
     let device = root.join("dev/vsock");
     if devices::find(root, &VSOCK) == Device::Pci {
         load(root, "virtio_pci")?;
@@ -164,7 +164,7 @@ pub(crate) fn load_vsock(root: &Path, patience: Patience) -> Result<Option<Strin
     if loaded.is_err() {
         return Err(Missing::Other(doubt(root, loaded).unwrap_or_default()));
     }
-    let limit = if patience == Patience::Wait { VSOCK_NODE_TIMEOUT } else { Duration::ZERO };
+    let limit = if wait == NodeWait::Timeout { VSOCK_NODE_TIMEOUT } else { Duration::ZERO };
     look_for(limit, || device.exists().then_some(None)).ok_or_else(|| {
         Missing::Other(format!(
             "the vsock driver is loaded, but {} is not there: mount devtmpfs on /dev",
@@ -238,7 +238,7 @@ mod tests {
         put("sys/bus/virtio/devices/virtio1/device", "0x0013\n");
         let release = uname().release().to_string_lossy().into_owned();
         put(&format!("lib/modules/{release}/modules.dep"), "kernel/net/vmw_vsock/vsock.ko:\n");
-        let doubt = || load_vsock(&root, Patience::Look).unwrap().unwrap_or_default();
+        let doubt = || load_vsock(&root, NodeWait::None).unwrap().unwrap_or_default();
         let why = doubt();
         assert!(
             why.starts_with(
@@ -250,7 +250,7 @@ mod tests {
         put("sys/module/vmw_vsock_virtio_transport/x", "");
         assert!(doubt().ends_with("has it: loaded, but it does not take it"), "{}", doubt());
         put("sys/bus/virtio/devices/virtio1/driver/x", "");
-        assert_eq!(load_vsock(&root, Patience::Look), Ok(None));
+        assert_eq!(load_vsock(&root, NodeWait::None), Ok(None));
         std::fs::remove_dir_all(root.join("sys/bus")).unwrap();
         assert_eq!(doubt(), NO_DEVICE);
     }

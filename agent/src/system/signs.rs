@@ -4,8 +4,8 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use mote_core::follow::restore::is_fork;
 use mote_core::report::proc::number;
+use mote_core::resume::is_fork;
 use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::args::VmArgs;
 use super::child::{self, Helper};
 use super::machine::{Plan, Talk, write_config};
-use super::world::{Scratch, last_line, serve, start};
+use super::running_vm::{Scratch, last_line, serve, start};
 use mote_client::common::whole_file::write_whole;
 use mote_client::daemon::client::{ask, is_running};
 use mote_client::instance::create::create;

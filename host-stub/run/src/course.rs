@@ -12,9 +12,9 @@ use signal_hook::iterator::Signals;
 
 use super::guest::{Job, Step};
 use super::outcome::{Outcome, Phases};
-use super::world::World;
+use super::running_vm::RunningVm;
+use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::agent::client;
-use mote_client::agent::trouble::{FailedCall, Trouble};
 use mote_client::common::printable::{complain, to_stderr};
 use mote_client::common::shell::quoted;
 use mote_client::net::stream::Limit;
@@ -57,7 +57,7 @@ pub(crate) struct Limits {
 
 /// A running VM.
 pub(crate) struct Course<'a> {
-    pub(crate) world: World,
+    pub(crate) vm: RunningVm,
     pub(crate) console: Console,
     pub(crate) news: Receiver<News>,
     pub(crate) limits: Limits,
@@ -204,10 +204,10 @@ impl Course<'_> {
                 return Some(self.lost(*stage, why, phases));
             }
             Step::NotRun(error) => {
-                let trouble = FailedCall::of(&error).map(|failed| failed.trouble);
+                let failure = FailedCall::of(&error).map(|failed| failed.failure);
                 let why = format!("{error:#}");
-                return Some(Outcome::NotRun(match trouble {
-                    Some(_) => format!("{} ({why})", self.why_silent(trouble)),
+                return Some(Outcome::NotRun(match failure {
+                    Some(_) => format!("{} ({why})", self.why_silent(failure)),
                     None => why,
                 }));
             }
@@ -215,7 +215,7 @@ impl Course<'_> {
             Step::Done(code) => match &self.keep {
                 Some(root) => {
                     let root = quoted(&root.display().to_string());
-                    let name = &self.world.instance().name;
+                    let name = &self.vm.instance().name;
                     complain(&format!(
                         "exit code {code}; the VM stays until Ctrl-C: mote-host --dir {root} exec {name} -- ..."
                     ));
@@ -241,14 +241,14 @@ impl Course<'_> {
     /// Returns why the VM has ended, if it has.
     fn is_over(&mut self, panicked: &mut Option<Instant>) -> Option<String> {
         let panic = self.console.look().map(str::to_owned);
-        if let Some(status) = self.world.qemu.ended() {
+        if let Some(status) = self.vm.qemu.ended() {
             let end = Instant::now() + LAST_WORDS;
-            while self.world.is_monitored() && Instant::now() < end {
+            while self.vm.is_monitored() && Instant::now() < end {
                 thread::sleep(Duration::from_millis(1));
             }
             // The console's last output.
             let panic = self.console.look().map(str::to_owned);
-            let last = self.world.last_words();
+            let last = self.vm.last_words();
             return Some(match panic {
                 Some(panic) => said(&panic),
                 None if !status.success() => {
@@ -258,10 +258,10 @@ impl Course<'_> {
                 None => self.diagnosis(None),
             });
         }
-        if let Some(why) = self.world.vsock_stopped() {
+        if let Some(why) = self.vm.vsock_stopped() {
             return Some(why);
         }
-        let is_still = self.world.stands_still();
+        let is_still = self.vm.stands_still();
         if panic.is_none() && !is_still {
             return None;
         }
@@ -279,13 +279,13 @@ impl Course<'_> {
 
     /// Returns whether the agent answers.
     fn answers(&self) -> bool {
-        let (root, instance) = (&self.world.host.daemon.root, self.world.instance());
+        let (root, instance) = (&self.vm.host.daemon.root, self.vm.instance());
         let limit = Limit::Until(Instant::now() + ANSWER);
         client::metadata(root, &instance, "GET", "/1.0", limit).is_ok()
     }
 
     fn is_reachable(&self) -> bool {
-        self.world.look(|live| live.agent.is_started() || live.called).unwrap_or(false)
+        self.vm.look(|live| live.agent.is_started() || live.called).unwrap_or(false)
     }
 
     /// Returns whether the console shows that the boot has stopped for good.
@@ -301,24 +301,24 @@ impl Course<'_> {
         }
     }
 
-    fn diagnosis(&self, trouble: Option<Trouble>) -> String {
-        if self.world.look(|live| live.vm.has_no_space()) == Some(true) {
+    fn diagnosis(&self, failure: Option<CallFailure>) -> String {
+        if self.vm.look(|live| live.vm.has_no_space()) == Some(true) {
             return format!(
                 "{} is full, where the guest's writes to its disk are stored, and QEMU has stopped the VM",
                 self.written_to.display()
             );
         }
-        let is_unread = self.world.look(|live| live.vm.share_read == Some(0)) == Some(true);
+        let is_unread = self.vm.look(|live| live.vm.share_read == Some(0)) == Some(true);
         if is_unread && self.about["kernel"].is_null() && self.console.is_empty() {
             return NOTHING_BOOTED.to_owned();
         }
-        let text = self.world.look(|live| diagnose(live, trouble).text);
+        let text = self.vm.look(|live| diagnose(live, failure).text);
         text.unwrap_or_else(|| "the VM is gone".to_owned())
     }
 
     /// Returns why there is no agent. In many images the agent's own reason is on the console.
-    fn why_silent(&self, trouble: Option<Trouble>) -> String {
-        let diagnosis = self.diagnosis(trouble);
+    fn why_silent(&self, failure: Option<CallFailure>) -> String {
+        let diagnosis = self.diagnosis(failure);
         match self.console.agent() {
             Some(said) if said.contains(NO_DRIVER) => format!("this kernel has no vsock: {said}"),
             Some(said) => format!("{diagnosis}; the agent's last message: {said}"),
@@ -385,15 +385,15 @@ impl Course<'_> {
 
     /// Presses the VM's power button, so that its disk gets all written data.
     pub(crate) fn switch_off(&mut self) {
-        let ordered = self.world.look(|live| live.vm.order("system_powerdown").unwrap_or(false));
-        if ordered == Some(true) && self.world.qemu.ends_within(OFF).is_some() {
+        let ordered = self.vm.look(|live| live.vm.order("system_powerdown").unwrap_or(false));
+        if ordered == Some(true) && self.vm.qemu.ends_within(OFF).is_some() {
             return;
         }
         complain(
             "the guest ignores its power button and was switched off; its writes were synced before",
         );
-        let _gone = self.world.look(|live| live.vm.order("quit").unwrap_or(false));
-        self.world.qemu.ends_within(Duration::from_secs(2));
+        let _gone = self.vm.look(|live| live.vm.order("quit").unwrap_or(false));
+        self.vm.qemu.ends_within(Duration::from_secs(2));
     }
 }
 

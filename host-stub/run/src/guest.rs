@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::patience::{Patience, is_passing, is_unsent};
+use super::retry_policy::{RetryPolicy, is_passing, is_unsent};
 use super::share::{Access, Share, mounted};
 use mote_client::common::limits::{self, Bounded};
 use mote_client::common::printable::{self, complain};
@@ -83,19 +83,19 @@ impl Job {
 
     /// Pushes files and runs the command. Returns its code, or why the guest was lost.
     fn command(&self, tell: &Sender<Step>) -> Result<Result<u8, String>> {
-        let (root, instance, patience) = (&self.root, &self.instance, Patience::until(self.until));
-        let events = patience.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
+        let (root, instance, retry) = (&self.root, &self.instance, RetryPolicy::until(self.until));
+        let events = retry.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
         if self.exec.needs_identity() {
             let knows = |limit| exec::knows_users(root, instance, &self.exec, limit);
-            patience.ask(knows, is_passing)?;
+            retry.ask(knows, is_passing)?;
         }
         if !self.shares.is_empty() || !self.push.is_empty() {
             self.before(tell)?;
         }
         // A request that the agent may have received is not repeated, so it gets all of the time.
-        let ask = |_| Asked::new(root, instance, &self.exec, patience.whole());
-        let asked = patience.ask(ask, is_unsent)?;
-        let limit = Some(patience.whole());
+        let ask = |_| Asked::new(root, instance, &self.exec, retry.whole());
+        let asked = retry.ask(ask, is_unsent)?;
+        let limit = Some(retry.whole());
         let running = Running::start(root, instance, &self.exec, events, asked, limit)?;
         let _heard = tell.send(Step::Started);
         let End { outcome, body, lost } = running.end();
@@ -115,17 +115,17 @@ impl Job {
         }
     }
 
-    fn session(&self, patience: Patience) -> Result<Session> {
+    fn session(&self, retry: RetryPolicy) -> Result<Session> {
         let open = |limit| session::open_within(&self.root, &self.instance, limit);
-        patience.ask(open, is_passing)
+        retry.ask(open, is_passing)
     }
 
     /// Copies shares that are not mounted, and pushes files.
     fn before(&self, tell: &Sender<Step>) -> Result<()> {
-        let mut session = self.session(Patience::until(self.until))?;
+        let mut session = self.session(RetryPolicy::until(self.until))?;
         if !self.shares.is_empty() {
             // Bounded also for a guest that makes a little progress now and then.
-            session.stream.limit(Patience::until(self.until).whole());
+            session.stream.limit(RetryPolicy::until(self.until).whole());
             let list = self.mounts(&mut session)?;
             session.stream.limit(Limit::Each(SILENCE));
             for share in &self.shares {
@@ -183,10 +183,9 @@ impl Job {
 
     /// Runs another command.
     fn also(&self, exec: &Exec) -> Result<()> {
-        let (root, instance, patience) = (&self.root, &self.instance, Patience::of(AFTER));
-        let events = patience.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
-        let asked =
-            patience.ask(|_| Asked::new(root, instance, exec, patience.whole()), is_unsent)?;
+        let (root, instance, retry) = (&self.root, &self.instance, RetryPolicy::of(AFTER));
+        let events = retry.ask(|limit| exec::listen(root, instance, limit), is_passing)?;
+        let asked = retry.ask(|_| Asked::new(root, instance, exec, retry.whole()), is_unsent)?;
         let _ended = Running::start(root, instance, exec, events, asked, None)?.end();
         Ok(())
     }
@@ -195,7 +194,7 @@ impl Job {
         if self.pull.is_empty() {
             return Ok(());
         }
-        let mut session = self.session(Patience::of(AFTER))?;
+        let mut session = self.session(RetryPolicy::of(AFTER))?;
         let fetch = |(from, to): &(String, String)| {
             let from = Path::new("/").join(from);
             place(&from, Path::new(to), Target::Any, Missing::Refuse)

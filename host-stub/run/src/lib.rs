@@ -2,7 +2,7 @@
 //! the agent are in this process.
 //!
 //! ```text
-//! machine: the VM ─▶ world: starts it ─▶ course: until it ends ─▶ outcome: code, messages, files
+//! machine: the VM ─▶ running_vm: starts it ─▶ course: until it ends ─▶ outcome: code, messages, files
 //!                                        guest: files, command, files (a thread)
 //! ```
 
@@ -25,9 +25,9 @@ mod machine;
 mod matrix;
 mod one;
 mod outcome;
-mod patience;
+mod retry_policy;
+mod running_vm;
 mod share;
-mod world;
 
 pub use self::child::become_another;
 

@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use super::args::RunArgs;
 use super::child::{self, Kept};
 use super::outcome::junit::{self, Case};
-use super::world::Scratch;
+use super::running_vm::Scratch;
 use mote_client::common::printable;
 use mote_client::common::whole_file::end_of;
 use mote_client::exec::tail::TAIL;

@@ -16,7 +16,7 @@ use super::guest::{Job, pushed};
 use super::machine::{Plan, Talk};
 use super::outcome::junit::{self, Case};
 use super::outcome::{Outcome, Phases, result};
-use super::world::{Scratch, World};
+use super::running_vm::{RunningVm, Scratch};
 use crate::accel::Used;
 use mote_client::common::printable::complain;
 use mote_client::common::shell::quoted;
@@ -105,11 +105,11 @@ fn staged(
     console.look();
     let push = args.push.iter().map(pushed).collect::<Result<_>>()?;
     let log = log(args, root)?;
-    let world = World::start(root, &plan, &path, talk, log)?;
+    let vm = RunningVm::start(root, &plan, &path, talk, log)?;
     phases.booted = Some(Instant::now());
     let (sender, news) = signals;
     let mut course = Course {
-        world,
+        vm,
         console,
         news,
         limits: limits(args, plan.used),

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::agent;
 use super::why;
+use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::agent::client;
-use mote_client::agent::trouble::{FailedCall, Trouble};
 use mote_client::common::printable::{self, Shape, text};
 use mote_client::daemon::client::{ask, print_events};
 use mote_client::daemon::known::{self, Known};
@@ -64,8 +64,8 @@ pub(crate) fn state(root: &Path, name: &str) -> Result<Value> {
 }
 
 /// Returns the same, given the cause of a call that just failed.
-fn known_with(root: &Path, name: &str, trouble: Option<Trouble>) -> Result<Value> {
-    let met = trouble.map_or(String::new(), |trouble| format!("?trouble={}", trouble.name()));
+fn known_with(root: &Path, name: &str, failure: Option<CallFailure>) -> Result<Value> {
+    let met = failure.map_or(String::new(), |failure| format!("?failure={}", failure.name()));
     ask(root, "GET", &format!("/1.0/internal/{name}/agent-state{met}"), &Value::Null)
 }
 
@@ -83,16 +83,16 @@ pub(crate) fn asked(root: &Path, name: &str) -> Result<(Value, Option<Result<Val
         (_, Known::Absent(_) | Known::State(..)) => None,
     };
     let error = said.as_ref().and_then(|said| said.as_ref().err());
-    let trouble = error.and_then(FailedCall::of).map(|failed| failed.trouble);
-    Ok((known_with(root, name, trouble)?, said))
+    let failure = error.and_then(FailedCall::of).map(|failed| failed.failure);
+    Ok((known_with(root, name, failure)?, said))
 }
 
 /// Adds the daemon's diagnosis in front of a command's error.
 pub(crate) fn explained(root: &Path, error: anyhow::Error) -> anyhow::Error {
     let Some(failed) = FailedCall::of(&error) else { return error };
-    let state = known_with(root, &failed.instance, Some(failed.trouble));
+    let state = known_with(root, &failed.instance, Some(failed.failure));
     match state {
-        Ok(state) if state["why"]["cause"] != failed.trouble.name() => {
+        Ok(state) if state["why"]["cause"] != failed.failure.name() => {
             anyhow!("{} ({})", why::why(&state), error.root_cause())
         }
         Ok(_) | Err(_) => error,

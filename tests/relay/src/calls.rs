@@ -13,7 +13,7 @@ use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// For one read; a client that waits longer counts as failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Job {
     socket: String,
@@ -115,7 +115,7 @@ impl Seen {
 /// One call; gives the length of the body. As long as the body says, or until the agent hangs up.
 fn call(job: &Job) -> Result<usize> {
     let mut socket = UnixStream::connect(&job.socket)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     socket.write_all(job.request.as_bytes())?;
     let mut buffer = vec![0; 64 * 1024];
     let mut head = Vec::new();

@@ -18,7 +18,7 @@ const MOST: u32 = 256;
 /// Granularity of the memory tried, MiB.
 const STEP: u32 = 2;
 /// Time limit for CONNECTED with little memory.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Path of the agent's program.
 fn binary(column: Column) -> PathBuf {
@@ -90,7 +90,7 @@ fn smallest(low: u32, high: u32, step: u32, mut is_so: impl FnMut(u32) -> bool) 
 fn connects(column: Column, spec: &Spec) -> bool {
     let mut world = World::boot(column, spec, &[]);
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < TIMEOUT {
         let console = world.vm.console();
         let lost = ["Out of memory", "oom-kill", "Kernel panic", "System halted"];
         if world.vm.has_ended() || lost.iter().any(|words| console.contains(words)) {

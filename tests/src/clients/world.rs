@@ -228,13 +228,13 @@ impl World {
     fn describe(&self, command: &mut Command, own_files: &str) {
         let host = self.host();
         let own = host.directory.join("instances").join(NAME);
-        let (files, patience, crowd) = match &self.live {
+        let (files, timeout, crowd) = match &self.live {
             // More connections than mote allows.
             Live::Sockets(_) => (self.scratch.join("files").display().to_string(), 3, "1200"),
             // The VM is emulated, and the bridge and the device have limits of their own.
             Live::Booted { .. } => ("/tmp/files".into(), 12, "200"),
         };
-        let patience = patient(Duration::from_secs(patience)).as_secs().to_string();
+        let timeout = patient(Duration::from_secs(timeout)).as_secs().to_string();
         command
             .env("MOTE_CLIENTS", tool("MOTE_CLIENTS", "target/clients"))
             .env("MOTE_FLAVOUR", self.subject.flavour())
@@ -248,7 +248,7 @@ impl World {
             .env("MOTE_CLIENT_CRT", own.join("agent-client.crt"))
             .env("MOTE_CLIENT_KEY", own.join("agent-client.key"))
             .env("MOTE_FILES", format!("{files}-{own_files}"))
-            .env("MOTE_PATIENCE", patience)
+            .env("MOTE_PATIENCE", timeout)
             .env("MOTE_CROWD", crowd)
             .env("MOTE_POKE", self.scratch.join("poke"))
             .envs(OF_THE_USER.map(|name| (name, "")))

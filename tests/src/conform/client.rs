@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection};
 use serde_json::Value;
 
-use super::wire::{Answer, PATIENCE, Wire};
+use super::wire::{Answer, TIMEOUT, Wire};
 use crate::host::{Host, NAME};
 use crate::patient;
 
@@ -47,7 +47,7 @@ impl Way {
             Self::Socket(path) => (path, false),
         };
         let mut socket = UnixStream::connect(path).map_err(text)?;
-        socket.set_read_timeout(Some(patient(PATIENCE))).map_err(text)?;
+        socket.set_read_timeout(Some(patient(TIMEOUT))).map_err(text)?;
         if !asks {
             return Ok(socket);
         }
@@ -120,7 +120,7 @@ impl Client {
     pub fn ask(&self, method: &str, target: &str, body: &str) -> Result<Answer, String> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(mut wire) = kept
-            && let Ok(answer) = wire.within(PATIENCE).ask(method, target, "", body.as_bytes())
+            && let Ok(answer) = wire.within(TIMEOUT).ask(method, target, "", body.as_bytes())
         {
             self.keep(wire, &answer);
             return Ok(answer);
@@ -149,7 +149,7 @@ impl Client {
     }
 
     /// The host's connection information in the share: `agent.conf`.
-    pub fn told(&self) -> Result<Value, String> {
+    pub fn host_info(&self) -> Result<Value, String> {
         let text =
             std::fs::read(self.share.join("agent.conf")).map_err(|error| error.to_string())?;
         serde_json::from_slice(&text).map_err(|error| error.to_string())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::client::Client;
-use super::wire::PATIENCE;
+use super::wire::TIMEOUT;
 use super::ws::Ws;
 use crate::in_time;
 
@@ -131,7 +131,7 @@ impl Running {
     /// Closes the command's input, reads all its output and waits for its exit code.
     pub fn finish(mut self, agent: &Client) -> Result<Done, String> {
         let streams = self.streams();
-        let code = self.exec.code(agent, PATIENCE)?;
+        let code = self.exec.code(agent, TIMEOUT)?;
         let (out, err) = match streams {
             Ok(streams) => streams,
             // A command that could not be run has no output, and its sockets may be closed.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::patient;
 
 /// Time limit of all steps that no claim about time covers.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to an agent.
 #[derive(Debug)]
@@ -70,12 +70,8 @@ impl Answer {
 impl Wire {
     pub fn new(connection: ClientConnection, socket: UnixStream) -> Result<Self, String> {
         let link = StreamOwned::new(connection, socket);
-        let mut wire = Self {
-            link,
-            have: Vec::new(),
-            limit: PATIENCE,
-            end: Instant::now() + patient(PATIENCE),
-        };
+        let mut wire =
+            Self { link, have: Vec::new(), limit: TIMEOUT, end: Instant::now() + patient(TIMEOUT) };
         while wire.link.conn.is_handshaking() {
             wire.hurry()?;
             wire.link.conn.complete_io(&mut wire.link.sock).map_err(|error| error.to_string())?;

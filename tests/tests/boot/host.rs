@@ -77,7 +77,7 @@ fn an_agent_that_was_killed_knows_its_host_though_nobody_tells_it() {
     boot.host.kill();
     boot.host.start();
     let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
-    let told = client.told().unwrap();
+    let told = client.host_info().unwrap();
     assert_eq!(client.ask("PUT", "/1.0", &told.to_string()).unwrap().status, 200);
     agent.kill();
     fs::remove_file(boot.host.share.join("agent.conf")).unwrap();

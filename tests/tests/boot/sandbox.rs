@@ -71,7 +71,7 @@ fn an_agent_in_its_sandbox_has_no_rights_and_serves_both_sides() {
         assert_eq!((about.uid(), about.mode() & 0o7777), (0, 0o600));
         // It can be switched off and on, and leaves as it should.
         let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
-        let told = client.told().unwrap();
+        let told = client.host_info().unwrap();
         let put = |told: &Value| client.ask("PUT", "/1.0", &told.to_string()).unwrap().status;
         let mut off = told.clone();
         let on = off.as_object_mut().unwrap();

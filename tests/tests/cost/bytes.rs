@@ -48,7 +48,7 @@ impl World {
         symlink(path, links.join("com.canonical.lxd")).unwrap();
         port.until("STARTED");
         let client = pair.client();
-        let told = client.told().unwrap().to_string();
+        let told = client.host_info().unwrap().to_string();
         assert_eq!(client.ask("PUT", "/1.0", &told).unwrap().status, 200);
         port.until("CONNECTED");
         Self { pair, client, _port: port }

@@ -3,7 +3,7 @@
 use mote_tests::Scratch;
 use mote_tests::agent::Pair;
 use mote_tests::conform::exec::{Running, plain};
-use mote_tests::conform::wire::PATIENCE;
+use mote_tests::conform::wire::TIMEOUT;
 use mote_tests::cost::callgrind::Counter;
 use mote_tests::cost::{ALWAYS, Row};
 
@@ -61,7 +61,7 @@ pub(crate) fn run(world: &World, command: &[&str], input: &[u8]) -> Vec<u8> {
     let wait = format!("{}/wait?timeout=20", running.exec.operation);
     let ended = client.get(&wait).unwrap();
     assert_eq!(ended["metadata"]["return"], 0, "{ended}");
-    control.within(PATIENCE).close().unwrap();
+    control.within(TIMEOUT).close().unwrap();
     output
 }
 
@@ -92,7 +92,7 @@ fn host_calls(counted: &Counted, one: impl Fn(&'static str, &'static str, u64) -
         let mut wire = world.client.connect().unwrap();
         assert_eq!(wire.ask("GET", "/1.0", "", b"").unwrap().status, 200);
     });
-    let told = counted.world.client.told().unwrap().to_string();
+    let told = counted.world.client.host_info().unwrap().to_string();
     let put = counted.of(3, |world| ask(world, "PUT", "/1.0", &told));
     let event = r#"{"type":"config","metadata":{"key":"user.x","old_value":"","value":"y"}}"#;
     let post = counted.of(30, |world| ask(world, "POST", "/1.0/events", event));

@@ -17,7 +17,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use steps::set;
 
 /// Measures, and shows it.
-fn told(what: &str, measure: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
+fn measured(what: &str, measure: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
     let begun = std::time::Instant::now();
     let rows = measure();
     println!("{what}, in {:.0} s", begun.elapsed().as_secs_f64());
@@ -31,10 +31,10 @@ fn told(what: &str, measure: impl FnOnce() -> Vec<Row>) -> Vec<Row> {
 fn nothing_costs_more_than_the_budget_says() {
     allow_descriptors();
     let (bytes, calls, others, sftp) = std::thread::scope(|scope| {
-        let bytes = scope.spawn(|| (told("bytes", bytes::all), told("SFTP", sftp::all)));
+        let bytes = scope.spawn(|| (measured("bytes", bytes::all), measured("SFTP", sftp::all)));
         let counted = calls::Counted::new();
-        let calls = told("calls", || calls::all(&counted));
-        let others = told("calls beside others", || others::all(&counted));
+        let calls = measured("calls", || calls::all(&counted));
+        let others = measured("calls beside others", || others::all(&counted));
         let (bytes, sftp) = bytes.join().unwrap();
         (bytes, calls, others, sftp)
     });

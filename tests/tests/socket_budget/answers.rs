@@ -27,7 +27,7 @@ fn give_values(victim: &mut Victim) {
     std::fs::write(&path, instance.to_string()).unwrap();
     host.start();
     // Its address may be another now.
-    let told = victim.host.told().unwrap().to_string();
+    let told = victim.host.host_info().unwrap().to_string();
     assert_eq!(victim.host.ask("PUT", "/1.0", &told).unwrap().status, 200);
     let asked = || victim.pair.ask("GET", "/1.0/config/user.foo").1;
     mote_tests::wait("the host", LIMIT, || (asked() == "bar").then_some(()));

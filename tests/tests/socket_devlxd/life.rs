@@ -167,7 +167,7 @@ fn listeners_that_have_gone_leave_their_places() {
 fn a_connection_that_is_kept_is_refused_once_devlxd_is_off() {
     let pair = lxd();
     let client = pair.client();
-    let mut told = client.told().unwrap();
+    let mut told = client.host_info().unwrap();
     let mut stream = pair.connect();
     let mut ask = || {
         stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

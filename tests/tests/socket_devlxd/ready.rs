@@ -31,7 +31,7 @@ fn restart_host(pair: &mut Pair, fault: &[&str]) -> JoinHandle<()> {
     pair.host.start();
     pair.host.ok(&[&["fault", NAME], fault].concat());
     let client = pair.client();
-    let told = client.told().expect("what the host tells").to_string();
+    let told = client.host_info().expect("what the host tells").to_string();
     // Its answer comes once the agent has called back.
     spawn(move || drop(client.ask("PUT", "/1.0", &told)))
 }

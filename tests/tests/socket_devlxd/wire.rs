@@ -167,7 +167,7 @@ fn a_dead_host_is_told_of_in_the_servers_own_words() {
     ] {
         let mut pair = Pair::start(flavour, &["user.foo=bar"]);
         let client = pair.client();
-        let told = client.told().unwrap().to_string();
+        let told = client.host_info().unwrap().to_string();
         pair.host.kill();
         let (status, text) = pair.ask("GET", "/1.0/config/user.foo");
         assert_eq!(status, 500);

@@ -2,12 +2,14 @@
 
 mod bad_images;
 mod early;
-mod follow;
+mod freeze;
 mod guide;
+mod hotplug;
 mod known_answers;
 mod limits;
 mod ready;
 mod recipe;
+mod resume;
 mod run;
 mod sandbox;
 mod shares;

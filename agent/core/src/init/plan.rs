@@ -35,7 +35,7 @@ pub struct Plan {
 }
 
 /// Why a word is left out.
-enum Trouble<'t> {
+enum PlanError<'t> {
     /// There is no such word.
     Unknown(&'t str),
     /// It names no program.
@@ -46,7 +46,7 @@ enum Trouble<'t> {
     Program(BadCommand<'t>),
 }
 
-impl fmt::Display for Trouble<'_> {
+impl fmt::Display for PlanError<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(name) => write!(out, "unknown word {name}"),
@@ -103,9 +103,9 @@ impl Plan {
         all
     }
 
-    fn take<'t>(&mut self, name: &'t str, value: &'t str) -> Result<(), Trouble<'t>> {
+    fn take<'t>(&mut self, name: &'t str, value: &'t str) -> Result<(), PlanError<'t>> {
         match name {
-            "agent" => self.agent = words(value).map_err(Trouble::Agent)?,
+            "agent" => self.agent = words(value).map_err(PlanError::Agent)?,
             "hostname" if !value.is_empty() => self.hostname = Some(value.trim().to_owned()),
             "modules" => self
                 .modules
@@ -113,13 +113,13 @@ impl Plan {
             // Alone on the command line it is for all that `mote.run` names.
             "respawn" if matches!(value, "" | "yes") => {}
             "run" | "respawn" => {
-                let arguments = words(value).map_err(Trouble::Program)?;
+                let arguments = words(value).map_err(PlanError::Program)?;
                 if arguments.is_empty() {
-                    return Err(Trouble::NoProgram);
+                    return Err(PlanError::NoProgram);
                 }
                 self.programs.push(Program { arguments, respawn: name == "respawn" });
             }
-            _ => return Err(Trouble::Unknown(name)),
+            _ => return Err(PlanError::Unknown(name)),
         }
         Ok(())
     }

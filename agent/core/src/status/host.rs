@@ -35,7 +35,7 @@ impl Status {
         self.forget_line();
         // Kept even if the verification fails, like the Go agents do (P§3.3): retries go there.
         self.known = Some(target);
-        self.follow(now, now, target, How::Put);
+        self.enter_connect(now, now, target, How::Put);
         self.timers.stop(Timer::Call);
         self.attempts
     }
@@ -50,7 +50,7 @@ impl Status {
     }
 
     /// Enters CONNECT with a verification that is due at `when`. Nothing is written in CONNECT.
-    pub(super) fn follow(&mut self, now: Uptime, when: Uptime, target: Connect, how: How) {
+    pub(super) fn enter_connect(&mut self, now: Uptime, when: Uptime, target: Connect, how: How) {
         self.verify(when, target, how);
         for timer in [Timer::Announce, Timer::Refresh, Timer::Turn] {
             self.timers.stop(timer);
@@ -79,7 +79,7 @@ impl Status {
             (How::Connect { since }, false) => {
                 let again = now + self.intervals.connect.max(now - since);
                 if again < since + CONNECT_DEADLINE {
-                    self.follow(now, again, target, how);
+                    self.enter_connect(now, again, target, how);
                 } else {
                     self.lost(now, NO_CALL_TIMEOUT);
                 }
@@ -190,12 +190,12 @@ impl Status {
         self.enter(now, Phase::Connected { eager, owed });
     }
 
-    /// Enters STARTED and announces immediately. If the host does not call within `patience`,
+    /// Enters STARTED and announces immediately. If the host does not call within `timeout`,
     /// writes STOPPED and STARTED. A running verification continues.
-    fn lost(&mut self, now: Uptime, patience: Duration) {
+    fn lost(&mut self, now: Uptime, timeout: Duration) {
         self.timers.stop(Timer::Refresh);
         self.timers.set(Timer::Announce, self.at_once(now));
-        self.timers.set(Timer::Turn, self.not_before.turn.max(now + patience));
+        self.timers.set(Timer::Turn, self.not_before.turn.max(now + timeout));
         if self.verification.is_none() && self.known.is_some() {
             self.timers.set(Timer::Retry, now + VERIFY_BACKOFF_MIN);
         }

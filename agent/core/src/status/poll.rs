@@ -164,7 +164,7 @@ impl Status {
             self.phase = Phase::Connected { eager: 0, owed: false };
         } else {
             self.log.followed = Some(connect.address);
-            self.follow(now, now, connect, how);
+            self.enter_connect(now, now, connect, how);
         }
     }
 

@@ -1,10 +1,11 @@
 //! The system below the agent, made up. Each file stands for the agent's module of that name, with its interface.
 
 pub(crate) mod first_boot;
-pub(crate) mod follow;
 pub(crate) mod guest_path;
 pub(crate) mod here;
+pub(crate) mod hotplug;
 pub(crate) mod ready_when;
+pub(crate) mod resume;
 pub(crate) mod sys;
 pub(crate) mod system;
 pub(crate) mod transport;

@@ -137,7 +137,7 @@ impl Qemu {
 
     /// Whether the guest's last word was this, or could not be said: the port came or went since then or a moment before, or
     /// nobody reads.
-    pub(crate) fn is_told(&self, word: &[u8], since: Micros) -> bool {
+    pub(crate) fn has_received(&self, word: &[u8], since: Micros) -> bool {
         let is_settled = self.is_there.get() && self.since.get() + 2 * SECOND < since;
         let is_read = self.is_read.get() && self.read_since.get() + READ < self.sim.awake();
         let is_heard = self.backend != Backend::Line || is_read;

@@ -111,7 +111,7 @@ impl Kernel {
     }
 
     /// Whether another process has a listener from before its start, which has yet to come.
-    pub(crate) fn is_starting_anew(&self, process: Process) -> bool {
+    pub(crate) fn is_reexecuting(&self, process: Process) -> bool {
         let alive = self.alive.borrow();
         let mut others = alive.values().filter(|agent| agent.process != process);
         others.any(|agent| !agent.has_begun.get() && agent.inherited.borrow().is_some())

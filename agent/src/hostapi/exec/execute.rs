@@ -129,7 +129,7 @@ async fn terminal(
         };
         zip(life.or(inputs), pump::screen(data, master, child)).await.0
     };
-    pump::farewell(data, &mut inbox).await;
+    pump::drain_and_close(data, &mut inbox).await;
     ended
 }
 

@@ -205,7 +205,7 @@ impl Rest {
 }
 
 /// Waits, at most [`FAREWELL`], for the host's own barrier or a close frame.
-pub(super) async fn farewell(socket: &WebSocket, inbox: &mut Inbox) {
+pub(super) async fn drain_and_close(socket: &WebSocket, inbox: &mut Inbox) {
     let done = async {
         while !matches!(
             socket.receive(inbox).await,

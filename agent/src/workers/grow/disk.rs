@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use mote_core::follow::disk::{DiskGeometry, Last, Step, Table};
+use mote_core::hotplug::disk::{DiskGeometry, Last, Step, Table};
 use rustix::fs::{FlockOperation, Mode, OFlags, fdatasync, flock, open};
 use rustix::io::{pread, pwrite};
 
@@ -103,11 +103,11 @@ impl<'d> Disk<'d> {
         self.may_pass = false;
         let read = table.read(&geometry, &mut |step| access(&disk, &geometry, step));
         let last = read.ok_or(NotGrown("it has no partition table that is known and whole"))?;
-        self.follow(table, &geometry, &last, disk)
+        self.step(table, &geometry, &last, disk)
     }
 
     /// Grows the last partition of the locked disk.
-    fn follow(
+    fn step(
         &mut self,
         table: &mut Table,
         geometry: &DiskGeometry,

@@ -10,7 +10,7 @@ mod sizes;
 use std::path::Path;
 use std::process::ExitCode;
 
-use mote_core::follow::disk::Table;
+use mote_core::hotplug::disk::Table;
 use rustix::process::geteuid;
 
 use self::disk::{Disk, NotGrown};

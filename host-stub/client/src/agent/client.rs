@@ -14,7 +14,7 @@ use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 use vsock::VsockStream;
 
-use super::trouble::{FailedCall, Trouble};
+use super::call_failure::{CallFailure, FailedCall};
 use crate::common::json;
 use crate::common::limits;
 use crate::instance::{Instance, Vsock};
@@ -171,13 +171,13 @@ pub fn open(root: &Path, instance: &Instance, limit: Limit) -> Result<Stream> {
 
 /// Connects to the agent's port.
 fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
-    let failed = |error: anyhow::Error, trouble| FailedCall::of_trouble(error, instance, trouble);
+    let failed = |error: anyhow::Error, failure| FailedCall::of_failure(error, instance, failure);
     // To a socket that replaces vsock.
-    let connect = |path: &Path, trouble| {
+    let connect = |path: &Path, failure| {
         let connected = Timed::connect(path, limit).with_context(|| path.display().to_string());
         connected.map_err(|error| {
             let is_late = FailedCall::is_late(&error);
-            failed(error, if is_late { Trouble::NoAnswer } else { trouble })
+            failed(error, if is_late { CallFailure::NoAnswer } else { failure })
         })
     };
     match &instance.vsock {
@@ -185,10 +185,10 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
             // The kernel gives up after 2 s.
             let stream = VsockStream::connect_with_cid_port(*cid, AGENT_PORT);
             let stream = stream.map_err(|error| {
-                let trouble = by_the_kernel(&error);
+                let failure = by_the_kernel(&error);
                 let error = anyhow::Error::from(error).context("vsock");
-                match trouble {
-                    Some(trouble) => failed(error, trouble),
+                match failure {
+                    Some(failure) => failed(error, failure),
                     None => error,
                 }
             })?;
@@ -198,20 +198,20 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
         Vsock::Plain(prefix) => {
             let mut path = prefix.as_os_str().to_owned();
             path.push(format!(".listen_{AGENT_PORT}"));
-            connect(&PathBuf::from(path), Trouble::Refused)
+            connect(&PathBuf::from(path), CallFailure::Refused)
         }
         Vsock::Uds(path) => {
-            let mut socket = connect(path, Trouble::Unreachable)?;
+            let mut socket = connect(path, CallFailure::Unreachable)?;
             if let Some(why) = vsock_device::why_peer_stopped(&socket) {
-                return Err(failed(anyhow!(why), Trouble::DeviceStopped));
+                return Err(failed(anyhow!(why), CallFailure::DeviceStopped));
             }
             socket.limit(limit.at_most(ACCEPTED));
             if let Err(error) = say_connect(&mut socket).context("vsock") {
                 if !FailedCall::is_late(&error) {
-                    return Err(failed(error, Trouble::Refused));
+                    return Err(failed(error, CallFailure::Refused));
                 }
                 vsock_device::abandon(socket.into_inner());
-                return Err(failed(error, Trouble::NoAnswer));
+                return Err(failed(error, CallFailure::NoAnswer));
             }
             socket.limit(limit);
             Ok(socket)
@@ -220,15 +220,15 @@ fn dial(instance: &Instance, limit: Limit) -> Result<Timed> {
 }
 
 /// Returns the cause of a connect error of the kernel's vsock.
-fn by_the_kernel(error: &std::io::Error) -> Option<Trouble> {
+fn by_the_kernel(error: &std::io::Error) -> Option<CallFailure> {
     let kind = error.kind();
     if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) {
-        return Some(Trouble::NoGuest);
+        return Some(CallFailure::NoGuest);
     }
     if matches!(kind, ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused) {
-        return Some(Trouble::Refused);
+        return Some(CallFailure::Refused);
     }
-    (kind == ErrorKind::TimedOut).then_some(Trouble::NoAnswer)
+    (kind == ErrorKind::TimedOut).then_some(CallFailure::NoAnswer)
 }
 
 /// Sends vhost-device-vsock's preamble and reads its OK. Data sent before the OK would be lost.

@@ -1,6 +1,6 @@
 //! Calls to an agent, as a server makes them.
 
+pub mod call_failure;
 pub mod client;
-pub mod trouble;
 pub mod upgrade;
 pub mod websocket;

@@ -17,8 +17,8 @@ use tungstenite::handshake::client::{ClientHandshake, Response};
 use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode};
 use tungstenite::{Bytes, Error, HandshakeError, Message, WebSocket};
 
+use super::call_failure::FailedCall;
 use super::client;
-use super::trouble::FailedCall;
 use crate::common::limits;
 use crate::instance::{Instance, vsock_device};
 use crate::net::http::unanswered;

@@ -118,7 +118,7 @@ impl Instance {
     }
 
     /// Returns the content of `PUT /1.0` and agent.conf (P§3.3).
-    pub fn told(&self, port: u32, certificate: &str) -> Value {
+    pub fn host_info(&self, port: u32, certificate: &str) -> Value {
         let mut told = json!({ "cid": 2, "port": port, "certificate": certificate });
         if self.allows_guests() {
             told[self.flavour.flag()] = json!(true);
@@ -195,14 +195,14 @@ mod tests {
 
     #[test]
     fn each_flavour_tells_its_own_flag_and_only_if_it_is_on() {
-        let told = Instance::sample(Flavour::Lxd, &[]).told(5, "PEM");
+        let told = Instance::sample(Flavour::Lxd, &[]).host_info(5, "PEM");
         assert_eq!(told, json!({"cid": 2, "port": 5, "certificate": "PEM", "devlxd": true}));
-        let told = Instance::sample(Flavour::Incus, &[]).told(5, "PEM");
+        let told = Instance::sample(Flavour::Incus, &[]).host_info(5, "PEM");
         assert_eq!(told["dev_incus"], true);
         // The other server's key has no effect.
         assert!(Instance::sample(Flavour::Incus, &[("security.devlxd", "false")]).allows_guests());
         let off = Instance::sample(Flavour::Incus, &[("security.guestapi", "FALSE")]);
-        assert_eq!(off.told(5, "PEM").get("dev_incus"), None);
+        assert_eq!(off.host_info(5, "PEM").get("dev_incus"), None);
     }
 
     #[test]

@@ -105,7 +105,7 @@ pub fn remove(root: &Path, name: &str) -> Result<()> {
 
 /// Writes agent.conf into the share (P§3.3).
 pub fn write_conf(root: &Path, instance: &Instance, port: u32, pem: &str) -> Result<()> {
-    let text = format!("{}\n", instance.told(port, pem));
+    let text = format!("{}\n", instance.host_info(port, pem));
     write_whole(&share(root, &instance.name).join("agent.conf"), text.as_bytes(), 0o644)
 }
 

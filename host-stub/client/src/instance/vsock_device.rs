@@ -74,7 +74,7 @@ pub fn stopped(pid: Pid) -> Option<String> {
         return None;
     }
     thread::sleep(RESTART);
-    (command_line(pid) == line && !serves(pid)).then(|| told(&log(&line)))
+    (command_line(pid) == line && !serves(pid)).then(|| last_line(&log(&line)))
 }
 
 /// Keeps an abandoned connection open until the guest has answered, because the device panics if it
@@ -111,7 +111,7 @@ impl Watch {
         if serves(self.pid) {
             (self.has_served, self.gone) = (true, None);
         } else if self.has_served && self.gone.get_or_insert(self.looked).elapsed() > RESTART {
-            return Some(told(&self.log));
+            return Some(last_line(&self.log));
         }
         None
     }
@@ -126,7 +126,7 @@ fn serves(pid: Pid) -> bool {
 }
 
 /// Returns the message for a stopped device, with its last lines.
-fn told(log: &Path) -> String {
+fn last_line(log: &Path) -> String {
     let text = end_of_log(log);
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     // Place and reason of a panic, before its backtrace.
@@ -224,6 +224,6 @@ mod tests {
         let why = std::iter::repeat_with(look).flatten().next();
         assert_eq!(why.as_deref(), Some(said));
         fs::write(&log, "one\nlast\n\n").unwrap();
-        assert_eq!(told(&log), "vhost-device-vsock stopped serving: last");
+        assert_eq!(last_line(&log), "vhost-device-vsock stopped serving: last");
     }
 }

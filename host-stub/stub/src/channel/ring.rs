@@ -28,7 +28,7 @@ pub fn watch(daemon: &Arc<Daemon>, instance: &Instance, path: PathBuf, life: Lif
             match Qmp::connect(&path) {
                 Ok(mut qmp) => {
                     daemon.vm_found(&name, qmp.orders());
-                    if let Err(why) = follow(&daemon, &name, flavour, &mut qmp, &life) {
+                    if let Err(why) = serve(&daemon, &name, flavour, &mut qmp, &life) {
                         daemon.log(&format!("{name}: QMP: {why:#}"));
                         let rest = qmp.rest();
                         let _deleted = daemon.with(&name, |live| {
@@ -55,7 +55,7 @@ pub fn watch(daemon: &Arc<Daemon>, instance: &Instance, path: PathBuf, life: Lif
     });
 }
 
-fn follow(
+fn serve(
     daemon: &Arc<Daemon>,
     name: &str,
     flavour: Flavour,

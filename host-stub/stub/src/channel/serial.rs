@@ -27,7 +27,7 @@ pub fn watch(daemon: &Arc<Daemon>, name: &str, path: PathBuf, shared: bool, life
         while !life.is_over() {
             if let Ok((reader, writer)) = open(&path) {
                 let mut port = Port { reader, writer, shared };
-                if let Err(why) = follow(&daemon, &name, &mut port, &life) {
+                if let Err(why) = serve(&daemon, &name, &mut port, &life) {
                     daemon.failed(&name, &format!("serial port: {why:#}"), None);
                 }
                 if life.is_over() {
@@ -63,7 +63,7 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read>, Box<dyn Write>)> {
     Ok((Box::new(stream.try_clone()?), Box::new(stream)))
 }
 
-fn follow(daemon: &Arc<Daemon>, name: &str, port: &mut Port, life: &Life) -> Result<()> {
+fn serve(daemon: &Arc<Daemon>, name: &str, port: &mut Port, life: &Life) -> Result<()> {
     let connect = format!("CONNECT 2:{} {}\n", daemon.port, daemon.pair.fingerprint());
     // A host that has just started sends its address to every agent (decisions §1).
     port.writer.write_all(connect.as_bytes())?;

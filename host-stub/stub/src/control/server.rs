@@ -16,8 +16,8 @@ use super::host::{Host, Whose};
 use crate::daemon::Daemon;
 use crate::daemon::diagnosis::diagnose;
 use crate::daemon::fault::Fault;
+use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::agent::client;
-use mote_client::agent::trouble::{FailedCall, Trouble};
 use mote_client::common::clock::now;
 use mote_client::common::limits;
 use mote_client::daemon::client::path;
@@ -62,7 +62,7 @@ fn answer(host: &Arc<Host>, stream: UnixStream) -> Result<()> {
     stream.limit(Limit::Each(READ));
     let path: Vec<&str> = request.path().split('/').skip(1).collect();
     if let ["1.0", "events", only @ ..] = path.as_slice() {
-        return follow(&host.daemon, stream, only.first().map(|name| (*name).to_owned()));
+        return stream_events(&host.daemon, stream, only.first().map(|name| (*name).to_owned()));
     }
     let (status, value) = match act(host, &request, &path) {
         Ok(Some(value)) => (200, value),
@@ -87,8 +87,8 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
             json!({"instance": live.instance, "reachable": reachable, "state": told, "why": why})
         })?,
         ("GET", ["1.0", "internal", name, "agent-state"]) => {
-            let trouble = request.parameter("trouble").and_then(Trouble::named);
-            daemon.agent_state(name, trouble)?
+            let failure = request.parameter("failure").and_then(CallFailure::named);
+            daemon.agent_state(name, failure)?
         }
         ("PATCH", ["1.0", "instances", name, "config"]) => set(daemon, name, &body)?,
         ("PATCH", ["1.0", "instances", name, "devices"]) => device(daemon, name, &body)?,
@@ -121,8 +121,8 @@ fn act(host: &Arc<Host>, request: &Message, path: &[&str]) -> Result<Option<Valu
 }
 
 /// Sends a line per event until the reader closes.
-fn follow(daemon: &Arc<Daemon>, mut stream: Timed, only: Option<String>) -> Result<()> {
-    let events = daemon.events.follow(only);
+fn stream_events(daemon: &Arc<Daemon>, mut stream: Timed, only: Option<String>) -> Result<()> {
+    let events = daemon.events.subscribe(only);
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")?;
     loop {
         match events.recv_timeout(Duration::from_secs(1)) {
@@ -226,9 +226,9 @@ fn tell_guest(daemon: &Arc<Daemon>, name: &str, kind: &str, metadata: &Value) ->
     let Err(error) = client::post_event(&daemon.root, &instance, event.as_bytes()) else {
         return Ok(());
     };
-    let trouble = FailedCall::of(&error).map(|failed| failed.trouble);
-    daemon.failed(name, &format!("event not delivered: {error:#}"), trouble);
-    if trouble.is_some() { Ok(()) } else { Err(error) }
+    let failure = FailedCall::of(&error).map(|failed| failed.failure);
+    daemon.failed(name, &format!("event not delivered: {error:#}"), failure);
+    if failure.is_some() { Ok(()) } else { Err(error) }
 }
 
 /// Sends any request to the agent, for tests.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-use mote_client::agent::trouble::Trouble;
+use mote_client::agent::call_failure::CallFailure;
 use mote_client::common::clock::{millis, rfc3339};
 
 /// Number of lines kept.
@@ -63,7 +63,7 @@ pub struct Put {
     /// The error, if it failed.
     pub error: Option<String>,
     /// The cause of the error, if known.
-    pub trouble: Option<Trouble>,
+    pub failure: Option<CallFailure>,
     /// The time of its end.
     pub at: SystemTime,
     /// Its duration.
@@ -77,7 +77,7 @@ pub struct LastError {
     /// For people.
     pub text: String,
     /// The cause, if known.
-    pub trouble: Option<Trouble>,
+    pub failure: Option<CallFailure>,
 }
 
 /// The knowledge of an agent.
@@ -209,7 +209,7 @@ impl AgentState {
             None => self.enter(Word::Connected),
             Some(error) => {
                 error.truncate(error.floor_char_boundary(LONG));
-                self.failed(&format!("PUT /1.0: {error}"), put.trouble);
+                self.failed(&format!("PUT /1.0: {error}"), put.failure);
             }
         }
         self.last_put = Some(put);
@@ -227,9 +227,9 @@ impl AgentState {
     }
 
     /// Records an error between host and guest.
-    pub fn failed(&mut self, error: &str, trouble: Option<Trouble>) {
+    pub fn failed(&mut self, error: &str, failure: Option<CallFailure>) {
         let text = error.chars().take(LONG).collect();
-        self.last_error = Some(LastError { at: SystemTime::now(), text, trouble });
+        self.last_error = Some(LastError { at: SystemTime::now(), text, failure });
     }
 
     /// Records that the VM is on. What an earlier agent reported no longer counts.
@@ -260,7 +260,7 @@ impl AgentState {
         let line = |(at, line): &(SystemTime, String)| json!({"at": rfc3339(*at), "line": line});
         let put = self.last_put.as_ref().map(|put| {
             json!({"ok": put.error.is_none(), "error": put.error,
-                "cause": put.trouble.map(Trouble::name), "at": rfc3339(put.at),
+                "cause": put.failure.map(CallFailure::name), "at": rfc3339(put.at),
                 "ms": millis(put.took)})
         });
         json!({
@@ -273,7 +273,7 @@ impl AgentState {
             "last_put": put,
             "last_error": self.last_error.as_ref().map(|error| {
                 json!({"at": rfc3339(error.at), "text": error.text,
-                    "cause": error.trouble.map(Trouble::name)})
+                    "cause": error.failure.map(CallFailure::name)})
             }),
             "serial_state": self.serial_state,
             "connections": self.connections,
@@ -345,7 +345,7 @@ mod tests {
         let mut agent = AgentState::default();
         let put = |error: Option<&str>| Put {
             error: error.map(str::to_owned),
-            trouble: None,
+            failure: None,
             at: SystemTime::now(),
             took: Duration::ZERO,
         };
@@ -372,7 +372,7 @@ mod tests {
         assert_eq!(agent.word, Word::Started);
         agent.put(Put {
             error: Some("the peer took too long".into()),
-            trouble: Some(Trouble::Slow),
+            failure: Some(CallFailure::Slow),
             at: SystemTime::now(),
             took: Duration::from_secs(3),
         });

@@ -7,7 +7,7 @@ use super::agent_state::{LastError, Word};
 use super::fault::Fault;
 use super::live::Live;
 use super::vm::{End, Monitor, PANIC, SUSPENDED};
-use mote_client::agent::trouble::Trouble;
+use mote_client::agent::call_failure::CallFailure;
 use mote_client::instance::{Channel, Flavour, vsock_device};
 
 /// A cause.
@@ -36,10 +36,10 @@ const NOT_MOUNTED: u64 = 16 * 1024;
 /// How to learn more.
 const IN_THE_GUEST: &str = "(in the guest, mote-agent --check shows more)";
 
-/// Returns why an instance's agent is not CONNECTED. `trouble` is the cause of a call that just
+/// Returns why an instance's agent is not CONNECTED. `failure` is the cause of a call that just
 /// failed.
-pub fn diagnose(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
-    let mut found = of_the_vm(live).unwrap_or_else(|| of_the_agent(live, trouble));
+pub fn diagnose(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
+    let mut found = of_the_vm(live).unwrap_or_else(|| of_the_agent(live, failure));
     if live.fault != Fault::None {
         found.text += &format!("; the fault {} is in force", live.fault);
     }
@@ -140,7 +140,7 @@ fn ended(end: &End) -> Diagnosis {
 }
 
 /// Returns why the agent of a running VM is not CONNECTED.
-fn of_the_agent(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
+fn of_the_agent(live: &Live, failure: Option<CallFailure>) -> Diagnosis {
     let is_ready = live.instance.is_ready();
     if by_port_alone(live).is_some() && live.agent.word() != Word::Connected {
         return Diagnosis::new(
@@ -151,23 +151,23 @@ fn of_the_agent(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
             ),
         );
     }
-    match (live.agent.word(), trouble) {
+    match (live.agent.word(), failure) {
         // So far it has only written to its port.
-        (Word::Started, Some(Trouble::Refused)) if !live.called => Diagnosis::new(
+        (Word::Started, Some(CallFailure::Refused)) if !live.called => Diagnosis::new(
             "no-vsock",
             format!(
                 "the agent is STARTED, but nothing listens in the guest (vsock port 8443): does the VM have a vsock \
                  device, and the guest a driver for it (vmw_vsock_virtio_transport)? {IN_THE_GUEST}"
             ),
         ),
-        (Word::Connected | Word::Started, Some(Trouble::Refused)) => Diagnosis::new(
+        (Word::Connected | Word::Started, Some(CallFailure::Refused)) => Diagnosis::new(
             "agent-gone",
             "the agent no longer listens (vsock port 8443): it ended without reporting STOPPED, \
              for example because it was killed or its package removed; start it in the guest",
         ),
         // It calls, so its port is the first problem.
         (Word::Unknown, _) if live.agent.connections > 0 => silent(live),
-        (_, Some(trouble)) => Diagnosis::new(trouble.name(), trouble.to_string()),
+        (_, Some(failure)) => Diagnosis::new(failure.name(), failure.to_string()),
         (Word::Connected, None) if is_ready => {
             Diagnosis::new("ready", "the agent is CONNECTED and the instance Ready")
         }
@@ -189,17 +189,18 @@ fn of_the_agent(live: &Live, trouble: Option<Trouble>) -> Diagnosis {
 fn started(live: &Live) -> Diagnosis {
     match live.agent.last_put() {
         None => Diagnosis::new("started", "the agent is STARTED, and has not been called yet"),
-        Some(put) => match (put.trouble, &put.error) {
-            (Some(trouble @ (Trouble::AgentsCertificate | Trouble::HostsCertificate)), _) => {
-                Diagnosis::new(trouble.name(), trouble.to_string())
-            }
-            (Some(Trouble::Slow), _) => Diagnosis::new(
-                Trouble::Slow.name(),
+        Some(put) => match (put.failure, &put.error) {
+            (
+                Some(failure @ (CallFailure::AgentsCertificate | CallFailure::HostsCertificate)),
+                _,
+            ) => Diagnosis::new(failure.name(), failure.to_string()),
+            (Some(CallFailure::Slow), _) => Diagnosis::new(
+                CallFailure::Slow.name(),
                 "the agent is STARTED, but did not answer the host's call within 3 s: the machine is busy, or \
                  the agent hangs; the host calls again when the agent reports itself again",
             ),
-            (Some(trouble), Some(error)) => Diagnosis::new(
-                trouble.name(),
+            (Some(failure), Some(error)) => Diagnosis::new(
+                failure.name(),
                 format!(
                     "the agent is STARTED, but the host's call to it failed: {error} {IN_THE_GUEST}"
                 ),
@@ -251,8 +252,8 @@ fn silent(live: &Live) -> Diagnosis {
                 path.display()
             ),
         ),
-        (_, Some(LastError { trouble: Some(trouble), .. })) => {
-            Diagnosis::new(trouble.name(), trouble.to_string())
+        (_, Some(LastError { failure: Some(failure), .. })) => {
+            Diagnosis::new(failure.name(), failure.to_string())
         }
         (_, Some(error)) if error.text.starts_with("QMP") => {
             let calls = if live.agent.connections > 0 {

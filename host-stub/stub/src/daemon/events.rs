@@ -21,7 +21,7 @@ struct Listener {
 
 impl Events {
     /// Follows all instances, or one.
-    pub fn follow(&self, only: Option<String>) -> Receiver<Value> {
+    pub fn subscribe(&self, only: Option<String>) -> Receiver<Value> {
         let (sender, receiver) = sync_channel(BACKLOG);
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.push(Listener { only, sender });
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_listener_hears_its_own_instance_and_one_that_sleeps_is_dropped() {
         let events = Events::default();
-        let (one, all) = (events.follow(Some("a".into())), events.follow(None));
+        let (one, all) = (events.subscribe(Some("a".into())), events.subscribe(None));
         events.tell("b", "lifecycle", &json!({}));
         events.tell("a", "lifecycle", &json!({}));
         assert_eq!(one.try_recv().unwrap()["instance"], "a");

@@ -18,8 +18,8 @@ use super::events::Events;
 use super::fault::Fault;
 use super::live::Live;
 use super::operations::Operations;
+use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::agent::client;
-use mote_client::agent::trouble::{FailedCall, Trouble};
 use mote_client::common::clock;
 use mote_client::common::printable;
 use mote_client::instance::store;
@@ -75,9 +75,9 @@ impl Daemon {
     }
 
     /// Logs and records an error between host and guest.
-    pub fn failed(&self, name: &str, error: &str, trouble: Option<Trouble>) {
+    pub fn failed(&self, name: &str, error: &str, failure: Option<CallFailure>) {
         self.log(&format!("{name}: {error}"));
-        let _gone = self.with(name, |live| live.agent.failed(error, trouble));
+        let _gone = self.with(name, |live| live.agent.failed(error, failure));
     }
 
     /// Records a socket's file, to be removed at the end.
@@ -192,25 +192,25 @@ impl Daemon {
             bail!("PUT withheld");
         }
         let begun = Instant::now();
-        let body = instance.told(self.port, &self.pair.pem).to_string();
+        let body = instance.host_info(self.port, &self.pair.pem).to_string();
         let result = client::put(&self.root, instance, body.as_bytes());
         let took = begun.elapsed();
         let error = result.as_ref().err();
-        let trouble = error.and_then(FailedCall::of).map(|failed| failed.trouble);
+        let failure = error.and_then(FailedCall::of).map(|failed| failed.failure);
         let error = error.map(|error| format!("{error:#}"));
         let millis = clock::millis(took);
         self.log(&match &error {
             None => format!("{name}: PUT /1.0 ok in {millis} ms"),
             Some(why) => format!("{name}: PUT /1.0 failed after {millis} ms: {why}"),
         });
-        let put = Put { error, trouble, at: SystemTime::now(), took };
+        let put = Put { error, failure, at: SystemTime::now(), took };
         self.with(name, |live| live.agent.put(put))?;
         result
     }
 
-    /// Returns the state of an instance's agent for people and tests. `trouble` is the cause of a
+    /// Returns the state of an instance's agent for people and tests. `failure` is the cause of a
     /// call that just failed.
-    pub fn agent_state(&self, name: &str, trouble: Option<Trouble>) -> Result<Value> {
+    pub fn agent_state(&self, name: &str, failure: Option<CallFailure>) -> Result<Value> {
         self.with(name, |live| {
             let instance = &live.instance;
             let mut shown = live.agent.to_json();
@@ -222,7 +222,7 @@ impl Daemon {
             shown["channel"] = instance.channel.to_json();
             shown["vm"] = live.vm.to_json();
             shown["port_alone"] = json!(by_port_alone(live));
-            shown["why"] = diagnose(live, trouble).to_json();
+            shown["why"] = diagnose(live, failure).to_json();
             shown["fault"] = json!(live.fault.to_string());
             shown["running_ms"] =
                 json!(live.running.map(|running| clock::millis(running.elapsed())));

@@ -20,7 +20,7 @@ use super::answer::Answer;
 use super::api;
 use crate::daemon::fault::Fault;
 use crate::daemon::{Daemon, Life};
-use mote_client::agent::trouble::Trouble;
+use mote_client::agent::call_failure::CallFailure;
 use mote_client::common::limits;
 use mote_client::instance::store;
 use mote_client::instance::{Flavour, Instance, Vsock};
@@ -182,10 +182,10 @@ impl Door {
         });
         let Ok(fault) = fault else { return };
         if let Err(error) = self.serve(Timed::new(socket, Limit::within(READ)), fault) {
-            let trouble = error.downcast_ref().and_then(Trouble::meant);
+            let failure = error.downcast_ref().and_then(CallFailure::meant);
             // A slow guest proves nothing.
-            let trouble = trouble.filter(|trouble| *trouble == Trouble::HostsCertificate);
-            self.daemon.failed(&self.name, &format!("guest connection: {error:#}"), trouble);
+            let failure = failure.filter(|failure| *failure == CallFailure::HostsCertificate);
+            self.daemon.failed(&self.name, &format!("guest connection: {error:#}"), failure);
         }
     }
 
@@ -251,7 +251,7 @@ impl Door {
         if shown != Some(&self.agent) {
             let text = "guest connection: it shows another certificate than the instance's";
             self.daemon.with(&self.name, |live| {
-                live.agent.failed(text, Some(Trouble::AgentsCertificate));
+                live.agent.failed(text, Some(CallFailure::AgentsCertificate));
             })?;
             return Ok(Answer::Error(401, "Unauthorized".into()));
         }

@@ -87,7 +87,7 @@ fn messages(mut input: Input<'_>) {
     while !input.is_empty() {
         now += u64::from(input.byte() / 8);
         seen += 1;
-        last = limit.again(Uptime::from_millis(now));
+        last = limit.report(Uptime::from_millis(now));
         if let Some(suppressed) = last {
             told += 1 + suppressed;
             logged.push(now);

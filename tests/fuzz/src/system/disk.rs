@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use mote_core::follow::disk::{DiskGeometry, Step, Table};
-use mote_core::follow::event::is_of_disk;
+use mote_core::hotplug::disk::{DiskGeometry, Step, Table};
+use mote_core::hotplug::event::is_of_disk;
 
 use crate::input::Input;
 

@@ -5,12 +5,10 @@
 use mote_core::first_boot::credentials;
 use mote_core::first_boot::nic::{self, Search, Wanted};
 use mote_core::flavour::Flavour;
-use mote_core::follow::clock::{Difference, Step, is_setter, step};
-use mote_core::follow::event::is_made_up;
-use mote_core::follow::nics::Plugged;
-use mote_core::follow::resources::{Added, added};
-use mote_core::follow::restore::is_fork;
 use mote_core::freeze::{self, filesystems};
+use mote_core::hotplug::event::is_made_up;
+use mote_core::hotplug::nics::Plugged;
+use mote_core::hotplug::resources::{Added, added};
 use mote_core::json::Writer;
 use mote_core::netlink::{self, Reply};
 use mote_core::ready_when;
@@ -20,6 +18,8 @@ use mote_core::report::proc::mounts::Space;
 use mote_core::report::proc::stat::{Cpu, Disk, Interface};
 use mote_core::report::proc::{keyed, number, release};
 use mote_core::report::state::{self, State, System};
+use mote_core::resume::clock::{Difference, Step, is_setter, step};
+use mote_core::resume::is_fork;
 use mote_core::time::Uptime;
 use serde_json::Value;
 

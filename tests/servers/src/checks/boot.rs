@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::check::Check;
 use super::devices::{in_guest, plug, unplug};
 use super::during::{During, GONE};
-use super::follow;
+use super::hotplug;
 use super::life::report_ready;
 use crate::server::Server;
 use crate::setup::{FIRST_IN_GUEST, nic};
@@ -179,6 +179,6 @@ fn stateful(world: &World) -> Seen {
     same("the boot", boot_id(world)?, was)?;
     same("a file", world.sh("cat /tmp/kept")?, "kept\n")?;
     let took = round(begun.elapsed());
-    let behind = follow::right(world)?;
+    let behind = hotplug::right(world)?;
     Ok(format!("stopped in {stopped} s, agent {took} s after the start; the clock {behind}"))
 }

@@ -7,8 +7,8 @@ mod devices;
 mod during;
 mod exec;
 mod files;
-mod follow;
 mod guest_api;
+mod hotplug;
 mod life;
 mod others;
 mod state;
@@ -29,7 +29,7 @@ pub fn of(server: Server) -> impl Iterator<Item = Check> {
         devices::CHECKS,
         guest_api::CHECKS,
         life::CHECKS,
-        follow::CHECKS,
+        hotplug::CHECKS,
         boot::CHECKS,
         others::CHECKS,
     ];

@@ -18,10 +18,10 @@ pub const REASONS: &[Reason] = &[
     because(INCUS, "boot.stop_during_command", OWN, CUT_OFF),
     because(INCUS, "life.server_killed", OWN, FORGOTTEN),
     because(INCUS, "life.server_restarted", OWN, FORGOTTEN),
-    because(INCUS, "follow.limits_cpu", OWN, NOT_FOLLOWED),
-    because(INCUS, "follow.limits_memory", OWN, NOT_FOLLOWED),
-    because(INCUS, "follow.nic_plugged_in", OWN, NOT_FOLLOWED),
-    because(INCUS, "follow.clock_after_pause", OWN, NOT_FOLLOWED),
+    because(INCUS, "hotplug.limits_cpu", OWN, NOT_FOLLOWED),
+    because(INCUS, "hotplug.limits_memory", OWN, NOT_FOLLOWED),
+    because(INCUS, "hotplug.nic_plugged_in", OWN, NOT_FOLLOWED),
+    because(INCUS, "hotplug.clock_after_pause", OWN, NOT_FOLLOWED),
     because(INCUS, "boot.stateful_stop", OWN, NOT_FOLLOWED),
     because(LXD, "exec.exit_codes", OWN, KILLED),
     because(LXD, "terminal.window_change", OWN, KILLED),
@@ -29,7 +29,7 @@ pub const REASONS: &[Reason] = &[
     because(LXD, "life.agent_killed", OWN, SLOW),
     because(LXD, "life.agent_ends_during_command", OWN, CUT_OFF),
     because(LXD, "boot.stop_during_command", OWN, CUT_OFF),
-    because(LXD, "follow.clock_after_pause", OWN, NOT_FOLLOWED),
+    because(LXD, "hotplug.clock_after_pause", OWN, NOT_FOLLOWED),
 ];
 
 // By the server's name, and by the columns'.

@@ -141,12 +141,12 @@ fn section(server: Server, columns: &[Column]) -> String {
     text + &table.notes.list() + &figures(server, columns) + &end
 }
 
-/// Lists what the passed checks of `follow` measured: a yes does not say how soon.
+/// Lists what the passed checks of `hotplug` measured: a yes does not say how soon.
 fn figures(server: Server, columns: &[Column]) -> String {
     let mut text = String::new();
     for column in columns {
         let agent = column.agent.title(server);
-        for row in column.rows.iter().filter(|row| row.check.starts_with("follow.")) {
+        for row in column.rows.iter().filter(|row| row.check.starts_with("hotplug.")) {
             if let Verdict::Holds(seen) = &row.verdict {
                 let _fits = writeln!(text, "- {}, {agent}: {}", row.check, line(seen));
             }
@@ -155,7 +155,7 @@ fn figures(server: Server, columns: &[Column]) -> String {
     if text.is_empty() {
         text
     } else {
-        format!("\nFigures of `follow`, by the outer VM's clock:\n\n{text}")
+        format!("\nFigures of `hotplug`, by the outer VM's clock:\n\n{text}")
     }
 }
 
@@ -188,11 +188,11 @@ mod tests {
 
     #[test]
     fn a_page_says_how_soon_a_guest_follows() {
-        let mote = column(Agent::Mote, "follow.limits_cpu", Verdict::Holds("in 1 s\nor 2".into()));
-        let own = column(Agent::Own, "follow.limits_cpu", Verdict::Fails("never".into()));
+        let mote = column(Agent::Mote, "hotplug.limits_cpu", Verdict::Holds("in 1 s\nor 2".into()));
+        let own = column(Agent::Own, "hotplug.limits_cpu", Verdict::Fails("never".into()));
         let page = section(Server::Incus, &[mote, own]);
-        assert!(page.contains("\n- follow.limits_cpu, mote: in 1 s or 2\n"), "{page}");
-        assert!(!page.contains("- follow.limits_cpu, incus-agent"), "{page}");
+        assert!(page.contains("\n- hotplug.limits_cpu, mote: in 1 s or 2\n"), "{page}");
+        assert!(!page.contains("- hotplug.limits_cpu, incus-agent"), "{page}");
     }
 
     /// `MOTE_WRITE_DOCS=1` writes it again.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, output, plain, run, script, terminal, with};
-use crate::conform::wire::PATIENCE;
+use crate::conform::wire::TIMEOUT;
 use crate::conform::ws::Message;
 use crate::conform::{Check, Claim, hold, same};
 
@@ -114,7 +114,7 @@ fn any_order(agent: &Agent) -> Claim {
     same("the output", String::from_utf8_lossy(&out.output()?), "started\n")?;
     let _nothing = err.output()?;
     let _closed_already = stdin.barrier();
-    same("the exit code", exec.code(agent, PATIENCE)?, 0)
+    same("the exit code", exec.code(agent, TIMEOUT)?, 0)
 }
 
 fn env(agent: &Agent, environment: &Value) -> Result<String, String> {
@@ -274,7 +274,7 @@ fn tty_output(agent: &Agent) -> Claim {
     same("the output", String::from_utf8_lossy(&text).replace("\r\n", " "), "out err ")?;
     hold("the end is no empty text", barrier == Message::Text(Vec::new()))?;
     running.stdin.barrier()?;
-    same("the exit code", running.exec.code(agent, PATIENCE)?, 6)
+    same("the exit code", running.exec.code(agent, TIMEOUT)?, 6)
 }
 
 fn end_of_input(agent: &Agent) -> Claim {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, plain, run, script, terminal, with};
-use crate::conform::wire::PATIENCE;
+use crate::conform::wire::TIMEOUT;
 use crate::conform::ws::{Message, Ws};
 use crate::conform::{Check, Claim, Miss, SOON, hold, same};
 use crate::patient;
@@ -84,7 +84,7 @@ fn eight_mib(agent: &Agent) -> Claim {
     })?;
     hold(format!("{} bytes come back", back.len()), back.len() == input.len())?;
     hold("other bytes come back", back == input)?;
-    let code = exec.code(agent, PATIENCE)?;
+    let code = exec.code(agent, TIMEOUT)?;
     drop((control, err));
     same("the exit code", code, 0)
 }
@@ -158,7 +158,7 @@ fn exit_codes(agent: &Agent) -> Claim {
 fn fails(agent: &Agent, request: &serde_json::Value, code: i32) -> Claim {
     // The sockets must stay open: losing them would kill the command.
     let running = Running::start(agent, request)?;
-    let operation = running.exec.ended(agent, PATIENCE)?;
+    let operation = running.exec.ended(agent, TIMEOUT)?;
     same("status", &operation["status"], &json!("Failure"))?;
     same("status_code", &operation["status_code"], &json!(400))?;
     same("metadata", &operation["metadata"], &json!({"return": code}))?;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::conform::agent::Agent;
 use crate::conform::client::Caller;
-use crate::conform::wire::{Answer, PATIENCE};
+use crate::conform::wire::{Answer, TIMEOUT};
 use crate::conform::{Check, Claim, Miss, hold, same};
 
 const TLS: &str = "TLS";
@@ -243,7 +243,7 @@ fn idle_connections(agent: &Agent) -> Claim {
     let idle: Result<Vec<_>, _> = (0..30).map(|_| agent.dial()).collect();
     let idle = idle?;
     let mut wire = agent.connect()?;
-    let answer = wire.within(PATIENCE).ask("GET", "/1.0", "", b"")?;
+    let answer = wire.within(TIMEOUT).ask("GET", "/1.0", "", b"")?;
     drop(idle);
     same("status", answer.status, 200)
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::conform::agent::Agent;
 use crate::conform::exec::{Exec, Running, plain, run, script};
-use crate::conform::wire::{Answer, PATIENCE};
+use crate::conform::wire::{Answer, TIMEOUT};
 use crate::conform::ws::Ws;
 use crate::conform::{Check, Claim, Miss, hold, same};
 
@@ -190,7 +190,7 @@ fn wait_ends(agent: &Agent) -> Claim {
 
 fn wait_failed(agent: &Agent) -> Claim {
     let running = Running::start(agent, &plain(&["/nothing/here"]))?;
-    let operation = running.exec.ended(agent, PATIENCE)?;
+    let operation = running.exec.ended(agent, TIMEOUT)?;
     same("status", &operation["status"], &json!("Failure"))?;
     let answer = wait(agent, &running.exec.operation, 5)?;
     if !agent.column.is_incus() {

@@ -40,13 +40,13 @@ fn put(agent: &Agent, document: &Value) -> Result<Answer, String> {
 /// Sends the host's real information again after a check; returns the claim.
 fn restored(agent: &Agent, claim: Claim) -> Claim {
     let _calm = agent.host(&["fault", NAME, "none"]);
-    let answer = put(agent, &agent.told()?)?;
+    let answer = put(agent, &agent.host_info()?)?;
     claim.and(same("the next PUT", answer.short(), "200"))
 }
 
 fn verify(agent: &Agent) -> Claim {
     let before = agent.seen_by_host()["connections"].as_u64();
-    let answer = put(agent, &agent.told()?)?;
+    let answer = put(agent, &agent.host_info()?)?;
     same("status", answer.short(), "200")?;
     same("metadata", answer.metadata(), json!({}))?;
     let after = agent.seen_by_host()["connections"].as_u64();
@@ -55,7 +55,7 @@ fn verify(agent: &Agent) -> Claim {
 }
 
 fn unreachable(agent: &Agent) -> Claim {
-    let answer = put(agent, &with(agent.told()?, json!({"port": 1})))?;
+    let answer = put(agent, &with(agent.host_info()?, json!({"port": 1})))?;
     let claim = same("status", answer.status, 500).and_then(|()| {
         let words = "Failed verifying connection to LXD server: ";
         let text = answer.short();
@@ -69,13 +69,13 @@ fn unreachable(agent: &Agent) -> Claim {
 
 fn other_cert(agent: &Agent) -> Claim {
     let _set = agent.host(&["fault", NAME, "wrong-cert"])?;
-    let answer = put(agent, &agent.told()?)?;
+    let answer = put(agent, &agent.host_info()?)?;
     restored(agent, same("status", answer.status, 500))
 }
 
 fn forbidden(agent: &Agent) -> Claim {
     let _set = agent.host(&["fault", NAME, "forbidden"])?;
-    let answer = put(agent, &agent.told()?)?;
+    let answer = put(agent, &agent.host_info()?)?;
     let wanted = agent.column.pick(200, 500);
     restored(agent, same("status", answer.status, wanted))
 }
@@ -95,7 +95,7 @@ fn switch(agent: &Agent) -> Claim {
     let flag = agent.column.pick("devlxd", "dev_incus");
     let socket = agent.column.pick("/dev/lxd/sock", "/dev/incus/sock");
     let there = |agent: &Agent| agent.sh(&format!("test -S {socket}")).0 == 0;
-    let off = put(agent, &with(agent.told()?, json!({flag: false})))?;
+    let off = put(agent, &with(agent.host_info()?, json!({flag: false})))?;
     let claim = same("status", off.short(), "200")
         .and_then(|()| agent.wait("the socket is gone", SOON, |agent| !there(agent)));
     restored(agent, claim)?;

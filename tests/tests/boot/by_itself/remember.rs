@@ -31,7 +31,7 @@ fn an_agent_whose_share_is_gone_starts_with_what_it_remembers() {
     boot.host.kill();
     boot.host.start();
     let client = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
-    let told = client.told().unwrap().to_string();
+    let told = client.host_info().unwrap().to_string();
     assert_eq!(client.ask("PUT", "/1.0", &told).unwrap().status, 200);
     assert_eq!(fs::read_to_string(kept.join("agent.conf")).unwrap(), told);
     assert_eq!(terminate(&mut agent), Some(0));

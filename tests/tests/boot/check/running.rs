@@ -104,7 +104,7 @@ fn a_host_that_is_refused_cannot_use_it() {
     fs::copy(other.share.join("server.crt"), boot.host.share.join("server.crt")).unwrap();
     let mut agent = boot.start(&[]);
     boot.logged(" CONNECTED");
-    let told = client(&boot).told().unwrap().to_string();
+    let told = client(&boot).host_info().unwrap().to_string();
     assert!(client(&boot).ask("PUT", "/1.0", &told).is_err());
     assert_blocked(&boot, WHY);
     // Also 30 s later, and whatever else comes: it is CONNECTED, and not seen.
@@ -166,7 +166,7 @@ fn a_port_in_doubt_is_blamed_for_calls_that_do_not_come() {
     let _agent = Process::start(bare(&boot).args(args).stdin(Stdio::null()).stderr(log));
     boot.logged(&format!("warn: {WHY}"));
     assert_blocked(&boot, WHY);
-    let told = client(&boot).told().unwrap().to_string();
+    let told = client(&boot).host_info().unwrap().to_string();
     assert_eq!(client(&boot).ask("PUT", "/1.0", &told).unwrap().status, 200);
     wait("no error", LIMIT, || status(&boot).1["last_error"].is_null().then_some(()));
     let (code, text) = check(bare(&boot), &args);

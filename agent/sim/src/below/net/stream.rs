@@ -24,7 +24,7 @@ pub(crate) struct Stream {
     tls: Option<(Certificate, bool)>,
     unread: RefCell<Vec<u8>>,
     ended: Cell<bool>,
-    patience: Cell<Option<Duration>>,
+    timeout: Cell<Option<Duration>>,
     fair: Fair,
 }
 
@@ -34,9 +34,9 @@ fn broken(_: Broken) -> io::Error {
 
 impl Stream {
     fn new(socket: Socket, tls: Option<(Certificate, bool)>) -> Self {
-        let patience = Cell::new(Some(STALLED));
+        let timeout = Cell::new(Some(STALLED));
         let (unread, ended) = (RefCell::default(), Cell::default());
-        Self { socket, tls, unread, ended, patience, fair: Fair::default() }
+        Self { socket, tls, unread, ended, timeout, fair: Fair::default() }
     }
 
     pub(crate) fn plain(socket: Socket) -> Self {
@@ -80,7 +80,7 @@ impl Stream {
     }
 
     pub(crate) fn disable_write_timeout(&self) {
-        self.patience.set(None);
+        self.timeout.set(None);
     }
 
     pub(crate) fn limit_send_buffer(&self, bytes: usize) {
@@ -116,7 +116,7 @@ impl Stream {
         self.fair.one_more().await;
         while !bytes.is_empty() {
             let write = self.socket.stream().write(bytes);
-            let count = match self.patience.get() {
+            let count = match self.timeout.get() {
                 None => write.await,
                 Some(limit) => match within(limit, write).await {
                     Some(written) => written,
@@ -154,13 +154,13 @@ impl Stream {
             return;
         }
         self.socket.stream().shutdown();
-        let patience = if self.tls.is_some() { LINGER } else { BODY };
+        let timeout = if self.tls.is_some() { LINGER } else { BODY };
         let drained = async {
             let mut scrap = [0; 256];
             while let Ok(1..) = self.socket.stream().read(&mut scrap).await {
                 self.fair.one_more().await;
             }
         };
-        within(patience, drained).await;
+        within(timeout, drained).await;
     }
 }

@@ -19,12 +19,12 @@ pub(crate) mod modules {
     use crate::system::missing::Missing;
 
     #[derive(Clone, Copy)]
-    pub(crate) enum Patience {
-        Look,
-        Wait,
+    pub(crate) enum NodeWait {
+        None,
+        Timeout,
     }
 
-    pub(crate) fn load_vsock(_: &Path, _: Patience) -> Result<Option<String>, Missing> {
+    pub(crate) fn load_vsock(_: &Path, _: NodeWait) -> Result<Option<String>, Missing> {
         Ok(None)
     }
 }

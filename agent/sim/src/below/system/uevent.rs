@@ -8,7 +8,7 @@ use crate::below::here::here;
 use crate::sys::SignalSource;
 
 /// So often an agent may wait although it is told to end.
-const PATIENCE: u32 = 100;
+const TIMEOUT: u32 = 100;
 
 /// How many were seen.
 pub(crate) struct Events(Cell<u64>);
@@ -38,7 +38,7 @@ pub(crate) fn pause(
     let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
     if agent.is_dead.get() || here.sim.failure().is_some() {
         agent.waits.set(agent.waits.get() + 1);
-        assert!(agent.waits.get() < PATIENCE, "an agent that is told to end goes on");
+        assert!(agent.waits.get() < TIMEOUT, "an agent that is told to end goes on");
     }
     here.sim.block(limit, &|| is_signalled() || is_event());
     Ok(if is_signalled() {

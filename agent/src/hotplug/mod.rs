@@ -5,8 +5,8 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mote_core::follow::event::{is_made_up, is_of_disk};
 use mote_core::hostapi::policy::Part;
+use mote_core::hotplug::event::{is_made_up, is_of_disk};
 use smol::future::yield_now;
 
 use crate::agent::Agent;
@@ -23,7 +23,6 @@ use self::nics::Nics;
 mod disks;
 mod nics;
 mod resources;
-pub(crate) mod restore;
 
 /// After the start: what the host waits for comes first.
 const STARTED: Duration = Duration::from_millis(500);

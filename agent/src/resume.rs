@@ -8,11 +8,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mote_core::follow::clock::{Cause, Difference};
-use mote_core::follow::restore::{Returns, Signs, Told};
 use mote_core::hostapi::event::RESTORED;
 use mote_core::hostapi::policy::Capability;
 use mote_core::json::Document;
+use mote_core::resume::clock::{Cause, Difference};
+use mote_core::resume::{Announcements, Returns, Signs};
 use rustix::io::{pread, pwrite, read};
 use smol::future::FutureExt;
 use smol::future::pending;
@@ -24,7 +24,7 @@ use crate::runtime::{log, run_dir};
 use crate::sys::restored::wall;
 use crate::sys::sandbox;
 use crate::system::signs;
-use crate::workers::again::{CLOCK, STOPPED_CLOCK};
+use crate::workers::after_resume::{CLOCK, STOPPED_CLOCK};
 use crate::workers::run;
 
 /// Shortest interval between two reads of the hardware's clock, since the agent may wake much more often; [`Agent::settled`] does
@@ -144,10 +144,10 @@ impl Watch {
         self.look(agent, &mut signs);
         self.returns.done(now());
         let generation = self.log.is_some() && signs::has_generation();
-        let kind = signs.kind(Told { generation, announced: signs::has_nic() });
+        let kind = signs.kind(Announcements { generation, announced: signs::has_nic() });
         let (said, name) = (String::from_utf8_lossy(said.trim_ascii_end()), kind.name());
         log::info(format_args!("VM resumed ({name}): {said}"));
-        agent.begin_anew();
+        agent.restart_link();
         let count = count(Path::new(ROOT), kind.is_another_life().into()).unwrap_or(0);
         agent.events.publish(RESTORED, &|| {
             Document::new(64, |json| {

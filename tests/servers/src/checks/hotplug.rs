@@ -8,10 +8,10 @@ use crate::world::{Seen, VM, World, same};
 
 pub(super) const CHECKS: &[Check] = &[
     // LXD 5.0.2 changes neither while an instance runs.
-    Check::new("follow", "limits_cpu", limits_cpu).incus(),
-    Check::new("follow", "limits_memory", limits_memory).incus(),
-    Check::new("follow", "nic_plugged_in", nic_plugged_in).incus(),
-    Check::new("follow", "clock_after_pause", clock_after_pause),
+    Check::new("hotplug", "limits_cpu", limits_cpu).incus(),
+    Check::new("hotplug", "limits_memory", limits_memory).incus(),
+    Check::new("hotplug", "nic_plugged_in", nic_plugged_in).incus(),
+    Check::new("hotplug", "clock_after_pause", clock_after_pause),
 ];
 
 /// Length of a pause: long enough to tell a clock that is behind by it from a slow `exec`. Incus 7.0.2 gives up a connection of a

@@ -57,7 +57,10 @@ fn a_hang_up_starts_the_newer_program_and_the_host_hears_nothing() {
     connected(&boot, 1);
     // For a host that has not called within 15 s it says STOPPED by itself.
     let host = Client::new(Way::Socket(boot.scratch.0.join("vs.listen_8443")), &boot.host);
-    assert_eq!(host.ask("PUT", "/1.0", &host.told().unwrap().to_string()).unwrap().status, 200);
+    assert_eq!(
+        host.ask("PUT", "/1.0", &host.host_info().unwrap().to_string()).unwrap().status,
+        200
+    );
     host.forget();
     assert_eq!(boot.ask(&["ready"]).0, Some(0));
     let limits = boot.host.run(LIMITS);

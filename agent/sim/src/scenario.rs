@@ -28,7 +28,7 @@ const FULL: u64 = 6;
 const DESCRIPTORS: [usize; 3] = [24, 48, 1024];
 
 /// All that there is.
-pub(crate) struct World {
+pub(crate) struct Scenario {
     pub(crate) sim: Rc<Sim>,
     pub(crate) net: Rc<Net>,
     pub(crate) qemu: Rc<Qemu>,
@@ -56,7 +56,7 @@ pub struct Outcome {
     pub length: Micros,
 }
 
-impl World {
+impl Scenario {
     pub(crate) fn new(dice: Dice, is_loud: bool) -> Rc<Self> {
         let sim = Sim::new(dice, is_loud);
         let dice = &sim.dice;
@@ -136,14 +136,14 @@ impl World {
         if self.flavour != Flavour::LxdOld {
             self.sim.spawn(process, application(self.guest.clone()));
         }
-        let world = Rc::downgrade(self);
-        self.sim.watch(move || world.upgrade().iter().for_each(|world| world.watch()));
-        let world = self.clone();
+        let scenario = Rc::downgrade(self);
+        self.sim.watch(move || scenario.upgrade().iter().for_each(|scenario| scenario.watch()));
+        let scenario = self.clone();
         self.sim.spawn(self.sim.process(Zone::Host), async move {
             loop {
-                sleep(&world.sim, Zone::Host, SECOND).await;
-                world.oracle.look();
-                world.look_at_agents();
+                sleep(&scenario.sim, Zone::Host, SECOND).await;
+                scenario.oracle.look();
+                scenario.look_at_agents();
             }
         });
     }

@@ -9,7 +9,7 @@ use crate::time::Uptime;
 const SETTLES: Duration = Duration::from_secs(5);
 
 /// So long after that the host tells of it at the latest: Incus does once its database has it.
-const TOLD: Duration = Duration::from_secs(30);
+const HOST_EVENT_WINDOW: Duration = Duration::from_secs(30);
 
 /// What the kernel calls a NIC that may have no driver yet (virtio 1.2, 5: device type 1).
 const VIRTIO: &[u8] = b"MODALIAS=virtio:d00000001v";
@@ -51,8 +51,8 @@ impl Plugged {
 
     /// The same of one that the host tells of.
     #[must_use]
-    pub fn told(&self, now: Uptime) -> Option<u32> {
-        self.came_within(TOLD, now).then_some(self.first)
+    pub fn announced_after_event(&self, now: Uptime) -> Option<u32> {
+        self.came_within(HOST_EVENT_WINDOW, now).then_some(self.first)
     }
 
     fn came_within(&self, time: Duration, now: Uptime) -> bool {
@@ -106,10 +106,10 @@ mod tests {
     #[test]
     fn one_that_the_host_tells_of_has_just_come() {
         let mut plugged = Plugged::default();
-        assert_eq!(plugged.told(at(1)), None);
+        assert_eq!(plugged.announced_after_event(at(1)), None);
         assert_eq!(plugged.see(ADDED, at(9)), Some(4));
-        assert_eq!(plugged.told(at(38)), Some(4));
-        assert_eq!(plugged.told(at(39)), None, "of which is it?");
+        assert_eq!(plugged.announced_after_event(at(38)), Some(4));
+        assert_eq!(plugged.announced_after_event(at(39)), None, "of which is it?");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mote_core::follow::clock::{Cause, Step, is_setter, step};
+use mote_core::resume::clock::{Cause, Step, is_setter, step};
 
 use crate::print;
 use crate::runtime::small_files::text_of;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use mote_core::follow::clock::Cause;
+use mote_core::resume::clock::Cause;
 
 use crate::options::command::SYNC;
 use crate::print;

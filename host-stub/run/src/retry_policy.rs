@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use mote_client::agent::trouble::{FailedCall, Trouble};
+use mote_client::agent::call_failure::{CallFailure, FailedCall};
 use mote_client::net::stream::Limit;
 
 /// Limit for the first call.
@@ -20,12 +20,12 @@ const SETTLES: Duration = Duration::from_secs(10);
 
 /// The time for repeated calls.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct RetryPolicy {
     begun: Instant,
     until: Instant,
 }
 
-impl Patience {
+impl RetryPolicy {
     /// Returns calls until `end`, or a little longer for an agent that reports itself in the last
     /// second.
     pub(crate) fn until(end: Instant) -> Self {
@@ -68,7 +68,7 @@ impl Patience {
 }
 
 fn is_late(error: &anyhow::Error) -> bool {
-    FailedCall::of(error).is_some_and(|failed| failed.trouble == Trouble::Slow)
+    FailedCall::of(error).is_some_and(|failed| failed.failure == CallFailure::Slow)
 }
 
 /// Returns whether a repeated call may succeed: the agent has not refused it.
@@ -84,10 +84,12 @@ pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
         TimedOut,
         UnexpectedEof,
     ];
-    match FailedCall::of(error).map(|failed| failed.trouble) {
-        Some(Trouble::AgentsCertificate | Trouble::DeviceStopped | Trouble::HostsCertificate) => {
-            false
-        }
+    match FailedCall::of(error).map(|failed| failed.failure) {
+        Some(
+            CallFailure::AgentsCertificate
+            | CallFailure::DeviceStopped
+            | CallFailure::HostsCertificate,
+        ) => false,
         Some(_) => true,
         None => {
             let mut found = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
@@ -99,8 +101,13 @@ pub(crate) fn is_passing(error: &anyhow::Error) -> bool {
 /// Returns whether the agent has not received the request, because there was no connection. Any
 /// other request may have started a command.
 pub(crate) fn is_unsent(error: &anyhow::Error) -> bool {
-    let unsent = [Trouble::NoAnswer, Trouble::NoGuest, Trouble::Refused, Trouble::Unreachable];
-    FailedCall::of(error).is_some_and(|failed| unsent.contains(&failed.trouble))
+    let unsent = [
+        CallFailure::NoAnswer,
+        CallFailure::NoGuest,
+        CallFailure::Refused,
+        CallFailure::Unreachable,
+    ];
+    FailedCall::of(error).is_some_and(|failed| unsent.contains(&failed.failure))
 }
 
 #[cfg(test)]
@@ -109,18 +116,18 @@ mod tests {
     use anyhow::anyhow;
     use mote_client::instance::{Flavour, Instance};
 
-    fn of(trouble: Trouble) -> anyhow::Error {
+    fn of(failure: CallFailure) -> anyhow::Error {
         let instance = Instance::sample(Flavour::Lxd, &[]);
-        FailedCall::of_trouble(anyhow!("x"), &instance, trouble).context("events")
+        FailedCall::of_failure(anyhow!("x"), &instance, failure).context("events")
     }
 
     #[test]
     fn what_nobody_has_refused_is_asked_again_and_what_may_have_been_heard_is_not() {
         for (error, passing, unsent) in [
-            (of(Trouble::Slow), true, false),
-            (of(Trouble::Refused), true, true),
-            (of(Trouble::NoAnswer), true, true),
-            (of(Trouble::HostsCertificate), false, false),
+            (of(CallFailure::Slow), true, false),
+            (of(CallFailure::Refused), true, true),
+            (of(CallFailure::NoAnswer), true, true),
+            (of(CallFailure::HostsCertificate), false, false),
             (io::Error::from(ErrorKind::ConnectionReset).into(), true, false),
             (
                 anyhow::Error::from(io::Error::from(ErrorKind::UnexpectedEof)).context("x"),
@@ -136,14 +143,14 @@ mod tests {
     #[test]
     fn a_late_call_gets_more_time_the_next_time() {
         let mut limits = Vec::new();
-        let patience = Patience::of(Duration::from_secs(100));
-        let answer = patience.ask(
+        let retry = RetryPolicy::of(Duration::from_secs(100));
+        let answer = retry.ask(
             |limit| {
                 let Limit::Until(end) = limit else { return Err(anyhow!("no end")) };
                 limits.push(end.saturating_duration_since(Instant::now()).as_secs_f64());
                 match limits.len() {
-                    1 | 3 => Err(of(Trouble::Slow)),
-                    2 => Err(of(Trouble::Refused)),
+                    1 | 3 => Err(of(CallFailure::Slow)),
+                    2 => Err(of(CallFailure::Refused)),
                     _ => Ok(limits.len()),
                 }
             },
@@ -159,8 +166,8 @@ mod tests {
     fn what_fails_for_good_or_too_late_is_asked_once() {
         let asked = |error: fn() -> anyhow::Error, begun: Instant, until: Instant| {
             let mut count = 0;
-            let patience = Patience { begun, until };
-            let failed = patience.ask(
+            let retry = RetryPolicy { begun, until };
+            let failed = retry.ask(
                 |_| -> Result<()> {
                     count += 1;
                     Err(error())
@@ -173,8 +180,8 @@ mod tests {
         let now = Instant::now();
         let later = now + Duration::from_secs(100);
         assert_eq!(asked(|| anyhow!("status 403: no"), now, later), 1);
-        assert_eq!(asked(|| of(Trouble::Slow), now, now), 1);
+        assert_eq!(asked(|| of(CallFailure::Slow), now, now), 1);
         let long_ago = now.checked_sub(SETTLES).unwrap();
-        assert_eq!(asked(|| of(Trouble::HostsCertificate), long_ago, later), 1);
+        assert_eq!(asked(|| of(CallFailure::HostsCertificate), long_ago, later), 1);
     }
 }

@@ -5,8 +5,8 @@ use std::mem::take;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use mote_core::follow::resources::{Added, added};
 use mote_core::hostapi::policy::Part;
+use mote_core::hotplug::resources::{Added, added};
 
 use crate::runtime::small_files::text_of;
 use crate::runtime::{log, run_dir};

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use mote_core::follow::nics::Plugged;
 use mote_core::hostapi::policy::Capability;
+use mote_core::hotplug::nics::Plugged;
 use smol::future::FutureExt;
 
 use crate::agent::Agent;
@@ -47,7 +47,7 @@ pub(super) async fn run(agent: Rc<Agent>, nics: Rc<Nics>) {
         if !agent.policy.allows(Capability::Network) || agent.options.is_early() {
             continue;
         }
-        let first = nics.plugged.borrow().told(now());
+        let first = nics.plugged.borrow().announced_after_event(now());
         let Some(first) = first.map(|first| first.to_string()) else { continue };
         // Incus reports a NIC before the driver has found it, so its index is known only now.
         let devices =

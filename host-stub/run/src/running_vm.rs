@@ -102,7 +102,7 @@ fn sweep(above: &Path) {
 }
 
 /// A running VM with its host.
-pub(crate) struct World {
+pub(crate) struct RunningVm {
     pub(crate) qemu: Kept,
     /// The process that replaces the kernel's vsock.
     vsock: Option<Watch>,
@@ -112,7 +112,7 @@ pub(crate) struct World {
     qemu_log: PathBuf,
 }
 
-impl World {
+impl RunningVm {
     /// Starts everything. Must run in the main thread, because the processes end with the thread.
     pub(crate) fn start(
         root: &Path,
@@ -186,7 +186,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for RunningVm {
     fn drop(&mut self) {
         // Ends all writes to its directory.
         let _ended = self.host.delete(&self.described.name, Whose::Any);

@@ -10,7 +10,7 @@ use crate::instance::Instance;
 
 /// The cause of a failed call, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum CallFailure {
     /// The agent's certificate is not the instance's.
     AgentsCertificate,
     /// The process that carries the guest's vsock runs, but no longer serves it.
@@ -29,7 +29,7 @@ pub enum Trouble {
     Unreachable,
 }
 
-impl Trouble {
+impl CallFailure {
     /// All causes, with their names in JSON.
     const NAMES: [(Self, &'static str); 8] = [
         (Self::AgentsCertificate, "agents-certificate"),
@@ -44,12 +44,12 @@ impl Trouble {
 
     /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(trouble, _)| *trouble == self).map_or("", |(_, name)| name)
+        Self::NAMES.iter().find(|(failure, _)| *failure == self).map_or("", |(_, name)| name)
     }
 
     /// Returns the cause of that name.
     pub fn named(name: &str) -> Option<Self> {
-        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(trouble, _)| *trouble)
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(failure, _)| *failure)
     }
 
     /// Returns the cause of a connection's error.
@@ -73,7 +73,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for CallFailure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::AgentsCertificate => {
@@ -115,7 +115,7 @@ pub struct FailedCall {
     /// The instance's name.
     pub instance: String,
     /// The cause.
-    pub trouble: Trouble,
+    pub failure: CallFailure,
 }
 
 impl FailedCall {
@@ -131,20 +131,20 @@ impl FailedCall {
     }
 
     /// Returns an error of a call to this instance's agent, with the cause in front.
-    pub fn of_trouble(
+    pub fn of_failure(
         error: impl Into<anyhow::Error>,
         instance: &Instance,
-        trouble: Trouble,
+        failure: CallFailure,
     ) -> anyhow::Error {
-        error.into().context(Self { instance: instance.name.clone(), trouble })
+        error.into().context(Self { instance: instance.name.clone(), failure })
     }
 
     /// Does the same if the cause is known and not yet in the error.
     pub fn explained(error: anyhow::Error, instance: &Instance) -> anyhow::Error {
         let found = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-        match found.filter_map(Trouble::meant).next() {
-            Some(trouble) if Self::of(&error).is_none() => {
-                Self::of_trouble(error, instance, trouble)
+        match found.filter_map(CallFailure::meant).next() {
+            Some(failure) if Self::of(&error).is_none() => {
+                Self::of_failure(error, instance, failure)
             }
             Some(_) | None => error,
         }
@@ -153,7 +153,7 @@ impl FailedCall {
 
 impl fmt::Display for FailedCall {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.trouble.fmt(out)
+        self.failure.fmt(out)
     }
 }
 
@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn each_has_a_name_and_is_found_by_it() {
-        for (trouble, name) in Trouble::NAMES {
-            assert_eq!((trouble.name(), Trouble::named(name)), (name, Some(trouble)));
+        for (failure, name) in CallFailure::NAMES {
+            assert_eq!((failure.name(), CallFailure::named(name)), (name, Some(failure)));
         }
-        assert_eq!(Trouble::named("x"), None);
+        assert_eq!(CallFailure::named("x"), None);
     }
 
     #[test]
@@ -186,7 +186,10 @@ mod tests {
         assert!(text.ends_with(": agent: received fatal alert: AccessDenied"), "{text}");
         assert_eq!(text.matches("the agent does not").count(), 1, "{text}");
         let failed = FailedCall::of(&explained).unwrap();
-        assert_eq!((failed.instance.as_str(), failed.trouble), ("vm1", Trouble::HostsCertificate));
+        assert_eq!(
+            (failed.instance.as_str(), failed.failure),
+            ("vm1", CallFailure::HostsCertificate)
+        );
         assert!(FailedCall::of(&FailedCall::explained(anyhow!("something else"), &vm)).is_none());
     }
 }

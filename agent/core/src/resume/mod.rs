@@ -1,9 +1,11 @@
-//! Whether the VM has just begun to run again, and as what: after a pause, elsewhere, or as a copy of an earlier state.
+//! Detects that the VM resumed, and whether it was paused, migrated, or cloned from a snapshot.
 //!
-//! QEMU has each virtio NIC tell its neighbours where it is after every restore and migration, five times within a second;
-//! Linux tells of it by rtnetlink (`IFLA_EVENT_NOTIFY_PEERS`). A copy is another generation (VM generation id): its driver
-//! (`drivers/virt/vmgenid.c`) only writes to the kernel's log. A pause tells nothing: the clock is behind
-//! ([`clock`](super::clock)).
+//! After every restore and migration, QEMU has each virtio NIC announce itself five times within a
+//! second; Linux reports it by rtnetlink (`IFLA_EVENT_NOTIFY_PEERS`). A clone has a new VM generation
+//! id: its driver (`drivers/virt/vmgenid.c`) only writes to the kernel's log. After a pause there is no
+//! report: the clock is behind ([`clock`]).
+
+pub mod clock;
 
 use core::time::Duration;
 
@@ -70,10 +72,10 @@ pub struct Signs {
     pub is_behind: bool,
 }
 
-/// What a guest would be told.
+/// What a guest would be possible.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one does not follow from the other")]
-pub struct Told {
+pub struct Announcements {
     /// Of another generation, by the kernel's log.
     pub generation: bool,
     /// Of any restore and migration, by a NIC.
@@ -83,16 +85,16 @@ pub struct Told {
 impl Signs {
     /// As what the VM runs again, by what has been seen of one return.
     #[must_use]
-    pub fn kind(self, told: Told) -> Kind {
+    pub fn kind(self, possible: Announcements) -> Kind {
         if self.is_fork {
             return Kind::Restored;
         }
-        match (self.is_announced, told.generation) {
+        match (self.is_announced, possible.generation) {
             (true, true) => Kind::Resumed,
             (true, false) => Kind::Unknown,
             (false, true) => Kind::Paused,
             // A restore would have been more than that.
-            (false, false) if told.announced => Kind::Paused,
+            (false, false) if possible.announced => Kind::Paused,
             (false, false) => Kind::Unknown,
         }
     }
@@ -178,8 +180,8 @@ mod tests {
             (CLOCK, [Kind::Unknown, Kind::Paused, Kind::Paused, Kind::Paused]),
         ] {
             for ((generation, announced), expected) in all.into_iter().zip(expected) {
-                let told = Told { generation, announced };
-                assert_eq!(signs.kind(told), expected, "{signs:?} {told:?}");
+                let possible = Announcements { generation, announced };
+                assert_eq!(signs.kind(possible), expected, "{signs:?} {possible:?}");
             }
         }
     }

@@ -1,0 +1,7 @@
+//! Devices that the host adds: none.
+
+use std::rc::Rc;
+
+use crate::agent::Agent;
+
+pub(crate) async fn run(_agent: Rc<Agent>) {}
