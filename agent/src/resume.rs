@@ -35,7 +35,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// This machine's own.
 const ROOT: &str = "/";
 /// The worker.
-const AGAIN: &str = "again";
+const AFTER_RESUME: &str = "after-resume";
 /// Longest output of a worker, bytes.
 const OUTPUT: usize = 4096;
 
@@ -54,7 +54,7 @@ pub(crate) async fn run(agent: Rc<Agent>) {
         watch.look(&agent, &mut signs);
         if watch.returns.is_another(now(), signs) {
             let _resuming = agent.resuming.try_take();
-            let words = [AGAIN, watch.clock_word(&agent)];
+            let words = [AFTER_RESUME, watch.clock_word(&agent)];
             match run::run(&agent, &words, &[], OUTPUT, LIMIT).await {
                 Err(why) if watch.returns.retries(now()) => {
                     log::warn(format_args!("cannot reseed and step the clock: {why}"));
@@ -159,7 +159,7 @@ impl Watch {
         });
         // Nobody waits for them: each has its time.
         let stderr = io::stderr();
-        if let Err(why) = run::start(agent, &[AGAIN, name], stderr.as_fd(), stderr.as_fd()) {
+        if let Err(why) = run::start(agent, &[AFTER_RESUME, name], stderr.as_fd(), stderr.as_fd()) {
             log::warn(format_args!("{why}"));
         }
     }

@@ -188,7 +188,7 @@ pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>
             _ => return Err("report needs state or metrics".into()),
         }),
         SYNC => Command::AfterResume(SYNC.to_owned()),
-        "again" => Command::AfterResume(words.next().unwrap_or_default().to_owned()),
+        "after-resume" => Command::AfterResume(words.next().unwrap_or_default().to_owned()),
         "grow" => Command::Grow(words.next().map(str::to_owned)),
         "grow-worker" => Command::GrowWorker,
         "nics" => Command::Nics(words.next().and_then(|first| first.parse().ok()).unwrap_or(1)),

@@ -76,7 +76,7 @@ fn the_agents_program_as_a_listed_command_gives_the_host_nothing_of_roots() {
         &["sftp-server"][..],
         &["sftp-server", "-d", "/"],
         &["mount-worker", "1000"],
-        &["again", "restored"],
+        &["after-resume", "restored"],
         &["nics", "2"],
         &["ready-when", &command],
         &[],
