@@ -142,8 +142,10 @@ fn a_restarted_host_has_us_back_within_two_seconds() {
                     let back = together(&mut host, &mut status, killed + down, NEVER);
                     let took = back - killed - down;
                     slowest = slowest.max(took);
+                    // The ring holds the line of an agent that has noticed nothing.
+                    let limit = if noticed.is_none() { 0 } else { 2000 + lag };
                     assert!(
-                        took <= 2000 + lag,
+                        took <= limit,
                         "incus {incus} lag {lag} down {down} noticed {noticed:?} phase {phase}: {took}"
                     );
                 }
