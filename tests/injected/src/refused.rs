@@ -7,172 +7,40 @@ use nix::libc::{self, c_long};
 use crate::ptrace::Injected;
 use crate::report::{Outcome, Report};
 
+macro_rules! named {
+    ($($call:ident)*) => { &[$((stringify!($call), libc::$call)),*] };
+}
+
 /// What an attacker would like to call.
-const WANTED: &[(&str, c_long)] = &[
-    ("acct", libc::SYS_acct),
-    ("add_key", libc::SYS_add_key),
-    ("adjtimex", libc::SYS_adjtimex),
-    ("alarm", libc::SYS_alarm),
-    ("bind", libc::SYS_bind),
-    ("bpf", libc::SYS_bpf),
-    ("capset", libc::SYS_capset),
-    ("chmod", libc::SYS_chmod),
-    ("chown", libc::SYS_chown),
-    ("chroot", libc::SYS_chroot),
-    ("clock_adjtime", libc::SYS_clock_adjtime),
-    ("clock_settime", libc::SYS_clock_settime),
-    ("clone3", libc::SYS_clone3),
-    ("copy_file_range", libc::SYS_copy_file_range),
-    ("creat", libc::SYS_creat),
-    ("delete_module", libc::SYS_delete_module),
-    ("execveat", libc::SYS_execveat),
-    ("fallocate", libc::SYS_fallocate),
-    ("fanotify_init", libc::SYS_fanotify_init),
-    ("fanotify_mark", libc::SYS_fanotify_mark),
-    ("fchdir", libc::SYS_fchdir),
-    ("fchmod", libc::SYS_fchmod),
-    ("fchmodat", libc::SYS_fchmodat),
-    ("fchmodat2", libc::SYS_fchmodat2),
-    ("fchown", libc::SYS_fchown),
-    ("fchownat", libc::SYS_fchownat),
-    ("finit_module", libc::SYS_finit_module),
-    ("flock", libc::SYS_flock),
-    ("fremovexattr", libc::SYS_fremovexattr),
-    ("fsconfig", libc::SYS_fsconfig),
-    ("fsetxattr", libc::SYS_fsetxattr),
-    ("fsmount", libc::SYS_fsmount),
-    ("fsopen", libc::SYS_fsopen),
-    ("fspick", libc::SYS_fspick),
-    ("ftruncate", libc::SYS_ftruncate),
-    ("futimesat", libc::SYS_futimesat),
-    ("get_mempolicy", libc::SYS_get_mempolicy),
-    ("getpriority", libc::SYS_getpriority),
-    ("init_module", libc::SYS_init_module),
-    ("inotify_add_watch", libc::SYS_inotify_add_watch),
-    ("inotify_init1", libc::SYS_inotify_init1),
-    ("io_setup", libc::SYS_io_setup),
-    ("io_submit", libc::SYS_io_submit),
-    ("io_uring_enter", libc::SYS_io_uring_enter),
-    ("io_uring_register", libc::SYS_io_uring_register),
-    ("io_uring_setup", libc::SYS_io_uring_setup),
-    ("ioperm", libc::SYS_ioperm),
-    ("iopl", libc::SYS_iopl),
-    ("ioprio_set", libc::SYS_ioprio_set),
-    ("kcmp", libc::SYS_kcmp),
-    ("kexec_file_load", libc::SYS_kexec_file_load),
-    ("kexec_load", libc::SYS_kexec_load),
-    ("keyctl", libc::SYS_keyctl),
-    ("landlock_create_ruleset", libc::SYS_landlock_create_ruleset),
-    ("landlock_restrict_self", libc::SYS_landlock_restrict_self),
-    ("lchown", libc::SYS_lchown),
-    ("link", libc::SYS_link),
-    ("linkat", libc::SYS_linkat),
-    ("listen", libc::SYS_listen),
-    ("lookup_dcookie", libc::SYS_lookup_dcookie),
-    ("lsetxattr", libc::SYS_lsetxattr),
-    ("memfd_create", libc::SYS_memfd_create),
-    ("memfd_secret", libc::SYS_memfd_secret),
-    ("migrate_pages", libc::SYS_migrate_pages),
-    ("mkdir", libc::SYS_mkdir),
-    ("mkdirat", libc::SYS_mkdirat),
-    ("mknod", libc::SYS_mknod),
-    ("mknodat", libc::SYS_mknodat),
-    ("mlockall", libc::SYS_mlockall),
-    ("modify_ldt", libc::SYS_modify_ldt),
-    ("mount", libc::SYS_mount),
-    ("mount_setattr", libc::SYS_mount_setattr),
-    ("move_mount", libc::SYS_move_mount),
-    ("move_pages", libc::SYS_move_pages),
-    ("mq_open", libc::SYS_mq_open),
-    ("msgctl", libc::SYS_msgctl),
-    ("msgget", libc::SYS_msgget),
-    ("msgsnd", libc::SYS_msgsnd),
-    ("name_to_handle_at", libc::SYS_name_to_handle_at),
-    ("nfsservctl", libc::SYS_nfsservctl),
-    ("open_by_handle_at", libc::SYS_open_by_handle_at),
-    ("open_tree", libc::SYS_open_tree),
-    ("openat2", libc::SYS_openat2),
-    ("perf_event_open", libc::SYS_perf_event_open),
-    ("personality", libc::SYS_personality),
-    ("pidfd_getfd", libc::SYS_pidfd_getfd),
-    ("pidfd_open", libc::SYS_pidfd_open),
-    ("pidfd_send_signal", libc::SYS_pidfd_send_signal),
-    ("pivot_root", libc::SYS_pivot_root),
-    ("pkey_alloc", libc::SYS_pkey_alloc),
-    ("pread64", libc::SYS_pread64),
-    ("preadv2", libc::SYS_preadv2),
-    ("process_madvise", libc::SYS_process_madvise),
-    ("process_mrelease", libc::SYS_process_mrelease),
-    ("process_vm_readv", libc::SYS_process_vm_readv),
-    ("process_vm_writev", libc::SYS_process_vm_writev),
-    ("ptrace", libc::SYS_ptrace),
-    ("pwrite64", libc::SYS_pwrite64),
-    ("pwritev2", libc::SYS_pwritev2),
-    ("quotactl", libc::SYS_quotactl),
-    ("quotactl_fd", libc::SYS_quotactl_fd),
-    ("readahead", libc::SYS_readahead),
-    ("reboot", libc::SYS_reboot),
-    ("remap_file_pages", libc::SYS_remap_file_pages),
-    ("removexattr", libc::SYS_removexattr),
-    ("request_key", libc::SYS_request_key),
-    ("rmdir", libc::SYS_rmdir),
-    ("rt_sigqueueinfo", libc::SYS_rt_sigqueueinfo),
-    ("rt_tgsigqueueinfo", libc::SYS_rt_tgsigqueueinfo),
-    ("sched_setaffinity", libc::SYS_sched_setaffinity),
-    ("sched_setattr", libc::SYS_sched_setattr),
-    ("sched_setparam", libc::SYS_sched_setparam),
-    ("sched_setscheduler", libc::SYS_sched_setscheduler),
-    ("seccomp", libc::SYS_seccomp),
-    ("semctl", libc::SYS_semctl),
-    ("semget", libc::SYS_semget),
-    ("sendfile", libc::SYS_sendfile),
-    ("sendmmsg", libc::SYS_sendmmsg),
-    ("sendmsg", libc::SYS_sendmsg),
-    ("set_mempolicy", libc::SYS_set_mempolicy),
-    ("setdomainname", libc::SYS_setdomainname),
-    ("setfsgid", libc::SYS_setfsgid),
-    ("setfsuid", libc::SYS_setfsuid),
-    ("setgid", libc::SYS_setgid),
-    ("setgroups", libc::SYS_setgroups),
-    ("sethostname", libc::SYS_sethostname),
-    ("setitimer", libc::SYS_setitimer),
-    ("setns", libc::SYS_setns),
-    ("setpgid", libc::SYS_setpgid),
-    ("setpriority", libc::SYS_setpriority),
-    ("setregid", libc::SYS_setregid),
-    ("setresgid", libc::SYS_setresgid),
-    ("setresuid", libc::SYS_setresuid),
-    ("setreuid", libc::SYS_setreuid),
-    ("setrlimit", libc::SYS_setrlimit),
-    ("settimeofday", libc::SYS_settimeofday),
-    ("setuid", libc::SYS_setuid),
-    ("setxattr", libc::SYS_setxattr),
-    ("shmat", libc::SYS_shmat),
-    ("shmctl", libc::SYS_shmctl),
-    ("shmget", libc::SYS_shmget),
-    ("splice", libc::SYS_splice),
-    ("swapoff", libc::SYS_swapoff),
-    ("swapon", libc::SYS_swapon),
-    ("symlink", libc::SYS_symlink),
-    ("symlinkat", libc::SYS_symlinkat),
-    ("sync", libc::SYS_sync),
-    ("sync_file_range", libc::SYS_sync_file_range),
-    ("sysfs", libc::SYS_sysfs),
-    ("syslog", libc::SYS_syslog),
-    ("tee", libc::SYS_tee),
-    ("timer_create", libc::SYS_timer_create),
-    ("truncate", libc::SYS_truncate),
-    ("umount2", libc::SYS_umount2),
-    ("unshare", libc::SYS_unshare),
-    ("uselib", libc::SYS_uselib),
-    ("userfaultfd", libc::SYS_userfaultfd),
-    ("ustat", libc::SYS_ustat),
-    ("utime", libc::SYS_utime),
-    ("utimensat", libc::SYS_utimensat),
-    ("utimes", libc::SYS_utimes),
-    ("vhangup", libc::SYS_vhangup),
-    ("vmsplice", libc::SYS_vmsplice),
-];
+const WANTED: &[(&str, c_long)] = named! {
+    SYS_acct SYS_add_key SYS_adjtimex SYS_alarm SYS_bind SYS_bpf SYS_capset SYS_chmod SYS_chown
+    SYS_chroot SYS_clock_adjtime SYS_clock_settime SYS_clone3 SYS_copy_file_range SYS_creat
+    SYS_delete_module SYS_execveat SYS_fallocate SYS_fanotify_init SYS_fanotify_mark SYS_fchdir
+    SYS_fchmod SYS_fchmodat SYS_fchmodat2 SYS_fchown SYS_fchownat SYS_finit_module SYS_flock
+    SYS_fremovexattr SYS_fsconfig SYS_fsetxattr SYS_fsmount SYS_fsopen SYS_fspick SYS_ftruncate
+    SYS_futimesat SYS_get_mempolicy SYS_getpriority SYS_init_module SYS_inotify_add_watch
+    SYS_inotify_init1 SYS_io_setup SYS_io_submit SYS_io_uring_enter SYS_io_uring_register
+    SYS_io_uring_setup SYS_ioperm SYS_iopl SYS_ioprio_set SYS_kcmp SYS_kexec_file_load
+    SYS_kexec_load SYS_keyctl SYS_landlock_create_ruleset SYS_landlock_restrict_self SYS_lchown
+    SYS_link SYS_linkat SYS_listen SYS_lookup_dcookie SYS_lsetxattr SYS_memfd_create
+    SYS_memfd_secret SYS_migrate_pages SYS_mkdir SYS_mkdirat SYS_mknod SYS_mknodat SYS_mlockall
+    SYS_modify_ldt SYS_mount SYS_mount_setattr SYS_move_mount SYS_move_pages SYS_mq_open
+    SYS_msgctl SYS_msgget SYS_msgsnd SYS_name_to_handle_at SYS_nfsservctl SYS_open_by_handle_at
+    SYS_open_tree SYS_openat2 SYS_perf_event_open SYS_personality SYS_pidfd_getfd SYS_pidfd_open
+    SYS_pidfd_send_signal SYS_pivot_root SYS_pkey_alloc SYS_pread64 SYS_preadv2
+    SYS_process_madvise SYS_process_mrelease SYS_process_vm_readv SYS_process_vm_writev
+    SYS_ptrace SYS_pwrite64 SYS_pwritev2 SYS_quotactl SYS_quotactl_fd SYS_readahead SYS_reboot
+    SYS_remap_file_pages SYS_removexattr SYS_request_key SYS_rmdir SYS_rt_sigqueueinfo
+    SYS_rt_tgsigqueueinfo SYS_sched_setaffinity SYS_sched_setattr SYS_sched_setparam
+    SYS_sched_setscheduler SYS_seccomp SYS_semctl SYS_semget SYS_sendfile SYS_sendmmsg
+    SYS_sendmsg SYS_set_mempolicy SYS_setdomainname SYS_setfsgid SYS_setfsuid SYS_setgid
+    SYS_setgroups SYS_sethostname SYS_setitimer SYS_setns SYS_setpgid SYS_setpriority
+    SYS_setregid SYS_setresgid SYS_setresuid SYS_setreuid SYS_setrlimit SYS_settimeofday
+    SYS_setuid SYS_setxattr SYS_shmat SYS_shmctl SYS_shmget SYS_splice SYS_swapoff SYS_swapon
+    SYS_symlink SYS_symlinkat SYS_sync SYS_sync_file_range SYS_sysfs SYS_syslog SYS_tee
+    SYS_timer_create SYS_truncate SYS_umount2 SYS_unshare SYS_uselib SYS_userfaultfd SYS_ustat
+    SYS_utime SYS_utimensat SYS_utimes SYS_vhangup SYS_vmsplice
+};
 
 /// Numbers that no system call had when this was written. 335 and 336 are the kernel's own, for probes.
 const UNKNOWN: [RangeInclusive<c_long>; 2] = [340..=423, 475..=1023];
