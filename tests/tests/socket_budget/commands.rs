@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mote_tests::conform::exec::{plain, run, with};
+use mote_tests::conform::exec::{plain, with};
 use mote_tests::conform::wire::Wire;
 use serde_json::json;
 
@@ -66,33 +66,6 @@ fn many_commands_and_many_lists_of_them_that_nobody_reads() {
     std::thread::sleep(Duration::from_secs(1));
     victim.survived("100 commands of 40 kB and 12 lists that nobody reads");
     drop(lists);
-}
-
-#[test]
-fn a_long_path_times_a_long_name() {
-    let mut victim = Victim::start();
-    let path: String = (0..40_000).map(|number| format!("/{number}:")).collect();
-    let environment = json!({"environment": {"PATH": path}});
-    let request = with(plain(&[&"n".repeat(150_000)]), environment);
-    assert!(request.to_string().len() > 380_000);
-    assert_eq!(run(&victim.host, &request, b"").unwrap().code, 127);
-    victim.survived("a PATH of 40,000 directories and a name of 150 kB");
-}
-
-#[test]
-fn two_mebibytes_of_arguments_and_environment_still_run() {
-    let mut victim = Victim::start();
-    // Nearly what the kernel takes: 2 MiB with the pointers.
-    let words = vec!["x".repeat(131_000); 10];
-    let script = "for word; do printf %s \"$word\"; done | wc -c";
-    let mut command = vec!["sh", "-c", script, "sh"];
-    command.extend(words.iter().map(String::as_str));
-    let variables: serde_json::Map<_, _> =
-        (0..5).map(|number| (format!("V{number}"), "y".repeat(131_000).into())).collect();
-    let request = with(plain(&command), json!({ "environment": variables }));
-    let done = run(&victim.host, &request, b"").unwrap();
-    assert_eq!((done.code, done.out.trim()), (0, "1310000"), "{}", done.err);
-    victim.survived("a command of 1.9 MiB");
 }
 
 /// Begins a request by the host and sends half of its body.

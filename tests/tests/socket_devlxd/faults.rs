@@ -48,30 +48,6 @@ fn bad_requests_get_a_clear_error_and_the_agent_lives() {
 }
 
 #[test]
-fn a_slow_client_is_cut_off_and_delays_nobody() {
-    let mut pair = lxd();
-    let mut slow: Vec<_> = (0..100).map(|_| pair.connect()).collect();
-    for stream in &mut slow {
-        stream.write_all(b"GET / HT").unwrap();
-    }
-    assert_eq!(pair.ask("GET", "/1.0/config/user.foo").0, 200);
-    let mut answer = String::new();
-    slow[0].read_to_string(&mut answer).unwrap();
-    assert_eq!(split(&answer).0, 408, "{answer}");
-    drop(slow);
-    pair.assert_alive();
-}
-
-#[test]
-fn the_next_client_waits_when_all_places_are_taken() {
-    let pair = lxd();
-    let idle: Vec<_> = (0..140).map(|_| pair.connect()).collect();
-    // Those who say nothing lose their place after 3 s.
-    assert_eq!(pair.ask("GET", "/").0, 200);
-    drop(idle);
-}
-
-#[test]
 fn whatever_the_host_does_wrong_is_a_500_in_bounded_time() {
     let mut pair = lxd();
     for (kind, number) in

@@ -169,12 +169,3 @@ fn a_second_call_costs_no_signature() {
     let (all, resumed) = (state["connections"].as_u64(), state["resumed"].as_u64());
     assert_eq!(resumed, all.map(|all| all - 1), "{state}");
 }
-
-#[test]
-fn two_daemons_keep_to_their_own_instances() {
-    let (first, second) =
-        (Pair::start("lxd", &["user.foo=1"]), Pair::start("incus", &["user.foo=2"]));
-    assert_eq!(first.ask("GET", "/1.0/config/user.foo").1, "1");
-    assert_eq!(second.ask("GET", "/1.0/config/user.foo").1, "2");
-    assert_ne!(first.host.state()["port"], second.host.state()["port"]);
-}
