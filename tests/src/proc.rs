@@ -68,21 +68,6 @@ pub fn processes() -> impl Iterator<Item = (u32, String)> {
     })
 }
 
-/// Those of them that a process has started.
-pub fn children(parent: u32) -> Vec<u32> {
-    let is_child = |pid: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        after_name(&stat).nth(1).and_then(|of| of.parse().ok()) == Some(parent)
-    };
-    processes().map(|(pid, _)| pid).filter(is_child).collect()
-}
-
-/// Whether a process of this machine has not ended, be it that nobody has asked for its code yet.
-pub fn runs(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    after_name(&stat).next().is_some_and(|state| state != "Z")
-}
-
 /// When a process was started, since its system's boot, by its line `stat`.
 pub fn started(stat: &str) -> Duration {
     let ticks = after_name(stat).nth(19).and_then(|field| field.parse::<u64>().ok());

@@ -134,38 +134,6 @@ fn an_agent_without_dev_waits_for_it_and_says_so() {
 }
 
 #[test]
-fn a_full_run_costs_the_status_alone() {
-    let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
-    guest.ok("echo none >/run/agent.pid; mount -o remount,size=64k /run; dd if=/dev/zero of=/run/full bs=1k 2>/dev/null; \
-         mote-agent >/dev/console 2>&1 3>&- & echo $! >/tmp/agent.pid");
-    said(&world, "No space left on device");
-    let _took = world.host.connected(MOTE_BOOT);
-    assert_eq!(world.host.exec(&["echo", "served"]).as_deref(), Ok("served\n"));
-    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
-    guest.ok("mote-agent ready");
-    wait("Ready", MOTE_BOOT, || (world.host.state()["status"] == "Ready").then_some(()));
-    let check = guest.sh("mote-agent --check").1;
-    assert!(check.contains("no space left"), "{check}");
-    guest.ok("rm /run/full; cp /tmp/agent.pid /run/agent.pid");
-    world.power_off(&mut guest);
-}
-
-#[test]
-fn a_broken_policy_denies_everything_and_names_the_line() {
-    let (world, mut guest) = without_agent("lxd", &Spec::default(), true);
-    guest.ok("printf 'features:\\n  exec: maybe\\n' >/etc/mote-agent.yml");
-    guest.ok(START);
-    said(&world, "error: policy: denied: ");
-    said(&world, "; /etc/mote-agent.yml: line 2");
-    let _took = world.host.connected(MOTE_BOOT);
-    let why = world.host.exec(&["true"]).unwrap_err();
-    assert!(why.contains("policy"), "{why}");
-    let check = guest.sh("mote-agent --check").1;
-    assert!(check.contains("missing  policy: ") && check.contains("line 2"), "{check}");
-    world.power_off(&mut guest);
-}
-
-#[test]
 fn a_config_share_that_comes_after_two_minutes_is_used_at_once() {
     let spec = Spec { late: vec![Late::Disk], ..Spec::default() };
     let (mut world, mut guest) = without_agent("lxd", &spec, true);
@@ -182,32 +150,5 @@ fn a_config_share_that_comes_after_two_minutes_is_used_at_once() {
     let took = world.host.connected(MOTE_BOOT);
     println!("CONNECTED {took:?} after the share was found");
     assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
-    world.power_off(&mut guest);
-}
-
-/// cloud-init asks as soon as the socket is there, and again after 500 alone.
-#[test]
-fn a_guest_that_asks_before_the_host_has_called_is_answered_or_told_to_ask_again() {
-    let words = "mote.agent=later".to_owned();
-    let spec = Spec { words, ..Spec::default() };
-    let mut world = World::prepare("lxd", &spec, &[], |host| host.ok(&["fault", NAME, "deny-put"]));
-    let mut guest = world.vm.guest();
-    guest.ok(START);
-    guest.ok("until test -S /dev/lxd/sock; do sleep 0.1; done");
-    // Where the host is was in the config share.
-    assert_eq!(guest.ok("mote-agent get user.foo"), "bar\n");
-    assert_eq!(world.host.state()["last_put"]["ok"], serde_json::Value::Null);
-    // Nobody is there.
-    world.host.kill();
-    guest.ok("kill -9 $(cat /run/agent.pid); rm /dev/lxd/sock");
-    guest.ok(START);
-    guest.ok("until test -S /dev/lxd/sock; do sleep 0.1; done");
-    let (code, text) = guest.sh("mote-agent get user.foo 2>&1");
-    println!("exit code {code}: {text}");
-    // The client's code for an answer of 500, after which cloud-init asks again.
-    assert!(code == 4 && text.contains("Failed connecting to devLXD"), "{code} {text}");
-    world.host.start();
-    let again = "until mote-agent get user.foo 2>/dev/null; do sleep 0.1; done";
-    assert_eq!(guest.ok(again), "bar\n");
     world.power_off(&mut guest);
 }

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use mote_tests::guest::Guest;
-use mote_tests::host::NAME;
 use mote_tests::vm::{Late, Spec};
 use mote_tests::world::{BACK, MOTE_BOOT, World};
 use mote_tests::{patient, slowdown, wait};
@@ -192,24 +191,5 @@ fn a_port_that_somebody_has_open_is_told_with_his_name_and_taken_when_it_is_free
     let took = logged(&mut guest, "port /dev/vport", PLUGGED);
     println!("free to used: {took:?}");
     world.host.connected(MOTE_BOOT);
-    world.power_off(&mut guest);
-}
-
-/// As on a machine so busy that the agent answers the host's one call too late.
-#[test]
-fn a_host_whose_one_call_failed_calls_again() {
-    let mut world = World::prepare("lxd", &Spec::default(), &[], |host| {
-        host.ok(&["fault", NAME, "deny-put"]);
-    });
-    wait("STARTED to be read", MOTE_BOOT, || (world.host.state()["started"] == true).then_some(()));
-    // Found by agent.conf.
-    wait("CONNECTED", MOTE_BOOT, || world.vm.console().contains("CONNECTED").then_some(()));
-    assert_eq!(world.host.state()["last_put"], serde_json::Value::Null);
-    world.host.ok(&["fault", NAME, "none"]);
-    // 15 s, STOPPED, 1.5 s, STARTED.
-    wait("the host's call", MOTE_BOOT, || {
-        (world.host.state()["last_put"]["ok"] == true).then_some(())
-    });
-    let mut guest = world.vm.guest();
     world.power_off(&mut guest);
 }

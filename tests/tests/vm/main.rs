@@ -7,7 +7,6 @@ mod guide;
 mod hotplug;
 mod known_answers;
 mod limits;
-mod ready;
 mod recipe;
 mod resume;
 mod run;
@@ -25,7 +24,7 @@ use mote_tests::host::NAME;
 use mote_tests::proc::kilobytes;
 use mote_tests::vm::{Share, Spec, little_memory};
 use mote_tests::world::{BACK, MOTE_BOOT, World};
-use mote_tests::{agent, patient, tool, wait};
+use mote_tests::{agent, tool, wait};
 
 #[test]
 fn each_port_name_is_found_and_tells_the_flavour() {
@@ -93,42 +92,6 @@ fn a_host_killed_in_any_state_has_the_agent_back_in_two_seconds() {
     });
     assert_eq!(guest.ok("mote-agent get user.foo"), "new\n");
     world.power_off(&mut guest);
-}
-
-#[test]
-fn an_agent_killed_in_the_guest_is_back_in_service_two_seconds_after_its_restart() {
-    for (flavour, port) in [("lxd", "com.canonical.lxd"), ("incus", "org.linuxcontainers.incus")] {
-        let mut world = World::of(flavour, &Spec { port, ..Spec::default() }, &[]);
-        let mut guest = world.shell();
-        // From here on agent.conf names a port where nobody listens, as after an upgrade of the host.
-        world.restart("before the agent is killed");
-        // A machine that does something else just then may take longer: two of four have to be in time.
-        let mut in_time = 0;
-        for _ in 0..4 {
-            let put = world.host.state()["last_put"]["at"].clone();
-            let pid = guest.ok("cat /run/agent.pid");
-            guest.ok("kill -9 $(cat /run/agent.pid)");
-            guest.ok("start-stop-daemon -S -b -x /run/agent.start");
-            let begun = std::time::Instant::now();
-            let run = ["exec", NAME, "--", "cat", "/run/agent.pid"];
-            let (now, exec) = wait("exec", MOTE_BOOT, || world.host.try_run(&run).ok());
-            guest.ok("until mote-agent get user.foo >/dev/null 2>&1; do sleep 0.05; done");
-            let devlxd = begun.elapsed();
-            assert_ne!(now, pid);
-            println!(
-                "{flavour}: agent killed: exec after {exec:?}, the guest's API after {devlxd:?}"
-            );
-            // A real host notices nothing of it and tells nothing; neither must ours have.
-            assert_eq!(world.host.state()["last_put"]["at"], put);
-            assert_eq!(world.host.state()["started"], true);
-            in_time += u8::from(exec.max(devlxd) < patient(BACK));
-            if in_time == 2 {
-                break;
-            }
-        }
-        assert_eq!(in_time, 2, "of four\n{}", world.host.log());
-        world.power_off(&mut guest);
-    }
 }
 
 #[test]

@@ -158,22 +158,6 @@ fn it_stands_still_and_goes_on(host: &Host) {
     wait("not paused", Duration::from_secs(10), || is("paused").is_none().then_some(()));
 }
 
-#[test]
-fn a_kernel_that_panics_before_there_is_an_agent_is_named_as_what_it_is() {
-    let scratch = Scratch::new();
-    let directory = scratch.0.as_path();
-    let mut host = Host::new(directory, &[]);
-    host.start();
-    let text = host.run(&["qemu", NAME, "--memory", "128"]);
-    let vm = paste(directory, &text.replace("panic=-1'", "panic=-1 rdinit=/nonexistent'"));
-    wait("the end", MOTE_BOOT, || (host.state()["why"]["cause"] == "reset-early").then_some(()));
-    let console = std::fs::read_to_string(directory.join("console")).unwrap_or_default();
-    assert!(console.contains("Kernel panic"), "{console}");
-    let info = host.run(&["info", NAME]);
-    assert!(info.contains("so does a kernel panic with panic=-1"), "{info}");
-    drop(vm);
-}
-
 fn quit(host: &Host) {
     let said = order(host, "quit");
     assert!(said.contains("\"return\": {}") || said.contains("SHUTDOWN"), "{said}");

@@ -35,6 +35,9 @@ fn files_of_options_are_looked_at_before_the_boot() {
     let world = World::new("files", "exit 1");
     let (absent, inside) = (world.path("absent"), world.path("absent/file"));
     let (push, pull) = (format!("{absent}:/x"), format!("/x:{inside}"));
+    // As an earlier pull may have left it.
+    let link = world.path("link");
+    std::os::unix::fs::symlink(world.path("tmp"), &link).unwrap();
     let image = world.path("image");
     fs::write(&image, b"QFI\xfb\0\0\0\x03").unwrap();
     let pipe = world.path("pipe");
@@ -42,6 +45,7 @@ fn files_of_options_are_looked_at_before_the_boot() {
     for (option, value, expected) in [
         ("--push", &push, "absent: No such file or directory\n"),
         ("--pull", &pull, "absent: No such file or directory\n"),
+        ("--pull", &format!("/x:{link}"), "the path it leads to (realpath)\n"),
         ("--result", &inside, "absent: No such file or directory\n"),
         ("--junit", &inside, "absent: No such file or directory\n"),
         ("--log", &inside, "absent: No such file or directory\n"),

@@ -2,7 +2,6 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use mote_tests::Scratch;
@@ -58,49 +57,6 @@ fn a_guest_cannot_write_to_a_share_that_it_may_only_read() {
     assert_eq!((err.as_str(), code), ("", Some(0)));
     assert_eq!(fs::read_to_string(directory.join("file")).expect("a file"), "mine");
     assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 4);
-}
-
-#[test]
-fn links_that_a_pull_made_are_not_followed_and_what_cannot_be_copied_is_skipped() {
-    let scratch = Scratch::new();
-    let [source, victim, out] = ["source", "victim", "out"].map(|name| scratch.0.join(name));
-    tree(&source);
-    let _socket = UnixListener::bind(source.join("s")).expect("a socket");
-    fs::create_dir(&victim).expect("a directory");
-    let script = format!(
-        "stat -c '%a %n' /tree /tree/a /tree/z; ln -s {0} /tmp/link; echo evil >/tmp/file; \
-         mkdir /tmp/d; echo b >/tmp/d/b; mkfifo /tmp/d/p; ln -s {0} /tmp/d/l",
-        victim.display()
-    );
-    let (push, to) = (format!("{}:/tree", source.display()), out.display());
-    let pulls = ["/tmp/link", "/tmp/file", "/tmp/d"].map(|from| format!("{from}:{to}"));
-    let file = scratch.0.join("result");
-    let run = |pulls: &[&String]| {
-        let mut options = vec!["--push", &push, "--result", file.to_str().expect("text")];
-        options.extend(pulls.iter().flat_map(|pull| ["--pull", pull]));
-        output(run(&scratch.0, &options, &["sh", "-c", &script]))
-    };
-    let (printed, err, code) = run(&[&pulls[0], &pulls[1]]);
-    assert_eq!(printed, "1777 /tree\n4755 /tree/a\n4755 /tree/z\n", "{err}");
-    assert_eq!(code, Some(125), "{err}");
-    let (skipped, refused) = err.split_once('\n').expect("two lines");
-    let names = format!("{0}/p, {0}/s", source.display());
-    assert!(skipped.starts_with("mote-host: skipped, ") && skipped.ends_with(&names), "{err}");
-    assert!(
-        refused.starts_with("mote-host: --pull /tmp/file: ") && refused.contains("symbolic link"),
-        "{err}"
-    );
-    // The next run is refused before it boots.
-    let (printed, err, code) = run(&[&pulls[1]]);
-    assert_eq!((printed.as_str(), code), ("", Some(125)), "{err}");
-    assert!(err.contains("is a symbolic link here"), "{err}");
-    assert_eq!(fs::read_dir(&victim).expect("a directory").count(), 0);
-    fs::remove_file(&out).expect("a link");
-    let (_, err, code) = run(&[&pulls[2]]);
-    assert_eq!(code, Some(0), "{err}");
-    assert!(err.contains("\nmote-host: skipped, ") && err.ends_with("copied: /tmp/d/p\n"), "{err}");
-    assert_eq!(fs::read_to_string(out.join("b")).expect("a file"), "b\n");
-    assert!(out.join("l").is_symlink() && !out.join("p").exists());
 }
 
 #[test]

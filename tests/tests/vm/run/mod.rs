@@ -6,18 +6,15 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use mote_tests::proc::{children, processes, runs};
+use mote_tests::proc::processes;
 use mote_tests::vm::run::{architecture, output, run};
 use mote_tests::vm::{Spec, tells_off};
 use mote_tests::{Scratch, bounded, noise, tool, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-/// The signals, and the words that tell which process is a child's.
-const SIGNALS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL];
 
 fn left(scratch: &Scratch) -> Vec<String> {
     let entries = scratch.0.read_dir().expect("a directory").flatten();
@@ -129,20 +126,6 @@ fn tells_of_the_device(said: &str) -> bool {
 }
 
 #[test]
-fn a_vsock_device_that_panics_ends_the_run_with_its_last_words() {
-    let scratch = Scratch::new();
-    let mut run = run(&scratch.0, &[], &["sh", "-c", "echo MARK; sleep 1000"]);
-    let mut child = bounded(&mut run).expect("mote-host");
-    child.stdout.as_mut().expect("its output").read_exact(&mut [0; 5]).expect("a line");
-    let socket = scratch.0.join(&left(&scratch)[0]).join("instances/run/vsock");
-    panic_device(&socket, &children(child.id()));
-    let output = child.wait_with_output().expect("its end");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(129), "{said}");
-    assert!(tells_of_the_device(&said), "{said}");
-}
-
-#[test]
 fn a_boot_that_fails_is_told_and_not_waited_for() {
     let scratch = Scratch::new();
     // The power is switched off by the guest itself.
@@ -219,15 +202,6 @@ fn what_cannot_be_fetched_or_written_is_no_success_and_the_report_has_the_output
 }
 
 #[test]
-fn an_initramfs_without_an_agent_gets_one() {
-    let scratch = Scratch::new();
-    let agent = mote_tests::agent().display().to_string();
-    let options = ["--append", "mote.agent=no", "--mote", &agent];
-    let (out, err, code) = output(run(&scratch.0, &options, &["cat", "/proc/1/comm"]));
-    assert_eq!((out.as_str(), err.as_str(), code), ("init\n", "", Some(0)));
-}
-
-#[test]
 fn a_vm_that_stays_is_stopped_started_and_deleted_without_a_trace() {
     let scratch = Scratch::new();
     let image = Spec::default().image;
@@ -278,27 +252,4 @@ fn a_vm_that_stays_is_stopped_started_and_deleted_without_a_trace() {
     assert_eq!(host(&["delete", "--force", "vm1"]).2, Some(0));
     wait("the end of all of them", Duration::from_secs(10), || (ours() == 0).then_some(()));
     assert_eq!(std::fs::read_dir(directory.join("instances")).expect("a directory").count(), 0);
-}
-
-#[test]
-fn nothing_is_left_whichever_signal_ends_it() {
-    for signal in SIGNALS {
-        let scratch = Scratch::new();
-        let mut run = run(&scratch.0, &[], &["sh", "-c", "echo START; sleep 1000"]);
-        let mut child: Child = bounded(&mut run).expect("mote-host");
-        let mut start = [0; 6];
-        child.stdout.as_mut().expect("its output").read_exact(&mut start).expect("a line");
-        let processes = children(child.id());
-        assert!(processes.len() >= 2, "{processes:?}");
-        kill_process(Pid::from_child(&child), signal).expect("a process");
-        let (status, _) =
-            wait("its end", Duration::from_secs(10), || child.try_wait().ok().flatten());
-        wait("their ends", Duration::from_secs(10), || {
-            processes.iter().all(|pid| !runs(*pid)).then_some(())
-        });
-        if signal != Signal::KILL {
-            assert_eq!(status.code(), Some(128 + signal.as_raw()), "{signal:?}");
-            assert_eq!(left(&scratch), [""; 0], "{signal:?}");
-        }
-    }
 }
