@@ -1,4 +1,4 @@
-//! Handles what the guest's policy denies, or no longer allows.
+//! Refuses requests that the guest's policy denies, and ends connections that it no longer allows.
 
 use std::fmt::Display;
 use std::io;
@@ -12,8 +12,8 @@ use crate::net::serve::Answer;
 use crate::net::stream::Stream;
 use crate::transport::Socket;
 
-/// Relays a connection that was allowed at this count of the policy, until either side ends it or
-/// the policy changes.
+/// Relays a connection until either side ends it or the policy changes. `allowed` is the policy's
+/// change count when the connection was allowed.
 pub(crate) async fn relay_while_allowed(
     agent: &Agent,
     allowed: u64,
@@ -30,7 +30,7 @@ pub(crate) async fn relay_while_allowed(
 /// Returns 403 with the reason, and logs it.
 #[inline(never)] // its size
 pub(crate) fn denied(agent: &Agent, what: &dyn Display) -> Answer {
-    // Nobody meant that, and whoever could mend it may have no other way into the guest.
+    // Say so: an invalid file denies everything, including what would be needed to repair it.
     let broken = if agent.policy.is_broken.get() { ": its file is not understood" } else { "" };
     let why = format!("The guest's policy does not allow {what}{broken}");
     agent.refused(&why);

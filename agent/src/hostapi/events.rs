@@ -1,6 +1,6 @@
-//! `/1.0/events`: listeners get what the host posts and the changes of operations, as JSON lines or
-//! over a websocket (P§4.3). A listener that is too slow is dropped with a log line: its connection ends in the
-//! middle of an event. The core's `event.rs` decides which listener may receive which event.
+//! `/1.0/events`: sends listeners the events that the host posts and the changes of operations, as
+//! JSON lines or over a websocket (P§4.3). A listener that falls behind is dropped in the middle of
+//! an event. The core's `event.rs` decides which listener may receive which event.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,23 +21,23 @@ use crate::net::websocket::{Inbox, Received, WebSocket, upgrade};
 use crate::runtime::clock::sleep;
 use crate::runtime::log;
 
-/// Limit of the host's listeners: each `lxc exec` has one, a TLS connection of 16 KB, and hundreds
-/// at once are normal. Beyond it: 503.
+/// Limit of the host's listeners; beyond it: 503. Each `lxc exec` has one, which costs a TLS
+/// connection of 16 KB, and hundreds at once are normal.
 const LISTENERS: usize = 1024;
 /// Limit of unread output per listener, bytes, in TLS and in the kernel each.
 const AHEAD: usize = 4 * 1024;
 /// Interval between pings on a websocket (P§4.3).
 const PING: Duration = Duration::from_secs(10);
-/// Most pings without an answer (P§4.3).
+/// Limit of unanswered pings (P§4.3).
 const MISSED: u32 = 2;
 
-/// Registers the caller as a listener, for events from now on.
+/// Registers the caller as a listener for future events.
 pub(crate) fn listen(agent: &Rc<Agent>, request: &Request<'_>, audience: Audience) -> Answer {
     let accept = match upgrade(request) {
         Ok(accept) => accept,
         Err(why) => return Answer::Reply(Reply::text(400, why)),
     };
-    // Those of the guest have permits: `devlxd/admission.rs`.
+    // `devlxd/admission.rs` limits the guest's listeners.
     if audience == Audience::Host && agent.events.hosts() >= LISTENERS {
         return Answer::Reply(Reply::text(503, "Too many event listeners"));
     }
@@ -47,7 +47,7 @@ pub(crate) fn listen(agent: &Rc<Agent>, request: &Request<'_>, audience: Audienc
     Answer::Upgrade(Upgrade::new(|stream| listening.serve(stream)))
 }
 
-/// A registered listener. Dropping this takes it off the list, however serving it ends.
+/// A registered listener, removed from the list on drop.
 struct Listening {
     agent: Rc<Agent>,
     listener: Rc<Listener>,
@@ -65,7 +65,6 @@ impl Drop for Listening {
 }
 
 impl Listening {
-    /// Serves the listener until it disconnects or falls behind.
     async fn serve(self, stream: Stream) {
         let listener = &self.listener;
         stream.limit_send_buffer(AHEAD);
@@ -88,7 +87,7 @@ impl Listening {
 impl Listener {
     /// Sends events as JSON lines until the client disconnects or falls behind.
     async fn lines(&self, stream: Stream) -> std::io::Result<()> {
-        // No length: the stream ends with the connection. The Go agents write bare LF here.
+        // No length: the stream ends with the connection. The Go agents write a bare LF here.
         let head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: application/json\r\n\
                      X-Content-Type-Options: nosniff\r\n\r\n";
         stream.write_all(head).await?;
@@ -110,8 +109,8 @@ impl Listener {
         result
     }
 
-    /// Ends early if the listener is dropped. Its connection is then closed without an end, because
-    /// the last event is incomplete and the client does not read.
+    /// Ends early if the listener is dropped. Its connection is then closed without shutdown,
+    /// because the last event is incomplete and the client does not read.
     async fn unless_dropped(
         &self,
         serve: impl Future<Output = std::io::Result<()>>,

@@ -1,5 +1,5 @@
-//! Shared directories (P§1.8, P§4.3): starts one worker process (`workers/mount`) per share and limits its time, so
-//! that a mount that hangs blocks no other.
+//! Mounts shared directories (P§1.8, P§4.3): starts one worker process (`workers/mount`) per share
+//! and limits its time, so that a mount that hangs blocks no other.
 
 use std::cell::Cell;
 use std::fmt::Arguments;
@@ -25,11 +25,11 @@ type Timeouts = (Duration, Duration);
 const START: Timeouts = (Duration::from_secs(2), Duration::from_secs(5));
 /// After a hot-plug: Incus' own limit, 20 attempts 500 ms apart.
 const PLUGGED: Timeouts = (Duration::from_millis(9500), Duration::from_secs(10));
-/// Longest delay of the answer to LXD, which expects the share to be mounted then and waits 3 s (P§3.2).
+/// Longest delay of the answer to LXD, which waits 3 s for the share to be mounted (P§3.2).
 const ANSWER: Duration = Duration::from_millis(2500);
-/// Memory of a waiting device event beyond its bytes.
+/// Memory that a waiting device event needs in addition to its document, bytes.
 const TASK: usize = 16 * 1024;
-/// Longest output of a worker, bytes; it is one line.
+/// Longest output of a worker, one line, bytes.
 const LINE: usize = 16 * 1024;
 
 /// Mounts the shares of `agent-mounts.json`; returns once each is mounted, failed or timed out.
@@ -63,13 +63,12 @@ pub(crate) async fn at_start(agent: Rc<Agent>, list: Vec<u8>) {
     }
 }
 
-/// Mounts or unmounts for a device event. Under LXD waits for that, at most [`ANSWER`]; under Incus
-/// it does not.
+/// Mounts or unmounts for a device event. Under LXD, waits for the result up to [`ANSWER`]; under
+/// Incus, does not wait.
 ///
-/// Returns why the device is not mounted, in LXD's words, if its host is to get an error (P§4.3).
+/// Returns the error for the host, in LXD's words, if it expects one (P§4.3).
 ///
-/// # Cancellation
-/// Under LXD the worker is killed, under Incus it continues.
+/// Under LXD the worker is killed; under Incus it continues.
 pub(crate) async fn event(agent: &Rc<Agent>, event: Value<'_>) -> Option<String> {
     let source = match wanted(agent.flavour, event, sha256) {
         Ok(Wanted::Nothing) => return None,
@@ -86,15 +85,15 @@ pub(crate) async fn event(agent: &Rc<Agent>, event: Value<'_>) -> Option<String>
     answer(agent, event, format_args!("Failed hotpluging device {source}: {why}"))
 }
 
-/// The text for the host, if it gets one. It may contain names from the guest, and reaches a
-/// terminal of the host.
+/// Returns the text for the host, if it expects one. The text may contain names from the guest, and
+/// a terminal of the host prints it.
 #[inline(never)] // its size
 fn answer(agent: &Agent, event: Value<'_>, text: Arguments<'_>) -> Option<String> {
     is_answered(agent.flavour, event).then(|| printable(LINE, false, text))
 }
 
-/// Starts a worker for the event, after those before it. After [`ANSWER`] it continues, because a
-/// slow guest may see the device late.
+/// Runs a worker for the event once earlier events are handled. The worker continues after
+/// [`ANSWER`], because a slow guest may see the device late.
 async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
     let (task, document) = (agent.clone(), event.raw().to_owned());
     // A worker may take 10 s, and a host may send events faster.
@@ -106,7 +105,7 @@ async fn carry_out(agent: &Rc<Agent>, event: Value<'_>) -> io::Result<()> {
     let result = outcome.clone();
     let mut work = agent.task(async move {
         let _share = share;
-        // One at a time and in order: a device that is added and removed must end up removed.
+        // In order: a device that is added and then removed must end up removed.
         let _permit = task.device_event_lock.clone().take().await;
         result.set(if task.policy.allows(Capability::Mounts) {
             send(&task, document.as_bytes(), PLUGGED).await

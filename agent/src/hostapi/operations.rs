@@ -1,4 +1,4 @@
-//! The host's requests about operations (P§4.2).
+//! Answers the host's requests about operations (P§4.2).
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::agent::operation_table::Operation;
 use crate::net::serve::{Answer, Reply};
 use crate::runtime::clock::within;
 
-/// Upper bound of an operation in a list of paths, bytes.
+/// Upper bound of an operation's path in a list, bytes.
 const PATH: usize = 64;
 
-/// `GET /1.0/operations[?recursion=1]`: grouped by state, as paths or in full. The answer is
-/// written once and counts against the host's memory until it is sent.
+/// `GET /1.0/operations[?recursion=1]`: lists operations by state, as paths or in full. The answer
+/// counts against the host's memory until it is sent.
 pub(crate) fn list(agent: &Agent, request: &Request<'_>) -> Answer {
     let whole = query(request.query, "recursion").is_some_and(|depth| depth != "0");
     let all = agent.operations.all.borrow();
@@ -60,7 +60,7 @@ pub(crate) fn list(agent: &Agent, request: &Request<'_>) -> Answer {
     Answer::Reply(reply)
 }
 
-/// The error for an unknown operation id, in the flavour's wording.
+/// Returns the error for an unknown operation, in the flavour's wording.
 pub(crate) fn unknown(agent: &Agent, status: u16, id: &str) -> Answer {
     match agent.flavour {
         Flavour::Incus => error(status, &format!("Operation '{id}' doesn't exist")),
@@ -78,7 +78,8 @@ pub(crate) fn show(agent: &Agent, id: &str) -> Answer {
     }
 }
 
-/// `GET /1.0/operations/{id}/wait[?timeout=SECONDS]`. For current LXD a failed operation is no failed wait.
+/// `GET /1.0/operations/{id}/wait[?timeout=SECONDS]`. Current LXD reports a failed operation as a
+/// successful wait.
 pub(crate) async fn wait(agent: &Agent, id: &str, request: &Request<'_>) -> Answer {
     let Some(operation) = agent.operations.find(id) else { return unknown(agent, 404, id) };
     let timeout = match query(request.query, "timeout").map(str::parse::<i64>) {
@@ -102,8 +103,8 @@ pub(crate) async fn wait(agent: &Agent, id: &str, request: &Request<'_>) -> Answ
     }
 }
 
-/// `DELETE /1.0/operations/{id}`: stops no command. LXD's agent marks the operation and waits for
-/// its end; the others refuse (P§4.2).
+/// `DELETE /1.0/operations/{id}`. The command continues: LXD's agent marks the operation and waits
+/// for its end; the others refuse (P§4.2).
 pub(crate) async fn cancel(agent: &Agent, id: &str) -> Answer {
     let Some(operation) = agent.operations.find(id) else { return unknown(agent, 500, id) };
     if agent.flavour != Flavour::Lxd {

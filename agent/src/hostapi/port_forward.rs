@@ -1,4 +1,4 @@
-//! `POST /1.0/port-forward` of Incus (P§4.7): a connection to a TCP port of the guest.
+//! `POST /1.0/port-forward` of Incus (P§4.7): connects to a TCP port of the guest.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,7 +21,6 @@ use crate::transport::{Socket, dial_tcp};
 /// Time limit for the guest's port to accept; the host waits for an hour.
 const DIAL: Duration = Duration::from_secs(30);
 
-/// Connects to the port and upgrades, or answers with an error.
 pub(crate) async fn answer(agent: &Rc<Agent>, request: &Request<'_>, body: &[u8]) -> Answer {
     if !request.headers.has_token("Upgrade", "tcp") {
         return error(400, "Missing or invalid upgrade header");
@@ -50,7 +49,6 @@ pub(crate) async fn answer(agent: &Rc<Agent>, request: &Request<'_>, body: &[u8]
     }
 }
 
-/// Relays between both connections until either ends, or the policy changes.
 async fn serve(
     agent: Rc<Agent>,
     allowed: u64,

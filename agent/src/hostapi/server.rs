@@ -1,6 +1,6 @@
-//! The server that LXD or Incus calls (vsock port 8443). TLS admits only the certificate in
-//! `server.crt`: any other caller fails the handshake and never reaches HTTP. The real agents answer
-//! such a caller 500 (P§3.1).
+//! The server that LXD or Incus calls (vsock port 8443). TLS accepts only the certificate in
+//! `server.crt`: any other caller fails the handshake and never reaches HTTP. The Go agents answer
+//! 500 instead (P§3.1).
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -44,17 +44,17 @@ use crate::transport::{Listener, Socket, Watched, is_passing};
 use crate::workers::report::metrics;
 use crate::workers::run;
 
-/// Most connections served at once; further ones wait in the listen queue. A running exec holds up to five.
+/// Limit of connections; further ones wait in the listen queue. A running exec holds up to five.
 const CALLERS: usize = 4096;
-/// How long a long request waits for memory that others hold. Beyond it: 503. Shorter than a body's deadline.
+/// How long a long request waits for memory; then: 503. Shorter than a body's deadline.
 const ADMIT_WAIT: Duration = Duration::from_secs(3);
-/// Longest report, bytes: ten times that of 500 mounts and 500 interfaces.
+/// Longest report, bytes: ten times one with 500 mounts and 500 interfaces.
 const LONGEST_REPORT: usize = 4 * 1024 * 1024;
 
-/// Accepts connections on all listeners for ever.
+/// Accepts connections on all listeners.
 ///
 /// # Errors
-/// Any error of accept(2) that does not pass by itself, or rustls's for an unusable identity.
+/// Any permanent error of accept(2), or rustls's for an unusable identity.
 pub(crate) async fn listen(agent: Rc<Agent>, listeners: Vec<Listener>) -> io::Result<Infallible> {
     let config = agent.identity.server()?;
     let permits = Rc::new(Semaphore::new(CALLERS));
@@ -65,7 +65,6 @@ pub(crate) async fn listen(agent: Rc<Agent>, listeners: Vec<Listener>) -> io::Re
     all.await
 }
 
-/// Serves the connections of one listener.
 async fn callers(
     agent: Rc<Agent>,
     listener: Listener,
@@ -76,7 +75,7 @@ async fn callers(
     loop {
         let permit = permits.clone().take().await;
         let socket = accept(&agent, &listener).await?;
-        // An agent that is to start anew waits for the first answer on a connection that it has accepted.
+        // Before a restart, the agent waits for the first answer on each accepted connection.
         let act = agent.host_requests.try_take();
         let (task, config) = (agent.clone(), config.clone());
         agent.spawn(async move {
@@ -86,7 +85,7 @@ async fn callers(
     }
 }
 
-/// Accepts one connection; after an error that passes by itself it waits and tries again.
+/// Accepts one connection; retries after a temporary error.
 async fn accept(agent: &Agent, listener: &Watched) -> io::Result<Socket> {
     loop {
         match listener.accept().await {
@@ -116,19 +115,18 @@ async fn serve_one(agent: &Rc<Agent>, socket: Socket, config: tls::Server, act: 
         }
     };
     let Ok(peer) = stream.peer(|presented| agent.identity.receipt(presented)) else {
-        // Not expected: the handshake refuses any other certificate.
+        // Unreachable: the handshake refuses any other certificate.
         return;
     };
     agent.heard();
     serve(stream, &HostService { agent: agent.clone(), act: Cell::new(act), peer }).await;
-    // When the VM runs again elsewhere, or as a copy, vsock's driver resets them all.
+    // The vsock driver resets all connections when the VM is migrated or restored.
     agent.woken.raise();
 }
 
-/// The host's API on one connection.
 struct HostService {
     agent: Rc<Agent>,
-    /// Until the first answer begins.
+    /// Held until the first answer begins.
     act: Cell<Option<Permit>>,
     #[expect(dead_code, reason = "held as proof that the caller was checked")]
     peer: HostPeer,
@@ -158,8 +156,8 @@ impl Service for HostService {
 }
 
 impl HostService {
-    /// Reserves memory for a body of the declared length. An exec request of unknown length may be no longer
-    /// than any other.
+    /// Reserves memory for a body of the declared length. An exec request of unknown length has the
+    /// limit of any other request.
     async fn reserve(&self, request: &Request<'_>) -> Result<Admission, Refused> {
         let agent = &self.agent;
         let asked = route::route(agent.flavour, request.method, request.path);
@@ -190,7 +188,7 @@ impl HostService {
             }
             Err(NoRoute::Encoding) => return error(400, "Invalid percent-encoding in path"),
         };
-        // An agent that is to start anew waits for the end of the answer.
+        // Before a restart, the agent waits for the end of the answer.
         let act = self.act.take().or_else(|| agent.host_requests.try_take());
         if matches!(route, Route::Exec | Route::Sftp | Route::PortForward) {
             audit::turn().await;
@@ -205,7 +203,7 @@ impl HostService {
         answer
     }
 
-    /// Not an async function: that would link the code of routes that are not built.
+    /// Not an async function, which would link the code of routes that are not built.
     fn answer_route<'a>(
         &'a self,
         route: Route,
@@ -273,7 +271,7 @@ async fn metrics(agent: &Agent) -> Answer {
     }
 }
 
-/// `GET /1.0/state` (P§4.5), and metrics, made by a worker process since reading may hang.
+/// `GET /1.0/state` (P§4.5), and metrics. A worker process makes them, because reading may hang.
 async fn report(agent: &Agent, what: &str) -> Answer {
     reported(agent, what, run::report(agent, what, LONGEST_REPORT).await)
 }
@@ -289,7 +287,8 @@ fn reported(agent: &Agent, what: &str, report: io::Result<Vec<u8>>) -> Answer {
     }
 }
 
-/// `PUT /1.0` (P§3.3): adopts the host info, verifies it with a call back, and answers within the host's 3 s.
+/// `PUT /1.0` (P§3.3): adopts the host info, verifies it with a call to the host, and answers
+/// within the host's limit of 3 s.
 async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let host_info = match HostInfo::parse(body) {
         Ok(host_info) => host_info,
@@ -310,11 +309,11 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let attempt = agent.status(|status| status.put_started(now(), link.address));
     let verified = agent.verify(&link).await;
     agent.status(|status| status.verified(now(), attempt, verified.is_ok()));
-    // Also after a failure: the agent's own next verification may succeed before the host sends another PUT.
+    // Even after a failure: the agent's next attempt may succeed before the host's next PUT.
     agent.allow_devlxd(host_info.guest_api);
     match verified {
         Ok(host_state) => {
-            // In a task of its own: the host waits for our answer and may hold a lock until then.
+            // In a separate task: the host waits for this answer and may hold a lock until then.
             let task = agent.clone();
             agent.spawn(async move { task.replay_ready(host_state.as_deref()).await });
             sync(Value::EMPTY)
@@ -326,7 +325,8 @@ async fn connect(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     }
 }
 
-/// `POST /1.0/events` (P§4.3): publishes the event; a device event also mounts or unmounts, and has NICs named.
+/// `POST /1.0/events` (P§4.3): publishes the event. A device event also mounts or unmounts a share,
+/// or renames NICs.
 async fn post_event(agent: &Rc<Agent>, body: &[u8]) -> Answer {
     let event = match Posted::parse(body) {
         Ok(event) => event,

@@ -1,5 +1,5 @@
-//! `GET /1.0/sftp` (P§4.4): an SFTP session in a worker process, so that a hanging file system
-//! stops only that session.
+//! `GET /1.0/sftp` (P§4.4): runs an SFTP session in a worker process, so that a hanging file system
+//! blocks only that session.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,10 +20,9 @@ use crate::runtime::permits::Permit;
 use crate::transport::Socket;
 use crate::workers::run;
 
-/// Time limit for a session's process after its client has gone.
+/// Time limit for a session's process after its client has disconnected.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Starts a session by an upgrade, or answers 400, 500 or 503.
 pub(crate) fn answer(agent: &Rc<Agent>, request: &Request<'_>) -> Answer {
     if !request.headers.has_token("Upgrade", "sftp") {
         return Answer::Reply(Reply::text(400, "Missing or invalid upgrade header"));
@@ -38,8 +37,8 @@ pub(crate) fn answer(agent: &Rc<Agent>, request: &Request<'_>) -> Answer {
     Answer::Upgrade(Upgrade::new(move |stream| serve(agent, allowed, stream, permit)))
 }
 
-/// Serves a session to its end. The permit is held until the process has exited, even if that hangs
-/// on a dead file system: a host that retries must not accumulate hanging processes.
+/// Serves a session. Holds the permit until the process has exited, even if that hangs on a dead
+/// file system: a host that retries must not accumulate hanging processes.
 async fn serve(agent: Rc<Agent>, allowed: u64, stream: Stream, permit: Permit) {
     match launch(&agent) {
         Ok((child, socket)) => {
@@ -47,7 +46,7 @@ async fn serve(agent: Rc<Agent>, allowed: u64, stream: Stream, permit: Permit) {
                 log::debug(format_args!("an SFTP session was cut: {error}"));
             }
             stream.close().await;
-            // It exits by itself after the writes that it has received.
+            // It exits by itself after it has written what it received.
             if within(GRACE, child.ended()).await.is_none() {
                 child.kill();
                 child.ended().await;
@@ -73,9 +72,8 @@ async fn session(
     relay_while_allowed(agent, allowed, stream, socket).await
 }
 
-/// Starts the session's process within the policy's limits.
 fn launch(agent: &Agent) -> std::io::Result<(Rc<Child>, Socket)> {
-    // Relative paths begin at the working directory under LXD, at the root under Incus.
+    // Relative paths start at the working directory under LXD, at the root under Incus.
     let mut arguments = vec!["sftp-server"];
     if agent.flavour == Flavour::Incus {
         arguments.extend(["-d", "/"]);

@@ -183,7 +183,7 @@ fn commands_that_wait_to_be_started_share_a_bounded_memory() {
     let answers: Vec<_> = (0..12).map(|_| post(&pair, &body).short()).collect();
     let taken = answers.iter().filter(|answer| answer.starts_with("202")).count();
     assert_eq!(taken, 1, "{answers:?}");
-    let refused = "503 The command is too long for the memory that is left";
+    let refused = "503 The command is too long for the memory that is available";
     assert!(answers[taken..].iter().all(|answer| answer == refused), "{answers:?}");
     let listed = pair.client().ask("GET", "/1.0/operations?recursion=1", "").unwrap();
     assert!(listed.body.len() < 12 * 40_000, "{} bytes", listed.body.len());

@@ -1,4 +1,4 @@
-//! The websockets of a command connect here, each by a request of its own (P§4.1).
+//! Connects the websockets of a command; each arrives as a separate request (P§4.1).
 
 use std::rc::Rc;
 
@@ -16,7 +16,6 @@ use crate::net::upgrade::Upgrade;
 use crate::net::websocket::{WebSocket, upgrade};
 use crate::runtime::log;
 
-/// A connection that presented the right secret.
 struct Arrival {
     operation: Rc<Operation>,
     index: usize,
@@ -47,13 +46,13 @@ pub(crate) fn arrive(agent: &Agent, id: &str, request: &Request<'_>) -> Answer {
 }
 
 impl Arrival {
-    /// Hands the websocket to the operation, and closes it once the operation is done with it.
+    /// Gives the websocket to the operation, and closes it when the operation no longer needs it.
     async fn serve(self, stream: Stream) {
         let sockets = &self.operation.sockets;
         let Some(expected) = sockets.expected(self.index) else { return };
         let socket = match WebSocket::accept(stream, &self.accept).await {
             Ok(socket) => Rc::new(socket),
-            // The operation then times out waiting for it.
+            // The operation then times out.
             Err(error) => return log::debug(format_args!("a socket of an exec is gone: {error}")),
         };
         socket.disable_write_timeout();

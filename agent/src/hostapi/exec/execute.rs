@@ -1,4 +1,4 @@
-//! The command's process, connected to its sockets.
+//! Runs the command's process and connects it to its sockets.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -20,10 +20,10 @@ use crate::runtime::reactor::Async;
 use crate::sys::Plan;
 use crate::sys::fd::{AsFd, OwnedFd, give, pipe};
 
-/// Longest part of a command's name in the error if it could not be run, characters.
+/// Longest part of a command's name in an error, characters.
 const MAX_SHOWN_NAME: usize = 128;
 
-/// The process's descriptors 0, 1 and 2, and our ends of them.
+/// The process's descriptors 0, 1 and 2, and the agent's ends of them.
 struct Stdio {
     theirs: [OwnedFd; 3],
     ours: Ours,
@@ -57,7 +57,7 @@ impl Stdio {
     }
 }
 
-/// Runs the command; returns its exit status as a shell would give it.
+/// Runs the command; returns its exit status as a shell does.
 pub(super) async fn execute(
     agent: &Agent,
     sockets: &Sockets,
@@ -70,7 +70,7 @@ pub(super) async fn execute(
     };
     let stdio = Stdio::open(&request.0).map_err(failed)?;
     let child = launch(agent, &request.0, &stdio).map_err(failed)?;
-    // The child has its own copies; ours would keep the pipes open and the memory allocated.
+    // The child has copies of the descriptors; these would keep the pipes open.
     drop((stdio.theirs, request));
     let control = sockets.get(exec_sockets::CONTROL).ok_or_else(gone)?;
     let data = sockets.get(0).ok_or_else(gone)?;
@@ -113,7 +113,7 @@ pub(super) async fn execute(
     }
 }
 
-/// Relays a terminal, both ways on one socket, until the process has ended and its output is sent.
+/// Relays a terminal over one socket until the process has ended and its output is sent.
 async fn terminal(
     child: &Child,
     data: &WebSocket,
@@ -124,10 +124,10 @@ async fn terminal(
     let mut inbox = pump::inbox();
     let ended = {
         let inputs = async {
-            zip(control, pump::keys(data, &mut inbox, master)).await;
+            zip(control, pump::pty_input(data, &mut inbox, master)).await;
             pending().await
         };
-        zip(life.or(inputs), pump::screen(data, master, child)).await.0
+        zip(life.or(inputs), pump::pty_output(data, master, child)).await.0
     };
     pump::drain_and_close(data, &mut inbox).await;
     ended
@@ -139,7 +139,7 @@ fn gone() -> Failure {
 
 fn launch(agent: &Agent, request: &Request, stdio: &Stdio) -> io::Result<Rc<Child>> {
     if request.is_too_long() {
-        // execve(2) would fail with this too, but only in a child, after copying all arguments.
+        // execve(2) fails with this too, but only in the child, after copying all arguments.
         return Err(Errno::TOOBIG.into());
     }
     // A pointer and a slice for each of up to a million strings.

@@ -1,8 +1,9 @@
-//! `POST /1.0/exec` (P§4.1): a command connected to websockets. The core's `hostapi/exec` parses requests
-//! and writes answers; this starts the process and relays its input and output.
+//! `POST /1.0/exec` (P§4.1): runs a command connected to websockets. The core's `hostapi/exec`
+//! parses requests and writes answers; this module starts the process and relays its input and
+//! output.
 //!
-//! Output is not buffered beyond the frame being sent: if the host does not read, the process blocks,
-//! as it would on a pipe.
+//! Only the frame being sent is buffered: if the host does not read, the process blocks, as on a
+//! pipe.
 
 mod arrival;
 mod execute;

@@ -1,4 +1,4 @@
-//! The result of a command's process, and why there may be none.
+//! A held request, and why a command did not run.
 
 use mote_core::hostapi::exec::Request;
 
@@ -7,10 +7,9 @@ use crate::runtime::permits::Permit;
 /// A request with the permit for its memory.
 pub(super) type Held = Box<(Request, Permit)>;
 
-/// Why a command did not run.
 pub(super) struct Failure {
     /// The operation's error.
     pub(super) text: String,
-    /// Exit status as a shell would give it, if the command was tried.
+    /// Exit status as a shell reports it, if the command was tried.
     pub(super) code: Option<i32>,
 }

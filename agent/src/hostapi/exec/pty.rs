@@ -1,4 +1,4 @@
-//! The pseudoterminal of a command.
+//! Opens and resizes the pseudoterminal of a command.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::termios::{InputModes, OptionalActions, Winsize, tcgetattr, tcsetattr
 
 use crate::sys::fd::give;
 
-/// Opens a pseudoterminal of that size: its master, and the command's side, owned by `user` and `group`.
+/// Opens a pseudoterminal; returns its master, and the command's side, owned by `user` and `group`.
 ///
 /// # Errors
 /// Any error of opening `/dev/ptmx`, mount(2), fchown(2) or tcsetattr(3).

@@ -22,27 +22,26 @@ use crate::sys::fd::{BorrowedFd, OwnedFd};
 const OUTPUT_PIECE: usize = 16 * 1024;
 /// Longest message on the control socket, bytes; a longer one is ignored.
 const MESSAGE: usize = 1024;
-/// After its process has ended, the output of a terminal that other processes hold is complete
+/// If other processes hold a terminal after its command has ended, its output counts as complete
 /// after this silence.
 const SILENCE: Duration = Duration::from_millis(100);
-/// Longest time spent waiting for the output of such a terminal.
+/// Limit of the total wait for the output of such a terminal.
 const GRACE: Duration = Duration::from_secs(1);
-/// Limit of output read from such a terminal, bytes: more than the kernel buffers for it.
+/// Limit of output read from such a terminal, bytes; more than the kernel buffers.
 const TAIL: usize = 256 * 1024;
-/// Limit of output read from a pipe after the command's end was reported, bytes: the kernel's
+/// Limit of output read from a pipe after the agent has hung up, bytes: the size of the kernel's
 /// buffer, so everything written before.
 const BUFFERED: usize = 64 * 1024;
 /// Time limit for the host's own barrier or close frame after a terminal's end.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An inbox for the host's data.
 pub(super) fn inbox() -> Inbox {
     Inbox::new(OUTPUT_PIECE)
 }
 
 /// Executes control messages. A lost connection kills the command, because no client wants it. So
-/// does a close frame, unless all output was sent (`silent`): hosts close then, and the command may
-/// continue.
+/// does a close frame, except after all output was sent (`silent`): hosts close then, and the
+/// command may continue.
 pub(super) async fn control(
     socket: &WebSocket,
     child: &Child,
@@ -79,12 +78,10 @@ pub(super) async fn input(socket: &WebSocket, pipe: Async<OwnedFd>) {
     feed(socket, &mut inbox(), &pipe).await;
 }
 
-/// Copies the host's data to a terminal.
-pub(super) async fn keys(socket: &WebSocket, inbox: &mut Inbox, master: &Async<OwnedFd>) {
+pub(super) async fn pty_input(socket: &WebSocket, inbox: &mut Inbox, master: &Async<OwnedFd>) {
     feed(socket, inbox, master).await;
 }
 
-/// Copies until the barrier, the socket's end or a write error.
 async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
     loop {
         match socket.receive(inbox).await {
@@ -101,9 +98,9 @@ async fn feed(socket: &WebSocket, inbox: &mut Inbox, to: &Async<OwnedFd>) {
     }
 }
 
-/// Copies a pipe to a socket, then sends the barrier; returns true if the pipe's end was reached.
-/// If the host leaves, closes the pipe, so its writer gets SIGPIPE or `EPIPE`. After the agent has
-/// hung up, only the pipe's content is sent.
+/// Copies a pipe to a socket, then sends the barrier; returns whether the pipe's end was reached.
+/// If the host disconnects, closes the pipe, so that its writer gets SIGPIPE or `EPIPE`. After the
+/// agent has hung up, sends only what the pipe contains.
 pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>, all: &Operations) -> bool {
     let ended = Cell::new(false);
     let copy = async {
@@ -134,8 +131,8 @@ pub(super) async fn output(socket: &WebSocket, pipe: Async<OwnedFd>, all: &Opera
     ended.get()
 }
 
-/// Reads output into a frame; returns the frame and the payload's bytes, `None` at the end. The frame
-/// is reused while output is ready, and freed before waiting.
+/// Reads output into a frame; returns the frame and the payload's bytes, `None` at the end. Reuses
+/// the frame while output is ready, and frees it before waiting.
 async fn next<'f>(
     from: &Async<OwnedFd>,
     frame: &'f mut Option<Frame>,
@@ -157,7 +154,7 @@ async fn next<'f>(
 
 /// Copies a terminal's output to a socket, then sends the barrier. Output ends when no process
 /// holds the terminal, or when the [`Rest`] is used up after the process's end.
-pub(super) async fn screen(socket: &WebSocket, master: &Async<OwnedFd>, child: &Child) {
+pub(super) async fn pty_output(socket: &WebSocket, master: &Async<OwnedFd>, child: &Child) {
     let mut frame = None;
     let mut rest: Option<Rest> = None;
     loop {
@@ -191,8 +188,8 @@ pub(super) async fn screen(socket: &WebSocket, master: &Async<OwnedFd>, child: &
     let _gone = socket.send(Opcode::Text, &[]).await;
 }
 
-/// The output that may still be read from a terminal whose process has ended. Only waiting for the terminal counts
-/// as time, not waiting for the host: the process's own last output is never cut.
+/// The output that may still be read from a terminal whose process has ended. Only waiting for the
+/// terminal counts as time, not waiting for the host: the process's last output is never cut.
 struct Rest {
     bytes: usize,
     time: Duration,
@@ -204,7 +201,7 @@ impl Rest {
     }
 }
 
-/// Waits, at most [`FAREWELL`], for the host's own barrier or a close frame.
+/// Waits up to [`CLOSE_TIMEOUT`] for the host's own barrier or a close frame.
 pub(super) async fn drain_and_close(socket: &WebSocket, inbox: &mut Inbox) {
     let done = async {
         while !matches!(
@@ -212,5 +209,5 @@ pub(super) async fn drain_and_close(socket: &WebSocket, inbox: &mut Inbox) {
             Ok(Received::Data { text: true, .. } | Received::Closed | Received::Lost) | Err(_)
         ) {}
     };
-    let _patience = within(FAREWELL, done).await;
+    let _late = within(CLOSE_TIMEOUT, done).await;
 }

@@ -1,4 +1,4 @@
-//! The life of a command: request, operation, sockets, end.
+//! Handles a command: request, operation, sockets, end.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -19,16 +19,18 @@ use crate::net::serve::Answer;
 use crate::runtime::clock::sleep;
 use crate::runtime::log::audit::{self, Quoted};
 
-/// Memory of a long command beyond its bytes until it starts: parts of pages, its operation.
+/// Memory of a long command in addition to its bytes until it starts: unused parts of pages, and
+/// its operation.
 const HELD_PAGES: usize = 16 * 1024;
-/// Allowance beyond a request's bytes: this, and the agent's own variables.
+/// Allowance in addition to a request's bytes: [`HELD_PAGES`], and the variables that the agent
+/// adds.
 const HELD_BEYOND_BYTES: usize = HELD_PAGES + 256;
-/// Length of the audit line from which arguments except the last one are only counted, bytes.
+/// Once the audit line has this length, arguments except the last one are only counted, bytes.
 const ARGV: usize = 256;
 
 /// Creates the operation and answers 202; the command starts once its sockets are connected.
 pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
-    let busy = || error(503, "The command is too long for the memory that is left");
+    let busy = || error(503, "The command is too long for the memory that is available");
     let memory = &agent.operations.memory;
     // The stored part is at most as long as the body.
     let most = memory.free().min(body.len() + HELD_BEYOND_BYTES);
@@ -54,15 +56,15 @@ pub(crate) fn start(agent: &Rc<Agent>, body: &[u8]) -> Answer {
         Ok(operation) => operation,
         Err(answer) => return answer,
     };
-    begins(&request, operation.id());
+    log_command(&request, operation.id());
     let answer = operation.begun(agent.flavour);
     let (task, allowed) = (agent.clone(), agent.policy.changed.seen());
     agent.spawn(async move { run(&task, operation, allowed, Box::new((request, share))).await });
     answer
 }
 
-/// Logs the command for the audit, without environment and input, which may be secret.
-fn begins(request: &Request, id: &str) {
+/// Logs the command for the audit, without its environment and input, which may be secret.
+fn log_command(request: &Request, id: &str) {
     let mut words = String::new();
     let (mut left_out, mut last) = (0, "");
     for word in request.command.texts() {
@@ -94,7 +96,7 @@ async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, allowed: u64, request:
         true => "",
     };
     let outcome = if refusal.is_empty() {
-        // Boxed only now: thousands of operations may still wait for their sockets.
+        // Boxed here, because thousands of operations may still wait for their sockets.
         Box::pin(execute(agent, &operation.sockets, request)).await
     } else {
         drop(request);
@@ -113,7 +115,7 @@ async fn run(agent: &Rc<Agent>, operation: Rc<Operation>, allowed: u64, request:
             agent.operations.end(&operation, code.map(metadata), Some(text));
         }
     }
-    // The host still asks for the result.
+    // The host asks for the result after the end.
     sleep(OPERATION_KEPT).await;
     agent.operations.forget(&operation);
 }
