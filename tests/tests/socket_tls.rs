@@ -315,18 +315,18 @@ fn who_shows_server_crt_without_owning_its_key_is_refused() {
 
 #[test]
 fn a_handshake_with_the_host_that_fails_is_told_in_words() {
-    let told = "TLS with the host failed: its certificate is not the one we were given";
+    let told = "TLS with the host failed: its certificate is not the expected one";
     let mut meeting = Meeting::between(P384, P384);
     meeting.make(P384, "other");
     meeting.be_refused(&["-cert", "other.crt", "-key", "other.key"], told);
     // A host that wants a certificate of its own authority: ours is signed by nobody.
-    let alert = "the other side refused with TLS alert 48 (unknown_ca)";
+    let alert = "the peer refused with TLS alert 48 (unknown_ca)";
     let picky = ["-Verify", "1", "-verify_return_error"];
     Meeting::between(P384, P384).be_refused(&picky, alert);
-    let old = "the other side refused with TLS alert 70 (protocol_version)";
+    let old = "the peer refused with TLS alert 70 (protocol_version)";
     Meeting::between(P384, P384).be_refused(&["-tls1_2"], old);
     let suites = ["-tls1_3", "-ciphersuites", "TLS_AES_128_CCM_SHA256"];
-    let cipher = "the other side refused with TLS alert 40 (handshake_failure)";
+    let cipher = "the peer refused with TLS alert 40 (handshake_failure)";
     Meeting::between(P384, P384).be_refused(&suites, cipher);
 }
 

@@ -1,5 +1,5 @@
-//! Our calls to the host: one short-lived vsock and TLS connection each (P§3.5), with the dial policy
-//! of P§3.2. No probe precedes a request; later calls to the same host resume the TLS session.
+//! Calls the host: one short-lived vsock and TLS connection per call (P§3.5), with the dial policy
+//! of P§3.2. Later calls to the same host resume the TLS session.
 
 use std::io;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::net::tls::{self, Pin};
 use crate::runtime::clock::{sleep, within};
 use crate::transport::{Socket, Transport, is_shortage};
 
-/// Deadline of one connect: Linux's own for vsock.
+/// Time limit of one connect: Linux's own for vsock.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Deadline of the TLS handshake (P§3.2).
+/// Time limit of the TLS handshake (P§3.2).
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// Time limit for the next piece of a body.
 const BODY_PIECE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Read size for a head, bytes; most whole answers fit.
+/// Read size for a head, bytes; most complete answers fit.
 const SHORT: usize = 2 * 1024;
 /// Read size for the rest of a body, bytes: one TLS record.
 const CHUNK: usize = 16 * 1024;
@@ -35,9 +35,8 @@ const HOST: &str = "custom.socket";
 pub(crate) struct Link {
     /// Kind of socket that reaches it.
     pub(crate) transport: Transport,
-    /// As given by PUT, CONNECT, agent.conf or a file kept by an earlier agent.
+    /// From PUT, CONNECT, agent.conf or a file that an earlier agent stored.
     pub(crate) address: HostAddress,
-    /// The certificate that it must present.
     pub(crate) pin: Pin,
     /// TLS configuration, with the session tickets of earlier calls.
     pub(crate) tls: tls::Client,
@@ -53,13 +52,12 @@ pub(crate) struct Call<'a> {
     pub(crate) body: Option<&'a [u8]>,
     /// Further headers, passed on from the guest.
     pub(crate) extra: &'a [(&'a str, &'a str)],
-    /// Time limit for the host's answer.
     pub(crate) timeout: Duration,
     /// What to do when the host cannot be reached.
     pub(crate) retry: Retry,
 }
 
-/// Why a call failed. A guest gets 500 for each of these (P§5.4). Boxed, since it is in many results.
+/// Why a call failed; the guest gets 500 (P§5.4). Boxed, because many results contain it.
 #[derive(Debug)]
 pub(crate) struct CallError(Box<Why>);
 
@@ -70,17 +68,15 @@ struct Why {
 }
 
 impl CallError {
-    /// Returns the error of a system call with its message.
     fn by(error: &io::Error, text: String) -> Self {
         Self(Box::new(Why { text, ours: is_shortage(error) }))
     }
 
-    /// The reason in words.
     pub(crate) fn why(&self) -> &str {
         &self.0.text
     }
 
-    /// Returns whether this agent has no descriptor or memory left, which says nothing about the
+    /// Returns whether the agent has run out of descriptors or memory, which says nothing about the
     /// host.
     pub(crate) fn is_local_shortage(&self) -> bool {
         self.0.ours
@@ -126,15 +122,14 @@ pub(crate) struct HostReply {
     pub(crate) etag: Option<String>,
     /// The body; empty if it is longer than allowed.
     pub(crate) body: Vec<u8>,
-    /// False if it is longer than allowed.
     pub(crate) is_whole: bool,
 }
 
-/// Makes the call and reads the whole answer, if its body has at most [`limits::SHORT_REPLY`]
-/// bytes, or [`limits::HOST_REPLY`] if `longer` permits that.
+/// Makes the call and reads the whole answer. Its body may have [`limits::SHORT_REPLY`] bytes, or
+/// [`limits::HOST_REPLY`] if `longer` permits that.
 ///
 /// # Errors
-/// As [`open`]; also if the body breaks off.
+/// As [`open`]; also if the body is incomplete.
 pub(crate) async fn call(
     link: &Link,
     call: &Call<'_>,
@@ -160,8 +155,8 @@ pub(crate) async fn call(
 /// # Errors
 /// [`CallError`] if the host cannot be reached, fails the handshake, or sends no valid head in time.
 pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, CallError> {
-    let handshake_permit = link.tls.tickets.turn().await;
-    // The TLS keys are generated during the connect.
+    let handshake_permit = link.tls.tickets.admit().await;
+    // Generates the TLS keys during the connect.
     let (socket, begun) = zip(dial(link, call.retry), async { link.tls.begin() }).await;
     let begun = begun.map_err(|why| CallError::from(format!("TLS with the host: {why}")))?;
     let stream = match within(HANDSHAKE, Stream::connect(socket?, begun)).await {
@@ -190,7 +185,7 @@ pub(crate) async fn open(link: &Link, call: &Call<'_>) -> Result<Incoming, CallE
         },
     )
     .map_err(|_| CallError::from("a header cannot be sent"))?;
-    // Head and body in one go: the host allows 3 s for both (P§3.5).
+    // Head and body in one write: the host allows 3 s for both (P§3.5).
     let mut out = out.into_bytes();
     out.extend_from_slice(call.body.unwrap_or_default());
     stream.write_all(&out).await.map_err(|error| broken(&error))?;
@@ -227,7 +222,6 @@ async fn read_head(stream: Stream, method: Method) -> Result<Incoming, CallError
     }
 }
 
-/// A response's head that owns its fields; `length` in bytes.
 struct OwnedHead {
     status: u16,
     framing: Framing,
@@ -247,7 +241,6 @@ fn parse_head(bytes: &[u8], method: Method) -> Result<Option<OwnedHead>, CallErr
 }
 
 impl Incoming {
-    /// The first header of that name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut all = self.headers.iter();
         all.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
@@ -298,7 +291,6 @@ async fn receive(stream: &Stream, buffer: &mut Vec<u8>, most: usize) -> Result<u
     read.map_err(|error| broken(&error))
 }
 
-/// Connects, with the retries that `retry` allows.
 async fn dial(link: &Link, retry: Retry) -> Result<Socket, CallError> {
     let mut tries = Tries::new(retry);
     loop {
@@ -314,14 +306,14 @@ async fn dial(link: &Link, retry: Retry) -> Result<Socket, CallError> {
     }
 }
 
-/// Error text for a failed connect; for `ENODEV` with its likely cause.
+/// Returns the message for a failed connect; for `ENODEV` with its likely cause.
 fn unreachable(address: HostAddress, error: &io::Error) -> String {
-    // vsock(7): no transport, or none for that context id.
+    // vsock(7): no transport, or none for that context ID.
     let no_device = error.raw_os_error() == Some(Errno::NODEV.raw_os_error());
     if is_shortage(error) {
         format!("this agent cannot call the host now: {error}")
     } else if no_device {
-        format!("cannot reach host {address}: has this VM a vsock device?")
+        format!("cannot reach host {address}: does this VM have a vsock device?")
     } else {
         format!("cannot reach host {address}: {error}")
     }
@@ -346,10 +338,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vm_without_vsock_is_told_to_look_for_the_device() {
+    fn an_unreachable_host_is_reported_with_the_likely_cause() {
         let address = HostAddress { cid: 2, port: 6697 };
         let text = |errno: Errno| unreachable(address, &io::Error::from(errno));
-        assert_eq!(text(Errno::NODEV), "cannot reach host 2:6697: has this VM a vsock device?");
+        assert_eq!(
+            text(Errno::NODEV),
+            "cannot reach host 2:6697: does this VM have a vsock device?"
+        );
         assert!(text(Errno::MFILE).starts_with("this agent cannot call the host now: "));
         assert!(text(Errno::CONNRESET).starts_with("cannot reach host 2:6697: Connection reset"));
     }

@@ -11,17 +11,18 @@ use crate::runtime::clock::within;
 use crate::sys::fd::{self, OwnedFd};
 use crate::transport::Socket;
 
-/// Read size towards the guest, bytes: what TLS receives at once, as each write wakes the process behind the socket.
+/// Read size towards the guest, bytes: what TLS receives at once, because each write wakes the
+/// process behind the socket.
 const INWARD: usize = 36 * 1024;
 /// Read size towards the host, bytes: two TLS records, which add 22 bytes each, in one packet of 32 KiB.
 const OUTWARD: usize = 32 * 1024 - 2 * 22;
-/// How long the guest's side may have nothing to read before its buffer is freed.
+/// Idle time of the guest's side after which its buffer is freed.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How long the guest's side may accept nothing before we check that the host is still connected.
-/// Reading would not show that it left: data it sent before comes first.
+/// How long the guest's side may accept nothing before mote checks that the host is still
+/// connected. Reading would not show that the host disconnected: earlier data comes first.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// Copies until one side ends. All that the socket wrote before its end is sent.
+/// Copies until one side ends. Sends all that the socket wrote before its end.
 pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
     stream.disable_write_timeout();
     let inward = async {
@@ -42,7 +43,7 @@ pub(crate) async fn relay(stream: &Stream, socket: Socket) -> io::Result<()> {
         }
     };
     let outward = async {
-        // The buffer is freed in a pause.
+        // Freed after [`PAUSE`].
         let mut buffer = None;
         loop {
             let piece = buffer.get_or_insert_with(|| vec![0; OUTWARD]);
@@ -73,10 +74,10 @@ pub(crate) async fn write_all(to: &Async<OwnedFd>, mut bytes: &[u8]) -> io::Resu
     Ok(())
 }
 
-/// Waits until the descriptor takes some bytes; returns how many.
+/// Writes some bytes; returns how many.
 ///
 /// # Cancellation
-/// Nothing was written.
+/// Nothing has been written.
 async fn write_some(to: &Async<OwnedFd>, bytes: &[u8]) -> io::Result<usize> {
     to.write_with(|local| Ok(fd::write(local, bytes)?)).await
 }

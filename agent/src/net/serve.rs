@@ -1,5 +1,5 @@
-//! Serves HTTP on one connection, for guests and for the host, until either side ends it. The core's
-//! `http/connection.rs` has the HTTP rules and deadlines; this moves the bytes.
+//! Serves HTTP on one connection, of a guest client or the host. The core's `http/connection.rs`
+//! has the HTTP rules and deadlines; this module moves the bytes.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -18,52 +18,42 @@ use crate::runtime::permits::Permit;
 use smol::future::FutureExt;
 use smol::future::{ready, yield_now};
 
-/// Initial buffer, bytes: nearly all requests fit. For one that is longer, or may be, [`Limiter::enlarge`] is asked
-/// before any more of it is kept.
+/// Initial buffer, bytes: nearly all requests fit. [`Limiter::enlarge`] must allow a larger one.
 const FIRST_BUFFER: usize = 1024;
-/// Long bodies are written in pieces of this, bytes: one TLS record is what a client that does not read costs.
-/// Each restarts the client's time ([`Limiter::note`]).
+/// Long bodies are written in pieces of this, bytes: a client that does not read costs one TLS
+/// record. Each piece restarts the client's time limit ([`Limiter::note`]).
 const BODY_PIECE: usize = 16 * 1024;
-/// Bodies up to this are written together with their head, bytes: one write, one TLS record.
+/// Bodies up to this are written with their head, bytes: one write, one TLS record.
 const TOGETHER: usize = 15 * 1024;
-/// Pause after an accept that failed for a reason that passes by itself, such as too few descriptors.
+/// Pause after an accept that failed for a temporary reason, such as too few descriptors.
 pub(crate) const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Content type of plain text, as Go's `http.Error` sends it (P§5.2).
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
-/// Content type of JSON.
 pub(crate) const JSON: &str = "application/json";
 
 /// A connection with a buffer that can grow.
 type Connection = connection::Connection<Vec<u8>>;
 
-/// An answer with its whole body in memory.
 pub(crate) struct Reply {
-    /// HTTP status.
     pub(crate) status: u16,
-    /// `Content-Type`.
     pub(crate) content_type: &'static str,
-    /// `ETag`, if there is one.
     pub(crate) etag: Option<String>,
-    /// `Location`, if there is one.
     pub(crate) location: Option<String>,
-    /// The body.
     pub(crate) body: Vec<u8>,
-    /// Given back when the body is sent: memory reserved for it, or the place of its request.
+    /// Released when the body is sent: memory reserved for it, or the request's permit.
     pub(crate) share: Option<Permit>,
 }
 
 impl Reply {
-    /// A JSON answer.
     pub(crate) fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self::of(status, JSON, body.into())
     }
 
-    /// An answer of this type.
     pub(crate) fn of(status: u16, content_type: &'static str, body: Vec<u8>) -> Self {
         Self { status, content_type, etag: None, location: None, body, share: None }
     }
 
-    /// An error as text with a newline (P§5.2).
+    /// Returns an error as text with a newline (P§5.2).
     pub(crate) fn text(status: u16, text: &str) -> Self {
         let mut body = Vec::with_capacity(text.len() + 1);
         body.extend(text.as_bytes());
@@ -74,22 +64,22 @@ impl Reply {
 
 /// A handler's answer.
 pub(crate) enum Answer {
-    /// To be written by the caller.
+    /// The caller writes it.
     Reply(Reply),
-    /// The handler wrote a complete answer itself.
+    /// The handler has written a complete answer.
     Written {
-        /// True if another request may follow.
+        /// Whether another request may follow.
         keep_alive: bool,
     },
-    /// The connection ends HTTP and gets another handler.
+    /// The connection switches to another protocol.
     Upgrade(Upgrade),
 }
 
 /// Permission to send a long body.
 pub(crate) struct Admission {
-    /// Longest body, bytes. Beyond it: 413.
+    /// Longest body, bytes; beyond it: 413.
     pub(crate) most: usize,
-    /// Memory reserved for the body until it is answered.
+    /// Memory for the body until it is answered.
     #[expect(dead_code, reason = "released when this is dropped")]
     pub(crate) share: Option<Permit>,
 }
@@ -97,11 +87,10 @@ pub(crate) struct Admission {
 /// A refusal: HTTP status and text.
 pub(crate) type Refused = (u16, &'static str);
 
-/// The refusal of a body that is too long.
 pub(crate) const TOO_LONG: Refused = (413, "Request body too long");
 
-/// A handler of requests. Its futures are boxed, so that one [`serve`] is linked for all handlers, and an idle connection is
-/// small.
+/// A handler of requests. Its futures are boxed, so that one [`serve`] is linked for all handlers
+/// and idle connections stay small.
 pub(crate) trait Service {
     /// Longest body accepted without [`Service::admit`], bytes.
     fn longest_body(&self) -> usize;
@@ -114,7 +103,7 @@ pub(crate) trait Service {
         Box::pin(ready(Err(TOO_LONG)))
     }
 
-    /// Answers one request whose body is complete.
+    /// Answers a request whose body is complete.
     fn answer<'a>(
         &'a self,
         stream: &'a Stream,
@@ -122,31 +111,31 @@ pub(crate) trait Service {
         body: &'a [u8],
     ) -> BoxFuture<'a, Answer>;
 
-    /// The answer to a request that is refused before it reaches the handler.
+    /// Returns the answer to a request that is refused before it reaches the handler.
     fn refuse(&self, status: u16, text: &str) -> Reply;
 
-    /// Who limits what the connection's peer may hold, if anybody does.
+    /// Returns the limiter of the connection's peer, if it has one.
     fn limiter(&self) -> Option<&dyn Limiter> {
         None
     }
 }
 
-/// Is told what a connection does and holds, and may drop it.
+/// Is notified of what a connection does and holds; may drop it.
 pub(crate) trait Limiter {
-    /// What it does now.
+    /// Records the connection's activity.
     fn note(&self, activity: Activity, now: Uptime);
 
-    /// Waits until it may use more memory than each connection has.
+    /// Waits until the connection may use more memory than its initial buffer.
     fn enlarge(&self) -> BoxFuture<'_>;
 
-    /// An answer was written.
+    /// Records that an answer was written.
     fn answered(&self);
 }
 
 /// Serves requests until the peer or a deadline ends it.
 ///
 /// # Cancellation
-/// The connection is dropped; an answer may be cut.
+/// The connection is dropped; an answer may be incomplete.
 pub(crate) async fn serve(stream: Stream, service: &dyn Service) {
     let mut connection = Connection::with_buffer(now(), Timeouts::default(), vec![0; FIRST_BUFFER]);
     let limiter = service.limiter();
@@ -170,15 +159,15 @@ pub(crate) async fn serve(stream: Stream, service: &dyn Service) {
             },
             Step::Read => read(&stream, &mut connection, limiter, time).await,
             Step::Continue => stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_ok(),
-            // Boxed, as refusals are, so that an idle connection is small.
+            // Boxed, like refusals, so that an idle connection is small.
             Step::Answer => {
                 match Box::pin(answer(&stream, &mut connection, service, &body, time)).await {
                     After::Next { ahead } => {
-                        // Freed now, not at the next request: a connection may be idle for long.
+                        // Freed here, because the connection may be idle for long.
                         body = Vec::new();
                         admission = None;
                         if ahead {
-                            // It has one answer, then others have theirs.
+                            // After each answer, other connections get a turn.
                             yield_now().await;
                         }
                         true
@@ -212,7 +201,7 @@ enum Step {
     Refuse(Refused),
 }
 
-/// The next step; `None` if the connection is over.
+/// Returns the next step; `None` if the connection is over.
 fn next(
     connection: &mut Connection,
     time: Uptime,
@@ -241,7 +230,6 @@ fn next(
     })
 }
 
-/// Asks whether the current request's body may be long.
 async fn admit(connection: &Connection, service: &dyn Service) -> Result<Admission, Refused> {
     match connection.request() {
         Some(request) => service.admit(&request).await,
@@ -249,10 +237,9 @@ async fn admit(connection: &Connection, service: &dyn Service) -> Result<Admissi
     }
 }
 
-/// Sends the refusal; returns false, as the connection ends.
+/// Sends the refusal; returns false, because the connection ends.
 async fn refuse(stream: &Stream, service: &dyn Service, (status, text): Refused) -> bool {
     let reply = service.refuse(status, text);
-    // The connection ends whether or not the peer gets the refusal.
     let shape = Shape { persistence: Persistence::Close, bodiless: false };
     drop(write(stream, &reply, shape, service.limiter()).await);
     false
@@ -264,7 +251,6 @@ fn note(limiter: Option<&dyn Limiter>, activity: Activity, now: Uptime) {
     }
 }
 
-/// Waits until the connection may use more memory than each has.
 async fn enlarge(limiter: Option<&dyn Limiter>, connection: &Connection, now: Uptime) {
     if let Some(limiter) = limiter {
         limiter.note(connection.activity(), now);
@@ -314,14 +300,13 @@ async fn fit(connection: &mut Connection, limiter: Option<&dyn Limiter>, time: U
 /// Next step after an answer.
 enum After {
     Next {
-        /// Whether the client has sent more already.
+        /// Whether the client has already sent more.
         ahead: bool,
     },
     End,
     Upgrade(Upgrade),
 }
 
-/// Answers the current request.
 async fn answer(
     stream: &Stream,
     connection: &mut Connection,
@@ -341,7 +326,7 @@ async fn answer(
         Answer::Written { keep_alive } => keep_alive,
         Answer::Reply(reply) => {
             if reply.status == 429 {
-                // What it asked ahead would be refused too.
+                // Pipelined requests would be refused, too.
                 shape.persistence = Persistence::Close;
             }
             write(stream, &reply, shape, limiter).await.is_ok()
@@ -357,7 +342,7 @@ async fn answer(
     if keep_alive { After::Next { ahead } } else { After::End }
 }
 
-/// Form of an answer: its `Connection` header, and no body for HEAD.
+/// An answer's `Connection` header, and whether its body is omitted (HEAD).
 #[derive(Clone, Copy)]
 struct Shape {
     persistence: Persistence,
@@ -372,7 +357,8 @@ async fn write(
 ) -> std::io::Result<()> {
     let mut extra = heapless::Vec::<(&str, &str), 3>::new();
     if reply.status >= 400 {
-        // As Go's error writer does; both flavours' clients expect it (P§5.2). Room for three.
+        // As Go's error writer does; both flavours' clients expect it (P§5.2). `extra` has room for
+        // three.
         let _fits = extra.push(("X-Content-Type-Options", "nosniff"));
     }
     if let Some(etag) = &reply.etag {

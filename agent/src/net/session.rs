@@ -1,7 +1,7 @@
 //! The TLS session of one connection: rustls's state, and buffers for records.
 //!
-//! This uses rustls's unbuffered API: records are received up to 36 KiB at a time and opened in place. rustls's buffered API receives
-//! 4 KiB at a time, and zeroes and moves its buffer for each record.
+//! rustls's unbuffered API receives up to 36 KiB at a time and decrypts in place. Its buffered API
+//! receives 4 KiB at a time, and zeroes and moves its buffer for each record.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,37 +13,35 @@ use rustls::{CommonState, Error};
 
 use crate::net::wire::{receive, transmit_packet};
 
-/// Bytes to receive at once while the peer sends little.
+/// Read size while the peer sends little, bytes.
 const SHORT: usize = 4 * 1024;
-/// The same while it sends much: two records, in a block that the heap caches (`sys/heap`).
+/// Read size while it sends much, bytes: two records, in a block that the heap caches (`sys/heap`).
 const LONG: usize = 36 * 1024;
-/// Limit of received bytes that are not processed: rustls's limit for a handshake message.
+/// Limit of received unprocessed bytes: rustls's limit for a handshake message.
 const LONGEST: usize = 64 * 1024;
-/// Default limit of sealed bytes that are not sent, as in rustls.
+/// Default limit of encrypted unsent bytes, as in rustls.
 const UNSENT: usize = 64 * 1024;
 /// Longest content of a record, bytes.
 const RECORD: usize = 16 * 1024;
-/// What sealing adds to it, bytes: head, type and tag.
+/// What encryption adds to a record, bytes: header, type and tag.
 const SEAL: usize = 5 + 1 + 16;
 
-/// A TLS session.
 pub(super) struct Session {
     side: Side,
-    /// Received records; those before `processed` are done with.
+    /// Received records; the first `processed` bytes are no longer needed.
     incoming: Vec<u8>,
     processed: usize,
-    /// Bytes to receive next: [`SHORT`] or [`LONG`].
+    /// Next read size: [`SHORT`] or [`LONG`].
     room: usize,
-    /// Plaintext that nobody has read yet, after `read`.
+    /// Plaintext, unread from index `read` on.
     opened: Vec<u8>,
     read: usize,
     outgoing: Outgoing,
-    /// Limit of sealed bytes that are not sent.
+    /// Limit of encrypted unsent bytes.
     limit: usize,
     peer: Peer,
 }
 
-/// What is known of the peer.
 #[derive(Clone, Copy, PartialEq)]
 enum Peer {
     Sends,
@@ -53,7 +51,7 @@ enum Peer {
     Failed,
 }
 
-/// A buffer whose first `sealed` bytes are to be sent.
+/// A buffer whose first `sealed` bytes are encrypted and unsent.
 #[derive(Default)]
 struct Outgoing {
     bytes: Vec<u8>,
@@ -73,13 +71,13 @@ enum Seal<'b> {
     CloseNotify,
 }
 
-/// Where rustls is.
+/// What rustls does next.
 enum Step {
     /// It has more to do.
     Next,
     /// The peer has sent close_notify.
     PeerClosed,
-    /// It waits for the peer, and has sealed what was to be sent.
+    /// It waits for the peer, and has encrypted what was to be sent.
     Idle,
     /// It waits for the peer, and cannot send application data.
     Blocked,
@@ -120,25 +118,23 @@ impl Session {
         }
     }
 
-    /// Limits the sealed bytes that are not sent.
     pub(super) fn limit(&mut self, bytes: usize) {
         self.limit = bytes;
     }
 
-    /// Returns true if all sealed bytes are sent.
     pub(super) fn is_sent(&self) -> bool {
         self.outgoing.sealed == 0
     }
 
-    /// Returns true if the peer sends nothing more.
+    /// Returns whether the peer sends nothing more.
     pub(super) fn has_ended(&self) -> bool {
         self.peer == Peer::Ended
     }
 
-    /// Processes what was received and copies plaintext to `out`; returns how many bytes.
+    /// Processes received records and copies plaintext to `out`; returns how many bytes.
     ///
     /// # Errors
-    /// The peer violates TLS. The alert for it is sealed.
+    /// The peer violates TLS. The alert for it is ready to send.
     pub(super) fn open(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         let waiting = self.opened.get(self.read..).unwrap_or_default();
         let count = waiting.len().min(out.len());
@@ -155,7 +151,7 @@ impl Session {
         Ok(count + free - room.len())
     }
 
-    /// Seals bytes up to the limit; returns how many.
+    /// Encrypts bytes up to the limit; returns how many.
     ///
     /// # Errors
     /// As [`Session::open`].
@@ -168,13 +164,13 @@ impl Session {
         Ok(count)
     }
 
-    /// Seals close_notify, if that can be sent.
+    /// Encrypts close_notify, if the handshake allows it.
     pub(super) fn close(&mut self) {
-        // Best effort: after an error, its alert has been sealed instead.
+        // Best effort: after an error, the alert is sent instead.
         drop(self.run(Seal::CloseNotify, &mut Default::default()));
     }
 
-    /// Receives some bytes; 0 is the end.
+    /// Receives some bytes; returns 0 at the end.
     ///
     /// # Errors
     /// Those of the socket, or `InvalidData` for a message that is too long.
@@ -201,7 +197,7 @@ impl Session {
         received
     }
 
-    /// Sends one packet of sealed bytes; returns its length.
+    /// Sends one packet of encrypted bytes; returns its length.
     ///
     /// # Errors
     /// Those of the socket.
@@ -216,15 +212,15 @@ impl Session {
         Ok(count)
     }
 
-    /// Frees the buffer of sealed bytes if all are sent.
+    /// Frees the send buffer if it is empty.
     pub(super) fn release(&mut self) {
         if self.is_sent() {
             self.outgoing = Outgoing::default();
         }
     }
 
-    /// Processes all that was received, its plaintext to `room` and then to `opened`, and seals. Returns false if the handshake
-    /// does not allow that yet.
+    /// Processes all received records, fills `room` and then `opened` with plaintext, and encrypts.
+    /// Returns false if the handshake does not yet allow that.
     fn run(&mut self, seal: Seal<'_>, room: &mut &mut [u8]) -> Result<bool, Error> {
         if self.peer == Peer::Failed {
             return Err(Error::HandshakeNotComplete);
@@ -236,8 +232,8 @@ impl Session {
                 Ok(Step::Idle) => return Ok(true),
                 Ok(Step::Blocked) => return Ok(false),
                 Err(error) => {
-                    // Seals the alert. rustls must see no record after that: it would read the invalid one
-                    // again and seal a second alert.
+                    // Encrypts the alert. rustls must see no record after that: it would read the
+                    // invalid one again and add a second alert.
                     drop(self.step(Seal::Nothing, room));
                     (self.incoming, self.processed, self.peer) = (Vec::new(), 0, Peer::Failed);
                     return Err(error);
@@ -273,7 +269,7 @@ impl Session {
     }
 }
 
-/// Handles one of rustls's states. Returns how many received bytes are done with.
+/// Handles one of rustls's states. Returns how many received bytes are no longer needed.
 fn take<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     opened: &mut dyn FnMut(&[u8]),
@@ -317,14 +313,14 @@ fn take<Data>(
         }
         ConnectionState::PeerClosed => Ok(Step::PeerClosed),
         ConnectionState::BlockedHandshake | ConnectionState::Closed => Ok(Step::Blocked),
-        // Early data is not offered.
+        // mote never offers early data.
         ConnectionState::ReadEarlyData(_) | _ => Err(Error::HandshakeNotComplete),
     });
     (status.discard, step)
 }
 
 impl Outgoing {
-    /// Appends what `write` writes. If `write` fails because it needs more room, its error is how much.
+    /// Appends what `write` writes. If `write` needs more room, its error is how much.
     fn append(
         &mut self,
         mut room: usize,

@@ -1,7 +1,7 @@
-//! A byte stream, plain or under TLS, behind one type so that the code above is compiled once.
+//! A byte stream, plain or under TLS. One type, so that the code above is compiled once.
 //!
-//! Both directions may be used at the same time by two futures of the one thread: `&self`
-//! everywhere, and no borrow of the TLS state is held while waiting.
+//! Two futures of the one thread may use both directions at once: every method takes `&self`, and
+//! no borrow of the TLS state is held while waiting.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -25,19 +25,21 @@ use crate::runtime::yield_budget::Fair;
 use crate::sys::unread;
 use crate::transport::Socket;
 
-/// How long a write may make no progress before the peer counts as gone.
+/// How long a write may make no progress before the peer counts as disconnected.
 const STALLED: Duration = Duration::from_secs(10);
-/// How long [`Stream::close`] waits for the peer's end: a vsock that is closed at once may discard what
-/// it has not delivered yet.
+/// How long [`Stream::close`] waits for the peer to close: a vsock that is closed at once may
+/// discard undelivered data.
 const LINGER: Duration = Duration::from_secs(2);
-/// The same for a guest client. A unix socket keeps our answer for it, but who is refused in its body, and
-/// sends on, would see an error instead. Short, as others may need the connection.
+/// The same for a guest client. A unix socket keeps the answer, but a client that is refused and
+/// continues to send its body would get an error instead. Short, because other clients may need the
+/// connection.
 const BODY: Duration = Duration::from_millis(50);
 
-/// First and longest interval of checks whether a peer has read everything: the kernel has no event for that.
+/// First and longest interval of checks whether a peer has read everything; the kernel reports no
+/// event for that.
 const UNREAD: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
-/// Boxed: it is over a kilobyte, and streams are moved.
+/// Boxed, because it has over a kilobyte and streams are moved.
 type Tls = Box<RefCell<Session>>;
 
 fn boxed(tls: impl Into<Session>) -> Tls {
@@ -53,15 +55,14 @@ impl From<UnbufferedClientConnection> for Begun {
     }
 }
 
-/// A connection, plain or under TLS.
 pub(crate) struct Stream {
     socket: Socket,
     tls: Option<Tls>,
-    /// Bytes put back, to be read first.
+    /// Bytes that are read first.
     unread: RefCell<Vec<u8>>,
-    /// The peer has closed its side, and all that it sent before was read.
+    /// The peer has closed its side, and all its data was read.
     ended: Cell<bool>,
-    /// How long a write may make no progress; `None` is no limit.
+    /// How long a write may make no progress; `None`: no limit.
     timeout: Cell<Option<Duration>>,
     fair: Fair,
 }
@@ -73,26 +74,26 @@ impl Stream {
         Self { socket, tls, unread, ended, timeout, fair: Fair::default() }
     }
 
-    /// A connection without TLS.
     pub(crate) fn plain(socket: Socket) -> Self {
         Self::new(socket, None)
     }
 
-    /// Answers a TLS handshake.
+    /// Answers a TLS handshake. The caller sets the deadline.
     ///
     /// # Errors
-    /// Any error of the socket, `UnexpectedEof` if the peer leaves, or `InvalidData` with a `TlsError`.
-    /// The caller sets the deadline.
+    /// Any error of the socket, `UnexpectedEof` if the peer closes, or `InvalidData` with a
+    /// `TlsError`.
     pub(crate) async fn accept(socket: Socket, config: Arc<ServerConfig>) -> io::Result<Self> {
         let connection = UnbufferedServerConnection::new(config).map_err(invalid)?;
         Self::new(socket, Some(boxed(connection))).handshake().await
     }
 
-    /// Makes a TLS handshake. The caller must write first: our Finished leaves with that.
+    /// Makes a TLS handshake. The caller must write first, which also sends the client's Finished,
+    /// and sets the deadline.
     ///
     /// # Errors
-    /// Any error of the socket, `UnexpectedEof` if the peer leaves, or `InvalidData` with a `TlsError`.
-    /// The caller sets the deadline.
+    /// Any error of the socket, `UnexpectedEof` if the peer closes, or `InvalidData` with a
+    /// `TlsError`.
     pub(crate) async fn connect(socket: Socket, begun: Begun) -> io::Result<Self> {
         Self::new(socket, Some(begun.0)).handshake().await
     }
@@ -101,7 +102,7 @@ impl Stream {
         match self.shake_hands().await {
             Ok(()) => Ok(self),
             Err(error) => {
-                // Closed in order: the alert that says why could be lost with a dropped socket.
+                // A dropped socket could lose the alert that gives the reason.
                 if error.kind() == io::ErrorKind::InvalidData {
                     self.close().await;
                 }
@@ -110,7 +111,7 @@ impl Stream {
         }
     }
 
-    /// Our Finished is left to leave with the first application data: one packet less.
+    /// Leaves the client's Finished to the first application data: one packet less.
     async fn shake_hands(&self) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Ok(()) };
         loop {
@@ -125,7 +126,7 @@ impl Stream {
         }
     }
 
-    /// Runs `look` on the certificates that the peer proved to own; `None` if it has none.
+    /// Calls `look` with the certificates that the peer has proved to own; `None` if it has none.
     pub(crate) fn peer<T>(&self, look: impl FnOnce(Option<&[CertificateDer<'_>]>) -> T) -> T {
         match &self.tls {
             Some(tls) => look(tls.borrow().state().peer_certificates()),
@@ -133,32 +134,33 @@ impl Stream {
         }
     }
 
-    /// True if the session was resumed from a ticket.
+    /// Returns whether the session was resumed from a ticket.
     pub(crate) fn is_resumed(&self) -> bool {
         let kind = self.tls.as_ref().and_then(|tls| tls.borrow().state().handshake_kind());
         kind == Some(rustls::HandshakeKind::Resumed)
     }
 
-    /// Puts bytes back, to be read first: those after the last request belong to the upgrade.
+    /// Puts bytes back, to be read first: bytes after the last request belong to the upgrade.
     pub(crate) fn unread(&self, bytes: &[u8]) {
         self.unread.borrow_mut().extend_from_slice(bytes);
     }
 
-    /// Lifts the write deadline from now on: the peer may stop reading, say while a person reads a page.
+    /// Removes the write time limit: the peer may stop reading, for example while a user reads a
+    /// page.
     pub(crate) fn disable_write_timeout(&self) {
         self.timeout.set(None);
     }
 
-    /// Has TLS and the kernel hold at most about so many bytes each that the peer does not take.
+    /// Limits how much unread output TLS and the socket may each buffer.
     pub(crate) fn limit_send_buffer(&self, bytes: usize) {
-        // Best effort: the kernel's memory counts as ours in a cgroup.
+        // Best effort. The kernel's memory counts as the agent's in a cgroup.
         let _kept = set_socket_send_buffer_size(self.socket.get_ref(), bytes);
         if let Some(tls) = &self.tls {
             tls.borrow_mut().limit(bytes);
         }
     }
 
-    /// True if the peer has closed its side; data that it sent before may still be unread.
+    /// Returns whether the peer has closed its side; its earlier data may still be unread.
     pub(crate) fn has_left(&self) -> bool {
         let mut look = [PollFd::new(self.socket.get_ref(), PollFlags::RDHUP)];
         matches!(poll(&mut look, Some(&Timespec::default())), Ok(1..))
@@ -172,7 +174,7 @@ impl Stream {
     /// Reads some bytes; returns how many, 0 at the end.
     ///
     /// # Errors
-    /// Any error of the socket, or `InvalidData` if the peer breaks TLS.
+    /// Any error of the socket, or `InvalidData` if the peer violates TLS.
     ///
     /// # Cancellation
     /// No data is lost.
@@ -189,13 +191,13 @@ impl Stream {
         loop {
             let was_sent = tls.borrow().is_sent();
             let count = self.open(tls, out).await?;
-            // A peer that dies without close_notify ends its HTTP message early anyway, and
-            // that is noticed where lengths are known.
+            // An end without close_notify is no error: where lengths are known, HTTP notices an
+            // incomplete message.
             if count > 0 || tls.borrow().has_ended() {
                 return Ok(count);
             }
-            // TLS may want to answer what it received. If a writer is active, it sends that answer too; waiting here for
-            // the writer's data would stop us from reading.
+            // TLS may have an answer to what it received. If a writer is active, it sends that
+            // answer, too; waiting here for the writer's data would stop reading.
             if was_sent {
                 self.flush(tls).await?;
             }
@@ -211,11 +213,11 @@ impl Stream {
         (count > 0).then_some(count)
     }
 
-    /// Writes all bytes. Under TLS, two writers at once do not mix if each writes less than 32 KiB: the
-    /// TLS state takes that whole.
+    /// Writes all bytes. Under TLS, two concurrent writers do not mix if each writes less than 32
+    /// KiB: the TLS state takes that whole.
     ///
     /// # Errors
-    /// Any error of the socket, or `TimedOut` if the peer takes nothing for [`STALLED`].
+    /// Any error of the socket, or `TimedOut` if the peer accepts nothing for [`STALLED`].
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         self.fair.one_more().await;
         let Some(tls) = &self.tls else {
@@ -233,12 +235,12 @@ impl Stream {
         Ok(())
     }
 
-    /// True if a peer on this machine has not read all that was written.
+    /// Returns whether a peer on this machine has unread data.
     pub(crate) fn is_unread(&self) -> bool {
         self.tls.is_none() && unread(self.socket.get_ref()) > 0
     }
 
-    /// Waits until it has; false if it does not within [`STALLED`].
+    /// Waits until it has none; returns false after [`STALLED`].
     pub(crate) async fn taken(&self) -> bool {
         let read = async {
             let mut pause = UNREAD.0;
@@ -250,8 +252,8 @@ impl Stream {
         within(STALLED, read).await.is_some()
     }
 
-    /// Buffers all bytes and sends what the socket takes at once. The rest leaves with later writes or
-    /// [`Stream::sent`]. Waits only while the TLS buffer (64 KiB) is full.
+    /// Buffers all bytes and sends what the socket takes at once. Later writes or [`Stream::sent`]
+    /// send the rest. Waits only while the TLS buffer (64 KiB) is full.
     ///
     /// # Errors
     /// As [`Stream::write_all`].
@@ -282,8 +284,8 @@ impl Stream {
         }
     }
 
-    /// Sends close_notify, shuts down our side, and waits at most [`LINGER`] for the peer to close its side;
-    /// without TLS at most [`BODY`], and not if it has.
+    /// Sends close_notify, shuts down this side, and waits up to [`LINGER`] for the peer to close;
+    /// without TLS up to [`BODY`], unless the peer has closed.
     pub(crate) async fn close(&self) {
         if let Some(tls) = &self.tls {
             tls.borrow_mut().close();
@@ -309,7 +311,6 @@ impl Stream {
         }
     }
 
-    /// Sends all that TLS has ready.
     async fn flush(&self, tls: &RefCell<Session>) -> io::Result<()> {
         while !tls.borrow().is_sent() {
             self.send_some(tls).await?;
@@ -322,7 +323,7 @@ impl Stream {
         self.progress(|fd| tls.borrow_mut().send(fd)).await
     }
 
-    /// Opens what was received. If the peer violates TLS, sends it an alert.
+    /// Decrypts what was received. If the peer violates TLS, sends it an alert.
     async fn open(&self, tls: &RefCell<Session>, out: &mut [u8]) -> io::Result<usize> {
         let opened = tls.borrow_mut().open(out);
         match opened {
@@ -335,7 +336,7 @@ impl Stream {
         }
     }
 
-    /// Receives some bytes for TLS; 0 is the end of the socket.
+    /// Receives some bytes for TLS; returns 0 at the end.
     async fn receive(&self, tls: &RefCell<Session>) -> io::Result<usize> {
         self.socket.read_with(|fd| tls.borrow_mut().receive(fd)).await
     }
@@ -366,7 +367,7 @@ mod tests {
     use crate::runtime::run::block_on;
 
     #[test]
-    fn a_peer_is_gone_when_it_hangs_up_and_not_for_what_it_said_before() {
+    fn gone_waits_for_the_hang_up_whatever_is_unread() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let stream = Stream::plain(Async::new(ours.into()).unwrap());
         let looked = Cell::new(0);

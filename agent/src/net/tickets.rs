@@ -1,4 +1,4 @@
-//! TLS session tickets of one host, stored for rustls. Calls can wait for one.
+//! Stores the TLS session tickets of one host for rustls. Calls can wait for one.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::net::tls_types::{Group, Ticket};
 use crate::runtime::clock::within;
 use crate::runtime::wake::Waiting;
 
-/// Time limit for a ticket of another call; after that a full handshake is faster.
+/// How long to wait for another call's ticket; after that a full handshake is faster.
 const TICKET_WAIT: Duration = Duration::from_millis(250);
 
 /// Ticket store of one pinned certificate.
@@ -21,16 +21,15 @@ pub(crate) struct Store(Mutex<State>);
 #[derive(Default)]
 struct State {
     tickets: Tickets<Ticket>,
-    /// The key exchange that the host chose last.
     group: Option<Group>,
     waiting: Waiting,
 }
 
 impl Store {
-    /// Waits until a call may begin; `Some` if other calls may wait for the tickets of its full
-    /// handshake. The caller must begin its handshake, which takes a ticket, before it next waits, and
-    /// keep the value until the host has answered.
-    pub(crate) async fn turn(self: &Arc<Self>) -> Option<Earning> {
+    /// Waits until a call may begin. Returns `Some` if other calls may wait for the tickets of its
+    /// full handshake. The caller must start its handshake, which takes a ticket, before its next
+    /// wait, and keep the value until the host has answered.
+    pub(crate) async fn admit(self: &Arc<Self>) -> Option<Earning> {
         let admitted = poll_fn(|context| {
             let mut state = self.state();
             match state.tickets.turn() {
@@ -46,27 +45,24 @@ impl Store {
         Some(Earning { store: self.clone(), earner, answered: false })
     }
 
-    /// Keeps a ticket.
     pub(crate) fn put(&self, ticket: Ticket) {
         self.change(|tickets| tickets.put(ticket));
     }
 
-    /// Takes an unused ticket.
     pub(crate) fn take(&self) -> Option<Ticket> {
         self.state().tickets.take()
     }
 
-    /// Drops all tickets. Waiting calls find none.
+    /// Drops all tickets.
     pub(crate) fn forget(&self) {
         self.state().tickets = Tickets::default();
     }
 
-    /// Stores the key exchange that the host chose.
+    /// Stores the key exchange that the host chose last.
     pub(crate) fn choose(&self, group: Group) {
         self.state().group = Some(group);
     }
 
-    /// Returns the key exchange that it chose last.
     pub(crate) fn chosen(&self) -> Option<Group> {
         self.state().group
     }
@@ -84,7 +80,7 @@ impl Store {
     }
 }
 
-/// A call's permit for a full handshake; other calls may wait for its tickets.
+/// A call's permit for a full handshake, for whose tickets other calls may wait.
 pub(crate) struct Earning {
     store: Arc<Store>,
     earner: Earner,
@@ -92,7 +88,7 @@ pub(crate) struct Earning {
 }
 
 impl Earning {
-    /// Records that the host has answered; its tickets arrived before.
+    /// Records that the host has answered, which it does after sending its tickets.
     pub(crate) fn answered(mut self) {
         self.answered = true;
     }
@@ -117,12 +113,12 @@ mod tests {
     use smol::LocalExecutor;
 
     #[test]
-    fn a_call_without_an_answer_says_nothing_of_a_hosts_tickets() {
+    fn only_an_answered_call_shows_that_the_host_sends_no_tickets() {
         let store = Arc::new(Store::default());
-        let earning = || block_on(&LocalExecutor::new(), store.turn());
+        let earning = || block_on(&LocalExecutor::new(), store.admit());
         drop(earning().expect("the first earns"));
-        assert!(earning().is_some(), "so does the next");
+        assert!(earning().is_some(), "so does the next, as the first had no answer");
         earning().expect("and this").answered();
-        assert!(earning().is_none(), "now it is known that the host gives none");
+        assert!(earning().is_none(), "an answered call got no ticket");
     }
 }

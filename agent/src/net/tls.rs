@@ -1,9 +1,9 @@
 //! TLS as mote uses it: 1.3 only, certificates compared byte for byte, no ALPN (P§3.1, P§3.5).
 //!
-//! There is no certificate authority here. Each side proves with its signature that it owns a
-//! certificate, and that certificate must be the pinned one: `server.crt` for callers, the one from the
-//! host info for the host we call. Expiry and names play no part in that, so an expired or nameless
-//! host certificate works (the Go agents refuse both).
+//! There is no certificate authority. Each side proves by signature that it owns its certificate,
+//! which must be the pinned one: `server.crt` for callers, the one from the host info for the host.
+//! Expiry and names do not matter, so an expired or nameless host certificate works (the Go agents
+//! refuse both).
 
 use std::io;
 use std::sync::Arc;
@@ -38,13 +38,13 @@ use crate::net::tls_error::{BadPem, Unusable, invalid, not_the_one};
 use crate::runtime::digest::sha256;
 use crate::sys::since_1970;
 
-/// The name that LXD and Incus certificates carry and that Go clients ask for (P§3.1).
+/// The name in LXD and Incus certificates, for which Go clients ask (P§3.1).
 const SERVER_NAME: &str = "unspecified";
 /// Longest certificate or key, bytes of DER; a P-384 certificate has about 600.
 const DER: usize = 8 * 1024;
 
-/// Signature algorithms that we accept: of the keys that LXD and Incus make (P-384), and of those that
-/// an administrator may have put in their index.
+/// Accepted signature algorithms: those of the keys that LXD and Incus create (P-384), and of keys
+/// that an administrator may have installed instead.
 static VERIFY: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
     all: &[
         algorithms::ECDSA_P384_SHA384,
@@ -65,7 +65,7 @@ static VERIFY: WebPkiSupportedAlgorithms = WebPkiSupportedAlgorithms {
 /// TLS configuration for callers.
 pub(crate) type Server = Arc<ServerConfig>;
 
-/// Our certificate and key, and the one caller we accept.
+/// The agent's certificate and key, and the only accepted caller.
 pub(crate) struct Identity {
     certified: Arc<CertifiedKey>,
     provider: Arc<CryptoProvider>,
@@ -89,7 +89,7 @@ impl Identity {
         Ok(Self { certified: Arc::new(certified), provider: Arc::new(provider()), caller })
     }
 
-    /// TLS configuration for callers: they must prove to own `server.crt`, or the handshake fails.
+    /// Returns the TLS configuration for callers, which must prove to own `server.crt`.
     ///
     /// # Errors
     /// rustls's, by [`invalid`].
@@ -100,18 +100,19 @@ impl Identity {
             .map_err(invalid)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(self.certified.clone())));
-        // The real hosts keep no sessions for us: a ticket would be of no use, and a resumed session
-        // would not pass the verifier again.
+        // LXD and Incus keep no sessions, so a ticket would be useless; and a resumed session would
+        // not pass the verifier again.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
-        // Our order of ciphers counts: the caller may have AES in hardware where we have not.
+        // The agent's order of ciphers counts: the caller may have AES in hardware when the guest
+        // has not.
         config.ignore_client_order = true;
         Ok(Arc::new(config))
     }
 
-    /// TLS configuration for calls to the host with this pin. Its tickets die with the configuration,
-    /// so a new certificate never resumes an old session.
+    /// Returns the TLS configuration for calls to the host with this pin. Tickets belong to the
+    /// configuration, so a new certificate never resumes an old session.
     ///
     /// # Errors
     /// rustls's, by [`invalid`].
@@ -128,7 +129,8 @@ impl Identity {
         Ok(Client { config: Arc::new(config), tickets })
     }
 
-    /// Proof that the presented certificate is the host's; handlers of the host's API need it.
+    /// Returns the proof that the presented certificate is the host's; handlers of the host API
+    /// need it.
     pub(crate) fn receipt(
         &self,
         presented: Option<&[CertificateDer<'_>]>,
@@ -143,12 +145,11 @@ impl Identity {
 #[derive(Clone)]
 pub(crate) struct Client {
     config: Arc<ClientConfig>,
-    /// Session tickets of earlier calls.
     pub(crate) tickets: Arc<Store>,
 }
 
 impl Client {
-    /// Begins a handshake: generates its keys, and takes a ticket if there is one.
+    /// Begins a handshake: generates its keys, and takes a ticket if available.
     ///
     /// # Errors
     /// rustls's, by [`invalid`].
@@ -167,7 +168,7 @@ pub(crate) fn check(files: &ConfigFiles) -> Result<(), Unusable> {
     Identity::load(files).map(drop)
 }
 
-/// The DER of a PEM certificate, which is called `name`.
+/// Returns the DER of a PEM certificate; `name` is for the error.
 ///
 /// # Errors
 /// Why it is unusable.
@@ -175,7 +176,7 @@ pub(crate) fn certificate_bytes(pem: &[u8], name: &'static str) -> Result<Vec<u8
     certificate(pem).map(|der| der.to_vec()).map_err(|why| Unusable::File(name, why))
 }
 
-/// Whether both PEM texts are of the same certificate.
+/// Returns whether both PEM texts contain the same certificate.
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     certificate(one).is_ok_and(|one| certificate(other).is_ok_and(|other| one == other))
 }
@@ -189,8 +190,8 @@ fn certificate(pem: &[u8]) -> Result<CertificateDer<'static>, BadPem> {
     Ok(certificate)
 }
 
-/// The certificate's public key. rustls's own parser reads the whole certificate, refuses some, and
-/// costs 14 KB.
+/// Returns the certificate's public key. rustls's parser reads the whole certificate, refuses some,
+/// and costs 14 KB.
 fn public_key<'c>(
     certificate: &'c CertificateDer<'_>,
 ) -> Result<SubjectPublicKeyInfoDer<'c>, Error> {
@@ -204,7 +205,7 @@ fn verify(
     certificate: &CertificateDer<'_>,
     dss: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
-    // rustls's own function brings words for each error of webpki's.
+    // rustls's own function links messages for all of webpki's errors.
     let known = VERIFY.mapping.iter().find(|(scheme, _)| *scheme == dss.scheme);
     let Some(algorithm) = known.and_then(|(_, algorithms)| algorithms.first()) else {
         return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
@@ -233,7 +234,7 @@ static AES_256_GCM: Tls13CipherSuite = without_quic(&ring::cipher_suite::TLS13_A
 static CHACHA20_POLY1305: Tls13CipherSuite =
     without_quic(&ring::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256);
 
-/// The suite without what QUIC needs, which takes 1.8 kB.
+/// Removes QUIC, which costs 1.8 kB.
 const fn without_quic(suite: &SupportedCipherSuite) -> Tls13CipherSuite {
     match suite {
         SupportedCipherSuite::Tls13(suite) => Tls13CipherSuite {
@@ -251,7 +252,8 @@ const fn without_quic(suite: &SupportedCipherSuite) -> Tls13CipherSuite {
     }
 }
 
-/// ring with the algorithms that both ends have: AES, after ChaCha20 where the CPU calls for it; X25519 first.
+/// Returns ring with the algorithms that both sides have: AES, preceded by ChaCha20 on CPUs without
+/// AES instructions; X25519 first.
 fn provider() -> CryptoProvider {
     let mut cipher_suites =
         vec![SupportedCipherSuite::Tls13(&AES_128_GCM), SupportedCipherSuite::Tls13(&AES_256_GCM)];
@@ -271,9 +273,10 @@ fn provider() -> CryptoProvider {
     }
 }
 
-/// Returns whether ChaCha20 is offered, and then preferred: on a CPU without AES instructions it takes at most a quarter
-/// of AES's time. Every host has AES as well. On `x86_64`, `scripts/build` does not link ring's ChaCha20 for CPUs with SSE4.1
-/// (40 kB); of those, only Penryn and Nehalem lack AES instructions. The two detections read the same bit of CPUID.
+/// Returns whether ChaCha20 is offered and preferred: on a CPU without AES instructions it takes at
+/// most a quarter of AES's time. Every host also has AES. On `x86_64`, `scripts/build` does not
+/// link ring's ChaCha20 for CPUs with SSE4.1 (40 kB); of these, only Penryn and Nehalem lack AES
+/// instructions. Both checks read the same CPUID bit.
 fn offers_chacha20() -> bool {
     #[cfg(target_arch = "x86_64")]
     return !std::arch::is_x86_feature_detected!("sse4.1");
@@ -294,8 +297,8 @@ impl SecureRandom for Kernel {
     }
 }
 
-/// The time, for the age of tickets. rustls has its own with its feature `std`, which brings stores of sessions that are
-/// dropped as soon as a configuration has ours.
+/// The time, for the age of tickets. rustls has its own only with the feature `std`, which adds
+/// session stores that are never used.
 #[derive(Debug)]
 struct Clock;
 
@@ -305,7 +308,7 @@ impl TimeProvider for Clock {
     }
 }
 
-/// Loads ECDSA keys only, as LXD and Incus make them: RSA signing would cost 30 KB for nobody.
+/// Loads only ECDSA keys, which LXD and Incus create: RSA signing would cost 30 KB.
 #[derive(Debug)]
 struct EcdsaKeys;
 
@@ -315,8 +318,8 @@ impl KeyProvider for EcdsaKeys {
     }
 }
 
-/// Sends our certificate whatever authorities the host names: in PKI mode it names one that did not
-/// sign ours (P§3.5).
+/// Sends the agent's certificate whatever authorities the host names: in PKI mode it names one that
+/// did not sign it (P§3.5).
 #[derive(Debug)]
 struct AlwaysOurs(Arc<CertifiedKey>);
 
@@ -335,12 +338,12 @@ impl rustls::client::ResolvesClientCert for AlwaysOurs {
 pub(crate) enum Pin {
     /// This certificate (DER).
     Certificate(Vec<u8>),
-    /// A certificate with this SHA-256: the serial line has no room for more.
+    /// A certificate with this SHA-256: the serial line has room for no more.
     Fingerprint([u8; 32]),
 }
 
 impl Pin {
-    /// True if this pins the certificate with that SHA-256.
+    /// Returns whether this pins the certificate with that SHA-256.
     pub(crate) fn has_fingerprint(&self, fingerprint: &[u8; 32]) -> bool {
         match self {
             Self::Certificate(known) => sha256(known) == *fingerprint,
@@ -395,7 +398,7 @@ impl ServerCertVerifier for Pin {
     }
 }
 
-/// The one certificate (DER) that a caller must present.
+/// The certificate (DER) that a caller must present.
 #[derive(Debug)]
 struct Pinned(Vec<u8>);
 

@@ -1,7 +1,7 @@
-//! Texts for rustls's errors. rustls's own end in Debug output, which the shipped build leaves out.
+//! Messages for rustls's errors. rustls's own use `Debug`, which the shipped build omits.
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "rustls's enums, which are not exhaustive and mostly about what is not used here"
+    reason = "rustls's enums, which are not exhaustive and mostly about unused features"
 )]
 
 use std::fmt;
@@ -10,10 +10,9 @@ use std::io;
 use mote_core::tls::pem::PemError;
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
-/// A TLS error with a text for users.
 pub(crate) struct TlsError(Error);
 
-/// The error as an I/O error of kind `InvalidData`.
+/// Returns the error as an I/O error of kind `InvalidData`.
 pub(crate) fn invalid(error: Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, TlsError(error))
 }
@@ -66,13 +65,13 @@ impl From<io::Error> for Unusable {
     }
 }
 
-/// True if the peer presented a certificate other than the pinned one.
+/// Returns whether the peer presented a certificate other than the pinned one.
 pub(crate) fn is_other_certificate(error: &io::Error) -> bool {
     let tls = error.get_ref().and_then(|error| error.downcast_ref::<TlsError>());
     tls.is_some_and(|TlsError(error)| *error == not_the_one())
 }
 
-/// The error that our verifiers return for a certificate other than the pinned one.
+/// Returns the verifiers' error for a certificate other than the pinned one.
 pub(crate) fn not_the_one() -> Error {
     Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
 }
@@ -82,7 +81,7 @@ impl fmt::Display for TlsError {
         match &self.0 {
             Error::AlertReceived(alert) => {
                 let number = u8::from(*alert);
-                write!(out, "the other side refused with TLS alert {number} ({})", name(*alert))
+                write!(out, "the peer refused with TLS alert {number} ({})", name(*alert))
             }
             Error::General(text) => out.write_str(text),
             other => out.write_str(plain(other)),
@@ -94,15 +93,15 @@ fn plain(error: &Error) -> &'static str {
     match error {
         Error::InvalidCertificate(why) => certificate(why),
         Error::PeerIncompatible(why) => incompatible(why),
-        Error::NoCertificatesPresented => "it showed no certificate",
-        Error::InvalidMessage(_) => "what it sent is no TLS",
+        Error::NoCertificatesPresented => "it presented no certificate",
+        Error::InvalidMessage(_) => "it does not speak TLS",
         Error::InappropriateMessage { .. }
         | Error::InappropriateHandshakeMessage { .. }
-        | Error::PeerMisbehaved(_) => "it broke the rules of TLS",
-        Error::DecryptError => "what it sent cannot be decrypted",
+        | Error::PeerMisbehaved(_) => "it violates the TLS protocol",
+        Error::DecryptError => "a TLS record cannot be decrypted",
         Error::PeerSentOversizedRecord => "a TLS record is too long",
-        Error::FailedToGetCurrentTime => "the time is not known",
-        Error::FailedToGetRandomBytes => "there are no random numbers",
+        Error::FailedToGetCurrentTime => "the system time is not available",
+        Error::FailedToGetRandomBytes => "random numbers are not available",
         _ => "an unexpected TLS error",
     }
 }
@@ -110,11 +109,11 @@ fn plain(error: &Error) -> &'static str {
 fn certificate(why: &CertificateError) -> &'static str {
     match why {
         CertificateError::ApplicationVerificationFailure => {
-            "its certificate is not the one we were given"
+            "its certificate is not the expected one"
         }
-        CertificateError::BadEncoding => "the certificate is not readable X.509",
+        CertificateError::BadEncoding => "the certificate is not valid X.509",
         CertificateError::BadSignature => "it does not own the key of its certificate",
-        _ => "its certificate or signature is of a kind that is not known here",
+        _ => "its certificate or signature has an unsupported type",
     }
 }
 
@@ -124,7 +123,7 @@ fn incompatible(why: &PeerIncompatible) -> &'static str {
         PeerIncompatible::NoKxGroupsInCommon => "it has no key exchange in common with us",
         PeerIncompatible::NoSignatureSchemesInCommon
         | PeerIncompatible::NoCertificateRequestSignatureSchemesInCommon => {
-            "it has no kind of signature in common with us"
+            "it has no signature algorithm in common with us"
         }
         _ => "it does not speak TLS 1.3",
     }
@@ -164,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_another_certificate_is_another_certificate() {
+    fn recognizes_a_certificate_other_than_the_pinned_one() {
         assert!(is_other_certificate(&invalid(not_the_one())));
         for other in [
             Error::InvalidCertificate(CertificateError::BadSignature),
@@ -177,9 +176,9 @@ mod tests {
     }
 
     #[test]
-    fn alerts_have_their_number_and_name() {
+    fn alerts_are_reported_with_number_and_name() {
         let text = |alert| TlsError(Error::AlertReceived(alert)).to_string();
-        let refused = "the other side refused with TLS alert";
+        let refused = "the peer refused with TLS alert";
         assert_eq!(text(AlertDescription::UnknownCA), format!("{refused} 48 (unknown_ca)"));
         assert_eq!(text(AlertDescription::UserCanceled), format!("{refused} 90 (see RFC 8446)"));
     }

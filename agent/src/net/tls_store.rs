@@ -1,4 +1,4 @@
-//! The ticket store as rustls asks for it.
+//! rustls's interface to the ticket store.
 
 use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
@@ -6,7 +6,7 @@ use rustls::pki_types::ServerName;
 
 use crate::net::tickets::Store;
 
-/// rustls's key, the server name, is ignored: it is always the same.
+/// Ignores rustls's key, the server name, which is always the same.
 impl ClientSessionStore for Store {
     fn set_kx_hint(&self, _: ServerName<'static>, group: NamedGroup) {
         self.choose(group);

@@ -1,9 +1,7 @@
-//! What a session is resumed with.
+//! rustls's types for resumed sessions.
 
 use rustls::NamedGroup;
 use rustls::client::Tls13ClientSessionValue;
 
-/// A ticket of the host's.
 pub(crate) type Ticket = Tls13ClientSessionValue;
-/// A key exchange.
 pub(crate) type Group = NamedGroup;

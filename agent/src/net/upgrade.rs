@@ -1,14 +1,13 @@
-//! Upgrades a connection after its last HTTP request. The request's buffers are freed before, so an
+//! Upgrades a connection after its last HTTP request. The request's buffers are freed first, so an
 //! idle exec or listener costs little more than its TLS state.
 
 use crate::built::BoxFuture;
 use crate::net::stream::Stream;
 
-/// The handler of an upgraded connection, with all that it needs.
+/// The handler of an upgraded connection.
 pub(crate) struct Upgrade(Box<dyn FnOnce(Stream) -> BoxFuture<'static>>);
 
 impl Upgrade {
-    /// An upgrade to a connection that `serve` handles.
     pub(crate) fn new<F>(serve: impl FnOnce(Stream) -> F + 'static) -> Self
     where
         F: Future<Output = ()> + 'static,
@@ -16,14 +15,13 @@ impl Upgrade {
         Self(Box::new(|stream| Box::pin(serve(stream))))
     }
 
-    /// Serves the connection to its end.
     pub(crate) fn run(self, stream: Stream) -> BoxFuture<'static> {
         self.0(stream)
     }
 }
 
-/// Answers 101 for `protocol`, in a TLS record of its own: the host discards whatever it reads beyond
-/// the head (P§4.4).
+/// Answers 101 for `protocol`, in a separate TLS record: the host discards what it reads beyond the
+/// head (P§4.4).
 ///
 /// # Errors
 /// As [`Stream::write_all`].

@@ -1,5 +1,5 @@
-//! Server side of a websocket (RFC 6455): sends whole frames, receives messages in pieces. The core's
-//! `ws.rs` encodes and decodes the frames.
+//! The server side of a websocket (RFC 6455): sends whole frames, receives messages in pieces. The
+//! core's `ws.rs` encodes and decodes the frames.
 
 use std::cell::Cell;
 use std::io;
@@ -16,24 +16,23 @@ use crate::sys::fd::{self, AsFd};
 
 /// Limit of a [`Frame`]'s payload, bytes: see [`Stream::write_all`].
 const FRAME: usize = 31 * 1024;
-/// Longest payload that is copied to be sent with its header, bytes.
+/// Longest payload that is copied, to be sent together with its header, bytes.
 const SHORT: usize = 4 * 1024;
-/// Time limit of a close frame to a peer that does not read.
+/// Time limit for sending a close frame, since the peer may not read.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
-/// Buffer for one frame, with room for the header before the payload. It is not zeroed, which was a
+/// A buffer for one frame, with room for the header before the payload. Not zeroed, which was a
 /// tenth of the cost of a command's output.
 pub(crate) struct Frame(Vec<u8>);
 
 impl Frame {
-    /// An empty buffer.
     pub(crate) fn new() -> Self {
         let mut bytes = Vec::with_capacity(ws::HEADER + FRAME);
         bytes.extend_from_slice(&[0; ws::HEADER]);
         Self(bytes)
     }
 
-    /// Reads the payload; returns the number of bytes, 0 at the end.
+    /// Reads the payload; returns its length, 0 at the end.
     ///
     /// # Errors
     /// Any error of read(2).
@@ -42,7 +41,7 @@ impl Frame {
         fd::append(from, &mut self.0)
     }
 
-    /// The frame for the first `length` bytes of the payload.
+    /// Returns the frame with the first `length` bytes of the payload.
     fn around(&mut self, opcode: Opcode, length: usize) -> &[u8] {
         let mut header = [0; ws::HEADER];
         let size = ws::header(opcode, length, &mut header);
@@ -60,7 +59,7 @@ pub(crate) struct WebSocket {
     stream: Stream,
     /// Held while sending, because a frame may be longer than one write.
     write_lock: Rc<Semaphore>,
-    /// Our close frame was sent: no frame may follow (RFC 6455 §5.5.1).
+    /// A close frame was sent: no frame may follow (RFC 6455 §5.5.1).
     closing: Cell<bool>,
 }
 
@@ -71,7 +70,6 @@ pub(crate) enum Received<'i> {
     Data {
         /// True for a text message, false for a binary one.
         text: bool,
-        /// This part's payload.
         bytes: &'i [u8],
         /// True for the last part of the message.
         last: bool,
@@ -93,7 +91,6 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// An inbox that reads up to `size` bytes at a time.
     pub(crate) fn new(size: usize) -> Self {
         Self { buffer: vec![0; size].into(), at: 0, end: 0, reader: ws::Reader::default() }
     }
@@ -117,7 +114,7 @@ impl WebSocket {
         Self { stream, write_lock: Rc::new(Semaphore::new(1)), closing: Cell::new(false) }
     }
 
-    /// Lifts the write deadline: the peer may read slowly.
+    /// Removes the write time limit: the peer may read slowly.
     pub(crate) fn disable_write_timeout(&self) {
         self.stream.disable_write_timeout();
     }
@@ -125,7 +122,7 @@ impl WebSocket {
     /// Sends one whole frame; frames of two senders never mix.
     ///
     /// # Errors
-    /// Like [`Stream::write_all`], or `BrokenPipe` after our close frame.
+    /// As [`Stream::write_all`], or `BrokenPipe` after a close frame.
     pub(crate) async fn send(&self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
         let _writing = self.write_lock.clone().take().await;
         self.still_open()?;
@@ -139,7 +136,7 @@ impl WebSocket {
     async fn write(&self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
         let mut header = [0; ws::HEADER];
         let size = ws::header(opcode, payload.len(), &mut header);
-        // A short payload leaves with its header; a long one is not copied.
+        // A short payload is sent with its header; a long one is not copied.
         let (short, long) =
             if payload.len() <= SHORT { (payload, &[][..]) } else { (&[][..], payload) };
         let mut out = Vec::with_capacity(size + short.len());
@@ -150,8 +147,8 @@ impl WebSocket {
         self.stream.write_all(long).await
     }
 
-    /// Sends the first `length` bytes of the frame's payload as a binary message. Takes no write lock:
-    /// it is used on TLS only, which takes each such frame whole.
+    /// Sends the first `length` bytes of the frame's payload as a binary message. Needs no write
+    /// lock: TLS takes each such frame whole.
     ///
     /// # Errors
     /// As [`WebSocket::send`].
@@ -160,20 +157,20 @@ impl WebSocket {
         self.stream.write_all(frame.around(Opcode::Binary, length)).await
     }
 
-    /// Sends a close frame (1000), unless one was sent, then closes the stream.
+    /// Sends a close frame (1000) unless one was sent, then closes the stream.
     pub(crate) async fn close(&self) {
         self.send_close(Some(1000)).await;
         self.stream.close().await;
     }
 
-    /// Sends a close frame, the only one, with a status code or without.
+    /// Sends a close frame, with a status code or without, unless one was sent.
     async fn send_close(&self, code: Option<u16>) {
         if self.closing.replace(true) {
             return;
         }
         let code = code.map(u16::to_be_bytes);
         let payload = code.as_ref().map_or(&[][..], |code| code);
-        // Best effort: the peer may be gone, or not read.
+        // Best effort: the peer may be disconnected, or not read.
         let _gone = within(CLOSE_WAIT, async {
             let _writing = self.write_lock.clone().take().await;
             self.write(Opcode::Close, payload).await
@@ -181,12 +178,12 @@ impl WebSocket {
         .await;
     }
 
-    /// Waits for the next part of a message, pong or end. Pings and close frames are answered; a
-    /// protocol violation is answered with a close frame that has its code.
+    /// Waits for the next part of a message, a pong, or the end. Answers pings and close frames;
+    /// answers a protocol violation with a close frame that has its code.
     ///
     /// # Errors
-    /// Like [`Stream::read`] and, for our answers, [`Stream::write_all`]; `InvalidData` after a
-    /// protocol violation.
+    /// As [`Stream::read`] and, for answers, [`Stream::write_all`]; `InvalidData` after a protocol
+    /// violation.
     ///
     /// # Cancellation
     /// No received data is lost; an answer to a ping may be.
@@ -213,7 +210,7 @@ impl WebSocket {
                         }
                         Incoming::Pong => return Ok(Received::Pong),
                         Incoming::Data { text, bytes, last } => {
-                            // Sliced again, because the borrow of `input` must end here.
+                            // Sliced again to end the borrow of `input`.
                             let (at, length) = (inbox.at, bytes.len());
                             let bytes = inbox.buffer.get(at - length..at).unwrap_or_default();
                             return Ok(Received::Data { text, bytes, last });
@@ -228,7 +225,7 @@ impl WebSocket {
         }
     }
 
-    /// Waits until the peer leaves; its messages are ignored.
+    /// Waits until the peer disconnects; ignores its messages.
     pub(crate) async fn left(&self) {
         let mut inbox = Inbox::new(256);
         while !matches!(
@@ -238,7 +235,7 @@ impl WebSocket {
     }
 }
 
-/// Value of `Sec-WebSocket-Accept` for a websocket request; `None` for a plain request.
+/// Returns the value of `Sec-WebSocket-Accept` for a websocket request; `None` for a plain request.
 ///
 /// # Errors
 /// Text for a 400 answer.
@@ -273,7 +270,7 @@ mod tests {
     use crate::runtime::run::block_on;
 
     #[test]
-    fn a_short_frame_does_not_get_into_a_long_one_that_waits_for_the_peer() {
+    fn a_short_frame_waits_for_a_long_one_that_is_blocked() {
         const LONG: usize = 1024 * 1024;
         let (ours, theirs) = UnixStream::pair().unwrap();
         let theirs = Async::new(theirs).unwrap();
@@ -287,7 +284,7 @@ mod tests {
                 got.extend_from_slice(&piece[..count]);
             }
         };
-        // The peer reads some, but too little for the kernel to wake the waiting writer.
+        // The peer reads too little for the kernel to wake the waiting writer.
         let peer = async {
             read(96 * 1024).await;
             let short = async { socket.send(Opcode::Ping, b"x").await.unwrap() };
