@@ -62,7 +62,11 @@ impl Sim {
 
     fn put(&mut self, place: u64, bytes: &[u8]) {
         for (bytes, place) in bytes.chunks(self.sector).zip(place..) {
-            self.kept.insert(place, bytes.to_vec());
+            if bytes.iter().all(|byte| *byte == 0) {
+                self.kept.remove(&place);
+            } else {
+                self.kept.insert(place, bytes.to_vec());
+            }
         }
     }
 
