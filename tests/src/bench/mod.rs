@@ -68,17 +68,12 @@ pub fn run(options: &Options) -> Book {
         }
     }
     for column in options.columns.iter().copied() {
-        if wants("bytes") || wants("xz") || wants("zstd") {
+        if wants("bytes") {
             book.add(column, fixed::bytes(column));
         }
         if wants_unit(rows::MILLIONS) {
             say(&format!("instructions: {}", column.title()));
             book.add(column, counted::found(column));
-        }
-        // The older build has no image of its own kind, with nothing else in it.
-        if wants("least") && column != Column::Before {
-            say(&format!("smallest VM: {}", column.title()));
-            book.add(column, fixed::least(column));
         }
     }
     if wants_unit(rows::MICROSECONDS) {

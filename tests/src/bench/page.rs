@@ -311,7 +311,6 @@ fn goal(book: &Book, row: &Row) -> String {
     let wanted = match row.goal {
         Goal::None => return String::new(),
         Goal::Times(wanted) => format!("{wanted}×"),
-        Goal::AtMost(wanted) => format!("{wanted}"),
         Goal::As(_) => "as idle".into(),
     };
     let reached = match book.reached(row) {
@@ -346,9 +345,9 @@ mod tests {
         book.add(Column::LxdAgent, vec![("bytes", Ok(31.0)), ("bytes", Ok(40.5))]);
         let page = whole(&book);
         assert!(page.contains("| binary, bytes | 2 | 30.5 (30 - 40.5) | 15.2× |"), "{page}");
-        assert!(page.contains("\n- image export, incus-agent 6.0.4: 404\n"), "{page}");
+        assert!(page.contains("\n- start to STARTED, incus-agent 6.0.4: 404\n"), "{page}");
         // The page skips a row without samples.
-        assert!(!page.contains("| image export |"), "{page}");
+        assert!(!page.contains("| start to STARTED |"), "{page}");
     }
 
     #[test]

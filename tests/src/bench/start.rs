@@ -1,4 +1,4 @@
-//! Start and recovery, by the host's clock. The host stamps what it receives; a line on the guest's
+//! Start, by the host's clock. The host stamps what it receives; a line on the guest's
 //! serial port just before the agent's start gives its beginning.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -10,10 +10,6 @@ use super::visit::Visit;
 use crate::wait;
 use crate::world::BOOT;
 
-/// Time without a host.
-const DOWN: Duration = Duration::from_secs(2);
-/// Time limit of recovery: a Go agent announces itself every 5 s, a host polls every 10 s.
-const BACK: Duration = Duration::from_secs(30);
 /// Interval of polling the host. Long, as polling slows the guest; the stamps do not depend on it.
 const LOOK: Duration = Duration::from_millis(200);
 /// Prints a line, then does a service manager's work: a Go agent's set-up, and the agent's start.
@@ -50,17 +46,6 @@ pub(super) fn start(visit: &mut Visit) -> Found {
     let started = first.map_or(Err("no STARTED".into()), |line| moment(&line["at"]));
     let started = started.map(|at| millis(begun, at));
     vec![("started", started), ("answered", answered), ("told", told)]
-}
-
-/// Kills and restarts the host; measures the time from its start to CONNECTED.
-pub(super) fn recover(visit: &mut Visit) -> Found {
-    let host = &mut visit.world.host;
-    host.kill();
-    std::thread::sleep(DOWN);
-    let begun = SystemTime::now();
-    host.start();
-    let _took = host.connected(BACK);
-    vec![("back", moment(&host.state()["since"]).map(|at| millis(begun, at)))]
 }
 
 /// Reads a time as `mote-host` writes it, of today or yesterday: `2026-11-21T10:55:38.123Z`.

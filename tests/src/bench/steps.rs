@@ -14,6 +14,8 @@ use crate::world;
 
 /// After CONNECTED, until an agent counts as idle.
 const SETTLED: Duration = Duration::from_secs(2);
+/// The same after its calls.
+const RESTED: Duration = Duration::from_secs(1);
 
 /// Rows and how they are measured.
 struct Step {
@@ -22,18 +24,18 @@ struct Step {
 }
 
 /// The steps in their order. The first starts the agent and always runs.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 7] = [
     Step { rows: &["started", "answered", "told"], run: start::start },
     Step { rows: &["pss", "dirty"], run: |visit| memory(visit, SETTLED, ["pss", "dirty"]) },
     // After the next step the agent has answered 300 calls.
     Step { rows: &["config", "config99", "rate1", "root", "root99"], run: calls::sequential },
     Step { rows: &[FLOOR], run: calls::floor },
-    Step { rows: &["pss300", "dirty300", "threads"], run: after_calls },
-    Step { rows: &["rate8", "late8", "rate64", "late64"], run: calls::at_once },
-    Step { rows: &["image"], run: calls::image },
+    Step {
+        rows: &["pss300", "dirty300"],
+        run: |visit| memory(visit, RESTED, ["pss300", "dirty300"]),
+    },
     Step { rows: &["exec", "stdout", "put", "get", "metrics"], run: from_host::all },
     Step { rows: &[SINK], run: from_host::sink },
-    Step { rows: &["back"], run: start::recover },
 ];
 
 /// Returns whether any of these rows is wanted.
@@ -52,7 +54,7 @@ pub(super) fn visit(column: Column, wanted: &dyn Fn(&str) -> bool) -> Found {
     let mut found = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
         // "300 calls" must mean the same, whatever else is measured.
-        let after = ["pss300", "dirty300", "threads"].iter().any(|row| wanted(row));
+        let after = ["pss300", "dirty300"].iter().any(|row| wanted(row));
         let calls = step.rows.contains(&"config") && after;
         if index > 0 && !calls && !step.rows.iter().any(|row| wanted(row)) {
             continue;
@@ -75,13 +77,6 @@ fn memory(visit: &mut Visit, settled: Duration, rows: [&'static str; 2]) -> Foun
         value.map(f64::from).ok_or_else(|| format!("no {name} in {text}"))
     };
     vec![(rows[0], kilobytes("Pss:")), (rows[1], kilobytes("Private_Dirty:"))]
-}
-
-fn after_calls(visit: &mut Visit) -> Found {
-    let mut found = memory(visit, Duration::from_secs(1), ["pss300", "dirty300"]);
-    let threads = visit.guest.ok("ls /proc/$(cat /run/agent.pid)/task | wc -l");
-    found.push(("threads", threads.trim().parse().map_err(|_| threads)));
-    found
 }
 
 #[cfg(test)]

@@ -8,9 +8,6 @@ use crate::world::World;
 /// Memory of the VM, MiB.
 pub(super) const MEMORY: u32 = 384;
 
-/// Size of an exported image, bytes.
-pub(super) const IMAGE: usize = 32 << 20;
-
 /// An agent that is being measured.
 #[derive(Debug)]
 pub(super) struct Visit {
@@ -27,9 +24,7 @@ impl Visit {
     #[must_use]
     pub(super) fn boot(column: Column, spec: &Spec) -> Self {
         let words = format!("{} mote.agent=later", spec.words);
-        let size = format!("mote.image.size={IMAGE}");
-        let config = ["user.foo=bar", "security.devlxd.images=true", &size];
-        let mut world = World::boot(column, &Spec { words, ..spec.clone() }, &config);
+        let mut world = World::boot(column, &Spec { words, ..spec.clone() }, &["user.foo=bar"]);
         let guest = world.vm.guest();
         Self { column, guest, world }
     }
