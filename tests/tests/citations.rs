@@ -1,6 +1,5 @@
 //! Checks the project's text: each citation of `docs/protocol` has its heading, each link leads to a file or heading, and no
-//! text names a file that readers do not have. `docs/protocol/README.md` says how to write a citation. In the agent's code, only
-//! `json` writes JSON, and errors have types.
+//! text names a file that readers do not have. `docs/protocol/README.md` says how to write a citation.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -118,53 +117,6 @@ fn citations_and_links_lead_somewhere() {
     }
     none("texts", troubles);
     assert!(count > 400 && headings.len() > 40, "{count} citations, {} headings", headings.len());
-}
-
-/// Pieces of JSON as they look in a literal, and an error that is a text.
-const NOT_IN_AGENT: [&str; 13] = [
-    r#"{\""#,
-    r#"\"}"#,
-    r#"[\""#,
-    r#"\"]"#,
-    r##"#"{"##,
-    r##"#"["##,
-    r#" '{'"#,
-    r#"('{'"#,
-    r#""{""#,
-    r#""}""#,
-    r#""[""#,
-    r#""]""#,
-    ", String>",
-];
-
-/// Returns the lines of the agent's code, without its tests, that write JSON by hand or return a text as error.
-fn by_hand(path: &Path, text: &str) -> Vec<String> {
-    let is_code = path.extension().is_some_and(|kind| kind == "rs") && path.starts_with("agent");
-    let apart = ["agent/sim", "agent/core/src/json"].iter().any(|folder| path.starts_with(folder));
-    if !is_code || apart || path.iter().any(|part| part == "tests" || part == "tests.rs") {
-        return Vec::new();
-    }
-    let shipped = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-    let wrong = |line: &str| {
-        // In a sentence, a space follows the colon.
-        let names = line.split(r#"\":"#).skip(1).any(|rest| !rest.starts_with(' '));
-        let found = |piece: &&str| line.contains(*piece);
-        !line.trim_start().starts_with("//") && (names || NOT_IN_AGENT.iter().any(found))
-    };
-    let lines = (1..).zip(shipped.lines()).filter(|(_, line)| wrong(line));
-    lines.map(|(number, line)| format!("{}:{number}: {}", path.display(), line.trim())).collect()
-}
-
-#[test]
-fn the_agent_writes_no_json_by_hand_and_its_errors_are_types() {
-    none("lines", tracked().iter().flat_map(|(path, text)| by_hand(path, text)));
-    for line in [
-        r#"push_str("{\"type\":");"#,
-        r#"format!("{{\"a\":{b}}}")"#,
-        "fn a() -> Result<(), String> {",
-    ] {
-        assert_eq!(by_hand(Path::new("agent/src/a.rs"), line).len(), 1, "{line}");
-    }
 }
 
 #[test]

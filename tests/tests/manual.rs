@@ -202,49 +202,9 @@ fn completes_what_the_help_has(shell: Shell<'_>) {
     assert_eq!(offers("--deny "), features(&help).into_iter().collect());
 }
 
-/// What each of the shells has to offer for mote-host, with two instances in a directory that the command line names.
-fn completes_mote_host(shell: Shell<'_>) {
-    let scratch = Scratch::new();
-    let (host, directory) = (tool("MOTE_HOST", "target/debug/mote-host"), scratch.0.join("d"));
-    for name in ["web-1", "web-2"] {
-        let mut init = Command::new(&host);
-        init.arg("--dir").arg(&directory).args(["init", name, "--qmp", "/q"]);
-        assert!(init.output().expect("mote-host").status.success());
-    }
-    let printed = Command::new(&host).args(["completions", shell.0[0]]).output();
-    let printed = printed.expect("mote-host").stdout;
-    let file = scratch.0.join("mote-host").display().to_string();
-    std::fs::write(format!("{file}.{}", shell.0[0]), printed).expect("a file");
-    // zsh takes at most a line of its terminal.
-    let offers = |text: &str| {
-        let text = text.replace("DIR", &directory.display().to_string());
-        offered(shell, &file, &host, &format!("mote-host {text}"))
-    };
-    assert_eq!(offers("ev"), set("events"));
-    assert_eq!(offers("exec --us"), set("--user"));
-    assert_eq!(offers("file pu"), set("pull push"));
-    assert_eq!(offers("file push --mo"), set("--mode"));
-    assert_eq!(offers("init --flavour l"), set("lxd lxd-5.0"));
-    assert_eq!(offers("wait --for S"), set("STARTED STOPPED"));
-    let instances = |text: &str| offers(&format!("--dir DIR {text}"));
-    for command in ["exec", "info", "wait", "shell", "delete", "state"] {
-        assert_eq!(instances(&format!("{command} we")), set("web-1 web-2"), "{command}");
-    }
-    assert_eq!(instances("info web-2"), set("web-2"));
-    // zsh adds the slash itself.
-    let place = instances("file ls web-1");
-    assert_eq!(place.iter().map(|word| word.trim_end_matches('/')).collect::<Vec<_>>(), ["web-1"]);
-    assert_eq!(instances("init we"), set(""), "a new one");
-}
-
 #[test]
 fn each_shell_completes_what_the_help_has() {
     SHELLS.into_iter().for_each(completes_what_the_help_has);
-}
-
-#[test]
-fn each_shell_completes_commands_and_instances_of_mote_host() {
-    SHELLS.into_iter().for_each(completes_mote_host);
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn completions_know_every_command_and_are_sound() {
             let mut bash = Command::new(check);
             assert!(bash.args(["-n", "-c", &text]).status().unwrap().success());
         }
-        // What the shells' scripts ask; tests/tests/manual.rs has the shells themselves.
+        // What the shells' scripts ask.
         let mut asked = mote_host(&["--", "mote-host", ""]);
         asked.env("MOTE_HOST_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "1");
         let all = printed(asked.env("_CLAP_IFS", "\n"));
@@ -69,6 +69,24 @@ fn completions_know_every_command_and_are_sound() {
             let is_it = |line: &str| line.split(['\t', ':']).next() == Some(&command);
             assert!(all.lines().any(is_it), "{shell}: {command} in {all}");
         }
+    }
+    // Also words of the command line: an instance, of the directory that it names.
+    let host = Host::new();
+    for name in ["web-1", "web-2"] {
+        host.init(name, "lxd", &[]);
+    }
+    let directory = host.directory.to_str().unwrap();
+    for (words, offered) in [
+        (&["--dir", directory, "exec", "we"][..], "web-1\nweb-2"),
+        (&["--dir", directory, "info", "web-2"], "web-2"),
+        (&["--dir", directory, "file", "ls", "web-1"], "web-1/"),
+        (&["--dir", directory, "init", "we"], ""),
+        (&["wait", "--for", "S"], "STARTED\nSTOPPED"),
+    ] {
+        let mut asked = mote_host(&[&["--", "mote-host"], words].concat());
+        asked.env("MOTE_HOST_COMPLETE", "bash").env("_CLAP_IFS", "\n");
+        asked.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        assert_eq!(printed(&mut asked), offered, "{words:?}");
     }
     let error = errors(&mote_host(&["completions", "tcsh"]).output().unwrap());
     assert!(error.contains("bash") && error.contains("fish"), "{error}");
