@@ -24,7 +24,7 @@ use crate::runtime::reactor::jumps;
 use crate::runtime::wake::Signal;
 use crate::runtime::{clock, log, notify};
 use crate::start::error::StartError;
-use crate::start::listen::Way;
+use crate::start::listen::HostLink;
 use crate::start::prepare::{Prepared, or_default, prepare, what};
 use crate::start::wait::{Wait, Waited};
 use crate::start::{listen, sandbox};
@@ -119,8 +119,8 @@ pub(crate) fn run(
         agent.note(About::Else, trouble);
     }
     let (listeners, deaf) = match way {
-        Way::Calls(listeners, deaf) => (Some(listeners), deaf),
-        Way::PortAlone(why) => (None, Some(why)),
+        HostLink::Vsock(listeners, deaf) => (Some(listeners), deaf),
+        HostLink::SerialOnly(why) => (None, Some(why)),
     };
     *agent.errors.borrow_mut().about(About::Caller) = deaf;
     // The identity has the key; its text is not to stay in memory.

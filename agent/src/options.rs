@@ -1,4 +1,4 @@
-//! Parses the command line into one struct.
+//! Parses the command line.
 
 mod bad_option;
 pub(crate) mod command;
@@ -19,9 +19,8 @@ use self::command::{Freeze, Starter};
 use crate::built;
 use crate::transport::Transport;
 
-/// Option of an agent in an initramfs.
 pub(crate) const INITRAMFS: &str = "--initramfs";
-/// Option that such an agent gives itself once it is in the real root.
+/// Option that an agent from an initramfs passes to itself in the real root.
 pub(crate) const LEFT: &str = "--left-initramfs";
 
 /// An option that has a value.
@@ -32,7 +31,7 @@ enum Valued {
     Deny,
     Flavour,
     For,
-    /// Returns the interval of [`Options::intervals`] with this index.
+    /// Index in [`Options::intervals`].
     Interval(usize),
     Port,
     Remember,
@@ -43,7 +42,6 @@ enum Valued {
     VsockTcp,
 }
 
-/// Their names.
 const VALUED: &[(&str, Valued)] = &[
     (SECRETS, Valued::Secrets),
     ("--allow", Valued::Allow),
@@ -68,19 +66,15 @@ const SECRETS: &str = "--secrets-location";
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "switches that have nothing in common")]
 pub(crate) struct Options {
-    /// Directory of the host's files.
     pub(crate) config_dir: Option<PathBuf>,
-    /// Directory of the three certificate files, if another.
+    /// Directory of the three certificate files, if different.
     pub(crate) secrets_dir: Option<PathBuf>,
-    /// Directory in which the host's files are stored for a start without them.
+    /// Directory in which to store the host's files for a start without them.
     pub(crate) remember: Option<PathBuf>,
     /// Prefix of every absolute path.
     pub(crate) root: PathBuf,
-    /// Path of the status port.
     pub(crate) port: Option<PathBuf>,
-    /// The server's flavour.
     pub(crate) flavour: Option<Flavour>,
-    /// How the host is reached.
     pub(crate) transport: Transport,
     /// Capabilities left by `--deny` and `--allow`.
     pub(crate) features: Features,
@@ -92,50 +86,48 @@ pub(crate) struct Options {
     pub(crate) initramfs: Initramfs,
     /// Periods in the states CONNECT, STARTED and CONNECTED.
     pub(crate) intervals: [Option<Duration>; 3],
-    /// How long `freeze` freezes.
     pub(crate) length: Option<Duration>,
     /// Whether `freeze` only prints what is frozen.
-    pub(crate) asks: bool,
+    pub(crate) status_only: bool,
     /// Whether `grow` only prints what it would do.
     pub(crate) dry_run: bool,
-    /// Whether to print a JSON document.
     pub(crate) json: bool,
-    /// Whether to log debug lines.
     pub(crate) debug: bool,
-    /// Whether the program is called as `lxd-agent` or `incus-agent`. These ignore unknown arguments
-    /// (P§1.1).
+    /// Whether the program was started as `lxd-agent` or `incus-agent`, which ignore unknown
+    /// arguments (P§1.1).
     pub(crate) stands_in: bool,
     /// The command; `Run` if none is given.
     pub(crate) command: Command,
 }
 
 impl Options {
-    /// Returns whether to wait for missing devices and files: only the agent does, commands do not.
+    /// Returns whether to wait for missing devices and files, as only the agent does.
     pub(crate) fn waits(&self) -> bool {
         self.wait && self.is_agent()
     }
 
-    /// Whether this is the agent itself, not one of its commands.
+    /// Returns whether this is the agent, not one of its commands.
     pub(crate) fn is_agent(&self) -> bool {
         matches!(self.command, Command::Run)
     }
 
-    /// Whether this is an initramfs.
+    /// Returns whether the agent still runs in its initramfs.
     pub(crate) fn is_early(&self) -> bool {
         built::INITRAMFS && self.initramfs == Initramfs::Within
     }
 
-    /// Returns whether an initramfs started the agent, which then hands over to another one.
+    /// Returns whether an initramfs started the agent, which later hands over to another one.
     pub(crate) fn makes_room(&self) -> bool {
         built::INITRAMFS && self.initramfs != Initramfs::Never
     }
 
-    /// Checks that the starter, by the variable [`STARTED_BY`], may run this command. Only the
-    /// agent may start workers. A host that may run this program chooses its arguments, which must
-    /// not make it root: no agent with another root or policy, and no work that the policy denies.
+    /// Checks that the starter, given by the variable [`STARTED_BY`], may run this command. Only
+    /// the agent may start workers. A host that may run this program chooses its arguments, which
+    /// must not give it more rights: no agent with another root or policy, and no work that the
+    /// policy denies.
     ///
     /// # Errors
-    /// It may not.
+    /// The starter may not run it.
     ///
     /// [`STARTED_BY`]: mote_core::hostapi::exec::STARTED_BY
     pub(crate) fn check_starter(&self, by: Option<&OsStr>) -> Result<(), BadOption> {
@@ -149,7 +141,7 @@ impl Options {
             && self.transport.is_vsock()
             && starter == Starter::Host;
         if by == Some(OsStr::new(BY_HOST)) && !is_plain {
-            return Err("a command of the host's may not start this; see mote-agent.yml(5)".into());
+            return Err("a command of the host may not start this; see mote-agent.yml(5)".into());
         }
         Ok(())
     }
@@ -164,9 +156,9 @@ impl Options {
 pub(crate) enum Initramfs {
     /// No.
     Never,
-    /// Yes, and it is still there.
+    /// Yes, and the agent still runs in it.
     Within,
-    /// Yes, and the agent is in the root that it ended in.
+    /// Yes, and the agent has moved to the real root.
     Left,
 }
 
@@ -184,7 +176,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     let mut options = defaults(stands_in);
     let (mut words, mut given) = (Vec::new(), 0);
     if leaves {
-        // The system shuts down whatever the arguments are.
+        // Shut down whatever the arguments are.
         words.extend(called.and_then(|name| name.to_str()).map(str::to_owned));
         args.by_ref().for_each(drop);
     }
@@ -193,7 +185,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         if arg.starts_with('-') {
             option(&mut options, &arg, &mut args, &mut given)?;
         } else if words.is_empty() && arg == "sftp-server" {
-            // The rest is parsed separately, because -d has another meaning there.
+            // `-d` has another meaning after this command.
             let command = command::sftp_server(args)?;
             if !options.wants_help() {
                 options.command = command;
@@ -204,7 +196,7 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
         }
     }
     if options.wants_help() {
-        // Help is printed even if other arguments are invalid or missing.
+        // Print help even if other arguments are invalid or missing.
         return Ok(options);
     }
     match command::parse(&words, stands_in) {
@@ -223,7 +215,6 @@ pub(crate) fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options,
     Ok(options)
 }
 
-/// Returns the defaults.
 fn defaults(stands_in: bool) -> Options {
     Options {
         config_dir: None,
@@ -239,7 +230,7 @@ fn defaults(stands_in: bool) -> Options {
         initramfs: Initramfs::Never,
         intervals: [None; 3],
         length: None,
-        asks: false,
+        status_only: false,
         dry_run: false,
         json: false,
         debug: false,
@@ -249,7 +240,7 @@ fn defaults(stands_in: bool) -> Options {
 }
 
 /// Parses one option, given as `NAME=VALUE`, or as `NAME` with the value in `args`. `given` has a
-/// bit for each row of [`VALUED`] that was given before.
+/// bit for each row of [`VALUED`] that has occurred.
 fn option(
     options: &mut Options,
     arg: &str,
@@ -268,7 +259,7 @@ fn option(
     let Some((at, (name, valued))) = VALUED.iter().enumerate().find(|(_, row)| named(row)) else {
         return Err(format!("unknown option {name}").into());
     };
-    // Options that add up may be repeated. A Go agent uses the last of a few.
+    // Cumulative options may be repeated. A Go agent uses the last occurrence.
     let bit = 1 << at;
     if *given & bit != 0 && !(options.stands_in || matches!(valued, Valued::Deny | Valued::Allow)) {
         return Err(format!("{name} is given twice").into());
@@ -283,7 +274,7 @@ fn option(
         Valued::Secrets => options.secrets_dir = Some(value.into()),
         Valued::ConfigDir => options.config_dir = Some(value.into()),
         Valued::For => {
-            let length = freeze::length(&value).ok_or("--for takes a time, such as 60s or 5m")?;
+            let length = freeze::length(&value).ok_or("--for needs a time, such as 60s or 5m")?;
             options.length = Some(length);
         }
         Valued::Remember => options.remember = Some(value.into()),
@@ -297,7 +288,7 @@ fn option(
         }
         Valued::Flavour => {
             let flavour = Flavour::parse(&value);
-            options.flavour = Some(flavour.ok_or_else(|| format!("no flavour is called {value}"))?);
+            options.flavour = Some(flavour.ok_or_else(|| format!("unknown flavour {value}"))?);
         }
         Valued::Deny | Valued::Allow => {
             let is_deny = matches!(valued, Valued::Deny);
@@ -317,18 +308,18 @@ fn option(
     Ok(())
 }
 
-/// Parses an option without a value; false if `name` is not one.
+/// Parses an option without a value; returns false for any other.
 fn flag(options: &mut Options, name: &str) -> bool {
     match name {
         "--no-wait" => options.wait = false,
-        "--status" => options.asks = true,
+        "--status" => options.status_only = true,
         "--dry-run" => options.dry_run = true,
         "--json" => options.json = true,
         "--no-replay-ready" => options.replay_ready = false,
         INITRAMFS => options.initramfs = Initramfs::Within,
         LEFT => options.initramfs = Initramfs::Left,
         "--debug" | "-d" => options.debug = true,
-        // Only for the Go agents' names (P§1.1): elsewhere -v is often the version.
+        // Only under the Go agents' names (P§1.1): elsewhere -v often means version.
         "--verbose" | "-v" if options.stands_in => options.debug = true,
         // Help takes precedence.
         "--check" | "--version" | "-V" if options.wants_help() => {}
@@ -340,14 +331,13 @@ fn flag(options: &mut Options, name: &str) -> bool {
     true
 }
 
-/// Adds the options of `freeze` to the command.
 fn about_freeze(options: &mut Options) -> Result<(), BadOption> {
     if let Command::Freeze(Freeze::For(length)) = &mut options.command {
         *length = options.length.unwrap_or(*length);
-        if options.asks {
+        if options.status_only {
             options.command = Command::Freeze(Freeze::Status);
         }
-    } else if options.asks || options.length.is_some() {
+    } else if options.status_only || options.length.is_some() {
         return Err("--for and --status are for freeze".into());
     }
     Ok(())

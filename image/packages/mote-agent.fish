@@ -3,7 +3,7 @@ set -l commands ready started get config metadata devices events status freeze t
 set -l features guestapi exec files mounts port-forward metrics state templates network first-boot resources clock
 set -l first "not __fish_seen_subcommand_from $commands"
 complete -c mote-agent -f
-complete -c mote-agent -n $first -a ready -d 'tell the host that this instance is Ready'
+complete -c mote-agent -n $first -a ready -d 'report Ready to the host'
 complete -c mote-agent -n $first -a started -d 'withdraw Ready'
 complete -c mote-agent -n $first -a get -d 'print a configuration value'
 complete -c mote-agent -n $first -a config -d 'print all configuration values'

@@ -2,7 +2,7 @@
 # zsh completion for mote-agent. The words are those of its --help.
 local -a commands features
 commands=(
-    'ready:tell the host that this instance is Ready'
+    'ready:report Ready to the host'
     'started:withdraw Ready'
     'get:print a configuration value'
     'config:print all configuration values'

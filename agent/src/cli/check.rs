@@ -1,4 +1,4 @@
-//! `--check`: prints what the agent would find and do, one fact per line. Writes nothing.
+//! `--check`: prints what the agent would find and do, one fact per line. Changes nothing.
 
 use std::fmt::Arguments;
 use std::path::Path;
@@ -28,7 +28,7 @@ use crate::options::Options;
 use crate::print;
 use crate::runtime::digest::sha256;
 use crate::runtime::run_dir;
-use crate::start::listen::PORT_ALONE;
+use crate::start::listen::SERIAL_ONLY;
 use crate::start::prepare::{flavour_by, or_default};
 use crate::start::sandbox;
 use crate::status::port;
@@ -38,10 +38,10 @@ use crate::system::modules::NodeWait;
 use crate::system::{devices, modules};
 use crate::transport::probe_vsock;
 
-/// The consequence of a full `/run`, and what to do.
+/// What a full `/run` causes, and what to do.
 const RUN_FULL_ADVICE: &str =
-    "free some, or 'status' may be old, and Ready forgotten when the agent ends";
-/// The message for a `server.crt` with which no host calls (P§1.2).
+    "free some, or 'status' may be old, and Ready lost when the agent ends";
+/// Message for a `server.crt` that no host uses to call (P§1.2).
 const SERVERS_OWN: &str = "server.crt is the server's own: take the instance's agent-client.crt";
 /// Time limit for a child to enter the sandbox.
 const SANDBOXED: Duration = Duration::from_secs(1);
@@ -53,10 +53,9 @@ struct Fact {
     text: String,
 }
 
-/// What was found.
 #[derive(Default)]
 struct Facts {
-    /// What keeps the host from seeing the agent, or from using it.
+    /// What prevents the host from seeing or using the agent.
     missing: Vec<Fact>,
     others: Vec<Fact>,
 }
@@ -78,7 +77,6 @@ impl Facts {
         self.missing.push(Fact { about, mark: "missing", text: text.to_string() });
     }
 
-    /// Prints all lines, missing things first.
     #[inline(never)] // its size
     fn print(mut self, json: bool) -> ExitCode {
         let good = self.missing.is_empty();
@@ -116,7 +114,7 @@ impl Facts {
     }
 }
 
-/// Runs all checks; returns success if the host can see and use this agent.
+/// Runs all checks; succeeds if the host can see and use this agent.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options) -> ExitCode {
     let mut facts = Facts::default();
@@ -186,7 +184,7 @@ fn about_devlxd(
         (None, None) => facts.note(
             "devlxd",
             format_args!(
-                "at {} or {}, as the status port's name says",
+                "at {} or {}, depending on the status port's name",
                 Flavour::Lxd.socket_path(),
                 Flavour::Incus.socket_path()
             ),
@@ -200,7 +198,7 @@ fn about_root(facts: &mut Facts, root: &Path) {
     if let Some(why) = devices::without_proc(root) {
         facts.missing("proc", format_args!("{why}"));
     }
-    // The agent's directory, or the parent in which it would be created.
+    // The agent's directory, or its nearest existing parent.
     let mut path = root.join(run_dir::DIRECTORY);
     while !path.exists() && path.pop() {}
     if let Err(error) = access(path.as_path(), Access::WRITE_OK) {
@@ -212,7 +210,7 @@ fn about_root(facts: &mut Facts, root: &Path) {
     }
 }
 
-/// Checks the status port; returns the flavour by its name.
+/// Checks the status port; returns the flavour that its name shows.
 #[inline(never)] // its size
 fn about_port(
     facts: &mut Facts,
@@ -225,14 +223,14 @@ fn about_port(
     match &found {
         Ok(found) => {
             let path = found.path.display();
-            // A running agent has the port open itself.
+            // A running agent has opened the port itself.
             let is_ours = !matches!(running, Running::No);
             match port::busy(&options.root, &found.path).filter(|_| !is_ours) {
                 Some(why) => facts.missing("port", format_args!("{why}")),
                 None => facts.ok("port", format_args!("{path} ({})", found.flavour.name())),
             }
             if let Some(doubt) = &found.doubt {
-                // It is the host's port if the host has called.
+                // If the host has called, this is its port.
                 let add =
                     if view.is_some_and(|view| view.called) { Facts::note } else { Facts::missing };
                 add(facts, "port", format_args!("{doubt}"));
@@ -254,9 +252,11 @@ fn about_policy(facts: &mut Facts, judged: &Judged, theirs: Option<&View<'_>>) {
     let is_another =
         |theirs: &&str| theirs.strip_suffix(sandbox::WORD).unwrap_or(theirs) != judged.text;
     if let Some(theirs) = theirs.and_then(|view| view.policy.as_deref()).filter(is_another) {
-        // It may have been started with other options, too.
-        facts
-            .note("policy", format_args!("the running agent's is another, until SIGHUP: {theirs}"));
+        // Its options may differ, too.
+        facts.note(
+            "policy",
+            format_args!("the running agent has another one until SIGHUP: {theirs}"),
+        );
     }
     let add = match judged.grade {
         Grade::Good => Facts::ok,
@@ -270,7 +270,7 @@ fn about_sandbox(facts: &mut Facts, options: &Options, policy: &Policy) {
     if !sandbox::is_for(policy) {
         return;
     }
-    // In a child, because there is no way out.
+    // In a child, because a process cannot leave the sandbox.
     if sys::run_in_fork(SANDBOXED, &|| sys::sandbox::enter(&options.root, &Needs::default())) {
         facts.ok("sandbox", format_args!("would be in a sandbox"));
     } else {
@@ -289,7 +289,7 @@ fn about_vsock(facts: &mut Facts, root: &Path, flavour: Option<Flavour>) {
         Err(why) => why.to_string(),
     };
     if flavour == Some(Flavour::Incus) {
-        facts.missing("vsock", format_args!("{why}; {PORT_ALONE}"));
+        facts.missing("vsock", format_args!("{why}; {SERIAL_ONLY}"));
     } else {
         facts.missing("vsock", format_args!("{why}"));
     }
@@ -340,7 +340,7 @@ fn about_found(
 ) {
     facts.ok("files", format_args!("{}", files.from));
     match tls::check(files) {
-        Ok(()) => facts.ok("certificates", format_args!("they fit together")),
+        Ok(()) => facts.ok("certificates", format_args!("they match")),
         Err(why) => facts.missing("certificates", format_args!("{why}")),
     }
     match files.agent_conf.as_deref().map(HostInfo::parse) {

@@ -1,4 +1,5 @@
-//! The built-in client, for images without curl: sends requests on the devlxd socket. `--help` lists the exit codes.
+//! The built-in client, for images without curl: sends requests to the devlxd socket. `--help`
+//! lists the exit codes.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -28,13 +29,12 @@ use crate::print;
 
 /// Longest response body, bytes.
 const ANSWER: usize = mote_core::limits::HOST_REPLY + 64 * 1024;
-/// Read timeout for a response; the agent itself waits 30 s for the host.
+/// Read time limit for a response; the agent itself waits 30 s for the host.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Time limit for the agent to accept the connection.
 const ACCEPT: Duration = Duration::from_secs(5);
 
-/// Runs the command.
 #[inline(never)] // the agent itself needs none of its stack
 pub(crate) fn run(options: &Options) -> ExitCode {
     match answer(options) {
@@ -76,7 +76,6 @@ fn set(options: &Options, state: ReadyState) -> Result<(), Failure> {
     ask(options, "PATCH", "/1.0", Some(body.value().raw().as_bytes())).map(drop)
 }
 
-/// The value of a configuration key.
 fn value(options: &Options, key: &str) -> Result<Vec<u8>, Failure> {
     get(options, &format!("/1.0/config/{}", encoded(key)))
 }
@@ -85,7 +84,7 @@ fn get(options: &Options, target: &str) -> Result<Vec<u8>, Failure> {
     ask(options, "GET", target, None)
 }
 
-/// A key, percent-encoded as one path segment.
+/// Percent-encodes a key as one path segment.
 fn encoded(key: &str) -> String {
     let mut out = String::with_capacity(key.len());
     for byte in key.bytes() {
@@ -98,7 +97,7 @@ fn encoded(key: &str) -> String {
     out
 }
 
-/// Prints the bytes, with a newline if they do not end with one.
+/// Prints the bytes, and a newline if they do not end with one.
 fn print(bytes: &[u8]) -> Result<(), Failure> {
     let newline: &[u8] = if bytes.ends_with(b"\n") { b"" } else { b"\n" };
     let written = print::passed_on(bytes).and_then(|()| print::passed_on(newline));
@@ -108,13 +107,13 @@ fn print(bytes: &[u8]) -> Result<(), Failure> {
 /// Prints all configuration values, one line `key: value` each.
 fn config(options: &Options) -> Result<(), Failure> {
     let list = get(options, "/1.0/config")?;
-    // An answer that is not JSON has no keys.
+    // An answer that is not JSON contains no keys.
     for url in Value::parse(&list).unwrap_or(Value::NULL).elements() {
         let Ok(url) = url.string() else { continue };
         // Hosts list keys unencoded, and decode requested keys (P§5.3).
         let key = url.strip_prefix("/1.0/config/").unwrap_or(&url);
         let value = match value(options, key) {
-            // LXD lists empty keys, and has no value for them.
+            // LXD lists empty keys, but has no value for them.
             Err(Failure::Refused(why)) if why.ends_with("(404)") => Vec::new(),
             value => value?,
         };
@@ -144,7 +143,7 @@ fn connect(options: &Options) -> Result<UnixStream, Failure> {
     let known = view.flavour.as_deref().and_then(Flavour::parse);
     let mut why = String::new();
     for (flavour, path, error) in errors {
-        // The socket of the other flavour is missing as it should be.
+        // The socket of the other flavour does not exist.
         if known.is_none_or(|known| known.socket_path() == flavour.socket_path()) {
             let between = if why.is_empty() { "" } else { "; " };
             let error = io::Error::from(error);
@@ -159,27 +158,27 @@ fn connect(options: &Options) -> Result<UnixStream, Failure> {
     }))
 }
 
-/// Returns why a running agent serves no guests, by its own view.
+/// Returns why a running agent serves no guests, from its own view.
 fn unserved(view: &View<'_>, why: &str) -> String {
     if !built::STATE {
-        // The smallest build omits the reason to save bytes.
+        // The smallest build omits the reason.
         return format!("an agent is running, but serves no guests ({why})");
     }
     let policy = view.policy.as_deref().unwrap_or_default();
     let denied = policy.split(';').next().unwrap_or_default().split(' ');
     let state = view.state.as_deref().unwrap_or_default();
     let reason = if view.is_waiting() {
-        format!("it is still {state}; 'mote-agent --check' says what is missing")
+        format!("it is still {state}; 'mote-agent --check' shows what is missing")
     } else if denied.clone().next() == Some("denied:")
         && denied.clone().any(|one| one == "guestapi")
     {
-        format!("this guest's own policy lets no program ask the host ({policy})")
+        format!("the guest's policy denies guestapi ({policy})")
     } else if state == State::Connected.name() {
         format!(
             "the host has not allowed devlxd: security.devlxd (Incus: security.guestapi) is false ({why})"
         )
     } else if let Some(last_error) = &view.last_error {
-        format!("it cannot ask the host: {last_error}")
+        format!("it cannot reach the host: {last_error}")
     } else {
         format!("the host has not called it yet ({why})")
     };
@@ -233,12 +232,12 @@ fn ask(
     answer.into_result()
 }
 
-/// Follows the event stream until it ends.
+/// Prints the event stream until it ends.
 fn events(options: &Options) -> Result<(), Failure> {
     let mut stream = send(options, "GET", "/1.0/events", None)?;
     let mut answer = Answer::default();
     while answer.more(&mut stream)? {
-        // The response has begun: from now on silence is normal.
+        // After the response has begun, silence is normal.
         let gone = |error: io::Error| Failure::NoAgent(error.to_string());
         stream.set_read_timeout(None).map_err(gone)?;
         if answer.status == 200 {
@@ -250,7 +249,6 @@ fn events(options: &Options) -> Result<(), Failure> {
     answer.into_result().map(drop)
 }
 
-/// A response being received.
 #[derive(Default)]
 struct Answer {
     raw: Vec<u8>,
@@ -260,7 +258,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// Reads more of the response; false at its end.
+    /// Reads more of the response; returns false at its end.
     fn more(&mut self, stream: &mut UnixStream) -> Result<bool, Failure> {
         let mut buffer = [0; 16 * 1024];
         let count = match stream.read(&mut buffer) {
@@ -268,21 +266,21 @@ impl Answer {
             Err(error) => return Err(Failure::NoAgent(error.to_string())),
         };
         self.raw.extend_from_slice(buffer.get(..count).unwrap_or_default());
-        let garbled = || Failure::NoAgent("the agent's answer is garbled".into());
+        let invalid = || Failure::NoAgent("the agent's answer is invalid".into());
         if self.decoder.is_none() {
-            let parsed = head::response(&self.raw, Method::Get).map_err(|_| garbled())?;
+            let parsed = head::response(&self.raw, Method::Get).map_err(|_| invalid())?;
             let Some((status, framing, length)) =
                 parsed.map(|(response, length)| (response.status, response.framing, length))
             else {
-                return if count > 0 { Ok(true) } else { Err(garbled()) };
+                return if count > 0 { Ok(true) } else { Err(invalid()) };
             };
             self.status = status;
             self.decoder = Some(Decoder::new(framing));
             drop(self.raw.drain(..length));
         }
-        let Some(decoder) = &mut self.decoder else { return Err(garbled()) };
+        let Some(decoder) = &mut self.decoder else { return Err(invalid()) };
         loop {
-            let step = decoder.decode(&self.raw).map_err(|_| garbled())?;
+            let step = decoder.decode(&self.raw).map_err(|_| invalid())?;
             self.body.extend_from_slice(step.data);
             let consumed = step.consumed;
             drop(self.raw.drain(..consumed));
@@ -296,10 +294,9 @@ impl Answer {
         if count > 0 {
             return Ok(true);
         }
-        decoder.eof().map(|()| false).map_err(|_| garbled())
+        decoder.eof().map(|()| false).map_err(|_| invalid())
     }
 
-    /// Returns the body of a successful response, or the failure for its status code.
     fn into_result(self) -> Result<Vec<u8>, Failure> {
         let text = || String::from_utf8_lossy(&self.body).into_owned();
         match self.status {
@@ -315,14 +312,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reason_for_a_missing_socket_is_named() {
+    fn reports_why_the_socket_is_missing() {
         let rows = [
             ("waiting for vsock", "", None, "it is still waiting for vsock; "),
             (
                 "CONNECTED",
                 "denied: exec guestapi; f: line 1",
                 None,
-                "policy lets no program ask the host (denied: exec guestapi; f: line 1)",
+                "policy denies guestapi (denied: exec guestapi; f: line 1)",
             ),
             (
                 "CONNECTED",
@@ -334,7 +331,7 @@ mod tests {
                 "STARTED",
                 "everything is allowed",
                 Some("no vsock: x"),
-                "it cannot ask the host: no vsock: x",
+                "it cannot reach the host: no vsock: x",
             ),
             ("STARTED", "", None, "the host has not called it yet (w)"),
         ];
@@ -345,8 +342,8 @@ mod tests {
                 last_error: last_error.map(Into::into),
                 ..View::default()
             };
-            let said = unserved(&view, "w");
-            assert!(said.starts_with("an agent is running, but ") && said.contains(part), "{said}");
+            let text = unserved(&view, "w");
+            assert!(text.starts_with("an agent is running, but ") && text.contains(part), "{text}");
         }
     }
 

@@ -1,6 +1,5 @@
-//! The text of `--help`.
+//! The text of `--help`; the manual page has the details.
 
-/// `--help`. The manual page says more.
 pub(crate) const HELP: &str = "\
 mote-agent: guest agent for LXD and Incus virtual machines
 
@@ -8,7 +7,7 @@ Usage: mote-agent [OPTIONS]            run the agent
        mote-agent [OPTIONS] COMMAND    ask the running agent
 
 Commands:
-  ready         tell the host that this instance is Ready
+  ready         report Ready to the host
   started       withdraw Ready
   get KEY       print a configuration value (mote-agent get user.foo)
   config        print all configuration values

@@ -19,12 +19,11 @@ pub(super) enum Failure {
     Refused(String),
     /// No agent answers.
     NoAgent(String),
-    /// The agent does not reach its host.
+    /// The agent cannot reach its host.
     NoHost(String),
 }
 
 impl Failure {
-    /// Prints the message and returns the exit code.
     pub(super) fn report(self) -> ExitCode {
         let (code, text) = match self {
             Self::Refused(text) => (1, text),
@@ -36,7 +35,7 @@ impl Failure {
     }
 }
 
-/// Prints the agent's own view; fails if no agent runs, or if the host cannot use the one that runs.
+/// Prints the agent's own view; fails if no agent runs, or if the host cannot use it.
 #[inline(never)] // its size
 pub(super) fn print(options: &Options) -> Result<(), Failure> {
     let (running, hidden) = match running::running(&options.root) {
@@ -45,13 +44,13 @@ pub(super) fn print(options: &Options) -> Result<(), Failure> {
         Running::No => (false, None),
         Running::Unknown(why) => return Err(Failure::NoAgent(why)),
     };
-    // The files of a hidden agent would be another agent's.
+    // The view could be another agent's.
     let read = hidden.map_or_else(|| view::read(&options.root), |why| Err(Unreadable(why)));
     let unread = read.as_ref().err().filter(|_| running).map(|Unreadable(why)| why.clone());
     let mut view = read.unwrap_or_default();
     let mut ended = (None, None);
     if !running {
-        // Most of a dead agent's view is no longer true.
+        // Most of a dead agent's view no longer applies.
         let View { version, flavour, last_error, pid, state, .. } = view;
         ended = (pid, state);
         view = View { version, flavour, last_error, ..View::default() };
@@ -69,16 +68,14 @@ pub(super) fn print(options: &Options) -> Result<(), Failure> {
     }
     match ended {
         _ if running => Ok(()),
-        (Some(pid), Some(state)) if state != State::Stopped.name() => {
-            Err(Failure::NoAgent(format!(
-                "no agent is running; process {pid} was one, {state}, and ended without saying so"
-            )))
-        }
+        (Some(pid), Some(state)) if state != State::Stopped.name() => Err(Failure::NoAgent(
+            format!("no agent is running; process {pid} ended unexpectedly in state {state}"),
+        )),
         _ => Err(Failure::NoAgent("no agent is running".into())),
     }
 }
 
-/// The view for people.
+/// Returns the view as text.
 fn lines(view: &View<'_>) -> String {
     let pid = view.pid.map(|pid| pid.to_string());
     let lasts = view.since_uptime_ms.map(|since| {

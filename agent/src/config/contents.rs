@@ -2,9 +2,9 @@
 
 /// The contents of the host's files.
 pub(crate) struct ConfigFiles {
-    /// The agent's certificate, PEM.
+    /// PEM.
     pub(crate) agent_crt: Vec<u8>,
-    /// The key of `agent_crt`, PEM.
+    /// PEM.
     pub(crate) agent_key: Vec<u8>,
     /// Certificate of the only accepted caller, PEM.
     pub(crate) server_crt: Vec<u8>,
@@ -18,5 +18,5 @@ pub(crate) struct ConfigFiles {
     pub(crate) from: String,
 }
 
-/// Why the caller cannot use the files, as a message: this module does not interpret them.
+/// Why the caller cannot use the files.
 pub(crate) struct Unfit(pub(crate) String);

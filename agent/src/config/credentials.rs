@@ -1,4 +1,4 @@
-//! Reads systemd credentials from the host where systemd does not run, which would use them itself.
+//! Reads systemd credentials of the host if systemd, which would use them itself, does not run.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -7,9 +7,9 @@ use mote_core::first_boot::credentials::find;
 
 use crate::runtime::small_files::{is_there, read_bounded};
 
-/// The firmware's table, which root can read with or without the module `dmi-sysfs`.
+/// The firmware's table, which root can read even without the module `dmi-sysfs`.
 const TABLE: &str = "sys/firmware/dmi/tables/DMI";
-/// Longest table, bytes: 65,535 in its first form, without this limit in its second one.
+/// Longest table, bytes; a table of SMBIOS 2 has at most 65,535.
 const MOST: u64 = 1024 * 1024;
 
 /// Returns the credential's value.
@@ -20,16 +20,14 @@ pub(crate) fn read(root: &Path, name: &str) -> io::Result<Vec<u8>> {
     find(&table(root)?, name).ok_or(ErrorKind::NotFound)?.map_err(io::Error::other)
 }
 
-/// Reads the table of credentials.
-///
 /// # Errors
-/// `NotFound` where systemd runs, without such firmware, and for users other than root;
+/// `NotFound` if systemd runs, without such firmware, and for users other than root;
 /// `FileTooLarge`.
 fn table(root: &Path) -> io::Result<Vec<u8>> {
     if is_there(root, "run/systemd/system") {
         return Err(ErrorKind::NotFound.into());
     }
-    let is_said = |error: &io::Error| error.kind() == ErrorKind::FileTooLarge;
+    let is_too_large = |error: &io::Error| error.kind() == ErrorKind::FileTooLarge;
     read_bounded(&root.join(TABLE), MOST)
-        .map_err(|error| if is_said(&error) { error } else { ErrorKind::NotFound.into() })
+        .map_err(|error| if is_too_large(&error) { error } else { ErrorKind::NotFound.into() })
 }

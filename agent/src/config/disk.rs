@@ -13,18 +13,18 @@ use crate::system::devices::entries;
 
 /// Offset of the primary volume descriptor, bytes (ECMA-119 §8.4).
 const DESCRIPTOR: u64 = 16 * 2048;
-/// Limit of examined disks; a VM has a few dozen.
+/// Limit of examined disks; VMs have a few dozen.
 const DEVICES: usize = 256;
 /// Time limit for reading a label: a busy host is slow, and a broken disk never answers.
 const LABEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Part of the sysfs path of a virtual disk.
 const VIRTUAL: &[u8] = b"/virtual/";
-/// Prefixes of the names of a machine's disks: virtio, SCSI (also ATA and USB) and its CD-ROMs,
-/// NVMe, IDE, Xen.
+/// Name prefixes of a machine's disks: virtio, SCSI (also ATA and USB) and its CD-ROMs, NVMe, IDE,
+/// Xen.
 const DRIVERS: [&str; 6] = ["vd", "sd", "sr", "nvme", "hd", "xvd"];
 
-/// Returns the block device whose volume has this label. Reads only disks of the machine, because a
-/// user may control other ones (a loop device) or make them hang (nbd).
+/// Returns the block device whose volume has this label. Reads only disks of the machine: a user
+/// may control others (a loop device) or make them hang (nbd).
 pub(crate) fn find(root: &Path, label: &str) -> Option<PathBuf> {
     let devices = root.join("dev");
     if !is_roots_alone(&devices) {
@@ -34,7 +34,7 @@ pub(crate) fn find(root: &Path, label: &str) -> Option<PathBuf> {
         let name = entry.file_name()?;
         let path = devices.join(name);
         if is_of_machine(&entry, name.as_encoded_bytes())
-            // The group is the disks' group.
+            // The group `disk` may write.
             && is_roots_but_for(&path, 0o002)
             && run_in_fork(LABEL_TIMEOUT, &|| has_label(&path, label))
         {
@@ -47,7 +47,6 @@ pub(crate) fn find(root: &Path, label: &str) -> Option<PathBuf> {
 /// Returns whether a disk is the machine's own, by its name and its sysfs path.
 fn is_of_machine(entry: &Path, name: &[u8]) -> bool {
     let known = DRIVERS.iter().any(|driver| name.starts_with(driver.as_bytes()));
-    // A link into `/sys/devices`.
     let place = std::fs::read_link(entry).unwrap_or_default().into_os_string().into_encoded_bytes();
     known && !place.is_empty() && !place.windows(VIRTUAL.len()).any(|part| part == VIRTUAL)
 }
@@ -75,7 +74,7 @@ pub(crate) mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    /// Adds a disk with a label. `device` is its place below `/sys/devices`.
+    /// Adds a disk with a label; `device` is relative to `/sys/devices`.
     pub(crate) fn put(root: &Path, device: &str, label: &str) {
         let device = root.join("sys/devices").join(device);
         let name = device.file_name().unwrap();
@@ -92,7 +91,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_volume_is_found_by_its_label() {
+    fn finds_a_volume_by_its_label() {
         let root = crate::runtime::scratch::scratch("iso");
         put(&root, "pci0000:00/virtio1/block/vda", "other");
         put(&root, "pci0000:00/virtio2/block/vdb", "incus-agent");
@@ -102,13 +101,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_disks_of_the_machine_that_root_alone_can_write_are_read() {
+    fn reads_only_disks_of_the_machine_that_only_root_can_write() {
         let root = crate::runtime::scratch::scratch("machine");
         for name in ["loop0", "nbd0", "dm-0", "md0", "zram0", "ram0", "sdx"] {
             put(&root, &format!("virtual/block/{name}"), "incus-agent");
         }
         put(&root, "rbd/0/block/rbd0", "incus-agent");
-        // What udev says of a label is what the disk itself says.
+        // udev's link for a label is as untrusted as the disk itself.
         let by_label = root.join("dev/disk/by-label");
         fs::create_dir_all(&by_label).unwrap();
         symlink("../../loop0", by_label.join("incus-agent")).unwrap();

@@ -1,4 +1,4 @@
-//! The host's config files (P§1.2): found in a directory, a share or a disk, and read once into memory.
+//! Finds the host's config files (P§1.2) in a directory, a share or a disk, and reads them once.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -18,27 +18,25 @@ use crate::system::missing::Missing;
 
 /// Longest config file, bytes; a certificate chain has a few thousand.
 const MAX_HOST_FILE: u64 = 64 * 1024;
-/// Longest file in `nics`, bytes; real ones have about 100.
+/// Longest file in `nics`, bytes; usually about 100.
 const LONGEST_NIC: u64 = 4096;
-/// Most files in `nics`; a VM has a few dozen PCI slots.
+/// Limit of files in `nics`; a VM has a few dozen PCI slots.
 const MOST_NICS: usize = 64;
-/// The required files.
 pub(crate) const NAMES: [&str; 3] = ["agent.crt", "agent.key", "server.crt"];
 /// [`NAMES`] for messages.
 const FILES: &str = "agent.crt, agent.key, server.crt";
-/// The advice for missing or mismatched files.
+/// Advice for missing or mismatched files.
 const TOGETHER: &str = "take all three files from one share";
-/// The reason not to use a directory without an option that names it.
-const FOREIGN: &str = "not used, since others than root can change it or a file in it";
-/// The message if nothing is found.
+/// Why a directory that no option names is not used.
+const FOREIGN: &str = "not used, because users other than root can change it or a file in it";
 const NOTHING: &str = "this VM has no disk \"incus-agent\" and no share \"config\" (virtiofs, 9p): \
                        add one, or name a directory with --config-dir";
-/// Directories below the root to which the set-up scripts of the Go agents copy the files (P§1.5).
+/// Where the set-up scripts of the Go agents copy the files (P§1.5), relative to the root.
 const COPIES: [&str; 2] = ["run/lxd_agent", "run/incus_agent"];
 
-/// Tries each source in turn; a directory given by option is the only one tried. `visit` is called with
-/// the directory while it is mounted, since templates may be large and are copied straight from it. If
-/// `visit` fails, the next source is tried.
+/// Tries each source in turn, or only the directory given by option. Calls `visit` with the
+/// directory while it is mounted, because large templates are copied straight from it. If `visit`
+/// fails, tries the next source.
 ///
 /// # Errors
 /// The problem of each existing source, or why there is none, and what to do.
@@ -72,7 +70,7 @@ pub(crate) fn find(
 /// Reads the files of one directory; the second argument names the source.
 type Read<'a> = &'a mut dyn FnMut(&Path, &str) -> Result<ConfigFiles, SourceError>;
 
-/// The directories tried before any share.
+/// Returns the directories to try before any share.
 pub(crate) fn directories(options: &Options) -> Vec<PathBuf> {
     let given: Vec<_> = options.config_dir.iter().chain(&options.secrets_dir).cloned().collect();
     if !given.is_empty() {
@@ -83,7 +81,7 @@ pub(crate) fn directories(options: &Options) -> Vec<PathBuf> {
 }
 
 fn find_by(options: &Options, read: Read<'_>) -> Result<ConfigFiles, Missing> {
-    // Incus' agent reads all but the certificates from its working directory (P§1.1).
+    // Incus' agent reads everything except the certificates from its working directory (P§1.1).
     let secrets = options.secrets_dir.as_ref().map(|secrets| (Path::new("."), secrets));
     if let Some((directory, name)) =
         options.config_dir.as_ref().map(|directory| (directory.as_path(), directory)).or(secrets)
@@ -160,7 +158,7 @@ fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFi
             .map_err(|error| SourceError::Bad(format!("{name}: {file}: {error}: {TOGETHER}")))
     };
     if !NAMES.iter().any(|name| certificates.join(name).symlink_metadata().is_ok()) {
-        // None of the files, or a directory that cannot be read.
+        // No such file, or an unreadable directory.
         return Err(match certificates.read_dir().map_err(|error| (error.kind(), error)) {
             Err((kind, error)) if kind != ErrorKind::NotFound => {
                 SourceError::Bad(format!("{name}: {error}"))
@@ -168,7 +166,6 @@ fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFi
             Ok(_) | Err(_) => SourceError::Absent,
         });
     }
-    // An optional file.
     let maybe = |file: &str| match read_bounded(&directory.join(file), MAX_HOST_FILE) {
         Ok(bytes) => Some(bytes),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -188,7 +185,6 @@ fn read(directory: &Path, secrets: Option<&Path>, name: &str) -> Result<ConfigFi
     })
 }
 
-/// Returns the files of the `nics` directory, sorted by name.
 fn nics(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for path in entries(directory).into_iter().take(MOST_NICS) {

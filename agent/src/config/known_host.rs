@@ -1,5 +1,5 @@
 //! Stores the last host info for a restarted agent: a host that has not noticed the restart does
-//! not send it again (P§2.3), and `agent.conf` is as old as the VM's start.
+//! not send it again (P§2.3), and `agent.conf` dates from the VM's start.
 
 use std::io;
 use std::path::Path;
@@ -17,8 +17,8 @@ const MAX_HOST_INFO: u64 = 2 * mote_core::hostapi::host_info::CERTIFICATE as u64
 /// The host's file with its address, in the same format.
 pub(super) const ADDRESS: &str = "agent.conf";
 
-/// Stores the body of an accepted PUT. Skips a frozen disk, which would block the agent; the next
-/// PUT is stored. After a power cut the host sends it again.
+/// Stores the body of an accepted PUT. Skips a frozen disk, which would block the agent: the next
+/// PUT is stored, and the host sends one after a power cut.
 pub(crate) fn keep(options: &Options, body: &[u8]) {
     if let Err(error) = write_small(&options.root.join(run_dir::KNOWN_HOST), body) {
         log::debug(format_args!("cannot keep the host info: {error}"));
@@ -30,10 +30,9 @@ pub(crate) fn keep(options: &Options, body: &[u8]) {
     }
 }
 
-/// Writes a file.
 type Write = fn(&Path, &[u8]) -> io::Result<()>;
 
-/// Stores a host file in a directory of root's, if it has changed.
+/// Stores a changed host file in a directory that only root can write.
 #[inline(never)] // its size
 pub(super) fn keep_in(directory: &Path, name: &str, bytes: &[u8], write: Write) {
     let path = directory.join(name);
@@ -46,8 +45,8 @@ pub(super) fn keep_in(directory: &Path, name: &str, bytes: &[u8], write: Write) 
     }
 }
 
-/// Returns the stored body if only root can have written it, because it names the host that the
-/// agent trusts.
+/// Returns the stored body if only root can have written it: it names the host that the agent
+/// trusts.
 pub(crate) fn recall(root: &Path) -> Option<Vec<u8>> {
     let path = root.join(run_dir::KNOWN_HOST);
     let trusted = is_roots_alone(path.parent()?) && is_roots_alone(&path);
@@ -61,8 +60,8 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_file_that_others_can_write_is_not_recalled() {
-        let root = crate::runtime::scratch::scratch("told");
+    fn ignores_a_file_that_others_can_write() {
+        let root = crate::runtime::scratch::scratch("known-host");
         let path = root.join(run_dir::KNOWN_HOST);
         fs::create_dir_all(root.join("run/mote")).unwrap();
         fs::set_permissions(root.join("run/mote"), PermissionsExt::from_mode(0o755)).unwrap();

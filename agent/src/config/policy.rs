@@ -1,9 +1,8 @@
-//! The guest's own policy, from options and the guest's files (P§1.4): mote's and Incus' agent's.
-//! Each can only deny more, and nothing of the host changes their meaning. Both files count under
-//! every server, because the host chooses the flavour. An unknown key in either file denies
-//! everything; Incus' own agent ignores it.
+//! The guest's policy, from options and the guest's files (P§1.4): mote's and Incus' agent's. Each
+//! can only deny more. Both files count under every server, because the host chooses the flavour.
+//! An unknown key denies everything; Incus' own agent ignores it.
 //!
-//! It is read before anything of the host is used, and again on SIGHUP.
+//! mote reads it before it uses any input of the host, and again on SIGHUP.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::fmt::{Display, Write};
@@ -19,21 +18,19 @@ use crate::runtime::wake::Signal;
 
 /// The policy's files, relative to the root: mote's and Incus' agent's.
 pub(crate) const FILES: [&str; 2] = ["etc/mote-agent.yml", "etc/incus-agent.yml"];
-/// Longest file, bytes; all features need about 200, and 64 items for each limit less than 20,000.
+/// Longest file, bytes; all features need about 200, 64 items for each limit less than 20,000.
 const MAX_POLICY_FILE: u64 = 64 * 1024;
 
-/// The state of a policy.
+/// How effective a policy is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grade {
-    /// It is effective as written.
     Good,
-    /// The host can do more than it says, or a part has no effect.
+    /// The host can do more than it states, or a part has no effect.
     Loophole,
-    /// A file is invalid, so that nothing is allowed.
+    /// A file is invalid, so everything is denied.
     Broken,
 }
 
-/// A policy and its description.
 pub(crate) struct Judged {
     pub(crate) policy: Policy,
     /// The description, with its problems.
@@ -68,7 +65,7 @@ pub(crate) struct InForce {
     pub(crate) text: RefCell<String>,
     /// Whether a file is invalid.
     pub(crate) is_broken: Cell<bool>,
-    /// Raised at each change. A long-lived permission keeps the count and ends with it.
+    /// Raised at each change. A long-lived connection stores the count and ends when it changes.
     pub(crate) changed: Signal,
 }
 
@@ -94,7 +91,7 @@ impl InForce {
         self.put(new.policy);
     }
 
-    /// Allows the host what it needs until this agent, which can no longer read its files, is
+    /// Denies everything except devlxd until this agent, which can no longer read its files, is
     /// restarted.
     #[cold]
     pub(crate) fn close(&self) {
@@ -108,7 +105,7 @@ impl InForce {
         }
     }
 
-    /// Returns the policy; do not hold it over an await.
+    /// Returns the policy; drop the borrow before an await.
     #[inline(never)] // its size
     pub(crate) fn get(&self) -> Ref<'_, Policy> {
         self.policy.borrow()
@@ -121,7 +118,7 @@ impl InForce {
     }
 }
 
-/// Reads one file. Appends its problems to `troubles`, each after a semicolon.
+/// Reads one file. Appends its problems to `troubles`.
 #[inline(never)] // its size
 fn read_one(root: &Path, file: &str, whose: Whose, troubles: &mut String) -> Policy {
     let path = root.join(file);
@@ -201,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn no_credential_of_the_hosts_is_a_policy() {
+    fn ignores_a_policy_in_a_credential_of_the_host() {
         let root = crate::runtime::scratch::scratch("policy-credential");
         let table = root.join("sys/firmware/dmi/tables/DMI");
         std::fs::create_dir_all(table.parent().unwrap()).unwrap();
@@ -216,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_of_ready_when_needs_exec_whole_and_others_do_not() {
+    fn only_commands_of_ready_when_need_unlimited_exec() {
         let root = crate::runtime::scratch::scratch("ready-command");
         std::fs::create_dir_all(root.join("etc")).unwrap();
         let of = |denied: &str, file: &str| {
@@ -239,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_file_that_is_not_there_allows_everything() {
+    fn only_a_missing_file_allows_everything() {
         use std::os::unix::fs::symlink;
         let root = crate::runtime::scratch::scratch("policy-absent");
         let etc = root.join("etc");
@@ -249,7 +246,7 @@ mod tests {
         assert_eq!(of(), Features::NONE, "a directory that leads nowhere");
         std::fs::remove_file(&etc).unwrap();
         std::fs::write(&etc, "").unwrap();
-        assert_eq!(of(), Features::NONE, "a file in place of the directory");
+        assert_eq!(of(), Features::NONE, "a file instead of the directory");
         std::fs::remove_file(&etc).unwrap();
         std::fs::create_dir(root.join("real")).unwrap();
         symlink("real", &etc).unwrap();

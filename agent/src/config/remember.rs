@@ -1,5 +1,5 @@
-//! Stores the host's files in the guest (`--remember`) for a start without the share, which may be
-//! gone forever: `migration.stateful` removes virtiofs. Only root can read them.
+//! Stores the host's files in the guest (`--remember`), readable only by root, for a start without
+//! the share: `migration.stateful` removes virtiofs permanently.
 
 use std::fs;
 use std::path::Path;
@@ -15,10 +15,10 @@ use crate::runtime::clock::now;
 use crate::runtime::log::frozen;
 use crate::runtime::small_files::write_lasting;
 
-/// Time limit for the share, whose device may be late at boot.
+/// How long to wait for the share, whose device may be late at boot.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Stores the files. Skips a frozen disk, which would block the start; the next start does it.
+/// Stores the files. Skips a frozen disk, which would block the start; the next start stores them.
 pub(super) fn keep(directory: &Path, files: &ConfigFiles) {
     if frozen::is_frozen() {
         return;
@@ -34,7 +34,7 @@ pub(super) fn keep(directory: &Path, files: &ConfigFiles) {
     }
 }
 
-/// Returns whether the wait for the share is over, so that the stored files are used.
+/// Returns whether the wait for the share is over.
 pub(crate) fn is_time(options: &Options) -> bool {
     static FIRST: OnceLock<Uptime> = OnceLock::new();
     let first = *FIRST.get_or_init(now);

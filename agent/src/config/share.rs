@@ -1,6 +1,6 @@
-//! The shares and the disk with the host's files (P§1.2): each is mounted, read and unmounted at
-//! once, because a mounted share prevents live migration. Since Linux 5.2 the mount is detached: it
-//! needs no directory, has no path, and ends with its descriptor.
+//! Mounts the shares and the disk with the host's files (P§1.2). Each is unmounted after reading,
+//! because a mounted share prevents live migration. Since Linux 5.2 the mount is detached: it needs
+//! no directory, has no path, and ends with its descriptor.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
@@ -23,9 +23,9 @@ use crate::system::devices;
 use crate::system::devices::{BLOCK, Device, FS, Kind, PLAN9, SCSI, entries};
 use crate::system::modules;
 
-/// The mount tag, for virtiofs and 9p (P§1.2).
+/// Mount tag of the virtiofs and 9p shares (P§1.2).
 const TAG: &CStr = c"config";
-/// The label of Incus' config disk (P§1.2).
+/// Label of Incus' config disk (P§1.2).
 const LABEL: &str = "incus-agent";
 /// Time limit for the kernel's scan of the SCSI bus.
 const SCAN: Duration = Duration::from_secs(2);
@@ -36,13 +36,10 @@ const PLAN9_OPTIONS: [(&CStr, &CStr); 3] =
 /// Why a source was not used.
 #[derive(Debug)]
 pub(super) enum SourceError {
-    /// It is not there.
     Absent,
-    /// It exists and has this problem.
     Bad(String),
 }
 
-/// The sources of the host's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Virtiofs,
@@ -60,8 +57,8 @@ impl Source {
     }
 
     /// Returns all sources, those with a visible device first, because loading an unneeded file
-    /// system module takes as long as the rest of the start. The disk comes before sources without
-    /// a visible device.
+    /// system module takes as long as the rest of the start. The disk precedes sources without a
+    /// visible device.
     pub(super) fn in_order(root: &Path) -> impl Iterator<Item = Self> {
         const ALL: [(Source, bool); 5] = [
             (Source::Virtiofs, true),
@@ -79,7 +76,7 @@ impl Source {
             .filter_map(move |(source, visible)| (is_visible(source) == visible).then_some(source))
     }
 
-    /// Returns its virtio device type; `None` for the disk, which may have several.
+    /// Returns the virtio device type; `None` for the disk, which may have several.
     fn device(self) -> Option<&'static Kind> {
         match self {
             Self::Virtiofs => Some(&FS),
@@ -88,7 +85,7 @@ impl Source {
         }
     }
 
-    /// Returns the modules that it needs. The last one has the name of the file system.
+    /// Returns the required modules. The last one has the name of the file system.
     fn modules(self) -> (&'static [&'static str], &'static CStr) {
         match self {
             Self::Virtiofs => (&["virtiofs"], c"virtiofs"),
@@ -106,13 +103,13 @@ impl Source {
         let (modules, kind) = self.modules();
         let mut loaded = Ok(());
         for module in modules {
-            // Not final: it may be built in without being listed, so the mount decides.
+            // Not final: a module may be built in without being listed, so the mount decides.
             loaded = loaded.and(modules::load(root, module));
         }
         let device = match self {
             Self::Virtiofs | Self::Plan9 => TAG.to_owned(),
             Self::Iso => {
-                // An agent that waits at start tries again anyway.
+                // An agent that waits at start retries anyway.
                 let scan = if options.waits() { Duration::ZERO } else { SCAN };
                 let disk = disk(root, scan).ok_or_else(|| undriven(root))?;
                 CString::new(disk.into_os_string().into_encoded_bytes()).unwrap_or_default()
@@ -121,7 +118,7 @@ impl Source {
         let is_plan9 = self == Self::Plan9;
         let mut share = mounted(kind, &device, is_plan9);
         if share.as_ref().err() == Some(&Errno::NOSYS) {
-            // An agent and `--check` may do this at the same time.
+            // The agent and `--check` may run at the same time.
             let own = if options.is_agent() { run_dir::SHARE } else { run_dir::CHECKED_SHARE };
             share = mounted_before(root.join(own), kind, &device, is_plan9);
         }
@@ -131,9 +128,9 @@ impl Source {
         };
         let stage = self.device().map(|kind| devices::find(root, kind));
         Err(match (why, loaded) {
-            // Without its device a share cannot be mounted, so no other reason matters.
+            // Without its device a share cannot be mounted, whatever the error.
             _ if stage == Some(Device::Absent) => SourceError::Absent,
-            // A device of another name.
+            // A device with another tag.
             (Errno::INVAL | Errno::NOENT, _) if stage.is_some() => SourceError::Absent,
             (Errno::NODEV, Err(why)) => SourceError::Bad(format!("{}: {why}", self.name())),
             (error, _) => SourceError::Bad(format!("{}: {error}", self.name())),
@@ -141,15 +138,15 @@ impl Source {
     }
 }
 
-/// A detached mount, used as the working directory until the old one is restored, because its files
-/// have no other paths.
+/// A detached mount, used as the working directory until dropped, because its files have no other
+/// paths.
 pub(super) struct Mounted {
     back: OwnedFd,
     _share: OwnedFd,
 }
 
 impl Mounted {
-    /// Enters it. Nothing that depends on the working directory runs yet.
+    /// Changes to it. Nothing that depends on the working directory runs yet.
     fn enter(share: OwnedFd) -> Result<Self, Errno> {
         let back = directory(Path::new("."))?;
         fchdir(&share)?;
@@ -159,12 +156,10 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // The old working directory.
         let _entered = fchdir(&self.back);
     }
 }
 
-/// Creates a detached mount.
 fn mounted(kind: &CStr, device: &CStr, is_plan9: bool) -> Result<OwnedFd, Errno> {
     let new = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&new, c"source", device)?;
@@ -180,7 +175,7 @@ fn mounted(kind: &CStr, device: &CStr, is_plan9: bool) -> Result<OwnedFd, Errno>
     fsmount(&new, FsMountFlags::FSMOUNT_CLOEXEC, rights)
 }
 
-/// The same before Linux 5.2, with a short-lived mount in a directory.
+/// Does the same before Linux 5.2, with a short-lived mount in a directory.
 fn mounted_before(
     place: PathBuf,
     kind: &CStr,
@@ -192,7 +187,7 @@ fn mounted_before(
     let flags = MountFlags::RDONLY | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
     let data = is_plan9.then_some(c"trans=virtio,access=0,msize=131072");
     let [device, kind] = [device, kind].map(|text| text.to_str().unwrap_or_default());
-    // An agent that was killed here has left its mount, over which a share cannot be mounted again.
+    // An agent that was killed here has left its mount, which would prevent a new one.
     let _left = unmount(&place, UnmountFlags::DETACH);
     let share = mount(device, &place, kind, flags, data).and_then(|()| directory(&place));
     let _none = unmount(&place, UnmountFlags::DETACH);
@@ -205,7 +200,7 @@ fn directory(path: &Path) -> Result<OwnedFd, Errno> {
     open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Why the disk is not found: no such disk, or no disk has a driver.
+/// Returns why the disk is not found: no such disk, or no driver.
 fn undriven(root: &Path) -> SourceError {
     for (kind, driver) in [(&BLOCK, "virtio_blk"), (&SCSI, "virtio_scsi")] {
         if let Err(why) = modules::drive(root, kind, "a disk", driver) {
@@ -216,7 +211,7 @@ fn undriven(root: &Path) -> SourceError {
 }
 
 /// Finds Incus' config disk, a CD-ROM (P§1.2). On a SCSI bus its drivers may have to be loaded
-/// first; then the kernel scans the bus in the background.
+/// first; the kernel then scans the bus in the background.
 fn disk(root: &Path, scan: Duration) -> Option<PathBuf> {
     let found = disk::find(root, LABEL);
     if found.is_some() || devices::find(root, &SCSI) == Device::Absent {
@@ -226,7 +221,7 @@ fn disk(root: &Path, scan: Duration) -> Option<PathBuf> {
     look_for(scan, || disk::find(root, LABEL))
 }
 
-/// Loads a module that may be needed; a failure is only logged.
+/// Loads a module that may be needed; only logs a failure.
 pub(super) fn prepare(root: &Path, module: &str) {
     if let Err(why) = modules::load(root, module) {
         // It may be built in without being listed; the mount reports what is missing.

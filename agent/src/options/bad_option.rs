@@ -1,9 +1,9 @@
-//! The error of the command line.
+//! The error of an invalid command line.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What is wrong with the command line, in words: the answer to it is always the same.
+/// Why the command line is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadOption(Cow<'static, str>);
 

@@ -1,4 +1,4 @@
-//! The commands, and how they are parsed.
+//! Parses commands.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,76 +9,64 @@ use mote_core::init::shutdown::Goal;
 use super::bad_option::BadOption;
 use crate::built;
 
-/// How long `freeze` freezes if nothing else is said.
+/// Default duration of `freeze`.
 const FREEZE: Duration = Duration::from_secs(60);
 
-/// The command that sets the clock.
+/// The command that steps the clock.
 pub(crate) const SYNC: &str = "sync-time";
 
-/// The command to run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Run the agent.
     Run,
-    /// Report what the agent would do.
     Check,
-    /// Mount or unmount one share within this time.
+    /// Mount or unmount one share within this time limit.
     MountWorker(Duration),
-    /// Do this for a VM that runs again: see `workers/after_resume`.
+    /// Run this step after a resume: see `workers/after_resume`.
     AfterResume(String),
-    /// Grow what is on disks that have become larger, or on this one.
+    /// Grow the contents of disks that have become larger, or of this one.
     Grow(Option<String>),
-    /// The same for the agent.
+    /// Grow all disks for the agent.
     GrowWorker,
-    /// Name NICs that were plugged in, of this number or a higher one, by the host's files.
+    /// Rename hot-plugged NICs with this index or a higher one, by the host's files.
     Nics(u32),
-    /// Freeze file systems, or what is about that.
+    /// Freeze or thaw file systems.
     Freeze(Freeze),
-    /// Look until these conditions of being Ready have held.
+    /// Report Ready once these conditions hold.
     ReadyWhen(Vec<String>),
-    /// Be process 1.
+    /// Run as process 1.
     Init,
-    /// Tell process 1 to switch off or to reboot.
+    /// Ask process 1 to shut down or reboot.
     Leave(Goal),
-    /// Print the version.
     Version,
-    /// Print the help.
     Help,
-    /// Set the instance's state to Ready.
+    /// Report Ready.
     Ready,
-    /// Set the instance's state to Started.
+    /// Withdraw Ready.
     Started,
-    /// Print the configuration value of this key.
     Get(String),
-    /// Print all configuration values.
     Config,
-    /// Print the cloud-init meta-data.
     Metadata,
-    /// Print the devices.
     Devices,
-    /// Print events as they come.
     Events,
-    /// Print the agent's own view.
     Status,
-    /// Print a report for the host; the agent starts itself with this for each request.
+    /// Print a report for the host; the agent starts this for each request.
     Report(Report),
-    /// Serve SFTP on standard input and output.
     SftpServer(Sftp),
 }
 
 /// Who may start a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Starter {
-    /// The agent alone: a worker, which does what the agent was asked for.
+    /// Only the agent: it is a worker.
     Agent,
     /// The guest.
     Guest,
-    /// A host too that may run this program: it gets no right by it that the policy does not give.
+    /// Anyone, including the host if it may run this program: the command gives it no right that
+    /// the policy denies.
     Host,
 }
 
 impl Command {
-    /// Who may start this.
     pub(crate) fn starter(&self) -> Starter {
         match self {
             Self::AfterResume(what) if what == SYNC => Starter::Guest,
@@ -106,35 +94,31 @@ impl Command {
     }
 }
 
-/// What is done about frozen file systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freeze {
-    /// Freeze for so long.
+    /// Freeze for this long.
     For(Duration),
-    /// Say what is frozen.
+    /// Print what is frozen.
     Status,
-    /// Thaw.
     Thaw,
-    /// Tell the disks which blocks are not used.
+    /// Discard unused blocks.
     Trim,
 }
 
-/// How SFTP is served.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sftp {
-    /// Where relative paths begin.
+    /// Directory to which paths are relative.
     pub(crate) directory: Option<PathBuf>,
-    /// Whether to refuse all that changes anything.
+    /// Whether to refuse every change.
     pub(crate) read_only: bool,
-    /// The only directories shown, if there are any.
+    /// The only accessible directories; empty: all.
     pub(crate) below: Vec<PathBuf>,
-    /// The user with whose rights it is done, if another than this one.
+    /// The user whose rights apply, if not the current one.
     pub(crate) user: Option<u32>,
-    /// The group with whose rights it is done, with those of a user.
+    /// The group whose rights apply together with `user`.
     pub(crate) group: u32,
 }
 
-/// A report for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// `GET /1.0/state`.
@@ -152,7 +136,7 @@ pub(super) fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Co
             Some("-R") => how.read_only = true,
             Some(option @ ("-d" | "-b" | "-U" | "-G")) => {
                 let value = args.next().ok_or_else(|| format!("{option} needs a value"))?;
-                // There is no user, and no group, of the highest number.
+                // No user or group has the highest number.
                 let id = || value.to_str().and_then(|id| id.parse().ok()).unwrap_or(u32::MAX);
                 match option {
                     "-d" => how.directory = Some(value.into()),
@@ -161,13 +145,13 @@ pub(super) fn sftp_server(mut args: impl Iterator<Item = OsString>) -> Result<Co
                     _ => how.group = id(),
                 }
             }
-            _ => return Err("sftp-server takes -d, -R, -b, -U, -G and nothing else".into()),
+            _ => return Err("sftp-server takes only -d, -R, -b, -U and -G".into()),
         }
     }
     Ok(Command::SftpServer(how))
 }
 
-/// Parses the command and its arguments; `None` if there is no command.
+/// Parses the command and its arguments; returns `None` if there is no command.
 pub(super) fn parse(words: &[String], stands_in: bool) -> Result<Option<Command>, BadOption> {
     let mut words = words.iter().map(String::as_str);
     let Some(word) = words.next() else { return Ok(None) };

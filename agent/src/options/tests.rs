@@ -21,7 +21,7 @@ fn values_come_after_a_space_or_an_equals_sign() {
 fn commands_take_exactly_their_arguments() {
     assert_eq!(parsed("get user.a").unwrap().command, Command::Get("user.a".into()));
     assert_eq!(parsed("--debug status").unwrap().command, Command::Status);
-    // What the agent starts itself has another name.
+    // The worker has another name.
     for (line, disk, dry_run) in [
         ("grow", None, false),
         ("grow --dry-run live", Some("live"), true),
@@ -54,7 +54,7 @@ fn commands_take_exactly_their_arguments() {
 }
 
 #[test]
-fn help_may_be_asked_for_with_any_command() {
+fn every_command_accepts_help() {
     for command in [
         "ready",
         "started",
@@ -81,7 +81,7 @@ fn help_may_be_asked_for_with_any_command() {
 }
 
 #[test]
-fn arguments_after_sftp_server_are_parsed_on_their_own() {
+fn parses_the_arguments_of_sftp_server_separately() {
     let plain = parsed("--root /r --debug sftp-server").unwrap();
     assert_eq!((plain.command, plain.debug), (Command::SftpServer(Sftp::default()), true));
     let options = parsed("sftp-server -d /x").unwrap();
@@ -105,7 +105,7 @@ fn arguments_after_sftp_server_are_parsed_on_their_own() {
 }
 
 #[test]
-fn called_as_a_go_agent_it_takes_the_go_agents_arguments() {
+fn accepts_the_go_agents_arguments_under_their_names() {
     let called = |line: &str| parse(line.split_whitespace().map(OsString::from));
     let options = called("/run/incus_agent/incus-agent -d -s /run/x whatever else").unwrap();
     assert_eq!(options.command, Command::Run);
@@ -116,14 +116,14 @@ fn called_as_a_go_agent_it_takes_the_go_agents_arguments() {
 }
 
 #[test]
-fn version_and_help_have_the_names_that_people_try() {
+fn accepts_common_names_of_version_and_help() {
     for word in ["-V", "--version", "version", "--debug -V"] {
         assert_eq!(parsed(word).map(|options| options.command), Ok(Command::Version), "{word}");
     }
     for word in ["-h", "--help", "help", "help get", "-V --help"] {
         assert_eq!(parsed(word).map(|options| options.command), Ok(Command::Help), "{word}");
     }
-    // A Go agent logs more with it. By mote's own name it would be taken for the version, and start an agent.
+    // For a Go agent -v means verbose. Under mote's own name, users expect it to mean version.
     for word in ["-v", "--verbose"] {
         assert_eq!(parsed(word).err(), Some(format!("unknown option {word}").into()));
     }
@@ -133,7 +133,7 @@ fn version_and_help_have_the_names_that_people_try() {
             let options = called(&format!("{name} {word}"));
             assert!(options.debug && options.command == Command::Run, "{name} {word}");
         }
-        // Their arguments are ignored, so these two are no commands there.
+        // The Go agents ignore arguments, so these two are not commands there.
         for word in ["version", "help"] {
             assert_eq!(called(&format!("{name} {word}")).command, Command::Run, "{name} {word}");
         }
@@ -142,7 +142,7 @@ fn version_and_help_have_the_names_that_people_try() {
 }
 
 #[test]
-fn what_can_have_one_value_is_given_once() {
+fn rejects_repeated_options_with_one_value() {
     for name in ["--port", "--config-dir", "--root", "--flavour", "--secrets-location"] {
         let why = parsed(&format!("{name} lxd {name}=incus")).unwrap_err();
         assert_eq!(why.to_string(), format!("{name} is given twice"));
@@ -179,7 +179,7 @@ fn allow_and_deny_only_restrict() {
 }
 
 #[test]
-fn a_worker_is_started_by_the_agent_alone_and_a_hosts_command_is_nothing_with_other_files() {
+fn only_the_agent_starts_workers_and_a_host_cannot_choose_files() {
     let may = |line: &str, by: Option<&str>| {
         parsed(line).unwrap().check_starter(by.map(OsStr::new)).is_ok()
     };

@@ -6,7 +6,6 @@ use crate::handover::lock_error::LockError;
 use crate::sys::SystemError;
 use crate::system::missing::Missing;
 
-/// Why the agent does not start, or ends with an error.
 #[derive(Debug)]
 pub(crate) enum StartError {
     /// The lock is another agent's, or cannot be taken.

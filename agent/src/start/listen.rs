@@ -1,6 +1,6 @@
-//! Opens the listener for the host before STARTED is written, because the host calls at once and
-//! does not retry a refused connection (P§3.2). Waits for a missing vsock device, except under
-//! Incus, which reads the status port instead (P§2.4).
+//! Opens the listener for the host before STARTED is written: the host calls at once and does not
+//! retry a refused connection (P§3.2). Waits for a missing vsock device, except under Incus, which
+//! reads the status port instead (P§2.4).
 
 use std::io::ErrorKind;
 
@@ -18,15 +18,14 @@ use crate::system::modules::NodeWait;
 use crate::transport::{AGENT_PORT, Listener, probe_vsock};
 
 /// How the host reaches the agent.
-pub(crate) enum Way {
-    /// It connects to these listeners; or why it cannot.
-    Calls(Vec<Listener>, Option<String>),
-    /// It only reads the status port, for this reason.
-    PortAlone(String),
+pub(crate) enum HostLink {
+    /// It connects to these listeners, or cannot for this reason.
+    Vsock(Vec<Listener>, Option<String>),
+    SerialOnly(String),
 }
 
-/// Message for [`Way::PortAlone`].
-pub(crate) const PORT_ALONE: &str = "the host sees this agent by the status port alone";
+/// Message for [`HostLink::SerialOnly`].
+pub(crate) const SERIAL_ONLY: &str = "the host sees this agent only through the status port";
 
 /// Why the agent cannot listen.
 pub(crate) enum ListenError {
@@ -36,7 +35,7 @@ pub(crate) enum ListenError {
     Taken(String),
 }
 
-/// Listens as soon as possible; returns `None` if a signal asked the agent to end before.
+/// Listens as soon as possible; returns `None` if a signal ends the agent first.
 ///
 /// # Errors
 /// What is missing, under `--no-wait`; any error of [`Wait::until`].
@@ -44,30 +43,30 @@ pub(crate) fn begin(
     wait: &mut Wait<'_>,
     options: &Options,
     flavour: Flavour,
-) -> Result<Option<Way>, StartError> {
+) -> Result<Option<HostLink>, StartError> {
     let alone = flavour == Flavour::Incus && built::STATE;
     let node_wait = if options.wait && !alone { NodeWait::None } else { NodeWait::Timeout };
-    let mut way = None;
+    let mut link = None;
     let mut attempt = || match listen(options, flavour, node_wait) {
         Ok((listeners, doubt)) => {
-            way = Some(Way::Calls(listeners, doubt));
+            link = Some(HostLink::Vsock(listeners, doubt));
             Ok(())
         }
         Err(ListenError::NoVsock(why)) if alone => {
-            let why = format!("no vsock: {why}; {PORT_ALONE}");
+            let why = format!("no vsock: {why}; {SERIAL_ONLY}");
             log::warn(format_args!("{why}"));
-            way = Some(Way::PortAlone(why));
+            link = Some(HostLink::SerialOnly(why));
             Ok(())
         }
         Err(ListenError::NoVsock(why)) => Err(Missing::Other(why)),
         Err(ListenError::Taken(why)) => Err(Missing::Taken(why)),
     };
     let waited = wait.until("vsock", &mut attempt)?;
-    Ok(way.filter(|_| waited == Waited::Found))
+    Ok(link.filter(|_| waited == Waited::Found))
 }
 
-/// Loads the modules that vsock needs, and listens. Under LXD a node without a device suffices, as
-/// for its own agent (P§1.3); returns and logs that the host cannot call.
+/// Loads the vsock modules, and listens. Under LXD a node without a device suffices, as for its own
+/// agent (P§1.3); then returns and logs that the host cannot call.
 ///
 /// # Errors
 /// [`ListenError`].
@@ -83,7 +82,7 @@ pub(crate) fn listen(
         if let Err(why) = probe_vsock(&options.root) {
             let why = doubt.unwrap_or_else(|| why.to_string());
             if flavour == Flavour::Incus {
-                // It has the status port instead (P§2.4).
+                // Incus reads the status port instead (P§2.4).
                 return Err(ListenError::NoVsock(why));
             }
             deaf = Some(format!("{why}; the host cannot call this agent"));
@@ -101,7 +100,7 @@ pub(crate) fn listen(
     }
 }
 
-/// Error message naming the process that has the status port open, which is the other agent.
+/// Returns an error that names the process that has the status port open: the other agent.
 fn taken(options: &Options) -> String {
     let port = port::find(options).ok();
     let who = port.and_then(|port| port::holder(&options.root, &port.path));

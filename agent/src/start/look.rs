@@ -1,11 +1,11 @@
-//! The state that the agent compares while it waits at start: devices, drivers and the host's
-//! files.
+//! Lists devices, drivers and the host's files, so that an agent that waits at start notices
+//! changes.
 
 use crate::config::{files, remember};
 use crate::options::Options;
 use crate::system::devices::entries;
 
-/// Directories below the root in which new devices and drivers appear.
+/// Directories in which new devices and drivers appear, relative to the root.
 const DIRECTORIES: [&str; 8] = [
     "dev",
     "lib/modules",
@@ -17,8 +17,7 @@ const DIRECTORIES: [&str; 8] = [
     "sys/module",
 ];
 
-/// Lists devices, drivers and config files, and whether it is time for the stored files, for
-/// comparison with the next listing.
+/// Lists devices, drivers, config files, and whether it is time for the stored files.
 pub(super) fn look(options: &Options) -> Vec<u8> {
     let mut seen = Vec::with_capacity(4096);
     for directory in DIRECTORIES {
@@ -38,7 +37,6 @@ pub(super) fn look(options: &Options) -> Vec<u8> {
             }
         }
     }
-    // No event reports this time.
     seen.push((options.remember.is_some() && remember::is_time(options)).into());
     seen
 }
@@ -51,7 +49,7 @@ mod tests {
     use crate::runtime::scratch::scratch;
 
     #[test]
-    fn what_comes_changes_the_look_and_nothing_else_does() {
+    fn only_additions_and_changes_alter_the_listing() {
         let root = scratch("look");
         let mut options = crate::options::parse([].into_iter()).unwrap();
         options.root = root.to_path_buf();
@@ -70,7 +68,7 @@ mod tests {
             assert_ne!(new, last, "{}", path.display());
             last = new;
         }
-        // A file that grows, then one of the same length in its place.
+        // A file that grows, then another one of the same length.
         for key in ["key", "yek"] {
             std::thread::sleep(Duration::from_millis(20));
             std::fs::write(root.join("run/incus_agent/agent.key"), key).unwrap();

@@ -1,5 +1,5 @@
-//! One attempt to find everything the agent needs to start: the status port and the host's config files.
-//! Templates are applied in the same step, while their share is mounted.
+//! One attempt to find everything that the agent needs to start: the status port and the host's
+//! config files. Applies templates in the same step, while their share is mounted.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::status::port::{self, Found};
 use crate::status::search;
 use crate::system::missing::Missing;
 
-/// Name of the config files for the "waiting for" line.
+/// Returns the name of the config files for the log line "waiting for".
 pub(crate) fn what(options: &Options) -> String {
     match options.config_dir.as_ref().or(options.secrets_dir.as_ref()) {
         Some(directory) => format!("the config files in {}", directory.display()),
@@ -23,19 +23,16 @@ pub(crate) fn what(options: &Options) -> String {
     }
 }
 
-/// Result of [`prepare`].
 pub(crate) struct Prepared {
-    /// The agent's certificate and the host's pinned one.
     pub(crate) identity: Identity,
-    /// All files of the host.
     pub(crate) files: ConfigFiles,
-    /// Templates written, and their errors.
+    /// The templates written, and their errors.
     pub(crate) applied: Applied,
     /// The flavour, if option, port or files show it.
     pub(crate) flavour: Option<Flavour>,
 }
 
-/// Finds port and files, and applies the templates that the policy allows while the share is mounted. Logs the
+/// Finds port and files, and applies the allowed templates while the share is mounted. Logs the
 /// port if it is not the `known` one.
 ///
 /// # Errors
@@ -63,13 +60,13 @@ pub(crate) fn prepare(
         Ok(())
     };
     let files = files::find(options, &mut visit).map_err(|why| match no_port {
-        // Both may have the same problem.
+        // Both may have the same cause.
         Some(also) if also != why => {
             Missing::Other(format!("{why}; no status port either: {also}"))
         }
         Some(_) | None => why,
     })?;
-    let identity = identity.ok_or_else(|| Missing::Other("the files were not looked at".into()))?;
+    let identity = identity.ok_or_else(|| Missing::Other("the files were not checked".into()))?;
     Ok(Prepared { identity, files, applied, flavour })
 }
 

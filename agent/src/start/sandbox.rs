@@ -1,6 +1,7 @@
-//! Decides whether the agent enters the sandbox (`sys/sandbox.rs`): if nothing that the host may ask for needs
-//! root's rights. All that start-up needs them for is done then, and what it still uses is lent to the sandbox's group.
-//! All of it stays root's: the next agent trusts nothing of what the group can write.
+//! Decides whether the agent enters the sandbox (`sys/sandbox.rs`), which it does if nothing that
+//! the host may request needs root. It first does all start-up work that needs root, and gives the
+//! sandbox's group access to the files it still uses. They remain root's: the next agent trusts
+//! nothing that the group can write.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -16,21 +17,22 @@ use crate::built;
 use crate::devlxd::socket;
 use crate::options::Options;
 use crate::runtime::{log, notify, run_dir};
-use crate::start::listen::Way;
+use crate::start::listen::HostLink;
 use crate::status::port::Found;
 use crate::sys::sandbox::{self, Needs, RAW, STREAM, USER};
 use crate::system::devices;
 use crate::system::devices::{CONSOLE, Device};
 
-/// What `status` and the policy's line say of an agent in the sandbox.
+/// Suffix of the policy in log and `status` for an agent in the sandbox.
 pub(crate) const WORD: &str = "; in a sandbox";
 
-/// What the group may do to a file, and in the directory that has it.
+/// Rights of the group to a file, and to the directory that contains it.
 const FILE: u32 = 0o060;
 const SEARCH: u32 = 0o010;
 const CHANGE: u32 = 0o030;
 
-/// Whether nothing that is allowed, and built, needs rights. Never with two threads: the sandbox holds for the calling one.
+/// Returns whether nothing that is allowed and built needs root. False with two threads: the
+/// sandbox applies only to the calling one.
 pub(crate) fn is_for(policy: &Policy) -> bool {
     let needs = [
         (built::EXEC, Capability::Exec),
@@ -41,21 +43,22 @@ pub(crate) fn is_for(policy: &Policy) -> bool {
         && !needs.iter().any(|(built, capability)| *built && policy.allows(*capability))
 }
 
-/// Enters it if it is for this policy and all devices are there; then returns devlxd's socket, if it could be made.
+/// Enters the sandbox if the policy permits it and all devices are present; then returns devlxd's
+/// socket if it could be created.
 pub(crate) fn enter(
     options: &Options,
     policy: &Policy,
     flavour: Flavour,
-    way: &Way,
+    link: &HostLink,
     port: Option<&Found>,
 ) -> Option<Option<OwnedFd>> {
-    // There it could not follow into the new root.
+    // From inside, it could not move to the new root.
     if !is_for(policy) || options.is_early() {
         return None;
     }
     let is_late = port.is_none() && devices::find(&options.root, &CONSOLE) != Device::Absent;
-    if is_late || matches!(way, Way::PortAlone(_)) {
-        log::warn(format_args!("no sandbox: a device may need a driver yet"));
+    if is_late || matches!(link, HostLink::SerialOnly(_)) {
+        log::warn(format_args!("no sandbox: a device may still need a driver"));
         return None;
     }
     let path = socket::path(&options.root, flavour);
@@ -82,9 +85,9 @@ pub(crate) fn enter(
     Some(guests)
 }
 
-/// Lends what is still used.
+/// Gives the group access to the files still used.
 fn lend_all(root: &Path, needs: &Needs<'_>) -> io::Result<()> {
-    // It is believed because nobody but root could write it.
+    // Trusted only because root alone could write it.
     let _none = std::fs::remove_file(root.join(run_dir::KNOWN_HOST));
     for name in [run_dir::STATUS, run_dir::READY, run_dir::HANGING] {
         let path = root.join(name);
@@ -96,7 +99,7 @@ fn lend_all(root: &Path, needs: &Needs<'_>) -> io::Result<()> {
     needs.ports.iter().flatten().try_for_each(|port| lend(port, FILE))
 }
 
-/// Gives the sandbox's group these rights to a file.
+/// Adds these rights of the sandbox's group to a file.
 fn lend(path: &Path, rights: u32) -> io::Result<()> {
     chown(path, None, Some(USER))?;
     let mode = path.metadata()?.permissions().mode();

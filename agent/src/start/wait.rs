@@ -1,8 +1,8 @@
-//! Waits at start for devices, drivers and the host's files: an agent started early by an initramfs runs
-//! before any of them is there.
+//! Waits at start for devices, drivers and the host's files, which may all be missing when an
+//! initramfs starts the agent.
 //!
-//! A kernel device event triggers a check. Mounts and copied files cause no event, so it also
-//! checks ten times a second, later once a second. A check lists a few directories; it makes an
+//! A kernel device event triggers a check. Mounts and copied files cause no event, so mote also
+//! checks ten times a second, later once a second. A check lists a few directories. mote makes an
 //! attempt only if the listing has changed, a minute has passed, or another program uses the
 //! resource.
 
@@ -27,15 +27,13 @@ use crate::system::uevent::{self, Events, Woken};
 
 /// Interval between log lines, and between attempts without a change.
 const REPEAT: Duration = Duration::from_secs(60);
-/// When READY is sent to the service manager although something is missing: units ordered after the
+/// When to send READY to the service manager although something is missing: units ordered after the
 /// agent (cloud-init, the login) must not wait for a device that may never appear.
 const READY: Duration = Duration::from_secs(10);
-/// Result of [`Wait::until`].
 #[derive(PartialEq, Eq)]
 pub(crate) enum Waited {
     /// The attempt succeeded.
     Found,
-    /// A signal asks the agent to end.
     Leave,
 }
 
@@ -51,7 +49,6 @@ pub(crate) struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    /// Starts the clock for [`READY`].
     pub(crate) fn new(
         options: &'a Options,
         signals: &'a SignalSource,
@@ -62,8 +59,8 @@ impl<'a> Wait<'a> {
         Self { options, signals, lock, root, begun, ready: false, watchdog: begun }
     }
 
-    /// Calls `attempt` until it succeeds or a signal asks the agent to end. `what` names the thing
-    /// waited for, in log and status.
+    /// Calls `attempt` until it succeeds or a signal asks the agent to end. `what` names the
+    /// missing thing, in log and status.
     ///
     /// # Errors
     /// The first attempt's error under `--no-wait`; any error of poll(2) or of reading the signals.
@@ -107,7 +104,7 @@ impl<'a> Wait<'a> {
                         }
                         return Ok(Waited::Found);
                     }
-                    // Another reason than before: log it at once.
+                    // Log a new reason at once.
                     Err(why) if why != trouble => (trouble, due) = (why, now()),
                     Err(_) => {}
                 }
@@ -134,7 +131,7 @@ impl<'a> Wait<'a> {
         match woken.map_err(|error| SystemError::of("poll", error))? {
             Woken::Signal => {}
             Woken::Event => {
-                // Events come in bursts, so one check handles all of them.
+                // One check handles a burst of events.
                 sys::sleep(LOOK_INTERVAL);
                 if let Some(events) = events {
                     uevent::drain(events);
@@ -159,7 +156,7 @@ impl<'a> Wait<'a> {
         Ok(end)
     }
 
-    /// Sends the service manager READY once it is due, then its watchdog pings.
+    /// Sends the service manager READY when due, then watchdog pings.
     fn notify(&mut self, what: &str) {
         if !self.ready && now() - self.begun >= READY {
             self.ready = true;

@@ -46,7 +46,7 @@ fn the_guests_policy_counts_for_every_server_and_a_broken_one_denies_everything(
         wait("exec", LIMIT, || exec(&boot).ok());
         // Who asks is told by whom it is denied.
         let (code, text) = boot.ask(&["ready"]);
-        let why = "this guest's own policy lets no program ask the host (denied: guestapi files ";
+        let why = "the guest's policy denies guestapi (denied: guestapi files ";
         assert!(code == Some(3) && text.contains(why), "{text}");
         assert!(!boot.log().split("policy: denied").last().unwrap().contains("devlxd on"));
         agent.kill();
@@ -185,12 +185,12 @@ fn without_vsock_who_asks_in_the_guest_reads_that_there_is_none() {
         ask(&["status"]).1.contains(&format!("last_error: {none}")).then_some(())
     });
     let (code, text) = ask(&["ready"]);
-    assert!(text.contains(&format!("it cannot ask the host: {none}")), "{text}");
+    assert!(text.contains(&format!("it cannot reach the host: {none}")), "{text}");
     assert!(code == Some(3) && !text.contains("lxd"), "{text}");
     let (code, text) = ask(&["--check"]);
     for line in [
         "missing  vsock: no vsock device in this VM: ",
-        "the host sees this agent by the status port alone\n",
+        "the host sees this agent only through the status port\n",
         "ok       devlxd: would be at /dev/incus/sock\n",
         &format!("missing  agent: {none}"),
     ] {

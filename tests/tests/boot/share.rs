@@ -96,7 +96,7 @@ fn a_working_directory_that_others_can_write_is_not_trusted() {
         String::from_utf8(agent.output().expect("an agent").stdout).unwrap()
     };
     let text = check(0o1777);
-    let refused = "the working directory: not used, since others than root can change it";
+    let refused = "the working directory: not used, because users other than root can change it";
     assert!(text.contains(refused), "{text}");
     let text = check(0o755);
     assert!(!text.contains(refused) && text.contains("the working directory"), "{text}");

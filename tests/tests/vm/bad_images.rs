@@ -90,7 +90,7 @@ fn without_vsocks_driver_both_servers_see_the_agent_by_its_port() {
     let (world, mut guest) = without_agent("incus", &spec, true);
     if without(&mut guest, "vmw_vsock_virtio_transport").is_some() {
         guest.ok(START);
-        said(&world, "the host sees this agent by the status port alone");
+        said(&world, "the host sees this agent only through the status port");
         let state = || world.host.state()["serial_state"].clone();
         wait("the state", MOTE_BOOT, || Some(state()).filter(|state| !state.is_null()));
     }

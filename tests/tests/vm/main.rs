@@ -178,13 +178,13 @@ fn without_vsock_incus_learns_the_state_through_the_port() {
     // A large kernel leaves 62 of 128 MiB.
     assert!(state["memory"]["total"].as_u64() > Some(48 << 20), "{state}");
     let mut guest = world.vm.guest();
-    assert!(guest.ok("cat /run/agent.log").contains("by the status port alone"));
+    assert!(guest.ok("cat /run/agent.log").contains("only through the status port"));
     // Nobody could answer there, and everybody who asks is told why.
     guest.ok("test ! -e /dev/incus/sock");
     let (code, status) = guest.sh("mote-agent status");
     assert!(code == 4 && status.contains("last_error: no vsock: "), "{status}");
     let (code, text) = guest.sh("mote-agent ready 2>&1");
-    assert!(code == 3 && text.contains("it cannot ask the host: no vsock: "), "{code} {text}");
+    assert!(code == 3 && text.contains("it cannot reach the host: no vsock: "), "{code} {text}");
     let (code, text) = guest.sh("mote-agent --check");
     assert!(code == 1 && text.contains("missing  vsock: no vsock device in this VM"), "{text}");
     let info = world.host.run(&["info", NAME]);

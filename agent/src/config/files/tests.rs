@@ -13,7 +13,7 @@ fn options(root: &Path, directory: Option<&Path>) -> Options {
 }
 
 #[test]
-fn files_are_found_and_what_is_missing_is_named() {
+fn finds_files_and_reports_missing_ones() {
     let root = scratch("share");
     let directory = root.join("run/incus_agent");
     std::fs::create_dir_all(&directory).unwrap();
@@ -36,7 +36,7 @@ fn files_are_found_and_what_is_missing_is_named() {
 }
 
 #[test]
-fn a_directory_in_which_others_can_write_is_used_only_if_it_is_given() {
+fn uses_a_directory_that_others_can_write_only_if_given() {
     let root = scratch("foreign");
     let directory = root.join("run/lxd_agent");
     std::fs::create_dir_all(&directory).unwrap();
@@ -51,7 +51,7 @@ fn a_directory_in_which_others_can_write_is_used_only_if_it_is_given() {
         let mode = |mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         mode(wrong);
         let why = find(None).unwrap_err().to_string();
-        assert!(why.contains("lxd_agent: not used, since others than root"), "{why}");
+        assert!(why.contains("lxd_agent: not used, because users other than root"), "{why}");
         mode(right);
         if rustix::process::geteuid().is_root() {
             chown(path, Some(65_534), None).unwrap();
@@ -61,7 +61,7 @@ fn a_directory_in_which_others_can_write_is_used_only_if_it_is_given() {
         }
         assert_eq!(find(None), from);
     }
-    // None of the files: nothing to complain of.
+    // None of the files: no complaint.
     std::fs::remove_dir_all(&directory).unwrap();
     std::fs::create_dir(&directory).unwrap();
     std::fs::set_permissions(&directory, Permissions::from_mode(0o777)).unwrap();
@@ -70,7 +70,7 @@ fn a_directory_in_which_others_can_write_is_used_only_if_it_is_given() {
 }
 
 #[test]
-fn certificates_may_be_elsewhere_and_what_may_be_missing_is_taken() {
+fn reads_certificates_from_another_directory_and_optional_files() {
     let root = scratch("secrets");
     let (share, secrets) = (root.join("share"), root.join("secrets"));
     std::fs::create_dir_all(share.join("nics")).unwrap();
@@ -98,7 +98,7 @@ fn certificates_may_be_elsewhere_and_what_may_be_missing_is_taken() {
 }
 
 #[test]
-fn an_endless_file_is_refused() {
+fn rejects_an_endless_file() {
     let root = scratch("endless");
     std::fs::write(root.join("agent.crt"), vec![0; 65 * 1024]).unwrap();
     let why = find(&options(&root, Some(&root)), &mut |_, _| Ok(())).err().unwrap();

@@ -3,7 +3,7 @@ use crate::runtime::scratch::scratch;
 use super::*;
 
 #[test]
-fn what_has_a_device_is_tried_first() {
+fn tries_sources_with_a_device_first() {
     use Source::{Iso, Plan9, Virtiofs};
 
     let root = scratch("sources");
@@ -14,7 +14,7 @@ fn what_has_a_device_is_tried_first() {
         std::fs::create_dir_all(&directory).unwrap();
         std::fs::write(directory.join("device"), format!("{id}\n")).unwrap();
     };
-    // A serial port alone.
+    // Only a serial port.
     device("virtio0", "0x0003");
     assert_eq!(order(), [Iso, Virtiofs, Plan9]);
     device("virtio1", "0x0009");
@@ -24,7 +24,7 @@ fn what_has_a_device_is_tried_first() {
 }
 
 #[test]
-fn a_disk_on_a_scsi_bus_is_waited_for() {
+fn waits_for_a_disk_on_a_scsi_bus() {
     let root = scratch("scsi");
     assert_eq!(disk(&root, SCAN), None);
     let bus = root.join("sys/bus/virtio/devices/virtio0");
@@ -39,10 +39,10 @@ fn a_disk_on_a_scsi_bus_is_waited_for() {
     scan.join().unwrap();
 }
 
-/// Both ways of mounting: nothing is seen of either, nor left.
+/// Both ways of mounting leave no visible mount.
 #[test]
-fn a_share_is_read_and_mounted_nowhere() {
-    const TEST: &str = "config::share::tests::a_share_is_read_and_mounted_nowhere";
+fn a_share_is_read_without_a_visible_mount() {
+    const TEST: &str = "config::share::tests::a_share_is_read_without_a_visible_mount";
     if !mote_machine::in_private(mote_machine::Private::Mounts, TEST) {
         return;
     }
@@ -59,7 +59,7 @@ fn a_share_is_read_and_mounted_nowhere() {
         let share = Mounted::enter(share).unwrap();
         assert_eq!(mounts(), before);
         assert!(!place.exists());
-        // Empty, and nothing can be written.
+        // Empty and read-only.
         assert_eq!(std::fs::read_dir(".").unwrap().count(), 0);
         let why = std::fs::write("file", "").unwrap_err();
         assert_eq!(why.kind(), std::io::ErrorKind::ReadOnlyFilesystem);

@@ -5,7 +5,7 @@ use crate::runtime::scratch::{Scratch, scratch};
 
 use super::*;
 
-/// What is wrong with a guest; what is said: the cause, what to do, and the details.
+/// A defect of a guest, and the expected message: the cause, what to do, and the details.
 type Row = (&'static str, fn(&Path), [&'static str; 3]);
 
 fn put(root: &Path, path: &str, text: &str) {
@@ -53,7 +53,6 @@ const ROWS: &[Row] = &[
             gone(root, "sys");
             gone(root, "dev");
         },
-        // One after the other.
         ["/sys is not mounted", "mount -t sysfs sysfs /sys", ""],
     ),
     (
@@ -95,11 +94,11 @@ const ROWS: &[Row] = &[
     ),
 ];
 
-/// Longest cause, characters: one line of a console, with the words before it.
+/// Longest cause, characters: with the words before it, one line of a console.
 const CAUSE: usize = 120;
 
 #[test]
-fn the_cause_comes_first_and_then_what_to_do() {
+fn messages_give_the_cause_first_and_then_what_to_do() {
     for (name, breaks, [cause, advice, details]) in ROWS {
         let root = guest(name);
         breaks(&root);

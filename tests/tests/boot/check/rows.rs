@@ -229,7 +229,7 @@ pub(super) const BARE: &[Row] = &[
     ),
     row(
         |boot| gone(boot, "sys/class"),
-        "note     devlxd: at /dev/lxd/sock or /dev/incus/sock, as the status port's name says",
+        "note     devlxd: at /dev/lxd/sock or /dev/incus/sock, depending on the status port's name",
         1,
     ),
     row(
@@ -282,7 +282,7 @@ pub(super) const BARE: &[Row] = &[
             |_| {},
             "missing  vsock: no vsock device in this VM: add one (QEMU's vhost-vsock-pci); nor its driver: \
              module vmw_vsock_virtio_transport is missing: put it into the image ({lib}/modules.dep: No such \
-             file or directory (os error 2)); the host sees this agent by the status port alone",
+             file or directory (os error 2)); the host sees this agent only through the status port",
             1,
         )
     },

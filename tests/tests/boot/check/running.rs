@@ -51,9 +51,9 @@ fn a_policy_that_the_running_agent_has_not_read_is_not_taken_for_its_own() {
     let agent = boot.start(&[]);
     boot.logged("CONNECTED");
     let theirs =
-        "note     policy: the running agent's is another, until SIGHUP: everything is allowed\n";
+        "note     policy: the running agent has another one until SIGHUP: everything is allowed\n";
     let text = check(boot.command(&[]), &[]).1;
-    assert!(!text.contains("the running agent's is another"), "{text}");
+    assert!(!text.contains("the running agent has another"), "{text}");
     boot.put("etc/mote-agent.yml", "features: {state: true}\n");
     let text = check(boot.command(&[]), &[]).1;
     assert!(text.contains(theirs) && !text.contains("sandbox: in a"), "{text}");

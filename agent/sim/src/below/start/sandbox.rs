@@ -6,7 +6,7 @@ use mote_core::flavour::Flavour;
 use mote_core::hostapi::policy::Policy;
 
 use crate::options::Options;
-use crate::start::listen::Way;
+use crate::start::listen::HostLink;
 use crate::status::port::Found;
 
 pub(crate) const WORD: &str = "; in a sandbox";
@@ -15,7 +15,7 @@ pub(crate) fn enter(
     _: &Options,
     _: &Policy,
     _: Flavour,
-    _: &Way,
+    _: &HostLink,
     _: Option<&Found>,
 ) -> Option<Option<OwnedFd>> {
     None
