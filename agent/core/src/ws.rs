@@ -1,7 +1,7 @@
-//! WebSocket frames (RFC 6455), server side, sans-IO. Peers' expectations: P§4.1 and P§4.3.
+//! WebSocket frames (RFC 6455), server side, sans-IO. Peers: P§4.1, P§4.3.
 //!
-//! Frames are written whole. Frames of any size are read piece by piece as they arrive and unmasked
-//! in place, so that a message of gigabytes needs no memory. Never allocates.
+//! Writes whole frames. Reads frames of any size piece by piece and unmasks them in place, so that
+//! a message of gigabytes needs no memory. Never allocates.
 
 use core::fmt::Write;
 
@@ -83,7 +83,7 @@ pub fn header(opcode: Opcode, payload: usize, out: &mut [u8; HEADER]) -> usize {
 /// Result of one [`Reader::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming<'i> {
-    /// Nothing to report yet: more bytes are needed.
+    /// More bytes are needed.
     More,
     /// Part of a message; an empty message has one empty part.
     Data {
@@ -94,15 +94,15 @@ pub enum Incoming<'i> {
         /// The message ends with this part.
         last: bool,
     },
-    /// A pong; its payload is dropped.
+    /// A pong; the payload is ignored.
     Pong,
-    /// A ping, to be answered by a pong with this payload.
+    /// A ping; answer with a pong with this payload.
     Ping(heapless::Vec<u8, CONTROL>),
-    /// A close frame, with its status code if it has one; to be answered with the same (§5.5.1).
+    /// A close frame, with its status code, if any; answer with the same (§5.5.1).
     Close(Option<u16>),
 }
 
-/// The peer broke RFC 6455: close the connection with [`Violation::code`].
+/// The peer violates RFC 6455: close the connection with [`Violation::code`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// A client's frame without a mask (§5.1).
@@ -137,13 +137,13 @@ impl Violation {
     }
 }
 
-/// Reads a client's frames from input that may be cut anywhere.
+/// Reads a client's frames from input of any fragmentation.
 #[derive(Debug)]
 pub struct Reader {
     state: Reading,
-    /// A message has begun and is not complete; true if it is text.
+    /// Set while a message is incomplete; true if it is text.
     message: Option<bool>,
-    /// Bytes of a text's character that is cut at the end of the input.
+    /// Start of a character that is cut at the end of the input.
     character: heapless::Vec<u8, 4>,
 }
 
@@ -163,8 +163,8 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Takes bytes from the front of `input`, up to the end of one frame or of the input, and
-    /// returns their number. Call it until no input is left.
+    /// Takes bytes from the front of `input`, up to the end of one frame or of the input; returns
+    /// their number. Call it until no input is left.
     ///
     /// # Errors
     /// [`Violation`]: the connection must be closed.
@@ -259,14 +259,14 @@ fn close_code(payload: &[u8]) -> Result<Option<u16>, Violation> {
     let code = u16::from_be_bytes(*code);
     match code {
         1000..=1003 | 1007..=1014 | 3000..=4999 => {}
-        // Unassigned, or for use within a program only.
+        // Unassigned, or never sent in a frame.
         _ => return Err(Violation::BadClose),
     }
     core::str::from_utf8(reason).map_err(|_| Violation::BadText)?;
     Ok(Some(code))
 }
 
-/// Checks the next piece of a text. `character` holds the bytes of a character that is cut.
+/// Checks the next piece of a text. `character` holds the start of a cut character.
 fn check_text(character: &mut heapless::Vec<u8, 4>, mut piece: &[u8]) -> Result<(), Violation> {
     while let ([next, rest @ ..], false) = (piece, character.is_empty()) {
         character.push(*next).map_err(|_| Violation::BadText)?;
@@ -287,8 +287,8 @@ fn check_text(character: &mut heapless::Vec<u8, 4>, mut piece: &[u8]) -> Result<
     }
 }
 
-/// Unmasks bytes that begin `at` bytes into their payload (§5.3). Eight at a time, since this is
-/// the agent's only work on each byte of an exec's input.
+/// Unmasks bytes at offset `at` of their payload (§5.3). Eight at a time, because this is the
+/// agent's only work on each byte of an exec's input.
 fn unmask(bytes: &mut [u8], mut mask: [u8; 4], at: usize) {
     mask.rotate_left(at % 4);
     let [a, b, c, d] = mask;

@@ -183,9 +183,14 @@ fn only_the_agent_starts_workers_and_a_host_cannot_choose_files() {
     let may = |line: &str, by: Option<&str>| {
         parsed(line).unwrap().check_starter(by.map(OsStr::new)).is_ok()
     };
-    for worker in
-        ["sftp-server", "mount-worker 9", "again clock", "grow-worker", "nics 2", "ready-when init"]
-    {
+    for worker in [
+        "sftp-server",
+        "mount-worker 9",
+        "after-resume clock",
+        "grow-worker",
+        "nics 2",
+        "ready-when init",
+    ] {
         assert!(may(worker, Some(BY_AGENT)), "{worker}");
         for by in [None, Some(BY_HOST), Some(""), Some("agent ")] {
             assert!(!may(worker, by), "{worker} {by:?}");

@@ -1,21 +1,21 @@
-//! Admission control: which connection to close when another needs its slot. Only an idle
-//! connection is closed, one that waits for its peer; never one that waits for the agent's answer.
+//! Admission control: which connection to close when another one needs its slot. Only an idle
+//! connection, which waits for its peer, is closed; never one that waits for the agent.
 
 use core::time::Duration;
 
 use crate::devlxd::quota::Class;
 use crate::time::Uptime;
 
-/// Time after which an idle connection may be closed to free a resource, and after which its
-/// activity decides the order. A peer at normal speed needs less than a millisecond for any step;
-/// one that was not scheduled for a while should not lose its connection. A new client that has to
-/// wait this long is still answered within 100 ms.
+/// Time after which an idle connection may be closed, and its activity decides the order. A peer at
+/// normal speed needs less than a millisecond for any step, but one that was not scheduled for a
+/// while should keep its connection. A new client that waits this long is still answered within 100
+/// ms.
 pub const GRACE: Duration = Duration::from_millis(50);
 
-/// State of a connection. Idle connections are closed in this order.
+/// State of a connection, in the order in which idle connections are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Activity {
-    /// The answer is sent; the peer has yet to close its side.
+    /// The answer is sent; the peer has not closed its side.
     Closing,
     /// Between two requests.
     KeptAlive,
@@ -25,7 +25,7 @@ pub enum Activity {
     Head,
     /// Part of a body received.
     Body,
-    /// A piece of the answer is waiting for the peer to read it.
+    /// The peer has not read a piece of the answer.
     Writing,
     /// The peer waits for the agent's answer: not idle.
     Served,
@@ -38,16 +38,15 @@ pub struct Connected {
     pub class: Class,
     /// Its current activity.
     pub activity: Activity,
-    /// Start of the activity. Single bytes do not renew it, so a peer gains nothing by sending
-    /// slowly.
+    /// Start of the activity. Single bytes do not reset it, so sending slowly gains nothing.
     pub since: Uptime,
 }
 
-/// Returns the eviction candidate with the caller's index; `None` if all connections are being
-/// served. It is of the class with more connections, so no class loses connections to the other's
-/// load. Among those past their grace, the first activity in order wins, then the longest idle; a
-/// connection that has had its answer and asks nothing has no grace. If none is past it, the
-/// longest idle wins, which is also the next to be past it.
+/// Returns the eviction candidate with its index; `None` if all connections are being served. It
+/// belongs to the class with more connections, so no class loses connections to the other's load.
+/// Among connections past their grace, the first activity in order wins, then the longest idle; an
+/// answered connection without a new request has no grace. If none is past it, the longest idle
+/// wins.
 pub fn eviction_candidate(
     all: impl Iterator<Item = (usize, Connected)>,
     now: Uptime,
@@ -67,7 +66,7 @@ pub fn eviction_candidate(
     more.first.or(fewer.first).map(|(_, index, one)| (index, one))
 }
 
-/// The eviction candidate of a class among those seen so far.
+/// A class's eviction candidate so far.
 #[derive(Default)]
 struct Candidate {
     count: usize,
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn past_their_grace_connections_are_closed_in_the_order_of_activities() {
+    fn closes_connections_past_their_grace_in_order_of_activity() {
         // The last in order has been idle for longest.
         let mut all: Vec<_> =
             IDLE.iter().rev().zip(0..).map(|(kind, age)| one(*kind, age)).collect();
@@ -123,20 +122,20 @@ mod tests {
     }
 
     #[test]
-    fn of_one_activity_the_longest_idle_is_closed() {
+    fn closes_the_longest_idle_of_one_activity() {
         let all = [30, 10, 20].map(|since| one(Activity::KeptAlive, since));
         assert_eq!(closed(&all, 1000), Some(1));
     }
 
     #[test]
-    fn a_connection_being_served_is_never_closed() {
+    fn never_closes_a_connection_being_served() {
         let served = one(Activity::Served, 0);
         assert_eq!(closed(&[served; 3], 1_000_000), None);
         assert_eq!(closed(&[served, one(Activity::Writing, 999_999), served], 1_000_000), Some(1));
     }
 
     #[test]
-    fn within_its_grace_a_connection_is_closed_only_if_none_is_past_it() {
+    fn closes_within_the_grace_only_if_none_is_past_it() {
         // A slow body past its grace is closed before a connection that was just made.
         let all = [one(Activity::Silent, 990), one(Activity::Body, 950)];
         assert_eq!(closed(&all, 1000), Some(1));
@@ -149,8 +148,8 @@ mod tests {
     }
 
     #[test]
-    fn who_has_had_an_answer_has_no_grace() {
-        // A storm of short requests: the longest idle may be a newcomer that is about to send its own.
+    fn an_answered_connection_has_no_grace() {
+        // In a burst of short requests, the longest idle may be a new client about to send one.
         let all = [one(Activity::Silent, 990), one(Activity::KeptAlive, 998)];
         assert_eq!(closed(&all, 1000), Some(1));
         let all = [one(Activity::KeptAlive, 998), one(Activity::Closing, 999)];

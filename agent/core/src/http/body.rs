@@ -1,11 +1,11 @@
-//! Body framing: a length, chunks (RFC 9112 §7.1), or the end of the connection. Framing bytes are
-//! compared before they are dropped, never merely counted.
+//! Body framing: a length, chunks (RFC 9112 §7.1), or the end of the connection. All framing bytes
+//! are checked.
 
 use super::head::Framing;
 
-/// Longest chunk head or trailer line, bytes: a size, and extensions that no known client sends.
+/// Longest chunk head or trailer line, bytes: a size, and extensions, which no known client sends.
 const LINE: usize = 256;
-/// Most trailer lines; they are read and dropped.
+/// Limit of trailer lines, which are ignored.
 const TRAILERS: usize = 32;
 
 /// Invalid framing: the connection must be closed.
@@ -14,7 +14,7 @@ pub enum BodyError {
     /// Chunk framing that violates RFC 9112: bad digits, a size over 64 bits, a bare line feed, a
     /// control character.
     BadChunk,
-    /// Too long a line, or too many trailer lines.
+    /// A line is too long, or there are too many trailer lines.
     TooLong,
     /// The input ended early.
     Truncated,
@@ -23,7 +23,7 @@ pub enum BodyError {
 /// Result of one call of [`Decoder::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step<'i> {
-    /// Input bytes that have been processed.
+    /// Number of processed input bytes.
     pub consumed: usize,
     /// Body bytes among them; may be empty.
     pub data: &'i [u8],
@@ -51,7 +51,7 @@ enum State {
     DataEnd {
         cr: bool,
     },
-    /// In the trailer; `empty` while nothing of the current line has been read.
+    /// In the trailer; `empty` at the start of a line.
     Trailer {
         empty: bool,
         cr: bool,
@@ -86,7 +86,7 @@ impl Decoder {
         Self { state }
     }
 
-    /// Returns whether at most `most` bytes are still to come, as far as the framing shows.
+    /// Returns whether the framing shows that at most `most` bytes follow.
     #[must_use]
     pub const fn is_within(&self, most: u64) -> bool {
         match self.state {
@@ -124,8 +124,8 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes from the front of `input`, up to the end of one piece of data. Nothing consumed
-    /// means that more input is needed or the body is finished.
+    /// Takes bytes from the front of `input`, up to the end of one piece of data. If it consumes
+    /// nothing, more input is needed or the body is finished.
     ///
     /// # Errors
     /// [`BodyError::BadChunk`] or [`BodyError::TooLong`].
@@ -161,7 +161,6 @@ impl Decoder {
         }
     }
 
-    /// Takes one framing byte.
     fn frame(&mut self, byte: u8) -> Result<(), BodyError> {
         match &mut self.state {
             State::Size { size, part, seen } => {
@@ -225,14 +224,14 @@ fn take<'i>(left: &mut u64, input: &'i [u8]) -> &'i [u8] {
     data
 }
 
-/// Appends a hex digit to a chunk's size. A size over 64 bits is refused, never truncated.
+/// Appends a hex digit to a chunk's size. Refuses a size over 64 bits.
 fn append(size: Option<u64>, digit: u8) -> Result<u64, BodyError> {
     let digit = char::from(digit).to_digit(16).ok_or(BodyError::BadChunk)?;
     let grown = size.unwrap_or(0).checked_mul(16).ok_or(BodyError::BadChunk)?;
     Ok(grown | u64::from(digit))
 }
 
-/// Extensions and trailers may hold anything but control characters: a bare line feed ends no line.
+/// Refuses control characters in extensions and trailers: a bare line feed ends no line.
 fn no_control(byte: u8) -> Result<(), BodyError> {
     if (byte < b' ' && byte != b'\t') || byte == 0x7f { Err(BodyError::BadChunk) } else { Ok(()) }
 }

@@ -1,19 +1,11 @@
-//! The server side of one connection, sans-IO: bytes and time in, events out. All HTTP transitions
-//! are in this file.
+//! The server side of one connection, sans-IO: bytes and time in, events out. This file has all
+//! HTTP transitions.
 //!
-//! ```text
-//!   buf: [ head of the current request | decoded body | undecoded input | space ]
-//!        0                             head           at                end
-//! ```
-//! The head stays in the buffer until the request is answered, so that it can be read again. The
-//! body is decoded piece by piece behind it, so a body of any size needs bounded memory.
+//! The head stays in the buffer until the request is answered. The body is decoded piece by piece
+//! behind it, so a body of any size needs bounded memory.
 //!
-//! ```text
-//!   Fresh ──▶ Head ──▶ Body ──▶ Answer ──▶ Idle ──▶ Head …
-//!                       └─ answered early ─▶ Drain ─┘        any error: Over
-//! ```
-//! Complete requests received before the end of input (half-close) are still answered. A deadline
-//! covers the whole head or body, so a client that sends byte by byte gains no time.
+//! Complete requests received before the end of input (half-close) are answered. A deadline covers
+//! the whole head or body, so sending byte by byte gains no time.
 
 use core::time::Duration;
 
@@ -23,7 +15,7 @@ use super::head::{self, Framing, Request};
 use crate::limits;
 use crate::time::Uptime;
 
-/// Largest buffer of one connection, bytes: a complete head and as much again for its body.
+/// Largest buffer of one connection, bytes: a complete head, and as much for its body.
 pub const BUFFER: usize = 2 * limits::HEAD;
 
 /// Time limits on the peer.
@@ -46,8 +38,8 @@ impl Default for Timeouts {
 /// The caller's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// Read into [`Connection::space`], at most until [`Connection::deadline`]. If the space is
-    /// empty, enlarge the buffer first.
+    /// Read into [`Connection::space`] until [`Connection::deadline`]. If the space is empty,
+    /// enlarge the buffer first.
     NeedData,
     /// A head is complete; [`Connection::request`] has it.
     Request,
@@ -64,14 +56,14 @@ pub enum Event<'a> {
         /// Text of the answer.
         text: &'static str,
     },
-    /// The deadline has passed and no answer is owed: close.
+    /// The deadline has passed without a request to answer: close.
     TimedOut,
-    /// Nothing more can follow: close.
+    /// The connection is over: close.
     Closed,
 }
 
 /// One connection. Its owner provides the buffer and can keep it small: most requests are short,
-/// and there may be many connections.
+/// and connections many.
 pub struct Connection<B = [u8; BUFFER]> {
     buf: B,
     /// End of the current request's head.
@@ -88,19 +80,32 @@ pub struct Connection<B = [u8; BUFFER]> {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Just connected. The first head is due soon: a client connects in order to send a request.
-    Fresh { deadline: Uptime },
-    /// Between requests: no byte of the next one yet.
-    Idle { deadline: Uptime },
+    /// Just connected. The first head is due soon.
+    Fresh {
+        deadline: Uptime,
+    },
+    /// Between requests: no byte of the next one has arrived.
+    Idle {
+        deadline: Uptime,
+    },
     /// Part of a head received.
-    Head { deadline: Uptime },
-    /// The head was reported; the body is next. `waits`: the client expects `100 Continue` first.
-    Body { deadline: Uptime, decoder: Decoder, waits: bool },
-    /// The request is complete; its answer is not written yet.
+    Head {
+        deadline: Uptime,
+    },
+    /// The head was reported; the body follows. `waits`: the client expects `100 Continue` first.
+    Body {
+        deadline: Uptime,
+        decoder: Decoder,
+        waits: bool,
+    },
+    /// The request is complete but not answered.
     Answer,
-    /// Answered before it was complete; at most `left` bytes of its body are read and dropped.
-    Drain { deadline: Uptime, decoder: Decoder, left: usize },
-    /// Nothing more is read.
+    /// Answered before it was complete; up to `left` bytes of its body are ignored.
+    Drain {
+        deadline: Uptime,
+        decoder: Decoder,
+        left: usize,
+    },
     Over,
 }
 
@@ -111,7 +116,7 @@ impl<B> core::fmt::Debug for Connection<B> {
 }
 
 impl Connection {
-    /// Creates a connection that was accepted at `now`, with a buffer of full size.
+    /// Creates a connection accepted at `now`, with a full-size buffer.
     #[must_use]
     pub fn new(now: Uptime, timeouts: Timeouts) -> Self {
         Self::with_buffer(now, timeouts, [0; BUFFER])
@@ -126,7 +131,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
     }
 
     /// Returns the buffer for resizing: it may grow up to [`BUFFER`], and shrink by the free
-    /// [`Connection::space`] at its end. Its contents must not move.
+    /// [`Connection::space`] at its end.
     pub fn buffer(&mut self) -> &mut B {
         &mut self.buf
     }
@@ -137,7 +142,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         self.buf.as_mut().get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Reports that `count` bytes were read into [`Connection::space`]; 0 is the end of input.
+    /// Reports that `count` bytes were read into [`Connection::space`]; 0: the end of input.
     pub fn filled(&mut self, now: Uptime, count: usize) {
         self.ended |= count == 0;
         self.end = self.end.saturating_add(count).min(self.buf.as_ref().len());
@@ -157,7 +162,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         }
     }
 
-    /// Returns the time at which to call [`Connection::poll`] again even without input.
+    /// Returns when to call [`Connection::poll`] even without input.
     #[must_use]
     pub fn deadline(&self) -> Option<Uptime> {
         match &self.state {
@@ -187,12 +192,11 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
     #[must_use]
     pub fn request(&self) -> Option<Request<'_>> {
         let head = self.buf.as_ref().get(..self.head)?;
-        // It was parsed before, so it parses again.
+        // Parsed successfully before.
         head::request(head).ok().flatten().map(|(request, _)| request)
     }
 
-    /// Returns whether the rest of the current request's body is known to have at most `most`
-    /// bytes.
+    /// Returns whether the rest of the body is known to have at most `most` bytes.
     #[must_use]
     pub const fn is_within(&self, most: u64) -> bool {
         match &self.state {
@@ -206,14 +210,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         }
     }
 
-    /// Bytes received after the request, the first ones of an upgraded protocol. Meaningful from
+    /// Returns bytes received after the request, the start of an upgraded protocol. Valid from
     /// [`Event::EndOfBody`] until [`Connection::done`].
     #[must_use]
     pub fn leftover(&self) -> &[u8] {
         self.buf.as_ref().get(self.at..self.end).unwrap_or_default()
     }
 
-    /// Decodes the input and gives the next event.
+    /// Decodes input and returns the next event.
     pub fn poll(&mut self, now: Uptime) -> Event<'_> {
         if let State::Drain { .. } = self.state
             && let Some(event) = self.poll_drain(now)
@@ -229,9 +233,9 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         }
     }
 
-    /// Reports that the answer is written. Keeps bytes of a next request. After an early answer the
-    /// connection continues only if the rest of the request is short ([`limits::BODY`]) and is
-    /// certain to be sent; otherwise a body could be mistaken for the next request.
+    /// Reports that the answer is written. Keeps the bytes of a next request. After an early answer
+    /// the connection continues only if the rest of the request is short ([`limits::BODY`]) and
+    /// certain to be sent; otherwise a body could be mistaken for a request.
     pub fn done(&mut self, now: Uptime, keep_alive: bool) {
         self.state = match core::mem::replace(&mut self.state, State::Over) {
             State::Answer if keep_alive => return self.next(now),
@@ -251,7 +255,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         self.head = 0;
     }
 
-    /// Begins the next request, with the bytes that were received after the last one.
+    /// Begins the next request with the bytes received so far.
     fn next(&mut self, now: Uptime) {
         self.head = 0;
         self.compact();
@@ -262,7 +266,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         };
     }
 
-    /// Makes space by dropping what was decoded.
+    /// Makes space by dropping decoded bytes.
     fn compact(&mut self) {
         self.buf.as_mut().copy_within(self.at..self.end, self.head);
         self.end -= self.at - self.head;
@@ -326,7 +330,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Connection<B> {
         Event::NeedData
     }
 
-    /// Drops the rest of an answered request; `None` once all of it is gone.
+    /// Drops the rest of an answered request; returns `None` when done.
     fn poll_drain(&mut self, now: Uptime) -> Option<Event<'static>> {
         loop {
             let State::Drain { deadline, decoder, left } = &mut self.state else { return None };

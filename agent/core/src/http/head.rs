@@ -1,12 +1,12 @@
-//! Request and response heads. The only file that names httparse.
+//! Parses request and response heads. The only file that uses httparse.
 //!
-//! A head is parsed again from its first byte whenever more of it arrives. Only the first
-//! [`limits::HEAD`] bytes are read, which bounds the cost and makes the result independent of how
-//! the bytes were cut.
+//! Each time more input arrives, parsing starts again from the first byte. Only the first
+//! [`limits::HEAD`] bytes are read, which bounds the cost and makes the result independent of
+//! fragmentation.
 //!
-//! A line of a head may end in a bare line feed (RFC 9112 §2.2): people type it, Go accepts it, and
-//! the Go agents' event stream begins so (P§4.3). That is safe in a head, where it can only end a
-//! line; chunk framing (`body.rs`) is strict.
+//! A line of a head may end in a bare line feed (RFC 9112 §2.2): users type it, Go accepts it, and
+//! the Go agents' event stream starts with it (P§4.3). That is safe in a head, where it can only
+//! end a line; chunk framing (`body.rs`) is strict.
 
 use httparse::{EMPTY_HEADER, Error, Header, Status};
 
@@ -86,7 +86,7 @@ impl<'b> Headers<'b> {
         self.all(name).next()
     }
 
-    /// Names and values of all fields.
+    /// Returns names and values of all fields.
     pub fn iter(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + '_ {
         self.fields.iter().copied()
     }
@@ -125,8 +125,8 @@ impl<'b> Headers<'b> {
         }
     }
 
-    /// Returns whether there is one valid `Host`, as RFC 9112 §3.2 requires; HTTP/1.0 may lack it.
-    /// The agent does not use its value, which may be empty.
+    /// Returns whether there is one valid `Host` (RFC 9112 §3.2), optional in HTTP/1.0. The agent
+    /// ignores its value, which may be empty.
     fn has_valid_host(&self, http10: bool) -> bool {
         let mut hosts = self.all("host");
         match (hosts.next(), hosts.next()) {
@@ -145,7 +145,8 @@ impl<'b> Headers<'b> {
     }
 }
 
-/// Returns true for the characters of a host and port (RFC 3986 §3.2.2), percent-encoding included.
+/// Returns whether a host and port may contain this byte (RFC 3986 §3.2.2), percent-encoding
+/// included.
 fn is_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
 }
@@ -287,8 +288,7 @@ pub fn request(bytes: &[u8]) -> Result<Option<(Request<'_>, usize)>, HeadError> 
     Ok(Some((request, length)))
 }
 
-/// Returns path and query of a target in origin form, or in absolute form reduced to it (RFC 9112
-/// §3.2).
+/// Returns path and query of a target in origin form or absolute form (RFC 9112 §3.2).
 fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
     let is_scheme =
         |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic());
@@ -310,7 +310,7 @@ fn split_target(target: &str) -> Option<(&str, Option<&str>)> {
 /// bytes, or `None` while bytes are missing.
 ///
 /// # Errors
-/// Any [`HeadError`] but [`HeadError::BadHost`].
+/// Any [`HeadError`] except [`HeadError::BadHost`].
 pub fn response(bytes: &[u8], to: Method) -> Result<Option<(Response<'_>, usize)>, HeadError> {
     let mut fields = [EMPTY_HEADER; limits::HEADERS];
     let mut parsed = httparse::Response::new(&mut fields);
@@ -332,7 +332,6 @@ pub fn response(bytes: &[u8], to: Method) -> Result<Option<(Response<'_>, usize)
     Ok(Some((Response { status, framing, keep_alive, headers }, length)))
 }
 
-/// Returns the bytes to parse: at most [`limits::HEAD`].
 fn window(bytes: &[u8]) -> &[u8] {
     bytes.get(..limits::HEAD).unwrap_or(bytes)
 }

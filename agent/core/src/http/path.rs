@@ -1,11 +1,11 @@
-//! Segments of a request path, compared decoded but forwarded raw.
+//! Splits request paths into segments, which are compared decoded but forwarded raw.
 //!
-//! A path is split before it is decoded, so `%2F` never makes a new segment. Never allocates.
+//! A path is split before decoding, so `%2F` never separates segments. Never allocates.
 
 use heapless::Vec;
 
-/// Segments that are kept: the longest path of the API has eight
-/// (`/1.0/storage-pools/P/volumes/T/V/snapshots/S`). Of a longer path only the count is used.
+/// Limit of stored segments: the longest path of the API has eight
+/// (`/1.0/storage-pools/P/volumes/T/V/snapshots/S`). Further ones are only counted.
 const MAX_SEGMENTS: usize = 9;
 
 /// A `%` that is not followed by two hex digits.
@@ -20,7 +20,7 @@ pub struct Segments<'p> {
 }
 
 impl<'p> Segments<'p> {
-    /// Splits an absolute path. `/` has no segments; a trailing slash makes an empty last one.
+    /// Splits an absolute path. `/` has no segments; after a trailing slash there is an empty one.
     ///
     /// # Errors
     /// [`BadEncoding`] if any `%` of the path is not followed by two hex digits.
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_has_no_segments_and_a_trailing_slash_has_an_empty_one() {
+    fn counts_segments_of_the_root_and_after_a_trailing_slash() {
         assert_eq!(Segments::split("/").unwrap().count(), 0);
         let path = Segments::split("/1.0/").unwrap();
         assert_eq!((path.count(), path.raw(1)), (2, ""));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_encoding_is_refused_wherever_it_stands() {
+    fn rejects_invalid_encoding_anywhere() {
         for bad in ["/%", "/a/%4", "/a/b%zz/c", "/1/2/3/4/5/6/7/8/9/10/%g0"] {
             assert_eq!(Segments::split(bad).err(), Some(BadEncoding), "{bad}");
         }

@@ -1,19 +1,19 @@
-//! Writes heads. Refuses a name or value that could end its line early.
+//! Writes heads. Refuses a name or value that could end its line.
 
 use core::fmt::{Error, Result, Write};
 
 use super::head::Request;
 
-/// How a reply marks the end of its body.
+/// How the reply marks its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
     /// `Content-Length`, bytes.
     Known(u64),
     /// `Transfer-Encoding: chunked`.
     Chunked,
-    /// The end of the connection; `Connection: close` is always sent with it.
+    /// The end of the connection; implies `Connection: close`.
     UntilClose,
-    /// No body and no field about one: 101, 204.
+    /// No body and no such field: 101, 204.
     None,
 }
 
@@ -23,7 +23,7 @@ pub enum Persistence {
     /// Closed, with `Connection: close`.
     Close,
     /// Kept open, with `Connection: keep-alive`: HTTP/1.0 closes by default (RFC 9112 §9.3).
-    Said,
+    Explicit,
     /// Kept open without a field: the default of HTTP/1.1.
     Implied,
 }
@@ -34,7 +34,7 @@ impl Persistence {
     pub fn of(request: &Request<'_>) -> Self {
         match (request.keep_alive, request.http10) {
             (false, _) => Self::Close,
-            (true, true) => Self::Said,
+            (true, true) => Self::Explicit,
             (true, false) => Self::Implied,
         }
     }
@@ -124,7 +124,7 @@ pub fn write_request(out: &mut impl Write, request: &RequestLine<'_>) -> Result 
 fn end(out: &mut impl Write, persistence: Persistence) -> Result {
     out.write_str(match persistence {
         Persistence::Close => "Connection: close\r\n\r\n",
-        Persistence::Said => "Connection: keep-alive\r\n\r\n",
+        Persistence::Explicit => "Connection: keep-alive\r\n\r\n",
         Persistence::Implied => "\r\n",
     })
 }
@@ -205,7 +205,7 @@ mod tests {
         RequestLine { method: "GET", target: "/", host: "h", body: None, close: false, extra: &[] };
 
     #[test]
-    fn heads_are_written_as_rfc_9112_has_them() {
+    fn writes_heads_as_in_rfc_9112() {
         let head = Head {
             status: 404,
             content_type: Some("text/plain"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_goes_on_is_said_to_http10_only() {
+    fn keep_alive_is_explicit_for_http10_only() {
         for (version, fields, line) in [
             ("1.0", "", "Connection: close\r\n"),
             ("1.0", "Connection: Keep-Alive\r\n", "Connection: keep-alive\r\n"),
@@ -246,8 +246,8 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_lasts_until_close_says_close() {
-        let persistence = Persistence::Said;
+    fn a_body_until_close_has_a_close_field() {
+        let persistence = Persistence::Explicit;
         let head = Head { length: Length::UntilClose, persistence, ..PLAIN };
         assert_eq!(written(&head), "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
         let head = Head { status: 101, extra: &[("Upgrade", "websocket")], ..PLAIN };
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_is_read_back_has_the_framing_it_was_written_with() {
+    fn replies_parse_with_the_framing_they_were_written_with() {
         for (length, framing) in [
             (Length::Known(u64::MAX), Framing::Length(u64::MAX)),
             (Length::Known(0), Framing::None),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_we_use_has_its_words_and_no_other_breaks_the_line() {
+    fn every_status_has_a_valid_reason_phrase() {
         for status in 0..=u16::MAX {
             assert!(is_token(&reason(status).replace(' ', "-")), "{status}");
         }

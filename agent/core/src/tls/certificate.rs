@@ -1,12 +1,12 @@
-//! Finds the public key in a certificate (X.509, RFC 5280). Nothing else of it is needed, since
-//! certificates are compared byte for byte.
+//! Finds the public key in a certificate (X.509, RFC 5280). The agent needs nothing else, because
+//! it compares certificates byte for byte.
 
 const SEQUENCE: u8 = 0x30;
 const INTEGER: u8 = 0x02;
 /// `[0] EXPLICIT Version`, absent only in version 1.
 const VERSION: u8 = 0xa0;
 
-/// The whole `SubjectPublicKeyInfo` element; `None` if `der` is no certificate.
+/// Returns the whole `SubjectPublicKeyInfo` element; `None` if `der` is not a certificate.
 #[must_use]
 pub fn public_key(der: &[u8]) -> Option<&[u8]> {
     let certificate = Element::first(der)?.of(SEQUENCE)?;
@@ -39,7 +39,7 @@ impl<'d> Element<'d> {
     fn first(der: &'d [u8]) -> Option<Self> {
         let (&tag, rest) = der.split_first()?;
         let (&length, rest) = rest.split_first()?;
-        // Up to 127 this is the length, else how many bytes of it follow: here one or two.
+        // Up to 127: the length; else how many bytes of length follow, here one or two.
         let (length, rest) = match length {
             0..=0x7f => (usize::from(length), rest),
             0x81 => rest.split_first().map(|(&one, rest)| (usize::from(one), rest))?,
@@ -53,7 +53,7 @@ impl<'d> Element<'d> {
         Some(Self { tag, whole, content })
     }
 
-    /// The element, if it has this tag.
+    /// Returns the element if it has this tag.
     fn of(self, tag: u8) -> Option<Self> {
         (self.tag == tag).then_some(self)
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_is_found_whatever_the_version_and_the_lengths() {
+    fn finds_the_key_for_all_versions_and_lengths() {
         for version in [&[][..], &[VERSION, 3, INTEGER, 1, 2]] {
             for size in [0, 1, 117, 127, 128, 255, 256, 292, 5000] {
                 let (der, key) = certificate(version, size);

@@ -1,5 +1,5 @@
-//! The decisions about TLS that are ours: the key of a pinned certificate, reading PEM, and when to
-//! make a full handshake.
+//! TLS decisions of the agent: the key of a pinned certificate, PEM, and when to make a full
+//! handshake.
 
 pub mod certificate;
 pub mod pem;

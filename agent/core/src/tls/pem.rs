@@ -5,7 +5,7 @@ use core::fmt;
 /// Longest PEM text accepted, bytes.
 pub const MAX_PEM: usize = 32 * 1024;
 
-/// Reason why there is no DER.
+/// Why PEM cannot be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PemError {
     /// No block of the wanted kind.
@@ -111,7 +111,7 @@ pub(crate) fn base64<'o>(text: &[u8], out: &'o mut [u8]) -> Result<&'o [u8], Pem
             bits &= (1 << held) - 1;
         }
     }
-    // The bits left over must be 0, 4 or 2 zeroes, with 0, 2 or 1 padding characters.
+    // The remaining bits must be 0, 4 or 2 zeroes, with 0, 2 or 1 padding characters.
     let padded = matches!((held, pads), (0, 0) | (4, 2) | (2, 1));
     if bits != 0 || !padded || length == 0 {
         return Err(PemError::BadBase64);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_4648_vectors_are_read() {
+    fn decodes_the_vectors_of_rfc_4648() {
         for (text, plain) in
             [("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9v\r\nYmFy", "foobar")]
         {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wanted_block_is_found_among_others() {
+    fn finds_the_requested_block_among_others() {
         let mut all = pem("EC PARAMETERS", "AAAA");
         all.extend(pem("EC PRIVATE KEY", "Zm9v"));
         all.extend(pem("CERTIFICATE", "Zm8="));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_blocks_are_refused() {
+    fn rejects_invalid_blocks() {
         assert_eq!(read(b""), Err(PemError::Missing));
         assert_eq!(read(&pem("PRIVATE KEY", "Zm9v")), Err(PemError::Missing));
         assert_eq!(read(b"-----BEGIN CERTIFICATE-----\nZm9v"), Err(PemError::Unended));
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(read(&pem("CERTIFICATE", &"AAAA".repeat(22))), Err(PemError::TooLong));
     }
     #[test]
-    fn the_limits_hold_to_the_byte() {
+    fn limits_apply_to_the_byte() {
         let text = pem("CERTIFICATE", &"AAAA".repeat(21));
         assert_eq!(certificate(&text, &mut [0; 63]).map(<[u8]>::len), Ok(63));
         assert_eq!(certificate(&text, &mut [0; 62]), Err(PemError::TooLong));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_of_a_block_is_refused() {
+    fn rejects_a_truncated_block() {
         let whole = pem("CERTIFICATE", "Zm9vYmFy");
         let end = whole.len() - 1;
         assert_eq!(read(&whole[..end]).unwrap(), b"foobar");

@@ -1,29 +1,29 @@
 //! Decides which call to the host resumes a TLS session and which makes a full handshake, at twelve
-//! times the work (docs/results/cost.md). The host gives a ticket in each connection, for one use (RFC 8446
-//! §4.6.1, C.4). Without a limit, many calls at once would all make full handshakes for want of
-//! tickets. So only a few do at a time, and the others wait for the tickets that those get. A call
-//! uses one ticket and gets another, so the number of tickets grows with each full handshake and a
-//! burst is over after a few rounds.
+//! times the cost (docs/results/cost.md). The host sends a single-use ticket in each connection
+//! (RFC 8446 §4.6.1, C.4). Without a limit, a burst of calls would make only full handshakes for
+//! lack of tickets. So only a few calls make one at a time, and the others wait for their tickets.
+//! A call uses one ticket and gets another, so each full handshake adds a ticket, and a burst ends
+//! after a few rounds.
 
 use heapless::Deque;
 
-/// Most tickets kept. In a burst there are more, but a waiting call takes each at once.
+/// Limit of stored tickets. In a burst more arrive, but waiting calls take them at once.
 const MAX_TICKETS: usize = 8;
-/// Most full handshakes at once.
+/// Limit of concurrent full handshakes.
 const EARNERS: u8 = 2;
 
 /// Admission of a new call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Begin: a ticket is available, or the host gives none.
+    /// Begin: a ticket is available, or the host sends none.
     Go,
     /// Begin with a full handshake; [`Tickets::earned`] must follow when it has ended.
     Earn(Earner),
-    /// Ask again after [`Tickets::put`] or [`Tickets::earned`]; begin anyway after too long a wait.
+    /// Retry after [`Tickets::put`] or [`Tickets::earned`], or begin after too long a wait.
     Wait,
 }
 
-/// Permit for a full handshake, in which the host may give a ticket.
+/// Permit for a full handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Earner {
     seen: u32,
@@ -34,11 +34,11 @@ pub struct Earner {
 pub struct Tickets<T> {
     /// Oldest first.
     kept: Deque<T, MAX_TICKETS>,
-    /// Number of tickets ever received; wraps around.
+    /// Number of received tickets; wraps around.
     came: u32,
     /// Number of full handshakes in progress.
     earners: u8,
-    /// A full handshake was answered without a ticket, and none has come since.
+    /// A full handshake was answered without a ticket, and none has arrived since.
     gives_none: bool,
 }
 
@@ -61,7 +61,7 @@ impl<T> Tickets<T> {
         Turn::Earn(Earner { seen: self.came })
     }
 
-    /// Takes the newest ticket, the one that the host is most likely to accept still.
+    /// Takes the newest ticket, which the host is most likely to accept.
     pub fn take(&mut self) -> Option<T> {
         self.kept.pop_back()
     }
@@ -76,8 +76,8 @@ impl<T> Tickets<T> {
         let Ok(()) = self.kept.push_back(ticket) else { unreachable!("one has just gone") };
     }
 
-    /// Gives back a permit. If the call was `answered` and no ticket has come since the permit was
-    /// given, the host gives none: a ticket comes before the answer.
+    /// Returns a permit. If the call was `answered` and no ticket has arrived since the permit was
+    /// issued, the host sends none: tickets arrive before the answer.
     pub fn earned(&mut self, earner: Earner, answered: bool) {
         self.earners = self.earners.saturating_sub(1);
         self.gives_none |= answered && earner.seen == self.came;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_is_used_once_and_eight_are_kept() {
+    fn keeps_eight_tickets_and_uses_the_newest_once() {
         let mut tickets = Tickets::default();
         (0..10).for_each(|ticket| tickets.put(ticket));
         let all: Vec<u32> = std::iter::from_fn(|| tickets.take()).collect();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn two_make_full_handshakes_and_the_others_wait_for_their_tickets() {
+    fn two_calls_make_full_handshakes_and_others_wait() {
         let mut tickets = Tickets::default();
         let (first, second) = (earn(&mut tickets), earn(&mut tickets));
         assert_eq!(tickets.turn(), Turn::Wait);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_host_that_gives_none_until_it_does() {
+    fn calls_do_not_wait_for_a_host_without_tickets() {
         let mut tickets = Tickets::default();
         let (first, second) = (earn(&mut tickets), earn(&mut tickets));
         tickets.earned(first, true);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_soon_over_and_few_of_it_are_full_handshakes() {
+    fn a_burst_makes_few_full_handshakes() {
         assert_eq!(burst(1), (1, 0));
         assert_eq!(burst(3), (1, 2));
         let (steps, full) = burst(64);

@@ -45,7 +45,7 @@ fn read(bytes: &[u8], size: usize) -> Result<Vec<String>, Violation> {
 }
 
 #[test]
-fn frames_are_read_at_every_cut() {
+fn reads_frames_cut_anywhere() {
     let long: Vec<u8> = (0..=255).chain(0..=99).collect();
     let mut bytes = frame(0x81, b"text");
     bytes.extend(frame(0x82, &long));
@@ -70,7 +70,7 @@ fn frames_are_read_at_every_cut() {
 }
 
 #[test]
-fn broken_frames_are_violations() {
+fn rejects_invalid_frames() {
     let take = |bytes: &[u8]| read(bytes, 1);
     assert_eq!(take(&[0x81, 0x01, b'x']), Err(Violation::NotMasked));
     assert_eq!(take(&[0xf1, 0x81]), Err(Violation::Reserved));
@@ -101,7 +101,7 @@ fn with_length(form: u8, length: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_length_has_its_shortest_form_and_63_bits() {
+fn lengths_have_the_shortest_form_and_63_bits() {
     for (form, length) in
         [(126, 0), (126, 125), (127, 0), (127, 125), (127, 0xffff), (127, 1 << 63)]
     {
@@ -114,7 +114,7 @@ fn a_length_has_its_shortest_form_and_63_bits() {
 }
 
 #[test]
-fn a_close_frame_gives_its_code_or_is_a_violation() {
+fn returns_the_code_of_a_close_frame_or_rejects_it() {
     let close = |payload: &[u8]| read(&frame(0x88, payload), 1);
     let with = |code: u16, reason: &[u8]| close(&[&code.to_be_bytes(), reason].concat());
     assert_eq!(close(b"").unwrap(), ["Close(None)"]);
@@ -130,7 +130,7 @@ fn a_close_frame_gives_its_code_or_is_a_violation() {
 }
 
 #[test]
-fn text_is_utf8_however_it_is_cut() {
+fn checks_utf8_of_text_cut_anywhere() {
     let text = "a\u{e4}\u{20ac}\u{1f600}b".as_bytes();
     for cut in 0..=text.len() {
         // Also between two fragments, with a ping between them.
@@ -154,7 +154,7 @@ fn text_is_utf8_however_it_is_cut() {
 }
 
 #[test]
-fn a_violation_is_1002_and_bad_text_1007() {
+fn violations_close_with_1002_and_bad_text_with_1007() {
     let all = [
         Violation::NotMasked,
         Violation::Reserved,
@@ -168,7 +168,7 @@ fn a_violation_is_1002_and_bad_text_1007() {
 }
 
 #[test]
-fn headers_take_the_shortest_form() {
+fn headers_have_the_shortest_form() {
     let mut out = [0; HEADER];
     for (length, size) in [(0, 2), (125, 2), (126, 4), (65535, 4), (65536, 10)] {
         assert_eq!(header(Opcode::Text, length, &mut out), size, "{length}");

@@ -38,7 +38,7 @@ fn reply(input: &mut Input<'_>) {
         2 => Length::UntilClose,
         _ => Length::None,
     };
-    let persistence = [Persistence::Close, Persistence::Said, Persistence::Implied];
+    let persistence = [Persistence::Close, Persistence::Explicit, Persistence::Implied];
     let persistence = persistence[usize::from(input.byte() % 3)];
     let status = 200 + u16::from(input.byte());
     let content_type = input.byte().is_multiple_of(2).then(|| input.text());

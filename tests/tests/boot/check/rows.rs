@@ -297,7 +297,7 @@ pub(super) const MOUNTS: &[Row] = &[
             boot.put("run/full", &"x".repeat(4096));
         },
         "note     run: no space left in {root}/run/mote: free some, or 'status' may be old, and Ready \
-         forgotten when the agent ends",
+         lost when the agent ends",
         1,
     ),
     row(

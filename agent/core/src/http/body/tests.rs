@@ -34,7 +34,7 @@ const CHUNKED: &[u8] =
 const TEXT: &[u8] = b"Wikipedia0123456789";
 
 #[test]
-fn every_framing_is_decoded_in_pieces_of_any_size_and_keeps_what_follows() {
+fn decodes_pieces_of_any_size_and_keeps_later_bytes() {
     for size in 1..=CHUNKED.len() {
         let (data, rest) = decode(Framing::Chunked, CHUNKED, size).unwrap();
         assert_eq!((data.as_slice(), rest.as_slice()), (TEXT, &b"NEXT"[..]));
@@ -49,7 +49,7 @@ fn every_framing_is_decoded_in_pieces_of_any_size_and_keeps_what_follows() {
 }
 
 #[test]
-fn one_cut_anywhere_changes_nothing() {
+fn decodes_input_cut_anywhere() {
     for cut in 0..=CHUNKED.len() {
         let (left, right) = CHUNKED.split_at(cut);
         let (data, rest) = feed(Framing::Chunked, [left, right]).unwrap();
@@ -58,7 +58,7 @@ fn one_cut_anywhere_changes_nothing() {
 }
 
 #[test]
-fn broken_chunks_are_refused_at_every_cut() {
+fn rejects_invalid_chunks_cut_anywhere() {
     for bad in [
         &b"4\nWiki\r\n0\r\n\r\n"[..],
         b"4\r\nWikiXX0\r\n\r\n",
@@ -90,7 +90,7 @@ fn broken_chunks_are_refused_at_every_cut() {
 }
 
 #[test]
-fn the_largest_chunk_size_is_taken_and_one_digit_more_is_not() {
+fn accepts_the_largest_chunk_size_and_no_further_digit() {
     let mut decoder = Decoder::new(Framing::Chunked);
     let step = decoder.decode(b"ffffffffffffffff\r\nabc").unwrap();
     assert_eq!((step.consumed, step.data), (21, &b"abc"[..]));
@@ -139,7 +139,7 @@ fn trailers_are_limited_at_their_edges() {
 }
 
 #[test]
-fn a_finished_body_takes_nothing_more() {
+fn a_finished_body_consumes_nothing() {
     let mut decoder = Decoder::new(Framing::Length(2));
     assert_eq!(decoder.decode(b"abGET").unwrap(), Step { consumed: 2, data: b"ab" });
     assert!(decoder.finished());

@@ -18,7 +18,7 @@ fn put(connection: &mut Connection, now: u64, bytes: &[u8]) {
     connection.filled(at(now), bytes.len());
 }
 
-/// The moment at which a request is answered.
+/// When to answer a request.
 #[derive(Clone, Copy, PartialEq)]
 enum Answered {
     Whole,
@@ -83,14 +83,14 @@ const THREE_SEEN: [&str; 6] =
     ["PATCH /1.0", "body {\"state\":\"Ready\"}", "POST /x", "body abc", "GET /", "body "];
 
 #[test]
-fn pipelined_requests_are_the_same_in_pieces_of_any_size() {
+fn reads_pipelined_requests_in_pieces_of_any_size() {
     for size in 1..=THREE.len() {
         assert_eq!(run(THREE, size), THREE_SEEN, "in pieces of {size}");
     }
 }
 
 #[test]
-fn bare_line_feeds_end_heads_and_leave_bodies_as_they_are() {
+fn bare_line_feeds_end_heads_and_do_not_change_bodies() {
     let input = b"PATCH /1.0 HTTP/1.1\nHost: h\nContent-Length: 3\n\n\na\nGET / HTTP/1.0\n\n";
     for size in 1..=input.len() {
         assert_eq!(run(input, size), ["PATCH /1.0", "body \na\n", "GET /", "body "], "{size}");
@@ -98,7 +98,7 @@ fn bare_line_feeds_end_heads_and_leave_bodies_as_they_are() {
 }
 
 #[test]
-fn pipelined_requests_are_the_same_at_every_cut() {
+fn reads_pipelined_requests_cut_anywhere() {
     for cut in 0..=THREE.len() {
         let (left, right) = THREE.split_at(cut);
         assert_eq!(feed([left, right], Answered::Whole), THREE_SEEN, "cut at {cut}");
@@ -106,7 +106,7 @@ fn pipelined_requests_are_the_same_at_every_cut() {
 }
 
 #[test]
-fn a_client_that_waits_gets_one_continue() {
+fn sends_one_continue_to_a_waiting_client() {
     let head = b"PUT / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
     let mut connection = connection();
     put(&mut connection, 0, head);
@@ -128,7 +128,7 @@ fn a_client_that_waits_gets_one_continue() {
 }
 
 #[test]
-fn the_request_is_there_from_its_head_to_its_answer() {
+fn the_request_is_available_from_its_head_to_its_answer() {
     let mut connection = connection();
     assert!(connection.request().is_none());
     put(&mut connection, 0, b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab");
@@ -149,7 +149,7 @@ fn the_request_is_there_from_its_head_to_its_answer() {
 }
 
 #[test]
-fn the_activity_names_the_side_that_must_act() {
+fn the_activity_shows_which_side_must_act() {
     let mut connection = connection();
     assert_eq!(connection.activity(), Activity::Silent);
     put(&mut connection, 0, b"PUT / HTTP/1.1\r\n");
@@ -169,16 +169,16 @@ fn the_activity_names_the_side_that_must_act() {
 }
 
 #[test]
-fn a_short_request_answered_early_is_drained_and_the_connection_goes_on() {
+fn drains_a_short_request_that_was_answered_early() {
     for size in 1..THREE.len() {
         let seen = feed(THREE.chunks(size), Answered::AtTheHead);
-        // The third answer keeps the connection open too, so the noise after it is parsed.
+        // The third answer also keeps the connection open, so the noise after it is parsed.
         assert_eq!(seen, ["PATCH /1.0", "POST /x", "GET /", "refuse 505"], "in pieces of {size}");
     }
 }
 
 #[test]
-fn the_length_that_is_drained_is_limited_at_its_edge() {
+fn limits_how_much_is_drained() {
     for (length, goes_on) in
         [(limits::BODY - 1, true), (limits::BODY, true), (limits::BODY + 1, false)]
     {
@@ -203,7 +203,7 @@ fn an_end_while_draining_closes() {
 }
 
 #[test]
-fn a_client_that_waits_and_is_refused_ends_it() {
+fn closes_when_a_waiting_client_is_refused() {
     let mut connection = connection();
     put(
         &mut connection,
@@ -211,13 +211,13 @@ fn a_client_that_waits_and_is_refused_ends_it() {
         b"PUT / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 18\r\n\r\n",
     );
     assert_eq!(connection.poll(at(0)), Event::Request);
-    // The client may send the body or the next request now; they cannot be told apart.
+    // Next may come the body or another request; they cannot be distinguished.
     connection.done(at(0), true);
     assert_eq!(connection.poll(at(0)), Event::Closed);
 }
 
 #[test]
-fn an_answer_that_says_close_ends_it_whatever_has_come() {
+fn an_answer_with_close_ends_the_connection() {
     let mut connection = connection();
     put(
         &mut connection,
@@ -236,7 +236,7 @@ fn an_answer_that_says_close_ends_it_whatever_has_come() {
 }
 
 #[test]
-fn how_long_a_body_can_be_is_known_from_its_head_unless_it_comes_in_chunks() {
+fn the_head_shows_the_longest_body_unless_chunked() {
     for (framing, known) in
         [("Content-Length: 7", [false, true]), ("Transfer-Encoding: chunked", [false; 2])]
     {
@@ -256,20 +256,20 @@ fn how_long_a_body_can_be_is_known_from_its_head_unless_it_comes_in_chunks() {
 }
 
 #[test]
-fn an_answer_without_a_request_ends_it() {
+fn an_answer_without_a_request_closes() {
     let mut connection = connection();
     connection.done(at(0), true);
     assert_eq!(connection.poll(at(0)), Event::Closed);
 }
 
 #[test]
-fn a_bodiless_request_answered_at_its_head_goes_on() {
+fn continues_after_a_bodiless_request_answered_early() {
     let twice = [GET, GET].concat();
     assert_eq!(feed(twice.chunks(3), Answered::AtTheHead), ["GET /", "GET /"]);
 }
 
 #[test]
-fn broken_requests_are_refused_and_end_it() {
+fn refuses_invalid_requests_and_closes() {
     assert_eq!(run(b"\x16\x03\x01hello\r\n", 3), ["refuse 400"]);
     let smuggled =
         b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -310,7 +310,7 @@ fn a_half_closed_client_gets_all_its_answers() {
 }
 
 #[test]
-fn a_large_body_passes_in_pieces_through_the_bounded_buffer() {
+fn a_large_body_passes_through_the_bounded_buffer() {
     // The longest head leaves the least space.
     let head = |fill: usize| {
         format!(
@@ -328,7 +328,7 @@ fn a_large_body_passes_in_pieces_through_the_bounded_buffer() {
     }
 }
 
-/// A request and the events that it leads to.
+/// A request and its events.
 fn a_request() -> impl proptest::strategy::Strategy<Value = (Vec<u8>, [String; 2])> {
     use proptest::prelude::*;
     ("[a-z0-9.]{0,20}", prop::collection::vec("[a-z]{1,40}", 0..4), 0..3u8, 0..40usize).prop_map(

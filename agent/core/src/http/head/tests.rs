@@ -31,7 +31,7 @@ fn three_ways(head: &str) -> String {
 }
 
 #[test]
-fn heads_read_the_same_whole_cut_anywhere_and_with_more_behind() {
+fn parses_heads_cut_anywhere_and_followed_by_input() {
     assert_eq!(
         three_ways("GET /1.0?a=b?c HTTP/1.1\r\nHost: lxd\r\nConnection: x, Close\r\n\r\n"),
         "GET /1.0 Some(\"a=b?c\") None [(\"Host\", [108, 120, 100]), \
@@ -51,7 +51,7 @@ fn heads_read_the_same_whole_cut_anywhere_and_with_more_behind() {
 }
 
 #[test]
-fn methods_are_told_apart_and_unknown_ones_keep_their_text() {
+fn distinguishes_methods_and_keeps_unknown_ones() {
     for (text, method) in [
         ("GET", Method::Get),
         ("HEAD", Method::Head),
@@ -70,7 +70,7 @@ fn methods_are_told_apart_and_unknown_ones_keep_their_text() {
 }
 
 #[test]
-fn ambiguous_framing_is_refused() {
+fn rejects_ambiguous_framing() {
     for fields in [
         "Content-Length: 3\r\nTransfer-Encoding: chunked",
         "Transfer-Encoding: chunked\r\nContent-Length: 3",
@@ -105,7 +105,7 @@ fn ambiguous_framing_is_refused() {
 }
 
 #[test]
-fn folded_and_broken_heads_are_refused() {
+fn rejects_folded_and_invalid_heads() {
     for head in [
         "GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
         "GET / HTTP/1.1\r\nA: b\r\n\tfolded\r\n\r\n",
@@ -154,7 +154,7 @@ fn a_line_of_a_head_may_end_in_a_bare_line_feed() {
 }
 
 #[test]
-fn bare_line_feeds_hide_nothing() {
+fn bare_line_feeds_cannot_hide_headers() {
     for (fields, error) in [
         ("Content-Length: 3\nTransfer-Encoding: chunked", HeadError::BadFraming),
         ("Transfer-Encoding: chunked\nContent-Length: 3", HeadError::BadFraming),
@@ -202,7 +202,7 @@ fn http11_has_one_valid_host_and_http10_may_lack_it() {
 }
 
 #[test]
-fn the_number_of_headers_is_limited_at_its_edge() {
+fn limits_the_number_of_headers() {
     let head = |count| format!("GET / HTTP/1.1\r\nHost: h\r\n{}\r\n", "A: b\r\n".repeat(count - 1));
     for count in [limits::HEADERS - 1, limits::HEADERS] {
         let (request, _) = request(head(count).as_bytes())
@@ -215,7 +215,7 @@ fn the_number_of_headers_is_limited_at_its_edge() {
 }
 
 #[test]
-fn the_length_of_a_head_is_limited_at_its_edge_whole_or_cut() {
+fn limits_the_length_of_a_head() {
     let head = |length: usize| {
         let empty = "GET / HTTP/1.1\r\nHost: h\r\n\r\n".len();
         format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(length - empty))
@@ -278,7 +278,7 @@ fn only_http11_waits_for_continue() {
 }
 
 #[test]
-fn headers_are_found_in_any_case_and_the_first_counts() {
+fn finds_headers_in_any_case_and_returns_the_first() {
     let head = b"GET / HTTP/1.1\r\nHost: h\r\nETag: \xff\r\netag: b\r\nEmpty:\r\nL: a,, b\r\n\r\n";
     let (request, _) = request(head).unwrap().unwrap();
     assert_eq!(request.headers.get("etag"), Some(&b"\xff"[..]));
@@ -288,7 +288,7 @@ fn headers_are_found_in_any_case_and_the_first_counts() {
 }
 
 #[test]
-fn a_response_knows_where_its_body_ends() {
+fn a_response_shows_where_its_body_ends() {
     for (head, to, framing, keep_alive) in [
         ("HTTP/1.1 200 OK\r\n\r\n", Method::Get, Framing::UntilClose, false),
         ("HTTP/1.1 200 OK\r\n\r\n", Method::Head, Framing::None, true),
@@ -319,7 +319,7 @@ fn a_response_knows_where_its_body_ends() {
 }
 
 #[test]
-fn every_error_has_a_status_and_a_sentence() {
+fn every_error_has_a_status_and_a_text() {
     for (error, status) in [
         (HeadError::Malformed, 400),
         (HeadError::BadFraming, 400),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_drained_is_still_under_the_deadline_of_its_body() {
+fn draining_keeps_the_deadline_of_the_body() {
     let mut connection = connection();
     put(&mut connection, 0, b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n");
     assert_eq!(connection.poll(at(1000)), Event::Request);
@@ -38,7 +38,7 @@ fn drip(connection: &mut Connection, mut now: u64, bytes: &[u8]) -> (String, u64
 }
 
 #[test]
-fn a_dripped_first_head_has_its_time_from_the_connection() {
+fn the_first_head_is_timed_from_the_connection() {
     let mut connection = connection();
     let (end, when) = drip(&mut connection, 0, &GET.repeat(2));
     assert!(end.contains("408") && end.contains("head"), "{end}");
@@ -47,7 +47,7 @@ fn a_dripped_first_head_has_its_time_from_the_connection() {
 }
 
 #[test]
-fn a_dripped_later_head_has_its_time_from_its_first_byte() {
+fn a_later_head_is_timed_from_its_first_byte() {
     let mut connection = connection();
     put(&mut connection, 0, GET);
     assert_eq!(connection.poll(at(0)), Event::Request);
@@ -60,7 +60,7 @@ fn a_dripped_later_head_has_its_time_from_its_first_byte() {
 }
 
 #[test]
-fn pipelined_bytes_of_a_head_count_from_the_answer_before() {
+fn a_pipelined_head_is_timed_from_the_previous_answer() {
     let mut connection = connection();
     put(&mut connection, 0, &[GET, b"GET"].concat());
     assert_eq!(connection.poll(at(0)), Event::Request);
@@ -72,7 +72,7 @@ fn pipelined_bytes_of_a_head_count_from_the_answer_before() {
 }
 
 #[test]
-fn a_dripped_body_has_a_time_for_the_whole_of_it() {
+fn a_slow_body_has_one_deadline() {
     for head in ["Content-Length: 99", "Transfer-Encoding: chunked"] {
         let mut connection = connection();
         put(&mut connection, 0, format!("PUT / HTTP/1.1\r\nHost: h\r\n{head}\r\n\r\n").as_bytes());
@@ -83,7 +83,7 @@ fn a_dripped_body_has_a_time_for_the_whole_of_it() {
 }
 
 #[test]
-fn an_answer_may_take_as_long_as_it_likes() {
+fn answers_have_no_deadline() {
     let mut connection = connection();
     put(&mut connection, 0, GET);
     assert_eq!(connection.poll(at(0)), Event::Request);
@@ -93,7 +93,7 @@ fn an_answer_may_take_as_long_as_it_likes() {
 }
 
 #[test]
-fn what_came_in_time_counts_even_if_it_is_looked_at_late() {
+fn input_that_arrived_in_time_counts_when_polled_late() {
     let mut connection = connection();
     put(&mut connection, 2999, b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab");
     assert_eq!(connection.poll(at(9000)), Event::Request);
@@ -102,7 +102,7 @@ fn what_came_in_time_counts_even_if_it_is_looked_at_late() {
 }
 
 #[test]
-fn a_silent_client_is_closed_without_a_word() {
+fn a_silent_client_is_closed_without_an_answer() {
     let mut connection = connection();
     assert_eq!(connection.deadline(), Some(at(3000)));
     assert_eq!(connection.poll(at(2999)), Event::NeedData);
@@ -111,7 +111,7 @@ fn a_silent_client_is_closed_without_a_word() {
 }
 
 #[test]
-fn an_empty_line_begins_no_request_that_is_owed_an_answer() {
+fn an_empty_line_starts_no_request() {
     let mut connection = connection();
     put(&mut connection, 0, &[GET, b"\r\n"].concat());
     assert_eq!(connection.poll(at(0)), Event::Request);
@@ -122,7 +122,7 @@ fn an_empty_line_begins_no_request_that_is_owed_an_answer() {
 }
 
 #[test]
-fn between_requests_the_idle_time_counts() {
+fn idle_time_limits_the_pause_between_requests() {
     let mut connection = connection();
     put(&mut connection, 0, GET);
     assert_eq!(connection.poll(at(0)), Event::Request);
