@@ -37,6 +37,22 @@ pub const fn sometimes(
     Reason { groups, check, columns, why, sometimes: true }
 }
 
+/// Reads reasons, a line each: `GROUPS | CHECK | COLUMNS | WHY`, after `~ ` if the difference comes and goes. `; ` separates
+/// names, `*` stands for all groups. The names are leaked: each table is read once.
+pub fn reasons(text: &'static str) -> Vec<Reason> {
+    let names = |text: &'static str| -> Names {
+        text.split("; ").filter(|name| *name != "*").collect::<Vec<_>>().leak()
+    };
+    let reason = |line: &'static str| {
+        let rest = line.strip_prefix("~ ");
+        let fields: Vec<_> = rest.unwrap_or(line).split(" | ").collect();
+        let [groups, check, columns, why] = fields[..] else { panic!("not a reason: {line}") };
+        let (groups, columns) = (names(groups), names(columns));
+        Reason { groups, check, columns, why, sometimes: rest.is_some() }
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(reason).collect()
+}
+
 impl Reason {
     /// Whether it is for this check in this column.
     pub fn fits(&self, group: &str, check: &str, column: &str) -> bool {

@@ -36,9 +36,9 @@ CPUs; a Go agent in an emulated VM takes four to ten times as long.
 pub fn render(columns: &[(Subject, Seen)]) -> Page {
     let cells = cells(columns);
     let titles: Vec<_> = columns.iter().map(|(subject, _)| subject.title()).collect();
-    let mut table = Table::new(REASONS, &titles);
+    let mut table = Table::new(&REASONS, &titles);
     let mut body = String::new();
-    for client in CLIENTS {
+    for client in CLIENTS.iter() {
         let (heading, head) = (client.heading, table.head("case"));
         let _fits = write!(
             body,
@@ -57,7 +57,8 @@ pub fn render(columns: &[(Subject, Seen)]) -> Page {
         }
     }
     let sums = table.sums(&["yes", "differs", "sometimes", "not run"]);
-    let text = format!("{HEAD}{sums}{body}\n## Notes\n{}{}", table.notes.list(), not_run());
+    let notes = table.notes.list();
+    let text = format!("{HEAD}{sums}{body}\n## Notes\n{notes}\n## Not run\n\n{NOT_RUN}");
     Page { text, unexplained: table.unexplained(columns.len() == Subject::COLUMNS.len()) }
 }
 
@@ -72,7 +73,7 @@ fn verdict(seen: &str) -> Verdict {
 
 /// Word and note of a cell.
 fn meaning(heading: &str, case: &str, title: &str, seen: &str) -> (&'static str, Option<String>) {
-    Table::meaning(find(REASONS, heading, case, title), &verdict(seen))
+    Table::meaning(find(&REASONS, heading, case, title), &verdict(seen))
 }
 
 /// The cases of a client in their order.
@@ -87,14 +88,6 @@ fn order<'a>(heading: &str, columns: &'a [(Subject, Seen)]) -> Vec<&'a str> {
         }
     }
     all
-}
-
-fn not_run() -> String {
-    let mut text = "\n## Not run\n\n".to_owned();
-    for (what, why) in NOT_RUN {
-        let _fits = writeln!(text, "- **{what}**: {why}");
-    }
-    text
 }
 
 /// Parses the cells of a page: `yes`, or another word and its note.

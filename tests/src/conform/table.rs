@@ -33,7 +33,7 @@ apply to this server. Numbers are notes below the table.
 /// Renders the page; if it is `whole`, each reason is for something that was seen.
 pub fn render(checks: &[Check], columns: &[(Column, Seen)], whole: bool) -> Page {
     let titles: Vec<_> = columns.iter().map(|(column, _)| column.title()).collect();
-    let mut table = Table::new(REASONS, &titles);
+    let mut table = Table::new(&REASONS, &titles);
     let (mut body, mut group, mut unknown) = (String::new(), "", Vec::new());
     for (row, check) in checks.iter().enumerate() {
         if check.group != group {
