@@ -1,5 +1,5 @@
-//! Agents and guests whose answers and requests are too long, too slow or without an end: each is given up, at a
-//! bounded cost, and the host goes on.
+//! Agents and guests whose answers and requests are too long, too slow or endless. The host gives
+//! each up at a bounded cost and continues.
 
 use std::io::Write;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::peers::host::{Host, SOON, wait};
 use crate::peers::liar::{self, Stream};
 use crate::peers::wire::{Message, accept_websocket};
 
-/// Memory that a command may have, KiB: with its program and its threads' stacks in it.
+/// Memory limit of a command, KiB, including its program and its threads' stacks.
 const MEMORY: u32 = 300 * 1024;
 
-/// Its complaint; it must fail.
+/// Returns the error message of a command that must fail.
 fn refused(host: &Host, args: &[&str]) -> String {
     let output = host.run_within(MEMORY, args);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -38,7 +38,7 @@ fn greet(stream: &mut Stream) -> std::io::Result<()> {
     whole(stream, "200 OK", body)
 }
 
-/// A host whose agent greets, and answers everything else so.
+/// Returns a host whose agent greets, and answers everything else with `answer`.
 fn world(answer: impl Fn(&mut Stream) -> std::io::Result<()> + Send + Sync + 'static) -> Host {
     liar::host(
         move |request, mut stream| {
@@ -48,7 +48,7 @@ fn world(answer: impl Fn(&mut Stream) -> std::io::Result<()> + Send + Sync + 'st
 }
 
 #[test]
-fn a_long_answer_is_refused_before_it_is_read() {
+fn rejects_a_long_answer_before_reading_it() {
     let host = world(|stream| whole(stream, "200 OK", &"x".repeat(60 << 20)));
     for command in ["state", "metrics", "operations"] {
         let error = refused(&host, &[command, "vm1"]);
@@ -57,7 +57,7 @@ fn a_long_answer_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn an_agent_that_is_slower_than_a_host_waits_is_heard_all_the_same_and_said_to_be_slow() {
+fn reads_a_slow_agents_answer_and_reports_it_as_slow() {
     let host = world(|stream| {
         std::thread::sleep(Duration::from_millis(3500));
         whole(stream, "200 OK", r#"{"type":"sync","metadata":{"processes":7}}"#)
@@ -71,7 +71,7 @@ fn an_agent_that_is_slower_than_a_host_waits_is_heard_all_the_same_and_said_to_b
 }
 
 #[test]
-fn an_answer_of_many_values_is_refused_before_they_are_made() {
+fn rejects_an_answer_of_many_values_before_parsing_it() {
     let many = format!(r#"{{"type":"sync","metadata":[{}0]}}"#, "0,".repeat(3 << 20));
     let host = world(move |stream| whole(stream, "200 OK", &many));
     for command in ["state", "metrics", "operations"] {
@@ -81,7 +81,7 @@ fn an_answer_of_many_values_is_refused_before_they_are_made() {
 }
 
 #[test]
-fn chunks_without_a_sane_size_are_refused() {
+fn rejects_chunks_with_an_invalid_size() {
     const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
     let host = world(|stream| {
         stream.write_all(HEAD)?;
@@ -102,27 +102,27 @@ fn chunks_without_a_sane_size_are_refused() {
 }
 
 #[test]
-fn what_an_agent_complains_of_is_cut() {
+fn truncates_an_agents_error_message() {
     let long = format!(r#"{{"type":"error","error":"{}"}}"#, "no ".repeat(1 << 20));
     let host = world(move |stream| whole(stream, "500 Internal Server Error", &long));
     for args in [&["state", "vm1"][..], &["exec", "vm1", "--", "true"], &["file", "ls", "vm1/"]] {
         let error = refused(&host, args);
         assert!(error.contains("no no no "), "{error}");
     }
-    // Neither does the daemon keep all of it.
+    // The daemon does not keep all of it either.
     assert!(refused(&host, &["set", "vm1", "user.a=b"]).len() < 10_000);
     assert!(host.run(&["agent-state", "vm1", "--json"]).len() < 10_000);
 }
 
-/// The head of a websocket's frame from a server.
+/// Returns the head of a websocket frame from a server.
 fn frame_head(opcode: u8, length: u64) -> Vec<u8> {
     [&[0x80 | opcode, 127][..], &length.to_be_bytes()].concat()
 }
 
 #[test]
-fn an_event_or_a_frame_has_a_longest() {
+fn limits_the_length_of_events_and_frames() {
     for (opcode, length, told) in [
-        // One frame, or a message of many.
+        // One frame, or a message of many frames.
         (1, 15u64 << 20, "longer than 4 MiB"),
         (0, 1 << 20, "longer than 4 MiB"),
     ] {
@@ -148,7 +148,7 @@ fn an_event_or_a_frame_has_a_longest() {
 }
 
 #[test]
-fn a_websocket_whose_handshake_drips_is_given_up_in_time() {
+fn gives_up_a_websocket_whose_handshake_is_slow() {
     let host = liar::host(|request, mut stream| {
         if is_greeting(request) {
             return greet(&mut stream);
@@ -164,7 +164,7 @@ fn a_websocket_whose_handshake_drips_is_given_up_in_time() {
     assert!(error.contains("took too long"), "{error}");
 }
 
-/// An agent whose command ends at once, and whose output never does.
+/// Serves a command that ends immediately, but whose output never ends.
 fn endless_output(request: &Message, mut stream: Stream) -> std::io::Result<()> {
     const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
     let target = request.first_line().split(' ').nth(1).unwrap_or_default().to_owned();
@@ -189,7 +189,7 @@ fn endless_output(request: &Message, mut stream: Stream) -> std::io::Result<()> 
 }
 
 #[test]
-fn output_that_never_ends_is_given_up_when_its_command_has_ended() {
+fn gives_up_endless_output_after_its_command_ended() {
     let host = liar::host(endless_output);
     let output = host.run_within(8 * MEMORY, &["exec", "-T", "-n", "vm1", "--", "true"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -198,7 +198,7 @@ fn output_that_never_ends_is_given_up_when_its_command_has_ended() {
 }
 
 #[test]
-fn a_guests_request_has_a_longest_and_its_instance_does_not_grow_for_ever() {
+fn limits_a_guests_requests_and_its_instances_size() {
     let mut host =
         Host::with_instance("lxd", &["mote.bearer=t", "security.devlxd.management.volumes=true"]);
     host.start();
@@ -217,7 +217,6 @@ fn a_guests_request_has_a_longest_and_its_instance_does_not_grow_for_ever() {
     let (status, said) = full.unwrap();
     assert_eq!(status, 500, "{said}");
     assert!(said.as_str().unwrap().contains("vm1 would be larger than 4 MiB"), "{said}");
-    // It is as it was before that.
     assert_eq!(guest.get("/1.0").0, 200);
     assert!(host.path("instances/vm1/instance.json").metadata().unwrap().len() <= 4 << 20);
 }

@@ -1,4 +1,4 @@
-//! What is said to be wrong: for each cause `info`, `wait` and commands name that one first.
+//! Diagnosis: `info`, `wait` and commands report the same cause first.
 
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::peers::guest::Guest;
 use crate::peers::host::{Host, SOON, wait};
 use crate::peers::qmp::Qemu;
 
-/// A host and a VM whose monitor it has.
+/// Returns a host, and a VM whose monitor the host has opened.
 fn world(flavour: &str) -> (Host, Qemu) {
     let mut host = Host::with_instance(flavour, &[]);
     let qemu = Qemu::start(&host.path("vm1.qmp"));
@@ -23,7 +23,7 @@ fn info(host: &Host) -> Value {
     serde_json::from_str(&host.run(&["info", "vm1", "--json"])).unwrap()
 }
 
-/// Waits until this is the cause; gives what is said of it, which is the same wherever it is said.
+/// Waits for this cause and returns the message, which must be the same in every report.
 fn cause(host: &Host, expected: &str) -> String {
     let look = || (info(host)["why"]["cause"] == expected).then_some(());
     if std::panic::catch_unwind(|| wait(expected, SOON, look)).is_err() {
@@ -42,14 +42,14 @@ fn cause(host: &Host, expected: &str) -> String {
 }
 
 #[test]
-fn a_vm_without_a_monitor_is_told_from_one_that_does_not_run() {
+fn distinguishes_a_vm_without_a_monitor_from_a_stopped_one() {
     let mut host = Host::with_instance("lxd", &[]);
     host.start();
     let text = cause(&host, "vm-off");
     assert!(text.contains("mote-host qemu vm1 prints how to boot it"), "{text}");
     let refused = host.try_run(&["exec", "vm1", "--", "true"]).unwrap_err();
     assert_eq!(refused, format!("mote-host: LXD VM agent is not currently running: {text}\n"));
-    // QEMU runs without -qmp: its agent calls.
+    // QEMU runs without -qmp, but its agent calls.
     assert_eq!(Guest::of(&host).get("/1.0").0, 200);
     let text = cause(&host, "monitor-silent");
     let option = format!("-qmp unix:{},server=on,wait=off", host.path("vm1.qmp").display());
@@ -57,7 +57,7 @@ fn a_vm_without_a_monitor_is_told_from_one_that_does_not_run() {
 }
 
 #[test]
-fn a_monitor_that_another_program_has_is_named() {
+fn reports_a_monitor_that_another_program_uses() {
     let mut host = Host::with_instance("lxd", &[]);
     let _taken = UnixListener::bind(host.path("vm1.qmp")).unwrap();
     host.start();
@@ -66,7 +66,7 @@ fn a_monitor_that_another_program_has_is_named() {
 }
 
 #[test]
-fn how_a_vm_ended_is_told_and_whether_its_agent_was_there() {
+fn reports_how_a_vm_ended_and_whether_its_agent_had_started() {
     for (reason, heard, expected, told) in [
         ("guest-reset", false, "reset-early", "so does a kernel panic with panic=-1"),
         ("guest-reset", true, "reset", "the guest restarted"),
@@ -96,7 +96,7 @@ fn how_a_vm_ended_is_told_and_whether_its_agent_was_there() {
 }
 
 #[test]
-fn a_vm_that_stands_still_is_not_taken_for_one_that_serves() {
+fn reports_a_paused_vm_as_paused() {
     let (host, qemu) = world("lxd");
     qemu.say("CONNECTED\n");
     host.wait_for("CONNECTED");
@@ -109,7 +109,7 @@ fn a_vm_that_stands_still_is_not_taken_for_one_that_serves() {
     cause(&host, "connected");
     qemu.event("GUEST_PANICKED");
     cause(&host, "panicked");
-    // Also one that was paused before the host came.
+    // Even if the VM was paused before the host connected.
     let (mut host, qemu) = world("lxd");
     host.kill();
     qemu.does("paused");
@@ -118,7 +118,7 @@ fn a_vm_that_stands_still_is_not_taken_for_one_that_serves() {
 }
 
 #[test]
-fn a_config_share_that_was_not_read_is_named_first() {
+fn reports_an_unread_config_share_first() {
     let (host, qemu) = world("lxd");
     qemu.share_read(0);
     qemu.event("VSERPORT_CHANGE");
@@ -131,13 +131,13 @@ fn a_config_share_that_was_not_read_is_named_first() {
     qemu.event("VSERPORT_CHANGE");
     let text = cause(&host, "silent");
     assert!(text.contains("virtio_console") && text.contains("com.canonical.lxd"), "{text}");
-    // Somebody has opened the port and says nothing.
+    // A program has opened the port and sends nothing.
     qemu.event_with("VSERPORT_CHANGE", &json!({"id": "qemu_serial", "open": true}));
     cause(&host, "nothing-said");
 }
 
 #[test]
-fn certificates_that_do_not_fit_are_named_from_either_side() {
+fn reports_which_side_has_another_certificate() {
     let (host, qemu) = world("incus");
     // An agent with the share of another instance.
     let other = host.init("vm2", "incus", &[]);
@@ -146,7 +146,7 @@ fn certificates_that_do_not_fit_are_named_from_either_side() {
     qemu.say("STARTED\n");
     let text = cause(&host, "agents-certificate");
     assert!(text.contains("agent.crt") && text.contains("create the config disk again"), "{text}");
-    // One that shows the right certificate, and knows another host.
+    // An agent with the right certificate that knows another host.
     let mixed = host.path("mixed");
     std::fs::create_dir(&mixed).unwrap();
     for (from, file) in
@@ -167,9 +167,9 @@ fn certificates_that_do_not_fit_are_named_from_either_side() {
 }
 
 #[test]
-fn an_agent_without_vsock_is_not_one_that_was_here() {
+fn reports_an_agent_without_vsock() {
     let (host, qemu) = world("lxd");
-    // It announces itself by the port, and nobody listens at its vsock.
+    // It announces itself on the port, but does not listen on vsock.
     qemu.say("STARTED\n");
     host.wait_for("STARTED");
     let text = cause(&host, "no-vsock");
@@ -177,14 +177,14 @@ fn an_agent_without_vsock_is_not_one_that_was_here() {
 }
 
 #[test]
-fn an_agent_that_is_gone_is_told_from_one_that_never_was() {
+fn distinguishes_a_lost_agent_from_one_that_never_started() {
     let (host, qemu) = world("lxd");
     let socket = host.path("vm1.p.listen_8443");
     let _agent = Agent::start(&socket, &host.share("vm1"), "lxd-agent", Preamble::None);
     qemu.say("STARTED\n");
     host.wait_for("CONNECTED");
     cause(&host, "connected");
-    // Killed, or its package was removed.
+    // The process was killed, or its package was removed.
     std::fs::remove_file(&socket).unwrap();
     let text = cause(&host, "agent-gone");
     assert!(text.contains("without reporting STOPPED") && text.contains("start it"), "{text}");
@@ -196,7 +196,7 @@ fn an_agent_that_is_gone_is_told_from_one_that_never_was() {
 }
 
 #[test]
-fn an_agent_that_said_goodbye_leaves_its_vm_and_its_ready() {
+fn keeps_vm_and_ready_after_stopped() {
     let (host, qemu) = world("lxd");
     let socket = host.path("vm1.p.listen_8443");
     let _agent = Agent::start(&socket, &host.share("vm1"), "lxd-agent", Preamble::None);
@@ -234,7 +234,7 @@ fn a_vm_is_stopped_by_its_power_button_or_by_force() {
     drop(qemu);
     assert!({ stopping }.wait().unwrap().success());
     assert_eq!(info(&host)["status"], "Stopped");
-    // Without a monitor the host is only told.
+    // Without a monitor, the host knows only what the user tells it.
     host.run(&["start", "vm1"]);
     assert_eq!(info(&host)["status"], "Running");
     host.run(&["stop", "vm1"]);
@@ -242,11 +242,11 @@ fn a_vm_is_stopped_by_its_power_button_or_by_force() {
 }
 
 #[test]
-fn who_waits_hears_of_the_vms_end() {
+fn wait_reports_the_end_of_the_vm() {
     let (host, qemu) = world("lxd");
     let mut waiting = host.command(&["wait", "vm1", "--for", "CONNECTED", "--timeout", "600"]);
     let waiting = mote_machine::bounded(waiting.stderr(Stdio::piped())).unwrap();
-    // It has to have seen the VM run.
+    // The host must have seen the VM run.
     std::thread::sleep(mote_machine::patient(std::time::Duration::from_millis(300)));
     qemu.event_with("SHUTDOWN", &json!({"guest": true, "reason": "guest-panic"}));
     drop(qemu);

@@ -28,11 +28,11 @@ fn printed(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The names of all commands, from the help.
+/// Returns the names of all commands in the help.
 fn commands() -> Vec<String> {
     let help = printed(&mut mote_host(&["--help"]));
     let rows = help.lines().skip_while(|line| *line != "Commands:").skip(1);
-    // Long explanations go on in further lines, which are indented more.
+    // Long explanations continue on lines that are indented further.
     let rows = rows.take_while(|line| !line.is_empty());
     let names = rows.filter(|line| !line.starts_with("   "));
     names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
@@ -53,7 +53,7 @@ fn every_command_has_help_and_needs_no_host_for_it() {
 }
 
 #[test]
-fn completions_know_every_command_and_are_sound() {
+fn completions_know_every_command_and_are_valid() {
     for (shell, check) in [("bash", "bash"), ("zsh", "zsh"), ("fish", "fish"), ("elvish", "")] {
         let text = printed(&mut mote_host(&["completions", shell]));
         assert!(text.contains("MOTE_HOST_COMPLETE") && text.contains(" mote-host"), "{text}");
@@ -61,7 +61,7 @@ fn completions_know_every_command_and_are_sound() {
             let mut bash = Command::new(check);
             assert!(bash.args(["-n", "-c", &text]).status().unwrap().success());
         }
-        // What the shells' scripts ask.
+        // The query that the shells' scripts make.
         let mut asked = mote_host(&["--", "mote-host", ""]);
         asked.env("MOTE_HOST_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "1");
         let all = printed(asked.env("_CLAP_IFS", "\n"));
@@ -93,7 +93,7 @@ fn completions_know_every_command_and_are_sound() {
 }
 
 #[test]
-fn the_directory_may_come_from_the_environment_and_is_the_users_own_otherwise() {
+fn takes_the_directory_from_the_environment_or_the_users_home() {
     let mut host = Host::with_instance("lxd", &[]);
     host.start();
     let mut list = mote_host(&["list", "-q"]);
@@ -137,7 +137,7 @@ fn an_agent_without_vsock_reports_itself_by_the_port() {
     let qemu = Qemu::start(&host.path("vm1.qmp"));
     host.start();
     wait("the first read", SOON, || (qemu.reads() > 0).then_some(()));
-    // Of which the ring keeps 16 bytes.
+    // The ring keeps only 16 bytes of it.
     qemu.say("STARTED\n{\"pid\":1,\"processes\":7,\"swap_usage\":0}\n");
     let words = "In words     the agent reports itself by the port alone: no vsock in the guest";
     let info = || printed(&mut host.command(&["info", "vm1"]));
@@ -146,7 +146,7 @@ fn an_agent_without_vsock_reports_itself_by_the_port() {
 }
 
 #[test]
-fn an_agent_that_calls_and_has_no_status_port_is_told_from_a_silent_one() {
+fn distinguishes_an_agent_without_a_status_port_from_a_silent_one() {
     let mut host = Host::with_instance("lxd", &[]);
     let qemu = Qemu::start(&host.path("vm1.qmp"));
     host.start();
@@ -178,7 +178,7 @@ fn a_vm_that_never_ran_is_not_running() {
 }
 
 #[test]
-fn waiting_ends_with_the_state_or_says_what_is_in_the_way() {
+fn wait_ends_with_the_state_or_reports_the_obstacle() {
     let mut host = Host::with_instance("lxd", &[]);
     let agent = Agent::start(
         &host.path("vm1.p.listen_8443"),
@@ -232,7 +232,7 @@ fn a_daemon_that_is_being_started_is_waited_for_too() {
 }
 
 #[test]
-fn the_fault_in_force_is_shown_wherever_one_looks() {
+fn every_report_shows_the_active_fault() {
     let mut host = Host::with_instance("lxd", &[]);
     host.start();
     host.run(&["fault", "vm1", "slow", "40"]);
@@ -250,7 +250,7 @@ fn the_fault_in_force_is_shown_wherever_one_looks() {
 }
 
 #[test]
-fn what_the_guest_wrote_cannot_steer_a_terminal() {
+fn guest_output_cannot_control_a_terminal() {
     let mut host = Host::with_instance("lxd", &[]);
     host.start();
     let qemu = Qemu::start(&host.path("vm1.qmp"));
@@ -280,7 +280,7 @@ fn a_deleted_instance_is_gone_and_its_name_is_free() {
     assert_eq!(host.run(&["list", "-q"]), "");
     assert!(!host.path("instances/vm1").exists() && !door.exists());
     assert!(host.try_run(&["info", "vm1"]).unwrap_err().contains("no instance is called vm1"));
-    // The next one of that name is another one.
+    // The next instance of that name is a new one.
     host.init("vm1", "lxd", &["user.n=2"]);
     assert_eq!(Guest::of(&host).get("/1.0/config/user.n").1, "2");
     let qemu = Qemu::start(&host.path("vm1.qmp"));
@@ -303,7 +303,7 @@ fn a_deleted_instance_is_gone_and_its_name_is_free() {
 }
 
 #[test]
-fn init_needs_a_name_only_and_says_how_to_boot() {
+fn init_needs_only_a_name_and_prints_how_to_boot() {
     let host = Host::new();
     let made = output(&host, &["init", "vm1"]);
     let share = String::from_utf8(made.stdout.clone()).unwrap();

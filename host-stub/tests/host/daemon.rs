@@ -1,4 +1,4 @@
-//! The daemon as a process: killed, ended, started twice, started beside another one.
+//! The daemon as a process: killed, stopped, started twice, started next to another one.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -40,7 +40,7 @@ fn a_daemon_killed_while_it_writes_leaves_a_readable_state() {
             let text = std::fs::read(host.path("instances/vm1/instance.json")).unwrap();
             let stored: serde_json::Value = serde_json::from_slice(&text).unwrap();
             let n: u32 = stored["config"]["user.n"].as_str().unwrap().parse().unwrap();
-            // What was confirmed is there; one more may be.
+            // What was confirmed is on disk. One more change may be.
             assert!(told == 0 || n == told || n == told + 1, "told {told}, stored {n}");
         });
         host.kill();
@@ -49,7 +49,7 @@ fn a_daemon_killed_while_it_writes_leaves_a_readable_state() {
 }
 
 #[test]
-fn a_directory_in_which_others_write_is_not_used() {
+fn rejects_a_directory_that_others_can_write_to() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let host = Host::new();
     let set = |mode| {
@@ -71,7 +71,7 @@ fn a_directory_in_which_others_write_is_not_used() {
 }
 
 #[test]
-fn sigterm_ends_it_with_zero_and_its_sockets_are_gone() {
+fn sigterm_exits_0_and_removes_the_sockets() {
     let mut host = Host::with_instance("lxd", &[]);
     host.start();
     let devlxd = host.path(&format!("vm1.p_{}", host.port()));
@@ -111,7 +111,7 @@ fn two_daemons_with_two_instances_each_know_their_own() {
 }
 
 #[test]
-fn an_instance_made_while_the_daemon_runs_is_served_and_half_of_one_is_ignored() {
+fn serves_a_new_instance_and_ignores_an_incomplete_one() {
     let mut host = Host::new();
     std::fs::create_dir_all(host.path("instances/half/config")).unwrap();
     host.start();
@@ -127,7 +127,7 @@ fn an_instance_made_while_the_daemon_runs_is_served_and_half_of_one_is_ignored()
 }
 
 #[test]
-fn agent_conf_is_for_the_next_start_and_a_running_vm_keeps_the_old_one() {
+fn agent_conf_changes_at_the_next_start_of_the_vm() {
     let mut host = Host::with_instance("lxd", &[]);
     host.start();
     let first = host.port();
@@ -141,7 +141,7 @@ fn agent_conf_is_for_the_next_start_and_a_running_vm_keeps_the_old_one() {
     assert_eq!(host.conf()["port"], first, "the guest has it already");
     drop(qemu);
     wait("the next one", SOON, || (host.conf()["port"] == host.port()).then_some(()));
-    // A VM that ended while no daemon ran is found out.
+    // The daemon detects a VM that ended while no daemon was running.
     host.run(&["start", "vm1"]);
     host.kill();
     host.start();
@@ -171,10 +171,10 @@ fn the_control_socket_speaks_plain_http() {
 }
 
 #[test]
-fn what_is_kept_is_nobody_elses_and_nobody_else_stops_the_daemon() {
+fn only_the_owner_can_read_the_directory_and_stop_the_daemon() {
     use std::os::unix::fs::PermissionsExt;
     let mut host = Host::new();
-    // As an older one has made them.
+    // As written by older versions.
     std::fs::create_dir(host.path("instances")).unwrap();
     std::fs::write(host.path("lock"), "").unwrap();
     host.init("vm1", "lxd", &[]);
@@ -195,7 +195,7 @@ fn what_is_kept_is_nobody_elses_and_nobody_else_stops_the_daemon() {
 }
 
 #[test]
-fn a_boot_does_not_take_a_daemon_that_is_about_to_end_for_one_that_serves() {
+fn a_boot_does_not_use_a_daemon_that_is_ending() {
     let host = Host::new();
     let qemu = host.path("qemu");
     std::fs::write(&qemu, "#!/bin/sh\necho nothing to run >&2\nexit 1\n").unwrap();
@@ -220,7 +220,7 @@ fn a_boot_does_not_take_a_daemon_that_is_about_to_end_for_one_that_serves() {
         let boot = ["boot", "b", "--accel", "tcg", "--qemu", &qemu, "--kernel", &qemu];
         let output = host.command(&boot).env("MOTE_VSOCK", &vsock).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
-        // It came as far as QEMU.
+        // It got as far as QEMU.
         assert!(said.contains("nothing to run"), "{said}");
         let _ended = daemon.kill();
         daemon.wait().unwrap();

@@ -81,7 +81,7 @@ fn old_lxd_does_not_know_ready() {
 }
 
 #[test]
-fn ready_is_set_taken_back_and_lost_by_stop_and_by_a_new_daemon() {
+fn ready_is_set_withdrawn_and_lost_with_the_vm_or_the_daemon() {
     let mut host = Host::with_instance("lxd", &[]);
     let qemu = Qemu::start(&host.path("vm1.qmp"));
     host.start();
@@ -114,14 +114,14 @@ fn ready_is_set_taken_back_and_lost_by_stop_and_by_a_new_daemon() {
 }
 
 #[test]
-fn strangers_get_nothing_whoever_they_are() {
+fn refuses_every_other_certificate() {
     let mut host = Host::with_instance("lxd", &[]);
     let other = host.init("other", "lxd", &[]);
     let old = host.init("old", "incus", &[]);
     host.start();
     let unauthorized = (401, json!("Unauthorized"));
     assert_eq!(Guest::with_share(&host, "vm1", None).get("/1.0"), unauthorized);
-    // A neighbour's certificate is good on the neighbour's vsock only.
+    // A neighbour's certificate is valid only on the neighbour's vsock.
     assert_eq!(Guest::with_share(&host, "vm1", Some(&other)).get("/1.0"), unauthorized);
     assert_eq!(Guest::with_share(&host, "other", Some(&other)).get("/1.0").0, 200);
     let text =
@@ -131,7 +131,7 @@ fn strangers_get_nothing_whoever_they_are() {
 }
 
 #[test]
-fn an_image_has_the_size_that_was_asked_for_and_always_the_same_bytes() {
+fn an_image_has_the_requested_size_and_constant_content() {
     let size = 1_234_567;
     let size_key = format!("mote.image.size={size}");
     let (host, guest) = started("lxd", &[&size_key]);
@@ -151,7 +151,7 @@ fn an_image_has_the_size_that_was_asked_for_and_always_the_same_bytes() {
 }
 
 #[test]
-fn followers_hear_of_one_instance_or_of_all() {
+fn events_are_of_one_instance_or_of_all() {
     let (host, guest) = started("lxd", &[]);
     host.init("other", "lxd", &[]);
     let follow = |args: &[&str]| {
@@ -167,7 +167,7 @@ fn followers_hear_of_one_instance_or_of_all() {
     };
     let (mut all, of_all) = follow(&["events"]);
     let (mut one, of_one) = follow(&["events", "vm1"]);
-    // Until both are heard.
+    // Until both listen.
     std::thread::sleep(std::time::Duration::from_millis(500));
     host.run(&["start", "other"]);
     guest.ask("PATCH", "/1.0", r#"{"state":"Ready"}"#);

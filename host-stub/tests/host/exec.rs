@@ -1,4 +1,4 @@
-//! `exec`, against an agent whose every socket is watched (P§4.1).
+//! `exec` against an agent that records every socket (P§4.1).
 
 use std::io::Write;
 use std::process::{Child, Output, Stdio};
@@ -46,7 +46,6 @@ fn run(host: &Host, args: &[&str], input: &[u8]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Waits until the command runs.
 fn runs(shell: &Shell) {
     wait("the sockets", SOON, || (shell.order().last()?.starts_with("/1.0/op")).then_some(()));
 }
@@ -56,7 +55,7 @@ fn errors(output: &Output) -> String {
 }
 
 #[test]
-fn calls_and_sockets_come_in_the_order_of_the_servers_own_client() {
+fn makes_calls_in_the_order_of_the_servers_client() {
     for flavour in ["lxd", "incus"] {
         let (host, _qemu, shell) = world(flavour, End::Event { code: 7 });
         let before = shell.order().len();
@@ -66,10 +65,10 @@ fn calls_and_sockets_come_in_the_order_of_the_servers_own_client() {
         assert_eq!((output.status.code(), output.stdout == input), (Some(7), true));
         let mut order = shell.order().split_off(before);
         let look = format!("/1.0/operations/{ID}");
-        // The query is by the waiting thread, at the same time as the sockets' threads begin.
+        // The waiting thread sends the query while the sockets' threads start.
         assert_eq!(order.pop(), Some(look));
         if flavour == "lxd" {
-            // Data sockets are connected all at once.
+            // Data sockets connect at the same time.
             order[4..].sort();
         }
         assert_eq!(order, ["/1.0", "/1.0/events", "/1.0/exec", "control", "0", "1", "2"]);
@@ -83,13 +82,13 @@ fn calls_and_sockets_come_in_the_order_of_the_servers_own_client() {
 }
 
 #[test]
-fn an_end_of_which_no_event_tells_is_found_by_asking() {
+fn finds_an_end_without_an_event_by_a_query() {
     let (host, _qemu, _shell) = world("lxd", End::Asked { code: 3 });
     assert_eq!(run(&host, &["vm1", "cat"], b"").status.code(), Some(3));
 }
 
 #[test]
-fn special_codes_have_their_words() {
+fn special_exit_codes_have_messages() {
     let missing = "Command not found: cat, or what it runs (PATH is /usr/local/sbin:/usr/local/bin:/usr/sbin:\
                    /usr/bin:/sbin:/bin)";
     for (code, words) in [(127, missing), (126, "Command not executable")] {
@@ -101,7 +100,7 @@ fn special_codes_have_their_words() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_told_and_a_reader_who_has_enough_is_not() {
+fn reports_failed_writes_but_not_a_closed_pipe() {
     let (host, _qemu, _shell) = world("lxd", End::Event { code: 0 });
     let said = |out: Stdio| {
         let mut command = host.command(&["exec", "-T", "vm1", "cat"]);
@@ -122,7 +121,7 @@ fn output_that_cannot_be_written_is_told_and_a_reader_who_has_enough_is_not() {
 }
 
 #[test]
-fn a_shell_is_a_login_shell_as_the_servers_own() {
+fn starts_a_login_shell_as_servers_do() {
     let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
     let mut command = host.command(&["shell", "-T", "-e", "A=b=c", "vm1"]);
     let output = command.stdin(Stdio::null()).output().unwrap();
@@ -133,7 +132,7 @@ fn a_shell_is_a_login_shell_as_the_servers_own() {
 }
 
 #[test]
-fn info_says_who_answers_and_without_an_answer_why_not() {
+fn info_shows_the_agent_or_why_it_does_not_answer() {
     let (host, qemu, _shell) = world("incus", End::Event { code: 0 });
     let info = host.run(&["info", "vm1"]);
     for row in ["Status       Running", "Agent        CONNECTED for ", "Program      incus-agent"] {
@@ -164,7 +163,7 @@ fn a_lost_guest_is_129_and_an_absent_one_is_an_error() {
 }
 
 #[test]
-fn our_signals_go_to_control() {
+fn passes_signals_on_to_control() {
     let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
     let mut child = start(&host, &["vm1", "cat"]);
     runs(&shell);
@@ -181,7 +180,7 @@ fn our_signals_go_to_control() {
 }
 
 #[test]
-fn a_signal_ends_it_whose_output_nobody_reads() {
+fn a_signal_ends_exec_while_its_output_is_unread() {
     for signal in [Signal::TERM, Signal::INT] {
         let (host, _qemu, shell) = world("lxd", End::Event { code: 0 });
         let mut child = start(&host, &["vm1", "cat"]);
@@ -195,7 +194,7 @@ fn a_signal_ends_it_whose_output_nobody_reads() {
 }
 
 #[test]
-fn a_signal_ends_it_whose_guest_is_silent() {
+fn a_signal_ends_exec_while_the_guest_is_silent() {
     for (signal, terminal) in [(Signal::TERM, "-T"), (Signal::INT, "-T"), (Signal::TERM, "-t")] {
         let (host, _qemu, shell) = world("lxd", End::Silent);
         let mut child = start_with(&host, terminal, &["vm1", "cat"]);
@@ -207,7 +206,7 @@ fn a_signal_ends_it_whose_guest_is_silent() {
 }
 
 #[test]
-fn a_silent_guest_is_lost_unless_its_vm_stands_still() {
+fn a_silent_guest_is_lost_unless_its_vm_is_paused() {
     let [(host, _qemu, shell), (other, still, others)] =
         [world("incus", End::Silent), world("lxd", End::Silent)];
     let limit = Duration::from_secs(30);

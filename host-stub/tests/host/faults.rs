@@ -1,4 +1,4 @@
-//! What the host does wrong when told to, and what guests cannot make it do wrong.
+//! Faults that the host makes on request, and faults that guests cannot cause.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ fn started() -> (Host, Guest) {
     (host, guest)
 }
 
-/// Sends a request and shows what comes first, or why nothing does.
+/// Sends a request and returns the first bytes of the answer, or the error.
 fn first_bytes(guest: &Guest) -> std::io::Result<Vec<u8>> {
     let mut stream = guest.connect();
     stream.write_all(b"GET /1.0 HTTP/1.1\r\n\r\n")?;
@@ -27,11 +27,11 @@ fn first_bytes(guest: &Guest) -> std::io::Result<Vec<u8>> {
 }
 
 #[test]
-fn each_fault_looks_as_it_is_called_and_none_ends_it() {
+fn every_fault_works_and_the_daemon_survives() {
     let (host, guest) = started();
     let fault = |args: &[&str]| host.run(&[&["fault", "vm1"], args].concat());
     fault(&["reset"]);
-    // The handshake worked, and then it was over.
+    // The handshake succeeds, then the connection ends.
     assert!(first_bytes(&guest).map_or(true, |bytes| bytes.is_empty()));
     fault(&["garbage"]);
     assert!(!first_bytes(&guest).unwrap().starts_with(b"HTTP"));
@@ -51,13 +51,13 @@ fn each_fault_looks_as_it_is_called_and_none_ends_it() {
 }
 
 #[test]
-fn a_stalled_connection_says_nothing_and_ends_with_its_time() {
+fn a_stalled_connection_ends_at_its_limit() {
     let (host, guest) = started();
     host.run(&["fault", "vm1", "stall", "1"]);
     let begun = Instant::now();
     assert_eq!(drain(&mut guest.connect_raw()), b"");
     assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}", begun.elapsed());
-    // Without a time it lasts longer than a host gives a guest otherwise.
+    // Without a duration, it lasts longer than the usual time limit for a guest.
     host.run(&["fault", "vm1", "stall"]);
     let mut socket = guest.connect_raw();
     socket.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
@@ -66,7 +66,7 @@ fn a_stalled_connection_says_nothing_and_ends_with_its_time() {
 }
 
 #[test]
-fn a_huge_answer_goes_on_until_the_guest_has_enough() {
+fn a_huge_answer_continues_until_the_guest_closes() {
     let (host, guest) = started();
     host.run(&["fault", "vm1", "huge"]);
     let mut stream = guest.connect();
@@ -84,7 +84,7 @@ fn a_huge_answer_goes_on_until_the_guest_has_enough() {
 }
 
 #[test]
-fn a_guest_that_is_silent_or_drips_is_hung_up_on_after_three_seconds() {
+fn closes_a_silent_or_slow_guest_after_three_seconds() {
     let (_host, guest) = started();
     let begun = Instant::now();
     let mut silent = guest.connect_raw();
@@ -103,9 +103,9 @@ fn a_guest_that_is_silent_or_drips_is_hung_up_on_after_three_seconds() {
 }
 
 #[test]
-fn whoever_comes_while_two_hundred_are_silent_is_served_before_they_are_given_up() {
+fn serves_a_caller_while_two_hundred_are_silent() {
     let (host, guest) = started();
-    // These last.
+    // These remain in effect.
     host.run(&["fault", "vm1", "stall", "9999"]);
     let held: Vec<_> = (0..200).map(|_| guest.connect_raw()).collect();
     let threads = || std::fs::read_dir(format!("/proc/{}/task", host.pid())).unwrap().count();
@@ -133,7 +133,7 @@ fn six_hundred_calls_of_fifty_callers_all_succeed() {
 }
 
 #[test]
-fn two_hundred_commands_at_once_are_all_answered() {
+fn serves_a_command_next_to_two_hundred_idle_connections() {
     let (host, _guest) = started();
     let held: Vec<_> = (0..200)
         .map(|_| std::os::unix::net::UnixStream::connect(host.path("control.sock")).unwrap())
@@ -143,7 +143,7 @@ fn two_hundred_commands_at_once_are_all_answered() {
 }
 
 #[test]
-fn nonsense_is_survived() {
+fn survives_invalid_requests() {
     let (host, guest) = started();
     for bytes in [&b""[..], b"\0", b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 0xff, 0xff]] {
         let mut socket = guest.connect_raw();

@@ -1,5 +1,5 @@
-//! Guests that lie about their files: nothing is written outside of the target, and nothing they
-//! say costs more than it may.
+//! Guests that lie about their files. mote-host writes nothing outside of the target, and their
+//! answers cannot exceed its memory and time limits.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,11 +12,10 @@ use crate::peers::sftp::{
     FSTAT, LSTAT, OPEN, OPENDIR, READ, READDIR, READLINK, STAT, Said, guest, of_tree,
 };
 
-/// Memory that the command may have, KiB: with its program, its threads' stacks and one listing in
-/// it.
+/// Memory limit of the command, KiB, including its program, its threads' stacks and one listing.
 const MEMORY: u32 = 400 * 1024;
 
-/// Its complaint; it must fail.
+/// Returns the error message of a command that must fail.
 fn refused(host: &Host, args: &[&str]) -> String {
     let output = host.run_within(MEMORY, args);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -33,7 +32,7 @@ fn pulled(host: &Host) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(error) }
 }
 
-/// A file that is not the guest's to write.
+/// Creates a file that the guest must not change.
 fn outside(host: &Host) -> PathBuf {
     let outside = host.path("outside");
     fs::write(&outside, "mine").unwrap();
@@ -45,7 +44,7 @@ fn is_untouched(host: &Host) {
 }
 
 #[test]
-fn a_name_that_is_listed_twice_is_refused() {
+fn rejects_a_name_that_is_listed_twice() {
     let host = guest(|asked| match (asked.kind, asked.path.as_str(), asked.nth) {
         (LSTAT, "/t/x", 0) => Said::Link,
         (READLINK, ..) => Said::Target("../outside"),
@@ -63,7 +62,7 @@ fn a_name_that_is_listed_twice_is_refused() {
 }
 
 #[test]
-fn a_file_is_never_written_through_a_link_that_an_earlier_pull_left() {
+fn never_writes_a_file_through_a_link_of_an_earlier_pull() {
     let host = guest(|asked| {
         let what = |path: &str| if path == "/t" { Said::Directory } else { Said::File };
         of_tree(asked, what, &["x", "y"])
@@ -83,7 +82,7 @@ fn a_file_is_never_written_through_a_link_that_an_earlier_pull_left() {
 }
 
 #[test]
-fn a_directory_is_never_filled_through_a_link() {
+fn never_fills_a_directory_through_a_link() {
     let host = guest(|asked| {
         let what = |path: &str| match path {
             "/t" | "/t/d" => Said::Directory,
@@ -92,7 +91,7 @@ fn a_directory_is_never_filled_through_a_link() {
         of_tree(asked, what, if asked.path == "/t" { &["d"] } else { &["outside"] })
     });
     outside(&host);
-    // Also where the link is the target's own name.
+    // Even if the link is the target itself.
     for link in ["target/t/d", "target/t"] {
         let _none = fs::remove_dir_all(host.path("target"));
         fs::create_dir_all(host.path(link).parent().unwrap()).unwrap();
@@ -104,9 +103,9 @@ fn a_directory_is_never_filled_through_a_link() {
 }
 
 #[test]
-fn a_directory_that_is_replaced_meanwhile_leads_nowhere_else() {
-    // As any user who can write to the target could do it: between two files a link takes its
-    // directory's place.
+fn a_directory_replaced_during_a_pull_has_no_effect() {
+    // A user who can write to the target can do the same: replace a directory by a link between two
+    // files.
     let target = Arc::new(OnceLock::<PathBuf>::new());
     let ours = target.clone();
     let host = guest(move |asked| {
@@ -126,7 +125,7 @@ fn a_directory_that_is_replaced_meanwhile_leads_nowhere_else() {
 }
 
 #[test]
-fn devices_and_directories_that_are_in_the_way_are_left_alone() {
+fn keeps_existing_devices_and_directories() {
     let host = guest(|asked| {
         let what = |path: &str| if path == "/t" { Said::Directory } else { Said::File };
         of_tree(asked, what, &["x"])
@@ -145,7 +144,7 @@ fn devices_and_directories_that_are_in_the_way_are_left_alone() {
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused_and_links_are_never_followed() {
+fn rejects_names_with_paths_and_never_follows_links() {
     for name in ["../outside", "/outside", "", "a\0b"] {
         let host = guest(move |asked| {
             of_tree(asked, |path| if path == "/t" { Said::Directory } else { Said::File }, &[name])
@@ -166,7 +165,7 @@ fn names_that_lead_elsewhere_are_refused_and_links_are_never_followed() {
 }
 
 #[test]
-fn a_listing_without_end_is_given_up() {
+fn gives_up_an_endless_listing() {
     let many: fn(usize) -> Vec<String> =
         |nth| (0..500).map(|number| format!("name-{nth}-{number}")).collect();
     let nothing: fn(usize) -> Vec<String> = |_| Vec::new();
@@ -185,7 +184,7 @@ fn a_listing_without_end_is_given_up() {
         let target = host.path("target");
         let pull = &["file", "pull", "-r", "vm1/t", target.to_str().unwrap()][..];
         let others: [&[&str]; 2] = [&["file", "ls", "vm1/t"], &["file", "rm", "-r", "vm1/t"]];
-        // 64 MiB take their time.
+        // 64 MiB take a while.
         let others = if told.contains("MiB") { &others[..0] } else { &others[..] };
         for args in [pull].iter().chain(others) {
             let error = refused(&host, args);
@@ -198,8 +197,8 @@ fn a_listing_without_end_is_given_up() {
 }
 
 #[test]
-fn a_tree_without_a_bottom_is_given_up() {
-    // Each directory has one; what is held of all above it counts too.
+fn gives_up_an_endlessly_deep_tree() {
+    // Each directory has one. The limit covers all directories on the path.
     let wide: Vec<String> = (0..3000).map(|number| format!("d{number}")).collect();
     for (names, told) in [(vec!["d".to_owned()], "deeper than 256"), (wide, "longer than 64 MiB")] {
         let host = guest(move |asked| match (asked.kind, asked.nth) {
@@ -215,7 +214,7 @@ fn a_tree_without_a_bottom_is_given_up() {
 }
 
 #[test]
-fn what_nobody_asked_for_ends_the_session() {
+fn an_unsolicited_answer_ends_the_session() {
     let host = guest(|asked| match asked.kind {
         STAT | LSTAT => Said::Flood,
         _ => Said::Done,
@@ -225,7 +224,7 @@ fn what_nobody_asked_for_ends_the_session() {
 }
 
 #[test]
-fn more_than_was_asked_for_and_numbers_that_overflow_are_survived() {
+fn survives_excess_data_and_overflowing_numbers() {
     let host = guest(|asked| match asked.kind {
         READ => Said::Data(vec![b'x'; 40_000]),
         OPEN | OPENDIR => Said::Handle,
@@ -238,13 +237,13 @@ fn more_than_was_asked_for_and_numbers_that_overflow_are_survived() {
     assert!(error.contains("40000 bytes where up to 32768 were asked for"), "{error}");
     let output = host.run_within(MEMORY, &["file", "df", "vm1/"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The host is there for all that.
+    // The host still serves others.
     wait("the host", SOON, || host.try_run(&["list"]).ok());
 }
 
 #[test]
-fn no_pull_follows_a_link_that_an_earlier_one_made() {
-    // What is a link at the first pull is a file or directory at the second.
+fn never_follows_a_link_of_an_earlier_pull() {
+    // A link at the first pull is a file or directory at the second.
     let is_second = Arc::new(AtomicBool::new(false));
     let ours = is_second.clone();
     let host = guest(move |asked| {
@@ -285,7 +284,7 @@ fn no_pull_follows_a_link_that_an_earlier_one_made() {
         assert!(error.contains("is a symbolic link here and"), "{to}: {error}");
     }
     assert_eq!(fs::read_dir(host.path("elsewhere")).unwrap().count(), 0);
-    // Where the path begins as the shell calls this directory, links in that name are the user's.
+    // If the path begins with the shell's name of this directory, its links are the user's.
     std::os::unix::fs::symlink(&host.directory, host.path("home")).unwrap();
     let (home, to) = (host.path("home"), host.path("home/new"));
     let mut command = host.command(&["file", "pull", "vm1/outside", to.to_str().unwrap()]);
@@ -295,7 +294,7 @@ fn no_pull_follows_a_link_that_an_earlier_one_made() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_named_and_the_rest_is_copied() {
+fn reports_what_cannot_be_copied_and_copies_the_rest() {
     let names: Vec<String> = (0..20).map(|number| format!("pipe{number:02}")).collect();
     let host = guest(move |asked| {
         let what = |path: &str| match path {
@@ -317,10 +316,10 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_copied() {
     for name in ["a", "z"] {
         assert_eq!(fs::read_to_string(host.path("target").join(name)).unwrap(), "of the guest");
     }
-    // One that was named is an error.
+    // For a named file it is an error.
     let error = refused(&host, &["file", "pull", "-r", "vm1/t/pipe00", &target]);
     assert!(error.contains("neither a file nor a directory nor a link"), "{error}");
-    // And the other way: nobody ever opens the pipe's other end.
+    // The reverse: no process ever opens the pipe's other end.
     let source = host.path("source");
     fs::create_dir(&source).unwrap();
     for name in ["a", "z"] {
@@ -337,9 +336,9 @@ fn what_cannot_be_copied_is_named_and_the_rest_is_copied() {
 }
 
 #[test]
-fn a_directory_that_is_replaced_during_a_push_shows_nothing_else() {
-    // As a guest does it that writes to a share with the source: before it answers, a link takes
-    // the directory's place.
+fn a_directory_replaced_during_a_push_has_no_effect() {
+    // A guest can do this if the source is on a share: before it answers, it replaces the directory
+    // by a link.
     let source = Arc::new(OnceLock::<PathBuf>::new());
     let opened = Arc::new(AtomicBool::new(false));
     let (ours, seen) = (source.clone(), opened.clone());
@@ -364,7 +363,7 @@ fn a_directory_that_is_replaced_during_a_push_shows_nothing_else() {
 }
 
 #[test]
-fn a_push_says_which_bits_were_dropped_and_why_a_file_is_protected() {
+fn a_push_reports_dropped_bits_and_protected_files() {
     use std::os::unix::fs::PermissionsExt;
     let host = guest(|asked| match (asked.kind, asked.path.as_str()) {
         (OPEN, "/tmp/theirs") => Said::Refused(3),

@@ -1,5 +1,5 @@
-//! The real `mote-host` between a scripted QEMU, an agent and a guest that are made here, of rustls
-//! and strings. Nothing of the agent's is used, so a mistake in both would have to be made twice.
+//! The real `mote-host` with a scripted QEMU, agent and guest, made of rustls and strings. They
+//! share no code with the agent, so the same mistake would have to be made twice.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test's set-up fails the test")]
 #![allow(clippy::disallowed_methods, reason = "of the files that a test makes")]

@@ -1,4 +1,4 @@
-//! The ring buffer, what follows from its lines, and calls to the agent.
+//! The ring buffer, the effects of its lines, and calls to the agent.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn agent_socket(host: &Host) -> PathBuf {
     host.path("vm1.p.listen_8443")
 }
 
-/// A host, its VM and an agent in it, nothing said yet.
+/// Returns a host, its VM, and an agent that has not announced itself.
 fn world(flavour: &str, config: &[&str]) -> (Host, Qemu, Agent) {
     let mut host = Host::with_instance(flavour, config);
     let server = if flavour == "incus" { "incus-agent" } else { "lxd-agent" };
@@ -25,7 +25,8 @@ fn world(flavour: &str, config: &[&str]) -> (Host, Qemu, Agent) {
     (host, qemu, agent)
 }
 
-/// Says it, and waits until the host has read the ring after that: twice, since what is read first is dealt with before.
+/// Writes `text` and waits until the host has read the ring twice: it handles the first read before
+/// the second.
 fn said_and_read(qemu: &Qemu, text: &str) {
     for _ in 0..2 {
         let before = qemu.reads();
@@ -39,7 +40,7 @@ fn put_ok(host: &Host) -> Option<bool> {
 }
 
 #[test]
-fn started_brings_one_get_and_one_put_with_the_daemons_address() {
+fn started_causes_one_get_and_one_put_with_the_daemons_address() {
     let (host, qemu, agent) = world("lxd", &[]);
     qemu.say("STARTED\n");
     let put = agent.wait_for("PUT /1.0 HTTP/1.1", 1);
@@ -51,7 +52,7 @@ fn started_brings_one_get_and_one_put_with_the_daemons_address() {
     assert_eq!(put.sni.as_deref(), Some("unspecified"));
     assert_eq!(put.message.header("Host"), Some("custom.socket"));
     assert_eq!(put.message.header("Connection"), Some("close"));
-    // Heartbeats are no news.
+    // Heartbeats change nothing.
     for _ in 0..3 {
         said_and_read(&qemu, "STARTED\n");
     }
@@ -62,7 +63,7 @@ fn started_brings_one_get_and_one_put_with_the_daemons_address() {
     assert!(host.log().contains("vm1: PUT /1.0 ok in "));
     let readable = host.run(&["agent-state", "vm1"]);
     assert!(readable.starts_with("vm1: agent CONNECTED since "), "{readable}");
-    // Made by the same thread as the PUT of a heartbeat would be.
+    // The thread that would send a heartbeat's PUT sends these.
     host.run(&["set", "vm1", "user.a=b"]);
     agent.wait_for("POST /1.0/events", 1);
     let puts = agent.lines().iter().filter(|line| line.starts_with("PUT ")).count();
@@ -70,7 +71,7 @@ fn started_brings_one_get_and_one_put_with_the_daemons_address() {
 }
 
 #[test]
-fn incus_puts_its_own_flag_without_asking_first_and_keeps_note() {
+fn incus_puts_its_flag_without_a_get_and_records_it() {
     let (host, qemu, agent) = world("incus", &["security.guestapi=false"]);
     qemu.say("STARTED\n");
     let put = agent.wait_for("PUT /1.0 HTTP/1.1", 1);
@@ -84,7 +85,7 @@ fn incus_puts_its_own_flag_without_asking_first_and_keeps_note() {
     };
     noted("STARTED");
     assert!(host.log().contains("instance-agent-started"));
-    // Twice, because newer Incus looks at the line before the last (P§2.3).
+    // Twice, because newer Incus reads the line before the last (P§2.3).
     qemu.say("STOPPED\nSTOPPED\n");
     noted("STOPPED");
 }
@@ -109,7 +110,7 @@ fn a_failed_put_is_not_repeated_before_the_agent_was_stopped() {
 }
 
 #[test]
-fn a_dripping_agent_is_given_up_after_three_seconds() {
+fn gives_up_a_slow_agent_after_three_seconds() {
     let (host, qemu, agent) = world("lxd", &[]);
     agent.mood(Mood::Drips);
     let begun = Instant::now();
@@ -133,7 +134,7 @@ fn on_a_slow_machine_a_command_gives_an_agent_more_time() {
 }
 
 #[test]
-fn an_agent_with_another_certificate_is_told_nothing() {
+fn sends_nothing_to_an_agent_with_another_certificate() {
     let mut host = Host::with_instance("lxd", &[]);
     let other = host.init("other", "lxd", &[]);
     let agent = Agent::start(&agent_socket(&host), &other, "lxd-agent", Preamble::None);
@@ -147,7 +148,7 @@ fn an_agent_with_another_certificate_is_told_nothing() {
 }
 
 #[test]
-fn an_agent_of_the_other_server_is_not_told_either() {
+fn sends_nothing_to_an_agent_of_the_other_server() {
     let mut host = Host::with_instance("lxd", &[]);
     let share = host.share("vm1");
     let agent = Agent::start(&agent_socket(&host), &share, "incus-agent", Preamble::None);
@@ -159,7 +160,7 @@ fn an_agent_of_the_other_server_is_not_told_either() {
 }
 
 #[test]
-fn behind_vhost_device_vsock_nothing_is_sent_before_its_ok() {
+fn sends_nothing_before_the_ok_of_vhost_device_vsock() {
     let mut host = Host::new();
     let (vsock, monitor) = (host.path("vs"), host.path("qmp"));
     let (vsock, monitor) = (text(&vsock), text(&monitor));
@@ -177,7 +178,7 @@ fn behind_vhost_device_vsock_nothing_is_sent_before_its_ok() {
 }
 
 #[test]
-fn a_vm_that_comes_late_is_found_and_one_that_goes_is_stopped() {
+fn finds_a_late_vm_and_reports_its_end() {
     let mut host = Host::with_instance("lxd", &[]);
     let share = host.share("vm1");
     let agent = Agent::start(&agent_socket(&host), &share, "lxd-agent", Preamble::None);
@@ -185,7 +186,7 @@ fn a_vm_that_comes_late_is_found_and_one_that_goes_is_stopped() {
     std::thread::sleep(Duration::from_millis(300));
     for round in 1..=2 {
         let qemu = Qemu::start(&host.path("vm1.qmp"));
-        // Written before anybody listened.
+        // Written before the host listened.
         qemu.mutter("STARTED\n");
         agent.wait_for("PUT ", round);
         wait("RUNNING", SOON, || (host.state()["status"] == "Running").then_some(()));
@@ -213,9 +214,9 @@ fn without_events_the_ring_is_read_now_and_then() {
 }
 
 #[test]
-fn a_switched_devlxd_is_put_before_it_is_true() {
+fn puts_devlxd_before_the_change_takes_effect() {
     let (host, qemu, agent) = world("lxd", &[]);
-    // Running, but nobody is there to be told: the change fails, as on a real host.
+    // The VM runs, but its agent is absent: the change fails, as on a real host.
     let error = host.try_run(&["set", "vm1", "security.devlxd=false"]).unwrap_err();
     assert!(error.contains("LXD VM agent is not currently running"), "{error}");
     qemu.say("STARTED\n");
@@ -265,7 +266,7 @@ fn a_query_shows_status_and_body() {
 }
 
 #[test]
-fn withheld_puts_are_withheld_until_the_fault_is_gone() {
+fn withholds_puts_until_the_fault_ends() {
     let (host, qemu, agent) = world("lxd", &[]);
     host.run(&["fault", "vm1", "deny-put"]);
     qemu.say("STARTED\n");

@@ -12,7 +12,7 @@ use crate::peers::agent::{Agent, Preamble};
 use crate::peers::host::{Host, SOON, text, wait};
 use crate::peers::wire::certificate;
 
-/// Makes an instance whose port is at `path`.
+/// Creates an instance whose port is at `path`.
 fn init(host: &Host, path: &str, extra: &[&str]) {
     let prefix = host.path("vm1.p");
     let mut args = vec!["init", "vm1", "--flavour", "lxd", "--vsock-plain", text(&prefix)];
@@ -21,7 +21,7 @@ fn init(host: &Host, path: &str, extra: &[&str]) {
     host.run(&args);
 }
 
-/// What the host says.
+/// Returns the host's CONNECT line.
 fn connect(host: &Host) -> String {
     let hash = digest(&SHA256, &certificate(&host.path("server.crt")));
     let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -49,7 +49,7 @@ impl Port {
         line
     }
 
-    /// Nothing comes for a while.
+    /// Returns whether nothing arrives for a while.
     fn is_quiet(&mut self) -> bool {
         let stream = self.reader.get_mut();
         stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -60,14 +60,14 @@ impl Port {
 }
 
 #[test]
-fn connect_is_said_at_once_and_after_every_started_and_there_is_no_put() {
+fn sends_connect_at_start_and_after_each_started_and_no_put() {
     let mut host = Host::new();
     let path = host.path("serial");
     init(&host, text(&path), &[]);
     let share = host.share("vm1");
     let socket = host.path("vm1.p.listen_8443");
     let agent = Agent::start(&socket, &share, "lxd-agent", Preamble::None);
-    // Certificate and switch are in the share from the beginning, the port need not be right.
+    // Certificate and switch are in the share from the beginning. The port may be outdated.
     assert_eq!(host.conf()["certificate"], host.certificate().as_str());
     assert_eq!(host.conf()["devlxd"], true);
     let listener = UnixListener::bind(&path).unwrap();
@@ -82,14 +82,14 @@ fn connect_is_said_at_once_and_after_every_started_and_there_is_no_put() {
     port.say("CONNECTED\n");
     host.wait_for("CONNECTED");
     assert!(port.is_quiet());
-    // An agent that crashed says STARTED again, without STOPPED before.
+    // An agent that crashed sends STARTED again, without STOPPED before.
     port.say("STARTED\n");
     assert_eq!(port.line(), connect);
     port.say("STOPPED\n");
     host.wait_for("STOPPED");
     assert!(port.is_quiet());
     assert_eq!(agent.lines().len(), 0);
-    // A host that was killed finds the port again, and tells its new address.
+    // A host that was killed finds the port again and announces its new address.
     host.kill();
     host.start();
     let mut port = Port::accept(&listener);
@@ -98,7 +98,7 @@ fn connect_is_said_at_once_and_after_every_started_and_there_is_no_put() {
 }
 
 #[test]
-fn a_host_sharing_memory_gives_back_what_it_reads_and_is_not_confused_by_its_own() {
+fn shares_memory_and_ignores_its_own_line() {
     let mut host = Host::new();
     let path = host.path("serial");
     init(&host, text(&path), &["--shared-memory"]);
@@ -109,7 +109,7 @@ fn a_host_sharing_memory_gives_back_what_it_reads_and_is_not_confused_by_its_own
     assert_eq!(port.line(), connect);
     port.say("STARTED\n");
     assert_eq!((port.line().as_str(), port.line()), ("STARTED\n", connect.clone()));
-    // Its own words, come back to it; it gives back even those.
+    // The host ignores its own line when it comes back.
     port.say(&connect);
     assert_eq!(port.line(), connect);
     assert!(port.is_quiet(), "and says nothing more");
@@ -117,7 +117,7 @@ fn a_host_sharing_memory_gives_back_what_it_reads_and_is_not_confused_by_its_own
 }
 
 #[test]
-fn a_closed_port_is_opened_again() {
+fn reopens_a_closed_port() {
     let mut host = Host::new();
     let path = host.path("serial");
     init(&host, text(&path), &[]);
@@ -134,7 +134,7 @@ fn a_closed_port_is_opened_again() {
 }
 
 #[test]
-fn a_tty_does_as_well() {
+fn works_on_a_tty() {
     let mut host = Host::new();
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();

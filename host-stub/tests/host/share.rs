@@ -1,4 +1,4 @@
-//! The config share: what a guest finds of its templates, NICs and mounts.
+//! The config share: templates, NICs and mounts as a guest finds them.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn templates_and_nics_are_written_at_init() {
 }
 
 #[test]
-fn mounts_follow_the_devices_of_a_running_lxd_vm_and_of_a_stopped_incus_vm_only() {
+fn updates_mounts_of_running_lxd_and_stopped_incus_vms() {
     for (flavour, source, live) in [("lxd", "lxd_my--disk", 1), ("incus", "incus_my-disk", 0)] {
         let mut host = Host::with_instance(flavour, &[]);
         host.start();

@@ -1,4 +1,4 @@
-//! Storage, instances and operations, for those who have the token.
+//! Storage, instances and operations for callers with the token.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn ask(guest: &Guest, method: &str, path: &str, body: &str) -> (u16, Value) {
 }
 
 #[test]
-fn only_the_token_opens_it_and_only_if_it_is_switched_on() {
+fn needs_the_token_and_the_option() {
     let (host, guest) = trusted(&[]);
     let wrong = "Authorization: Bearer secre\r\n";
     let refused = (403, json!("You must be authenticated"));
@@ -43,7 +43,7 @@ fn only_the_token_opens_it_and_only_if_it_is_switched_on() {
 }
 
 #[test]
-fn volumes_and_snapshots_come_and_go_and_survive_a_killed_daemon() {
+fn volumes_and_snapshots_survive_a_killed_daemon() {
     let (mut host, guest) = trusted(&[]);
     let new = r#"{"name":"v","type":"custom","config":{"size":"1","a":"b"}}"#;
     let begun = ask(&guest, "POST", VOLUMES, new).1;
@@ -88,7 +88,7 @@ fn a_stale_etag_changes_nothing() {
 }
 
 #[test]
-fn operations_are_waited_for_and_cancelled() {
+fn waits_for_operations_and_cancels_them() {
     let (_host, guest) = trusted(&["mote.operation.ms=700"]);
     let begin = |name: &str| {
         let body = format!(r#"{{"name":"{name}","type":"custom"}}"#);

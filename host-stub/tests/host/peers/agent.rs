@@ -1,4 +1,4 @@
-//! An agent: TLS with the certificates of the share, and as much of its API as a host calls.
+//! An agent: TLS with the certificates of the share, and the part of its API that hosts call.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,14 +12,14 @@ use serde_json::Value;
 use super::host::{SOON, wait};
 use super::wire::{Message, Pinned, certificate, key, provider, read};
 
-/// How it behaves.
+/// Behaviour of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     /// Answers 200.
     Well,
     /// Answers 500 to PUT.
     Refuses,
-    /// Answers a byte at a time, for ever, and correctly as far as it gets.
+    /// Answers correctly, but one byte at a time and without end.
     Drips,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum Mood {
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) message: Message,
-    /// The name that was asked for in the handshake.
+    /// The server name in the handshake.
     pub(crate) sni: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Agent {
     mood: Arc<Mutex<Mood>>,
 }
 
-/// What is before TLS.
+/// What precedes TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preamble {
     None,
@@ -55,7 +55,7 @@ pub(crate) enum Preamble {
 }
 
 impl Agent {
-    /// An agent at `socket` with the files of `share`. `server` is its name in `GET /1.0`.
+    /// Starts an agent at `socket` with the files of `share`. `server` is its name in `GET /1.0`.
     pub(crate) fn start(
         socket: &Path,
         share: &Path,
@@ -85,12 +85,12 @@ impl Agent {
         self.calls.lock().unwrap().clone()
     }
 
-    /// The lines of all calls.
+    /// Returns the request lines of all calls.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.calls().iter().map(|call| call.line().to_owned()).collect()
     }
 
-    /// Waits for a call that begins so, and gives the `nth`, counted from one.
+    /// Waits for the `nth` call that begins with `line`, counted from one.
     pub(crate) fn wait_for(&self, line: &str, nth: usize) -> Call {
         wait(line, SOON, || {
             self.calls().into_iter().filter(|call| call.line().starts_with(line)).nth(nth - 1)
@@ -98,7 +98,7 @@ impl Agent {
     }
 }
 
-/// TLS with the certificates of a share.
+/// Returns the configuration for the certificates of a share.
 pub(crate) fn tls(share: &Path) -> Arc<ServerConfig> {
     let config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -124,7 +124,8 @@ fn serve(
         let mut line = [0; 13];
         stream.read_exact(&mut line)?;
         assert_eq!(&line, b"CONNECT 8443\n");
-        // The device loses what comes with it: a client that sends before the OK never gets an answer.
+        // The device discards data that arrives with it: a client that sends before the OK gets no
+        // answer.
         stream.set_nonblocking(true)?;
         assert!(stream.read(&mut [0; 1]).is_err(), "sent before OK");
         stream.set_nonblocking(false)?;
@@ -159,7 +160,6 @@ fn serve(
     stream.flush()
 }
 
-/// A request without a length has no body.
 fn read_request(stream: &mut impl Read) -> std::io::Result<Message> {
     let message = read(stream)?;
     assert!(message.header("Content-Length").is_some(), "{}", message.head);

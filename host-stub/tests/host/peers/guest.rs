@@ -16,19 +16,19 @@ use super::wire::{Message, certificate, key, provider, read};
 
 pub(crate) type Stream = StreamOwned<ClientConnection, UnixStream>;
 
-/// A guest of a host's.
 pub(crate) struct Guest {
     socket: PathBuf,
     config: Arc<ClientConfig>,
 }
 
 impl Guest {
-    /// The guest of `vm1`.
+    /// Returns the guest of `vm1`.
     pub(crate) fn of(host: &Host) -> Self {
         Self::with_share(host, "vm1", Some(&host.share("vm1")))
     }
 
-    /// Somebody behind an instance's vsock, with a share's certificate or with none.
+    /// Returns a caller behind an instance's vsock, with the certificate of `share` if there is
+    /// one.
     pub(crate) fn with_share(host: &Host, instance: &str, share: Option<&Path>) -> Self {
         let builder = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -50,7 +50,7 @@ impl Guest {
         Self { socket, config: Arc::new(config) }
     }
 
-    /// A connection on which nothing was sent yet.
+    /// Connects without sending anything.
     pub(crate) fn connect(&self) -> Stream {
         let socket = UnixStream::connect(&self.socket).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -59,14 +59,14 @@ impl Guest {
         StreamOwned::new(connection, socket)
     }
 
-    /// Below TLS.
+    /// Connects without TLS.
     pub(crate) fn connect_raw(&self) -> UnixStream {
         let socket = UnixStream::connect(&self.socket).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         socket
     }
 
-    /// Sends a request; whatever comes back, or why nothing does.
+    /// Sends a request and returns the answer, or the error.
     pub(crate) fn try_ask(
         &self,
         method: &str,
@@ -84,7 +84,7 @@ impl Guest {
         read(&mut stream)
     }
 
-    /// Sends a request with headers; status, and metadata or the error's text.
+    /// Sends a request with headers. Returns the status, and the metadata or the error's text.
     pub(crate) fn ask_with(
         &self,
         method: &str,
@@ -113,7 +113,7 @@ impl Guest {
     }
 }
 
-/// What comes until the other side closes; an error is an end too.
+/// Returns all data up to the end of the connection or an error.
 pub(crate) fn drain(stream: &mut impl Read) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _cut = stream.read_to_end(&mut bytes);

@@ -1,4 +1,4 @@
-//! A `mote-host` in a directory of its own, to be asked, killed and started again.
+//! A `mote-host` in its own directory, which tests call, kill and restart.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// For things that should happen at once, on a busy machine.
+/// Limit for actions that are immediate on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// Looks until there is something.
+/// Polls until `look` returns something.
 #[track_caller]
 pub(crate) fn wait<T>(what: &str, limit: Duration, look: impl FnMut() -> Option<T>) -> T {
     mote_machine::wait(what, limit, look).0
 }
 
-/// A host; its daemon is killed and its directory removed when dropped.
+/// A host. Dropping it kills its daemon and removes its directory.
 pub(crate) struct Host {
-    /// Its directory. Sockets of the other parts are here too.
+    /// The directory, which also contains the other sides' sockets.
     pub(crate) directory: PathBuf,
     daemon: Option<Child>,
 }
@@ -28,21 +28,21 @@ impl Host {
     pub(crate) fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        // Short, because unix sockets' paths are.
+        // Short, because paths of unix sockets are limited.
         let name = format!("mh{}-{count}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).unwrap();
         Self { directory, daemon: None }
     }
 
-    /// A host with one instance `vm1`, whose agent is called by plain sockets.
+    /// Creates a host with one instance `vm1`, whose agent is called over plain sockets.
     pub(crate) fn with_instance(flavour: &str, config: &[&str]) -> Self {
         let host = Self::new();
         host.init("vm1", flavour, config);
         host
     }
 
-    /// Makes an instance with plain sockets `NAME.p` and QMP at `NAME.qmp`; gives its share.
+    /// Creates an instance with plain sockets `NAME.p` and QMP at `NAME.qmp`. Returns its share.
     pub(crate) fn init(&self, name: &str, flavour: &str, config: &[&str]) -> PathBuf {
         let (prefix, qmp) = (self.path(&format!("{name}.p")), self.path(&format!("{name}.qmp")));
         let mut args = vec!["init", name, "--flavour", flavour];
@@ -68,7 +68,7 @@ impl Host {
         command
     }
 
-    /// Starts the daemon and waits until it can be asked.
+    /// Starts the daemon and waits until it answers.
     pub(crate) fn start(&mut self) {
         let log = File::options().append(true).create(true).open(self.path("log")).unwrap();
         let daemon = self.command(&["daemon"]).stdin(Stdio::null()).stderr(log).spawn().unwrap();
@@ -76,7 +76,7 @@ impl Host {
         wait("the daemon", SOON, || self.try_run(&["list"]).ok());
     }
 
-    /// Ends the daemon as a crash would.
+    /// Kills the daemon.
     pub(crate) fn kill(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill().unwrap();
@@ -84,12 +84,12 @@ impl Host {
         }
     }
 
-    /// The daemon's process id.
+    /// Returns the daemon's process id.
     pub(crate) fn pid(&self) -> u32 {
         self.daemon.as_ref().unwrap().id()
     }
 
-    /// Ends the daemon politely.
+    /// Stops the daemon by SIGTERM.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
         let mut daemon = self.daemon.take().unwrap();
         let pid = rustix::process::Pid::from_child(&daemon);
@@ -97,19 +97,19 @@ impl Host {
         wait("the daemon's end", SOON, || daemon.try_wait().unwrap())
     }
 
-    /// Runs a command that must succeed.
+    /// Runs a command that must succeed, and returns its output.
     pub(crate) fn run(&self, args: &[&str]) -> String {
         self.try_run(args).unwrap_or_else(|error| panic!("{args:?}: {error}\n{}", self.log()))
     }
 
-    /// Runs a command; what it printed, or its complaint.
+    /// Runs a command. Returns its output, or its error message.
     pub(crate) fn try_run(&self, args: &[&str]) -> Result<String, String> {
         let output = mote_machine::output(&mut self.command(args)).unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
 
-    /// Runs a command with so much memory, KiB; it ends within a minute.
+    /// Runs a command with this memory limit, KiB, for at most a minute.
     pub(crate) fn run_within(&self, memory: u32, args: &[&str]) -> Output {
         let mut command = Command::new("sh");
         let program = env!("CARGO_BIN_EXE_mote-host");
@@ -128,12 +128,12 @@ impl Host {
         child.wait_with_output().unwrap()
     }
 
-    /// `agent-state --json`.
+    /// Returns the output of `agent-state --json`.
     pub(crate) fn state(&self) -> Value {
         serde_json::from_str(&self.run(&["agent-state", "vm1", "--json"])).unwrap()
     }
 
-    /// Waits for the agent's state.
+    /// Waits until the agent has this state.
     pub(crate) fn wait_for(&self, state: &str) {
         wait(state, SOON, || (self.state()["state"] == state).then_some(()));
     }
@@ -166,7 +166,7 @@ impl Drop for Host {
     }
 }
 
-/// A path as an argument.
+/// Converts a path to an argument.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }

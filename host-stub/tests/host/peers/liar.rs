@@ -1,4 +1,4 @@
-//! An agent that does with a connection whatever a test wants.
+//! An agent that passes each connection to a test's function.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(crate) fn start(
     });
 }
 
-/// A host whose `vm1` has such an agent, and is there: it has called.
+/// Returns a host whose `vm1` has such an agent, which has announced itself.
 pub(crate) fn host(
     act: impl Fn(&Message, Stream) -> std::io::Result<()> + Send + Sync + 'static,
 ) -> Host {

@@ -1,4 +1,4 @@
-//! A QEMU of which there is only the monitor and a ring buffer (P§2.3).
+//! A QEMU that consists of a monitor and a ring buffer (P§2.3).
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
@@ -19,7 +19,7 @@ struct Inner {
     orders: Vec<String>,
 }
 
-/// It ends when dropped, as if killed.
+/// A QEMU that ends, as if killed, when dropped.
 pub(crate) struct Qemu {
     inner: Arc<Mutex<Inner>>,
     path: std::path::PathBuf,
@@ -37,7 +37,7 @@ impl Qemu {
             for stream in listener.incoming().flatten() {
                 ours.lock().unwrap().monitor = Some(stream.try_clone().unwrap());
                 serve(&ours, stream);
-                // Dropped: nobody is to find us again.
+                // The QEMU was dropped, so nothing must connect again.
                 if Arc::strong_count(&ours) == 1 {
                     return;
                 }
@@ -50,13 +50,13 @@ impl Qemu {
         self.inner.lock().unwrap()
     }
 
-    /// The guest opens its port, writes and closes it: there is an event.
+    /// Opens the port, writes and closes it, so that QEMU sends an event.
     pub(crate) fn say(&self, text: &str) {
         self.mutter(text);
         self.event("VSERPORT_CHANGE");
     }
 
-    /// The guest writes without opening or closing: there is none.
+    /// Writes without opening or closing the port, so that QEMU sends no event.
     pub(crate) fn mutter(&self, text: &str) {
         self.inner().ring.write(text.as_bytes());
     }
@@ -72,22 +72,22 @@ impl Qemu {
         }
     }
 
-    /// What it does, in its own word.
+    /// Sets the status that QEMU reports.
     pub(crate) fn does(&self, does: &'static str) {
         self.inner().does = does;
     }
 
-    /// So many bytes of the config disk were read.
+    /// Sets the number of bytes that were read from the config disk.
     pub(crate) fn share_read(&self, count: u64) {
         self.inner().share_read = Some(count);
     }
 
-    /// It is given this order.
+    /// Returns whether QEMU received this command.
     pub(crate) fn is_ordered(&self, order: &str) -> bool {
         self.inner().orders.iter().any(|given| given == order)
     }
 
-    /// How often the ring was read.
+    /// Returns how often the ring was read.
     pub(crate) fn reads(&self) -> u32 {
         self.inner().reads
     }

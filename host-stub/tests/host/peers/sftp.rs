@@ -1,4 +1,4 @@
-//! A guest whose SFTP server says what a test wants: a function answers each request, true or not.
+//! A guest whose SFTP server answers each request with the result of a test's function.
 
 use std::io::{Read, Write};
 
@@ -17,49 +17,48 @@ pub(crate) const READLINK: u8 = 19;
 const STATUS: u8 = 101;
 const END_OF_FILE: u32 = 1;
 
-/// What is asked.
+/// A request.
 pub(crate) struct Asked {
     pub(crate) kind: u8,
-    /// The path; of an open thing its handle, which is its path.
+    /// The path, or the handle, which is the path.
     pub(crate) path: String,
     /// Counts the requests of this kind for this path in this session, from 0.
     pub(crate) nth: usize,
 }
 
-/// What is answered.
+/// An answer.
 pub(crate) enum Said {
     File,
     Directory,
     Link,
-    /// Something with this mode, and user and group of this id.
+    /// Attributes with this mode; the second number is user and group id.
     Other(u32, u32),
-    /// A refusal.
+    /// A refusal with this code.
     Refused(u32),
-    /// Names of one packet.
+    /// Names in one packet.
     Names(Vec<String>),
-    /// Where a link points to.
+    /// The target of a link.
     Target(&'static str),
     Data(Vec<u8>),
-    /// The end of a file or of a list.
+    /// The end of a file or list.
     End,
     Done,
-    /// A handle, which is the path.
+    /// A handle: the path.
     Handle,
     /// Eleven times this number.
     Numbers(u64),
-    /// Answers to requests that nobody made, without end.
+    /// Unsolicited answers without end.
     Flood,
-    /// Data that comes byte by byte, for half a minute.
+    /// Data that arrives one byte at a time for half a minute.
     Trickle,
 }
 
-/// A host whose guest `vm1` has such files.
+/// Returns a host whose guest `vm1` answers like this.
 pub(crate) fn guest(answer: impl Fn(&Asked) -> Said + Send + Sync + 'static) -> Host {
     liar::host(move |request, mut stream| serve(request, &mut stream, &answer))
 }
 
-/// The answers of a guest with the tree that `tree` tells: it is asked for the names below a path, and
-/// what each path is.
+/// Answers for a tree: `names` are below each directory, and `what` returns the type of a path.
 pub(crate) fn of_tree(asked: &Asked, what: impl Fn(&str) -> Said, names: &[&str]) -> Said {
     match (asked.kind, asked.nth) {
         (LSTAT | STAT | FSTAT, _) => what(&asked.path),
@@ -71,7 +70,7 @@ pub(crate) fn of_tree(asked: &Asked, what: impl Fn(&str) -> Said, names: &[&str]
     }
 }
 
-/// Answers a session's request, and then those in it.
+/// Answers the upgrade, then the requests of the session.
 pub(crate) fn serve(
     request: &Message,
     stream: &mut Stream,
@@ -97,7 +96,7 @@ pub(crate) fn serve(
         let path = String::from_utf8_lossy(&rest[4..4 + count]).into_owned();
         let key = (head[4], path.clone());
         let nth = seen.iter().filter(|one| **one == key).count();
-        // Who asks without end is not remembered without end.
+        // Bounded, because a session may have endless requests.
         if seen.len() < 10_000 {
             seen.push(key);
         }

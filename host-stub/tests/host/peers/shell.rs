@@ -1,5 +1,5 @@
-//! An agent that knows one command: `cat`, which ends on request. It notes who came in which
-//! order and what was said on control. Websockets are made by hand, frame by frame.
+//! An agent that knows one command: `cat`, which ends on request. It records the order of its
+//! callers and all control messages. Websocket frames are encoded by hand.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -20,13 +20,14 @@ type Stream = StreamOwned<ServerConnection, UnixStream>;
 /// How the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// An event says so.
+    /// An event reports it.
     Event { code: i64 },
     /// Sends no events, but answers queries.
     Asked { code: i64 },
-    /// The agent dies: everything is closed, nobody answers.
+    /// The agent dies: it closes all connections and no longer answers.
     Gone,
-    /// The guest falls silent once the command runs: everything stays open, nothing is read or answered.
+    /// The guest hangs once the command runs: connections stay open, and nothing is read or
+    /// answered.
     Silent,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct Shell {
     server: &'static str,
 }
 
-/// Between looks whether all has ended.
+/// Interval of the checks for the end.
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(crate) const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
@@ -73,17 +74,17 @@ impl Shell {
         self.seen.0.lock().unwrap()
     }
 
-    /// Who came, in which order: paths, or the names of sockets.
+    /// Returns the callers in order: paths, or names of sockets.
     pub(crate) fn order(&self) -> Vec<String> {
         self.seen().order.clone()
     }
 
-    /// What was asked for.
+    /// Returns the request's body.
     pub(crate) fn body(&self) -> Value {
         self.seen().body.clone()
     }
 
-    /// What was said on control.
+    /// Returns the control messages.
     pub(crate) fn control(&self) -> Vec<String> {
         self.seen().control.clone()
     }
@@ -159,7 +160,7 @@ impl Shell {
         answer(stream, &format!("202 Accepted\r\nLocation: {path}"), &body)
     }
 
-    /// Ends everything when the host says goodbye, which it does after all output.
+    /// Ends the command when the host says goodbye, which it does after all output.
     fn control_socket(&self, mut stream: Stream, message: &Message) -> std::io::Result<()> {
         accept_websocket(&mut stream, message)?;
         if self.end == End::Silent {
@@ -181,7 +182,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Answers pings until all ends.
+    /// Answers pings until the command ends.
     fn events_socket(&self, mut stream: Stream) -> std::io::Result<()> {
         if self.end == End::Silent {
             park(&stream);
@@ -197,7 +198,7 @@ impl Shell {
         }
         if let End::Event { code } = self.end {
             let event = json!({"type": "operation", "metadata": operation(Some(code))});
-            // Somebody else's first.
+            // First an event of another operation.
             frame(
                 &mut stream,
                 1,
@@ -253,7 +254,7 @@ fn answer(stream: &mut Stream, status: &str, body: &Value) -> std::io::Result<()
     stream.flush()
 }
 
-/// Servers' frames are not masked.
+/// Writes an unmasked frame, as servers do.
 fn frame(stream: &mut Stream, opcode: u8, payload: &[u8]) -> std::io::Result<()> {
     let mut bytes = vec![0x80 | opcode];
     match u8::try_from(payload.len()) {
@@ -268,7 +269,7 @@ fn frame(stream: &mut Stream, opcode: u8, payload: &[u8]) -> std::io::Result<()>
     stream.flush()
 }
 
-/// Clients' frames are masked, and whole.
+/// Reads a masked, unfragmented frame, as clients send them.
 fn next_frame(stream: &mut Stream) -> std::io::Result<(u8, Vec<u8>)> {
     let mut take = |count: usize| -> std::io::Result<VecDeque<u8>> {
         let mut bytes = vec![0; count];
@@ -289,7 +290,7 @@ fn next_frame(stream: &mut Stream) -> std::io::Result<(u8, Vec<u8>)> {
     Ok((head[0] & 0x0f, payload.collect()))
 }
 
-/// Keeps a connection open and does nothing with it.
+/// Keeps a connection open without using it.
 fn park(_stream: &Stream) -> ! {
     loop {
         std::thread::park();

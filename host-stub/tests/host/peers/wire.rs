@@ -1,4 +1,4 @@
-//! HTTP and certificates, as little as the other files need.
+//! The HTTP and the certificates that the other files need.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -15,9 +15,9 @@ use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, 
 /// A request or an answer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Message {
-    /// Everything up to the empty line.
+    /// The head, up to and including the empty line.
     pub(crate) head: String,
-    /// Everything after it.
+    /// The body.
     pub(crate) body: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ impl Message {
         self.head.lines().next().unwrap_or("")
     }
 
-    /// A header's value; names in the right case.
+    /// Returns a header's value. The name's case matters.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let value = |line: &'_ str| line.strip_prefix(name)?.strip_prefix(": ").map(str::len);
         let line = self.head.lines().find(|line| value(line).is_some())?;
@@ -42,12 +42,12 @@ impl Message {
     }
 }
 
-/// Reads one message: as long as it says, or to the end.
+/// Reads a message of the announced length, or up to the end of the connection.
 pub(crate) fn read(stream: &mut impl Read) -> std::io::Result<Message> {
     read_or(stream, None)
 }
 
-/// Reads a request: as long as it says, or without a body.
+/// Reads a request of the announced length, or without a body.
 pub(crate) fn read_request(stream: &mut impl Read) -> std::io::Result<Message> {
     read_or(stream, Some(0))
 }
@@ -80,7 +80,7 @@ fn read_or(stream: &mut impl Read, unsaid: Option<usize>) -> std::io::Result<Mes
     Ok(message)
 }
 
-/// Answers a request for a websocket.
+/// Accepts a websocket.
 pub(crate) fn accept_websocket(stream: &mut impl Write, request: &Message) -> std::io::Result<()> {
     let key = request.header("Sec-WebSocket-Key").unwrap_or_default();
     let key = tungstenite::handshake::derive_accept_key(key.as_bytes());
@@ -98,7 +98,7 @@ pub(crate) fn certificate(path: &Path) -> CertificateDer<'static> {
 
 pub(crate) fn key(path: &Path) -> PrivateKeyDer<'static> {
     let text = std::fs::read_to_string(path).unwrap();
-    // What Go agents read (P§1.2).
+    // The form that Go agents read (P§1.2).
     assert!(text.starts_with("-----BEGIN EC PRIVATE KEY-----\n"), "{text}");
     PrivateKeyDer::from_pem_slice(text.as_bytes()).unwrap()
 }
@@ -107,13 +107,13 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(default_provider())
 }
 
-/// Lets callers in that show one certificate.
+/// Accepts callers with one certificate.
 #[derive(Debug)]
 pub(crate) struct Pinned(pub(crate) CertificateDer<'static>);
 
 impl Pinned {
     fn check(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
-        // As agents tell it: TLS' alert for it is AccessDenied.
+        // rustls sends the alert AccessDenied for this error, as agents do.
         let other = CertificateError::ApplicationVerificationFailure;
         if *shown == self.0 { Ok(()) } else { Err(other.into()) }
     }

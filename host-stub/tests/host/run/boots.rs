@@ -1,4 +1,4 @@
-//! Boots that never come to an agent: what is said of each, first.
+//! Boots that never reach an agent: the first line names the cause.
 
 use std::fs;
 use std::process::Output;
@@ -12,7 +12,7 @@ use crate::peers::qmp::Qemu;
 const ALERT: &str = "ALERT!  /dev/vda1 does not exist.  Dropping to a shell!";
 
 #[test]
-fn a_boot_that_stops_in_its_initramfs_is_not_waited_out() {
+fn reports_a_boot_that_stops_in_its_initramfs_immediately() {
     let script = format!(
         "printf 'Gave up.\\r\\n{ALERT}\\r\\n\\r\\n(initramfs) ' >\"$console\"; exec sleep 1000"
     );
@@ -22,7 +22,7 @@ fn a_boot_that_stops_in_its_initramfs_is_not_waited_out() {
     let first = format!("mote-host: the guest's boot stopped at \"{ALERT}\": ");
     assert!(said.starts_with(&first), "{said}");
     assert!(said.ends_with(&format!("  Gave up.\n  {ALERT}\n  (initramfs) \n")), "{said}");
-    // One that restarts by itself instead, and one whose time is over before that.
+    // A guest that restarts by itself, and one whose time limit ends before that.
     let script = format!("printf '{ALERT}\\r\\n' >\"$console\"; exit 0");
     let (code, said) = World::new("reboots", &script).run(&["--accel", "tcg"]);
     assert!(code == Some(125) && said.starts_with(&first), "{said}");
@@ -31,11 +31,11 @@ fn a_boot_that_stops_in_its_initramfs_is_not_waited_out() {
     let (_, said) = world.run(&["--accel", "tcg", "--boot-timeout", "0.5"]);
     let first = "mote-host: no agent after 0.5 s: the guest's boot stopped at \"You are in emergency mode. After\": ";
     assert!(said.starts_with(first), "{said}");
-    // No colours are left where it is quoted.
+    // Quotes contain no colours.
     assert!(said.ends_with("\n  You are in emergency mode. After\n"), "{said}");
 }
 
-/// Runs a disk against a monitor that is here.
+/// Runs a disk with a monitor that the test serves.
 fn with_monitor(name: &str, script: &str, options: &[&str], act: impl FnOnce(&Qemu)) -> Output {
     let world = World::new(name, &format!("{script}exec sleep 1000"));
     let disk = world.path("disk");
@@ -53,7 +53,7 @@ fn with_monitor(name: &str, script: &str, options: &[&str], act: impl FnOnce(&Qe
 }
 
 #[test]
-fn a_disk_of_which_nothing_is_booted_is_told_from_a_kernel_without_a_driver() {
+fn distinguishes_an_unbootable_disk_from_a_missing_driver() {
     let run = |name: &str, script: &str| {
         let output = with_monitor(name, script, &["--boot-timeout", "2"], |_| ());
         assert_eq!(output.status.code(), Some(125));
@@ -67,7 +67,7 @@ fn a_disk_of_which_nothing_is_booted_is_told_from_a_kernel_without_a_driver() {
 }
 
 #[test]
-fn a_full_disk_of_this_machine_is_named() {
+fn reports_a_full_disk_of_this_machine() {
     for (name, options) in [("full", &[][..]), ("fullwrite", &["--write"])] {
         let output = with_monitor(name, "", options, |qemu| {
             let data = json!({"operation": "write", "action": "stop", "nospace": true});

@@ -1,5 +1,5 @@
-//! `run` with programs that play QEMU and what carries vsock: what is said, the codes, and that
-//! nothing is left. With a VM: tests/tests/vm/run.
+//! `run` with programs that replace QEMU and vhost-device-vsock: messages, exit codes, and complete
+//! clean-up. tests/tests/vm/run does the same with a VM.
 
 mod boots;
 mod slow;
@@ -16,14 +16,14 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::peers::host::wait;
 
-/// For what is to be there soon.
+/// Limit for what happens soon.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A directory with the programs; all that `run` makes is in its `tmp`.
+/// A directory with the programs. All files of `run` are in its `tmp`.
 struct World(PathBuf);
 
 impl World {
-    /// `qemu` is the script of the one.
+    /// Creates the directory. `qemu` is the script that replaces QEMU.
     fn new(name: &str, qemu: &str) -> Self {
         let directory = format!("mote-host-run-{name}-{}", std::process::id());
         let directory = std::env::temp_dir().join(directory);
@@ -41,7 +41,7 @@ impl World {
         world
     }
 
-    /// A script, whose process number is in a file.
+    /// Writes a script that stores its process id in a file.
     fn program(&self, name: &str, script: &str) {
         let path = self.0.join(name);
         let text = format!("#!/bin/sh\necho $$ >\"{}\"\n{script}\n", self.pid_file(name).display());
@@ -57,14 +57,14 @@ impl World {
         self.0.join(name).display().to_string()
     }
 
-    /// A run of this kernel.
+    /// Returns a run of this kernel.
     fn command(&self, options: &[&str]) -> Command {
         let (program, kernel) = (self.path("qemu"), self.path("kernel"));
         let ours = ["--qemu", &program, "--kernel", &kernel];
         self.bare(&[&ours, options, &["--", "true"]].concat())
     }
 
-    /// A run of something else.
+    /// Returns a run without a kernel.
     fn bare(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mote-host"));
         command.arg("run").args(words);
@@ -74,7 +74,7 @@ impl World {
         command
     }
 
-    /// Where the instance of a run that has begun is.
+    /// Returns the directory of the instance once the run has started.
     fn instance(&self) -> PathBuf {
         let path = self.0.join("arguments");
         wait("QEMU's arguments", SOON, || {
@@ -90,13 +90,13 @@ impl World {
         (status.code(), String::from_utf8(stderr).unwrap())
     }
 
-    /// The process of one of the programs, once it is there.
+    /// Waits for a program's process and returns it.
     fn process(&self, name: &str) -> Pid {
         let path = self.pid_file(name);
         wait(name, SOON, || Pid::from_raw(fs::read_to_string(&path).ok()?.trim().parse().ok()?))
     }
 
-    /// What is left of runs.
+    /// Returns the number of directories that runs left behind.
     fn left(&self) -> usize {
         fs::read_dir(self.0.join("tmp")).unwrap().count()
     }
@@ -109,7 +109,7 @@ impl Drop for World {
 }
 
 fn is_gone(process: Pid) -> bool {
-    // One whose parent was killed may wait for init to look.
+    // A process whose parent was killed stays until init reaps it.
     let state = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
     test_kill_process(process).is_err() || state.is_ok_and(|state| state.contains(") Z "))
 }
@@ -119,7 +119,7 @@ fn result(path: &Path) -> serde_json::Value {
 }
 
 #[test]
-fn a_qemu_that_fails_is_quoted_and_it_is_125() {
+fn quotes_a_failed_qemu_and_exits_125() {
     let world =
         World::new("fails", "echo 'qemu: warning: x' >&2; echo 'qemu: no such device' >&2; exit 1");
     let file = world.path("result");
@@ -134,7 +134,7 @@ fn a_qemu_that_fails_is_quoted_and_it_is_125() {
 }
 
 #[test]
-fn what_cannot_be_said_changes_no_code_and_leaves_nothing() {
+fn a_failed_write_to_stderr_changes_no_exit_code_and_leaves_no_files() {
     let world = World::new("mute", "printf 'one\\r\\n' >\"$console\"; sleep 0.3; exit 1");
     let file = world.path("result");
     for more in [&["--console", &world.path("console")][..], &["-v"]] {
@@ -148,7 +148,7 @@ fn what_cannot_be_said_changes_no_code_and_leaves_nothing() {
 }
 
 #[test]
-fn a_panic_at_boot_is_the_cause_and_comes_first() {
+fn reports_a_panic_at_boot_first() {
     let panic = "Kernel panic - not syncing: VFS: Unable to mount root fs";
     let qemu = format!("printf 'one\\r\\n[    1.5] {panic}\\r\\nlast\\r\\n' >\"$console\"; exit 0");
     let world = World::new("panic", &qemu);
@@ -157,16 +157,16 @@ fn a_panic_at_boot_is_the_cause_and_comes_first() {
     let first = format!("mote-host: guest panicked: \"{panic}\"\n");
     assert!(said.starts_with(&first), "{said}");
     assert!(said.ends_with(&format!("  one\n  [    1.5] {panic}\n  last\n")), "{said}");
-    // The console stays where that is asked for.
+    // The user asked to keep the console.
     let console = world.path("console");
     let (_, said) = world.run(&["--accel", "tcg", "--console", &console]);
     assert!(said.ends_with(&format!("the whole console: {console}\n")), "{said}");
     assert!(fs::read_to_string(console).unwrap().contains(panic));
 }
 
-/// The process goes on, as version 0.3.0 of the device does.
+/// The process continues, as version 0.3.0 of the device does.
 #[test]
-fn a_vsock_device_whose_thread_has_died_ends_the_run_with_its_last_words() {
+fn reports_the_panic_of_the_vsock_device() {
     let world = World::new("device", "exec sleep 1000");
     let panic = "thread 'vring_worker' panicked at src/vsock_conn.rs:238:64:";
     let vsock = format!(
@@ -184,7 +184,7 @@ fn a_vsock_device_whose_thread_has_died_ends_the_run_with_its_last_words() {
 }
 
 #[test]
-fn a_boot_without_an_agent_ends_in_its_time() {
+fn a_boot_without_an_agent_times_out() {
     let world = World::new("boot", "printf 'login: ' >\"$console\"; exec sleep 1000");
     let (code, said) = world.run(&["--accel", "tcg", "--boot-timeout", "0.5"]);
     assert_eq!(code, Some(125), "{said}");
@@ -195,7 +195,7 @@ fn a_boot_without_an_agent_ends_in_its_time() {
 }
 
 #[test]
-fn nothing_is_left_whichever_signal_ends_it() {
+fn cleans_up_after_every_signal() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
         let world = World::new(&format!("signal{}", signal.as_raw()), "exec sleep 1000");
         let mut run: Child =
@@ -210,7 +210,7 @@ fn nothing_is_left_whichever_signal_ends_it() {
         run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
         assert_eq!(said, "");
         if signal == Signal::KILL {
-            // The next one clears it away, once it is old.
+            // A later run removes it once it is old.
             assert_eq!(world.left(), 1);
         } else {
             assert_eq!(status.code(), Some(128 + signal.as_raw()), "{signal:?}");
@@ -278,7 +278,7 @@ fn a_dry_run_prints_the_command_and_starts_nothing() {
 }
 
 #[test]
-fn a_disk_is_not_written_unless_that_is_asked_for() {
+fn writes_a_disk_only_on_request() {
     let world = World::new("disk", "exit 1");
     let disk = world.path("disk.qcow2");
     fs::write(&disk, "").unwrap();
@@ -298,7 +298,7 @@ fn a_disk_is_not_written_unless_that_is_asked_for() {
 }
 
 #[test]
-fn what_others_have_planted_among_the_runs_is_neither_opened_nor_followed_nor_removed() {
+fn ignores_files_that_others_put_next_to_the_runs() {
     let world = World::new("planted", "echo 'qemu: here' >&2; exit 1");
     let make = |name: &str| {
         let path = world.0.join(name);
@@ -326,7 +326,7 @@ fn what_others_have_planted_among_the_runs_is_neither_opened_nor_followed_nor_re
         let times = fs::FileTimes::new().set_modified(long_ago);
         fs::File::open(path).unwrap().set_times(times).unwrap();
     }
-    // One of a run that was killed is removed.
+    // A file of a run that was killed is removed.
     let left = make("tmp/mote-run-left");
     fs::write(left.join("lock"), "").unwrap();
     let times = fs::FileTimes::new().set_modified(long_ago);
@@ -340,7 +340,7 @@ fn what_others_have_planted_among_the_runs_is_neither_opened_nor_followed_nor_re
 }
 
 #[test]
-fn a_run_is_nobody_elses() {
+fn other_users_cannot_read_a_run() {
     let world = World::new("private", "exec sleep 1000");
     let mut run = world.command(&["--accel", "tcg"]).spawn().unwrap();
     let instance = world.instance();
@@ -356,7 +356,7 @@ fn a_run_is_nobody_elses() {
 }
 
 #[test]
-fn a_guest_gets_no_way_to_what_the_run_itself_reads_and_makes_no_device() {
+fn a_guest_cannot_reach_the_runs_files_or_create_devices() {
     let world = World::new("own", "grep CapEff /proc/self/status >\"$0.caps\"; exit 1");
     let share = world.path("");
     let (code, said) = world.run(&["--accel", "tcg", "--share", &format!("{share}:/m")]);
@@ -375,8 +375,7 @@ fn a_guest_gets_no_way_to_what_the_run_itself_reads_and_makes_no_device() {
 }
 
 #[test]
-fn a_console_that_a_guest_has_replaced_is_not_read() {
-    // By what a share would let the guest do.
+fn does_not_read_a_console_that_a_guest_replaced() {
     let qemu = "rm \"$console\"; ln -s secret \"$console\"; sleep 0.2; exit 1";
     let world = World::new("replaced", qemu);
     fs::write(world.path("secret"), "mine\n").unwrap();
@@ -385,7 +384,7 @@ fn a_console_that_a_guest_has_replaced_is_not_read() {
 }
 
 #[test]
-fn a_report_is_not_written_through_a_link() {
+fn does_not_write_a_report_through_a_link() {
     let world = World::new("reports", "exit 1");
     let (victim, link) = (world.path("victim"), world.path("link"));
     fs::write(&victim, "mine").unwrap();

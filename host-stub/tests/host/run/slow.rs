@@ -1,4 +1,5 @@
-//! An agent that has announced itself on a machine that is busy: what may be asked twice is, and nothing else.
+//! An agent that has announced itself on a busy machine. The host repeats only requests that are
+//! safe to repeat.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -19,10 +20,10 @@ use crate::peers::wire::{Message, accept_websocket, read_request};
 
 type Stream = StreamOwned<ServerConnection, UnixStream>;
 
-/// What an agent does with the nth call of those that are not the host's own.
+/// How an agent handles the nth call other than the host's own calls.
 type Answer = fn(usize, &Message, &mut Stream) -> std::io::Result<()>;
 
-/// Its calls, by their first words.
+/// Starts an agent and returns the first words of its calls.
 fn agent(socket: &Path, share: &Path, answer: Answer) -> Arc<Mutex<Vec<String>>> {
     let (config, listener) = (tls(share), UnixListener::bind(socket).unwrap());
     let calls = Arc::<Mutex<Vec<String>>>::default();
@@ -54,19 +55,19 @@ fn agent(socket: &Path, share: &Path, answer: Answer) -> Arc<Mutex<Vec<String>>>
 
 fn say(stream: &mut Stream, status: &str, body: &str) -> std::io::Result<()> {
     write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len())?;
-    // Its body need not come with its head.
+    // The body need not arrive with the head.
     std::thread::sleep(Duration::from_millis(50));
     stream.write_all(body.as_bytes())?;
     stream.conn.send_close_notify();
     stream.flush()
 }
 
-/// Says nothing until the peer has had enough.
+/// Sends nothing until the peer hangs up.
 fn be_slow(stream: &mut Stream) {
     let _gone = stream.read(&mut [0]);
 }
 
-/// A run with such an agent; gives its calls.
+/// Runs with such an agent and returns its calls.
 fn run(name: &str, options: &[&str], answer: Answer) -> (Output, Vec<String>) {
     run_in(&World::new(name, "exec sleep 1000"), options, answer)
 }
@@ -85,10 +86,10 @@ fn run_in(world: &World, options: &[&str], answer: Answer) -> (Output, Vec<Strin
 }
 
 #[test]
-fn an_agent_that_does_not_answer_in_time_is_asked_again() {
+fn repeats_a_request_that_timed_out() {
     let (output, calls) = run("slow", &[], |count, _, stream| {
         match count {
-            // After the handshake of TLS, within the websocket's.
+            // After the TLS handshake, during the websocket's.
             1 => be_slow(stream),
             2 => {}
             _ => return say(stream, "403 Forbidden", r#"{"type":"error","error":"enough"}"#),
@@ -102,7 +103,7 @@ fn an_agent_that_does_not_answer_in_time_is_asked_again() {
 }
 
 #[test]
-fn a_command_that_may_have_started_is_not_asked_for_again() {
+fn does_not_repeat_a_command_that_may_have_started() {
     let (output, calls) = run("once", &[], |_, request, stream| {
         if request.first_line().starts_with("GET /1.0/events") {
             accept_websocket(stream, request)?;
@@ -117,7 +118,7 @@ fn a_command_that_may_have_started_is_not_asked_for_again() {
 }
 
 #[test]
-fn an_agent_that_never_answers_is_asked_until_the_boots_time_is_over() {
+fn repeats_requests_until_the_boot_times_out() {
     let limit = ["--boot-timeout", "12"];
     let begun = std::time::Instant::now();
     let (output, calls) = run("never", &limit, |_, _, stream| {
@@ -134,8 +135,8 @@ fn an_agent_that_never_answers_is_asked_until_the_boots_time_is_over() {
 }
 
 #[test]
-fn a_link_that_a_guest_puts_in_the_place_of_what_is_pushed_is_not_followed() {
-    // As a guest with a share does it while it boots.
+fn does_not_follow_a_link_that_a_guest_puts_into_a_share() {
+    // A guest can do this on a share while it boots.
     let world = World::new("pushed", "cd \"${0%/*}\"; ln -sf secret conf; exec sleep 1000");
     let conf = world.path("conf");
     std::fs::write(&conf, "").unwrap();
@@ -161,7 +162,7 @@ fn a_link_that_a_guest_puts_in_the_place_of_what_is_pushed_is_not_followed() {
     assert!(Path::new(&conf).is_symlink() && said.contains("enough"), "{said}");
 }
 
-/// A run whose guest answers so when its list of mounts is read; what is said.
+/// Runs with a guest that answers like this when its list of mounts is read. Returns the messages.
 fn with_mounts<const TRICKLES: bool>(name: &str) -> String {
     let share = format!("{}:/m:ro", std::env::temp_dir().display());
     let options = ["--boot-timeout", "5", "--share", &share];
@@ -183,18 +184,18 @@ fn with_mounts<const TRICKLES: bool>(name: &str) -> String {
 }
 
 #[test]
-fn a_list_of_mounts_without_an_end_is_given_up() {
+fn gives_up_an_endless_list_of_mounts() {
     let said = with_mounts::<false>("mounts");
     assert!(said.contains("/proc/mounts: ") && said.contains("longer than 1024 KiB"), "{said}");
 }
 
 #[test]
-fn a_list_of_mounts_that_comes_byte_by_byte_is_given_up_at_the_boots_time() {
+fn gives_up_a_slow_list_of_mounts_when_the_boot_times_out() {
     let said = with_mounts::<true>("trickle");
     assert!(said.contains("/proc/mounts: ") && said.contains("no longer answers"), "{said}");
 }
 
-/// A command's operation that does not end, with its sockets.
+/// Serves an operation that does not end, and its sockets.
 fn endless(_: usize, request: &Message, stream: &mut Stream) -> std::io::Result<()> {
     const ID: &str = "5c0ffee0-0000-4000-8000-000000000001";
     let line = request.first_line();
@@ -215,7 +216,7 @@ fn endless(_: usize, request: &Message, stream: &mut Stream) -> std::io::Result<
     say(stream, "200 OK", &body)
 }
 
-/// The device's process goes on, and so do its connections.
+/// The device's process continues, and so do its connections.
 #[test]
 fn a_command_ends_with_the_thread_of_the_vsock_device() {
     let mut host = Host::new();

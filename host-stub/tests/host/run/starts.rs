@@ -1,4 +1,5 @@
-//! What is refused before anything is started, with 125 and its option's name; and several kernels.
+//! Errors before anything starts: exit code 125, and the option's name in the message. Also several
+//! kernels.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,7 +9,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use super::World;
 
 #[test]
-fn what_cannot_be_run_is_refused_before_anything_is_started() {
+fn rejects_invalid_options_before_starting_anything() {
     let world = World::new("refused", "exit 1");
     let absent = world.path("absent");
     let kernel = world.path("kernel");
@@ -31,7 +32,7 @@ fn what_cannot_be_run_is_refused_before_anything_is_started() {
 }
 
 #[test]
-fn files_of_options_are_looked_at_before_the_boot() {
+fn checks_files_in_options_before_the_boot() {
     let world = World::new("files", "exit 1");
     let (absent, inside) = (world.path("absent"), world.path("absent/file"));
     let (push, pull) = (format!("{absent}:/x"), format!("/x:{inside}"));
@@ -51,7 +52,7 @@ fn files_of_options_are_looked_at_before_the_boot() {
         ("--log", &inside, "absent: No such file or directory\n"),
         ("--console", &world.path("tmp"), "tmp: this is a directory\n"),
         ("--disk", &image, "image=raw\n"),
-        // Nobody writes to it, so it cannot be opened.
+        // The pipe has no writer, so it cannot be opened.
         ("--initrd", &pipe, "pipe: this is a pipe or a socket, not a regular file\n"),
         ("--push", &format!("{pipe}:/x"), "pipe: this is a pipe or a socket, not a regular file\n"),
         (
@@ -66,7 +67,7 @@ fn files_of_options_are_looked_at_before_the_boot() {
         assert!(said.starts_with(&first) && said.ends_with(expected), "{said}");
     }
     assert!(!world.pid_file("qemu").exists() && world.left() == 0);
-    // What was there is emptied, not removed: it may be another's.
+    // An existing file is truncated, not removed: it may belong to another program.
     let console = world.path("console");
     fs::write(&console, "of the last run").unwrap();
     let (_, said) = world.run(&["--accel", "tcg", "--console", &console]);
@@ -75,7 +76,7 @@ fn files_of_options_are_looked_at_before_the_boot() {
 }
 
 #[test]
-fn a_directory_for_temporary_files_that_vsock_cannot_name_is_not_used() {
+fn does_not_use_a_temporary_directory_with_a_comma() {
     let world = World::new("comma", "exit 1");
     let directory = world.0.join("a,b");
     fs::create_dir(&directory).unwrap();
@@ -86,7 +87,7 @@ fn a_directory_for_temporary_files_that_vsock_cannot_name_is_not_used() {
 }
 
 #[test]
-fn a_wrong_command_line_of_run_is_125_and_of_another_command_2() {
+fn an_invalid_command_line_exits_125_for_run_and_2_otherwise() {
     let world = World::new("line", "exit 1");
     let kernel = world.path("kernel");
     for words in [
@@ -105,7 +106,7 @@ fn a_wrong_command_line_of_run_is_125_and_of_another_command_2() {
 }
 
 #[test]
-fn a_run_needs_no_home() {
+fn run_works_without_home() {
     let world = World::new("home", "exit 1");
     let mut run = world.command(&["--accel", "tcg", "--dry-run"]);
     for name in ["HOME", "XDG_STATE_HOME", "MOTE_HOST_DIR"] {
@@ -116,7 +117,7 @@ fn a_run_needs_no_home() {
 }
 
 #[test]
-fn a_matrix_that_does_not_fit_starts_no_process() {
+fn rejects_an_invalid_matrix_before_starting_anything() {
     let world = World::new("unfit", "exit 1");
     let kernel = world.path("kernel");
     let three = ["--accel", "tcg", "--jobs", "3", "--kernel", &kernel, "--kernel", &kernel];
@@ -124,7 +125,7 @@ fn a_matrix_that_does_not_fit_starts_no_process() {
     let (code, said) = world.run(&[&three[..], &two].concat());
     assert_eq!(code, Some(125), "{said}");
     assert_eq!(said, "mote-host: 3 kernels, but 2 initramfs: give one for all, or one for each\n");
-    // A process that does not know which of them it is is none of them, and not all.
+    // A process that does not know its kernel must refuse, instead of running all of them.
     for said in ["3:/x", "-1:/x", "2", "", "x"] {
         let mut run = world.command(&three);
         let output = run.env("MOTE_HOST_RUN_ONLY", said).output().unwrap();
@@ -140,7 +141,7 @@ fn a_matrix_that_does_not_fit_starts_no_process() {
 }
 
 #[test]
-fn several_kernels_have_a_line_each_and_the_worst_code() {
+fn reports_each_kernel_and_exits_with_the_worst_code() {
     let qemu =
         "case \"$*\" in *kernel2*) echo 'qemu: two' >&2 ;; *) echo 'qemu: one' >&2 ;; esac; exit 1";
     let world = World::new("matrix", qemu);
@@ -162,7 +163,7 @@ fn several_kernels_have_a_line_each_and_the_worst_code() {
 }
 
 #[test]
-fn a_disk_of_another_architecture_is_not_booted_without_firmware() {
+fn refuses_a_foreign_disk_without_firmware() {
     for arch in ["aarch64", "riscv64"] {
         let world = World::new(arch, "exit 1");
         let disk = world.path("disk");
@@ -176,7 +177,7 @@ fn a_disk_of_another_architecture_is_not_booted_without_firmware() {
 }
 
 #[test]
-fn the_agent_is_put_before_the_init_that_was_asked_for() {
+fn starts_the_agent_before_the_requested_init() {
     let world = World::new("rdinit", "exit 1");
     let kernel = world.path("kernel");
     let of = |mote: &[&str], append: &str| {
